@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from benchmarks import breakdown, encoders, gathers, starts
+from benchmarks import breakdown, encoders, gathers, large, starts
 from benchmarks.compare import Comparison
 from benchmarks.programs import OURS, PROGRAMS, PYTHON
 from benchmarks.workplace import Workplace
@@ -83,7 +83,7 @@ def everything(sizes: Sizes) -> list[Measurement]:
     """All measurements, the quick ones first."""
     smallest, second = sizes.ours[0], sizes.ours[min(1, len(sizes.ours) - 1)]
     pair = (smallest, second) if second > smallest else (smallest // 4, smallest)
-    large = (second, sizes.ours[-1]) if sizes.ours[-1] > second else pair
+    widest = (second, sizes.ours[-1]) if sizes.ours[-1] > second else pair
     made: list[Measurement] = [encoders.about(text, smallest) for text in TEXTS]
     made += [encoders.tokens(_COUNTED)]
     made += [encoders.alone(text, smallest, sizes.repeats) for text in TEXTS]
@@ -91,7 +91,9 @@ def everything(sizes: Sizes) -> list[Measurement]:
     made += [gathers.gathers(name, smallest, GATHERED) for name in ("ragged", "padded", "packed")]
     made += [breakdown.functions("sft", (pair[0], max(pair[1], sizes.ours[-1])))]
     made += [breakdown.functions(task, pair) for task in ("rm", "prm")]
-    made += [breakdown.driver(large), starts.memory(sizes.memory)]
+    made += [breakdown.driver(widest), starts.memory(sizes.memory)]
     made += [starts.workers(second, max(1, sizes.repeats - 1)), starts.appended(sizes.ours[-1])]
+    made += [large.plan_growth(large.PLANNED), large.short(large.SHORT)]
+    made += [large.large(gigabytes) for gigabytes in large.GIGABYTES]
     made += comparisons(sizes)
     return made

@@ -1,6 +1,6 @@
 """Writes the generated pages from the program itself: docs/reference.md, docs/extending.md, the
 tables of docs/formats.md and docs/recipes.md, the JSON Schema of recipes, docs/suites/, and
-docs/performance.md from what was measured.
+docs/performance.md and docs/scale.md from what was measured.
 
 With --check it only compares.
 
@@ -22,7 +22,7 @@ from pathlib import Path
 import click
 from click.testing import CliRunner
 
-from benchmarks import page
+from benchmarks import page, worked
 from expectations.contract import PLANNED, Context
 from expectations.gx.suites import shipped
 from expectations.invariants import invariants
@@ -220,6 +220,7 @@ def pages() -> dict[Path, str]:
         RECIPES: recipes_page(),
         recipe_model.SCHEMA: recipe_model.schema_text(),
         page.PAGE: page.text(),
+        worked.PAGE: worked.page(),
         **exported(),
     }
 

@@ -31,6 +31,8 @@ COMPARES = "compares"  # a loss compares two sequences of an example
 LABELLED = "labelled"  # a label for each token
 MARKS = "marks"  # labels are read at markers
 PACKS, PADS = "packs", "pads"  # their layout
+INDEXED = "indexed"  # packs lie beside the rows, as numbers of examples
+SHARES = "shares"  # packs or an index say which examples share a row of the trainer
 ENCODER, DECODER = "encoder", "decoder"  # the family of the model
 STREAM = "stream"  # instead of a layout: examples while a part is made, before any shard
 
@@ -77,6 +79,8 @@ class Context:
             MARKS: self.kind.marks,
             PACKS: layout is not None and layout.packs,
             PADS: layout is not None and layout.pads,
+            INDEXED: layout is not None and layout.indexed,
+            SHARES: layout is not None and (layout.packs or layout.indexed),
             STREAM: layout is None,
             self.family: True,
         }

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from expectations.contract import DATASET, EXAMPLE, SHARD, Context
+from expectations.contract import DATASET, EXAMPLE, ROW, SHARD, Context
 from expectations.invariants import metrics_of
 from expectations.readback.dataset import Dataset
+from expectations.readback.pack_index import IndexRows
 from expectations.readback.shard_file import ShardFile
 from expectations.readback.stored_rows import StoredRows
 from stages.errors import GateError
@@ -68,6 +69,12 @@ def measured(rows: StoredRows, level: str) -> dict[str, npt.NDArray[np.int64]]:
     context = replace(rows.context, evidence=rows.evidence)
     count = len(rows) if level == EXAMPLE else rows.table.num_rows
     return _measured(rows, context, level=level, count=count)
+
+
+def of_index(rows: IndexRows) -> dict[str, npt.NDArray[np.int64]]:
+    """The metrics of packs that are an index, as columns."""
+    context = replace(rows.context, evidence=rows.evidence)
+    return _measured(rows, context, level=ROW, count=rows.table.num_rows)
 
 
 def shard(file: ShardFile) -> dict[str, int]:

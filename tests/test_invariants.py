@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from expectations import metric_tables
 from expectations.contract import (
     DATASET,
     ENCODER,
@@ -26,9 +27,11 @@ from expectations.contract import (
     Invariant,
 )
 from expectations.invariants import applying, invariants, subjects
+from expectations.readback.pack_index import IndexRows
 from expectations.readback.stored_rows import Planned, Sources, StoredRows
 from expectations.validate import Validate
 from pipeline.parts.chain import split_off
+from pipeline.shards import pack_index
 from pipeline.tasks import kind_of
 from stages import formats
 from stages.chat_template import loss_weights
@@ -213,7 +216,8 @@ NUMBERS = {
         "rows_in rows_accounted examples_made examples_accounted examples_kept examples_stored "
         "tokens_kept tokens_stored trained_kept trained_stored n_names_repeated copies_declared "
         "n_rows_on_both_sides n_examples_on_both_sides duplicates_declared duplicates_stored "
-        "n_packs_mergeable"
+        "n_packs_mergeable examples_in_packs indexed_declared examples_in_packs_once "
+        "indexed_once_declared tokens_in_packs indexed_tokens_declared"
     ),
     SHARD: "hash_differs n_columns_differ n_rows n_rows_planned n_rows_polars",
 }
@@ -231,6 +235,14 @@ def planned(frame: pl.DataFrame) -> Planned:
     return Planned(frame[tokens].to_numpy(), place, digest=digest)
 
 
+def indexed(context: Context) -> pl.DataFrame:
+    """Metrics of packs that are an index of three examples, as they were planned."""
+    table = pa.table({"examples": [[0, 2], [1]], "tokens": [8, 4]}, schema=pack_index.SCHEMA)
+    plan = (np.array([0, 2, 1]), np.array([2, 1]))
+    rows = IndexRows(table, np.array([3, 4, 5]), context, plan)
+    return pl.DataFrame(metric_tables.of_index(rows))
+
+
 def metrics_of(bench: Bench, task: str, layout: str, level: str) -> pl.DataFrame:
     """Metrics of good rows."""
     if level in NUMBERS:
@@ -240,6 +252,8 @@ def metrics_of(bench: Bench, task: str, layout: str, level: str) -> pl.DataFrame
         sources = Sources(("x",), (True,))
         plan = planned(law_metrics.examples(StoredRows(table, context, sources)))
         return law_metrics.examples(StoredRows(table, context, sources, plan))
+    if layout == "indexed":
+        return indexed(bench.context(task, layout))
     table = bench.batch_table(task) if layout == STREAM else bench.table(task, layout)
     return MEASURED[level](StoredRows(table, bench.context(task, layout)))
 
@@ -249,6 +263,7 @@ PLACES = [
     *((task, layout, ROW) for task, layout in CASES if layout != "ragged"),
     *((task, STREAM, EXAMPLE) for task in LAYOUTS),
     *((task, layout, level) for task, layout in CASES for level in (SHARD, DATASET)),
+    *(("sft", "indexed", level) for level in (ROW, DATASET)),
 ]
 BREAKS = [
     (law, *place)

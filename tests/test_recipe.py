@@ -75,6 +75,7 @@ KEYS: dict[str, tuple[str, str]] = {
     "pack-within": ('"part"', '"shard"'),
     "max-length": ("2048", "7"),
     "stop": ('["</a>"]', "[true]"),
+    "index-only": ("true", '"yes"'),
     "dedup": ("true", '"yes"'),
     "dedup-keep": ('"highest:score"', '"best"'),
     "test-size": ("0.1", "1"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from expectations.checks import Between, Equal, none
-from expectations.contract import DATASET, PACKS, ROW, Columns, Invariant, Metrics, Subject
+from expectations.contract import DATASET, PACKS, ROW, SHARES, Columns, Invariant, Metrics, Subject
 from expectations.readback.dataset import SIDES, Dataset
 from expectations.readback.stored_rows import StoredRows
 from expectations.readback.undo_layout import column
@@ -55,7 +55,7 @@ def _packing(dataset: Dataset) -> Columns:
 SUBJECT = Subject(
     metrics=(
         Metrics(measure=_packs, level=ROW, needs=(PACKS,)),
-        Metrics(measure=_packing, level=DATASET, needs=(PACKS,)),
+        Metrics(measure=_packing, level=DATASET, needs=(SHARES,)),
     ),
     invariants=(
         Invariant(
@@ -79,7 +79,7 @@ SUBJECT = Subject(
             why="a longer pack does not fit the memory that the run was planned for",
             checks=(Between("n_tokens", None, "max_length"),),
             breaks={"n_tokens": 2**31 - 1, "n_in_examples": 2**31 - 1},
-            needs=(PACKS,),
+            needs=(SHARES,),
             level=ROW,
         ),
         Invariant(
@@ -87,7 +87,7 @@ SUBJECT = Subject(
             why="half-empty packs double the number of steps and the cost",
             checks=(none("n_packs_mergeable"),),
             breaks={"n_packs_mergeable": 1},
-            needs=(PACKS,),
+            needs=(SHARES,),
             level=DATASET,
         ),
         Invariant(
@@ -95,7 +95,7 @@ SUBJECT = Subject(
             why="another --max-length would train the same tokens in fewer steps",
             checks=(Between("efficiency_ppm", 900_000),),
             breaks={"efficiency_ppm": 0},
-            needs=(PACKS,),
+            needs=(SHARES,),
             level=DATASET,
             severity="warning",
         ),

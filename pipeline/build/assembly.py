@@ -19,7 +19,7 @@ from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts
 from pipeline.build.planning import Planned, lines_of_part
 from pipeline.build.preparation import Prepared
-from pipeline.build.shards import write_dataset, write_shards
+from pipeline.build.shards import write_dataset, write_index, write_shards
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.files import hash_files
 from pipeline.choice import filters
@@ -85,8 +85,10 @@ def assemble(
     ledger = rejects.write(folder / REJECTS, works, sources, lines_of_part)
     _refuse_too_many(prepared, planned, ledger)
     shards = write_shards(prepared, planned, folder, report)
+    indexes = write_index(prepared, planned, folder, shards)
     write_dataset(folder, prepared, shards)
     outcome = _listed(_outcome(prepared, planned, shards, ledger), folder, sources)
+    outcome = replace(outcome, indexes=indexes)
     report("check", 0, 1)
     verdict, audits = _checked(outcome, folder, judge)
     report("check", 1, 1)
@@ -166,6 +168,7 @@ def _judge(outcome: Outcome, folder: Path, judge: Judge) -> Callable[[], Verdict
     """
     evidence = Evidence(
         folder=folder,
+        indexes=outcome.indexes,
         metrics=folder / METRICS,
         shards=[shard.measured for shard in outcome.shards],
         hashes={shard.path: shard.sha256 for shard in outcome.shards},

@@ -13,7 +13,7 @@ from typing import Any
 
 from expectations.verdict import Verdict
 from pipeline import __version__
-from pipeline.build import left_out
+from pipeline.build import indexed, left_out
 from pipeline.build.model_description import repaired
 from pipeline.choice import given
 from pipeline.choice.filters import Filtered
@@ -51,6 +51,7 @@ from pipeline.recipe.recipe import Recipe
 from pipeline.serving import inference
 from pipeline.shards.facts import Outline
 from pipeline.shards.gather import ShardReport
+from pipeline.shards.pack_index import MeasuredIndex
 from pipeline.shards.plan import Chosen
 from pipeline.verdict.rejects import Ledger
 from stages import formats, layouts
@@ -78,6 +79,7 @@ class Outcome:
     filtered: Filtered | None = None
     decontamination: Decontamination | None = None
     near_duplicates: Likeness | None = None
+    indexes: tuple[MeasuredIndex, ...] = ()  # of packs, by side
 
     @property
     def counts(self) -> dict[str, Counter[str]]:
@@ -134,13 +136,12 @@ def _packing(outcome: Outcome) -> PackingCounts | None:
     config = outcome.recipe.config
     rows = sum(s.rows for s in outcome.shards)
     tokens = sum(s.tokens for s in outcome.shards)
-    if layouts.load(config.plan.layout).packs:
-        return PackingCounts(
-            rows,
-            round(tokens / (rows * config.plan.max_length), 6),
-            outcome.outline.counts.lower_bound,
-        )
-    return None
+    if outcome.indexes:
+        rows, tokens = indexed.packs_and_tokens(outcome.indexes)
+    elif not layouts.load(config.plan.layout).packs:
+        return None
+    efficiency = round(tokens / (rows * config.plan.max_length), 6)
+    return PackingCounts(rows, efficiency, outcome.outline.counts.lower_bound)
 
 
 def _padding(outcome: Outcome) -> PaddingCounts | None:
@@ -194,19 +195,21 @@ def ledger(outcome: Outcome) -> dict[str, int]:
     # Packs of one part, or of one window, hold no examples of another.
     within = outcome.recipe.config.plan.pack_within == "part" or outline.windows > 1
     copies = {"copies_declared": made.copies} if made.copies else {}
-    apart = (
-        {f"packed_apart_{side}": count for side, count in outline.sides.items()} if within else {}
-    )
-    return {
-        "rows_in": rows.in_,
-        "rows_accounted": sum(getattr(rows, fate) for fate in FATES),
-        "examples_made": made.made,
-        "examples_accounted": made.accounted,
+    sides = outline.sides.items() if within else ()
+    apart = {f"packed_apart_{side}": count for side, count in sides}
+    stored = {
         "examples_kept": made.kept + made.copies,
         "tokens_kept": counts.tokens,
         "trained_kept": counts.trained,
         "duplicates_declared": counts.equal + made.copies,  # copies are equal, too
         **copies,
+    }
+    return {
+        "rows_in": rows.in_,
+        "rows_accounted": sum(getattr(rows, fate) for fate in FATES),
+        "examples_made": made.made,
+        "examples_accounted": made.accounted,
+        **(indexed.held(counts, stored) if outcome.indexes else stored),
         **apart,
     }
 
@@ -328,6 +331,7 @@ def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
         tokens=tokens_of(outcome),
         packing=_packing(outcome),
         padding=_padding(outcome),
+        packs=indexed.records(outcome.indexes),
         windows=outline.windows if outline.windows > 1 else None,
         splits=splits_of(outcome),
         sides=_sides(outcome),

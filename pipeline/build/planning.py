@@ -28,7 +28,7 @@ from pipeline.shards.collect import PartSource
 from pipeline.shards.facts import Counts, Outline
 from pipeline.shards.gather import ShardWork
 from pipeline.shards.plan import Chosen, ShardPlan, make_plan, orders_of
-from pipeline.windows.layout import ShardRef
+from pipeline.windows.layout import Head, IndexRef, ShardRef
 from pipeline.windows.window import Windows
 from stages.columns import Ints
 
@@ -46,6 +46,7 @@ class Planned:
         chosen: what becomes of every example, where that was decided in one memory; the whole plan
             where it was made there; None in a large build.
         shards: where the shards of a plan by windows are; its files lie in the workspace.
+        packs: the same of packs that are an index; empty elsewhere.
         filtered: what filters left out; None without filters.
     """
 
@@ -56,6 +57,7 @@ class Planned:
     outline: Outline
     chosen: Chosen | None = None
     shards: tuple[ShardRef, ...] = ()
+    packs: tuple[IndexRef, ...] = ()
     filtered: Filtered | None = None
 
     @property
@@ -69,6 +71,19 @@ class Planned:
         if isinstance(self.chosen, ShardPlan):
             return Shards(self.chosen)
         return self.shards
+
+    def index(self) -> dict[str, list[tuple[Ints, Ints]]]:
+        """Packs that are an index, by side and by the shard that their rows would be in: numbers of
+        examples among those of the side, and how many each pack has."""
+        found: dict[str, list[tuple[Ints, Ints]]] = {}
+        if isinstance(self.chosen, ShardPlan):
+            for side in self.chosen.sides:
+                if side.packs is not None:
+                    found[side.name] = [piece[1:] for piece in side.packs.pieces()]
+        for ref in self.packs:
+            order, sizes = Head.read(ref.shard.plan).numbers(ref.shard)
+            found.setdefault(ref.shard.split, []).append((order + ref.before, sizes))
+        return found
 
 
 class Shards(Sequence[ShardWork]):
@@ -135,8 +150,8 @@ def of_parts(
     windows = Windows(works, reports, sources)
     folder = workspace_of(prepared) / f"{PLAN}-{windows.digest}"
     if len(windows) > 1 and not windowed.needs_one_memory(prepared.config):
-        outline, shards = windowed.in_buckets(prepared, windows, folder, report)
-        return common(outline=outline, shards=tuple(shards))
+        outline, shards, packs = windowed.in_buckets(prepared, windows, folder, report)
+        return common(outline=outline, shards=tuple(shards), packs=tuple(packs))
     examples, filtered = _examples(prepared.config, works, reports, sources)
     if prepared.config.plan.dedup:
         pairs = doubles.pairs(examples.digest)
@@ -146,7 +161,7 @@ def of_parts(
         outline = _outline(prepared, works, laid)
         return common(outline=outline, chosen=laid, filtered=filtered)
     chosen = Chosen(examples, choose(prepared.config, examples))
-    outline, shards = windowed.of_chosen(
+    outline, shards, packs = windowed.of_chosen(
         prepared,
         windows,
         folder,
@@ -154,7 +169,9 @@ def of_parts(
         counts=_counts(prepared, works, chosen),
         report=report,
     )
-    return common(outline=outline, chosen=chosen, shards=tuple(shards), filtered=filtered)
+    return common(
+        outline=outline, chosen=chosen, shards=tuple(shards), packs=tuple(packs), filtered=filtered
+    )
 
 
 def _counts(prepared: Prepared, works: Sequence[Work], chosen: Chosen) -> Counts:

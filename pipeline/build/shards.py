@@ -19,13 +19,14 @@ from pipeline.build.preparation import Prepared
 from pipeline.manifest.dataset_files import write_json, write_split, write_splits
 from pipeline.manifest.records import SERVING
 from pipeline.publish.place import before
-from pipeline.recipe import equal_build
+from pipeline.recipe import declared, equal_build
 from pipeline.serving import inference
 from pipeline.serving.tokenizer_files import write_tokenizer
-from pipeline.shards import kept, workspace
+from pipeline.shards import kept, pack_index, workspace
 from pipeline.shards.gather import Gather, ShardReport
 from pipeline.shards.kept import Keeping
 from pipeline.shards.measured import METRICS, read
+from pipeline.shards.pack_index import MeasuredIndex
 from pipeline.windows import made as windows
 from stages import formats
 
@@ -50,6 +51,9 @@ def _keeping(shared: Gather, planned: Planned, made: Path) -> Keeping:
     return Keeping(
         gather=shared,
         recipe=shared.recipe.fingerprint,
+        rows=declared.fingerprint_of_rows(
+            shared.recipe.config, shared.recipe.model.profile, shared.recipe.model.tokenizer_json
+        ),
         parts=() if planned.shards else tuple(part.sha256 for part in planned.reports),
         previous=kept.previous(before(run.place, run.keep or bool(run.address)), cache)
         | workspace.found(made, cache),
@@ -139,6 +143,24 @@ def make_shards(
         finally:
             windows.forget()
     return sum(new)
+
+
+def write_index(
+    prepared: Prepared, planned: Planned, folder: Path, shards: Sequence[ShardReport]
+) -> tuple[MeasuredIndex, ...]:
+    """Write which examples are in which pack, and read it back; nothing where packs are rows.
+
+    Raises:
+        SurroundingsError: the disk is full.
+        GateError: what was written cannot be read.
+    """
+    context, measured = prepared.recipe.context, []
+    for split, pieces in planned.index().items():
+        own = [folder / shard.path for shard in shards if shard.split == split]
+        lengths = pack_index.lengths_of(own)
+        pack_index.write(folder, split, pieces, lengths)
+        measured.append(pack_index.measure(folder, split, lengths, context, pieces))
+    return tuple(measured)
 
 
 def _schema(folder: Path, shards: Sequence[ShardReport]) -> pa.Schema:

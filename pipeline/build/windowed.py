@@ -25,10 +25,10 @@ from pipeline.shards.plan import Chosen
 from pipeline.windows import equal, exchange, layout, rule
 from pipeline.windows.equal import Search
 from pipeline.windows.exchange import Dealing
-from pipeline.windows.layout import Laid, Laying, ShardRef
+from pipeline.windows.layout import IndexRef, Laid, Laying, ShardRef
 from pipeline.windows.window import Window, Windows
 from stages import layouts
-from stages.errors import SurroundingsError
+from stages.errors import SurroundingsError, UsageError
 
 _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
@@ -90,7 +90,7 @@ def _width(config: Config, longest: int) -> int:
 
 def in_buckets(
     prepared: Prepared, windows: Windows, folder: Path, report: Report
-) -> tuple[Outline, list[ShardRef]]:
+) -> tuple[Outline, list[ShardRef], list[IndexRef]]:
     """Plan a build of which no process has all examples.
 
     Args:
@@ -106,7 +106,7 @@ def in_buckets(
 
 def _in_buckets(
     prepared: Prepared, windows: Windows, folder: str, search: Search, report: Report
-) -> tuple[Outline, list[ShardRef]]:
+) -> tuple[Outline, list[ShardRef], list[IndexRef]]:
     config, workers = prepared.config, _Workers(prepared, report)
     seen = workers.each(equal.scatter, search, windows)
     found = equal.joined(workers.each(equal.find, search, range(BUCKETS)))
@@ -128,7 +128,7 @@ def _in_buckets(
         rule=_rule(workers, search) if split else None,
         windows=len(windows),
     )
-    return outline, layout.shards_of(laid)
+    return outline, layout.shards_of(laid), layout.packs_of(laid)
 
 
 def _laid(
@@ -137,6 +137,12 @@ def _laid(
     """The plans of all windows, or of the buckets that a shuffle deals them to; what is counted of
     each window."""
     items = _Items(windows, choice)
+    if laying.search.config.plan.index_only and laying.search.config.plan.shuffle:
+        raise UsageError(
+            "--index-only stores examples in input order, and --shuffle mixes those of a build of "
+            "more than 64 parts before they are packed.",
+            "Leave --shuffle out: trainers shuffle packs. Or leave --index-only out.",
+        )
     if not laying.search.config.plan.shuffle:
         laid = workers.each(layout.lay, laying, items)
         return laid, [one.counts for one in laid]
@@ -209,7 +215,7 @@ def of_chosen(
     chosen: Chosen,
     counts: Counts,
     report: Report,
-) -> tuple[Outline, list[ShardRef]]:
+) -> tuple[Outline, list[ShardRef], list[IndexRef]]:
     """Lay out a build whose examples were chosen in one memory.
 
     Args:
@@ -230,4 +236,4 @@ def of_chosen(
         asked=choice.asked,
         windows=len(windows),
     )
-    return outline, layout.shards_of(laid)
+    return outline, layout.shards_of(laid), layout.packs_of(laid)

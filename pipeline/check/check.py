@@ -25,7 +25,9 @@ from pipeline.manifest.manifest import MANIFEST, Manifest
 from pipeline.manifest.model_record import ModelRecord
 from pipeline.manifest.records import VALIDATION
 from pipeline.options.config import Config
+from pipeline.shards import pack_index
 from pipeline.shards.measured import METRICS, Measured, Wanted, measure
+from pipeline.shards.pack_index import MeasuredIndex
 from pipeline.stores import copies, is_address, open_store
 from pipeline.trainers import exporting
 from pipeline.verdict import gate
@@ -38,7 +40,13 @@ _DECLARED = (
     "rows_in rows_accounted examples_made examples_accounted examples_kept tokens_kept "
     "trained_kept duplicates_declared"
 ).split()
-_SELDOM = ("packed_apart_", "copies_declared")  # not in every build
+_SELDOM = ("packed_apart_", "copies_declared", "indexed_")  # not in every build
+_OF_INDEX = {  # what packed rows have, by what the build says that its index names
+    "examples_kept": "indexed_declared",
+    "tokens_kept": "indexed_tokens_declared",
+    "trained_kept": "indexed_trained_declared",
+    "duplicates_declared": "indexed_duplicates_declared",
+}
 _TOKENS = ("eos", "end_of_turn", "pad", "step", "good", "bad")
 
 
@@ -112,6 +120,26 @@ def _measure_shards(
     return shards
 
 
+def _measure_indexes(build: Build, context: Context, result: Checked) -> list[MeasuredIndex]:
+    """The indexes of packs, read back; none where packs are rows.
+
+    Raises:
+        GateError: one cannot be read.
+    """
+    indexes = []
+    for split, record in build.manifest.packs.items():
+        shards = [shard.path for shard in build.splits[split].shards]
+        lengths = pack_index.lengths_of(shards)
+        index = pack_index.measure(build.folder, split, lengths, context, planned=None)
+        sums = {"packs": index.tally.rows, **index.tally.sums}
+        for name, told in (("packs", "packs"), ("examples", "n_examples"), ("tokens", "n_tokens")):
+            if getattr(record, name) != sums[told]:
+                text = f"it has {sums[told]} {name}, not {getattr(record, name)}"
+                result.add(record.path, "packs", text)
+        indexes.append(index)
+    return indexes
+
+
 def _declared_counts(build: Build) -> dict[str, int]:
     """The totals of the whole dataset that ``validation.json`` declares.
 
@@ -123,7 +151,12 @@ def _declared_counts(build: Build) -> dict[str, int]:
     if missing:
         raise DataError(f"dataset.{missing[0]} is missing in {VALIDATION}.")
     some = [name for name in dataset if name.startswith(_SELDOM)]
-    return {name: dataset[name] for name in (*_DECLARED, *some)}
+    declared = {name: dataset[name] for name in (*_DECLARED, *some)}
+    if "indexed_declared" in declared and not build.manifest.packs:  # rows written from an index
+        declared |= {name: dataset[source] for name, source in _OF_INDEX.items()}
+        copies = dataset["indexed_declared"] - dataset["indexed_once_declared"]
+        declared |= {"copies_declared": copies} if copies else {}
+    return declared
 
 
 def _judge(build: Build, metrics: Path, model: TargetModel, result: Checked) -> list[Measured]:
@@ -135,7 +168,10 @@ def _judge(build: Build, metrics: Path, model: TargetModel, result: Checked) -> 
         hashes = {shard.path: shard.sha256 for shard in build.manifest.shards}
         if not shards:
             return []
-        evidence = Evidence(build.folder, metrics, shards, hashes, declared)
+        indexes = _measure_indexes(build, context, result)
+        evidence = Evidence(
+            build.folder, metrics, shards, hashes=hashes, declared=declared, indexes=indexes
+        )
         verdict = gate.judge(evidence, context, [])
     except (GateError, OSError, ValueError, KeyError, TypeError) as error:
         result.add(VALIDATION, "unjudged", f"the shards cannot be checked: {error}")

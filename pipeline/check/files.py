@@ -63,11 +63,14 @@ def _sums(manifest: Manifest) -> list[tuple[str, int, int]]:
     """Each total of the manifest: its name, the number given, and the sum of its parts."""
     rows, examples, tokens = manifest.rows, manifest.examples, manifest.tokens
     sides = manifest.splits.values()
+    stored = examples.kept + examples.copies
+    if manifest.packs:  # stored once, those included that only another budget would use
+        stored = examples.kept + examples.left_out
     sums = [
         ("rows", rows.in_, sum(getattr(rows, fate) for fate in FATES)),
         ("rows of inputs", rows.in_, sum(source.rows for source in manifest.inputs)),
         ("examples", examples.made, examples.accounted),
-        ("kept examples", examples.kept + examples.copies, sum(side.examples for side in sides)),
+        ("kept examples", stored, sum(side.examples for side in sides)),
         ("tokens", tokens.total, sum(side.tokens for side in sides)),
     ]
     if manifest.filters:
@@ -76,10 +79,14 @@ def _sums(manifest: Manifest) -> list[tuple[str, int, int]]:
     if manifest.doubles:
         left_out = sum(one.examples for one in manifest.doubles)
         sums.append(("duplicates of sources", examples.duplicates, left_out))
+    if manifest.packs:
+        used = sum(one.examples for one in manifest.packs.values())
+        sums.append(("examples in packs", examples.kept + examples.copies, used))
     for name, side in manifest.splits.items() if manifest.sources else ():
         parts = [one.splits[name] for one in manifest.sources if name in one.splits]
         given = sum(part.examples for part in parts)
-        sums.append((f"examples of sources in {name}", side.examples, given))
+        packed = manifest.packs[name].examples if manifest.packs else side.examples
+        sums.append((f"examples of sources in {name}", packed, given))
     for name, side in manifest.splits.items():
         sums.append((f"rows of {name}", side.rows, sum(shard.rows for shard in side.shards)))
         sums.append((f"tokens of {name}", side.tokens, sum(shard.tokens for shard in side.shards)))
@@ -96,6 +103,9 @@ def check_figures(manifest: Manifest, result: Checked) -> None:
     for shard in manifest.shards:
         if manifest.files.get(shard.path) != shard.sha256:
             result.add(MANIFEST, "figures", f"{shard.path} has two hashes")
+    for one in manifest.packs.values():
+        if manifest.files.get(one.path) != one.sha256:
+            result.add(MANIFEST, "figures", f"{one.path} has two hashes")
     if build_id.of_manifest(manifest) != manifest.build_id:
         result.add(MANIFEST, "figures", "build_id does not match its recipe and inputs")
 

@@ -87,6 +87,11 @@ class Choice:
         return np.equal(self.fate, Fate.USED)
 
     @property
+    def held(self) -> npt.NDArray[np.bool_]:
+        """Which examples are used, or would be by another budget."""
+        return self.used | np.equal(self.fate, Fate.OVER_BUDGET)
+
+    @property
     def left_out(self) -> dict[str, int]:
         """How many examples are left out, by the names of ``LEFT_OUT``."""
         counts = np.bincount(self.fate, minlength=len(Fate)).tolist()

@@ -156,6 +156,11 @@ class Export:
         taken = self.takes.get(facts.kind.trains_as)
         if taken is None:
             return self._no_task(facts.task)
+        if facts.layout == layouts.INDEXED and layouts.PACKED in taken:
+            return (
+                f"{self.name} reads rows, and this build has packs as an index of them; "
+                f"pipeline export {self.name} DIR -o OUT writes the rows."
+            )
         if facts.layout not in taken:
             offered = " or ".join(taken)
             return (

@@ -227,6 +227,22 @@ class PublishedRecord(JsonRecord):
     with_rejects: bool
 
 
+@dataclass(frozen=True, slots=True)
+class IndexRecord(JsonRecord):
+    """An index of packs: which stored examples of a side share one.
+
+    Attributes:
+        path: relative to the build.
+        examples: that packs name, each as often as it is named; ``tokens``: of all packs.
+    """
+
+    path: str
+    packs: int
+    examples: int
+    tokens: int
+    sha256: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest(Sealed):
     """``manifest.json``.
@@ -234,6 +250,8 @@ class Manifest(Sealed):
     Attributes:
         options: the recipe, by the names of the command line, as JSON has them.
         prm, rm: None in other tasks; ``packing``, ``padding``: in other layouts.
+        packs: by side, of builds with ``--index-only``, whose shards have every example once;
+            empty for others.
         format: of all inputs, comma-separated.
         inference: None for models with one prompt, ``max_new_tokens``: where nothing was measured.
         columns: of the training rows, ours.
@@ -269,6 +287,7 @@ class Manifest(Sealed):
     padding: PaddingCounts | None
     windows: int | None = field(default=None, metadata=OPTIONAL)
     splits: Mapping[str, SplitRecord]
+    packs: Mapping[str, IndexRecord] = field(default_factory=dict, metadata=OPTIONAL)
     sides: SidesRecord | None = field(default=None, metadata=OPTIONAL)
     sources: tuple[SourceRecord, ...] = field(default=(), metadata=OPTIONAL)
     filters: tuple[FilterCounts, ...] = field(default=(), metadata=OPTIONAL)

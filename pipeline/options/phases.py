@@ -16,7 +16,7 @@ from typing import Any
 
 from pipeline.manifest.drifts import DRIFTS, require_limits
 from pipeline.options import many_values as many
-from pipeline.options import overlaps
+from pipeline.options import overlaps, packing
 from pipeline.options import path_values as paths
 from pipeline.options import values as v
 from pipeline.options.amounts import Amount
@@ -220,6 +220,7 @@ class PlanOptions:
     padding_side: str = option("", v.one_of("left", "right"), "Where padded rows are padded [left; encoders: right].")
     pad_to: str = option("longest", v.Width("WIDTH"), "Width of padded rows: longest, max-length or a number.")
     pack_within: str = option("build", v.one_of("build", "part"), "Examples that may share a pack: any of the build, or those of one part only, so that appended rows leave the packs before them as they are.")
+    index_only: bool = option(False, v.Switch(), "Store every example once, and packs as an index beside them: another --max-length or mixture writes another index, and no token again.", recorded=_GIVEN)
     max_length: int = option(4096, v.Whole(least=8), "Tokens per example (rm: per side) and per pack.")
     stop: tuple[str, ...] = option((), many.Texts("TEXT"), "Custom stop marker for serving.json.")
     dedup: bool = option(False, v.Switch(), "Drop examples equal to an earlier one.")
@@ -251,10 +252,7 @@ class PlanOptions:
                 f"--pack-within must be build or part, not {self.pack_within!r}.",
                 "Leave it out to pack the whole build at once.",
             )
-        if self.pack_within == "part" and self.layout and not layouts.load(self.layout).packs:
-            raise UsageError(
-                f"--pack-within part is not for layout {self.layout}.", "Leave it out."
-            )
+        packing.require(self.layout, self.pack_within, self.index_only)
         if Keep.of(self.dedup_keep).column and not self.dedup:
             raise UsageError("--dedup-keep is for builds with --dedup.", "Add --dedup.")
         if not all(self.stop):

@@ -5,11 +5,14 @@ An equal build that is there already is found with this alone, so nothing heavy 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
+from typing import Any
 
 from pipeline import exports, tasks
-from pipeline.options.config import Config
+from pipeline.options.config import PHASE_OF, Config
 from pipeline.recipe.fingerprints import code_version, hash_of
+from stages import layouts
 from stages.errors import ModelError, UsageError
 from stages.files import file_hash
 from stages.models.profile import ModelProfile, tokenizer_of
@@ -61,9 +64,15 @@ def layout_of(config: Config, task: tasks.Task) -> str:
     Raises:
         UsageError: it is not offered.
     """
+    if config.plan.index_only:
+        return _indexed(config, task)
     export = exports.load(config.plan.trainer) if config.plan.trainer else None
     if not config.plan.layout:
         return export.layout(task.name, task.layouts) if export else task.layouts[0]
+    if layouts.load(config.plan.layout).indexed:
+        raise UsageError(
+            f"Layout {config.plan.layout} is that of --index-only.", "Give --index-only instead."
+        )
     if config.plan.layout not in task.layouts:
         raise UsageError(
             f"{task.name} does not support layout {config.plan.layout}.",
@@ -81,6 +90,25 @@ def layout_of(config: Config, task: tasks.Task) -> str:
     return config.plan.layout
 
 
+def _indexed(config: Config, task: tasks.Task) -> str:
+    """The layout of ``--index-only``.
+
+    Raises:
+        UsageError: the task has no packs, or a trainer is to read them.
+    """
+    if layouts.PACKED not in task.layouts:
+        raise UsageError(
+            f"--index-only stores packs, and {task.name} has none.", "Leave --index-only out."
+        )
+    if config.plan.trainer:
+        name = config.plan.trainer
+        raise UsageError(
+            f"{name} reads rows, and --index-only stores packs as an index of them.",
+            f"Build without --for, then write its rows: pipeline export {name} DIR -o OUT",
+        )
+    return layouts.INDEXED
+
+
 def fitted(config: Config, profile: ModelProfile) -> Config:
     """The options with a length that the model can read: an encoder's positions are absolute."""
     if profile.pair is None:
@@ -92,6 +120,25 @@ def fingerprint_of(config: Config, profile: ModelProfile, tokenizer_json: bytes)
     """Hash of options, profile and code."""
     tokenizer = file_hash.of_content(tokenizer_json)
     return hash_of([config.for_build, asdict(profile), tokenizer, code_version()])
+
+
+def fingerprint_of_rows(config: Config, profile: ModelProfile, tokenizer_json: bytes) -> str:
+    """Hash of all that a stored row follows from beside its part."""
+    tokenizer = file_hash.of_content(tokenizer_json)
+    options: Mapping[str, Any] = config.for_build
+    sources = [{"name": one["name"], **_of_rows(one)} for one in options.get("sources", [])]
+    return hash_of([_of_rows(options), sources, asdict(profile), tokenizer, code_version()])
+
+
+def _of_rows(options: Mapping[str, Any]) -> dict[str, object]:
+    """The options that stored rows depend on: not which rows are stored, in which packs, or what is
+    judged and said of them."""
+    phases = ("source", "parts")
+    return {
+        name: value
+        for name, value in options.items()
+        if PHASE_OF.get(name) in phases or name in ("layout", "padding_side")
+    }
 
 
 def declared_fingerprint(config: Config) -> str:

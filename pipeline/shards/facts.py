@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.choice import doubles, given
 from pipeline.choice.examples import PlannedExamples, rows_left_out
@@ -37,6 +38,8 @@ class Counts:
             another that is used.
         leaked: examples of test that equal one of train.
         lower_bound: fewer packs cannot hold all that is stored.
+        held, held_tokens, held_trained: where packs are an index, what is stored, each once;
+            ``held_equal``: examples of it that equal another; 0 where packs are rows.
         doubles: what ``--dedup`` leaves out, by its source and the source of what stays.
         lengths: how many examples that are used have so many tokens.
         of_parts: of each part, the examples that are used, and their tokens: shape (parts, 2).
@@ -53,6 +56,10 @@ class Counts:
     equal: int = 0
     leaked: int = 0
     lower_bound: int = 0
+    held: int = 0
+    held_tokens: int = 0
+    held_trained: int = 0
+    held_equal: int = 0
     rows_left_out: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
     doubles: Counter[tuple[int, int]] = field(default_factory=Counter)
@@ -144,8 +151,11 @@ def _of_sources(examples: PlannedExamples, choice: Choice) -> Counter[tuple[int,
 
 def equal_and_used(examples: PlannedExamples, choice: Choice) -> int:
     """How many of the examples that are used equal an earlier one of these."""
-    used = choice.used
-    equal = choice.duplicate if used.all() else doubles.repeats(examples.digest[used])
+    return _equal_among(examples, choice, choice.used)
+
+
+def _equal_among(examples: PlannedExamples, choice: Choice, some: npt.NDArray[np.bool_]) -> int:
+    equal = choice.duplicate if some.all() else doubles.repeats(examples.digest[some])
     return int(equal.sum())
 
 
@@ -159,6 +169,16 @@ def leaked(examples: PlannedExamples, orders: Mapping[str, Ints]) -> int:
 def lower_bound(examples: PlannedExamples, orders: Mapping[str, Ints], capacity: int) -> int:
     """Fewer packs than these cannot hold the examples of all sides."""
     return sum(packing.lower_bound(examples.length[own], capacity) for own in orders.values())
+
+
+def _held(examples: PlannedExamples, choice: Choice) -> dict[str, int]:
+    held = choice.held
+    return {
+        "held": int(held.sum()),
+        "held_tokens": int(examples.length[held].sum(dtype=np.int64)),
+        "held_trained": int(examples.trained[held].sum(dtype=np.int64)),
+        "held_equal": _equal_among(examples, choice, held),
+    }
 
 
 def of(
@@ -177,6 +197,7 @@ def of(
     """
     kept = int(choice.used.sum())
     return Counts(
+        **(_held(examples, choice) if config.plan.index_only else {}),
         kept=kept,
         copies=choice.stored(np.ones(len(choice.fate), np.int64)) - kept,
         tokens=choice.stored(examples.length),

@@ -249,9 +249,21 @@ def make_shard(shared: Gather, shard: ShardWork) -> ShardReport:
         SurroundingsError: the disk is full.
     """
     recipe = shared.recipe
-    collect = _collector(shared)
     counting = _counting(recipe)
-    tokens = _written(shared, shard, collect=collect, counting=counting)
+    tokens = _written(shared, shard, collect=_collector(shared), counting=counting)
+    return read_back(shared, shard, tokens, counting.answers)
+
+
+def read_back(shared: Gather, shard: ShardWork, tokens: int, answers: Answers) -> ShardReport:
+    """Measure a shard that is written.
+
+    Args:
+        tokens: of its examples; ``answers``: counted when it was written.
+
+    Raises:
+        GateError: a metric cannot be computed, so the rows cannot be judged.
+    """
+    recipe, collect = shared.recipe, _collector(shared)
     expected = Expected(
         collect,
         shared.sources,
@@ -275,5 +287,5 @@ def make_shard(shared: Gather, shard: ShardWork) -> ShardReport:
         bytes=measured.state.size,
         sha256=measured.sha256,
         measured=measured,
-        answers=counting.answers,
+        answers=answers,
     )

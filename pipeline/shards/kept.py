@@ -6,8 +6,10 @@ hash of these is the shard's key. For every shard that is made, the cache rememb
 was measured of it, under the hash of its bytes. A later build of the same output finds the shards
 of the build that it replaces there; one with the right key is linked into the new build. It is
 hashed again, unless its size and times say that nothing was written to it since it was
-(``--verify`` hashes all). Whatever is missing or not as it was written makes the shard a new one,
-as if there were no build before.
+(``--verify`` hashes all). A shard that would have the same bytes under another recipe, such as one
+with other packs of the same stored examples, has another key but the same rows: it is linked, and
+read back and judged as if it had just been written. Whatever is missing or not as it was written
+makes the shard a new one, as if there were no build before.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from pipeline.parts.storage import replacing
 from pipeline.shards import gather
 from pipeline.shards.gather import Gather, ShardReport, ShardWork
 from pipeline.shards.measured import METRICS, file_of, files_of
+from stages.columns import Ints
 from stages.errors import PipelineError
 from stages.files import file_hash, file_state
 from stages.files.file_state import FileState
@@ -59,15 +62,16 @@ class Keeping:
     """All that the shards of a build have in common, and the shards that may be taken over.
 
     Attributes:
-        recipe: its fingerprint.
+        recipe: its fingerprint; ``rows``: the same of what a stored row follows from alone.
         parts: the sha256 of each part's file.
-        previous: by key.
+        previous: by key, and by the key of their rows.
         cache: the folder for what is remembered.
         hashes: of files that nobody has written to since.
     """
 
     gather: Gather
     recipe: str
+    rows: str
     parts: tuple[str, ...]
     previous: Mapping[str, Previous]
     cache: str
@@ -88,14 +92,26 @@ def _source(keeping: Keeping, part: int) -> list[Any]:
 
 def key_of(keeping: Keeping, shard: ShardWork) -> str:
     """The hash of all that a shard's bytes and its metrics follow from, but its place."""
+    return keys_of(keeping, shard)[0]
+
+
+def keys_of(keeping: Keeping, shard: ShardWork) -> tuple[str, str]:
+    """The key of a shard, and the hash of what its bytes follow from alone."""
     shared = keeping.gather
     parts = part_of(shared.starts, shard.order)
     used = np.flatnonzero(np.bincount(parts))  # np.unique would hash every one of them
     sources = [_source(keeping, part) for part in used.tolist()]
-    flags = [shared.with_margin, shared.with_weights, shared.tables]
-    common = [keeping.recipe, shard.split, shared.width, *flags]
-    digest = hashlib.sha256(json.dumps([*common, sources]).encode())
-    for numbers in (np.searchsorted(used, parts), shard.order - shared.starts[parts], shard.sizes):
+    order = (np.searchsorted(used, parts), shard.order - shared.starts[parts], shard.sizes)
+    flags = [shard.split, shared.width, shared.with_margin, shared.with_weights]
+    return (
+        _hash([keeping.recipe, *flags, shared.tables, sources], order),
+        _hash([keeping.rows, *flags, sources], order),
+    )
+
+
+def _hash(facts: list[Any], order: tuple[Ints, ...]) -> str:
+    digest = hashlib.sha256(json.dumps(facts).encode())
+    for numbers in order:
         digest.update(numbers.astype("<i8").tobytes())
         digest.update(b"\0")
     return digest.hexdigest()
@@ -112,7 +128,9 @@ def previous(target: Path, cache: Path) -> dict[str, Previous]:
     for shard in shards:
         memory = memory_of(cache, shard.record.sha256)
         with suppress(*_UNREADABLE):
-            found[_remembered(memory)["key"]] = Previous(str(shard.path), str(memory))
+            content = _remembered(memory)
+            for key in (content["key"], content["rows"]):
+                found[key] = Previous(str(shard.path), str(memory))
     return found
 
 
@@ -122,15 +140,22 @@ def make(keeping: Keeping, shard: ShardWork) -> ShardReport:
     Raises:
         SurroundingsError: see ``gather.make_shard``.
     """
-    key = key_of(keeping, shard)
-    there = keeping.previous.get(key)
+    key, rows = keys_of(keeping, shard)
+    there, alike = keeping.previous.get(key), keeping.previous.get(rows)
     if there is not None:
         with suppress(*_UNREADABLE):
             return _taken_over(keeping, shard, there)
         _unlink(keeping, shard)
-    report = gather.make_shard(keeping.gather, shard)
+    report = None
+    if alike is not None and there is None:
+        with suppress(*_UNREADABLE):
+            report = _judged_again(keeping, shard, alike)
+        if report is None:
+            _unlink(keeping, shard)
+    if report is None:
+        report = gather.make_shard(keeping.gather, shard)
     with suppress(OSError):  # a full cache disk fails no build
-        remember(keeping, key, report)
+        remember(keeping, key, report, rows)
     return report
 
 
@@ -200,6 +225,22 @@ def _taken_over(keeping: Keeping, shard: ShardWork, there: Previous) -> ShardRep
     return replace(report, measured=measured)
 
 
+def _judged_again(keeping: Keeping, shard: ShardWork, there: Previous) -> ShardReport:
+    """Link a shard of the same bytes, and measure it by the recipe of this build.
+
+    Raises:
+        ValueError, OSError: it is not as it was written.
+        GateError: the rows cannot be judged.
+    """
+    content = _remembered(Path(there.memory))
+    before: ShardReport = _read(ShardReport, content["report"])
+    _link(Path(there.path), Path(keeping.gather.folder) / shard.path)
+    report = gather.read_back(keeping.gather, shard, before.tokens, before.answers)
+    if report.sha256 != before.sha256:
+        raise ValueError(there.path)
+    return report
+
+
 def _linked(hashes: KnownHashes, source: Path, target: Path, sha256: str) -> FileState:
     """Link a shard to its new place; its state there.
 
@@ -223,8 +264,11 @@ def _unlink(keeping: Keeping, shard: ShardWork) -> None:
         path.unlink(missing_ok=True)
 
 
-def remember(keeping: Keeping, key: str, report: ShardReport) -> None:
+def remember(keeping: Keeping, key: str, report: ShardReport, rows: str = "") -> None:
     """Keep what was measured of a shard, for a build that takes it over.
+
+    Args:
+        rows: the hash of what its bytes follow from.
 
     Raises:
         OSError: the cache cannot be written to.
@@ -236,7 +280,7 @@ def remember(keeping: Keeping, key: str, report: ShardReport) -> None:
         hashes[name] = file_hash.sha256(path)
         with replacing(memory.with_suffix(f".{name}")) as copy:
             _link(path, copy)
-    content = {"key": key, "files": hashes, "report": _plain(report)}
+    content = {"key": key, "rows": rows, "files": hashes, "report": _plain(report)}
     with replacing(memory) as path:  # last: it vouches for the others
         write_json(path, seal.sealed(content))
 

@@ -5,8 +5,8 @@ It sees numbers, never text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +21,7 @@ from pipeline.choice.sides import TEST, TRAIN
 from pipeline.options.config import Config, PlanOptions
 from stages import layouts
 from stages.columns import Ints, offsets_of
+from stages.layouts import Layout
 
 # About 64 MB of ids and labels. A constant, since shards are bytes we promise.
 SHARD_TOKENS = 1 << 23
@@ -35,6 +36,8 @@ class Side:
         sizes: how many of them each training row holds.
         shards: where each shard's training rows start, and their number.
         apart: how many packings were made apart from each other.
+        packs: of a build whose packs are an index: they hold examples by their places in ``order``,
+            and are in the shards that packed rows would be in; None elsewhere.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Side:
     sizes: Ints
     shards: Ints
     apart: int = 1
+    packs: Side | None = None
 
     def pieces(self) -> Iterator[tuple[str, Ints, Ints]]:
         """Each shard: its path in the build, its part of ``order`` and its part of ``sizes``."""
@@ -77,6 +81,11 @@ class ShardPlan(Chosen):
     width: int
 
 
+def _packing(options: PlanOptions) -> Layout:
+    """The layout that says which examples share a row."""
+    return layouts.load(layouts.PACKED if options.index_only else options.layout)
+
+
 def _within_parts(
     chosen: Ints, lengths: Ints, options: PlanOptions, starts: Ints
 ) -> tuple[Ints, Ints]:
@@ -84,7 +93,7 @@ def _within_parts(
 
     The rows stand in the order of their first examples, as those of a whole build do.
     """
-    layout = layouts.load(options.layout)
+    layout = _packing(options)
     part = part_of(starts, chosen)
     by_part = np.argsort(part, kind="stable")
     bounds = np.searchsorted(part[by_part], np.arange(len(starts)))
@@ -124,17 +133,53 @@ def lay_out(
         apart = int(np.count_nonzero(np.bincount(part_of(starts, chosen))))
         places, sizes = _within_parts(chosen, own, options, starts)
     else:
-        places, sizes = layouts.load(options.layout).plan(own, options.max_length)
+        places, sizes = _packing(options).plan(own, options.max_length)
+    shards = _cut(own[places], sizes, width)
+    return Side(name=name, order=chosen[places], sizes=sizes, shards=shards, apart=apart)
+
+
+def _cut(lengths: Ints, sizes: Ints, width: int) -> Ints:
+    """Where the shards of some training rows begin, and their number.
+
+    Args:
+        lengths: tokens of the examples, in stored order; ``sizes``: how many each row holds.
+    """
     # Tokens before each row's first example.
-    before = offsets_of(np.full(len(sizes), width) if width else own[places])
+    before = offsets_of(np.full(len(sizes), width) if width else lengths)
     if not width:
         before = before[offsets_of(sizes)]
     # A row is of the shard that its first token falls into, so a shard's size depends on the rows
     # before it alone. A shard begins where that number changes.
     before //= SHARD_TOKENS
     begins = np.flatnonzero(before[1:-1] != before[:-2]) + 1
-    shards = np.concatenate([[0], begins, [len(sizes)]]).astype(np.int64)
-    return Side(name=name, order=chosen[places], sizes=sizes, shards=shards, apart=apart)
+    return np.concatenate([[0], begins, [len(sizes)]]).astype(np.int64)
+
+
+def indexed(laid: Sequence[Side], choice: Choice, examples: PlannedExamples) -> list[Side]:
+    """The same sides, with their examples stored once and their packs as an index of these.
+
+    What only another budget would use is stored, too, so that another mixture is another index.
+    """
+    test = np.zeros(len(choice.fate), bool) if choice.test is None else choice.test
+    on = {TRAIN: choice.held & ~test, TEST: choice.held & test}
+    return [_indexed(side, np.flatnonzero(on[side.name]), examples.length) for side in laid]
+
+
+def _indexed(packs: Side, held: Ints, lengths: npt.NDArray[np.integer[Any]]) -> Side:
+    """A side whose examples are stored once, in input order, and whose packs name them.
+
+    Args:
+        held: its examples that are stored.
+    """
+    ones = np.ones(len(held), np.int64)
+    return Side(
+        name=packs.name,
+        order=held,
+        sizes=ones,
+        shards=_cut(lengths[held].astype(np.int64), ones, 0),
+        apart=packs.apart,
+        packs=replace(packs, order=np.searchsorted(held, packs.order)),
+    )
 
 
 def keys_of(choice: Choice) -> dict[str, tuple[Ints, Ints]]:
@@ -187,4 +232,6 @@ def make_plan(config: Config, examples: PlannedExamples) -> ShardPlan:
         )
         for name, own in orders.items()
     ]
+    if options.index_only:
+        laid = indexed(laid, choice, examples)
     return ShardPlan(examples, choice, sides=tuple(laid), width=width)

@@ -61,13 +61,13 @@ def make(keeping: Keeping, shard: ShardWork) -> bool:
     Raises:
         SurroundingsError: the disk is full.
     """
-    key = kept.key_of(keeping, shard)
+    key, rows = kept.keys_of(keeping, shard)
     if key in keeping.previous:
         return False
     folder = Path(keeping.gather.folder)
     report = gather.make_shard(keeping.gather, shard)
     try:
-        kept.remember(keeping, key, report)
+        kept.remember(keeping, key, report, rows)
         # Last: the name says that it is whole.
         (folder / shard.path).replace(folder.parent / f"{key}.{report.sha256}.arrow")
     except OSError as error:

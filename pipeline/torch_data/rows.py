@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.build_dir.build import Build, StoredShard
+from pipeline.build_dir.packs import Packs, value_of
 from stages.errors import UsageError
 
 Row = dict[str, Any]
@@ -41,10 +42,11 @@ def documents(row: Row) -> list[Row]:
     return docs
 
 
-def _shards(folder: Path, split: str) -> tuple[StoredShard, ...]:
-    side = Build.open(folder).splits.get(split)
+def _side(build: Build, split: str) -> tuple[StoredShard, ...]:
+    side = build.splits.get(split)
     if side is None:
-        raise UsageError(f"{folder / split} is not a split of a build.", "Give a build's folder.")
+        where = build.folder / split
+        raise UsageError(f"{where} is not a split of a build.", "Give a build's folder.")
     return side.shards
 
 
@@ -68,14 +70,24 @@ class Rows:
     """
 
     def __init__(self, build: str | Path, split: str = "train", *, explode: bool = False) -> None:
-        shards = _shards(Path(build), split)
+        opened = Build.open(build)
+        shards = _side(opened, split)
         self._paths = [shard.path for shard in shards]
+        self._packs = Packs(opened, split) if opened.manifest.packs else None
         self._tables: list[pa.Table] | None = None
         self.explode = explode
         hashed = [*(shard.record.sha256 for shard in shards), str(explode)]
+        hashed += [self._packs.sha256] if self._packs is not None else []
         self.order_hash = hashlib.sha256("\0".join(hashed).encode()).hexdigest()
-        self._rows = np.cumsum([len(table) for table in self._open()]).tolist()
+        self._rows = self._ends()
         self._items = self._documents() if explode else None
+
+    def _ends(self) -> list[int]:
+        """Rows up to the end of each shard."""
+        if self._packs is not None:
+            return [len(self._packs)]
+        found: list[int] = np.cumsum([len(table) for table in self._open()]).tolist()
+        return found
 
     def _open(self) -> list[pa.Table]:
         if self._tables is None:
@@ -87,6 +99,9 @@ class Rows:
     def _documents(self) -> list[tuple[int, int]]:
         """Row and place in it of each document."""
         places, row = [], 0
+        if self._packs is not None:
+            _, sizes = self._packs.members(0, len(self._packs))
+            return [(row, place) for row, size in enumerate(sizes) for place in range(size)]
         for table in self._open():
             for lengths in table.column("seq_lengths").to_pylist():
                 places += [(row, place) for place in range(len(lengths))]
@@ -102,11 +117,13 @@ class Rows:
         return self._rows[-1] if self._rows else 0
 
     def _row(self, index: int) -> Row:
+        if self._packs is not None:
+            return self._packs[index]
         shard = bisect.bisect_right(self._rows, index)  # _rows: rows up to the end of each shard
         table = self._open()[shard]
         place = index - (self._rows[shard - 1] if shard else 0)
         row = table.slice(place, 1)
-        return {name: _value(row.column(name)[0]) for name in table.schema.names}
+        return {name: value_of(row.column(name)[0]) for name in table.schema.names}
 
     def __getitem__(self, index: int) -> Row:
         """One training row (or, exploded, one document).
@@ -125,12 +142,3 @@ class Rows:
 
     def __iter__(self) -> Iterator[Row]:
         return (self[index] for index in range(len(self)))
-
-
-def _value(scalar: pa.Scalar) -> Any:
-    if isinstance(scalar, pa.ListScalar):
-        values = scalar.values
-        if values.null_count or not pa.types.is_primitive(values.type):
-            return values.to_pylist()  # unlabelled steps, row ids
-        return values.to_numpy(zero_copy_only=False)
-    return scalar.as_py()

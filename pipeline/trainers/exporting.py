@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from pipeline.build_dir import examples as rows
 from pipeline.build_dir import stored
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.files import hash_files
+from pipeline.build_dir.packs import Packs
 from pipeline.exports import Export, ExportFacts, Projection
 from pipeline.manifest import build_id
 from pipeline.manifest.counts import PackingCounts, PaddingCounts
@@ -56,11 +57,21 @@ def _length(table: pa.Table) -> Ints:
     return np.asarray(np.maximum.reduce(each), np.int64)
 
 
+def _examples(source: Build, split: str) -> tuple[pa.Table, int]:
+    """The examples that a split trains, and how many shards they are in.
+
+    Where packs are an index, these are the ones in packs, in their order.
+    """
+    if source.manifest.packs:
+        packs = Packs(source, split)
+        return packs.examples(packs.members(0, len(packs))[0]), len(packs.shards())
+    shards = [rows.examples(t, source.manifest.layout) for t in source.splits[split].tables()]
+    return pa.concat_tables(shards), len(shards)
+
+
 def _relaid(source: Build, split: str, facts: ExportFacts) -> Iterator[tuple[pa.Table, Ints]]:
     """The shards of one split in another layout, each with the number of examples in its rows."""
-    shards = [rows.examples(t, source.manifest.layout) for t in source.splits[split].tables()]
-    count = len(shards)
-    table = pa.concat_tables(shards)
+    table, count = _examples(source, split)
     lengths = _length(table.combine_chunks())
     layout, model = layouts.load(facts.layout), facts.model
     order, sizes = layout.plan(lengths, facts.max_length)
@@ -81,6 +92,24 @@ def _as_stored(source: Build, split: str) -> Iterator[tuple[pa.Table, Ints]]:
     layout = layouts.load(source.manifest.layout)
     for table in source.splits[split].tables():
         yield table, layout.sizes(table)
+
+
+def _materialised(packs: Packs) -> Iterator[tuple[pa.Table, Ints]]:
+    """The shards that packed rows would have been written to, one at a time."""
+    for first, last in packs.shards():
+        yield packs.table(first, last), packs.members(first, last)[1]
+
+
+def _shards_of(
+    source: Build, split: str, facts: ExportFacts
+) -> tuple[int, Iterable[tuple[pa.Table, Ints]]]:
+    """How many shards an export of a split has, and each with the examples in its rows."""
+    if source.manifest.packs and facts.layout == layouts.PACKED:
+        packs = Packs(source, split)
+        return len(packs.shards()), _materialised(packs)
+    same = facts.layout == source.manifest.layout
+    made = list(_as_stored(source, split) if same else _relaid(source, split, facts))
+    return len(made), made
 
 
 def _tokens(table: pa.Table) -> tuple[int, int]:
@@ -107,9 +136,7 @@ def _write_split(
         projection: to the trainer's columns; None writes ours.
         container: ``arrow``, ``parquet`` or ``jsonl``.
     """
-    same = facts.layout == source.manifest.layout
-    tables = list(_as_stored(source, split) if same else _relaid(source, split, facts))
-    count = len(tables)
+    count, tables = _shards_of(source, split, facts)
     shards: list[ShardRecord] = []
     names: list[str] = []
     examples, padding, schema = 0, 0, None
@@ -153,7 +180,7 @@ def _describe(
     packs = pads = None
     layout = layouts.load(facts.layout)
     if layout.packs:
-        same = facts.layout == manifest.layout
+        same = facts.layout == manifest.layout or bool(manifest.packs)
         bound = manifest.packing.lower_bound if same and manifest.packing else None
         packs = PackingCounts(rows_made, round(tokens / (rows_made * facts.max_length), 6), bound)
     if layout.pads:
@@ -163,7 +190,8 @@ def _describe(
         manifest,
         layout=facts.layout,
         splits=splits,
-        tokens=replace(manifest.tokens, padding=padding),
+        packs={},
+        tokens=replace(manifest.tokens, total=tokens, padding=padding),
         packing=packs,
         padding=pads,
         for_=None,

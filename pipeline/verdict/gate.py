@@ -22,10 +22,12 @@ from expectations.gx import suites
 from expectations.gx.suites import Suite
 from expectations.readback import undo_layout
 from expectations.readback.dataset import SIDES, Dataset, Sums
+from expectations.tallies import Tally
 from expectations.verdict import Finding, Verdict
 from pipeline.manifest.dataset_files import listed_and_alike
 from pipeline.shards import measured
 from pipeline.shards.measured import Measured, metrics_file
+from pipeline.shards.pack_index import MeasuredIndex
 from stages import layouts
 from stages.errors import ExpectationError
 from stages.files import file_hash, file_state
@@ -42,6 +44,7 @@ class Evidence:
         shards: as they were measured, in the order of the build.
         hashes: the sha256 that each shard must have, by path.
         declared: totals of the whole dataset, from the ledger and the plan or from the manifest.
+        indexes: of the sides, where packs are an index; otherwise none.
         tables: the files include whole tables of metrics; otherwise suites are run on telling rows.
     """
 
@@ -51,6 +54,18 @@ class Evidence:
     hashes: Mapping[str, str]
     declared: Mapping[str, int]
     tables: bool = False
+    indexes: Sequence[MeasuredIndex] = ()
+
+    def found(self, table: str, side: str | None = None) -> list[Tally]:
+        """What the laws found in a table of rows, by shard or, where packs are an index, by that.
+
+        Args:
+            side: whose; None for both.
+        """
+        if table == ROW and self.indexes:
+            return [one.tally for one in self.indexes if side in (None, one.split)]
+        own = [one for one in self.shards if side in (None, one.split)]
+        return [shard.tallies[table] for shard in own if table in shard.tallies]
 
 
 def _same_file(folder: Path, shard: Measured) -> bool:
@@ -81,11 +96,11 @@ def _shard_table(evidence: Evidence) -> pa.Table:
 
 def _of_rows(evidence: Evidence, name: str) -> Table:
     """The table of examples or of training rows: all of it, or what is kept in its place."""
-    found = [shard.tallies[name] for shard in evidence.shards if name in shard.tallies]
+    found = evidence.found(name)
     total = tallies.joined(found) if found else None
     if total is None:
         return Table(name, 0, lambda: iter(()))
-    if evidence.tables:
+    if evidence.tables and not (name == ROW and evidence.indexes):
         paths = [metrics_file(evidence.metrics, shard.path, name) for shard in evidence.shards]
         written = [path for path in paths if path.exists()]
         return Table(name, total.rows, lambda: map(measured.read_metrics, written), total)
@@ -109,17 +124,16 @@ def _tables(evidence: Evidence, context: Context) -> dict[str, Table]:
         DATASET: Table(DATASET, 1, dataset),
     }
     layout = layouts.load(context.layout)
-    if layout.packs or layout.pads:  # otherwise a training row is an example
+    if layout.packs or layout.pads or layout.indexed:  # otherwise a training row is an example
         tables[ROW] = _of_rows(evidence, ROW)
     return tables
 
 
 def _dataset(evidence: Evidence, context: Context) -> Dataset:
-    by_side = {side: [s for s in evidence.shards if s.split == side] for side in SIDES}
     sums = {}
-    for side, shards in by_side.items():
+    for side in SIDES:
         for table in (EXAMPLE, ROW):
-            found = [shard.tallies[table] for shard in shards if table in shard.tallies]
+            found = evidence.found(table, side)
             if found:
                 total = tallies.joined(found)
                 sums[side, table] = Sums(total.rows, total.sums)
@@ -137,6 +151,8 @@ def _places(evidence: Evidence, table: str, rows: Sequence[int]) -> list[dict[st
         return []
     if table == SHARD:
         return [{"shard": evidence.shards[row].path} for row in rows]
+    if table == ROW and evidence.indexes:
+        return [_pack(evidence, row) for row in rows]
     # Where the rows of each shard begin in the joined table.
     starts = np.concatenate([[0], np.cumsum([s.rows.get(table, 0) for s in evidence.shards])])
     places = []
@@ -149,6 +165,15 @@ def _places(evidence: Evidence, table: str, rows: Sequence[int]) -> list[dict[st
         name = names[first].as_py() if first < len(names) else None
         places.append({"row": name, "shard": shard.path, "at": at})
     return places
+
+
+def _pack(evidence: Evidence, row: int) -> dict[str, Any]:
+    """Where a pack is, by its number over all indexes."""
+    for index in evidence.indexes:
+        if row < index.tally.rows:
+            break
+        row -= index.tally.rows
+    return {"row": f"pack {row}", "shard": index.path, "at": row}
 
 
 def user_suites(files: Sequence[tuple[str, str]]) -> list[Suite]:

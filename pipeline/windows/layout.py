@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,13 +21,14 @@ from pipeline.choice.sides import TEST, TRAIN
 from pipeline.parts.storage import replacing
 from pipeline.shards import facts, margins
 from pipeline.shards.facts import Counts
-from pipeline.shards.plan import Side, lay_out, orders_of
+from pipeline.shards.plan import Side, indexed, lay_out, orders_of
 from pipeline.windows import equal, rule
 from pipeline.windows.equal import Search
 from pipeline.windows.window import Window
 from stages.columns import Ints, offsets_of
 from stages.kinds import Kind
 
+INDEX_OF = "packs of "  # a side: its packs, as places among its examples in the window
 _NUMBER = np.dtype("<u4")
 
 
@@ -137,6 +138,10 @@ def lay(laying: Laying, item: tuple[Window, Choice | None]) -> Laid:
         )
         for name, own in orders_of(choice, config.plan).items()
     ]
+    if config.plan.index_only:
+        laid = indexed(laid, choice, examples)
+        packs = (one.packs for one in laid if one.packs is not None)
+        laid += [replace(one, name=INDEX_OF + one.name) for one in packs]
     return written(laying.plan(window.number), window, laid, counts)
 
 
@@ -176,6 +181,34 @@ def shards_of(laid: list[Laid]) -> list[ShardRef]:
         for number, (plan, side, (examples, rows)) in enumerate(every):
             path = f"{split}/data-{number:05d}-of-{len(every):05d}.arrow"
             found.append(ShardRef(path, split, plan, side, examples=examples, rows=rows))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRef:
+    """The packs of a side in one shard of packed rows, as a place in the plan of a window.
+
+    Attributes:
+        before: examples of the side that the windows before this one store.
+    """
+
+    shard: ShardRef
+    before: int
+
+
+def packs_of(laid: list[Laid]) -> list[IndexRef]:
+    """The packs of all windows, where packs are an index: of each side, in their order."""
+    found = []
+    for split in (TRAIN, TEST):
+        before = 0
+        for one in laid:
+            name = INDEX_OF + split
+            for examples, rows in one.shards.get(name, ()):
+                side = list(one.shards).index(name)
+                ref = ShardRef(split, split, one.plan, side, examples=examples, rows=rows)
+                found.append(IndexRef(ref, before))
+            stored = one.shards.get(split, ())
+            before += stored[-1][0][1] if stored else 0
     return found
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:  # options list the layouts, and import nothing heavy for it
 
     from stages.columns import Ints
 
+PACKED, INDEXED = "packed", "indexed"  # the second has packs of the first, as an index
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -40,12 +42,14 @@ class Layout(Protocol):
     Attributes:
         stage: the name under which ``pipeline stage`` makes such rows.
         packs: whether a row holds several examples; ``pads``: whether rows are filled to a width.
+        indexed: whether packs lie in a file beside the rows, as numbers of examples.
     """
 
     name: str
     stage: str
     packs: bool
     pads: bool
+    indexed: bool
 
     def plan(self, lengths: Ints, capacity: int) -> tuple[Ints, Ints]:
         """Which examples share a row.
@@ -94,8 +98,8 @@ class Layout(Protocol):
 
 
 def names() -> list[str]:
-    """Every layout."""
-    return catalog.names(__name__)
+    """Every layout that may be asked for by its name."""
+    return [name for name in catalog.names(__name__) if name != INDEXED]
 
 
 def load(name: str) -> Layout:

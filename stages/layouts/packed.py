@@ -103,6 +103,7 @@ class _Packed:
     stage = "pack"
     packs = True
     pads = False
+    indexed = False
 
     def plan(self, lengths: Ints, capacity: int) -> tuple[Ints, Ints]:
         pack_of = packing.plan(lengths, capacity)

@@ -39,6 +39,7 @@ class Ragged:
     stage = "ragged"
     packs = False
     pads = False
+    indexed = False
 
     def plan(self, lengths: Ints, capacity: int) -> tuple[Ints, Ints]:
         """Every example is a row of its own."""

@@ -1,0 +1,137 @@
+"""Packs as an index: a file for each side, beside the shards with its examples.
+
+``packs/train.arrow`` is an Arrow IPC stream with a row for each pack: the numbers of its examples,
+counted over the shards of the side from 0, and how many tokens they have together. A record batch
+has the packs of one shard of packed rows, so the index also says which shards those would be.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from expectations import metric_tables
+from expectations.contract import ROW, Context
+from expectations.readback.pack_index import IndexRows
+from expectations.tallies import Laws, Tally
+from stages.columns import Ints, list_parts, make_list, offsets_of, sum_per_row, whole
+from stages.errors import GateError, SurroundingsError
+
+Piece = tuple[Ints, Ints]  # the examples of some packs, flat, and how many each has
+FOLDER = "packs"
+SCHEMA = pa.schema([("examples", pa.list_(pa.int64())), ("tokens", pa.int32())])
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredIndex:
+    """The index of one side, as it was read back.
+
+    Attributes:
+        path: in the build; ``sha256``: of the bytes that were read.
+        tally: what the laws found in its packs.
+    """
+
+    path: str
+    split: str
+    sha256: str
+    tally: Tally
+
+
+def path_of(split: str) -> str:
+    """Where the index of a side is, relative to the build."""
+    return f"{FOLDER}/{split}.arrow"
+
+
+def write(
+    folder: Path, split: str, pieces: Sequence[Piece], lengths: npt.NDArray[np.integer]
+) -> None:
+    """Write the index of a side.
+
+    Args:
+        pieces: the packs of each shard; ``lengths``: tokens of each stored example of the side.
+
+    Raises:
+        SurroundingsError: the disk is full.
+    """
+    path = folder / path_of(split)
+    try:
+        path.parent.mkdir(exist_ok=True)
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, SCHEMA) as out:
+            for order, sizes in pieces:
+                bounds = offsets_of(sizes)
+                tokens = sum_per_row(bounds, lengths[order].astype(np.int64))
+                columns = [make_list(bounds, pa.array(order)), pa.array(tokens.astype(np.int32))]
+                out.write_batch(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+    except (pa.ArrowInvalid, OSError) as error:
+        raise SurroundingsError(
+            f"{path_of(split)} cannot be written: {error}.", "Make room on the disk."
+        ) from error
+
+
+def read(path: Path) -> pa.Table:
+    """An index, memory-mapped.
+
+    Raises:
+        OSError, pyarrow.ArrowException: it is missing, or is no such file.
+    """
+    with pa.memory_map(str(path)) as file:
+        table = pa.ipc.open_stream(file).read_all()
+    if table.schema != SCHEMA:
+        raise pa.ArrowInvalid(f"its columns are {', '.join(table.schema.names)}")
+    return table
+
+
+def lengths_of(shards: list[Path]) -> npt.NDArray[np.int32]:
+    """Tokens of each example of some shards: nothing but where their ids begin is read."""
+    found = [np.zeros(0, np.int32)]
+    for path in shards:
+        with pa.memory_map(str(path)) as file:
+            begins = (list_parts(b.column("input_ids"))[0] for b in pa.ipc.open_stream(file))
+            found += [np.diff(one).astype(np.int32) for one in begins]
+    return np.concatenate(found)
+
+
+def measure(
+    folder: Path,
+    split: str,
+    lengths: npt.NDArray[np.integer],
+    context: Context,
+    planned: Sequence[Piece] | None,
+) -> MeasuredIndex:
+    """Read the index of a side back, hash it, and judge its packs.
+
+    Args:
+        lengths: tokens of each stored example of the side.
+        planned: its packs, by shard; None in a finished build.
+
+    Raises:
+        GateError: it cannot be read.
+    """
+    path = folder / path_of(split)
+    try:
+        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+        table = read(path)
+        table.validate(full=True)
+    except (OSError, KeyError, pa.ArrowException) as error:
+        raise GateError(f"{path_of(split)} cannot be read: {error}.", "Build it again.") from error
+    rows = IndexRows(
+        table=pa.table({name: whole(table.column(name)) for name in SCHEMA.names}),
+        lengths=lengths,
+        context=context,
+        planned=None if planned is None else _joined(planned),
+    )
+    laws = Laws(context, ROW)
+    tally = laws.condensed(laws.tally(metric_tables.of_index(rows)))
+    return MeasuredIndex(path_of(split), split, sha256, tally)
+
+
+def _joined(pieces: Sequence[Piece]) -> Piece:
+    none = np.zeros(0, np.int64)
+    order, sizes = (np.concatenate([none, *(piece[i] for piece in pieces)]) for i in (0, 1))
+    return order, sizes

@@ -1,0 +1,391 @@
+"""``--index-only``: examples are stored once, and packs are an index of them."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import pipeline.shards.plan
+from expectations import metric_tables
+from expectations.contract import Context
+from expectations.readback.pack_index import IndexRows
+from pipeline.build import build
+from pipeline.build_dir.build import Build
+from pipeline.build_dir.packs import Packs
+from pipeline.check.check import check
+from pipeline.options.config import Config
+from pipeline.options.recipe import builds_of
+from pipeline.shards import gather, pack_index
+from pipeline.trainers.exporting import export_build
+from pipeline.windows import window
+from stages.errors import DataError, UsageError
+from stages.kinds import load as kind_of
+from stages.readers import jsonl
+
+NAME = "qwen2-1.5b"
+Rows = list[dict[str, Any]]
+
+
+def questions(lengths: list[int], start: int = 0) -> Rows:
+    """Questions whose answers have about so many tokens."""
+    return [
+        {"question": f"q{start + i}", "answer": " ".join(["w"] * length)}
+        for i, length in enumerate(lengths)
+    ]
+
+
+class Bench:
+    """Builds from rows, in a folder of their own."""
+
+    def __init__(self, folder: Path, cache: Path) -> None:
+        self.folder, self.cache = folder, cache
+        folder.mkdir(exist_ok=True)
+
+    def write(self, name: str, rows: Rows) -> str:
+        path = self.folder / name
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+        return str(path)
+
+    def build(self, output: str, data: str, task: str = "sft", **options: Any) -> Build:
+        common = {"workers": 1, "max_length": 64, "max_reject": 1.0, "cache_dir": self.cache}
+        config = Config.of(task, (data,), NAME, self.folder / output, **{**common, **options})
+        build(config, lambda what, done, of: None)
+        return Build.open(self.folder / output)
+
+    def both(self, data: str, task: str = "sft", **options: Any) -> tuple[Build, Build]:
+        """The same recipe as packed rows, and as an index."""
+        packed = self.build("packed", data, task, layout="packed", **options)
+        return packed, self.build("indexed", data, task, index_only=True, **options)
+
+
+@pytest.fixture
+def bench(tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setattr(pipeline.shards.plan, "SHARD_TOKENS", 512)
+    return Bench(tmp_path / "bench", cache_dir)
+
+
+def same_rows(packed: Build, indexed: Build) -> None:
+    """Every pack of the index, however it is read, is the packed row: ids, columns and types."""
+    assert list(indexed.manifest.packs) == list(packed.splits)
+    for name, split in packed.splits.items():
+        table = pa.concat_tables(list(split.tables()))
+        packs = Packs(indexed, name)
+        assert packs.schema == table.schema
+        assert packs.column_names == table.schema.names
+        assert len(packs) == packs.num_rows == len(table)
+        assert packs.table(0, len(packs)).equals(table.combine_chunks())
+        plain = [{n: _plain(v) for n, v in row.items()} for row in packs]
+        assert plain == table.to_pylist()
+        assert [_plain(v) for v in packs[-1].values()] == [_plain(v) for v in plain[-1].values()]
+        some = packs[1:3]
+        assert {n: [_plain(v) for v in some[n]] for n in some} == table.slice(1, 2).to_pydict()
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def shard_bytes(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for side in ("train", "test")
+        for path in sorted((folder / side).glob("*.arrow"))
+    }
+
+
+def inodes(build: Build) -> dict[str, int]:
+    """Which file each shard is."""
+    return {one.path: (build.folder / one.path).stat().st_ino for one in build.manifest.shards}
+
+
+OPTIONS = [
+    pytest.param({"shuffle": True, "test_size": 0.25, "seed": 3}, id="sides"),
+    pytest.param({}, id="plain", marks=pytest.mark.slow),
+    pytest.param({"dedup": True, "pack_within": "part"}, id="parts", marks=pytest.mark.slow),
+    pytest.param({"filter": ("n_tokens > 20",)}, id="filter", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_an_index_is_read_as_the_packed_build(bench: Bench, options: dict[str, Any]) -> None:
+    rows = questions([(7 * i) % 40 + 1 for i in range(120)])
+    data = bench.write("a.jsonl", [*rows, *rows[:10]])
+    packed, indexed = bench.both(data, **options)
+    assert packed.manifest.packing == indexed.manifest.packing
+    assert packed.manifest.examples == indexed.manifest.examples
+    same_rows(packed, indexed)
+    assert check(indexed.folder, bench.cache).faults == []
+    # An export writes the shards that the packed build has.
+    export_build("transformers", indexed.folder, bench.folder / "rows")
+    assert shard_bytes(bench.folder / "rows") == shard_bytes(packed.folder)
+    assert check(bench.folder / "rows", bench.cache).faults == []
+
+
+@pytest.mark.parametrize(
+    "options", [{"test_size": 0.25}, {"dedup": True, "filter": ("n_tokens > 9",)}]
+)
+def test_packs_of_many_windows_are_read_as_the_packed_build(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(window, "WINDOW_PARTS", 2)
+    monkeypatch.setattr(jsonl, "SPLIT_BYTES", 1000)
+    rows = questions([(7 * i) % 40 + 1 for i in range(120)])
+    packed, indexed = bench.both(bench.write("a.jsonl", [*rows, *rows[:10]]), **options)
+    assert packed.manifest.windows is not None
+    same_rows(packed, indexed)
+    assert check(indexed.folder, bench.cache).faults == []
+    export_build("transformers", indexed.folder, bench.folder / "rows")
+    assert shard_bytes(bench.folder / "rows") == shard_bytes(packed.folder)
+    with pytest.raises(UsageError, match="Leave --shuffle out"):
+        bench.both(str(bench.folder / "a.jsonl"), shuffle=True)
+
+
+def test_steps_and_weights_are_read_as_in_packed_rows(bench: Bench) -> None:
+    steps = [
+        {"prompt": f"q{i}", "completions": ["a " * (i % 5 + 1), "b"], "labels": [True, i % 2 == 0]}
+        for i in range(40)
+    ]
+    same_rows(*bench.both(bench.write("steps.jsonl", steps), "prm"))
+
+
+@pytest.mark.slow
+@settings(
+    max_examples=6,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
+)
+@given(
+    lengths=st.lists(st.integers(1, 40), min_size=3, max_size=60),
+    room=st.integers(60, 200),
+    shuffle=st.booleans(),
+)
+def test_any_rows_are_read_as_the_packed_build(
+    bench: Bench, lengths: list[int], room: int, shuffle: bool
+) -> None:
+    data = bench.write("random.jsonl", questions(lengths))
+    for name in ("packed", "indexed"):
+        shutil.rmtree(bench.folder / name, ignore_errors=True)
+    same_rows(*bench.both(data, max_length=room, shuffle=shuffle))
+
+
+def test_another_length_writes_the_index_alone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted: no shard is made, every file is the one that was there, and its rows are judged."""
+    data = bench.write("a.jsonl", questions([(5 * i) % 40 + 1 for i in range(150)]))
+    first = bench.build("indexed", data, index_only=True)
+    before = {
+        shard.path: (first.folder / shard.path).stat().st_ino for shard in first.manifest.shards
+    }
+    assert len(before) > 3
+    made: list[str] = []
+    judged: list[str] = []
+    make, read_back = gather.make_shard, gather.read_back
+
+    def counted(shared: Any, shard: Any) -> Any:
+        made.append(shard.path)
+        return make(shared, shard)
+
+    def seen(shared: Any, shard: Any, *rest: Any) -> Any:
+        judged.append(shard.path)
+        return read_back(shared, shard, *rest)
+
+    monkeypatch.setattr(gather, "make_shard", counted)
+    monkeypatch.setattr(gather, "read_back", seen)
+    again = bench.build("indexed", data, index_only=True, max_length=256)
+    assert made == []
+    assert sorted(judged) == sorted(before)
+    after = {
+        shard.path: (again.folder / shard.path).stat().st_ino for shard in again.manifest.shards
+    }
+    assert after == before
+    assert again.manifest.packing is not None
+    assert first.manifest.packing is not None
+    assert again.manifest.packing.packs < first.manifest.packing.packs
+    scratch = bench.build("scratch", data, layout="packed", max_length=256)
+    same_rows(scratch, again)
+
+
+def test_another_budget_writes_the_index_alone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What only another budget would use is stored; what is used twice is named twice."""
+    one = bench.write("one.jsonl", questions([(3 * i) % 30 + 1 for i in range(60)]))
+    two = bench.write("two.jsonl", questions([(7 * i) % 30 + 1 for i in range(60)], start=100))
+
+    def mixed(output: str, budget: str, layout: str) -> Build:
+        recipe = tmp_path / f"{output}.toml"
+        recipe.write_text(
+            f'task = "sft"\nmodel = "{NAME}"\noutput = "{bench.folder / output}"\n{layout}\n'
+            f'max-length = 64\nworkers = 1\ncache-dir = "{bench.cache}"\n'
+            f'[[source]]\nname = "one"\ndata = "{one}"\nepochs = 2\n'
+            f'[[source]]\nname = "two"\ndata = "{two}"\n{budget}\n'
+        )
+        (config,) = builds_of(recipe)
+        build(config, lambda what, done, of: None)
+        return Build.open(bench.folder / output / "current")
+
+    first = mixed("indexed", "rows = 20", "index-only = true")
+    packed = mixed("packed", "rows = 20", 'layout = "packed"')
+    same_rows(packed, first)
+    assert check(first.folder, bench.cache).faults == []
+    assert sum(split.record.examples for split in first.splits.values()) == 120
+    export_build("transformers", first.folder, bench.folder / "rows")
+    assert shard_bytes(bench.folder / "rows") == shard_bytes(packed.folder)
+    assert check(bench.folder / "rows", bench.cache).faults == []
+    before = {
+        shard.path: (first.folder / shard.path).stat().st_ino for shard in first.manifest.shards
+    }
+    again = mixed("indexed", "rows = 50", "index-only = true")
+    after = {
+        shard.path: (again.folder / shard.path).stat().st_ino for shard in again.manifest.shards
+    }
+    assert after == before
+    assert again.manifest.packs["train"].examples == first.manifest.packs["train"].examples + 30
+
+
+def test_datasets_reads_the_examples(bench: Bench) -> None:
+    data = bench.write("a.jsonl", questions([3, 9, 4, 20, 7]))
+    indexed = bench.build("indexed", data, index_only=True)
+    rows = datasets.load_from_disk(str(indexed.folder))["train"]
+    assert rows["row_id"] == [f"{Path(data).name}:{i}" for i in range(1, 6)]
+
+
+def test_only_paths_are_pickled(bench: Bench) -> None:
+    data = bench.write("a.jsonl", questions([3, 9, 4, 20, 7]))
+    packs = Packs(bench.build("indexed", data, index_only=True).folder)
+    packs[0]
+    content = pickle.dumps(packs)
+    assert len(content) < 10_000
+    assert pickle.loads(content)[0]["row_ids"] == packs[0]["row_ids"]
+
+
+def test_the_reader_imports_no_torch() -> None:
+    code = "import sys, pipeline.build_dir.packs; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def damage(build: Build, change: Any) -> set[str]:
+    """The codes of the faults that ``check`` finds after the index was changed."""
+    path = build.folder / build.manifest.packs["train"].path
+    table = pack_index.read(path)
+    rows = change([dict(row) for row in table.to_pylist()])
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, pack_index.SCHEMA) as out:
+        out.write_table(pa.Table.from_pylist(rows, schema=pack_index.SCHEMA))
+    return {fault.code for fault in check(build.folder, Path("cache")).faults}
+
+
+def _without(rows: Rows) -> Rows:
+    return rows[:-1]
+
+
+def _twice(rows: Rows) -> Rows:
+    rows[0]["examples"][0] = rows[1]["examples"][0]
+    return rows
+
+
+def _absent(rows: Rows) -> Rows:
+    rows[0]["examples"][0] = 10_000
+    return rows
+
+
+def _shorter(rows: Rows) -> Rows:
+    rows[0]["tokens"] -= 1
+    return rows
+
+
+def _joined(rows: Rows) -> Rows:
+    first, second, *rest = rows
+    both = {name: first[name] + second[name] for name in first}
+    return [both, *rest]
+
+
+@pytest.mark.parametrize(
+    ("change", "law"),
+    [
+        (_without, "index_complete"),
+        (_twice, "index_complete"),
+        (_absent, "index_names_stored_examples"),
+        (_shorter, "index_tokens_match"),
+        (_joined, "pack_within_max_length"),
+    ],
+)
+def test_a_damaged_index_is_found(bench: Bench, change: Any, law: str) -> None:
+    """By its hash, and by the law that it breaks."""
+    data = bench.write("a.jsonl", questions([(7 * i) % 40 + 1 for i in range(40)]))
+    found = damage(bench.build("indexed", data, index_only=True), change)
+    assert {"hash", law} <= found
+
+
+def test_an_index_that_does_not_open_is_found(bench: Bench) -> None:
+    data = bench.write("a.jsonl", questions([3, 9, 4]))
+    indexed = bench.build("indexed", data, index_only=True)
+    path = indexed.folder / "packs/train.arrow"
+    path.write_bytes(path.read_bytes()[:50])
+    assert {fault.code for fault in check(indexed.folder, Path("cache")).faults} >= {"unjudged"}
+    with pytest.raises(DataError, match="cannot be read"):
+        Packs(indexed.folder)
+
+
+def _index(entries: list[list[int]], planned: tuple[list[int], list[int]]) -> dict[str, Any]:
+    lengths = np.array([3, 4, 5])
+    tokens = [int(lengths[one].sum()) for one in entries]
+    rows = IndexRows(
+        pa.table({"examples": entries, "tokens": tokens}, schema=pack_index.SCHEMA),
+        lengths,
+        Context(kind_of("conversation"), "indexed", 16, None),
+        (np.array(planned[0]), np.array(planned[1])),
+    )
+    return metric_tables.of_index(rows)
+
+
+@pytest.mark.parametrize(
+    ("entries", "misplaced"),
+    [
+        ([[0, 2], [1]], [0, 0]),
+        ([[2, 0], [1]], [2, 0]),
+        ([[0], [2, 1]], [1, 1]),
+        ([[0, 2, 1]], [4]),
+    ],
+)
+def test_packs_are_compared_with_the_plan(entries: list[list[int]], misplaced: list[int]) -> None:
+    found = _index(entries, ([0, 2, 1], [2, 1]))
+    assert found["n_misplaced"].tolist() == misplaced
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "says"),
+    [
+        ("rm", {"index_only": True}, "rm has none"),
+        ("sft", {"index_only": True, "trainer": "trl"}, "pipeline export trl DIR -o OUT"),
+        ("sft", {"index_only": True, "layout": "ragged"}, "layout ragged has none"),
+        ("sft", {"layout": "indexed"}, "Give --index-only instead"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    bench: Bench, task: str, options: dict[str, Any], says: str
+) -> None:
+    row = {"question": "q", "answer": "a", "prompt": "q", "chosen": "c", "rejected": "r"}
+    data = bench.write("a.jsonl", [row])
+    with pytest.raises(UsageError) as refused:
+        bench.build("out", data, task, **options)
+    assert says in f"{refused.value}"
+
+
+def test_trainers_say_how_to_get_rows(bench: Bench) -> None:
+    data = bench.write("a.jsonl", questions([3, 9, 4]))
+    trl = bench.build("indexed", data, index_only=True).manifest.trainers["trl"]
+    assert not trl.supported
+    assert "pipeline export trl DIR -o OUT" in trl.detail
