@@ -190,13 +190,12 @@ def examples_of(outcome: Outcome) -> ExampleCounts:
 
 def ledger(outcome: Outcome) -> dict[str, int]:
     """What became of every row and every example, as the gate's dataset table has it."""
-    rows, made = _rows(outcome), examples_of(outcome)
-    outline, counts = outcome.outline, outcome.outline.counts
+    rows, made, outline = _rows(outcome), examples_of(outcome), outcome.outline
+    counts = outline.counts
     # Packs of one part, or of one window, hold no examples of another.
     within = outcome.recipe.config.plan.pack_within == "part" or outline.windows > 1
     copies = {"copies_declared": made.copies} if made.copies else {}
-    sides = outline.sides.items() if within else ()
-    apart = {f"packed_apart_{side}": count for side, count in sides}
+    sides = outline.sides if within else {}
     stored = {
         "examples_kept": made.kept + made.copies,
         "tokens_kept": counts.tokens,
@@ -210,14 +209,14 @@ def ledger(outcome: Outcome) -> dict[str, int]:
         "examples_made": made.made,
         "examples_accounted": made.accounted,
         **(indexed.held(counts, stored) if outcome.indexes else stored),
-        **apart,
+        **{f"packed_apart_{side}": count for side, count in sides.items()},
     }
 
 
 def _prm(outcome: Outcome) -> PrmRecord | None:
-    config, step_tokens = outcome.recipe.config, outcome.recipe.model.profile.step_tokens
     if not outcome.recipe.task.kind.marks:
         return None
+    config, step_tokens = outcome.recipe.config, outcome.recipe.model.profile.step_tokens
     return PrmRecord(
         template=config.parts.prm_template,
         step_separator=step_tokens.separator if config.parts.prm_template == "chat" else None,
@@ -249,12 +248,9 @@ def _unread(parts: Sequence[PartReport]) -> tuple[UnreadColumn, ...]:
     order = sorted(rows, key=lambda column: (-size[column], column))
     return tuple(
         UnreadColumn(
-            column=column,
-            rows=rows[column],
-            share=round(rows[column] / total, 6),
-            bytes=size[column],
+            column=name, rows=rows[name], share=round(rows[name] / total, 6), bytes=size[name]
         )
-        for column in order
+        for name in order
     )
 
 
@@ -306,11 +302,11 @@ def tokens_of(outcome: Outcome) -> TokenCounts:
 def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
     """The manifest, without writing it; what is read back from the shards is filled in later:
     ``audits``, ``columns``, ``trainers``, ``for_`` and ``files``."""
-    recipe = outcome.recipe
-    config, outline = recipe.config, outcome.outline
+    recipe, outline = outcome.recipe, outcome.outline
+    config = recipe.config
     sides = (TRAIN, TEST) if outline.split else (TRAIN,)
     probes = recipe.model.probes.items()
-    answers = inference.of_build(outcome.recipe, outcome.shards)
+    answers = inference.of_build(recipe, outcome.shards)
     return Manifest(
         schema_version=SCHEMA_VERSION,
         version=__version__,
