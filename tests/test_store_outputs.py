@@ -441,3 +441,23 @@ def test_an_equal_build_that_is_found_late_becomes_the_current_one(
     assert read(store) == ids[0]
     assert {name: one.modified for name, one in store.list(ids[0]).items()} == before
     assert store.get("lock") is None
+
+
+def test_an_object_of_somebody_in_a_version_is_never_removed(
+    builds: list[Path], address: str, tmp_path: Path
+) -> None:
+    """Its version stays, and is not written to."""
+    store, ids = open_store(address), [id_of(one) for one in builds]
+    put(placed(address, tmp_path, 1), builds[0])
+    store.put(f"{ids[0]}/notes.txt", b"mine")
+    place = placed(address, tmp_path, 1)
+    with place.staging() as folder:
+        shutil.copytree(builds[1], folder, dirs_exist_ok=True)
+        removed, notes = place.publish(folder, ids[1])
+    assert removed == ()
+    assert "stays" in notes[0]
+    assert store.get(f"{ids[0]}/notes.txt") == b"mine"
+    assert len(store.list(ids[0])) == len(store.list(ids[1])) + 1
+    with pytest.raises(UsageError, match=r"notes\.txt"):
+        put(placed(address, tmp_path), builds[0])
+    assert read(store) == ids[1]

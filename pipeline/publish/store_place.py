@@ -7,6 +7,7 @@ it. What a run that was stopped has put stays, and is not put again by the next 
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -33,7 +34,6 @@ class _Now:
 
     writer: Writer | None = None
     current: store_versions.Current | None = None
-    published: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +73,18 @@ class StorePlace(Place):
 
     @property
     def before(self) -> Path:
-        """The small files of the current version, here; an empty folder where there is none."""
-        folder, now = self.real / versions.CURRENT, self._asked()
-        if now.build_id is None:
-            shutil.rmtree(folder, ignore_errors=True)
-        elif publish.id_of(folder) != now.build_id:
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
+        """The small files of the current version, here; no folder where there is none."""
+        now = self._asked().build_id
+        folder = self.real / (now or "none")
+        if now is not None and not folder.is_dir():
+            self.real.mkdir(parents=True, exist_ok=True)
+            new = Path(tempfile.mkdtemp(dir=self.real))
             for name in _SMALL:
-                self.store.fetch(f"{now.build_id}/{name}", folder / name)
+                self.store.fetch(f"{now}/{name}", new / name)
+            try:
+                new.rename(folder)
+            except OSError:  # another run was first
+                shutil.rmtree(new, ignore_errors=True)
         return folder
 
     @property
@@ -111,6 +114,9 @@ class StorePlace(Place):
         """
         self.real.parent.mkdir(parents=True, exist_ok=True)
         with publish.staging(self.real, self.store.shown) as folder, self._writing():
+            for old in self.real.glob("*"):
+                if old != self.before:
+                    shutil.rmtree(old, ignore_errors=True)
             yield folder
 
     @contextmanager
@@ -119,7 +125,7 @@ class StorePlace(Place):
             yield self.now.writer
             return
         with store_versions.writing(self.store, self.single) as writer:
-            self.now.writer = writer
+            self.now.writer, self.now.current = writer, None  # others may have built meanwhile
             if writer.lock.after:
                 self._record_killed(writer.lock.after)
             try:
@@ -137,12 +143,11 @@ class StorePlace(Place):
         data = (folder / MANIFEST).read_bytes()
         files = {**load(Listed, data).files, RUN: file_hash.sha256(folder / RUN)}
         there = store_versions.objects_of(self.store, build_id)
+        store_versions.require_own(self.store, build_id, there, {*files, MANIFEST})
         noted: dict[str, Stat] = {}
         for name in sorted(files, key=lambda one: (not one.endswith(".arrow"), one)):
             writer.lock.require()
             noted[name] = self._sent(f"{build_id}/{name}", folder / name, files[name], there)
-        surplus = [f"{build_id}/{name}" for name in there if name not in {*files, MANIFEST}]
-        self.store.delete(*surplus)
         store_versions.note_objects(self.store, build_id, noted)
         writer.lock.require(ask=True)
         sha256 = file_hash.sha256(folder / MANIFEST)
@@ -177,16 +182,17 @@ class StorePlace(Place):
         writer = self._writer()
         with self._telling(build_id):
             writer.point(build_id, manifest)
-            self.now.published = build_id
             self.now.current = None
             try:
-                return tuple(store_versions.retain(self.store, self.keep)), ()
+                return store_versions.retain(self.store, self.keep)
             except PipelineError as error:  # the build is published all the same
                 return (), (f"old versions could not be removed: {error.what}",)
 
     def is_published(self, build_id: str) -> bool:
-        """Whether this run made it the current version."""
-        return self.now.published == build_id
+        """Whether it is the current version now."""
+        with suppress(PipelineError):
+            return store_versions.current(self.store).build_id == build_id
+        return False
 
     def retain(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Nothing: old versions are let go when a new one is put, under the lock."""

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -196,6 +196,16 @@ def objects_of(store: Store, build_id: str) -> dict[str, Stat]:
     return {name[start:]: one for name, one in store.list(build_id).items()}
 
 
+def require_own(store: Store, build_id: str, there: Collection[str], own: Collection[str]) -> None:
+    """Raises UsageError where a version has objects that no build put there."""
+    foreign = sorted(set(there) - set(own))
+    if foreign:
+        raise UsageError(
+            f"{store.shown}/{build_id} has objects that are not of the build: {foreign[0]}.",
+            "Move them away, or give another address with -o.",
+        )
+
+
 def note_objects(store: Store, build_id: str, there: Mapping[str, Stat]) -> None:
     """Write down how the objects of a version are named by the store."""
     said = {name: [one.size, one.tag] for name, one in sorted(there.items())}
@@ -279,18 +289,25 @@ def rollback(store: Store, name: str | None) -> tuple[str | None, Version]:
     return before, wanted
 
 
-def remove(store: Store, build_id: str) -> None:
-    """Remove a version; first its manifest, without which it is none."""
+def remove(store: Store, build_id: str) -> bool:
+    """Remove a version; first its manifest, without which it is none. False where it has objects
+    that are somebody's."""
+    data = store.get(f"{build_id}/{MANIFEST}")
+    with suppress(MalformedError):
+        own = {*load(Listed, data or b"").files, RUN, MANIFEST}
+        if set(objects_of(store, build_id)) - own:
+            return False
     names = [f"{build_id}/{name}" for name in objects_of(store, build_id) if name != MANIFEST]
     store.delete(f"{build_id}/{MANIFEST}", f"{_OBJECTS}/{build_id}.json", *names)
+    return True
 
 
-def retain(store: Store, keep: int) -> list[str]:
+def retain(store: Store, keep: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Remove all but the newest versions, never the current one, and what runs that were stopped
     have left half done. The caller has the lock.
 
     Returns:
-        The ids of the versions that were removed.
+        The ids of the versions that were removed, and sentences about those that stay though.
     """
     known = listed(store)
     finished = {one.build_id for one in known}
@@ -299,7 +316,10 @@ def retain(store: Store, keep: int) -> list[str]:
             store.delete(name)
         if _ID.fullmatch(name) and name not in finished:
             remove(store, name)
-    gone = [one.build_id for one in known[keep:] if not one.current]
-    for name in gone:
-        remove(store, name)
-    return gone
+    old = [one.build_id for one in known[keep:] if not one.current]
+    gone = {name: remove(store, name) for name in old}
+    stay = (name[: versions.SHORT] for name, removed in gone.items() if not removed)
+    notes = tuple(
+        f"version {name} stays: it has objects that are not of the build" for name in stay
+    )
+    return tuple(name for name, removed in gone.items() if removed), notes
