@@ -87,22 +87,23 @@ def windows(source: Source, rows: int, records: Records, longest: int) -> Glimps
     """Rows of a file of lines, from its head, middle and tail. Where reading takes a transfer, no
     more bytes are read there than the rows take."""
     size = content.size_of(source)
-    first = FETCHED if content.is_elsewhere(source) else WINDOW
-    if size <= 3 * first:
+    window = FETCHED if content.is_elsewhere(source) else WINDOW
+    if size <= 3 * window:
         return first_rows(source, records, rows)
     sample: list[Record] = []
     seen = looked = 0
     third = max(1, rows // 3)
     with content.bytes_of(source) as file:
         for at_end, middle in ((False, 0), (False, size // 2), (True, 0)):
-            window = first
             while True:
                 place = max(0, size - window) if at_end else middle
                 start, block = _window(file, place, longest, window)
                 lines = [r for part in records(io.BytesIO(block), place == 0) for r in part.records]
                 if len(lines) >= third or window >= WINDOW:
                     break
-                window = min(4 * window, WINDOW)
+                # As many bytes as these rows say that so many take, and a quarter more.
+                enough = third * len(block) * 5 // (4 * max(len(lines), 1))
+                window = min(max(enough, 2 * window), WINDOW)
             seen, looked = seen + len(lines), looked + start - place + len(block)
             chosen = lines[-third:] if at_end else lines[:third]
             sample += [
