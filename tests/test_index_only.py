@@ -152,6 +152,19 @@ def test_packs_of_many_windows_are_read_as_the_packed_build(
         bench.both(str(bench.folder / "a.jsonl"), shuffle=True)
 
 
+def test_an_export_of_large_shards_has_the_bytes_of_the_packed_build(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shards of several record batches: a batch has buffers of its own, not slices."""
+    monkeypatch.setattr(pipeline.shards.plan, "SHARD_TOKENS", 1 << 23)
+    data = bench.write("a.jsonl", questions([i % 9 + 1 for i in range(1400)]))
+    packed, indexed = bench.both(data)
+    assert packed.manifest.packing is not None
+    assert packed.manifest.packing.packs > 512
+    export_build("transformers", indexed.folder, bench.folder / "rows")
+    assert shard_bytes(bench.folder / "rows") == shard_bytes(packed.folder)
+
+
 def test_steps_and_weights_are_read_as_in_packed_rows(bench: Bench) -> None:
     steps = [
         {"prompt": f"q{i}", "completions": ["a " * (i % 5 + 1), "b"], "labels": [True, i % 2 == 0]}
@@ -263,7 +276,7 @@ def test_datasets_reads_the_examples(bench: Bench) -> None:
     assert rows["row_id"] == [f"{Path(data).name}:{i}" for i in range(1, 6)]
 
 
-def test_only_paths_are_pickled(bench: Bench) -> None:
+def test_no_row_is_pickled(bench: Bench) -> None:
     data = bench.write("a.jsonl", questions([3, 9, 4, 20, 7]))
     packs = Packs(bench.build("indexed", data, index_only=True).folder)
     packs[0]

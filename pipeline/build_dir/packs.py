@@ -98,7 +98,8 @@ class Packs:
 
     Items are dictionaries of numpy arrays (int32 ids and labels, float32 weights), texts and
     numbers; a slice, or a list of numbers, gives a list of these for each column, as ``datasets``
-    does. What is pickled are paths, so that a loader's workers open the files themselves.
+    does. What is pickled are the manifest and paths, so that a loader's workers open the files
+    themselves.
 
     Args:
         build: its folder, or a build that is open.
@@ -114,11 +115,11 @@ class Packs:
         record = opened.manifest.packs.get(split)
         if record is None:
             raise UsageError(
-                f"{opened.folder} has no index of packs of {split}.",
+                f"{opened.shown()} has no index of packs of {split}.",
                 "Build with --index-only, or read its rows: datasets.load_from_disk.",
             )
         self.split, self.sha256 = split, record.sha256
-        self._path, self._count = opened.folder / record.path, record.packs
+        self._build, self._name, self._count = opened, record.path, record.packs
         self._examples = Examples(opened.splits[split].shards)
         self._index: pa.Table | None = None
         self.schema: pa.Schema = self.table(0, 0).schema
@@ -139,13 +140,13 @@ class Packs:
     def _opened(self) -> pa.Table:
         if self._index is None:
             try:
-                with pa.memory_map(str(self._path)) as file:
+                with pa.memory_map(str(self._build.path(self._name))) as file:
                     self._index = pa.ipc.open_stream(file).read_all()
                 if len(self._index) != self._count:
                     raise pa.ArrowInvalid(f"it has {len(self._index)} packs, not {self._count}")
             except (OSError, pa.ArrowException) as error:
                 raise DataError(
-                    f"{self._path} cannot be read: {error}.", "Build it again."
+                    f"{self._build.shown(self._name)} cannot be read: {error}.", "Build it again."
                 ) from error
         return self._index
 

@@ -130,7 +130,8 @@ def _measure_indexes(build: Build, context: Context, result: Checked) -> list[Me
     for split, record in build.manifest.packs.items():
         shards = [shard.path for shard in build.splits[split].shards]
         lengths = pack_index.lengths_of(shards)
-        index = pack_index.measure(build.folder, split, lengths, context, planned=None)
+        build.path(record.path)  # fetched from a store, where it lies in one
+        index = pack_index.measure(build.here, split, lengths, context, planned=None)
         sums = {"packs": index.tally.rows, **index.tally.sums}
         for name, told in (("packs", "packs"), ("examples", "n_examples"), ("tokens", "n_tokens")):
             if getattr(record, name) != sums[told]:

@@ -7,7 +7,6 @@ has the packs of one shard of packed rows, so the index also says which shards t
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from expectations.readback.pack_index import IndexRows
 from expectations.tallies import Laws, Tally
 from stages.columns import Ints, list_parts, make_list, offsets_of, sum_per_row, whole
 from stages.errors import GateError, SurroundingsError
+from stages.files import file_hash
 
 Piece = tuple[Ints, Ints]  # the examples of some packs, flat, and how many each has
 FOLDER = "packs"
@@ -115,7 +115,7 @@ def measure(
     """
     path = folder / path_of(split)
     try:
-        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+        sha256 = file_hash.sha256(path)
         table = read(path)
         table.validate(full=True)
     except (OSError, KeyError, pa.ArrowException) as error:

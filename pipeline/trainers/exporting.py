@@ -100,6 +100,13 @@ def _materialised(packs: Packs) -> Iterator[tuple[pa.Table, Ints]]:
         yield packs.table(first, last), packs.members(first, last)[1]
 
 
+def _copied(table: pa.Table) -> pa.Table:
+    """The same with buffers of its own: the bytes of a slice depend on what it was cut from, and
+    those of a build's shards do not."""
+    columns = [pa.concat_arrays([whole(column)]) for column in table.columns]
+    return pa.Table.from_arrays(columns, schema=table.schema)
+
+
 def _shards_of(
     source: Build, split: str, facts: ExportFacts
 ) -> tuple[int, Iterable[tuple[pa.Table, Ints]]]:
@@ -144,7 +151,8 @@ def _write_split(
         path = stored.path_of(split, index, count, container)
         with stored.Sink(folder, path, projection) as sink:
             for start in range(0, len(table), stored.BATCH_ROWS):
-                sink.write(table.slice(start, stored.BATCH_ROWS).combine_chunks())
+                piece = table.slice(start, stored.BATCH_ROWS).combine_chunks()
+                sink.write(_copied(piece) if source.manifest.packs else piece)
         tokens, total = _tokens(table)
         size, sha256 = (folder / path).stat().st_size, file_hash.sha256(folder / path)
         shards.append(
