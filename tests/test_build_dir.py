@@ -69,7 +69,7 @@ OPTIONAL = {
     "manifest.json": "rm inference max_new_tokens for export prm.unlabelled rm.margins "
     "tokens.turn_split model.pair model.added_tokens model.repairs inputs.N.unread inputs.N.pieces "
     "encoder.encoded inputs.N.source sides sources filters doubles decontamination near_duplicates "
-    "published "
+    "published windows packs "
     "rows.contaminated rows.near_duplicates rows.left_out examples.filtered examples.contaminated "
     "examples.near_duplicates examples.left_out examples.copies",
     "run.json": "files_left_out oracle_compared native",

@@ -302,7 +302,7 @@ def test_the_cache_can_be_pruned(pipeline: Run, tmp_path: Path) -> None:
     """Parts go; the tokenizer stays; a build afterwards is the same."""
     command = ("run", "sft", GOOD, "--model", "qwen2-1.5b", "--cache-dir", "cache", "-o")
     assert pipeline(*command, "one").status == 0
-    assert "parts            3 files" in pipeline("cache", "info", "--cache-dir", "cache").out
+    assert "parts            4 files" in pipeline("cache", "info", "--cache-dir", "cache").out
     assert pipeline("cache", "prune", "--days", "0", "--cache-dir", "cache").status == 0
     assert "parts            0 files" in pipeline("cache", "info", "--cache-dir", "cache").out
     assert pipeline(*command, "two").status == 0
