@@ -36,7 +36,7 @@ from expectations import checks, tallies
 from expectations.gx import library
 from expectations.invariants import origins
 from expectations.verdict import Verdict
-from pipeline.build import description
+from pipeline.build import description, planning
 from pipeline.choice import fates
 from pipeline.options.config import Config
 from pipeline.parts import chain, part
@@ -934,7 +934,7 @@ def _segments_changed(change: Callable[[Any], Any]) -> None:
     )
 
 
-@mutant("mask", "weights", "prm")
+@mutant("mask", "weights", "prm-raw")
 def an_id_of_a_segment_is_another() -> None:
     def change(found: Any) -> Any:
         found.ids = found.ids.copy()
@@ -1182,7 +1182,7 @@ def the_second_reading_compares_no_labels() -> None:
 
 
 def _planned(change: Callable[[Any], Any]) -> None:
-    after(plan, "make_plan", change)
+    after(planning, "make_plan", change)
 
 
 def _ordered(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -1302,7 +1302,7 @@ def unfolding_gives_the_labels_of_the_neighbour() -> None:
 
 @mutant("longer")
 def a_shard_of_the_build_before_is_kept_though_rows_were_added() -> None:
-    wrap(kept, "key_of", lambda old, keeping, shard: shard.path)
+    wrap(kept, "keys_of", lambda old, keeping, shard: (shard.path, shard.path))
 
 
 @mutant("flat", by="counts_match")

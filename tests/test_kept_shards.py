@@ -309,7 +309,6 @@ def test_the_build_in_place_is_never_written_to(
     [
         {"shuffle": True},
         {"test_size": 0.2},
-        {"dedup": True},
         {"system": "Answer."},
         {"max_length": 48},
     ],
@@ -321,6 +320,14 @@ def test_another_recipe_takes_nothing_over(workshop: Workshop, options: dict[str
     workshop.build("sft", data, "out", "cache", layout="ragged")
     made = workshop.again("sft", data, layout="ragged", **options)
     assert made == len(shards(workshop.folder / "out"))
+
+
+@pytest.mark.slow
+def test_another_recipe_of_the_same_shards_takes_them_over(workshop: Workshop) -> None:
+    """No row is there twice; what was linked is judged again, as that recipe wants it."""
+    data = [workshop.write("data.jsonl", ROWS)]
+    workshop.build("sft", data, "out", "cache", layout="ragged")
+    assert workshop.again("sft", data, layout="ragged", dedup=True) == 0
 
 
 @pytest.mark.slow

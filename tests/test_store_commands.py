@@ -275,14 +275,3 @@ def test_a_killed_writer_is_followed_by_the_next(
     told = [line for line in store_versions.read_history(store) if line["status"] == "failed"]
     assert len(told) == ends.count(9)
     assert "lock" not in store.list()
-
-
-def test_ranks_share_a_folder(pipeline: Run, tmp_path: Path) -> None:
-    """Their records and shards lie in the cache, and a store takes only parts."""
-    for command in (("parts", "--shard-id", "0", "--num-shards", "2"), ("commit",)):
-        ran = pipeline(
-            command[0], DATA, "--task", "sft", "--model", "qwen2-1.5b", "-o", "out", *command[1:],
-            "--cache-dir", "s3://bucket/cache",
-        )  # fmt: skip
-        assert (ran.status, "takes only parts" in ran.err) == (2, True), ran.err
-    assert list(tmp_path.iterdir()) == []

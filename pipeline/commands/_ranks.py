@@ -19,7 +19,6 @@ from pipeline.options.command_line import (
     with_options,
 )
 from pipeline.options.config import Config
-from pipeline.stores import shown
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
@@ -73,22 +72,8 @@ def configs_of(
     """The builds that the arguments describe.
 
     Raises:
-        UsageError: they describe none, or their cache is no folder that ranks could share.
+        UsageError: they describe none.
     """
-    configs = _configs_of(data, task, changes, given)
-    for config in configs:
-        if config.run.shared:
-            raise UsageError(
-                f"Ranks leave records and shards in the cache, and {shown(config.run.cache_dir)} "
-                f"takes only parts.",
-                "Give a folder that all machines share with --cache-dir.",
-            )
-    return configs
-
-
-def _configs_of(
-    data: tuple[str, ...], task: str | None, changes: tuple[str, ...], given: Mapping[str, Any]
-) -> tuple[Config, ...]:
     if len(data) == 1 and data[0].endswith(".toml") and Path(data[0]).is_file():
         from pipeline.options.recipe import builds_of
         from pipeline.recipe.checked_before import checked
