@@ -346,7 +346,7 @@ def test_windows_of_any_size_plan_what_one_memory_plans(
         with pytest.raises(UsageError, match=error.what[:20]):
             windowed.in_buckets(build, windows, folder / "plan", _silent)
         return
-    outline, refs = windowed.in_buckets(build, windows, folder / "plan", _silent)
+    outline, refs, _ = windowed.in_buckets(build, windows, folder / "plan", _silent)
     stored: dict[str, list[int]] = {}
     for ref in refs:
         head = Head.read(ref.plan)
