@@ -41,7 +41,7 @@ from pipeline.choice import fates
 from pipeline.options.config import Config
 from pipeline.parts import chain, part
 from pipeline.publish import publish
-from pipeline.shards import collect, gather, kept, plan
+from pipeline.shards import collect, gather, kept, pack_index, plan
 from pipeline.verdict import gate, rejects
 from stages import columns, kinds
 from stages.chat_template import compile as compiling
@@ -224,6 +224,7 @@ BUILDS = {
     "qwen3": built("sft", THOUGHTS, model="qwen3-0.6b"),
     "packed": built("sft", FLAT, layout="packed", max_length=128),
     "padded": built("sft", FLAT, layout="padded"),
+    "index": built("sft", FLAT, index_only=True, layout=None, max_length=128),
     "dedup": built("sft", TWICE, dedup=True),
     "twice": built("sft", TWICE),
     "filtered": built("sft", FLAT, filter=("length(answer) > 13 and n_turns > 1",)),
@@ -1354,6 +1355,16 @@ def the_plan_finds_no_duplicates() -> None:
         return replace(found, choice=replace(found.choice, duplicate=none))
 
     _planned(change)
+
+
+@mutant("index", by="packs_as_planned")
+def two_examples_of_a_pack_change_places_in_the_index() -> None:
+    def change(old: Any, folder: Path, split: str, pieces: Any, lengths: Any) -> Any:
+        (order, sizes), *rest = pieces
+        turned = np.concatenate([order[1::-1], order[2:]])
+        return old(folder, split, [(turned, sizes), *rest], lengths)
+
+    wrap(pack_index, "write", change)
 
 
 @mutant("flat", by="counts_match")

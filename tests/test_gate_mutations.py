@@ -38,7 +38,7 @@ DATA = {
 }
 AT = 1  # the training row that is damaged
 # Tests of their own; that of sources is beside their budgets, those of an index of packs in
-# test_index_only.
+# test_index_only and mutants.
 ELSEWHERE = {
     "hashes_match",
     "shards_open",

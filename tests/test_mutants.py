@@ -20,6 +20,7 @@ READ_BACK = (
     "duplicates_as_declared",
     "counts_match",
     "row_ids_unique",
+    "packs_as_planned",
     "hashes_match",  # files that change after they were read
     "shards_open",
     "shards_complete",
