@@ -15,7 +15,9 @@ def require(layout: str, pack_within: str, index_only: bool) -> None:
     Raises:
         UsageError: they do not go together.
     """
-    if not layout or layouts.load(layout).packs or (index_only and layout == layouts.INDEXED):
+    if not layout or not (index_only or pack_within == "part"):
+        return  # without a look at the layout, which imports what lays rows out
+    if layouts.load(layout).packs or (index_only and layout == layouts.INDEXED):
         return
     if pack_within == "part":
         raise UsageError(f"--pack-within part is not for layout {layout}.", "Leave it out.")
