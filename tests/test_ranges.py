@@ -176,7 +176,10 @@ def test_an_object_that_changes_is_refused(
     tmp_path: Path, cache_dir: Path, tokenizer_json: bytes, site: Site
 ) -> None:
     """Before each request, of whatever: the parts are those of one version, or there are none."""
-    config = lambda n: _config(f"{site.url}/rows.jsonl", cache_dir, tmp_path / f"{n}")  # noqa: E731
+
+    def config(n: int) -> Config:
+        return _config(f"{site.url}/rows.jsonl", cache_dir, tmp_path / f"{n}")
+
     outcomes = []
     versions = []
     for content in (LINES, OTHERS):

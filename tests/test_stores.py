@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import threading
@@ -114,9 +115,11 @@ def test_nothing_is_lost_when_several_exchange(store: Store) -> None:
 
     def add(number: int) -> None:
         for step in range(3):
-            word = f"{number}.{step} ".encode()
-            while not exchange(store, "count", lambda old, word=word: (old or b"") + word):  # type: ignore[misc]
+            while not exchange(store, "count", functools.partial(longer, f"{number}.{step} ")):
                 pass
+
+    def longer(word: str, old: bytes | None) -> bytes:
+        return (old or b"") + word.encode()
 
     threads = [threading.Thread(target=add, args=(number,)) for number in range(3)]
     for thread in threads:

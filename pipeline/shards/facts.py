@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -109,7 +110,7 @@ _TALLIED = ("rows_left_out", "left_out", "doubles", "lengths")
 def joined(counts: Iterable[Counts]) -> Counts:
     """The counts of all windows together; theirs are in the order of the parts."""
     every = list(counts)
-    tallies = {name: Counter[str]() for name in _TALLIED}
+    tallies: dict[str, Any] = {name: Counter() for name in _TALLIED}
     for one in every:
         for name, tally in tallies.items():
             tally.update(getattr(one, name))  # keeps what is counted as zero
@@ -117,7 +118,7 @@ def joined(counts: Iterable[Counts]) -> Counts:
     margins = [one.margins for one in every if one.margins is not None]
     return Counts(
         **{name: sum(getattr(one, name) for one in every) for name in _SUMMED},
-        **tallies,  # type: ignore[arg-type]
+        **tallies,
         of_parts=np.concatenate([np.zeros((0, 2), np.int64), *(one.of_parts for one in every)]),
         portions=given.added(portions) if portions else None,
         margins=sum(margins, Margins()) if margins else None,
