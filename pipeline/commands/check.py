@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pipeline.messages.result import print_object
 from pipeline.options.config import default_cache
 from pipeline.options.output import local_cache
+
+if TYPE_CHECKING:
+    from pipeline.check.checked import Checked
 
 SHOWN = 20
 REFUSED = 3
@@ -34,10 +39,17 @@ def COMMAND(folder: Path, cache_dir: Path | None, as_json: bool) -> None:
     if as_json:
         print_object(REFUSED if result.faults else 0, result.described())
     elif not result.faults:
-        judged = result.verdict.summary()["judged"] if result.verdict else 0
-        again = f"; {result.rows_made_again} examples rebuilt from the source equal the stored ones"
-        click.echo(
-            f"{shown(folder)}: {judged} expectations hold{again if result.rows_made_again else ''}"
-        )
+        click.echo(f"{shown(folder)}: {'; '.join(_held(result))}")
     if result.faults:
         raise click.exceptions.Exit(REFUSED)
+
+
+def _held(result: Checked) -> Iterator[str]:
+    """What was found to hold, of all that the build was judged by."""
+    judged = result.verdict.summary()["judged"] if result.verdict else 0
+    yield f"{judged} of {result.expectations} expectations hold"
+    left = result.expectations - judged
+    if left > 0:
+        yield f"{left} are judged only while a build is made"
+    if result.rows_made_again:
+        yield f"{result.rows_made_again} examples rebuilt from the source equal the stored ones"

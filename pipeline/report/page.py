@@ -30,6 +30,7 @@ from stages.rows import notes
 LARGEST = 2_000_000  # bytes of a page, whatever the build; those of usual builds are far smaller
 CODES = 60  # that are explained
 REFUSED = 60  # refused rows among the rows
+FILES = 40  # that rows can be chosen by
 FOLDER = "DIR"  # in commands of a page that lies in its build: that does not say where it is
 _FATES = {
     "used": "used",
@@ -142,5 +143,5 @@ def render(shards: Shards, before: Before | None = None, folder: str = "") -> st
         packing=plots.packing(shards),
         samples=drawn,
         refused=refused,
-        files=list(dict.fromkeys(sources)),
+        files=list(dict.fromkeys(sources))[:FILES],
     )

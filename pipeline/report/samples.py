@@ -7,12 +7,13 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pipeline.report.template import LONGEST
 from pipeline.view.drawing import Shards, Strip, TextPiece, visible
 
 ROWS = {"train": 24, "test": 8}  # stored rows of each split; a pack is one
 EXAMPLES = 48  # in all, about: packs of a small build show more of theirs
 TOKENS = 200  # of an example
-CHARACTERS = 500_000  # of all examples as the page spells them; then no more are shown
+CHARACTERS = 400_000  # of all examples as the page spells them; then no more are shown
 _MARKUP = 40  # characters around a token, about
 
 
@@ -57,7 +58,8 @@ def spread(count: int, most: int) -> list[int]:
 
 
 def _command(row_id: str) -> str:
-    return f"--row {shlex.quote(row_id)}" if visible(row_id) == row_id else ""
+    plain = visible(row_id) == row_id and len(row_id) <= LONGEST
+    return f"--row {shlex.quote(row_id)}" if plain else ""
 
 
 def _drawn(shards: Shards) -> Iterator[Sample]:

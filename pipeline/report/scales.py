@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 TAIL = 20  # a bar this many times lower than the highest can hardly be seen on a linear axis
 _NICE = (1, 2, 2.5, 5, 10)
+_SMALLEST = 1e-3  # end of an axis of shares
 _FOOT = 0.5  # where a logarithmic axis begins, so that a bar of 1 has a height
 
 
@@ -70,5 +71,5 @@ def up_to(highest: float, least: float = 0.0) -> Scale:
     Args:
         least: between two lines; counts have no fractions.
     """
-    step = max(least, _step((highest or 1.0) / 4))
-    return Scale(step * math.ceil(highest / step - 1e-9) or step)
+    step = max(least, _step(max(highest, _SMALLEST) / 4))
+    return Scale(step * max(1, math.ceil(highest / step - 1e-9)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import html
 import re
 from pathlib import Path
 from typing import Any
@@ -40,9 +41,13 @@ def grouped(value: float) -> str:
 
 
 def cut(text: object, longest: int = LONGEST) -> str:
-    """A text of the data that is safe to show: no invisible characters, and not too long."""
+    """A text of the data that is safe to show: no invisible characters, and not too long, even
+    where half of it must be escaped."""
     text = str(text)
-    return visible(text if len(text) <= longest else f"{text[: longest - 1]}…")
+    safe = visible(text if len(text) <= longest else f"{text[: longest - 1]}…")
+    while len(html.escape(safe)) > 2 * longest:
+        safe = f"{safe[: len(safe) // 2]}…"
+    return safe
 
 
 def percent(part: float, whole: float) -> float:
