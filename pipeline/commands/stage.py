@@ -8,13 +8,40 @@ from typing import Any
 import click
 
 from pipeline import tasks
-from pipeline.options.command_line import BUILD, config_from, with_options
+from pipeline.options import headings as under
+from pipeline.options.command_line import BUILD, CACHE, config_from, with_options
+from pipeline.options.command_line import data as data_argument
 from pipeline.options.config import default_cache
+from pipeline.options.help_page import Group, Option
 from pipeline.options.local_path import LocalPath
 from pipeline.options.output import local_cache
 
+_EXAMPLES = {
+    "normalize": (
+        "pipeline stage normalize data.jsonl --task sft --model qwen2-1.5b -o rows.arrow"
+    ),
+    "render": "pipeline stage render rows.arrow -o rendered.arrow",
+    "mark": "pipeline stage mark rendered-steps.arrow -o marked.arrow",
+    "encode": "pipeline stage encode rendered.arrow -o encoded.arrow",
+    "accept": "pipeline stage accept ids.arrow -o accepted.arrow",
+    "validate": "pipeline stage validate encoded.arrow -o valid.arrow",
+    "pack": "pipeline stage pack valid.arrow -o packed.arrow",
+    "pad": "pipeline stage pad valid.arrow -o padded.arrow",
+    "ragged": "pipeline stage ragged valid.arrow -o ragged.arrow",
+}
 
-@click.group(name="stage", help="Run one stage alone: Arrow in, Arrow out.")
+
+@click.group(
+    name="stage",
+    cls=Group,
+    help="Run one stage alone: Arrow in, Arrow out.",
+    heading=under.MORE,
+    examples=[
+        (_EXAMPLES["normalize"], "Rows to columns"),
+        (_EXAMPLES["render"], "Columns to text"),
+        (_EXAMPLES["encode"], "Text to ids and labels"),
+    ],
+)
 def COMMAND() -> None:
     """Holds one subcommand per stage."""
 
@@ -25,8 +52,10 @@ def _done(refused: int, output: Path) -> None:
 
 
 @COMMAND.command(help="Raw rows to columns; the only stage that takes the build's options.")
-@click.argument("data", nargs=-1, required=True)
-@click.option("--task", type=click.Choice(tasks.names()), required=True)
+@data_argument()
+@click.option(
+    "--task", cls=Option, heading=under.TRAINED, type=click.Choice(tasks.names()), required=True
+)
 @with_options(BUILD)
 def normalize(data: tuple[str, ...], task: str, **given: Any) -> None:
     """The first stage."""
@@ -38,14 +67,13 @@ def normalize(data: tuple[str, ...], task: str, **given: Any) -> None:
 
 _IN = click.argument("source", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 _OUT = click.option("-o", "--output", type=LocalPath(), required=True)
-_CACHE = click.option("--cache-dir", type=click.Path(path_type=Path), default=None)
 
 
 def _add_stage(name: str, text: str) -> None:
     @COMMAND.command(name=name, help=text)
     @_IN
     @_OUT
-    @_CACHE
+    @CACHE
     def command(source: Path, output: Path, cache_dir: Path | None) -> None:
         from pipeline.stagewise.stagewise import run_stage
 
@@ -56,7 +84,7 @@ def _add_layout(name: str, text: str) -> None:
     @COMMAND.command(name=name, help=text)
     @_IN
     @_OUT
-    @_CACHE
+    @CACHE
     @click.option("--pad-to", metavar="WIDTH", default=None, help="Only for pad.")
     def command(source: Path, output: Path, cache_dir: Path | None, pad_to: str | None) -> None:
         from pipeline.stagewise.stagewise import run_layout
