@@ -57,7 +57,7 @@ def entries(
     rows = list(rows)
     if not rows:
         return []
-    most = min(most, max(columns * 2 // 5, 12)) if columns < _ENDLESS else _ENDLESS
+    most = min(most, max(columns - 52, 16)) if columns < _ENDLESS else _ENDLESS
     column = max((len(name) for name, _ in rows if len(name) <= most), default=8) + 2 + indent
     lines: list[str] = []
     for name, text in rows:

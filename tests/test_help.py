@@ -33,7 +33,8 @@ EVERY = sorted(commands())
 
 def page(path: tuple[str, ...], width: int, flag: str = "--help") -> str:
     """What a command's help prints on a terminal so wide."""
-    ran = CliRunner(env={"COLUMNS": str(width)}).invoke(cli, [*path, flag], prog_name="pipeline")
+    words = [*path, flag]
+    ran = CliRunner().invoke(cli, words, prog_name="pipeline", terminal_width=width)
     assert ran.exit_code == 0, ran.output
     return ran.output
 

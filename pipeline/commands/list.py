@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import click
 
 from pipeline.options import headings as under
-from pipeline.options.help_page import Command, Option
+from pipeline.options.help_page import Argument, Command, Option
 from stages.errors import UsageError
 
 _KINDS = (
@@ -135,7 +135,14 @@ def trainers() -> list[tuple[str, str]]:
         ("pipeline list formats --columns", "The names that --map takes, by format"),
     ),
 )
-@click.argument("kind", type=click.Choice(_KINDS))
+@click.argument(
+    "kind",
+    cls=Argument,
+    metavar="KIND",
+    type=click.Choice(_KINDS),
+    help=f"One of {', '.join(_KINDS)}.",
+    heading=under.DATA,
+)
 @click.option(
     "--columns",
     "with_columns",

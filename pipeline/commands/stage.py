@@ -12,23 +12,28 @@ from pipeline.options import headings as under
 from pipeline.options.command_line import BUILD, CACHE, config_from, with_options
 from pipeline.options.command_line import data as data_argument
 from pipeline.options.config import default_cache
-from pipeline.options.help_page import Group, Option
+from pipeline.options.help_page import Argument, Group, Option
 from pipeline.options.local_path import LocalPath
 from pipeline.options.output import local_cache
 
-_EXAMPLES = {
-    "normalize": (
-        "pipeline stage normalize data.jsonl --task sft --model qwen2-1.5b -o rows.arrow"
-    ),
-    "render": "pipeline stage render rows.arrow -o rendered.arrow",
-    "mark": "pipeline stage mark rendered-steps.arrow -o marked.arrow",
-    "encode": "pipeline stage encode rendered.arrow -o encoded.arrow",
-    "accept": "pipeline stage accept ids.arrow -o accepted.arrow",
-    "validate": "pipeline stage validate encoded.arrow -o valid.arrow",
-    "pack": "pipeline stage pack valid.arrow -o packed.arrow",
-    "pad": "pipeline stage pad valid.arrow -o padded.arrow",
-    "ragged": "pipeline stage ragged valid.arrow -o ragged.arrow",
+_NORMALIZE = "pipeline stage normalize data.jsonl --task sft --model qwen2-1.5b -o rows.arrow"
+_BEFORE = {  # task, data, and the stage that writes what each stage reads
+    "render": ("sft", "data.jsonl", "normalize"),
+    "mark": ("prm", "steps.jsonl", "render"),
+    "encode": ("sft", "data.jsonl", "render"),
+    "accept": ("sft", "ids.jsonl", "normalize"),
+    "validate": ("sft", "data.jsonl", "encode"),
 }
+
+
+def _examples(name: str) -> tuple[tuple[str, str], ...]:
+    task, data, before = _BEFORE.get(name, ("sft", "data.jsonl", "validate"))
+    made = f"pipeline run {task} {data} --model qwen2-1.5b --until {before} -o in.arrow"
+    return (
+        (made, f"The file that it reads comes from {before}"),
+        (f"pipeline stage {name} in.arrow -o {name}.arrow", "This stage alone"),
+        (f"pipeline stage {name} in.arrow -o /tmp/{name}.arrow", "To another folder"),
+    )
 
 
 @click.group(
@@ -36,11 +41,11 @@ _EXAMPLES = {
     cls=Group,
     help="Run one stage alone: Arrow in, Arrow out.",
     heading=under.MORE,
-    examples=[
-        (_EXAMPLES["normalize"], "Rows to columns"),
-        (_EXAMPLES["render"], "Columns to text"),
-        (_EXAMPLES["encode"], "Text to ids and labels"),
-    ],
+    examples=(
+        (_NORMALIZE, "Rows to columns"),
+        ("pipeline stage render rows.arrow -o text.arrow", "Columns to text"),
+        ("pipeline stage encode text.arrow -o ids.arrow", "Text to ids and labels"),
+    ),
 )
 def COMMAND() -> None:
     """Holds one subcommand per stage."""
@@ -51,7 +56,14 @@ def _done(refused: int, output: Path) -> None:
     click.echo(str(output))
 
 
-@COMMAND.command(help="Raw rows to columns; the only stage that takes the build's options.")
+@COMMAND.command(
+    help="Raw rows to columns; the only stage that takes the build's options.",
+    examples=(
+        (_NORMALIZE, "Conversations"),
+        (f"{_NORMALIZE} --map question=question", "With a column named by hand"),
+        (f"{_NORMALIZE} --max-length 512", "With any other option of builds"),
+    ),
+)
 @data_argument()
 @click.option(
     "--task", cls=Option, heading=under.TRAINED, type=click.Choice(tasks.names()), required=True
@@ -65,12 +77,26 @@ def normalize(data: tuple[str, ...], task: str, **given: Any) -> None:
     _done(run_until(config, "normalize"), config.run.output)
 
 
-_IN = click.argument("source", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-_OUT = click.option("-o", "--output", type=LocalPath(), required=True)
+_IN = click.argument(
+    "source",
+    cls=Argument,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The file of the stage before.",
+    heading=under.DATA,
+)
+_OUT = click.option(
+    "-o",
+    "--output",
+    cls=Option,
+    heading=under.OUTPUT,
+    type=LocalPath(),
+    required=True,
+    help="Where to.",
+)
 
 
 def _add_stage(name: str, text: str) -> None:
-    @COMMAND.command(name=name, help=text)
+    @COMMAND.command(name=name, help=text, examples=_examples(name))
     @_IN
     @_OUT
     @CACHE
@@ -81,7 +107,7 @@ def _add_stage(name: str, text: str) -> None:
 
 
 def _add_layout(name: str, text: str) -> None:
-    @COMMAND.command(name=name, help=text)
+    @COMMAND.command(name=name, help=text, examples=_examples(name))
     @_IN
     @_OUT
     @CACHE
