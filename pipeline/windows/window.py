@@ -85,7 +85,8 @@ def _bounds(examples: Sequence[int]) -> list[int]:
     Args:
         examples: of each part.
     """
-    bounds, parts, held = [], 0, 0
+    bounds: list[int] = []
+    parts = held = 0
     for part, count in enumerate(examples):
         if not bounds or parts == WINDOW_PARTS or held + count > WINDOW_EXAMPLES:
             bounds.append(part)
