@@ -8,11 +8,24 @@ from typing import Any
 
 import click
 
+from pipeline.options import headings as under
+from pipeline.options.command_line import folder
+from pipeline.options.help_page import Command
 from pipeline.options.local_path import BuildPath
 
 
-@click.command(name="show", help="Show rows of a build, decoded from its shards.")
-@click.argument("folder", type=BuildPath())
+@click.command(
+    name="show",
+    cls=Command,
+    help="Show rows of a build, decoded from its shards.",
+    heading=under.LOOK,
+    examples=(
+        ("pipeline show build", "The first stored row"),
+        ("pipeline show build --row data.jsonl:3", "The row of line 3"),
+        ("pipeline show build --random 2 --seed 7", "Two rows at random"),
+    ),
+)
+@folder("folder", "DIR", "The build, or its address in a store.", BuildPath())
 @click.option("--row", metavar="ID", help="Show the example with this row_id.")
 @click.option("--pack", type=click.IntRange(0), metavar="N", help="Show stored row N, from 0.")
 @click.option("--random", type=click.IntRange(1), metavar="N", help="Show N rows at random.")
