@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TRAINING_READY := $(TRAINING)/.ready
 
-.PHONY: demo test fuzz test-slow test-schedules test-clusters test-native test-training test-parity lint docs site bench native wheel clean
+.PHONY: demo test fuzz test-slow test-schedules test-clusters test-native test-training test-parity compatibility lint docs site bench native wheel clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -107,14 +107,20 @@ $(TRAINING)/.peers: $(TRAINING_READY) $(PEERS)
 test-parity: $(TRAINING)/.peers  ## Run the trainers' own code on builds and compare tensors.
 	OMP_NUM_THREADS=2 $(TRAINING)/bin/python -m pytest tests/parity
 
+compatibility: $(TRAINING)/.peers  ## The same, recorded: what docs/compatibility.md says was run.
+	rm -f tests/parity/ran.json
+	PARITY_RECORD=1 OMP_NUM_THREADS=2 $(TRAINING)/bin/python -m pytest tests/parity
+	$(BIN)/python docs/generate.py
+
 lint: $(READY)  ## Check style, types and layers.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: $(READY)  ## Write the generated pages: reference.md, extending.md, formats.md, performance.md, the suites.
+docs: $(READY)  ## Write the generated pages, tables and pictures of docs/.
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/pictures.py
 
 $(SITE)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(SITE)

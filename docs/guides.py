@@ -126,11 +126,22 @@ def _ran(_: str) -> str:
     return _table(("release", "builds of", "tests passed", "not passed"), rows)
 
 
+def _takes(_: str) -> str:
+    """Trainers by task: the layouts that each takes."""
+    rows = []
+    for export in map(exports.load, exports.names()):
+        kinds = [tasks.kind_of(task).trains_as for task in tasks.names()]
+        layouts = [_code(export.takes.get(kind, ())) for kind in kinds]
+        rows.append((f"`{export.name}`", export.versions, *layouts))
+    return _table(("trainer", "written for", *tasks.names()), rows)
+
+
 _TABLES: dict[str, Callable[[str], str]] = {
     "family": _family,
     "trainer": _trainer,
     "formats": _formats,
     "ran": _ran,
+    "takes": _takes,
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,7 @@ from stages import catalog
 DOCS = ROOT / "docs"
 FOLDERS = ("families", "trainers", "tasks", "how")
 PAGES = sorted(path for folder in FOLDERS for path in (DOCS / folder).glob("*.md"))
-PAGES += [DOCS / "failures.md"]
+PAGES += [DOCS / "failures.md", DOCS / "tutorial.md"]
 
 
 def blocks(page: Path, kind: str) -> list[str]:
@@ -44,6 +45,8 @@ def test_commands_run(page: Path, pipeline: Callable[..., Ran], tmp_path: Path) 
     os.symlink(SAMPLES, tmp_path / "sample_data")
     for line in blocks(page, "sh"):
         program, *words = shlex.split(line)
+        if page.stem == "tutorial" and "tiny" in line:
+            break  # tests/training runs all of it
         assert program == "pipeline", line
         ran = pipeline(*words)
         assert ran.status == 0, f"{line}\n{ran.err}"
@@ -85,6 +88,15 @@ def test_every_trainer_task_and_family_has_its_page() -> None:
     told = "".join(path.read_text("utf-8") for path in (DOCS / "families").glob("*.md"))
     found = re.findall(r"<!-- table: family (\w+) -->", told)
     assert sorted(found) == catalog.names("stages.profiles")
+
+
+@pytest.mark.slow
+def test_pictures_are_current() -> None:
+    """They are what ``docs/pictures.py`` draws from the builds that this version makes."""
+    drawn = runpy.run_path(str(DOCS / "pictures.py"))["pages"]()
+    assert len(drawn) == len(list((DOCS / "how").glob("*.svg"))) == 4
+    for path, text in drawn.items():
+        assert path.read_text("utf-8") == text, f"{path.name}: run docs/pictures.py"
 
 
 _LINK = re.compile(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]+))?\)")
