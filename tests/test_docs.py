@@ -55,13 +55,6 @@ def test_the_python_page_runs(tmp_path: Path, cache_home: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_readme_names_real_files() -> None:
-    """Every local link of the README leads somewhere."""
-    text = (ROOT / "README.md").read_text("utf-8")
-    for link in re.findall(r"\]\(([^)]+)\)", text):
-        assert (ROOT / link).exists(), link
-
-
 def test_every_public_name_of_the_catalog_is_explained() -> None:
     """Formats, readers, tasks, invariants, audits and commands open with a sentence."""
     for folder in (

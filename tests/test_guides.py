@@ -23,7 +23,7 @@ from stages import catalog
 DOCS = ROOT / "docs"
 FOLDERS = ("families", "trainers", "tasks", "how")
 PAGES = sorted(path for folder in FOLDERS for path in (DOCS / folder).glob("*.md"))
-PAGES += [DOCS / "failures.md", DOCS / "tutorial.md"]
+PAGES += [DOCS / f"{stem}.md" for stem in ("failures", "tutorial", "commands", "output", "install")]
 
 
 def blocks(page: Path, kind: str) -> list[str]:
@@ -110,7 +110,10 @@ def _anchors(page: Path) -> set[str]:
     return {head.replace(" ", "-") for head in plain}
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=name)
+LINKING = [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(page: Path) -> None:
     """To a file that there is, and to a heading of it."""
     text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
