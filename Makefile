@@ -3,16 +3,26 @@ PYTHON ?= python3
 VENV := .venv
 TRAINING := .venv-training
 SCHEDULERS := .venv-schedulers
+SITE := .venv-site
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TRAINING_READY := $(TRAINING)/.ready
 
-.PHONY: demo test fuzz test-slow test-schedules test-clusters test-native test-training test-parity lint docs bench native wheel clean
+.PHONY: demo test fuzz test-slow test-schedules test-clusters test-native test-training test-parity compatibility lint docs site bench native wheel lock clean
+
+# CI asks for the versions that passed last; where one cannot be had, the newest that fit are taken.
+LOCK := .ci/constraints.txt
+ifdef POSTTRAIN_CONSTRAINTS
+locked = $(1) --constraint "$(POSTTRAIN_CONSTRAINTS)" || \
+    { echo "Not all of $(POSTTRAIN_CONSTRAINTS) can be installed: the newest that fit are." >&2; $(1); }
+else
+locked = $(1)
+endif
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable . --group dev
+	$(call locked,$(BIN)/python -m pip install --quiet --editable . --group dev)
 	touch $(READY)
 
 $(TRAINING_READY): pyproject.toml
@@ -106,14 +116,29 @@ $(TRAINING)/.peers: $(TRAINING_READY) $(PEERS)
 test-parity: $(TRAINING)/.peers  ## Run the trainers' own code on builds and compare tensors.
 	OMP_NUM_THREADS=2 $(TRAINING)/bin/python -m pytest tests/parity
 
+compatibility: $(TRAINING)/.peers  ## The same, recorded: what docs/compatibility.md says was run.
+	rm -f tests/parity/ran.json
+	PARITY_RECORD=1 OMP_NUM_THREADS=2 $(TRAINING)/bin/python -m pytest tests/parity
+	$(BIN)/python docs/generate.py
+
 lint: $(READY)  ## Check style, types and layers.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: $(READY)  ## Write the generated pages: reference.md, extending.md, formats.md, performance.md, the suites.
+docs: $(READY)  ## Write the generated pages, tables and pictures of docs/.
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/pictures.py
+
+$(SITE)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(SITE)/bin/python -m pip install --quiet --group site
+	touch $(SITE)/.ready
+
+site: $(SITE)/.ready  ## Build the site of docs/ into site/; a broken link or an unlisted page stops it.
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/python -m mkdocs build --strict
 
 bench: $(READY) $(TRAINING)/.peers  ## Measure builds beside other programs; writes docs/performance.md.
 	$(BIN)/python -m benchmarks
@@ -123,5 +148,8 @@ wheel: $(READY)  ## Build the wheel and test it away from the sources.
 	$(BIN)/python -m build --wheel --outdir dist .
 	PYTHON=$(PYTHON) sh tests/wheel.sh dist/posttrain_pipeline-*.whl
 
+lock: $(READY)  ## Write the versions of what .venv has: CI installs these.
+	$(BIN)/python -m pip freeze --exclude-editable | grep -v '@' > $(LOCK)
+
 clean:
-	rm -rf $(VENV) $(TRAINING) $(SCHEDULERS) dist demo-build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(TRAINING) $(SCHEDULERS) $(SITE) site dist demo-build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -7,11 +7,24 @@ from pathlib import Path
 
 import click
 
+from pipeline.options import headings as under
+from pipeline.options.command_line import folder
+from pipeline.options.help_page import Command
 from pipeline.options.local_path import BuildPath, LocalPath
 
 
-@click.command(name="report", help="Write a build's report.html again, or one with what changed.")
-@click.argument("folder", type=BuildPath())
+@click.command(
+    name="report",
+    cls=Command,
+    help="Write a build's report.html again, or one with what changed.",
+    heading=under.LOOK,
+    examples=(
+        ("pipeline report build", "Write the page inside the build again"),
+        ("pipeline report build -o page.html", "Add what changed against the build it replaced"),
+        ("pipeline report build -o page.html --against old", "Or against another build"),
+    ),
+)
+@folder("folder", "DIR", "The build, or its address in a store.", BuildPath())
 @click.option(
     "-o",
     "--output",
