@@ -31,8 +31,9 @@ def number(value: float) -> str:
 
 
 def spaced(text: str) -> str:
-    """Narrow spaces between thousands in place of commas; commas between words stay."""
-    return re.sub(r"(?<=\d),(?=\d{3})", "\u202f", text)
+    """Narrow spaces between the thousands of all whole numbers, in place of commas if any."""
+    plain = re.sub(r"(?<=\d),(?=\d{3})", "", text)
+    return re.sub(r"(?<![\w.-])\d{4,}(?![\w.-])", lambda found: number(int(found[0])), plain)
 
 
 def grouped(value: float) -> str:
