@@ -139,6 +139,7 @@ def test_an_empty_file_among_others(pipeline: Run, tmp_path: Path) -> None:
          ["--ignore a.b"]),
         ("run sft d.jsonl", "Name it with --map or another with --format (openai, text).", []),
         ("run sft d.jsonl", "Fix the rows, or allow them with --max-reject 0.4.", []),
+        ("run sft d.jsonl", "Write a profile: --model ./profile.toml.", []),
         ("run sft d.jsonl --map a=x", "Use --map a=y --map b=z.", ["--map a=y --map b=z"]),
         ("run sft d.jsonl --format text", "Say --format openai.", ["--format openai"]),
         ("run sft d.jsonl --format=text", "Say --format openai.", ["--format openai"]),

@@ -18,8 +18,8 @@ from pipeline.options.values import OneOf, Switch
 
 _TASK = "--task"
 _FLAGS = {flag: one for one in phases.OPTIONS.values() for flag in one.flags}
-# What a sentence offers, but nobody should paste: each gives up a check.
-_DECISIONS = ("--max-reject", "--tolerance", "--drift", "--replace")
+# What a sentence speaks of, but nobody should paste: what gives up a check, and places.
+_NOT_PASTED = ("--max-reject", "--tolerance", "--drift", "--replace", "--model", "--output", "-o")
 _WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s'"])+""")
 _COMMANDS = ("run", "plan", "init", "stage", "parts", "shards", "commit", "build")
 
@@ -64,7 +64,7 @@ def _options(remedy: str) -> Iterator[tuple[int, int, str, str]]:
             if name in tasks.names():
                 yield match.start(), match.end(), _TASK, name
             continue
-        option = None if name in _DECISIONS else _FLAGS.get(name)
+        option = None if name in _NOT_PASTED else _FLAGS.get(name)
         if option is not None and isinstance(option.value, Switch):
             yield match.start(), match.end(), name, ""
             continue
