@@ -83,14 +83,19 @@ def test_commands_that_need_more_exist(page: Path) -> None:
 
 
 def test_the_record_of_the_trainers_is_of_the_pinned_releases() -> None:
-    """Every pinned release has passed tests, that exist, with the requirements that are pinned now.
+    """Its tests exist and passed, with the requirements that are pinned now.
 
-    ``make compatibility`` writes the record, and docs/compatibility.md shows it.
+    ``make compatibility`` writes the record; docs/compatibility.md shows it, and says which pinned
+    releases have none.
     """
     folder = ROOT / "tests" / "parity"
     pinned = {path.stem: path.read_bytes() for path in (folder / "peers").glob("*.txt")}
     recorded = json.loads((folder / "ran.json").read_text("utf-8"))
-    assert set(recorded) == set(pinned), "run `make compatibility`"
+    assert recorded
+    assert set(recorded) <= set(pinned), "run `make compatibility`"
+    page = (DOCS / "compatibility.md").read_text("utf-8")
+    for peer in set(pinned) - set(recorded):
+        assert f"| `{peer}` | not recorded |" in page
     for peer, said in recorded.items():
         now = hashlib.sha256(pinned[peer]).hexdigest()
         assert said["requirements"] == now, f"{peer} has other requirements now"
