@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,8 @@ import click
 
 from pipeline import memory
 from pipeline.executors._copies import copies
-from pipeline.messages import progress
+from pipeline.messages.following import following
+from pipeline.messages.progress import START
 from pipeline.messages.recorded import recorded
 from pipeline.messages.session import Session, current
 from pipeline.options.config import Config
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 def _built(config: Config, report: Report, parts: Parts | None) -> Built:
     """``pipeline.build.build``; what it needs is imported when the judge's process has begun, and
     most of it only where something is to be made."""
+    report(START, 0, 1)
     with Judge(config) as judge:
         if not config.run.address and not config.run.output.exists():
             judge.start()
@@ -68,17 +70,6 @@ def _workers(config: Config, found: Look) -> AbstractContextManager[None]:
     if splits == 1 or config.run.processes == 1 or config.run.engine != "local":
         return nullcontext()
     return copies(("pipeline.parts.part", "pipeline.windows.made", "expectations.validate"))
-
-
-@contextmanager
-def following(session: Session, quiet: bool) -> Iterator[Report]:
-    """What shows progress, as the session wants it."""
-    if session.in_lines and not quiet:
-        log = progress.Log()
-        with progress.beating(log):
-            yield log
-    else:
-        yield progress.reporter(quiet)
 
 
 def build_and_report(

@@ -116,7 +116,7 @@ class Judge:
             self._pool.stop()
 
 
-def _answer(worker: Worker) -> tuple[bool, Any] | None:
+def _answer(worker: Worker) -> tuple[bool | None, Any] | None:
     worker.wait()
     return receive(worker)
 
