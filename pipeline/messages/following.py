@@ -21,13 +21,12 @@ def beating(report: Follower, every: float) -> Iterator[None]:
     """Have a report show that time passes, also while nothing gets finished.
 
     By an alarm, not a thread: a process with threads cannot be copied, and workers are copies.
-    Elsewhere than in the main thread, or where somebody else has set the alarm, nothing beats.
+    Elsewhere than in the main thread nothing beats. An alarm of somebody else waits meanwhile.
 
     Args:
         every: so many seconds.
     """
-    main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getitimer(signal.ITIMER_REAL)[0]:
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
 
@@ -36,12 +35,13 @@ def beating(report: Follower, every: float) -> Iterator[None]:
 
     before = signal.signal(signal.SIGALRM, told)
     signal.siginterrupt(signal.SIGALRM, False)  # libraries that do not repeat a call go on
-    signal.setitimer(signal.ITIMER_REAL, every, every)
+    theirs = signal.setitimer(signal.ITIMER_REAL, every, every)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, *theirs)
 
 
 def _for(session: Session, quiet: bool) -> tuple[Follower, float]:
