@@ -169,7 +169,7 @@ def test_no_phase_is_wider_than_the_terminal() -> None:
         assert shown[1].endswith("left")
     wide = painted.table(phases, 200)[1]
     assert "123,456,789 rows" in wide
-    assert "10% of 400.0 GB" in wide
+    assert "10% of 400 GB" in wide
     for word in ("rows/s", "tokens/s", "1,234 refused", "left"):
         assert word in painted.table(phases, 80)[1]
 
