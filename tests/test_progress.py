@@ -171,7 +171,7 @@ def test_no_phase_is_wider_than_the_terminal() -> None:
     assert "123,456,789 rows" in wide
     assert "10% of 400 GB" in wide
     for word in ("rows/s", "tokens/s", "1,234 refused", "left"):
-        assert word in painted.table(phases, 80)[1]
+        assert word in painted.table(phases, 92)[1]
 
 
 def test_a_function_is_told_of_pieces_alone() -> None:
