@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -143,17 +144,37 @@ def build_each(
             session.end(of_builds([*ended, of_error(error, session.paths)], stopped=True))
             raise
     every = of_builds(ended)
+    if not quiet and not session.in_lines:
+        _listed(configs, ended)
     session.end(every)
     if every.code:
         raise click.exceptions.Exit(every.code)
 
 
+def _listed(configs: Sequence[Config], ended: Sequence[Result]) -> None:
+    """What became of each build, in a line."""
+    from pipeline.build_dir.summary import fitted
+    from pipeline.lines import width
+
+    lines = []
+    for config, one in zip(configs, ended, strict=True):
+        rows, tokens = (one.figures.get(name, {}) for name in ("rows", "tokens"))
+        counts = f"{rows['used']:,} rows, {tokens['total']:,} tokens" if one.manifest else ""
+        said = counts or one.message.partition("\n")[0]
+        lines.append(f"{one.status:<9} {config.run.shown}: {said}")
+    for line in fitted(lines, width(sys.stderr)):
+        click.echo(line, err=True)
+
+
 def _summarized(built: Built) -> None:
-    from pipeline.build_dir.summary import summary
+    from pipeline.build_dir import summary
+    from pipeline.lines import width
 
-    click.echo(summary(built), err=True)
-    folder, manifest = built.build.folder, built.build.manifest
-    if manifest.for_ and not built.build.address:
-        from pipeline.trainers import launch
+    columns = width(sys.stderr)
+    for line in summary.fitted(summary.summary(built), columns):
+        click.echo(line, err=True)
+    if not built.build.address:
+        from pipeline.trainers import next_steps
 
-        click.echo(f"train     {launch.command(folder, manifest.for_)}", err=True)
+        for line in next_steps.lines(built.build.folder, built.build.manifest, columns):
+            click.echo(line, err=True)

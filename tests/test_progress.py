@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 from support import SAMPLES, Ran
 
-from pipeline import amounts
+from pipeline import amounts, figures
 from pipeline.amounts import NOTHING, Amount
 from pipeline.executors import local
 from pipeline.executors._job import Job
-from pipeline.messages import figures, lines, painted, progress
+from pipeline.messages import lines, painted, progress
 from pipeline.messages.following import following
 from pipeline.messages.progress import ENCODE, Follower, Phase, Whole, follower_of
 from pipeline.messages.session import Session

@@ -4,6 +4,5 @@ result      how a command ended, as one record: the object of ``--json``
 session     how one command talks, and the one place where it ends
 progress    what is being done, and how far it is
 following   who shows that: lines of JSON or of text (lines), or a terminal (screen, painted)
-figures     numbers as people read them
 notify      a command of the user's that gets the result
 """

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from pipeline.messages import figures
+from pipeline import figures
 from pipeline.messages.progress import Follower, Phase
 
 EVERY = 10.0  # seconds between two lines of a phase

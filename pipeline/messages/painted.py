@@ -10,7 +10,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from pipeline.messages import figures
+from pipeline import figures
 from pipeline.messages.lines import kept_in_words
 from pipeline.messages.progress import Phase
 

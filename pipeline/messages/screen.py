@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipeline.messages import figures
+from pipeline import figures
 from pipeline.messages.progress import START, Follower, Phase
 
 if TYPE_CHECKING:
