@@ -83,6 +83,9 @@ class Painter:
             redirect_stdout=False,
             redirect_stderr=False,
         )
+
+    def start(self) -> None:
+        """Take the terminal, until ``close``."""
         self._live.start()
 
     def frame(self, phases: Sequence[Phase], last: Text) -> Group:
@@ -115,11 +118,15 @@ class Painter:
         self._console.print(text, markup=False, soft_wrap=True)
 
     def close(self, phases: Sequence[Phase], well: bool) -> None:
-        """Draw the last frame and give the cursor back."""
+        """Draw the last frame and give the cursor back, also where ``start`` was interrupted."""
         mark = Text(self._good, "green") if well else Text(self._bad, "red")
         try:
             if phases:
                 self._live.update(self.frame(phases, mark), refresh=False)
-        finally:
-            with suppress(OSError):  # the terminal is gone
+            with suppress(IndexError):  # it had begun, and could not end, to start
                 self._live.stop()
+        except OSError:  # the terminal is gone
+            return
+        finally:
+            with suppress(OSError):
+                self._console.show_cursor(True)

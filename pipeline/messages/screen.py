@@ -53,6 +53,7 @@ class Screen(Follower):
 
             self._erase()
             self._painter = Painter(marks=encodes("✓✗"))
+            self._painter.start()  # an interruption finds it, and closes it
             self.beat()
 
     @property
