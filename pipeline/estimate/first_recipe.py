@@ -15,6 +15,7 @@ from pipeline.estimate.fitting import Looks, fitting
 from pipeline.estimate.forecast import Forecast, forecast, glimpses
 from pipeline.estimate.refusals import long_enough, reasons
 from pipeline.inputs.detection import recognise_glimpse
+from pipeline.inputs.opening import Opening
 from pipeline.inputs.scan import expand
 from pipeline.options.command_line import config_from, not_read, stem
 from pipeline.options.config import Config, default_cache
@@ -98,7 +99,7 @@ def write(
 
 
 def _looks(argument: str, given: Mapping[str, Any]) -> Looks:
-    return glimpses(expand((argument,), default_cache()), [given["salvage"]])
+    return glimpses(expand((argument,), default_cache()), [Opening.given(given)])
 
 
 def _tests(data: Sequence[str]) -> list[str]:
@@ -110,7 +111,7 @@ def _tests(data: Sequence[str]) -> list[str]:
 def _grouped(looks: Mapping[str, Looks], config: Config) -> list[_Group]:
     groups: dict[tuple[str, ...], _Group] = {}
     for argument, some in looks.items():
-        found = [recognise_glimpse(look[3], look[1].origin, config) for look in some]
+        found = [recognise_glimpse(look[3], look[1].origin, config, look[2]) for look in some]
         for (_, file, _, _), one in zip(some, found, strict=True):
             _require_one_shape(file.origin, one)
         rows = sum(look[3].rows for look in some)

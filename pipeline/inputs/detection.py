@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from pipeline import tasks
+from pipeline.inputs.cells import asked_about_cells
 from pipeline.inputs.questions import ask
 from pipeline.inputs.reading import format_options, selection_of
 from pipeline.inputs.said_of_source import said_of_source
@@ -65,11 +66,14 @@ def way_on(error: str, path: str) -> str:
     return "Give a file of JSON objects, one a line."
 
 
-def recognise_glimpse(glimpse: Glimpse, where: str, config: Config) -> Detection:
+def recognise_glimpse(glimpse: Glimpse, where: str, config: Config, reader: str) -> Detection:
     """The reading of an input, from sampled rows.
 
+    Args:
+        reader: its name.
+
     Raises:
-        DataError: no row of it can be read; see also ``recognise_rows``.
+        DataError: no row of it can be read; see also ``recognise_rows`` and ``cells.asked``.
     """
     rows = [record.data for record in glimpse.records if record.data is not None]
     if not rows:
@@ -79,7 +83,10 @@ def recognise_glimpse(glimpse: Glimpse, where: str, config: Config) -> Detection
         )
         raise DataError(f"{where} has no row that can be read; {error}.", way_on(error, where))
     typed = any(record.typed for record in glimpse.records)
-    return recognise_rows(rows, where, config, typed)
+    with asked_about_cells(rows, where, config, reader):
+        found = recognise_rows(rows, where, config, typed)
+    how = readers.in_words(reader)
+    return replace(found, evidence=f"{found.evidence}; {how}") if how else found
 
 
 def _records(source: Input) -> Iterator[tuple[int, Record]]:
@@ -297,7 +304,7 @@ def _glimpse(source: Input, config: Config, rows: int) -> Glimpse:
 
 
 def _of_glimpse(source: Input, glimpse: Glimpse, config: Config) -> Detection:
-    detection = recognise_glimpse(glimpse, source.path, config)
+    detection = recognise_glimpse(glimpse, source.path, config, source.reader)
     if detection.change is not None:
         raise _changed(source, detection.change, config)
     return detection
