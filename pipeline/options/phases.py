@@ -20,10 +20,10 @@ from pipeline.options import overlaps, packing
 from pipeline.options import path_values as paths
 from pipeline.options import values as v
 from pipeline.options.amounts import Amount
-from pipeline.options.delimiter import Delimiter
 from pipeline.options.keeping import FIRST, Keep
 from pipeline.options.output import Output
 from pipeline.options.shell import Command
+from pipeline.options.tables import Cells, Delimiter
 from pipeline.stores.copies import default_cache as default_cache
 from stages import catalog, layouts
 from stages.errors import UsageError
@@ -114,13 +114,6 @@ def _limits(limits: Mapping[str, float]) -> None:
     with_tolerances(limits)
 
 
-def _kinds(cells: Mapping[str, str]) -> None:
-    """Raises UsageError where cells are said to be what there is not."""
-    for column, kind in cells.items():
-        if kind not in ("json", "text"):
-            raise UsageError(f"--cells {column}={kind}: cells are json or text.")
-
-
 def _expression(text: str) -> None:
     """Raises UsageError where a text is no expression."""
     from stages.rows.expressions import parse  # few builds have a filter
@@ -163,7 +156,7 @@ class SourceOptions:
     step_tag: str | None = option(None, v.Text("TEXT"), "Step tag of joined PRM texts [ки and other known ones].")
     delimiter: str | None = option(None, Delimiter("CHARACTER"), "What separates the cells of .csv and .tsv files [a comma; .tsv: a tab].", recorded=_GIVEN)
     quoting: str = option("rfc4180", v.one_of("rfc4180", "none"), "Quotes in .csv and .tsv files: as in RFC 4180, or text like any other.", recorded=_GIVEN)
-    cells: Mapping[str, str] = option({}, many.Pairs("COLUMN=KIND", flag="--cells messages=json", check=_kinds), "What the cells of a .csv or .tsv column are: json or text [text].", recorded=_GIVEN)
+    cells: Mapping[str, str] = option({}, Cells("COLUMN=KIND", flag="--cells messages=json"), "What the cells of a .csv or .tsv column are: json or text [text].", recorded=_GIVEN)
     salvage: bool = option(False, v.Switch(), "Keep the rows before the damage in a truncated or corrupt file; the manifest records it.")
     already_templated: bool = option(False, v.Switch(), "Read the turns of texts that carry a chat template.")
     stop_text: str = option("reject", v.one_of("reject", "keep", "strip"), "Stop tokens written as text at the end of an answer: refuse the row, train them as text, or remove them.")
