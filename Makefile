@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 TRAINING := .venv-training
 SCHEDULERS := .venv-schedulers
+SITE := .venv-site
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TRAINING_READY := $(TRAINING)/.ready
 
-.PHONY: demo test fuzz test-slow test-schedules test-clusters test-native test-training test-parity lint docs bench native wheel clean
+.PHONY: demo test fuzz test-slow test-schedules test-clusters test-native test-training test-parity lint docs site bench native wheel clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -115,6 +116,15 @@ lint: $(READY)  ## Check style, types and layers.
 docs: $(READY)  ## Write the generated pages: reference.md, extending.md, formats.md, performance.md, the suites.
 	$(BIN)/python docs/generate.py
 
+$(SITE)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(SITE)/bin/python -m pip install --quiet --group site
+	touch $(SITE)/.ready
+
+site: $(SITE)/.ready  ## Build the site of docs/ into site/; a broken link or an unlisted page stops it.
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/python -m mkdocs build --strict
+
 bench: $(READY) $(TRAINING)/.peers  ## Measure builds beside other programs; writes docs/performance.md.
 	$(BIN)/python -m benchmarks
 
@@ -124,4 +134,4 @@ wheel: $(READY)  ## Build the wheel and test it away from the sources.
 	PYTHON=$(PYTHON) sh tests/wheel.sh dist/posttrain_pipeline-*.whl
 
 clean:
-	rm -rf $(VENV) $(TRAINING) $(SCHEDULERS) dist demo-build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(TRAINING) $(SCHEDULERS) $(SITE) site dist demo-build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -55,6 +55,7 @@ KEYS: dict[str, tuple[str, str]] = {
     "neutral": ('"good"', '"god"'),
     "prompt-separator": ('"Step 1:"', "1"),
     "step-tag": ('"<s>"', "true"),
+    "mixed-formats": ("true", "1"),
     "delimiter": ('";"', '";;"'),
     "quoting": ('"none"', '"nothing"'),
     "cells": ('{ messages = "json" }', '{ messages = "number" }'),

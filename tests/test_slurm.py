@@ -7,6 +7,7 @@ one of which ``make test-clusters`` unpacks Debian's packages; where it is nowhe
 from __future__ import annotations
 
 import getpass
+import json
 import os
 import shutil
 import signal
@@ -20,7 +21,10 @@ from typing import Any
 
 import pytest
 from conftest import NAME
+from stub_s3 import BUCKET, serve_s3
 from support import ROOT, SAMPLES
+
+from pipeline.stores import open_store
 
 SCRIPT = ROOT / "examples" / "clusters" / "slurm-array.sh"
 PROGRAMS = Path(sys.executable).parent
@@ -200,36 +204,77 @@ def _files(folder: Path) -> dict[str, bytes]:
     }
 
 
+def _submit(slurm: Slurm, folder: Path) -> None:
+    jobs = slurm.run("bash", str(SCRIPT), "recipe.toml", "3", folder=folder)
+    assert len(jobs.split()) == 3, jobs
+
+
+def _kill_a_rank(slurm: Slurm, folder: Path) -> None:
+    """Submit the jobs, end one rank of the parts by force, and wait until nothing runs."""
+    _submit(slurm, folder)
+    process = _until(lambda: _rank(1, "parts"), slurm.log)
+    os.kill(process, signal.SIGKILL)
+    _until(lambda: slurm.run("squeue", "-h") == "", slurm.log)
+    assert "shards" not in _logs(folder)
+    told = slurm.run("pipeline", "commit", "recipe.toml", folder=folder)
+    assert "parts are missing: those of rank 1 of 3." in told, told
+
+
+def _logs(folder: Path) -> str:
+    return "\n".join(f"{path.name}: {path.read_text()}" for path in folder.glob("*.log"))
+
+
+def _work(folder: Path, output: str) -> None:
+    """A recipe with its data, in a new folder."""
+    (folder / "data").mkdir(parents=True)
+    (folder / "recipe.toml").write_text(RECIPE.replace('"out"', f'"{output}"'))
+    for name in ("chat", "turn_weights", "word_problems", "zh_dialogues"):
+        shutil.copyfile(SAMPLES / "sft" / f"{name}.jsonl", folder / "data" / f"{name}.jsonl")
+
+
+def _built_by_one(slurm: Slurm, folder: Path) -> dict[str, bytes]:
+    """The same recipe in one process with an empty cache, into a folder."""
+    slurm.variables["XDG_CACHE_HOME"] = str(folder / "another")
+    told = slurm.run("pipeline", "build", "recipe.toml", "-o", "one", "--quiet", folder=folder)
+    assert (folder / "one" / "manifest.json").exists(), told
+    return _files(folder / "one")
+
+
 @pytest.mark.slow
 def test_a_job_array_whose_rank_is_killed_makes_the_same_build(
     slurm: Slurm, tmp_path: Path
 ) -> None:
     """The jobs after it do not begin; commit names the rank; the script goes on where it was."""
     folder = tmp_path / "work"
-    (folder / "data").mkdir(parents=True)
-    (folder / "recipe.toml").write_text(RECIPE)
-    for name in ("chat", "turn_weights", "word_problems", "zh_dialogues"):
-        shutil.copyfile(SAMPLES / "sft" / f"{name}.jsonl", folder / "data" / f"{name}.jsonl")
+    _work(folder, "out")
     slurm.variables["XDG_CACHE_HOME"] = str(folder / "cache")
-
-    def logs() -> str:
-        return "\n".join(f"{path.name}: {path.read_text()}" for path in folder.glob("*.log"))
-
-    def submit() -> None:
-        jobs = slurm.run("bash", str(SCRIPT), "recipe.toml", "3", folder=folder)
-        assert len(jobs.split()) == 3, jobs
-
-    submit()
-    process = _until(lambda: _rank(1, "parts"), slurm.log)
-    os.kill(process, signal.SIGKILL)
-    _until(lambda: slurm.run("squeue", "-h") == "", slurm.log)
+    _kill_a_rank(slurm, folder)
     assert not (folder / "out").exists()
-    assert "shards" not in logs()
-    told = slurm.run("pipeline", "commit", "recipe.toml", folder=folder)
-    assert "parts are missing: those of rank 1 of 3." in told, told
-    submit()
+    _submit(slurm, folder)
     _until(lambda: slurm.run("squeue", "-h") == "", slurm.log)
-    assert (folder / "out" / "manifest.json").exists(), logs()
-    slurm.variables["XDG_CACHE_HOME"] = str(folder / "another")
-    told = slurm.run("pipeline", "build", "recipe.toml", "-o", "one", "--quiet", folder=folder)
-    assert _files(folder / "one") == _files(folder / "out"), told
+    assert (folder / "out" / "manifest.json").exists(), _logs(folder)
+    assert _built_by_one(slurm, folder) == _files(folder / "out")
+
+
+@pytest.mark.slow
+def test_a_job_array_puts_its_build_into_a_store(slurm: Slurm, tmp_path: Path) -> None:
+    """With a rank that is killed as well: nothing is in the store until the build is whole."""
+    folder = tmp_path / "work"
+    with serve_s3(tmp_path) as s3:
+        slurm.variables.update(s3.environment)
+        _work(folder, f"s3://{BUCKET}/out")
+        slurm.variables["XDG_CACHE_HOME"] = str(folder / "cache")
+        _kill_a_rank(slurm, folder)
+        assert not [path for way, path, _ in s3.requests if way == "PUT" and ".arrow" in path]
+        _submit(slurm, folder)
+        _until(lambda: slurm.run("squeue", "-h") == "", slurm.log)
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in s3.environment.items():
+                patch.setenv(name, value)
+            store = open_store(f"s3://{BUCKET}/out")
+            current = store.get("current")
+            assert current is not None, _logs(folder)
+            version = json.loads(current)["build_id"]
+            names = [name for name in store.list(version) if not name.endswith("run.json")]
+            built = {name.partition("/")[2]: store.get(name) for name in names}
+        assert built == _built_by_one(slurm, folder)

@@ -17,7 +17,13 @@ import pyarrow as pa
 
 from pipeline.estimate.alike import Alike
 from pipeline.estimate.filtered import FilteredSample
-from pipeline.inputs.detection import is_empty, recognise_glimpse, refuse_empty, rows_each
+from pipeline.inputs.detection import (
+    is_empty,
+    recognise_glimpse,
+    refuse_empty,
+    rows_each,
+    two_shapes,
+)
 from pipeline.inputs.opening import Opening, reader_of
 from pipeline.inputs.said_of_source import said_of_source
 from pipeline.inputs.scan import located, short_names
@@ -31,7 +37,6 @@ from stages.chat_template import turn_split
 from stages.columns import Ints
 from stages.contract import Batch, Glimpse, Record
 from stages.detection.evidence import Detection
-from stages.errors import DataError
 from stages.rows import notes
 from stages.tokens.folded_labels import unfold
 
@@ -174,11 +179,7 @@ def _look(name: str, file: Located, reader: str, glimpse: Glimpse, config: Confi
     with said_of_source(*own.sources):
         detection = recognise_glimpse(glimpse, file.origin, own, reader)
     if detection.change is not None:
-        one, other = detection.change
-        raise DataError(
-            f"{file.origin} changes shape: its rows read as {one} and as {other}.",
-            "Split it, or name one with --format; pipeline run names the line.",
-        )
+        raise two_shapes(detection, file.origin, own)
     return Look(
         name=name,
         origin=file.origin,

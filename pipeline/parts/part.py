@@ -253,6 +253,8 @@ def _count_readings(report: PartReport, normalize: Normalize, witness: Witness) 
     report.sampled, report.skipped = witness.sampled, witness.skipped
     report.compared = witness.compared
     report.filtered = normalize.tally.filtered
+    if normalize.tally.formats:
+        report.tally("formats", normalize.tally.formats)
     report.tally("unread_rows", normalize.tally.rows)
     report.tally("unread_bytes", normalize.tally.bytes)
 
