@@ -94,7 +94,7 @@ def test_a_row_of_two_formats_is_refused_by_name() -> None:
     """A few alone, many with the file; so is a row of none."""
     both = asked(1) | turns(1)
     kind = kind_of("sft")
-    with pytest.raises(DataError, match="3 of 63 sampled rows read as openai .* query_response"):
+    with pytest.raises(DataError, match=r"3 of 63 sampled rows read as openai .* query_response"):
         detect_mixture([*ROWS, *[both] * 3], kind, "x.jsonl")
     found = detect_mixture([*ROWS * 3, both, {"other": 1}], kind, "x.jsonl")
     assert found is not None
