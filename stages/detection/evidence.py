@@ -232,6 +232,7 @@ def _require_one(names: list[str], evidence: dict[str, list[str | None]], where:
 
 
 def common(reasons: Sequence[str | None]) -> str:
+    """The reason that fits most rows."""
     return Counter(reason for reason in reasons if reason).most_common(1)[0][0]
 
 
