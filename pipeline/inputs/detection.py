@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from pipeline import tasks
+from pipeline.inputs import other_task
 from pipeline.inputs.cells import asked_about_cells
 from pipeline.inputs.questions import ask
 from pipeline.inputs.reading import format_options, selection_of
@@ -22,7 +23,7 @@ from stages.contract import Glimpse, Record, Row
 from stages.detection.evidence import Detection, detect, settle
 from stages.detection.mixture import detect_mixture, in_words
 from stages.detection.survey import survey
-from stages.errors import AskError, DataError, UsageError
+from stages.errors import AskError, DataError, UnknownFormatError, UsageError
 from stages.format import Format
 from stages.rows import column_names, null_fields
 from stages.rows.selection import Selection, lookup, names_something, renamed
@@ -158,9 +159,11 @@ def _require_named(where: str, rows: list[Row], config: Config) -> None:
 
         require_known(config, rows, where)
     for option, column in missing:
+        near = column_names.nearest(column, _columns_of(rows).split(", "))
+        meant = " or ".join(option.replace(column, one) for one in near)
         raise UsageError(
             f"{option}: no sampled row of {where} has {column}.",
-            f"Its columns: {_columns_of(rows)}.",
+            f"{f'Did you mean {meant}? ' if near else ''}Its columns: {_columns_of(rows)}.",
         )
 
 
@@ -221,7 +224,7 @@ def recognise_rows(raw: list[Row], where: str, config: Config, typed: bool = Fal
             must not be left out without a question.
     """
     kind = tasks.kind_of(config.task)
-    named = None if config.source.format == "auto" else formats.choose(config.source.format, kind)
+    named = None if config.source.format == "auto" else other_task.chosen(config)
     _require_named(where, raw, config)
     # A name of --map may belong to any format that could be chosen; once one is, only to that one.
     offered = formats.usable_for(kind) if named is None else [named]
@@ -250,7 +253,10 @@ def _detected(rows: list[Row], where: str, config: Config) -> Detection:
         found = detect_mixture(rows, kind, where, source.already_templated, source.map)
         if found is not None:
             return found
-    return detect(rows, kind, where, source.already_templated, source.map)
+    try:
+        return detect(rows, kind, where, source.already_templated, source.map)
+    except UnknownFormatError as error:
+        raise other_task.named(error, rows, where, config) from error
 
 
 def mixed_formats(found: Detection, config: Config) -> str:
