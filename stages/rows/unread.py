@@ -7,6 +7,7 @@ should see, a rating under sft, a weight, a flag of a turn.
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -41,11 +42,13 @@ class Tally:
         rows: rows with a value in a column, by column.
         bytes: of those values, as JSON.
         filtered: rows that ``--where`` did not take.
+        formats: rows by the format that read them, where a file has several.
     """
 
     rows: Counter[str] = field(default_factory=Counter)
     bytes: Counter[str] = field(default_factory=Counter)
     filtered: int = 0
+    formats: Counter[str] = field(default_factory=Counter)
 
     def add(self, column: str, value: Any) -> None:
         """Count one row's value."""
@@ -197,6 +200,11 @@ def ignore(path: str) -> str:
     """The option that ignores a column, quoted for a shell."""
     quoted = path if path.replace("_", "").replace(".", "").isalnum() else f"'{path}'"
     return f"--ignore {quoted}"
+
+
+def mapped(name: str, column: str) -> str:
+    """The option that reads a name from a column, quoted for a shell."""
+    return f"--map {shlex.quote(f'{name}={column}')}"
 
 
 def _shown(value: Any) -> str:
