@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from pipeline import lines
 from pipeline.messages.result import print_object
 from pipeline.options import headings as under
 from pipeline.options.command_line import CACHE, JSON, folder
@@ -42,16 +44,18 @@ def COMMAND(folder: Path, cache_dir: Path | None, as_json: bool) -> None:
     from pipeline.stores import shown
 
     result = check(folder, local_cache(cache_dir or default_cache()))
+    columns = lines.width(sys.stderr)
     for note in result.notes:
-        click.echo(f"note: {note}", err=True)
+        click.echo(lines.fit(f"note: {note}", columns), err=True)
     for fault in result.faults[:SHOWN]:
-        click.echo(f"problem: {fault.where}: {fault.code}: {fault.detail}", err=True)
+        problem = f"problem: {fault.where}: {fault.code}: {fault.detail}"
+        click.echo(lines.fit(problem, columns), err=True)
     if len(result.faults) > SHOWN:
         click.echo(f"       and {len(result.faults) - SHOWN} more (see --json)", err=True)
     if as_json:
         print_object(REFUSED if result.faults else 0, result.described())
     elif not result.faults:
-        click.echo(f"{shown(folder)}: {'; '.join(_held(result))}")
+        click.echo(lines.fit(f"{shown(folder)}: {'; '.join(_held(result))}"))
     if result.faults:
         raise click.exceptions.Exit(REFUSED)
 

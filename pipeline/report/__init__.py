@@ -14,14 +14,23 @@ from __future__ import annotations
 from pathlib import Path
 
 from pipeline.build_dir.build import Build
+from pipeline.manifest.records import REPORT
 from pipeline.report import changes, page
 from pipeline.report.page import LARGEST, render
 from pipeline.view.drawing import Shards
 from stages.errors import UsageError
 
-__all__ = ["LARGEST", "REPORT", "make", "prepare", "remake", "with_changes", "write"]
-
-REPORT = "report.html"
+__all__ = [
+    "LARGEST",
+    "REPORT",
+    "make",
+    "page",
+    "prepare",
+    "remake",
+    "render",
+    "with_changes",
+    "write",
+]
 
 
 def make(build: Build) -> str:
