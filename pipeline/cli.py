@@ -14,12 +14,14 @@ from typing import NoReturn
 import click
 
 from pipeline import __version__, commands, memory
+from pipeline.lines import WIDE
 from pipeline.messages.result import Result, of_error, show
 from pipeline.messages.session import Session
+from pipeline.options.help_page import Group, with_debug
 from stages import catalog
 
 
-class _Commands(click.Group):
+class _Commands(Group):
     """Commands by file name, with an underscore for a dash."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -30,10 +32,13 @@ class _Commands(click.Group):
         if key not in catalog.names(commands.__name__):
             return None
         command: click.Command = catalog.load(commands.__name__, key, "COMMAND")
-        return command
+        return with_debug(command)
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDE},
+)
 @click.version_option(__version__, "--version")
 def cli() -> None:
     """Compile raw conversations, preference pairs and rated steps into train-ready Arrow shards."""

@@ -11,6 +11,8 @@ import ctypes
 import gc
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from stages import catalog
@@ -40,14 +42,23 @@ def without_pandas() -> None:
     there is none. Only for processes of ours: elsewhere, and in the code that other packages add,
     somebody may want ``to_pandas``.
     """
+    with pandas_hidden() as hidden:
+        if hidden:
+            import pyarrow as pa
+
+            pa.array([0])
+
+
+@contextmanager
+def pandas_hidden() -> Iterator[bool]:
+    """Hide pandas from what may make pyarrow's first array, or none; gives whether it is hidden."""
     if "pandas" in sys.modules or catalog.extended():
+        yield False
         return
     hidden: Any = _Hidden
     sys.meta_path.insert(0, hidden)
     try:
-        import pyarrow as pa
-
-        pa.array([0])
+        yield True
     finally:
         sys.meta_path.remove(hidden)
 

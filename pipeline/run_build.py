@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 
 from pipeline import memory
-from pipeline.executors._copies import copies
 from pipeline.messages import progress
 from pipeline.messages.recorded import recorded
 from pipeline.messages.session import Session, current
@@ -35,18 +34,21 @@ def _built(config: Config, report: Report, parts: Parts | None) -> Built:
     with Judge(config) as judge:
         if not config.run.address and not config.run.output.exists():
             judge.start()
-        if not config.judge.expectations and config.run.data_docs is None:
-            memory.without_pandas()  # which suites of the user, and pages, may need
+        # Suites of the user, and pages, may need it.
+        plain = not config.judge.expectations and config.run.data_docs is None
         from pipeline.recipe import equal_build
 
         try:
-            found = equal_build.look(config)
+            with memory.pandas_hidden() if plain else nullcontext():
+                found = equal_build.look(config)
         except DataError as error:
             from pipeline.build import refusal
 
             raise refusal.kept(error, config) from error
         if found.built is not None:
             return found.built
+        if plain:
+            memory.without_pandas()
         # First of all: an engine's library may not be imported beside threads that import.
         catalog.load("pipeline.executors", config.run.engine, "pmap")
         judge.start()
@@ -67,6 +69,8 @@ def _workers(config: Config, found: Look) -> AbstractContextManager[None]:
     splits = sum(len(source.splits) for source in found.inputs)
     if splits == 1 or config.run.processes == 1 or config.run.engine != "local":
         return nullcontext()
+    from pipeline.executors._copies import copies
+
     return copies(("pipeline.parts.part", "pipeline.windows.made", "expectations.validate"))
 
 

@@ -6,19 +6,22 @@ entry's name is the key, and its value the object itself.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import importlib.util
 import pkgutil
 import sys
-from importlib.metadata import EntryPoint, entry_points
+from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stages.errors import UsageError
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 _GROUP = "posttrain_pipeline."
+_INSTALLED = (".dist-info", ".egg-info")
 
 
 @functools.cache
@@ -35,10 +38,39 @@ def _foreign(package: str) -> dict[str, EntryPoint]:
 
 @functools.cache
 def _points(path: tuple[str, ...]) -> dict[str, tuple[EntryPoint, ...]]:
-    """Entry points by group, of what is installed on ``sys.path``; to look takes a while."""
+    """Entry points by group, of what is installed on ``sys.path``."""
+    foreign = [one for one in sys.meta_path if hasattr(one, "find_distributions")]
+    if foreign == [PathFinder] and not any(map(_may_add, path)):
+        return {}
+    from importlib.metadata import entry_points
+
     every = entry_points()
     groups = [group for group in every.groups if group.startswith(_GROUP)]
     return {group: tuple(every.select(group=group)) for group in groups}
+
+
+def _may_add(entry: str) -> bool:
+    """Whether packages in an entry of ``sys.path`` may add something.
+
+    The library that reads entry points takes longer to import than all else that ``--help`` needs,
+    so where no package has one of ours, as is usual, it is not imported.
+    """
+    folder = Path(entry)
+    try:
+        every = [one for one in folder.iterdir() if one.name.lower().endswith(_INSTALLED)]
+    except NotADirectoryError:
+        return True  # an archive
+    except OSError:
+        return False
+    return folder.suffix == ".egg" or any(map(_names_group, every))
+
+
+def _names_group(information: Path) -> bool:
+    try:
+        content = (information / "entry_points.txt").read_bytes()
+        return f"[{_GROUP}".encode() in b"".join(content.split())
+    except OSError:
+        return False
 
 
 def _text(module: str) -> bytes:
@@ -95,6 +127,8 @@ def summary(package: str, name: str) -> str:
 
 def unknown(kind: str, name: str, known: list[str]) -> UsageError:
     """The error for an unknown name, with similar names or all of them."""
+    import difflib
+
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     hint = f"Did you mean {' or '.join(near)}? " if near else ""
     listed = f"See: pipeline list {kind}s." if len(known) > 20 else f"Known: {', '.join(known)}."

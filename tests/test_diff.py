@@ -212,8 +212,8 @@ def test_many_examples_take_little_time_and_memory(make: Make, tmp_path: Path) -
     """Printed with -s; memory grows with the number of examples, not with their lengths."""
     chosen = random.Random(5)
     rows = [(f"What is {n} plus {n}?", f"{2 * n} " * chosen.randint(1, 30)) for n in range(200_000)]
-    one = make("sft", _sft(tmp_path / "a.jsonl", rows), "one", workers=0)
-    other = make("sft", _sft(tmp_path / "a.jsonl", rows[::-1]), "two", workers=0)
+    one = make("sft", _sft(tmp_path / "a.jsonl", rows), "one", workers=None)
+    other = make("sft", _sft(tmp_path / "a.jsonl", rows[::-1]), "two", workers=None)
     began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     found = difference.difference(Build.open(one), Build.open(other))
     seconds = time.monotonic() - began

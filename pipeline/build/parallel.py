@@ -51,7 +51,7 @@ def in_parallel(
     job = Job(
         phase=what,
         folders=tuple((run.cache,) if folders is None else folders),
-        at_once=run.workers,
+        at_once=run.workers or 0,
         address=run.ray_address,
         lost=current().warn,
     )

@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, TypeVar
 
 from pipeline import exports
 from pipeline.build_dir import files, stored
@@ -42,11 +40,21 @@ from pipeline.manifest.records import (
     Serving,
     Validation,
 )
+from stages import late
 from stages.errors import DataError, SurroundingsError, UsageError
 from stages.files import file_hash
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = late.module("pyarrow")
+
 _R = TypeVar("_R", bound=JsonRecord)
-_DAMAGED = (OSError, ValueError, KeyError, TypeError, pa.ArrowException)
+
+
+def _reading_raises() -> tuple[type[Exception], ...]:
+    """What the reading of a shard raises that is no longer what was written."""
+    return (OSError, ValueError, KeyError, TypeError, pa.ArrowException)
 
 
 def read_manifest(data: bytes) -> Manifest:
@@ -114,7 +122,7 @@ class StoredShard:
             raise SurroundingsError(
                 f"{path} is not readable.", "Change its permissions."
             ) from error
-        except _DAMAGED as error:
+        except _reading_raises() as error:
             what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             raise DataError(f"{path} cannot be read: {what}.", "Build it again.") from error
 

@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, NoReturn
 
 import polars as pl
 
@@ -63,8 +63,11 @@ class _Evaluation:
     """
 
     def __init__(self, expression: Expression, types: Mapping[str, str]) -> None:
-        self._text = expression.text
+        self._text, self._asked = expression.text, expression.asked
         self._types = types
+
+    def _refuse(self, at: int, why: str) -> NoReturn:
+        refuse(self._text, at, why, asked=self._asked)
 
     def of(self, node: Node) -> _Typed:
         """The type and the value of a node.
@@ -108,7 +111,7 @@ class _Evaluation:
         for part, typed in zip(node.parts, parts, strict=True):
             if typed.type not in (type_, NOTHING):
                 what = f"{WORDS[type_]} is needed here, and this is {WORDS[typed.type]}"
-                refuse(self._text, part.at, what)
+                self._refuse(part.at, what)
         return [one.as_(type_) for one in parts]
 
     def _common(self, node: Node, parts: list[_Typed]) -> str:
@@ -128,10 +131,10 @@ class _Evaluation:
         types = [one.type for one in parts if one.type != NOTHING]
         if len(types) == 2 and types[0] != types[1]:
             what = f"{WORDS[types[0]]} is compared with {WORDS[types[1]]}"
-            refuse(self._text, node.at, what)
+            self._refuse(node.at, what)
         type_ = types[0] if types else TEXT
         if type_ == TRUTH and sign not in ("=", "!="):
-            refuse(self._text, node.at, "true and false are equal or not, never more or less")
+            self._refuse(node.at, "true and false are equal or not, never more or less")
         left, right = (one.as_(type_) for one in parts)
         return _Typed(TRUTH, _COMPARE[sign](left, right))
 
@@ -140,10 +143,10 @@ class _Evaluation:
         for literal in node.value:
             if one.type not in (literal.kind, NOTHING):
                 what = f"{WORDS[one.type]} is compared with {WORDS[literal.kind]}"
-                refuse(self._text, literal.at, what)
+                self._refuse(literal.at, what)
         kind = node.value[0].kind
         if any(literal.kind != kind for literal in node.value):
-            refuse(self._text, node.at, "IN takes numbers or texts, not both")
+            self._refuse(node.at, "IN takes numbers or texts, not both")
         value = one.as_(kind)
         equal = [value == pl.lit(literal.value) for literal in node.value]
         return _Typed(TRUTH, reduce(operator.or_, equal))
@@ -172,5 +175,6 @@ def evaluate(expression: Expression, frame: pl.DataFrame, types: Mapping[str, st
     """
     found = _Evaluation(expression, types).of(expression.tree)
     if found.type not in (TRUTH, NOTHING):
-        refuse(expression.text, 0, f"it gives {WORDS[found.type]}, not true or false")
+        why = f"it gives {WORDS[found.type]}, not true or false"
+        refuse(expression.text, 0, why, asked=expression.asked)
     return frame.with_columns(found.as_(TRUTH).alias("."))["."]

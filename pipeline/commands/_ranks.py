@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from pipeline import tasks
+from pipeline.options import headings as under
 from pipeline.options.command_line import (
     CHANGES,
     OUTPUT,
     SET,
     config_from,
+    data,
     given_flags,
     with_options,
 )
 from pipeline.options.config import Config
+from pipeline.options.help_page import Option
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,12 +38,14 @@ _ARRAYS = (
 _RANK = (
     click.option(
         "--shard-id",
+        cls=Option,
         type=click.IntRange(min=0),
         help="Number of this run, from 0 [SLURM_ARRAY_TASK_ID, AWS_BATCH_JOB_ARRAY_INDEX or "
         "JOB_COMPLETION_INDEX].",
     ),
     click.option(
         "--num-shards",
+        cls=Option,
         type=click.IntRange(min=1),
         help="How many runs there are [SLURM_ARRAY_TASK_COUNT or AWS_BATCH_JOB_ARRAY_SIZE].",
     ),
@@ -57,11 +62,15 @@ def of_builds(ranked: bool) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         command = with_options((SET,), OUTPUT, _RANK if ranked else (), CHANGES)(command)
         task = click.Choice(tasks.names())
-        command = click.option("--task", type=task, help="What DATA trains; a recipe says it.")(
-            command
-        )
-        data = click.argument("data", nargs=-1, required=True, metavar="DATA...|RECIPE.toml")
-        return data(command)
+        command = click.option(
+            "--task",
+            cls=Option,
+            heading=under.TRAINED,
+            type=task,
+            help="What DATA trains; a recipe says it.",
+        )(command)
+        named: Command = data("DATA...|RECIPE.toml")(command)
+        return named
 
     return decorate
 

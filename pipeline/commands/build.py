@@ -8,12 +8,30 @@ from typing import Any
 import click
 
 from pipeline.messages.session import current
+from pipeline.options import headings as under
 from pipeline.options.command_line import CHANGES, OUTPUT, SET, given_flags, with_options
+from pipeline.options.help_page import Argument, Command
 from stages.errors import UsageError
 
 
-@click.command(name="build", help="Build what a TOML recipe describes; options given here win.")
-@click.argument("recipe", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.command(
+    name="build",
+    cls=Command,
+    help="Build what a TOML recipe describes; options given here win.",
+    heading=under.BUILDS,
+    examples=(
+        ("pipeline build recipe.toml", "Every build of the recipe"),
+        ("pipeline build recipe.toml --max-length 2048 -o build", "With other options"),
+        ("pipeline build recipe.toml --set map.question=question", "With another key"),
+    ),
+)
+@click.argument(
+    "recipe",
+    cls=Argument,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A TOML recipe, as pipeline init writes one.",
+    heading=under.DATA,
+)
 @with_options((SET,), OUTPUT, CHANGES)
 def COMMAND(
     recipe: Path, changes: tuple[str, ...], as_json: bool, quiet: bool, **given: Any

@@ -8,19 +8,31 @@ from pathlib import Path
 
 import click
 
+from pipeline.options import headings as under
+from pipeline.options.command_line import CACHE
 from pipeline.options.config import default_cache
+from pipeline.options.help_page import Group, Option
 from pipeline.options.output import SHARED, local_cache
 from pipeline.stores import is_address, open_store, shown
 from stages.errors import UsageError
 
-_DIR = click.option("--cache-dir", type=click.Path(path_type=Path), default=None)
 _DAY = 86400
 _PRUNED = tuple(
     "parts shards builds outputs fetched inputs hashes proved published recipes scans".split()
 )
 
 
-@click.group(name="cache", help="Show or prune the cache of parts, inputs and tokenizers.")
+@click.group(
+    name="cache",
+    cls=Group,
+    help="Show or prune the cache of parts, inputs and tokenizers.",
+    heading=under.BUILDS,
+    examples=(
+        ("pipeline cache info", "Where it is, and how large"),
+        ("pipeline cache prune", "Remove what no build has used for 30 days"),
+        ("pipeline cache prune --days 0 --cache-dir cache", "Empty another one"),
+    ),
+)
 def COMMAND() -> None:
     """The cache only saves time: every file in it can be made again."""
 
@@ -29,8 +41,15 @@ def _files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-@COMMAND.command(help="Show where the cache is and how large it is.")
-@_DIR
+@COMMAND.command(
+    help="Show where the cache is and how large it is.",
+    examples=(
+        ("pipeline cache info", "The one that builds use"),
+        ("pipeline cache info --cache-dir cache", "Another one"),
+        ("XDG_CACHE_HOME=elsewhere pipeline cache info", "Where the environment says"),
+    ),
+)
+@CACHE
 def info(cache_dir: Path | None) -> None:
     """One line per kind; of parts in a store one more."""
     given = cache_dir or default_cache()
@@ -46,9 +65,23 @@ def info(cache_dir: Path | None) -> None:
         click.echo(f"{kind:<10} {len(files):>7} files {size / 2**20:>10.1f} MiB")
 
 
-@COMMAND.command(help="Remove what no build has used for some days; tokenizers stay.")
-@_DIR
-@click.option("--days", type=click.FloatRange(0), default=30, show_default=True)
+@COMMAND.command(
+    help="Remove what no build has used for some days; tokenizers stay.",
+    examples=(
+        ("pipeline cache prune", "What is older than 30 days"),
+        ("pipeline cache prune --days 7", "What is older than a week"),
+        ("pipeline cache prune --days 0 --cache-dir cache", "All of another one"),
+    ),
+)
+@CACHE
+@click.option(
+    "--days",
+    cls=Option,
+    type=click.FloatRange(0),
+    default=30,
+    show_default=True,
+    help="Days without use after which a file is removed.",
+)
 def prune(cache_dir: Path | None, days: float) -> None:
     """A file's age counts from when it was last written or used."""
     if is_address(cache_dir or default_cache()):

@@ -7,18 +7,30 @@ from pathlib import Path
 import click
 
 from pipeline.messages.result import print_object
+from pipeline.options import headings as under
+from pipeline.options.command_line import CACHE, JSON, folder
 from pipeline.options.config import default_cache
+from pipeline.options.help_page import Command
 from pipeline.options.output import local_cache
 
 SHOWN = 20
 REFUSED = 3
 
 
-@click.command(name="check", help="Check a finished build again: files, numbers, tokens, rows.")
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--cache-dir", type=click.Path(path_type=Path), default=None)
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
+@click.command(
+    name="check",
+    cls=Command,
+    help="Check a finished build again: files, numbers, tokens, rows.",
+    heading=under.BUILDS,
+    examples=(
+        ("pipeline check build", "Every file, every number, a sample of rows built again"),
+        ("pipeline check build --json", "The same for a program"),
+        ("pipeline check build && echo ok", "In a script: the exit status is 3 for a fault"),
+    ),
+)
+@folder("folder", "DIR", "The build.", click.Path(path_type=Path))
+@CACHE
+@JSON
 def COMMAND(folder: Path, cache_dir: Path | None, as_json: bool) -> None:
     """Exit status 0 without faults, 3 otherwise."""
     from pipeline.check.check import check

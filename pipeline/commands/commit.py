@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline.commands import _ranks
+from pipeline.options import headings as under
+from pipeline.options.help_page import Command
 
 if TYPE_CHECKING:
     from pipeline.build import MadeParts, Prepared, Report
+
+_EXAMPLES = (
+    ("pipeline commit recipe.toml", "Publish what all runs have made"),
+    ("pipeline commit recipe.toml --json --quiet", "The same, with its manifest on stdout"),
+    ("pipeline commit data.jsonl --task sft --model qwen2-1.5b -o build", "Without a recipe"),
+)
 
 
 def _joined(prepared: Prepared, report: Report) -> MadeParts:
@@ -20,6 +28,9 @@ def _joined(prepared: Prepared, report: Report) -> MadeParts:
 
 @click.command(
     name="commit",
+    cls=Command,
+    heading=under.MACHINES,
+    examples=_EXAMPLES,
     help="Publish a build of the parts and shards that pipeline parts and pipeline shards have "
     "made; shards that are missing are made.",
 )

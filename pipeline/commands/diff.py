@@ -7,20 +7,30 @@ from pathlib import Path
 import click
 
 from pipeline.messages.result import print_object
+from pipeline.options import headings as under
+from pipeline.options.command_line import JSON, folder
+from pipeline.options.help_page import Command
 
 _BUILD = click.Path(path_type=Path)
 
 
 @click.command(
-    name="diff", help="Compare two builds: examples, splits, sources, lengths, options, audits."
+    name="diff",
+    cls=Command,
+    help="Compare two builds: examples, splits, sources, lengths, options, audits.",
+    heading=under.BUILDS,
+    examples=(
+        ("pipeline diff build other", "What the other one has more, or less, or otherwise"),
+        ("pipeline diff build other --page diff.html", "Also as a page"),
+        ("pipeline diff build other --json", "For a program"),
+    ),
 )
-@click.argument("one", metavar="A", type=_BUILD)
-@click.argument("other", metavar="B", type=_BUILD)
+@folder("one", "A", "A build, or RELEASES/ID with the first characters of an id.", _BUILD)
+@folder("other", "B", "The other one.", _BUILD)
 @click.option(
     "--page", type=click.Path(dir_okay=False, path_type=Path), help="Also write a page there."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
-@click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
+@JSON
 def COMMAND(one: Path, other: Path, page: Path | None, as_json: bool) -> None:
     """A and B are folders of builds; RELEASES/ID also with the first characters of an id."""
     from pipeline.diff import difference, words

@@ -10,8 +10,10 @@ import click
 
 from pipeline import tasks
 from pipeline.messages.result import print_object
-from pipeline.options.command_line import chosen, with_options
+from pipeline.options import headings as under
+from pipeline.options.command_line import JSON, chosen, with_options
 from pipeline.options.config import default_cache
+from pipeline.options.help_page import Command, Option
 from pipeline.options.output import local_cache
 from stages import native
 from stages.errors import UsageError
@@ -36,18 +38,28 @@ def _lines(name: str, verdict: ProbeVerdict, column: int) -> list[str]:
 
 
 @click.command(
-    name="doctor", help="Run every probe over one model; show how a server must stop it."
+    name="doctor",
+    cls=Command,
+    help="Run every probe over one model; show how a server must stop it.",
+    heading=under.FIRST,
+    examples=(
+        ("pipeline doctor --model qwen2-1.5b", "Template, tokenizer and stop tokens of a model"),
+        ("pipeline doctor --model qwen2-1.5b --task sft", "Without the tokens that prm adds"),
+        ("pipeline doctor --model qwen2-1.5b --json", "The same for a program"),
+    ),
 )
 @with_options(chosen("model", "system", "chat-template", "eos", "date", "train-on", "stop"))
 @click.option(
     "--task",
+    cls=Option,
+    heading=under.TRAINED,
     type=click.Choice(tasks.names()),
     default="prm",
     show_default=True,
     help="Task to train it for; prm adds step and reward tokens.",
 )
 @with_options(chosen("cache-dir"))
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+@JSON
 def COMMAND(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Ends with status 2 when a probe fails."""
     from pipeline.serving import doctor, serving

@@ -6,28 +6,45 @@ from pathlib import Path
 
 import click
 
+from pipeline.options import headings as under
+from pipeline.options.command_line import JSON, folder
+from pipeline.options.help_page import Argument, Command, Option
 from pipeline.options.local_path import BuildPath, LocalPath
 from stages import layouts
 
 
 @click.command(
-    name="export", help="Write a finished build in another trainer's columns and layout."
+    name="export",
+    cls=Command,
+    help="Write a finished build in another trainer's columns and layout.",
+    heading=under.BUILDS,
+    examples=(
+        ("pipeline export trl build -o for-trl", "For TRL, in the layout of the build"),
+        ("pipeline export trl build -o ragged --layout ragged", "One example a row"),
+        ("pipeline export axolotl build -o for-axolotl --json", "With its manifest on stdout"),
+    ),
 )
-@click.argument("trainer")
-@click.argument("build", type=BuildPath())
-@click.option("-o", "--output", required=True, type=LocalPath(build=True), help="New directory.")
+@click.argument(
+    "trainer", cls=Argument, help="As pipeline list trainers has it.", heading=under.LAYOUT
+)
+@folder("build", "DIR", "The build, or its address in a store.", BuildPath())
+@click.option(
+    "-o",
+    "--output",
+    cls=Option,
+    heading=under.OUTPUT,
+    required=True,
+    type=LocalPath(build=True),
+    help="New directory.",
+)
 @click.option(
     "--layout",
+    cls=Option,
+    heading=under.LAYOUT,
     type=click.Choice(layouts.names()),
     help="How rows are stored [as in the build, if the trainer takes it].",
 )
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Print one JSON object: status, message, figures, paths, manifest.",
-)
-@click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
+@JSON
 def COMMAND(trainer: str, build: Path, output: Path, layout: str | None, as_json: bool) -> None:
     """The manifest's path goes to stdout, the command that trains to stderr."""
     from pipeline.build_dir.build import Build

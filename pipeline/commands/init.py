@@ -8,30 +8,57 @@ from typing import Any
 import click
 
 from pipeline import memory, tasks
+from pipeline.options import headings as under
+from pipeline.options.command_line import data as data_argument
 from pipeline.options.command_line import of_phase, with_options
+from pipeline.options.help_page import Command, Option
 from pipeline.options.local_path import LocalPath
 from stages.errors import DataError, UsageError
 
 MODEL = "qwen2.5-7b-instruct"
 
 
-@click.command(name="init", help="Look at data and write a recipe for it, with comments.")
-@click.argument("data", nargs=-1)
-@click.option(
-    "--task", type=click.Choice(tasks.names()), help="Task to train [the one that the rows fit]."
+@click.command(
+    name="init",
+    cls=Command,
+    help="Look at data and write a recipe for it, with comments.",
+    heading=under.FIRST,
+    examples=(
+        ("pipeline init data.jsonl -o first.toml", "A recipe that builds as it is"),
+        ("pipeline init data.jsonl --model qwen2-1.5b -o second.toml", "For another model"),
+        ("pipeline init --schema > recipe.schema.json", "For editors, which then know the keys"),
+    ),
 )
-@click.option("--model", default=MODEL, show_default=True, help="Model that is trained.")
+@data_argument(required=False)
+@click.option(
+    "--task",
+    cls=Option,
+    heading=under.TRAINED,
+    type=click.Choice(tasks.names()),
+    help="Task to train [the one that the rows fit].",
+)
+@click.option(
+    "--model",
+    cls=Option,
+    heading=under.MODEL,
+    default=MODEL,
+    show_default=True,
+    help="Model that is trained.",
+)
 @with_options(of_phase("source", but=("group_by",)))
 @click.option(
     "-o",
     "--output",
+    cls=Option,
+    heading=under.OUTPUT,
     type=LocalPath(dir_okay=False),
     default="recipe.toml",
     show_default=True,
     help="The recipe.",
 )
-@click.option("--schema", is_flag=True, help="Only print the JSON Schema of recipes, for editors.")
-@click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
+@click.option(
+    "--schema", cls=Option, is_flag=True, help="Only print the JSON Schema of recipes, for editors."
+)
 def COMMAND(
     data: tuple[str, ...], task: str | None, output: Path, schema: bool, **given: Any
 ) -> None:

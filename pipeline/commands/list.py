@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 import click
 
+from pipeline.options import headings as under
+from pipeline.options.help_page import Argument, Command, Option
 from stages.errors import UsageError
 
 _KINDS = (
@@ -122,10 +124,31 @@ def trainers() -> list[tuple[str, str]]:
     return rows
 
 
-@click.command(name="list", help="List formats, models, trainers, audits and more.")
-@click.argument("kind", type=click.Choice(_KINDS))
+@click.command(
+    name="list",
+    cls=Command,
+    help="List formats, models, trainers, audits and more.",
+    heading=under.FIRST,
+    examples=(
+        ("pipeline list models", "Models that are known by name"),
+        ("pipeline list formats", "What rows may look like"),
+        ("pipeline list formats --columns", "The names that --map takes, by format"),
+    ),
+)
+@click.argument(
+    "kind",
+    cls=Argument,
+    metavar="KIND",
+    type=click.Choice(_KINDS),
+    help=f"One of {', '.join(_KINDS)}.",
+    heading=under.DATA,
+)
 @click.option(
-    "--columns", "with_columns", is_flag=True, help="With formats: the columns that each reads."
+    "--columns",
+    "with_columns",
+    cls=Option,
+    is_flag=True,
+    help="With formats: the columns that each reads.",
 )
 def COMMAND(kind: str, with_columns: bool) -> None:
     """Two columns: a name and what it is."""

@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeline.options import headings as under
+from pipeline.options.command_line import JSON, folder
+from pipeline.options.help_page import Command
+
 if TYPE_CHECKING:
     from pipeline.manifest.manifest import Manifest
     from pipeline.manifest.overlap_records import Hit, NearDuplicate
@@ -35,10 +39,17 @@ def _print_texts(*texts: tuple[str, str]) -> None:
 
 @click.command(
     name="overlaps",
+    cls=Command,
+    heading=under.LOOK,
+    examples=(
+        ("pipeline overlaps build", "The first twenty of each kind"),
+        ("pipeline overlaps build --limit 0", "All of them"),
+        ("pipeline overlaps build --json", "For a program"),
+    ),
     help="Show the rows that a build left out for being like others, with both texts: those that "
     "ask what an evaluation file asks, and near-duplicates.",
 )
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@folder("folder", "DIR", "The build.")
 @click.option("--evaluation", metavar="NAME", help="Only those of one evaluation.")
 @click.option(
     "--limit",
@@ -47,7 +58,7 @@ def _print_texts(*texts: tuple[str, str]) -> None:
     show_default=True,
     help="How many are shown; 0 for all.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print them as one JSON object.")
+@JSON
 def COMMAND(folder: Path, evaluation: str | None, limit: int, as_json: bool) -> None:
     """In input order."""
     from pipeline.build_dir.build import Build

@@ -6,14 +6,24 @@ from pathlib import Path
 
 import click
 
+from pipeline.options import headings as under
+from pipeline.options.command_line import folder
+from pipeline.options.help_page import Command
 from pipeline.options.local_path import LocalPath
 
 
 @click.command(
     name="overlay",
+    cls=Command,
+    heading=under.SHARE,
+    examples=(
+        ("pipeline overlay model -o ready --build build", "The model that a trainer starts from"),
+        ("pipeline overlay ./model -o other --build build --debug", "With tracebacks of errors"),
+        ("MODEL=$(pipeline overlay model -o third --build build)", "In a script"),
+    ),
     help="Write a model directory with a build's tokenizer and configuration; weights are linked.",
 )
-@click.argument("model_dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@folder("model_dir", "MODEL_DIR", "A directory with a model.")
 @click.option("-o", "--output", required=True, type=LocalPath(), help="Where to.")
 @click.option(
     "--build",
@@ -21,7 +31,6 @@ from pipeline.options.local_path import LocalPath
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="The build that the model will be trained on.",
 )
-@click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def COMMAND(model_dir: Path, output: Path, build: Path) -> None:
     """The directory goes to stdout, what its user must know to stderr."""
     from pipeline.overlay.overlay import overlay

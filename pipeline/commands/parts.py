@@ -7,10 +7,30 @@ from typing import Any
 import click
 
 from pipeline.commands import _ranks
+from pipeline.options import headings as under
+from pipeline.options.help_page import Command
+
+_EXAMPLES = (
+    (
+        "pipeline parts recipe.toml --shard-id 0 --num-shards 2",
+        "The first of two runs, which may be on two machines",
+    ),
+    (
+        "SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_COUNT=2 pipeline parts recipe.toml",
+        "The other one, as a job array says",
+    ),
+    (
+        "pipeline parts data.jsonl --task sft --model qwen2-1.5b --shard-id 0 --num-shards 2",
+        "Without a recipe",
+    ),
+)
 
 
 @click.command(
     name="parts",
+    cls=Command,
+    heading=under.MACHINES,
+    examples=_EXAMPLES,
     help="Make one share of a build's parts, in one of several runs on as many machines.",
 )
 @_ranks.of_builds(ranked=True)

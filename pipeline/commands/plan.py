@@ -9,7 +9,10 @@ import click
 
 from pipeline import memory, tasks
 from pipeline.messages.result import print_object, with_status
-from pipeline.options.command_line import CHANGES, SET, config_from, given_flags, with_options
+from pipeline.options import headings as under
+from pipeline.options.command_line import CHANGES, JSON, SET, config_from, given_flags, with_options
+from pipeline.options.command_line import data as data_argument
+from pipeline.options.help_page import Command, Option
 from stages.errors import DataError
 
 
@@ -67,14 +70,30 @@ def _print_recipe(recipe: Path, changes: tuple[str, ...], flags: Any, as_json: b
     _end(max(codes))
 
 
-@click.command(name="plan", help="Show what would be built, from a sample; write nothing.")
-@click.argument("data", nargs=-1, required=True, metavar="DATA...|RECIPE.toml")
+@click.command(
+    name="plan",
+    cls=Command,
+    help="Show what would be built, from a sample; write nothing.",
+    heading=under.FIRST,
+    examples=(
+        ("pipeline plan data.jsonl --model qwen2-1.5b", "Format, first rows, lengths, packing"),
+        (
+            "pipeline plan data.jsonl --model qwen2-1.5b --task sft --max-length 1024",
+            "For a task and a length",
+        ),
+        ("pipeline plan recipe.toml", "Every build of a recipe"),
+    ),
+)
+@data_argument("DATA...|RECIPE.toml")
 @click.option(
-    "--task", type=click.Choice(tasks.names()), help="Task to train [the one that the rows fit]."
+    "--task",
+    cls=Option,
+    heading=under.TRAINED,
+    type=click.Choice(tasks.names()),
+    help="Task to train [the one that the rows fit].",
 )
 @with_options((SET,), CHANGES)
-@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
-@click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
+@JSON
 def COMMAND(
     data: tuple[str, ...], task: str | None, changes: tuple[str, ...], as_json: bool, **given: Any
 ) -> None:

@@ -7,13 +7,26 @@ from pathlib import Path
 
 import click
 
+from pipeline.options import headings as under
+from pipeline.options.command_line import CACHE, JSON, folder
 from pipeline.options.config import default_cache
+from pipeline.options.help_page import Argument, Command
 from pipeline.options.output import local_cache
 
 
-@click.command(name="publish", help="Publish a build: hf://org/name, s3://bucket/path or a folder.")
-@click.argument("build", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.argument("address")
+@click.command(
+    name="publish",
+    cls=Command,
+    help="Publish a build: hf://org/name, s3://bucket/path or a folder.",
+    heading=under.SHARE,
+    examples=(
+        ("pipeline publish build shared/build", "To a folder that others read"),
+        ("pipeline publish build shared/build --license cc-by-4.0", "With a licence in its card"),
+        ("pipeline publish build shared/build --with-rejects --json", "With the refused rows"),
+    ),
+)
+@folder("build", "DIR", "The build.")
+@click.argument("address", cls=Argument, help="Where to.", heading=under.OUTPUT)
 @click.option("--title", default="", help="Title of the dataset card [that of the recipe].")
 @click.option(
     "--license",
@@ -37,10 +50,9 @@ from pipeline.options.output import local_cache
 @click.option("--with-rejects", is_flag=True, help="Publish the text of refused rows too.")
 @click.option("--public", is_flag=True, help="Create the hub's repository public [private].")
 @click.option("--verify", is_flag=True, help="Read all of a store back, also what is known.")
-@click.option("--cache-dir", type=click.Path(path_type=Path), default=None)
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@CACHE
+@JSON
 @click.option("--quiet", is_flag=True, help="Print no progress and no summary.")
-@click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
 def COMMAND(
     build: Path,
     address: str,

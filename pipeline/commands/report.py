@@ -7,11 +7,24 @@ from pathlib import Path
 
 import click
 
+from pipeline.options import headings as under
+from pipeline.options.command_line import folder
+from pipeline.options.help_page import Command
 from pipeline.options.local_path import BuildPath, LocalPath
 
 
-@click.command(name="report", help="Write a build's report.html again.")
-@click.argument("folder", type=BuildPath())
+@click.command(
+    name="report",
+    cls=Command,
+    help="Write a build's report.html again.",
+    heading=under.LOOK,
+    examples=(
+        ("pipeline report build", "Write the page inside the build again"),
+        ("pipeline report build -o page.html", "Write it elsewhere"),
+        ("pipeline report build -o /tmp/page.html", "In another folder"),
+    ),
+)
+@folder("folder", "DIR", "The build, or its address in a store.", BuildPath())
 @click.option(
     "-o",
     "--output",

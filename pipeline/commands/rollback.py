@@ -7,16 +7,32 @@ from pathlib import Path
 import click
 
 from pipeline.messages.result import print_object
+from pipeline.options import headings as under
+from pipeline.options.command_line import JSON, folder
+from pipeline.options.help_page import Argument, Command
 from pipeline.options.local_path import BuildPath
 
 
 @click.command(
-    name="rollback", help="Make an earlier version current: the one before, or the one named."
+    name="rollback",
+    cls=Command,
+    help="Make an earlier version current: the one before, or the one named.",
+    heading=under.BUILDS,
+    examples=(
+        ("pipeline rollback releases", "The version before the current one"),
+        ("pipeline versions releases", "Which versions there are"),
+        ("pipeline rollback releases --json", "With what is current now, for a program"),
+    ),
 )
-@click.argument("releases", type=BuildPath())
-@click.argument("version", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
-@click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
+@folder("releases", "RELEASES", "A folder, or an address, of builds.", BuildPath())
+@click.argument(
+    "version",
+    cls=Argument,
+    required=False,
+    help="The first characters of an id.",
+    heading=under.DATA,
+)
+@JSON
 def COMMAND(releases: Path, version: str | None, as_json: bool) -> None:
     """The version that is left is not published again by a build of the same inputs."""
     from pipeline.publish import history, store_versions, versions

@@ -7,11 +7,27 @@ from typing import Any
 import click
 
 from pipeline import tasks
-from pipeline.options.command_line import OUTPUT, config_from, not_read, with_options
+from pipeline.options import headings as under
+from pipeline.options.command_line import OUTPUT, config_from, data, not_read, with_options
 from pipeline.options.command_line import of_task as options_of
+from pipeline.options.help_page import Command, Group, Option
+
+_RUN = "pipeline run {task} data.jsonl --model qwen2-1.5b"
+_EXAMPLES = (
+    (_RUN, "Build; it goes to data-{task}-qwen2-1.5b"),
+    (f"{_RUN} --dry-run", "Only show what would be built"),
+    (
+        f"{_RUN} --layout ragged --max-length 2048 --test-size 0.1 -o build",
+        "One example a row, at most 2048 tokens, a tenth of the rows as test split",
+    ),
+)
 
 
-class _Builder(click.Command):
+def _examples(task: str) -> tuple[tuple[str, str], ...]:
+    return tuple((words.format(task=task), does.format(task=task)) for words, does in _EXAMPLES)
+
+
+class _Builder(Command):
     """The command of one task; an option of another task is named as that."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -25,7 +41,7 @@ class _Builder(click.Command):
             raise click.UsageError(foreign, ctx) from error
 
 
-class _Tasks(click.Group):
+class _Tasks(Group):
     """One subcommand per task, by its file's name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -35,7 +51,13 @@ class _Tasks(click.Group):
         return of_task(name) if name in tasks.names() else None
 
 
-@click.command(name="run", cls=_Tasks, help="Build shards from raw rows.")
+@click.command(
+    name="run",
+    cls=_Tasks,
+    help="Build shards from raw rows.",
+    heading=under.FIRST,
+    examples=[_examples(task)[0] for task in tasks.names()],
+)
 def COMMAND() -> None:
     """Holds one subcommand per task."""
 
@@ -64,12 +86,18 @@ def of_task(name: str) -> click.Command:
     """The command that builds for one task, with the options that it reads."""
     task = tasks.load(name)
 
-    @click.command(name=name, cls=_Builder, help=task.help)
-    @click.argument("data", nargs=-1, required=True)
+    @click.command(name=name, cls=_Builder, help=task.help, examples=_examples(name))
+    @data()
     @with_options(options_of(task), OUTPUT)
-    @click.option("--until", metavar="STAGE", help="Stop after a stage and write its Arrow file.")
+    @click.option(
+        "--until",
+        cls=Option,
+        metavar="STAGE",
+        help="Stop after a stage and write its Arrow file.",
+    )
     @click.option(
         "--dry-run",
+        cls=Option,
         is_flag=True,
         help="Only show the plan, as pipeline plan does; write nothing.",
     )

@@ -7,10 +7,30 @@ from typing import Any
 import click
 
 from pipeline.commands import _ranks
+from pipeline.options import headings as under
+from pipeline.options.help_page import Command
+
+_EXAMPLES = (
+    (
+        "pipeline shards recipe.toml --shard-id 0 --num-shards 2",
+        "The first of two runs, after all runs of pipeline parts",
+    ),
+    (
+        "SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_COUNT=2 pipeline shards recipe.toml",
+        "The other one, as a job array says",
+    ),
+    (
+        "pipeline shards data.jsonl --task sft --model qwen2-1.5b --shard-id 0 --num-shards 2",
+        "Without a recipe",
+    ),
+)
 
 
 @click.command(
     name="shards",
+    cls=Command,
+    heading=under.MACHINES,
+    examples=_EXAMPLES,
     help="Make one share of a build's shards, after all runs of pipeline parts.",
 )
 @_ranks.of_builds(ranked=True)

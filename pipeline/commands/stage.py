@@ -8,13 +8,45 @@ from typing import Any
 import click
 
 from pipeline import tasks
-from pipeline.options.command_line import BUILD, config_from, with_options
+from pipeline.options import headings as under
+from pipeline.options.command_line import BUILD, CACHE, config_from, with_options
+from pipeline.options.command_line import data as data_argument
 from pipeline.options.config import default_cache
+from pipeline.options.help_page import Argument, Group, Option
 from pipeline.options.local_path import LocalPath
 from pipeline.options.output import local_cache
 
+_NORMALIZE = "pipeline stage normalize data.jsonl --task sft --model qwen2-1.5b -o rows.arrow"
+_BEFORE = {  # task, data, and the stage that writes what each stage reads
+    "render": ("sft", "data.jsonl", "normalize"),
+    "mark": ("prm", "steps.jsonl", "render"),
+    "encode": ("sft", "data.jsonl", "render"),
+    "accept": ("sft", "ids.jsonl", "normalize"),
+    "validate": ("sft", "data.jsonl", "encode"),
+}
 
-@click.group(name="stage", help="Run one stage alone: Arrow in, Arrow out.")
+
+def _examples(name: str) -> tuple[tuple[str, str], ...]:
+    task, data, before = _BEFORE.get(name, ("sft", "data.jsonl", "validate"))
+    made = f"pipeline run {task} {data} --model qwen2-1.5b --until {before} -o in.arrow"
+    return (
+        (made, f"The file that it reads comes from {before}"),
+        (f"pipeline stage {name} in.arrow -o {name}.arrow", "This stage alone"),
+        (f"pipeline stage {name} in.arrow -o /tmp/{name}.arrow", "To another folder"),
+    )
+
+
+@click.group(
+    name="stage",
+    cls=Group,
+    help="Run one stage alone: Arrow in, Arrow out.",
+    heading=under.MORE,
+    examples=(
+        (_NORMALIZE, "Rows to columns"),
+        ("pipeline stage render rows.arrow -o text.arrow", "Columns to text"),
+        ("pipeline stage encode text.arrow -o ids.arrow", "Text to ids and labels"),
+    ),
+)
 def COMMAND() -> None:
     """Holds one subcommand per stage."""
 
@@ -24,9 +56,18 @@ def _done(refused: int, output: Path) -> None:
     click.echo(str(output))
 
 
-@COMMAND.command(help="Raw rows to columns; the only stage that takes the build's options.")
-@click.argument("data", nargs=-1, required=True)
-@click.option("--task", type=click.Choice(tasks.names()), required=True)
+@COMMAND.command(
+    help="Raw rows to columns; the only stage that takes the build's options.",
+    examples=(
+        (_NORMALIZE, "Conversations"),
+        (f"{_NORMALIZE} --map question=question", "With a column named by hand"),
+        (f"{_NORMALIZE} --max-length 512", "With any other option of builds"),
+    ),
+)
+@data_argument()
+@click.option(
+    "--task", cls=Option, heading=under.TRAINED, type=click.Choice(tasks.names()), required=True
+)
 @with_options(BUILD)
 def normalize(data: tuple[str, ...], task: str, **given: Any) -> None:
     """The first stage."""
@@ -36,16 +77,29 @@ def normalize(data: tuple[str, ...], task: str, **given: Any) -> None:
     _done(run_until(config, "normalize"), config.run.output)
 
 
-_IN = click.argument("source", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-_OUT = click.option("-o", "--output", type=LocalPath(), required=True)
-_CACHE = click.option("--cache-dir", type=click.Path(path_type=Path), default=None)
+_IN = click.argument(
+    "source",
+    cls=Argument,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The file of the stage before.",
+    heading=under.DATA,
+)
+_OUT = click.option(
+    "-o",
+    "--output",
+    cls=Option,
+    heading=under.OUTPUT,
+    type=LocalPath(),
+    required=True,
+    help="Where to.",
+)
 
 
 def _add_stage(name: str, text: str) -> None:
-    @COMMAND.command(name=name, help=text)
+    @COMMAND.command(name=name, help=text, examples=_examples(name))
     @_IN
     @_OUT
-    @_CACHE
+    @CACHE
     def command(source: Path, output: Path, cache_dir: Path | None) -> None:
         from pipeline.stagewise.stagewise import run_stage
 
@@ -53,10 +107,10 @@ def _add_stage(name: str, text: str) -> None:
 
 
 def _add_layout(name: str, text: str) -> None:
-    @COMMAND.command(name=name, help=text)
+    @COMMAND.command(name=name, help=text, examples=_examples(name))
     @_IN
     @_OUT
-    @_CACHE
+    @CACHE
     @click.option("--pad-to", metavar="WIDTH", default=None, help="Only for pad.")
     def command(source: Path, output: Path, cache_dir: Path | None, pad_to: str | None) -> None:
         from pipeline.stagewise.stagewise import run_layout

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline.messages.result import print_object
+from pipeline.options import headings as under
+from pipeline.options.command_line import JSON
+from pipeline.options.help_page import Command
 
 if TYPE_CHECKING:
     from pipeline.stops import Examined
@@ -53,6 +56,19 @@ def _print(examined: Examined, seen: dict[str, Any]) -> None:
 
 @click.command(
     name="stops",
+    cls=Command,
+    heading=under.SHARE,
+    examples=(
+        (
+            "pipeline stops model --build build --tokenizer-only",
+            "Only tokenizer, template and stop ids of a checkpoint; no torch is needed",
+        ),
+        (
+            "pipeline stops $URL --build build --prompts 1 --max-new-tokens 8",
+            "A server, for instance URL=http://localhost:8000/v1",
+        ),
+        ("pipeline stops $URL --build build --served model --json", "For a program"),
+    ),
     help="Run prompts of a build through a checkpoint (MODEL_DIR) or an OpenAI-compatible server "
     "(URL, such as http://localhost:8000/v1) and count the answers that end.",
 )
@@ -104,8 +120,7 @@ def _print(examined: Examined, seen: dict[str, Any]) -> None:
     metavar="VARIABLE",
     help="Environment variable with the server's key, if it needs one.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
+@JSON
 def COMMAND(target: str, as_json: bool, limit: float, key_env: str, **given: Any) -> None:
     """Exit status 0 when answers end and nothing is wrong, 3 otherwise."""
     from pipeline.stops.examine import StopRun, examine

@@ -8,21 +8,33 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline.messages.result import print_object
+from pipeline.options import headings as under
+from pipeline.options.command_line import JSON, folder
+from pipeline.options.help_page import Argument, Group, Option
 from pipeline.options.local_path import BuildPath
 from stages.errors import PipelineError
 
 if TYPE_CHECKING:
     from pipeline.publish.versions import Version
 
-_RELEASES = click.argument("releases", type=BuildPath())
-_VERSION = click.argument("version")
-_NAME = click.option(
-    "--as", "name", default="hold", show_default=True, help="Who holds it; one hold for each name."
+_RELEASES = folder("releases", "RELEASES", "A folder, or an address, of builds.", BuildPath())
+_VERSION = click.argument(
+    "version",
+    cls=Argument,
+    help="current, or the first characters of an id.",
+    heading=under.DATA,
 )
-_DEBUG = click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
+_NAME = click.option(
+    "--as",
+    "name",
+    cls=Option,
+    default="hold",
+    show_default=True,
+    help="Who holds it; one hold for each name.",
+)
 
 
-class _Versions(click.Group):
+class _Versions(Group):
     """Without the name of a subcommand, ``list``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -34,6 +46,12 @@ class _Versions(click.Group):
     name="versions",
     cls=_Versions,
     help="List the versions of a build (pipeline versions RELEASES); hold one while it is read.",
+    heading=under.BUILDS,
+    examples=(
+        ("pipeline versions releases", "Every version, the current one first"),
+        ("pipeline versions hold releases current --as training", "Keep it while a run reads it"),
+        ("pipeline versions release releases current --as training", "Let it go again"),
+    ),
 )
 def COMMAND() -> None:
     """Versions are what ``--keep`` makes."""
@@ -100,10 +118,17 @@ def _line(entry: dict[str, Any], short: int) -> str:
     return f"{head}{what}  {numbers}  {', '.join(marks)}".rstrip()
 
 
-@COMMAND.command(name="list", help="Show every version, the current one first.")
+@COMMAND.command(
+    name="list",
+    help="Show every version, the current one first.",
+    examples=(
+        ("pipeline versions list releases", "One line for each"),
+        ("pipeline versions releases", "The same"),
+        ("pipeline versions list releases --json", "For a program"),
+    ),
+)
 @_RELEASES
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
-@_DEBUG
+@JSON
 def listed(releases: Path, as_json: bool) -> None:
     """One line for each."""
     from pipeline.publish import versions
@@ -118,11 +143,17 @@ def listed(releases: Path, as_json: bool) -> None:
         click.echo(_line(entry, versions.SHORT))
 
 
-@COMMAND.command(help="Keep a version until it is released; prints its path.")
+@COMMAND.command(
+    help="Keep a version until it is released; prints its path.",
+    examples=(
+        ("pipeline versions hold releases current", "Keep the current version"),
+        ("pipeline versions hold releases current --as training", "In the name of a run"),
+        ("DIR=$(pipeline versions hold releases current)", "In a script that reads it"),
+    ),
+)
 @_RELEASES
 @_VERSION
 @_NAME
-@_DEBUG
 def hold(releases: Path, version: str, name: str) -> None:
     """VERSION is ``current``, or the first characters of an id."""
     from pipeline.publish import versions
@@ -133,11 +164,17 @@ def hold(releases: Path, version: str, name: str) -> None:
     click.echo(str(found.folder))
 
 
-@COMMAND.command(help="End a hold.")
+@COMMAND.command(
+    help="End a hold.",
+    examples=(
+        ("pipeline versions release releases current", "Let the current version go"),
+        ("pipeline versions release releases current --as training", "For one name"),
+        ("pipeline versions releases", "See who holds which"),
+    ),
+)
 @_RELEASES
 @_VERSION
 @_NAME
-@_DEBUG
 def release(releases: Path, version: str, name: str) -> None:
     """The version is removed by a later build, when enough newer ones are there."""
     from pipeline.publish import versions

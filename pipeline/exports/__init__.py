@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from pipeline import tasks
 from pipeline.manifest.manifest import Manifest, TrainerRecord
@@ -19,6 +18,9 @@ from stages import catalog, layouts
 from stages.errors import UsageError
 from stages.kinds import Kind
 from stages.layouts import Layout
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 PREFERENCE = ("packed", "ragged", "padded")
 

@@ -9,9 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
+from stages import late
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = late.module("pyarrow")
 
 
 def _feature(kind: pa.DataType) -> dict[str, Any] | list[Any]:

@@ -91,7 +91,7 @@ BUDGET = {one.name: declared(one) for one in fields(Budget)}
 
 
 def _own(name: str, value: v.Value, sentence: str) -> Option:
-    return Option(name=name, value=value, help=sentence, default=None, flags=(), by_source=True)
+    return Option(name, value, sentence, default=None, flags=(), by_source=True, heading="")
 
 
 NAME = _own("name", v.Text(), "What a source or build is called in messages and in --set.")

@@ -10,8 +10,11 @@ from typing import Any, TypeVar
 import click
 
 from pipeline import tasks
+from pipeline.options import headings as under
 from pipeline.options.config import Config
-from pipeline.options.phases import OPTIONS, PHASE_OF, Option, default_cache
+from pipeline.options.help_page import Argument, Option
+from pipeline.options.phases import OPTIONS, PHASE_OF, default_cache
+from pipeline.options.phases import Option as Declared
 from pipeline.options.values import Switch
 from pipeline.tasks import Task
 from stages.errors import UsageError
@@ -22,16 +25,17 @@ Decorator = Callable[[Any], Any]
 _FIRST = ("model", "output")  # of a command's help; the others follow in the order of their phases
 
 
-def _of_click(option: Option, *, required: bool) -> Decorator:
+def _of_click(option: Declared, *, required: bool) -> Decorator:
     flag = option.flags[-1]
     settings = option.value.of_click() | {"help": option.help}
+    settings |= {"cls": Option, "heading": option.heading}
     names = [option.name, *option.flags]
     if isinstance(option.value, Switch):
         names[-1] = f"{flag}/{flag.replace('--', '--no-', 1)}"
     if option.value.many:
         settings["multiple"] = True
-    if option.default not in (None, "", ()):
-        settings |= {"default": option.default, "show_default": bool(option.default)}
+    if option.default:
+        settings |= {"default": option.default, "show_default": True}
     return click.option(*names, **settings, required=required and option.name == "model")
 
 
@@ -51,27 +55,65 @@ OUTPUT = (
     click.option(
         "--json",
         "as_json",
+        cls=Option,
         is_flag=True,
         help="Print one JSON object: status, message, figures, paths, manifest.",
     ),
     click.option(
         "--log-format",
+        cls=Option,
         type=click.Choice(["text", "json"]),
         default="text",
         expose_value=False,
         help="Messages and progress on stderr as text, or as lines of JSON.",
     ),
-    click.option("--quiet", is_flag=True, help="Print no progress and no summary."),
-    click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks."),
+    click.option("--quiet", cls=Option, is_flag=True, help="Print no progress and no summary."),
 )
 
 
 SET = click.option(
     "--set",
     "changes",
+    cls=Option,
+    heading=under.RUN,
     multiple=True,
     metavar="KEY=VALUE",
     help="Change a key of the recipe: max-length=2048, map.prompt=question, source.math.system=...",
+)
+
+
+# The ways to name what a command works on; each with its sentence of help.
+def data(metavar: str = "DATA...", *, required: bool = True) -> Decorator:
+    """The argument of inputs."""
+    text = OPTIONS["data"].help
+    if "RECIPE" in metavar:
+        text += " Or a TOML recipe."
+    return click.argument(
+        "data", cls=Argument, nargs=-1, required=required, metavar=metavar, help=text,
+        heading=under.DATA,
+    )  # fmt: skip
+
+
+def folder(
+    name: str, metavar: str, text: str, kind: click.ParamType[Any] | None = None
+) -> Decorator:
+    """An argument that is a folder, a build's if nothing else is said."""
+    kind = kind or click.Path(exists=True, file_okay=False, path_type=Path)
+    return click.argument(
+        name, cls=Argument, metavar=metavar, type=kind, help=text, heading=under.DATA
+    )
+
+
+JSON = click.option(
+    "--json", "as_json", is_flag=True, cls=Option, help="Print one JSON object on stdout."
+)
+CACHE = click.option(
+    "--cache-dir",
+    type=click.Path(path_type=Path),
+    default=None,
+    cls=Option,
+    heading=under.RUN,
+    help=OPTIONS["cache_dir"].help,
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -121,6 +120,8 @@ class Pairs(Value):
 
 def _toml(words: str) -> Any:
     """What a table or a list that was written as TOML holds; the words where it is none."""
+    import tomllib
+
     try:
         return tomllib.loads(f"value = {words}\n")["value"]
     except ValueError:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.manifest.drifts import DRIFTS, require_limits
+from pipeline.options import headings as under
 from pipeline.options import many_values as many
 from pipeline.options import overlaps, packing
 from pipeline.options import path_values as paths
@@ -44,6 +45,7 @@ class Option:
         name: of its field; ``default``: None where the default is worked out.
         flags: how a command line spells it, the full name last; empty for what is no flag there.
         by_source: whether it may differ between the sources of a build.
+        heading: under which a command's help has it.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Option:
     default: Any
     flags: tuple[str, ...]
     by_source: bool
+    heading: str
 
     @property
     def key(self) -> str:
@@ -65,6 +68,7 @@ class _Declared:
     help: str
     flags: tuple[str, ...] | None
     by_source: bool
+    heading: str
 
 
 def option(
@@ -75,9 +79,11 @@ def option(
     flags: tuple[str, ...] | None = None,
     by_source: bool = False,
     recorded: Mapping[str, Any] | None = None,
+    heading: str = "",
 ) -> Any:
     """A field with its declaration."""
-    metadata = {_OPTION: _Declared(value, help, flags, by_source), **(recorded or {})}
+    said = _Declared(value, help, flags, by_source, heading)
+    metadata = {_OPTION: said, **(recorded or {})}
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=metadata)
     if callable(default):
@@ -85,7 +91,7 @@ def option(
     return field(default=default, metadata=metadata)
 
 
-def declared(one: Field[Any], by_source: bool = False) -> Option:
+def declared(one: Field[Any], by_source: bool = False, heading: str = "") -> Option:
     """The declaration of a phase's field."""
     said: _Declared = one.metadata[_OPTION]
     flag = f"--{one.name.replace('_', '-')}"
@@ -96,6 +102,7 @@ def declared(one: Field[Any], by_source: bool = False) -> Option:
         default=None if one.default is MISSING else one.default,
         flags=(flag,) if said.flags is None else said.flags,
         by_source=by_source or said.by_source,
+        heading=said.heading or heading,
     )
 
 
@@ -148,17 +155,17 @@ class SourceOptions:
     where: tuple[str, ...] = option((), many.Texts("CONDITION", check=condition), "Use only rows that meet it: label=true, score>=4, lang!=en.")
     filter: tuple[str, ...] = option((), many.Texts("EXPRESSION", check=_expression), "Use only examples for which it is true: n_tokens <= 2048 and language = 'en'.", recorded=_GIVEN)
     null_fields: str | None = option(None, v.one_of("drop", "keep"), "Nulls inside tools and tool calls of typed tables: drop them, or keep them as data.")
-    system: str | None = option(None, v.Text(), "System text of conversations that have none.")
-    train_on: str = option("assistant", v.one_of("assistant", "last", "all"), "Which turns are trained; flags in the data override this.")
-    neutral: str = option("null", v.one_of("null", "good", "bad"), "What a PRM's neutral rating means; null leaves it unlabelled.")
+    system: str | None = option(None, v.Text(), "System text of conversations that have none.", heading=under.MODEL)
+    train_on: str = option("assistant", v.one_of("assistant", "last", "all"), "Which turns are trained; flags in the data override this.", heading=under.TRAINED)
+    neutral: str = option("null", v.one_of("null", "good", "bad"), "What a PRM's neutral rating means; null leaves it unlabelled.", heading=under.TRAINED)
     prompt_separator: str = option("Step 1:", v.Text("TEXT"), "Where the first step of a joined PRM text begins.")
     step_tag: str | None = option(None, v.Text("TEXT"), "Step tag of joined PRM texts [ки and other known ones].")
     salvage: bool = option(False, v.Switch(), "Keep the rows before the damage in a truncated or corrupt file; the manifest records it.")
     already_templated: bool = option(False, v.Switch(), "Read the turns of texts that carry a chat template.")
-    stop_text: str = option("reject", v.one_of("reject", "keep", "strip"), "Stop tokens written as text at the end of an answer: refuse the row, train them as text, or remove them.")
-    reasoning_in: str = option("template", v.one_of("template", "think"), "Where reasoning in a separate field goes: where the template prints it, or into a <think> block.")
-    reasoning: str = option("keep", v.one_of("keep", "strip", "mask"), "Reasoning of answers, in a field or in <think>: trained, removed, or context only.")
-    group_by: str | None = option(None, v.Text("COLUMN"), "Rows with one value in this column are on one side of the split, instead of rows with one question.")
+    stop_text: str = option("reject", v.one_of("reject", "keep", "strip"), "Stop tokens written as text at the end of an answer: refuse the row, train them as text, or remove them.", heading=under.TRAINED)
+    reasoning_in: str = option("template", v.one_of("template", "think"), "Where reasoning in a separate field goes: where the template prints it, or into a <think> block.", heading=under.TRAINED)
+    reasoning: str = option("keep", v.one_of("keep", "strip", "mask"), "Reasoning of answers, in a field or in <think>: trained, removed, or context only.", heading=under.TRAINED)
+    group_by: str | None = option(None, v.Text("COLUMN"), "Rows with one value in this column are on one side of the split, instead of rows with one question.", heading=under.LAYOUT)
 
     def __post_init__(self) -> None:
         for text in self.where:
@@ -168,10 +175,8 @@ class SourceOptions:
         if self.group_by == "":
             raise UsageError("--group-by is empty.", "Give a column, or leave it out.")
         if self.reasoning == "mask" and self.train_on == "all":
-            raise UsageError(
-                "--reasoning mask is not for --train-on all.",
-                "Leave --train-on all out, or use --reasoning strip.",
-            )
+            remedy = "Leave --train-on all out, or use --reasoning strip."
+            raise UsageError("--reasoning mask is not for --train-on all.", remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +189,12 @@ class PartOptions:
 
     task: str = option(MISSING, v.OneOf(listed=_task_names), "What is trained.", flags=())
     model: str = option(MISSING, paths.ModelName(), "Profile name, org/name, a directory (./dir) or a profile file (./profile.toml).", recorded=_NAMED)
-    too_long: str = option("reject", v.one_of("reject", "trim-turns", "trim-steps"), "What to do with longer ones; trimming drops whole turns or steps.")
+    too_long: str = option("reject", v.one_of("reject", "trim-turns", "trim-steps"), "What to do with longer ones; trimming drops whole turns or steps.", heading=under.LIMITS)
     chat_template: str | None = option(None, paths.TextFile(), "Jinja file to use instead of the model's template.")  # its text
     eos: str | None = option(None, v.Text("TOKEN"), "End-of-turn token to use instead of the profile's.")
     date: str | None = option(None, v.Text("YYYY-MM-DD"), "Date that a template prints [fixed by the profile].")
-    prm_template: str = option("chat", v.one_of("chat", "raw"), "Render PRM rows as a chat, or as their own text.")
-    thinking: str = option("auto", v.one_of("auto", "on", "off"), "Prompt of hybrid reasoning models: on or off for all answers; auto chooses per answer.")
+    prm_template: str = option("chat", v.one_of("chat", "raw"), "Render PRM rows as a chat, or as their own text.", heading=under.TRAINED)
+    thinking: str = option("auto", v.one_of("auto", "on", "off"), "Prompt of hybrid reasoning models: on or off for all answers; auto chooses per answer.", heading=under.TRAINED)
     add_token: tuple[str, ...] = option((), many.Texts("TEXT"), "Register a text as one token, in answers and in prompts.")
 
     def __post_init__(self) -> None:
@@ -221,22 +226,22 @@ class PlanOptions:
     pad_to: str = option("longest", v.Width("WIDTH"), "Width of padded rows: longest, max-length or a number.")
     pack_within: str = option("build", v.one_of("build", "part"), "Examples that may share a pack: any of the build, or those of one part only, so that appended rows leave the packs before them as they are.")
     index_only: bool = option(False, v.Switch(), "Store every example once, and packs as an index beside them: another --max-length or mixture writes another index, and no token again.", recorded=_GIVEN)
-    max_length: int = option(4096, v.Whole(least=8), "Tokens per example (rm: per side) and per pack.")
-    stop: tuple[str, ...] = option((), many.Texts("TEXT"), "Custom stop marker for serving.json.")
-    dedup: bool = option(False, v.Switch(), "Drop examples equal to an earlier one.")
-    dedup_keep: str = option(FIRST, v.Text("WHICH"), "Which of equal examples stays: first, highest:COLUMN or lowest:COLUMN.", recorded=_GIVEN)
+    max_length: int = option(4096, v.Whole(least=8), "Tokens per example (rm: per side) and per pack.", heading=under.LIMITS)
+    stop: tuple[str, ...] = option((), many.Texts("TEXT"), "Custom stop marker for serving.json.", heading=under.MODEL)
+    dedup: bool = option(False, v.Switch(), "Drop examples equal to an earlier one.", heading=under.DATA)
+    dedup_keep: str = option(FIRST, v.Text("WHICH"), "Which of equal examples stays: first, highest:COLUMN or lowest:COLUMN.", recorded=_GIVEN, heading=under.DATA)
     test_size: float = option(0.0, v.Number("SHARE", least=0, below=1), "Share of the rows for a test split, below 1. The question of a row decides its side, so it never moves.")
     shuffle: bool = option(False, v.Switch(), "Shuffle by --seed.")
     test: tuple[str, ...] = option((), paths.Data("FILE"), "Files, folders or globs whose rows are the test split, instead of --test-size; rows of DATA that ask the same are left out.", recorded=_NAMED)
     seed: int = option(0, v.Whole(least=-(2**63), most=2**63 - 1), "For --shuffle, --test-size and the budgets of sources.")
-    total: int | None = option(None, Amount(), "Trained tokens of the train split, for example 50M: what shares and weights of sources divide [as many as the scarcest source allows].")
-    decontaminate: tuple[overlaps.Evaluation, ...] = option((), overlaps.EvaluationFiles("[NAME=]FILE"), "Leave out rows that ask what this evaluation file asks; FILE#COLUMN names its column of questions.", recorded={RECORDED: overlaps.recorded, **_GIVEN})
-    overlap_words: int = option(8, v.Whole(least=3, most=50), "For --decontaminate: words of a run that a row and a question must share.", recorded=_GIVEN)
-    overlap_share: float = option(0.5, v.Number("SHARE", least=0, below=1), "For --decontaminate: a row is left out where more of a question's words than this are in shared runs.", recorded=_GIVEN)
-    overlap_in: str = option("question", v.one_of("question", "row"), "For --decontaminate: what is searched, the questions of a row or all that it says.", recorded=_GIVEN)
-    near_dedup: float = option(0.0, v.Number("LIKENESS", least=0, most=1), "Of rows that are at least so alike (Jaccard, of runs of words), only the first is used: 0.8, say. Needs posttrain-pipeline[near].", recorded=_GIVEN)
-    near_words: int = option(5, v.Whole(least=1, most=50), "For --near-dedup: words of a run.", recorded=_GIVEN)
-    near_in: str = option("row", v.one_of("row", "question"), "For --near-dedup: what must be alike, all that rows say or their questions.", recorded=_GIVEN)
+    total: int | None = option(None, Amount(), "Trained tokens of the train split, for example 50M: what shares and weights of sources divide [as many as the scarcest source allows].", heading=under.DATA)
+    decontaminate: tuple[overlaps.Evaluation, ...] = option((), overlaps.EvaluationFiles("[NAME=]FILE"), "Leave out rows that ask what this evaluation file asks; FILE#COLUMN names its column of questions.", recorded={RECORDED: overlaps.recorded, **_GIVEN}, heading=under.DATA)
+    overlap_words: int = option(8, v.Whole(least=3, most=50), "For --decontaminate: words of a run that a row and a question must share.", recorded=_GIVEN, heading=under.DATA)
+    overlap_share: float = option(0.5, v.Number("SHARE", least=0, below=1), "For --decontaminate: a row is left out where more of a question's words than this are in shared runs.", recorded=_GIVEN, heading=under.DATA)
+    overlap_in: str = option("question", v.one_of("question", "row"), "For --decontaminate: what is searched, the questions of a row or all that it says.", recorded=_GIVEN, heading=under.DATA)
+    near_dedup: float = option(0.0, v.Number("LIKENESS", least=0, most=1), "Of rows that are at least so alike (Jaccard, of runs of words), only the first is used: 0.8, say. Needs posttrain-pipeline[near].", recorded=_GIVEN, heading=under.DATA)
+    near_words: int = option(5, v.Whole(least=1, most=50), "For --near-dedup: words of a run.", recorded=_GIVEN, heading=under.DATA)
+    near_in: str = option("row", v.one_of("row", "question"), "For --near-dedup: what must be alike, all that rows say or their questions.", recorded=_GIVEN, heading=under.DATA)
 
     def __post_init__(self) -> None:
         if self.max_length < 8:
@@ -248,19 +253,16 @@ class PlanOptions:
                 "Give longest, max-length or a number of tokens, at least 8.",
             )
         if self.pack_within not in ("build", "part"):
-            raise UsageError(
-                f"--pack-within must be build or part, not {self.pack_within!r}.",
-                "Leave it out to pack the whole build at once.",
-            )
+            what = f"--pack-within must be build or part, not {self.pack_within!r}."
+            raise UsageError(what, "Leave it out to pack the whole build at once.")
         packing.require(self.layout, self.pack_within, self.index_only)
         if Keep.of(self.dedup_keep).column and not self.dedup:
             raise UsageError("--dedup-keep is for builds with --dedup.", "Add --dedup.")
         if not all(self.stop):
             raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
         if self.test and self.test_size:
-            raise UsageError(
-                "--test and --test-size both say what the test split is.", "Leave one out."
-            )
+            what = "--test and --test-size both say what the test split is."
+            raise UsageError(what, "Leave one out.")
         if not 0 <= self.test_size < 1:  # NaN included
             raise UsageError(
                 f"--test-size must be a share below 1, not {self.test_size:g}.",
@@ -284,40 +286,42 @@ class JudgeOptions:
     of a shard depends on it."""
 
     max_reject: float = option(0.01, v.Number(least=0, most=1), "Share of refused rows that fails the build.", by_source=True)
-    empty: str = option("refuse", v.one_of("refuse", "warn"), "An empty file among others: refuse the build, or name it and go on.")
+    empty: str = option("refuse", v.one_of("refuse", "warn"), "An empty file among others: refuse the build, or name it and go on.", heading=under.DATA)
     tolerance: Mapping[str, float] = option({}, many.Pairs("AUDIT.LIMIT=VALUE", flag="--tolerance shortcuts.fail=1", numbers=True, check=_limits), "Limit of an audit: warn, fail or least.")
     expectations: tuple[tuple[str, str], ...] = option((), paths.TextFiles("FILE"), "More suites to check the shards with: JSON of Great Expectations, or Python.", recorded={RECORDED: _hashed})
-    title: str | None = option(None, v.Text("TEXT"), "Title of the dataset card [of task and model].")
-    license: str | None = option(None, v.Text("ID"), "Licence, for the dataset card: apache-2.0, cc-by-4.0.", by_source=True)
-    origin: str | None = option(None, v.Text("TEXT"), "Where rows are from, for the dataset card: an address, a name.", by_source=True)
+    title: str | None = option(None, v.Text("TEXT"), "Title of the dataset card [of task and model].", heading=under.OUTPUT)
+    license: str | None = option(None, v.Text("ID"), "Licence, for the dataset card: apache-2.0, cc-by-4.0.", by_source=True, heading=under.OUTPUT)
+    origin: str | None = option(None, v.Text("TEXT"), "Where rows are from, for the dataset card: an address, a name.", by_source=True, heading=under.OUTPUT)
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_reject <= 1:
-            raise UsageError(f"--max-reject must be between 0 and 1, not {self.max_reject}.")
+            raise UsageError(
+                f"--max-reject must be between 0 and 1, not {self.max_reject}.",
+                "Give a share: 0.05 lets one row in twenty be refused.",
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions(Output):
     """Where and how the work is done: no byte of a build depends on it."""
 
-    output: Path = option(MISSING, paths.StorePlace(build=True), "Build directory, or an address in a store [<stem>-<task>-<model>].", flags=("-o", "--output"))
-    keep: int = option(0, v.Whole(least=0), "Keep so many versions: -o is then a folder of builds by their ids, with a link current [0: -o is the build; builds of a recipe: 7].")
-    single_writer: bool = option(False, v.Switch(), "Write to a store that cannot decide between two writers: no other run writes to the same -o.")
-    replace: bool = option(False, v.Switch(), "Replace a build of another task or model, or one from which this differs too much; publish a version that was rolled back.")
-    drift: Mapping[str, float] = option({}, many.Pairs("NUMBER=SHARE", flag="--drift rows=0.2", numbers=True, names=DRIFTS), "Refuse a build whose rows, trained_tokens or source_share changed more against the build before.")
+    output: Path = option(MISSING, paths.StorePlace(build=True), "Build directory, or an address in a store [<stem>-<task>-<model>].", flags=("-o", "--output"), heading=under.OUTPUT)
+    keep: int = option(0, v.Whole(least=0), "Keep so many versions: -o is then a folder of builds by their ids, with a link current [0: -o is the build; builds of a recipe: 7].", heading=under.OUTPUT)
+    single_writer: bool = option(False, v.Switch(), "Write to a store that cannot decide between two writers: no other run writes to the same -o.", heading=under.OUTPUT)
+    replace: bool = option(False, v.Switch(), "Replace a build of another task or model, or one from which this differs too much; publish a version that was rolled back.", heading=under.OUTPUT)
+    drift: Mapping[str, float] = option({}, many.Pairs("NUMBER=SHARE", flag="--drift rows=0.2", numbers=True, names=DRIFTS), "Refuse a build whose rows, trained_tokens or source_share changed more against the build before.", heading=under.LIMITS)
     notify: str | None = option(None, Command("COMMAND"), "Shell command that gets the object of --json on its standard input.")
-    workers: int = option(0, v.Whole(least=0), "Processes; 0 is one per core.")
+    workers: int | None = option(None, v.Whole(least=1), "Processes [one per core].")
     engine: str = option("local", v.OneOf(listed=_engines, checked=False), "How work is run in parallel: local, in processes of this machine; ray, as tasks of a Ray cluster.")
     ray_address: str | None = option(None, v.Text("ADDRESS"), "Ray cluster to use: auto on one of its machines, or HOST:PORT [one of this machine alone].")
     cache_dir: Path = option(default_cache, paths.StorePlace(), "Parts and tokenizers; an address in a store shares parts between machines [$XDG_CACHE_HOME/posttrain-pipeline].")
-    data_docs: Path | None = option(None, paths.Place("DIR", settings=(("file_okay", False),)), "Also write Great Expectations' pages there, usable offline.")
+    data_docs: Path | None = option(None, paths.Place("DIR", settings=(("file_okay", False),)), "Also write Great Expectations' pages there, usable offline.", heading=under.OUTPUT)
     verify: bool = option(False, v.Switch(), "Hash inputs and output again where their sizes and times say that nothing changed.")
 
     def __post_init__(self) -> None:
         require_limits(self.drift)
         if self.ray_address is not None and self.engine != "ray":
             raise UsageError("--ray-address is for --engine ray.", "Add --engine ray.")
-
 
     @property
     def processes(self) -> int:
@@ -338,7 +342,7 @@ PHASES: dict[str, type[Any]] = {
 }
 PHASE_OF = {one.name: phase for phase, kind in PHASES.items() for one in fields(kind)}
 OPTIONS = {
-    one.name: declared(one, by_source=phase == "source")
+    one.name: declared(one, by_source=phase == "source", heading=under.OF_PHASE[phase])
     for phase, kind in PHASES.items()
     for one in fields(kind)
 }

@@ -152,7 +152,13 @@ class Number(Value):
     def of_click(self) -> dict[str, Any]:
         import click
 
-        return {"type": click.FloatRange(self.least, self.most), "metavar": self.metavar}
+        kind = click.FloatRange(
+            self.least if self.above is None else self.above,
+            self.most if self.below is None else self.below,
+            min_open=self.above is not None,
+            max_open=self.below is not None,
+        )
+        return {"type": kind, "metavar": self.metavar}
 
     def of_pydantic(self) -> Any:
         from typing import Annotated

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import threading
 import time
 import uuid
@@ -89,6 +88,8 @@ class Lease:
 
     def _content(self) -> bytes:
         """The lock; each renewal has other bytes, so that no two have the same tag."""
+        import socket
+
         owner = f"{socket.gethostname()}, process {os.getpid()}, since {history.stamp()}"
         said = {"owner": owner, "call": self._call, "renewals": self._renewals, "lease": LEASE}
         return json.dumps(said).encode()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -126,6 +125,8 @@ def find(url: str, cache_dir: Path) -> list[Located]:
 
     if len(found) == 1:
         return [located(path) for path in found]
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(_AT_ONCE) as pool:  # each waits for a request
         return list(pool.map(located, found))
 

@@ -11,7 +11,6 @@ Nothing that judges is imported here before it is needed: this file is loaded fi
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,12 +18,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from expectations.gx import library
-from pipeline.executors.local import Pool, Worker, forkable, receive, send
 
 if TYPE_CHECKING:
     from expectations.contract import Context
     from expectations.gx.suites import Suite
     from expectations.verdict import Verdict
+    from pipeline.executors.local import Pool, Worker
     from pipeline.options.config import Config
     from pipeline.verdict.gate import Evidence
 
@@ -61,6 +60,8 @@ class Judge:
         """Start the process that judges, where there is something to gain from one."""
         method = None if self._pool else _method(self._config)
         if method is not None:
+            from pipeline.executors.local import Pool, send
+
             self._pool = Pool(_apart, None, method, pandas=True)
             self._pool.start()
             send(self._pool.workers[0], None)
@@ -90,6 +91,8 @@ class Judge:
             where an expectation could not be judged.
         """
         if self._pool is not None:
+            from pipeline.executors.local import send
+
             send(self._pool.workers[0], (evidence, context))
         return partial(self._verdict, evidence, context)
 
@@ -117,6 +120,8 @@ class Judge:
 
 
 def _answer(worker: Worker) -> tuple[bool, Any] | None:
+    from pipeline.executors.local import receive
+
     worker.wait()
     return receive(worker)
 
@@ -129,6 +134,10 @@ def _method(config: Config) -> str | None:
     """
     if config.judge.expectations or config.run.data_docs is not None:
         return None
+    import multiprocessing
+
+    from pipeline.executors.local import forkable
+
     if "great_expectations" in sys.modules or multiprocessing.current_process().daemon:
         return None
     if forkable():

@@ -17,6 +17,7 @@ import pyarrow as pa
 from tokenizers import Tokenizer
 
 from pipeline.build_dir.build import Build, StoredShard
+from pipeline.build_dir.packs import Packs
 from pipeline.manifest.model_record import ModelRecord
 from stages.chat_template.segments import controls_pattern
 from stages.columns import IGNORED, list_parts, whole
@@ -211,6 +212,12 @@ class Shards:
             self._tables[path] = shard.table()
         return self._tables[path]
 
+    def require_split(self, split: str | None) -> None:
+        """Raise UsageError where the build has no such split; None is none in particular."""
+        sides = self.build.splits
+        if split is not None and split not in sides:
+            raise UsageError(f"There is no split {split!r}.", f"Known: {', '.join(sides)}.")
+
     def row(self, split: str, number: int) -> dict[str, Any]:
         """A stored row as Python objects.
 
@@ -218,8 +225,7 @@ class Shards:
             UsageError: there is no such split or row.
         """
         sides = self.build.splits
-        if split not in sides:
-            raise UsageError(f"There is no split {split!r}.", f"Known: {', '.join(sides)}.")
+        self.require_split(split)
         at = number
         for shard in sides[split].shards if number >= 0 else ():
             if at < shard.record.rows:
@@ -228,6 +234,19 @@ class Shards:
             at -= shard.record.rows
         last = sides[split].record.rows - 1
         raise UsageError(f"{split} has no row {number}.", f"Give a number from 0 to {last}.")
+
+    def pack(self, split: str, number: int) -> dict[str, Any]:
+        """A pack of a build with ``--index-only``, as the row that it stands for.
+
+        Raises:
+            UsageError: there is no such pack.
+        """
+        packs = Packs(self.build, split)
+        if not 0 <= number < len(packs):
+            last = len(packs) - 1
+            raise UsageError(f"{split} has no pack {number}.", f"Give a number from 0 to {last}.")
+        row: dict[str, Any] = packs.table(number, number + 1).to_pylist()[0]
+        return row
 
     def find(self, row_id: str) -> tuple[str, int, int]:
         """Split, stored row, and index in that row of an example.

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-from collections.abc import Iterable, Iterator
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 import click
 
-from pipeline import tasks
+from pipeline.view import wrapping
 from pipeline.view.drawing import (
     ANSWER,
     BAD,
@@ -21,7 +24,6 @@ from pipeline.view.drawing import (
     PADDING,
     SCORED,
     TRAINED,
-    Shards,
     Strip,
     TextPiece,
     visible,
@@ -39,83 +41,127 @@ _STYLES: dict[str, dict[str, Any]] = {
 }
 AS_TEXT = "[text: {}]"
 _WIDEST = max(map(len, _STYLES))
+_HEADING = 78
+_LINE_END = "↵"
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What is drawn of single tokens.
+
+    Attributes:
+        boundaries: a line behind each; ``ids``: its id in brackets.
+    """
+
+    boundaries: bool = False
+    ids: bool = False
+
+    def __bool__(self) -> bool:
+        return self.boundaries or self.ids
+
+    def text(self, piece: TextPiece) -> str:
+        """A piece with its mark, which comes before the line end that the piece ends in."""
+        if not self:
+            return piece.text
+        shown = "".join(f"\\u{ord(c):04x}" if c in "│⟨⟩" else c for c in piece.text)
+        shown = shown.replace("\n", f"{_LINE_END}\n")
+        own, end = (shown[:-1], "\n") if shown.endswith("\n") else (shown, "")
+        return f"{own}⟨{' '.join(map(str, piece.ids))}⟩{end}" if self.ids else f"{own}│{end}"
 
 
 class Canvas:
-    """Writes to stdout.
+    """Writes to stdout, in lines of the terminal's width where it is one.
 
     Args:
         color: ``always``, ``never`` or ``auto``: a terminal, and no ``NO_COLOR``.
     """
 
-    def __init__(self, color: str) -> None:
-        capable = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-        wanted = capable and not os.environ.get("NO_COLOR")
+    def __init__(self, color: str, marks: Marks = Marks()) -> None:
+        terminal = sys.stdout.isatty()
+        wanted = terminal and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
         self._color = color == "always" or (color == "auto" and wanted)
+        self._marks = marks
+        self.width = shutil.get_terminal_size().columns if terminal else None
 
-    def _say(self, text: str, **style: Any) -> None:
-        click.echo(click.style(text, **style) if self._color else text, color=self._color)
+    def say(self, text: str, **style: Any) -> None:
+        """A sentence, or a heading."""
+        for line in self._lines(visible(text)):
+            painted = click.style(line, **style) if self._color and style else line
+            click.echo(painted, color=self._color)
 
-    def example(self, shards: Shards, row_id: str) -> None:
-        """One example, wherever it is stored."""
-        split, number, place = shards.find(row_id)
-        strips = shards.strips(shards.row(split, number))
-        of = "" if len(strips) == 1 else f", {place + 1} of {len(strips)} in it"
-        if tasks.kind_of(shards.build.manifest.task).compares:
-            of, chosen = "", strips
-        else:
-            chosen = [strips[place]]
-        self._draw(f"{split} row {number}{of}", chosen)
+    def _lines(self, text: str) -> list[str]:
+        if self.width is None:
+            return [text]
+        found = textwrap.wrap(text, self.width, break_long_words=False, break_on_hyphens=False)
+        return found or [""]
 
-    def stored(self, shards: Shards, split: str, number: int) -> None:
-        """One stored row with all that is in it."""
-        strips = shards.strips(shards.row(split, number))
-        count = shards.build.splits[split].record.rows
-        self._draw(f"{split} row {number} of {count}", strips)
+    def command(self, label: str, words: Sequence[str]) -> None:
+        """A command to copy, behind what it is for."""
+        self.say(f"{label}:")
+        click.echo(wrapping.command(words, self.width))
 
-    def _draw(self, title: str, strips: list[Strip]) -> None:
-        self._say(title, bold=True)
-        present = {piece.kind for strip in strips for piece in strip.pieces}
+    def draw(self, title: str, strips: Sequence[Strip]) -> None:
+        """Sequences, one under the other."""
+        self.say(title, bold=True)
         if self._color:
-            legend = [click.style(f" {KINDS[k]} ", **_STYLES[k]) for k in KINDS if k in present]
-            click.echo("  ".join(legend), color=True)
+            self._legend({piece.kind for strip in strips for piece in strip.pieces})
         for strip in strips:
             counts = f"{strip.tokens} tokens, {strip.trained} trained"
             if any(piece.kind == SCORED for piece in strip.pieces):
                 counts = f"{strip.tokens} tokens"
-            self._say(f"── {visible(strip.name)} · {counts} ".ljust(78, "─"), fg="blue")
-            if self._color:
-                click.echo("".join(self._colored(strip)), color=True)
-            else:
-                for line in _worded(strip):
-                    click.echo(line)
+            name = visible(strip.name).replace("\n", "\\n")
+            wide = min(_HEADING, self.width or _HEADING)
+            self.say(f"── {name} · {counts} ".ljust(wide, "─"), fg="blue")
+            lines = self._colored(strip) if self._color else self._worded(strip)
+            for line in lines:
+                click.echo(line, color=self._color)
         click.echo()
 
+    def _legend(self, present: set[str]) -> None:
+        items = [(f" {KINDS[kind]} ", kind) for kind in KINDS if kind in present]
+        line, used = "", 0
+        for text, kind in items:
+            if used and self.width and used + 2 + len(text) > self.width:
+                click.echo(line, color=True)
+                line, used = "", 0
+            line += ("  " if used else "") + click.style(text, **_STYLES[kind])
+            used += len(text) + 2 * (used > 0)
+        click.echo(line, color=True)
+
     def _colored(self, strip: Strip) -> Iterator[str]:
+        for line in wrapping.wrapped(self._runs(strip), self.width):
+            parts = groupby(line, key=lambda unit: unit[1])
+            texts = (("".join(text for text, _ in units), style) for style, units in parts)
+            # A style that reached over a line's end would paint the rest of the line.
+            yield "".join(_painted(text.rstrip("\n"), style) for text, style in texts)
+
+    def _runs(self, strip: Strip) -> Iterator[tuple[str, tuple[str, bool, bool]]]:
+        """Text of one style each: its kind, and whether it is a control token, or looks like it."""
+        for style, run in groupby(strip.pieces, key=lambda p: (p.kind, p.control, p.spelled)):
+            yield self._text(run), style
+
+    def _text(self, pieces: Iterable[TextPiece]) -> str:
+        """Pieces as one text; text that only looks like a control token is put in brackets."""
+        runs = groupby(pieces, key=lambda piece: piece.spelled)
+        texts = ((spelled, "".join(map(self._marks.text, run))) for spelled, run in runs)
+        return "".join(AS_TEXT.format(text) if spelled else text for spelled, text in texts)
+
+    def _worded(self, strip: Strip) -> Iterator[str]:
+        """Lines of text, with the kind's name before the first line of each run of one kind."""
+        width = None if self.width is None else max(self.width - _WIDEST - len(" | "), 1)
+        end = "" if self._marks else _LINE_END
         for kind, run in groupby(strip.pieces, key=lambda piece: piece.kind):
-            for (control, spelled), part in groupby(run, key=lambda p: (p.control, p.spelled)):
-                text = _text(part)
-                style = dict(_STYLES[kind])
-                if control and kind in (CONTEXT, TRAINED):
-                    style |= {"underline": True}
-                style |= {"fg": "yellow"} if spelled else {}
-                # A style that reached over a line's end would paint the rest of the line.
-                parts = text.split("\n")
-                yield "\n".join(click.style(p, **style) if p else "" for p in parts)
+            head = kind
+            for line in wrapping.wrapped([(self._text(run), kind)], width):
+                text = "".join(one for one, _ in line)
+                yield f"{head:<{_WIDEST}} | {text.rstrip(chr(10))}" + end * (text[-1:] == "\n")
+                head = ""
 
 
-def _text(pieces: Iterable[TextPiece]) -> str:
-    """Pieces as one text; text that only looks like a control token is put in brackets."""
-    runs = groupby(pieces, key=lambda piece: piece.spelled)
-    texts = ((spelled, "".join(piece.text for piece in run)) for spelled, run in runs)
-    return "".join(AS_TEXT.format(text) if spelled else text for spelled, text in texts)
-
-
-def _worded(strip: Strip) -> Iterator[str]:
-    """Lines of text, with the kind's name before the first line of each run of one kind."""
-    for kind, run in groupby(strip.pieces, key=lambda piece: piece.kind):
-        first = True
-        for line in _text(run).splitlines(keepends=True):
-            head = kind if first else ""
-            first = False
-            yield f"{head:<{_WIDEST}} | {line.rstrip(chr(10))}" + ("↵" if line[-1] == "\n" else "")
+def _painted(text: str, style: tuple[str, bool, bool]) -> str:
+    kind, control, spelled = style
+    painted = dict(_STYLES[kind])
+    if control and kind in (CONTEXT, TRAINED):
+        painted |= {"underline": True}
+    painted |= {"fg": "yellow"} if spelled else {}
+    return click.style(text, **painted) if text else ""

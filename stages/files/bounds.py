@@ -7,11 +7,13 @@ kilobyte, and a table any number of rows in a few bytes, which no real text does
 from __future__ import annotations
 
 from collections.abc import Iterator
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from stages.contract import Lines
 from stages.errors import ContainerError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FREE_ROWS = 1 << 18  # rows or lines that any file may have; larger files, one for each byte
 FREE_TEXT = 1 << 30  # bytes that any file may expand to; larger files, EXPANSION times their size

@@ -7,7 +7,6 @@ its bytes, once: from then on they are known by their hash.
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -97,6 +96,8 @@ def held(split: Split, folder: Path) -> Iterator[Split]:
     with contextlib.ExitStack() as stack:
         copy = None
         if version.stored is not None:
+            import tempfile
+
             folder.mkdir(parents=True, exist_ok=True)
             copy = Path(stack.enter_context(tempfile.NamedTemporaryFile(dir=folder)).name)
         known = _known(split, version.hashed(hold=file_version.HELD, copy=copy))

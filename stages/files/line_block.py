@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import overload
+from typing import TYPE_CHECKING, TypeAlias, overload
 
-import numpy as np
-import numpy.typing as npt
-
+from stages import late
 from stages.contract import Record, Row
 from stages.errors import RowError
 from stages.files import strict_json
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+else:
+    np = late.module("numpy")
+
 BOM = b"\xef\xbb\xbf"
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+Ints: TypeAlias = "npt.NDArray[np.int64]"
+Bools: TypeAlias = "npt.NDArray[np.bool_]"
 
 
 def record(line: int, offset: int, raw: bytes, longest: int) -> Record:

@@ -7,28 +7,32 @@ JSON array, the row counts that Parquet and Arrow files contain. No row is parse
 
 from __future__ import annotations
 
+import functools
 import gzip
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
-import numpy as np
-import pyarrow as pa
 import zstandard
 
+from stages import late
 from stages.contract import Split
 from stages.errors import ReadingError, SurroundingsError
 from stages.files import content
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+else:
+    np = late.module("numpy")
+    pa = late.module("pyarrow")
+
 _BOM = b"\xef\xbb\xbf"
 _BLANKS = b" \t\r\n"
-# By byte: how it changes the nesting depth of JSON.
-_DEPTH = np.zeros(256, np.int64)
-_DEPTH[list(b"[{")] = 1
-_DEPTH[list(b"]}")] = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +135,15 @@ def _unquoted(chunks: Iterator[bytes]) -> Iterator[bytes]:
         yield b'"'.join(outside).translate(None, _BLANKS)
 
 
+@functools.cache
+def _depths() -> npt.NDArray[np.int64]:
+    """By byte: how it changes the nesting depth of JSON."""
+    depths = np.zeros(256, np.int64)
+    depths[list(b"[{")] = 1
+    depths[list(b"]}")] = -1
+    return depths
+
+
 def _values(split: Split) -> Count | None:
     """Commas between the items of an array, or objects that open outside of any other."""
     depth = commas = opened = 0
@@ -143,7 +156,7 @@ def _values(split: Split) -> Count | None:
             data = np.frombuffer(text, np.uint8)
             in_array = data[0] == ord("[") if in_array is None else in_array
             # The cumulative sum of the changes is the depth after each byte.
-            steps = _DEPTH[data]
+            steps = _depths()[data]
             after = depth + np.cumsum(steps)
             depth = int(after[-1])
             commas += int(((data == ord(",")) & (after == 1)).sum())
@@ -185,7 +198,11 @@ _COUNTERS: dict[str, Callable[[Split], Count | None]] = {
     "arrow": _record_batches,
     "hf": _record_batches,
 }
-_DAMAGED = (EOFError, OSError, zlib.error, zstandard.ZstdError, pa.ArrowException)
+
+
+def _damaged() -> tuple[type[Exception], ...]:
+    """What a container raises that cannot be read."""
+    return (EOFError, OSError, zlib.error, zstandard.ZstdError, pa.ArrowException)
 
 
 def count(split: Split) -> Count | None:
@@ -195,7 +212,7 @@ def count(split: Split) -> Count | None:
         return counter(split) if counter else None
     except SurroundingsError:
         raise
-    except _DAMAGED:
+    except _damaged():
         return None
 
 

@@ -11,13 +11,18 @@ import json
 import re
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import orjson
 
+from stages import late
 from stages.contract import Row
 from stages.errors import RowError
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = late.module("numpy")
 
 MAX_DEPTH = 64
 _FLAT = frozenset((str, bool, type(None)))

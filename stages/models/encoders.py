@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
 import orjson
 
+from stages import late
 from stages.errors import ModelError
 from stages.once import once
 
 if TYPE_CHECKING:  # what only names a model imports no tokenizer
+    import numpy as np
+    import numpy.typing as npt
     from tokenizers import Tokenizer
+else:
+    np = late.module("numpy")
 
-Ids: TypeAlias = npt.NDArray[np.int32]
-Offsets: TypeAlias = npt.NDArray[np.int64]
+Ids: TypeAlias = "npt.NDArray[np.int32]"
+Offsets: TypeAlias = "npt.NDArray[np.int64]"
 
 # Texts that tokenizers are known to disagree on: blanks, digits, marks, scripts, control look-alikes.
 PROBES = (
@@ -55,7 +57,7 @@ class Reference:
     name = "tokenizers"
 
     def __init__(self, tokenizer_json: bytes) -> None:
-        self.version = version("tokenizers")
+        self.version = version_of("tokenizers")
         self._plain = parsed(tokenizer_json)
         self._inner = parsed(inner(tokenizer_json))
 
@@ -84,7 +86,7 @@ class Fast:
     def __init__(self, tokenizer_json: bytes) -> None:
         from fastokens import Tokenizer as FastTokenizer
 
-        self.version = version("fastokens")
+        self.version = version_of("fastokens")
         content = inner(tokenizer_json)
         self._leads = content != tokenizer_json
         self._specials = tuple(_specials(tokenizer_json)) if self._leads else ()
@@ -112,6 +114,8 @@ BACKENDS: dict[str, Callable[[bytes], Encoder]] = {"fastokens": Fast, "tokenizer
 
 def version_of(backend: str) -> str:
     """The version of an encoder's library, before it is loaded; empty where it is not installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(backend)
     except PackageNotFoundError:

@@ -7,15 +7,16 @@ import io
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import IO
-
-import pyarrow as pa
+from typing import IO, TYPE_CHECKING
 
 from stages.contract import Glimpse, Lines, Record
 from stages.errors import ContainerError
 from stages.files import bounds, content
 from stages.files.content import Source
 from stages.readers import _tables
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 WINDOW = 1 << 20  # bytes that are read in one place
 FETCHED = 1 << 16  # that are fetched first, where they have to be

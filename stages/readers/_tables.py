@@ -5,12 +5,16 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
+from stages import late
 from stages.contract import Lines, Record
 from stages.errors import ContainerError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = late.module("pyarrow")
 
 BATCH_ROWS = 8192  # rows that are Python objects at a time
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
+from stages import late
 from stages.contract import Glimpse, Lines, Record, Split
 from stages.errors import ContainerError, SurroundingsError
 from stages.files import bounds, content, cutting
 from stages.files.content import Source
 from stages.files.file_version import FileVersion
 from stages.readers import _glimpse, _tables
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = late.module("pyarrow")
 
 
 def _batches(source: Any) -> Iterator[pa.RecordBatch]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
+from stages import late
 from stages.contract import Glimpse, Lines, Split
 from stages.errors import ContainerError, SurroundingsError
 from stages.files import bounds, content, cutting
@@ -16,6 +15,11 @@ from stages.files.content import Source
 from stages.files.file_version import FileVersion
 from stages.readers import _glimpse, _tables
 from stages.readers.arrow import damaged
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = late.module("pyarrow")
 
 
 def _opened(source: Any) -> Any:

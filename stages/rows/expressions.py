@@ -52,6 +52,26 @@ _WHOLE = 2**63
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """Which option an expression is given to, for messages.
+
+    Attributes:
+        help: what a message advises where the expression is no expression.
+        names: what it may read, as a sentence; ``example``: a short one.
+    """
+
+    option: str
+    help: str
+    names: str
+    example: str
+
+
+FILTER = Asked(
+    "--filter", "See: docs/choosing.md.", f"Figures are {', '.join(FIGURES)}.", "n_tokens <= 2048"
+)
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """A value of an expression, and how it is computed.
 
@@ -76,7 +96,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """One ``--filter``.
+    """One ``--filter``, or another condition in its language.
 
     Attributes:
         columns: paths of raw columns; ``figures``: names of those that it reads.
@@ -88,13 +108,14 @@ class Expression:
     columns: tuple[str, ...]
     figures: tuple[str, ...]
     expected: frozenset[str]
+    asked: Asked = FILTER
 
 
-def refuse(text: str, at: int, why: str, remedy: str = "") -> NoReturn:
+def refuse(text: str, at: int, why: str, remedy: str = "", asked: Asked = FILTER) -> NoReturn:
     """Raise UsageError for what stands at a place of an expression."""
     near = text[at:].split(maxsplit=1)
     there = f"at {near[0][:30]!r} (character {at + 1})" if near else "at its end"
-    raise UsageError(f"--filter {text!r}, {there}: {why}.", remedy or "See: docs/choosing.md.")
+    raise UsageError(f"{asked.option} {text!r}, {there}: {why}.", remedy or asked.help)
 
 
 def key_of(kind: str, name: str) -> str:
@@ -105,11 +126,14 @@ def key_of(kind: str, name: str) -> str:
 class _Parser:
     """Reads one expression, from the loosest operation to the tightest."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, text: str, asked: Asked) -> None:
+        self.text, self._asked = text, asked
         self._tokens = list(self._cut())
         self._next = 0
         self._depth = 0
+
+    def _refuse(self, at: int, why: str, remedy: str = "") -> NoReturn:
+        refuse(self.text, at, why, remedy, self._asked)
 
     def _cut(self) -> Iterator[tuple[str, str, int]]:
         """Kind, text and place of each token; the last one is the end."""
@@ -119,7 +143,7 @@ class _Parser:
             if found is None:
                 start = place + len(self.text[place:]) - len(self.text[place:].lstrip())
                 quote = self.text[start] in "'\""
-                refuse(self.text, start, "this quote is not closed" if quote else _NOTHING)
+                self._refuse(start, "this quote is not closed" if quote else _NOTHING)
             kind = str(found.lastgroup)
             word, at = found[kind], found.start(kind)
             if kind == "name" and word.lower() in _WORDS:
@@ -139,7 +163,7 @@ class _Parser:
 
     def _require(self, sign: str, why: str) -> None:
         if self._taken(sign) is None:
-            refuse(self.text, self._tokens[self._next][2], why)
+            self._refuse(self._tokens[self._next][2], why)
 
     @property
     def _at(self) -> int:
@@ -152,13 +176,13 @@ class _Parser:
         if kind != "end":
             chained = self._taken(*_COMPARING)
             why = "comparisons are joined by AND" if chained else "AND, OR or an end is expected"
-            refuse(self.text, at, why)
+            self._refuse(at, why)
         return tree
 
     def _either(self) -> Node:
         self._depth += 1
         if self._depth > _DEEPEST:
-            refuse(self.text, self._at, "it is nested too deeply", "Write several filters.")
+            self._refuse(self._at, "it is nested too deeply", "Write it flatter.")
         parts, at = [self._both()], self._at
         while self._taken("or"):
             parts.append(self._both())
@@ -196,7 +220,7 @@ class _Parser:
             self._require("and", "BETWEEN is followed by two values with AND between them")
             node = Node("between", at, parts=(left, low, self._sum()))
         elif turned:
-            refuse(self.text, self._at, "IN or BETWEEN is expected after NOT")
+            self._refuse(self._at, "IN or BETWEEN is expected after NOT")
         else:
             return left
         return Node("not", at, parts=(node,)) if turned else node
@@ -215,7 +239,7 @@ class _Parser:
             minus = self._taken("-")
             node = self._primary()
             if node.kind not in ("number", "text") or (minus and node.kind == "text"):
-                refuse(self.text, node.at, "IN takes numbers or texts")
+                self._refuse(node.at, "IN takes numbers or texts")
             found.append(Node("number", node.at, -node.value) if minus else node)
         self._require(")", "a comma or a closing parenthesis is expected")
         return tuple(found)
@@ -258,20 +282,21 @@ class _Parser:
             self._require(")", "a closing parenthesis is expected")
             return node
         null = word == "null" and kind == "word"
-        refuse(self.text, at, "write IS NULL or IS NOT NULL" if null else "a value is expected")
+        why = "write IS NULL or IS NOT NULL" if null else "a value is expected"
+        refuse(self.text, at, why, asked=self._asked)
 
     def _call(self, word: str, at: int) -> Node:
         name = word.lower()
         if name not in FUNCTIONS:
             known = ", ".join(FUNCTIONS)
-            refuse(self.text, at, f"there is no function {word}", f"There are {known}.")
+            self._refuse(at, f"there is no function {word}", f"There are {known}.")
         values = [self._either()]
         while self._taken(","):
             values.append(self._either())
         self._require(")", "a comma or a closing parenthesis is expected")
         wanted = FUNCTIONS[name]
         if wanted not in (None, len(values)):
-            refuse(self.text, at, f"{name} takes {wanted} value{'s' * (wanted != 1)}")
+            self._refuse(at, f"{name} takes {wanted} value{'s' * (wanted != 1)}")
         return Node(name, at, parts=tuple(values))
 
 
@@ -288,23 +313,26 @@ def _named(word: str, at: int) -> Node:
 
 
 @functools.lru_cache(maxsize=256)
-def parse(text: str) -> Expression:
+def parse(text: str, asked: Asked = FILTER) -> Expression:
     """The expression of a text.
+
+    Args:
+        asked: the option that it is given to.
 
     Raises:
         UsageError: it is none; the message names the place.
     """
     if len(text) > _LONGEST:
-        raise UsageError(f"A --filter has {len(text)} characters.", "Write several filters.")
+        raise UsageError(f"A {asked.option} has {len(text)} characters.", "Write a shorter one.")
     if not text.strip():
-        raise UsageError("--filter is empty.", 'For example --filter "n_tokens <= 2048".')
-    tree = _Parser(text).whole()
+        example = f'For example {asked.option} "{asked.example}".'
+        raise UsageError(f"{asked.option} is empty.", example)
+    tree = _Parser(text, asked).whole()
     every = list(tree.walk())
     columns = dict.fromkeys(str(one.value) for one in every if one.kind == "column")
     figures = dict.fromkeys(str(one.value) for one in every if one.kind == "figure")
     if not columns and not figures:
-        known = ", ".join(FIGURES)
-        refuse(text, 0, "it reads no column and no figure", f"Figures are {known}.")
+        refuse(text, 0, "it reads no column and no figure", asked.names, asked)
     asking = [below for one in every if one.kind in ("null", "coalesce") for below in one.walk()]
     expected = frozenset(str(one.value) for one in asking if one.kind in ("column", "figure"))
-    return Expression(text, tree, tuple(columns), tuple(figures), expected)
+    return Expression(text, tree, tuple(columns), tuple(figures), expected, asked)

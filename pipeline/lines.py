@@ -1,0 +1,98 @@
+"""Text in lines that are no longer than the terminal is wide; no word is ever cut.
+
+Where nobody looks (a pipe, a file) nothing is wrapped: one entry stays one line, as programs that
+read it expect. ``COLUMNS`` says that lines are to be wrapped there too.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import TextIO
+
+NARROW, WIDE = 40, 100  # columns: lines are not made shorter, nor longer, for any terminal
+_ENDLESS = 1 << 30
+
+
+def width(stream: TextIO | None = None) -> int:
+    """Columns of a line on this stream (stdout); endless where nobody looks at it."""
+    stream = stream or sys.stdout
+    if os.environ.get("COLUMNS", "").isdecimal() or stream.isatty():
+        return min(max(shutil.get_terminal_size().columns, NARROW), WIDE)
+    return _ENDLESS
+
+
+def wrapped(text: str, columns: int, first: str = "", rest: str | None = None) -> list[str]:
+    """A text in lines, broken between words only.
+
+    Args:
+        first: what the first line begins with; ``rest``: every other one, spaces if not given.
+    """
+    rest = " " * len(first) if rest is None else rest
+    lines: list[str] = []
+    for paragraph in text.split("\n"):
+        start = rest if lines else first
+        lines += textwrap.wrap(
+            paragraph,
+            columns,
+            initial_indent=start,
+            subsequent_indent=rest,
+            break_long_words=False,
+            break_on_hyphens=False,
+        ) or [start.rstrip()]
+    return lines
+
+
+def entries(
+    rows: Iterable[tuple[str, str]], columns: int, indent: int = 0, most: int = 30
+) -> list[str]:
+    """Names with what they are beside them, in two columns.
+
+    Args:
+        most: columns that a name may take; beside a longer one stands nothing.
+    """
+    rows = list(rows)
+    if not rows:
+        return []
+    most = min(most, max(columns - 52, 16)) if columns < _ENDLESS else _ENDLESS
+    column = max((len(name) for name, _ in rows if len(name) <= most), default=8) + 2 + indent
+    lines: list[str] = []
+    for name, text in rows:
+        head = f"{' ' * indent}{name}"
+        if not text:
+            lines.append(head)
+        elif len(head) + 2 <= column:
+            lines += wrapped(text, columns, head.ljust(column), " " * column)
+        else:
+            lines += [head, *wrapped(text, columns, " " * column)]
+    return lines
+
+
+def _with_values(words: Sequence[str]) -> list[str]:
+    """The same words, options and their values as one."""
+    found: list[str] = []
+    for word in words:
+        after = bool(found) and found[-1].startswith("-") and " " not in found[-1]
+        if after and not word.startswith("-"):
+            found[-1] += f" {word}"
+        else:
+            found.append(word)
+    return found
+
+
+def command(words: Sequence[str], columns: int, indent: str = "") -> list[str]:
+    """A command that can be pasted, over several lines where it is long.
+
+    Args:
+        words: quoted for a shell.
+    """
+    lines, line = [], indent
+    for word in _with_values(words):
+        if line.strip() and len(line) + len(word) + 2 > columns:
+            lines.append(f"{line} \\")
+            line = f"{indent}    "
+        line = f"{line} {word}" if line.strip() else f"{line}{word}"
+    return [*lines, line]

@@ -1,0 +1,244 @@
+"""Commands, options and arguments of click whose help is grouped, wrapped at words, with examples.
+
+A command is declared with ``cls=Command`` and has ``examples``; an option may have a ``heading``
+(``headings``). The help page has the options under their headings and ends with the examples.
+``--debug`` belongs to every command: it is read from the raw arguments (``messages.session``).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+from pipeline import lines
+from pipeline.options import headings
+
+_EDGE = 2**62  # numbers beyond are limits of the machine's integers, which say nothing to a reader
+
+
+class Example(tuple[str, str]):
+    """What a command does, and the command as it is typed; a test runs it."""
+
+    __slots__ = ()
+
+    def __new__(cls, command: str, does: str) -> Example:
+        return super().__new__(cls, (command, does))
+
+
+class Page(click.HelpFormatter):
+    """Help in lines that break between words only."""
+
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        """``Usage: pipeline run sft [OPTIONS] DATA...``."""
+        start = f"{prefix or 'Usage: '}{prog} "
+        self._lines(lines.wrapped(args, self.width, start))
+
+    def write_text(self, text: str) -> None:
+        """Paragraphs, indented as the page is."""
+        indent = " " * self.current_indent
+        for number, paragraph in enumerate(text.split("\n\n")):
+            self._lines([""] if number else [])
+            self._lines(lines.wrapped(" ".join(paragraph.split()), self.width, indent))
+
+    def write_dl(
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+    ) -> None:
+        """Names and what they are, in two columns."""
+        self._lines(lines.entries(rows, self.width, self.current_indent, col_max))
+
+    def write_examples(self, examples: Iterable[tuple[str, str]]) -> None:
+        """What each does as a comment, then the command, to be pasted together."""
+        self.write_heading("Examples")
+        for command, does in examples:
+            self._lines(lines.wrapped(does, self.width, "  # "))
+            self._lines(lines.command(split(command), self.width, "  "))
+
+    def _lines(self, found: Iterable[str]) -> None:
+        for line in found:
+            self.write(f"{line}\n")
+
+
+def split(command: str) -> list[str]:
+    """The words of a command line, each still quoted."""
+    lexer = shlex.shlex(command, posix=False, punctuation_chars=False)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    return list(lexer)
+
+
+class Context(click.Context):
+    """Uses ``Page``."""
+
+    formatter_class = Page
+
+
+class Argument(click.Argument):
+    """An argument with a sentence of help, under its heading."""
+
+    def __init__(self, *names: Any, help: str = "", heading: str = "", **settings: Any) -> None:  # noqa: A002
+        super().__init__(*names, **settings)
+        self.text, self.heading = help, heading
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str]:
+        """Its name and its sentence."""
+        return self.make_metavar(ctx).strip("[]"), self.text
+
+
+class Option(click.Option):
+    """An option under a heading; what values it takes is said in words."""
+
+    def __init__(self, *names: Any, heading: str = "", **settings: Any) -> None:
+        super().__init__(*names, **settings)
+        self.heading = heading
+        if self.metavar is None and isinstance(self.type, click.IntRange | click.FloatRange):
+            self.metavar = "N"
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """How it is spelled; its sentence, its default and its limits."""
+        if self.hidden:
+            return None
+        spelled = ", ".join(self.opts)
+        if not self.is_flag and not self.count:
+            spelled += f" {self.make_metavar(ctx)}"
+        extra = self.get_help_extra(ctx)
+        notes = [f"default: {extra['default']}"] if "default" in extra else []
+        notes += [words] if (words := limits(self.type)) else []
+        notes += ["required"] if "required" in extra else []
+        said = f" [{'; '.join(notes)}]" if notes else ""
+        return spelled, f"{self.help or ''}{said}".strip()
+
+
+def limits(kind: object) -> str:
+    """The numbers that a type takes, in words; empty where that is any."""
+    if not isinstance(kind, click.IntRange | click.FloatRange):
+        return ""
+    least = None if kind.min is None or abs(kind.min) > _EDGE else kind.min
+    most = None if kind.max is None or abs(kind.max) > _EDGE else kind.max
+    low = "" if least is None else f"{'above' if kind.min_open else 'at least'} {least:g}"
+    high = "" if most is None else f"{'below' if kind.max_open else 'at most'} {most:g}"
+    return ", ".join(filter(None, (low, high)))
+
+
+def debug_option() -> click.Option:
+    """``--debug``."""
+    text = "Show the traceback of an error."
+    return Option(["--debug"], is_flag=True, expose_value=False, help=text, heading=headings.RUN)
+
+
+def with_debug(command: click.Command) -> click.Command:
+    """The same command, with ``--debug`` if it had none."""
+    if not any("--debug" in parameter.opts for parameter in command.params):
+        command.params.append(debug_option())
+    return command
+
+
+class Command(click.Command):
+    """A command with examples.
+
+    Args:
+        examples: commands that a test runs, with what each does.
+        heading: under which the program's help lists it.
+    """
+
+    context_class = Context
+
+    def __init__(
+        self,
+        *args: Any,
+        examples: Sequence[tuple[str, str]] = (),
+        heading: str = headings.MORE,
+        **settings: Any,
+    ) -> None:
+        super().__init__(*args, **settings)
+        self.examples, self.heading = tuple(examples), heading
+        with_debug(self)
+
+    def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """They stand with the options."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Under their headings; a command with few has one."""
+        _write_options(self, ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """How switches are turned off, and the examples."""
+        _write_end(self, formatter, self.examples)
+
+
+class Group(click.Group):
+    """Commands under one name; those of it that are declared without a class are of ours."""
+
+    context_class = Context
+    command_class = Command
+    group_class = type
+
+    def __init__(
+        self,
+        *args: Any,
+        examples: Sequence[tuple[str, str]] = (),
+        heading: str = headings.MORE,
+        **settings: Any,
+    ) -> None:
+        super().__init__(*args, **settings)
+        self.examples, self.heading = tuple(examples), heading
+        with_debug(self)
+
+    def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """They stand with the options."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands under their headings, then the options."""
+        self.format_commands(ctx, formatter)
+        _write_options(self, ctx, formatter)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Each with its whole sentence."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                heading = getattr(command, "heading", headings.MORE)
+                found.setdefault(heading, []).append((name, command.get_short_help_str(1 << 16)))
+        for heading, rows in sorted(found.items(), key=lambda one: _place(headings.COMMANDS, one)):
+            with formatter.section(heading if len(found) > 1 else "Commands"):
+                formatter.write_dl(rows, col_max=16)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The examples."""
+        _write_end(self, formatter, self.examples)
+
+
+def _place(order: tuple[str, ...], found: tuple[str, Any]) -> int:
+    return order.index(found[0]) if found[0] in order else len(order)
+
+
+def _write_options(
+    command: click.Command, ctx: click.Context, formatter: click.HelpFormatter
+) -> None:
+    found: dict[str, list[tuple[str, str]]] = {}
+    for parameter in command.get_params(ctx):
+        record = parameter.get_help_record(ctx)
+        if record is not None and all(record):
+            heading = getattr(parameter, "heading", "") or headings.RUN
+            found.setdefault(heading, []).append(record)
+    for heading, rows in sorted(found.items(), key=lambda one: _place(headings.ORDER, one)):
+        with formatter.section(heading if len(found) > 1 else "Options"):
+            formatter.write_dl(rows)
+
+
+def _write_end(
+    command: click.Command, formatter: click.HelpFormatter, examples: Sequence[tuple[str, str]]
+) -> None:
+    switches = [one for one in command.params if one.secondary_opts]
+    if switches:
+        one = switches[-1]
+        formatter.write_paragraph()
+        formatter.write_text(
+            f"A switch is turned off with no-: {one.opts[-1]}, {one.secondary_opts[-1]}."
+        )
+    if examples and isinstance(formatter, Page):
+        formatter.write_paragraph()
+        formatter.write_examples(examples)

@@ -1,0 +1,27 @@
+"""Modules that are imported when something of them is first used.
+
+``pyarrow`` and ``numpy`` take longer to import than all else that a build which is up to date
+needs, and it uses nothing of them. Files that are read on that way name them like this, so that
+their types are checked as ever:
+
+    if TYPE_CHECKING:
+        import pyarrow as pa
+    else:
+        pa = late.module("pyarrow")
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+
+class _Late(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+def module(name: str) -> ModuleType:
+    """A module by its name; what is not installed is missed only where it is used."""
+    return _Late(name)
