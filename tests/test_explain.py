@@ -382,3 +382,18 @@ def test_a_name_of_two_meanings_shows_both() -> None:
     assert [one.group for one in find("control_text")] == ["tokens", AUDITS]
     with pytest.raises(UsageError, match="List all codes with: pipeline explain"):
         find("zzzzzz")
+
+
+MANY = ['{"prompt": "q", "completion": ""}'] * 20 + ['{"prompt": "q", "completion": "a"}'] * 20
+
+
+def test_messages_with_a_code_point_to_its_page(pipeline: Run, tmp_path: Path) -> None:
+    """A build that refused too many rows names the command for the code of most of them."""
+    (tmp_path / "data.jsonl").write_text("\n".join(MANY))
+    done = pipeline("run", "sft", "data.jsonl", "--model", "qwen2-1.5b", "-o", "out")
+    assert done.status == 3
+    assert "pipeline explain empty_answer" in done.err
+    (tmp_path / "no_build").mkdir()
+    done = pipeline("check", "no_build")
+    assert done.status == 3
+    assert "pipeline explain missing" in done.err
