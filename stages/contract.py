@@ -113,8 +113,11 @@ class Glimpse:
 class Reader(Protocol):
     """One container format."""
 
-    name: str
-    suffixes: tuple[str, ...]
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def suffixes(self) -> tuple[str, ...]: ...
 
     def splits(self, path: str) -> list[Split]:
         """Cut the file into pieces that depend on its bytes alone.

@@ -252,8 +252,8 @@ def _count(recipe: Recipe, report: PartReport, batch: Batch) -> None:
 def _count_readings(report: PartReport, normalize: Normalize, witness: Witness) -> None:
     """What both readings of the split have counted since it began."""
     report.sampled, report.skipped = witness.sampled, witness.skipped
-    report.compared = witness.compared
-    report.filtered = normalize.tally.filtered
+    report.compared, report.filtered = witness.compared, normalize.tally.filtered
+    report.tally("formats", normalize.tally.formats)
     report.tally("unread_rows", normalize.tally.rows)
     report.tally("unread_bytes", normalize.tally.bytes)
 
