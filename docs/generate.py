@@ -1,6 +1,6 @@
 """Writes the generated pages from the program itself: docs/reference.md, docs/extending.md, the
-tables of docs/formats.md and docs/recipes.md, the JSON Schema of recipes, docs/suites/, and
-docs/performance.md and docs/scale.md from what was measured.
+tables of docs/formats.md and docs/recipes.md, the JSON Schema of recipes, docs/suites/,
+docs/performance.md and docs/scale.md from what was measured, and docs/dependencies.md.
 
 With --check it only compares.
 
@@ -23,6 +23,7 @@ import click
 from click.testing import CliRunner
 
 from benchmarks import page, worked
+from docs import dependencies
 from expectations.contract import PLANNED, Context
 from expectations.gx.suites import shipped
 from expectations.invariants import invariants
@@ -221,6 +222,7 @@ def pages() -> dict[Path, str]:
         recipe_model.SCHEMA: recipe_model.schema_text(),
         page.PAGE: page.text(),
         worked.PAGE: worked.page(),
+        dependencies.PAGE: dependencies.text(),
         **exported(),
     }
 
