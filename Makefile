@@ -8,12 +8,21 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TRAINING_READY := $(TRAINING)/.ready
 
-.PHONY: demo test fuzz test-slow test-schedules test-clusters test-native test-training test-parity lint docs site bench native wheel clean
+.PHONY: demo test fuzz test-slow test-schedules test-clusters test-native test-training test-parity compatibility lint docs site bench native wheel lock clean
+
+# CI asks for the versions that passed last; where one cannot be had, the newest that fit are taken.
+LOCK := .ci/constraints.txt
+ifdef POSTTRAIN_CONSTRAINTS
+locked = $(1) --constraint "$(POSTTRAIN_CONSTRAINTS)" || \
+    { echo "Not all of $(POSTTRAIN_CONSTRAINTS) can be installed: the newest that fit are." >&2; $(1); }
+else
+locked = $(1)
+endif
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable . --group dev
+	$(call locked,$(BIN)/python -m pip install --quiet --editable . --group dev)
 	touch $(READY)
 
 $(TRAINING_READY): pyproject.toml
@@ -107,14 +116,20 @@ $(TRAINING)/.peers: $(TRAINING_READY) $(PEERS)
 test-parity: $(TRAINING)/.peers  ## Run the trainers' own code on builds and compare tensors.
 	OMP_NUM_THREADS=2 $(TRAINING)/bin/python -m pytest tests/parity
 
+compatibility: $(TRAINING)/.peers  ## The same, recorded: what docs/compatibility.md says was run.
+	rm -f tests/parity/ran.json
+	PARITY_RECORD=1 OMP_NUM_THREADS=2 $(TRAINING)/bin/python -m pytest tests/parity
+	$(BIN)/python docs/generate.py
+
 lint: $(READY)  ## Check style, types and layers.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: $(READY)  ## Write the generated pages: reference.md, extending.md, formats.md, performance.md, the suites.
+docs: $(READY)  ## Write the generated pages, tables and pictures of docs/.
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/pictures.py
 
 $(SITE)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(SITE)
@@ -132,6 +147,9 @@ wheel: $(READY)  ## Build the wheel and test it away from the sources.
 	rm -rf dist
 	$(BIN)/python -m build --wheel --outdir dist .
 	PYTHON=$(PYTHON) sh tests/wheel.sh dist/posttrain_pipeline-*.whl
+
+lock: $(READY)  ## Write the versions of what .venv has: CI installs these.
+	$(BIN)/python -m pip freeze --exclude-editable | grep -v '@' > $(LOCK)
 
 clean:
 	rm -rf $(VENV) $(TRAINING) $(SCHEDULERS) $(SITE) site dist demo-build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -18,7 +18,7 @@ from benchmarks.figures import Figures, shown
 from benchmarks.programs import OURS
 from benchmarks.workplace import ROOT
 from pipeline.shards.plan import SHARD_TOKENS
-from pipeline.windows.window import WINDOW_PARTS
+from pipeline.windows.window import WINDOW_EXAMPLES, WINDOW_PARTS
 from stages.readers.jsonl import SPLIT_BYTES
 
 PAGE = ROOT / "docs" / "scale.md"
@@ -67,14 +67,14 @@ def rates(figures: Figures) -> Rates | None:
 def lines(one: Rates, rows: int = ROWS, size: float = BYTES) -> list[tuple[str, str, str]]:
     """What, how much, and how it is reckoned."""
     parts = -(-int(size) // SPLIT_BYTES)
-    windows = -(-parts // WINDOW_PARTS)
+    windows = max(-(-parts // WINDOW_PARTS), -(-rows // WINDOW_EXAMPLES))
     tokens = size / one.characters
     shards = max(windows, round(tokens / SHARD_TOKENS))
     work = tokens * one.token
     plan = None if one.plan is None else one.plan * rows
     made: list[tuple[str, str, str]] = [
         ("splits and parts", f"{parts:,}", f"{SPLIT_BYTES >> 20} MiB of input each"),
-        ("windows", f"{windows:,}", f"{WINDOW_PARTS} parts each"),
+        ("windows", f"{windows:,}", f"{WINDOW_PARTS} parts or {WINDOW_EXAMPLES:,} examples each"),
         ("tokens", f"{tokens:.2e}", f"{one.characters:.2f} bytes a token, as measured"),
         ("shards", f"{shards:,}", f"{SHARD_TOKENS:,} tokens each"),
         ("read from the inputs", _terabytes(size), "each byte once"),

@@ -1,6 +1,7 @@
 """Writes the generated pages from the program itself: docs/reference.md, docs/extending.md, the
-tables of docs/formats.md and docs/recipes.md, the JSON Schema of recipes, docs/suites/,
-docs/performance.md and docs/scale.md from what was measured, and docs/dependencies.md.
+tables of docs/formats.md, docs/recipes.md, docs/dependencies.md and the guides (docs/guides.py), the
+JSON Schema of recipes, docs/suites/, and docs/performance.md and docs/scale.md from what was
+measured.
 
 With --check it only compares.
 
@@ -15,6 +16,7 @@ import inspect
 import json
 import pkgutil
 import re
+import runpy
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -214,7 +216,9 @@ def exported() -> dict[Path, str]:
 
 def pages() -> dict[Path, str]:
     """Every generated file with the text that it should have."""
+    guides = runpy.run_path(str(ROOT / "docs" / "guides.py"))["pages"]()
     return {
+        **guides,
         TARGET: reference(),
         EXTENDING: extending(),
         FORMATS: formats_page(),

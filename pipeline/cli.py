@@ -15,9 +15,12 @@ import click
 
 from pipeline import __version__, commands, memory
 from pipeline.lines import WIDE
-from pipeline.messages.result import Result, of_error, show
+from pipeline.messages.beginning import beginning
+from pipeline.messages.result import of_error, show
 from pipeline.messages.session import Session
+from pipeline.options import shells
 from pipeline.options.help_page import Group, with_debug
+from pipeline.options.shells import VARIABLE
 from stages import catalog
 
 
@@ -37,25 +40,23 @@ class _Commands(Group):
 
 @click.group(
     cls=_Commands,
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDE},
 )
 @click.version_option(__version__, "--version")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Compile raw conversations, preference pairs and rated steps into train-ready Arrow shards."""
-
-
-def _shown(error: BaseException, result: Result) -> None:
-    """An error, as people read it."""
-    if isinstance(error, click.ClickException):
-        error.show()
-        return
-    show(result)
+    if ctx.invoked_subcommand is None:
+        click.echo(beginning(__version__))
 
 
 def _status(session: Session) -> int:
     try:
+        if VARIABLE in os.environ:  # a shell asks how a command goes on
+            shells.offered()
         # A command that ends by itself gives 0 (help, version) or its own status.
-        return int(cli.main(standalone_mode=False, obj=session) or 0)
+        return int(cli.main(standalone_mode=False, obj=session, complete_var=VARIABLE) or 0)
     except click.exceptions.Exit as done:
         return done.exit_code
     except BrokenPipeError:
@@ -63,11 +64,11 @@ def _status(session: Session) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (Exception, KeyboardInterrupt) as error:
-        result = of_error(error, session.paths)
+        result = of_error(error, session.paths, session.arguments)
         expected = isinstance(error, click.ClickException | click.Abort | KeyboardInterrupt)
         with_traceback = session.debug and not expected
         if not session.in_lines and not with_traceback:
-            _shown(error, result)
+            show(result)
         session.end(result)
         if with_traceback:
             raise

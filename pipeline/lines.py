@@ -7,6 +7,7 @@ read it expect. ``COLUMNS`` says that lines are to be wrapped there too.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -15,6 +16,7 @@ from typing import TextIO
 
 NARROW, WIDE = 40, 100  # columns: lines are not made shorter, nor longer, for any terminal
 _ENDLESS = 1 << 30
+_WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|\\.|[^\s'"])+""")  # of a command line
 
 
 def width(stream: TextIO | None = None) -> int:
@@ -81,6 +83,11 @@ def _with_values(words: Sequence[str]) -> list[str]:
         else:
             found.append(word)
     return found
+
+
+def words(command: str) -> list[str]:
+    """The words of a command line, each still quoted."""
+    return _WORD.findall(command)
 
 
 def command(words: Sequence[str], columns: int, indent: str = "") -> list[str]:

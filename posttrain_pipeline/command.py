@@ -15,7 +15,7 @@ def _require_ours() -> None:
     try:
         require_ours()
     except ShadowedError as error:
-        sys.stderr.write(f"error: {error.what}\n       {error.remedy}\n")
+        sys.stderr.write(f"Error: {error.what}\nFix:   {error.remedy}\n")
         if "--json" in sys.argv:
             sys.stdout.write(_object(error) + "\n")
         sys.exit(_USAGE)

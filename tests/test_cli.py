@@ -178,7 +178,7 @@ def test_a_shadowing_folder_is_named(tmp_path: Path, start: str, name: str, kind
     sentence = f"Python finds package {name!r} in {where}, before posttrain-pipeline's."
     if start != "import":
         assert done.returncode == 2
-        assert done.stderr.startswith(f"error: {sentence}\n")
+        assert done.stderr.startswith(f"Error: {sentence}\n")
         assert "Traceback" not in done.stderr
     else:
         assert f"ShadowedError: {sentence} Rename that folder" in done.stderr

@@ -14,6 +14,7 @@ import pytest
 
 import pipeline.shards.plan
 from pipeline.build import assembly, build
+from pipeline.inputs import scan
 from pipeline.options.config import Config
 from pipeline.parts import part
 from pipeline.shards import gather, kept
@@ -142,10 +143,14 @@ def test_appended_rows_make_the_last_shards_alone(
     assert len(shards(workshop.folder / "out")) >= before
 
 
+@pytest.mark.parametrize("small", [True, False])
 def test_what_nobody_has_written_to_is_not_read_again(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, later: None
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, later: None, small: bool
 ) -> None:
-    """But for the input, whose new rows are in it; ``--verify`` reads parts and shards again."""
+    """But for the input, whose new rows are in it; ``--verify`` reads parts and shards again. The
+    pieces of a large input are hashed one by one, while their parts are looked for."""
+    if not small:
+        monkeypatch.setattr(scan, "SMALL", 0)
     data = [workshop.write("data.jsonl", ROWS)]
     folder = workshop.build("sft", data, "out", "cache", layout="ragged")
     old = {path.read_bytes() for path in [*shards(folder), *shards(workshop.folder / "cache")]}

@@ -341,7 +341,7 @@ def test_several_builds_share_their_parts(pipeline: Run, tmp_path: Path, cache: 
     layouts = [(one["manifest"] or {}).get("layout") for one in told["builds"]]
     assert layouts == ["ragged", None, "packed"]
     assert [one["status"] for one in told["builds"]] == ["built", "failed", "built"]
-    assert f"error: {tmp_path / 'no'}: " in ran.err
+    assert f"Error: {tmp_path / 'no'}: " in ran.err
     assert len(_parts(cache)) == 2
     assert not (tmp_path / "no").exists()
     for name in ("ragged", "packed"):

@@ -90,6 +90,7 @@ def _run(name: str, body: str, folder: Path, cache: Path) -> subprocess.Complete
 @pytest.mark.parametrize(
     "name",
     [
+        "pipeline.publish.publish:shutil.rmtree",  # of what an earlier run may have left
         "pipeline.recipe.ahead:_parse",  # in a thread, while the program is imported
         "pipeline.build.assembly:audit",  # while the other process judges
         pytest.param("pipeline.recipe.recipe:find_model", marks=pytest.mark.slow),
@@ -106,10 +107,23 @@ def test_ctrl_c_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ctrl_c_behind_the_publication_says_what_is_there(tmp_path: Path, cache_dir: Path) -> None:
-    """While hashes are kept for the next build."""
-    ran = _run("pipeline.build.unchanged:keep", _INTERRUPTED, tmp_path, cache_dir)
-    assert (ran.returncode, ran.stderr.strip()) == (130, "interrupted; out has the new build")
+@pytest.mark.parametrize(
+    ("name", "when", "said"),
+    [
+        ("pipeline.build.unchanged:keep", "", "out has the new build"),  # for the next build
+        (  # while the staging directory is removed
+            "pipeline.publish.publish:shutil.rmtree",
+            "if os.path.exists('out/manifest.json'): ",
+            "out is up to date",
+        ),
+    ],
+)
+def test_ctrl_c_behind_the_publication_says_what_is_there(
+    name: str, when: str, said: str, tmp_path: Path, cache_dir: Path
+) -> None:
+    ran = _run(name, when + _INTERRUPTED, tmp_path, cache_dir)
+    assert (ran.returncode, ran.stderr.strip()) == (130, f"interrupted; {said}")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert pp.open(tmp_path / "out").validation.passed
 
 
@@ -140,8 +154,10 @@ def test_the_verdict_is_said_before_an_audit_that_fails(
     monkeypatch.setattr(assembly, "audit", stumbling)
     if broken:
         monkeypatch.setattr(assembly, "write_dataset", damaging)
-    with pytest.raises(ExpectationError if broken else ZeroDivisionError):
+    with pytest.raises(ExpectationError if broken else ZeroDivisionError) as caught:
         pp.run("sft", data=_DATA, model="qwen2-1.5b", output=tmp_path / "out", cache_dir=cache_dir)
+    if isinstance(caught.value, ExpectationError):  # a kept part may have rotted on the disk
+        assert "Build again with --verify" in caught.value.remedy
     assert not (tmp_path / "out").exists()
 
 

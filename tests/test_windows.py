@@ -7,6 +7,7 @@ import pickle
 import random
 from collections import Counter
 from dataclasses import fields, replace
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -176,6 +177,39 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("sft", {"layout": "packed", "total": 2000, "test_size": 0.2}),
     ("sft", {"layout": "ragged", "filter": ("n_tokens < 60",)}),
 ]
+
+
+@settings(deadline=None)
+@given(
+    counts=st.lists(st.integers(0, 9), max_size=30), more=st.lists(st.integers(0, 9), max_size=5)
+)
+def test_a_window_is_as_long_as_its_two_limits_allow(counts: list[int], more: list[int]) -> None:
+    """Parts, and examples unless it has one part; parts that are appended change the last alone."""
+    with (
+        mock.patch.object(window, "WINDOW_PARTS", 3),
+        mock.patch.object(window, "WINDOW_EXAMPLES", 8),
+    ):
+        bounds = _cut(counts)
+        longer = _cut(counts + more)
+    pieces = [counts[first:end] for first, end in pairwise(bounds)]
+    assert [one for piece in pieces for one in piece] == counts
+    for piece, after in pairwise([*pieces, []]):
+        assert 1 <= len(piece) <= 3
+        assert len(piece) == 1 or sum(piece) <= 8
+        assert not after or len(piece) == 3 or sum(piece) + after[0] > 8
+    assert longer[: len(bounds) - 1] == bounds[:-1]
+
+
+def _cut(examples: list[int]) -> list[int]:
+    """The part with which each window begins, and the number of parts."""
+    reports = [PartReport(lines=count, examples=count) for count in examples]
+    works: Any = [SimpleNamespace(files=SimpleNamespace(plan=Path()), source=0) for _ in examples]
+    sources = [PartSource("", "", 0) for _ in examples]
+    bounds = [0]
+    for one in window.Windows(works, reports, sources):
+        assert one.first == sum(examples[: bounds[-1]])
+        bounds.append(bounds[-1] + len(one.members))
+    return bounds
 
 
 @pytest.mark.parametrize(("task", "options"), OPTIONS)

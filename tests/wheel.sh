@@ -7,6 +7,19 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 "${PYTHON:-python3}" -m venv "$folder/venv"
 "$folder/venv/bin/python" -m pip install --quiet "$wheel"
+if ! command -v uv >/dev/null; then
+    "${PYTHON:-python3}" -m venv "$folder/tools"
+    "$folder/tools/bin/python" -m pip install --quiet uv || true
+    PATH="$folder/tools/bin:$PATH"
+fi
+if command -v uv >/dev/null; then
+    uv venv --quiet --python "${PYTHON:-python3}" "$folder/uv"
+    uv pip install --quiet --python "$folder/uv/bin/python" --no-deps "$wheel"
+    "$folder/uv/bin/python" -c 'import posttrain_pipeline as pp; assert pp.__version__'
+    echo "wheel: uv installs it"
+else
+    echo "wheel: uv cannot be had here, so its installation is not tested" >&2
+fi
 cd "$folder"
 "$folder/venv/bin/pipeline" --version
 "$folder/venv/bin/pipeline" run prm --model qwen2-1.5b "$samples/prm/math_shepherd.jsonl" -o build --quiet

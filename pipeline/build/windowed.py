@@ -26,7 +26,7 @@ from pipeline.windows import equal, exchange, layout, rule
 from pipeline.windows.equal import Search
 from pipeline.windows.exchange import Dealing
 from pipeline.windows.layout import IndexRef, Laid, Laying, ShardRef
-from pipeline.windows.window import Window, Windows
+from pipeline.windows.window import WINDOW_EXAMPLES, Window, Windows
 from stages import layouts
 from stages.errors import SurroundingsError, UsageError
 
@@ -140,7 +140,7 @@ def _laid(
     if laying.search.config.plan.index_only and laying.search.config.plan.shuffle:
         raise UsageError(
             "--index-only stores examples in input order, and --shuffle mixes those of a build of "
-            "more than 64 parts before they are packed.",
+            f"more than one window ({WINDOW_EXAMPLES:,} examples) before they are packed.",
             "Leave --shuffle out: trainers shuffle packs. Or leave --index-only out.",
         )
     if not laying.search.config.plan.shuffle:

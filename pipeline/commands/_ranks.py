@@ -21,7 +21,7 @@ from pipeline.options.command_line import (
     with_options,
 )
 from pipeline.options.config import Config
-from pipeline.options.help_page import Option
+from pipeline.options.help_page import Choice, Option
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def of_builds(ranked: bool) -> Callable[[Command], Command]:
 
     def decorate(command: Command) -> Command:
         command = with_options((SET,), OUTPUT, _RANK if ranked else (), CHANGES)(command)
-        task = click.Choice(tasks.names())
+        task = Choice(tasks.names())
         command = click.option(
             "--task",
             cls=Option,

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from pipeline.messages.session import current
+from pipeline.options import completion
 from pipeline.options import headings as under
 from pipeline.options.command_line import CHANGES, OUTPUT, SET, given_flags, with_options
 from pipeline.options.help_page import Argument, Command
@@ -30,6 +31,7 @@ from stages.errors import UsageError
     cls=Argument,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A TOML recipe, as pipeline init writes one.",
+    shell_complete=completion.files(".toml"),
     heading=under.DATA,
 )
 @with_options((SET,), OUTPUT, CHANGES)

@@ -13,7 +13,7 @@ from pipeline.messages.result import print_object
 from pipeline.options import headings as under
 from pipeline.options.command_line import JSON, chosen, with_options
 from pipeline.options.config import default_cache
-from pipeline.options.help_page import Command, Option
+from pipeline.options.help_page import Choice, Command, Option
 from pipeline.options.output import local_cache
 from stages import native
 from stages.errors import UsageError
@@ -53,7 +53,7 @@ def _lines(name: str, verdict: ProbeVerdict, column: int) -> list[str]:
     "--task",
     cls=Option,
     heading=under.TRAINED,
-    type=click.Choice(tasks.names()),
+    type=Choice(tasks.names()),
     default="prm",
     show_default=True,
     help="Task to train it for; prm adds step and reward tokens.",

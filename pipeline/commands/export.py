@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from pipeline.options import completion
 from pipeline.options import headings as under
 from pipeline.options.command_line import JSON, folder
 from pipeline.options.help_page import Argument, Command, Option
@@ -25,7 +26,11 @@ from stages import layouts
     ),
 )
 @click.argument(
-    "trainer", cls=Argument, help="As pipeline list trainers has it.", heading=under.LAYOUT
+    "trainer",
+    cls=Argument,
+    help="As pipeline list trainers has it.",
+    heading=under.LAYOUT,
+    shell_complete=completion.trainers,
 )
 @folder("build", "DIR", "The build, or its address in a store.", BuildPath())
 @click.option(

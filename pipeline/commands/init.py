@@ -8,10 +8,11 @@ from typing import Any
 import click
 
 from pipeline import memory, tasks
+from pipeline.options import completion
 from pipeline.options import headings as under
 from pipeline.options.command_line import data as data_argument
 from pipeline.options.command_line import of_phase, with_options
-from pipeline.options.help_page import Command, Option
+from pipeline.options.help_page import Choice, Command, Option
 from pipeline.options.local_path import LocalPath
 from stages.errors import DataError, UsageError
 
@@ -34,13 +35,14 @@ MODEL = "qwen2.5-7b-instruct"
     "--task",
     cls=Option,
     heading=under.TRAINED,
-    type=click.Choice(tasks.names()),
+    type=Choice(tasks.names()),
     help="Task to train [the one that the rows fit].",
 )
 @click.option(
     "--model",
     cls=Option,
     heading=under.MODEL,
+    shell_complete=completion.models,
     default=MODEL,
     show_default=True,
     help="Model that is trained.",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import click
 
 from pipeline.options import headings as under
-from pipeline.options.help_page import Argument, Command, Option
+from pipeline.options.help_page import Argument, Choice, Command, Option
 from stages.errors import UsageError
 
 _KINDS = (
@@ -139,7 +139,7 @@ def trainers() -> list[tuple[str, str]]:
     "kind",
     cls=Argument,
     metavar="KIND",
-    type=click.Choice(_KINDS),
+    type=Choice(_KINDS),
     help=f"One of {', '.join(_KINDS)}.",
     heading=under.DATA,
 )

@@ -12,7 +12,7 @@ from pipeline.messages.result import print_object, with_status
 from pipeline.options import headings as under
 from pipeline.options.command_line import CHANGES, JSON, SET, config_from, given_flags, with_options
 from pipeline.options.command_line import data as data_argument
-from pipeline.options.help_page import Command, Option
+from pipeline.options.help_page import Choice, Command, Option
 from stages.errors import DataError
 
 
@@ -89,7 +89,7 @@ def _print_recipe(recipe: Path, changes: tuple[str, ...], flags: Any, as_json: b
     "--task",
     cls=Option,
     heading=under.TRAINED,
-    type=click.Choice(tasks.names()),
+    type=Choice(tasks.names()),
     help="Task to train [the one that the rows fit].",
 )
 @with_options((SET,), CHANGES)

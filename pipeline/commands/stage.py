@@ -12,7 +12,7 @@ from pipeline.options import headings as under
 from pipeline.options.command_line import BUILD, CACHE, config_from, with_options
 from pipeline.options.command_line import data as data_argument
 from pipeline.options.config import default_cache
-from pipeline.options.help_page import Argument, Group, Option
+from pipeline.options.help_page import Argument, Choice, Group, Option
 from pipeline.options.local_path import LocalPath
 from pipeline.options.output import local_cache
 
@@ -66,7 +66,7 @@ def _done(refused: int, output: Path) -> None:
 )
 @data_argument()
 @click.option(
-    "--task", cls=Option, heading=under.TRAINED, type=click.Choice(tasks.names()), required=True
+    "--task", cls=Option, heading=under.TRAINED, type=Choice(tasks.names()), required=True
 )
 @with_options(BUILD)
 def normalize(data: tuple[str, ...], task: str, **given: Any) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from pipeline import tasks
+from pipeline.inputs import other_task
 from pipeline.inputs.questions import ask
 from pipeline.inputs.reading import format_options, selection_of
 from pipeline.inputs.said_of_source import said_of_source
@@ -20,7 +21,7 @@ from stages import formats, readers
 from stages.contract import Glimpse, Record, Row
 from stages.detection.evidence import Detection, detect, settle
 from stages.detection.survey import survey
-from stages.errors import AskError, DataError, UsageError
+from stages.errors import AskError, DataError, UnknownFormatError, UsageError
 from stages.format import Format
 from stages.rows import column_names, null_fields
 from stages.rows.selection import Selection, lookup, names_something, renamed
@@ -150,9 +151,11 @@ def _require_named(where: str, rows: list[Row], config: Config) -> None:
 
         require_known(config, rows, where)
     for option, column in missing:
+        near = column_names.nearest(column, _columns_of(rows).split(", "))
+        meant = " or ".join(option.replace(column, one) for one in near)
         raise UsageError(
             f"{option}: no sampled row of {where} has {column}.",
-            f"Its columns: {_columns_of(rows)}.",
+            f"{f'Did you mean {meant}? ' if near else ''}Its columns: {_columns_of(rows)}.",
         )
 
 
@@ -213,7 +216,7 @@ def recognise_rows(raw: list[Row], where: str, config: Config, typed: bool = Fal
             must not be left out without a question.
     """
     kind = tasks.kind_of(config.task)
-    named = None if config.source.format == "auto" else formats.choose(config.source.format, kind)
+    named = None if config.source.format == "auto" else other_task.chosen(config)
     _require_named(where, raw, config)
     # A name of --map may belong to any format that could be chosen; once one is, only to that one.
     offered = formats.usable_for(kind) if named is None else [named]
@@ -223,13 +226,11 @@ def recognise_rows(raw: list[Row], where: str, config: Config, typed: bool = Fal
     if typed:
         rows = _with_nulls_settled(rows, where, config)
     if named is None:
-        detection = detect(
-            rows,
-            kind,
-            where,
-            already_templated=config.source.already_templated,
-            columns=config.source.map,
-        )
+        templated, columns = config.source.already_templated, config.source.map
+        try:
+            detection = detect(rows, kind, where, already_templated=templated, columns=columns)
+        except UnknownFormatError as error:
+            raise other_task.named(error, rows, where, config) from error
     else:
         detection = _as_named(named, rows, where, config)
     if detection.change is None:

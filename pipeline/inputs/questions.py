@@ -13,14 +13,14 @@ from typing import Any
 import orjson
 
 from pipeline import tasks
+from pipeline.inputs import other_task
 from pipeline.options.config import Config
 from stages import formats
 from stages.contract import Row
-from stages.detection import evidence
 from stages.detection.survey import Column, Survey
-from stages.errors import DataError, PipelineError
+from stages.errors import DataError
 from stages.rows import column_names
-from stages.rows.unread import ignore
+from stages.rows.unread import ignore, mapped
 
 _GOOD = ("good", "correct", "yes", "true", "pass", "passed", "right", "+", "desirable", "accept")
 _LISTED = 3  # values that a message shows
@@ -71,24 +71,10 @@ def _median(values: Iterable[Any]) -> Any:
     return ordered[len(ordered) // 2]
 
 
-def _alike(rows: Sequence[Row], config: Config, where: str) -> str:
-    """Which other task's formats the rows have, as a sentence; empty for none."""
-    for task in tasks.names():
-        if task == config.task:
-            continue
-        try:
-            other = evidence.detect(rows, tasks.kind_of(task), where, columns=config.source.map)
-        except PipelineError:
-            continue
-        if other.change is None:
-            return f" The rows also read as {task} data: pipeline run {task} ({other.evidence})."
-    return ""
-
-
 def _rated(path: str, column: Column, rows: Sequence[Row], config: Config, where: str) -> DataError:
     what = (
         f"{where}: column {path!r} ({_contents(column, len(rows))}) rates the answers, and "
-        f"{config.task} would train every answer.{_alike(rows, config, where)}"
+        f"{config.task} would train every answer."
     )
     ways = [f"train all of them with {ignore(path)}"]
     chosen = condition_for(path, column.values)
@@ -96,6 +82,10 @@ def _rated(path: str, column: Column, rows: Sequence[Row], config: Config, where
         ways.insert(0, f"train only the good ones with --where {_quoted(chosen)}")
     if all(isinstance(row.get("text"), str) for row in rows) and path in rows[0]:
         ways.append(f"train it as the answer with --map question=text --map answer={path}")
+    other = other_task.reads(rows, where, config)
+    if other is not None:
+        what += f" The rows also read as {other[0]} data ({other[1]})."
+        ways.append(f"use another task: pipeline run {other[0]}")
     return DataError(what, f"Say which: {', or '.join(ways)}.")
 
 
@@ -135,12 +125,12 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
     record_format = formats.load(reading)
     read = record_format.columns
     if word in column_names.SYSTEM and "system text" in read:
-        return [f"--map system={path}"]
+        return [mapped("system", path)]
     if word in column_names.HISTORY and "history" in read:
-        return [f"--map history={path}"]
+        return [mapped("history", path)]
     if word in column_names.CORRECTED and text and "answer" in read and "." not in path:
         answered = next((column for column in read["answer"] if column in row), None)
-        return [] if answered is None else [f"--map {answered}={path}"]
+        return [] if answered is None else [mapped(answered, path)]
     if name in ("query_response", "prompt_completion") and "." not in path:
         asked, answered = (
             next((column for column in read[meaning] if column in row), "COLUMN")
@@ -153,13 +143,13 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
         if word in column_names.CONTEXT and text:
             return [_maps(("instruction", "input", "output"), (asked, path, answered))]
     if name == "alpaca" and word in column_names.CONTEXT and text:
-        return [f"--map input={path}"]
+        return [mapped("input", path)]
     return []
 
 
 def _maps(names: Sequence[str], columns: Sequence[str]) -> str:
     pairs = zip(names, columns, strict=True)
-    return " ".join(f"--map {name}={column}" for name, column in pairs)
+    return " ".join(mapped(name, column) for name, column in pairs)
 
 
 def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where: str) -> DataError:

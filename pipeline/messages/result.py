@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeline.messages import error_page
 from stages.errors import DataError, PipelineError, SurroundingsError
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Result:
         paths: by what lies there: ``build``, ``manifest``, ``failed``, ``rejects``.
         manifest: of the build that is there.
         builds: the results of the builds of one recipe, where there are several.
+        commands: what could be run instead: the command that failed, corrected.
     """
 
     status: str
@@ -56,6 +58,7 @@ class Result:
     paths: Mapping[str, str] = field(default_factory=dict)
     manifest: Manifest | None = None
     builds: Sequence[Result] = ()
+    commands: Sequence[str] = ()
 
     def described(self) -> dict[str, Any]:
         """The object that ``--json`` prints; keys without a value are null."""
@@ -69,6 +72,7 @@ class Result:
             "figures": dict(self.figures),
             "paths": dict(self.paths),
             "manifest": _described(self.manifest),
+            **({"commands": list(self.commands)} if self.commands else {}),
             **({"builds": [one.described() for one in self.builds]} if self.builds else {}),
         }
 
@@ -158,18 +162,23 @@ def show(result: Result, where: str = "") -> None:
     Args:
         where: what it is about, where there are several.
     """
-    interrupted = result.code == INTERRUPTED
-    start = "" if interrupted else f"error: {where}: " if where else "error: "
-    click.echo(f"{start}{result.message}", err=True)
-    if result.remedy and not interrupted:
-        click.echo(f"       {result.remedy}", err=True)
+    if result.code == INTERRUPTED:
+        click.echo(result.message, err=True)
+        return
+    page = error_page.page(result.message, result.remedy, result.commands, where)
+    click.echo("\n".join(page), err=True)
 
 
-def of_error(error: BaseException, paths: Mapping[str, str] | None = None) -> Result:
+def of_error(
+    error: BaseException,
+    paths: Mapping[str, str] | None = None,
+    arguments: Sequence[str] = (),
+) -> Result:
     """The result of a command that an exception ended.
 
     Args:
         paths: what it would have written, and what it left.
+        arguments: of the command, as they were typed.
     """
     places = dict(paths or {})
     if isinstance(error, click.ClickException):
@@ -185,7 +194,13 @@ def of_error(error: BaseException, paths: Mapping[str, str] | None = None) -> Re
     if isinstance(error, PipelineError):
         code = error.exit_code
         return Result(
-            status_of(code), code, error.what, error.remedy, figures=error.figures, paths=places
+            status=status_of(code),
+            code=code,
+            message=error.what,
+            remedy=error.remedy,
+            figures=error.figures,
+            paths=places,
+            commands=_corrected(arguments, error.remedy),
         )
     text = " ".join(str(error).split())[:300]
     message = f"internal error{_place(error)}, {type(error).__name__}: {text}"
@@ -193,12 +208,21 @@ def of_error(error: BaseException, paths: Mapping[str, str] | None = None) -> Re
     return Result(FAILED, 1, message, remedy, paths=places)
 
 
+def _corrected(arguments: Sequence[str], remedy: str) -> Sequence[str]:
+    """The command, with the options that a remedy offers."""
+    if not arguments:
+        return ()
+    from pipeline.messages.corrected import commands
+
+    return commands(arguments, remedy)
+
+
 def _help(error: click.ClickException) -> str:
     """The sentence that click shows beside the message."""
     context = getattr(error, "ctx", None)
     if context is None:
         return ""
-    return f"Try '{context.command_path} --help' for help."
+    return f"{error_page.HELP}{context.command_path} --help"
 
 
 def _from_system(error: OSError) -> SurroundingsError:

@@ -38,7 +38,7 @@ class Session:
         debug: an exception is shown as a traceback.
         notify: a shell command that gets the result of a build.
         paths: what the command writes, as far as is known.
-        command: the words before the first option.
+        arguments: all of them.
     """
 
     in_json: bool = False
@@ -46,6 +46,7 @@ class Session:
     debug: bool = False
     notify: str | None = None
     paths: dict[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
     ended: bool = False
 
     @classmethod
@@ -58,6 +59,7 @@ class Session:
             in_lines=_value(own, "--log-format") == "json",
             debug="--debug" in own,
             notify=_value(own, "--notify"),
+            arguments=tuple(words),
         )
 
     def warn(self, text: str) -> None:

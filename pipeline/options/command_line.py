@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from pipeline import tasks
+from pipeline.options import completion
 from pipeline.options import headings as under
 from pipeline.options.config import Config
 from pipeline.options.help_page import Argument, Option
@@ -29,6 +30,8 @@ def _of_click(option: Declared, *, required: bool) -> Decorator:
     flag = option.flags[-1]
     settings = option.value.of_click() | {"help": option.help}
     settings |= {"cls": Option, "heading": option.heading}
+    if option.name in completion.OF_OPTION:
+        settings["shell_complete"] = completion.OF_OPTION[option.name]
     names = [option.name, *option.flags]
     if isinstance(option.value, Switch):
         names[-1] = f"{flag}/{flag.replace('--', '--no-', 1)}"
@@ -90,7 +93,7 @@ def data(metavar: str = "DATA...", *, required: bool = True) -> Decorator:
         text += " Or a TOML recipe."
     return click.argument(
         "data", cls=Argument, nargs=-1, required=required, metavar=metavar, help=text,
-        heading=under.DATA,
+        heading=under.DATA, shell_complete=completion.data,
     )  # fmt: skip
 
 
@@ -100,7 +103,13 @@ def folder(
     """An argument that is a folder, a build's if nothing else is said."""
     kind = kind or click.Path(exists=True, file_okay=False, path_type=Path)
     return click.argument(
-        name, cls=Argument, metavar=metavar, type=kind, help=text, heading=under.DATA
+        name,
+        cls=Argument,
+        metavar=metavar,
+        type=kind,
+        help=text,
+        heading=under.DATA,
+        shell_complete=completion.builds,
     )
 
 

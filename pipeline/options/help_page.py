@@ -7,7 +7,7 @@ A command is declared with ``cls=Command`` and has ``examples``; an option may h
 
 from __future__ import annotations
 
-import shlex
+import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -54,19 +54,22 @@ class Page(click.HelpFormatter):
         self.write_heading("Examples")
         for command, does in examples:
             self._lines(lines.wrapped(does, self.width, "  # "))
-            self._lines(lines.command(split(command), self.width, "  "))
+            self._lines(lines.command(lines.words(command), self.width, "  "))
 
     def _lines(self, found: Iterable[str]) -> None:
         for line in found:
             self.write(f"{line}\n")
 
 
-def split(command: str) -> list[str]:
-    """The words of a command line, each still quoted."""
-    lexer = shlex.shlex(command, posix=False, punctuation_chars=False)
-    lexer.whitespace_split = True
-    lexer.commenters = ""
-    return list(lexer)
+class Choice(click.Choice[str]):
+    """One of some words; for another one the nearest is named."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        """Click's sentence, with a question."""
+        words = list(map(str, self.choices))
+        near = difflib.get_close_matches(str(value), words, 1)
+        meant = f" Did you mean {near[0]!r}?" if near else ""
+        return f"{super().get_invalid_choice_message(value, ctx)}{meant}"
 
 
 class Context(click.Context):
@@ -156,6 +159,14 @@ class Command(click.Command):
         self.examples, self.heading = tuple(examples), heading
         with_debug(self)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Errors know which command they are about."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
+
     def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """They stand with the options."""
 
@@ -185,6 +196,17 @@ class Group(click.Group):
         super().__init__(*args, **settings)
         self.examples, self.heading = tuple(examples), heading
         with_debug(self)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """For a name that there is not, the nearest is named."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            near = difflib.get_close_matches(name, self.list_commands(ctx), 1)
+            meant = f" Did you mean {near[0]!r}?" if near else ""
+            ctx.fail(f"No such command {name!r}.{meant}")
+        return super().resolve_command(ctx, args)
 
     def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """They stand with the options."""

@@ -87,9 +87,9 @@ class OneOf(Value):
         return f"one of {', '.join(self.listed())}"
 
     def of_click(self) -> dict[str, Any]:
-        import click
+        from pipeline.options.help_page import Choice
 
-        kind = {"type": click.Choice(self.listed())} if self.checked else {}
+        kind = {"type": Choice(self.listed())} if self.checked else {}
         return {"metavar": self.metavar, **kind}
 
     def of_pydantic(self) -> Any:

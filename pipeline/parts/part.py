@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from pipeline.options import overlaps
 from pipeline.parts import chain, checks, shared, storage
+from pipeline.recipe import equal_build
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources import pieces, spool
 from stages import columns, readers
@@ -282,7 +283,9 @@ def make(recipe: Recipe, work: Work) -> PartReport:
     with cutting.held(work.split, recipe.config.run.cache / spool.FOLDER) as split:
         pieces.keep(recipe.config.run.cache, work.split, split)
         known = work.of(split)
-        done = None if work.key else finished(known)
+        if not work.key:  # the file has changed, but perhaps not this piece of it
+            hashes = equal_build.hashes_before(recipe.config)
+            done = finished(known, hashes.sha256) or finished(known)
         return _made(recipe, known) if done is None else done
 
 

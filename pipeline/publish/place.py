@@ -104,14 +104,22 @@ class Place:
 
         Raises:
             SurroundingsError: another build of the same output is running.
+            KeyboardInterrupt: it says so where all was done but the removal.
         """
         if self.keep:  # from here on it is a folder of versions, also if this run is killed
             self.real.mkdir(parents=True, exist_ok=True)
             (self.real / history.HISTORY).touch()
-        with publish.staging(self.before) as folder:
-            if self.keep:
-                versions.tidy(self.real)
-            yield folder
+        done = False
+        try:
+            with publish.staging(self.before) as folder:
+                if self.keep:
+                    versions.tidy(self.real)
+                yield folder
+                done = True
+        except KeyboardInterrupt:
+            if done:
+                raise KeyboardInterrupt(f"{self.shown_output} is up to date") from None
+            raise
 
     def publish(self, folder: Path, build_id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Put a finished staging directory in its place, and let go of old versions.

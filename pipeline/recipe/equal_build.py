@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pipeline.build_dir import limits
 from pipeline.build_dir.build import Build, read_manifest
@@ -24,7 +26,7 @@ from pipeline.publish.places import place_of
 from pipeline.recipe.declared import declared_fingerprint
 from pipeline.sources import Located, local
 from stages.errors import PipelineError
-from stages.files.known_hashes import KnownHashes, identity
+from stages.files.known_hashes import Identity, KnownHashes, identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +109,24 @@ def known_hashes(config: Config, empty: bool = False) -> KnownHashes:
     Args:
         empty: begin anew, without those that were kept before.
     """
+    return KnownHashes(_hashes_path(config), trusted=not (empty or config.run.verify))
+
+
+def _hashes_path(config: Config) -> Path:
     target = os.path.realpath(config.run.place)
     name = hashlib.sha256(os.fsencode(target)).hexdigest()
-    path = config.run.cache / "hashes" / f"{name}.json"
-    return KnownHashes(path, trusted=not (empty or config.run.verify))
+    return config.run.cache / "hashes" / f"{name}.json"
+
+
+def hashes_before(config: Config) -> KnownHashes:
+    """Those that an earlier build has kept, read once in a process: for what asks of every part."""
+    path = _hashes_path(config)
+    return _read_once(path, not config.run.verify, identity(path) if path.exists() else ())
+
+
+@functools.lru_cache(maxsize=1)
+def _read_once(path: Path, trusted: bool, state: Identity) -> KnownHashes:
+    return KnownHashes(path, trusted)
 
 
 def found_late(config: Config, place: Place, key: str) -> Built | None:

@@ -45,6 +45,12 @@ _NAMED = np.dtype((np.int64, len(IDENTITY)))
 _DIGEST = np.dtype((np.int64, 2))
 PIECE = 1 << 19  # examples whose names or contents are compared with each other at once, about
 _HASHED = 1 << 23  # bytes
+# Bytes of a kept part that have changed on the disk, while its size and times have not, end here.
+OURS = (
+    "Nothing was published. Build again with --verify, which reads all that earlier builds have "
+    "left in the cache: a disk may have damaged it. If that breaks the same, please report it with "
+    "the recipe."
+)
 _NOT_OURS = (PipelineError, OSError, MemoryError)  # they say by themselves what is wrong
 
 
@@ -289,7 +295,7 @@ def measure(path: Path, shard: str, split: str, wanted: Wanted, plan: Plan | Non
         what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         raise GateError(
             f"{shard} cannot be checked: {what}.",
-            "Nothing was published; please report it with the recipe.",
+            OURS,
         ) from error
     return Measured(
         path=shard,

@@ -106,6 +106,6 @@ def main() -> NoReturn:
         sys.argv = [f"pipeline-openrlhf {task}", *rest]
         runpy.run_module(module, run_name="__main__")
     except PipelineError as error:
-        sys.stderr.write(f"error: {error.what}\n       {error.remedy}\n")
+        sys.stderr.write(f"Error: {error.what}\nFix:   {error.remedy}\n")
         sys.exit(error.exit_code)
     sys.exit(0)

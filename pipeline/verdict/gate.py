@@ -26,7 +26,7 @@ from expectations.tallies import Tally
 from expectations.verdict import Finding, Verdict
 from pipeline.manifest.dataset_files import listed_and_alike
 from pipeline.shards import measured
-from pipeline.shards.measured import Measured, metrics_file
+from pipeline.shards.measured import OURS, Measured, metrics_file
 from pipeline.shards.pack_index import MeasuredIndex
 from stages import layouts
 from stages.errors import ExpectationError
@@ -229,6 +229,5 @@ def require_passed(verdict: Verdict) -> None:
     ours = all(finding.suite == suites.SHIPPED for finding in broken)
     raise ExpectationError(
         f"The written shards break {', '.join(f.name for f in broken)}:\n{lines}",
-        "Nothing was published; "
-        + ("please report it with the recipe." if ours else "fix the data, or the suite."),
+        OURS if ours else "Nothing was published; fix the data, or the suite.",
     )

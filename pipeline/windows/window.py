@@ -16,8 +16,10 @@ from pipeline.parts.part import PartReport, Work
 from pipeline.shards.collect import PartSource
 from stages.columns import Ints, offsets_of
 
-# About 1.9 million rows. A constant, since shards are bytes we promise.
+# Constants, since shards are bytes we promise. A window ends before the part with which it would
+# exceed one of them; of short rows, whose parts have many, it has fewer parts.
 WINDOW_PARTS = 64
+WINDOW_EXAMPLES = 1 << 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,22 @@ class Window:
         return cls(**content, members=members)
 
 
+def _bounds(examples: Sequence[int]) -> list[int]:
+    """The part at which each window begins, and how many parts there are.
+
+    Args:
+        examples: of each part.
+    """
+    bounds: list[int] = []
+    parts = held = 0
+    for part, count in enumerate(examples):
+        if not bounds or parts == WINDOW_PARTS or held + count > WINDOW_EXAMPLES:
+            bounds.append(part)
+            parts = held = 0
+        parts, held = parts + 1, held + count
+    return [*bounds, len(examples)]
+
+
 class Windows(Sequence[Window]):
     """The windows of a build, each put together when its turn comes."""
 
@@ -84,7 +102,7 @@ class Windows(Sequence[Window]):
         self, works: Sequence[Work], reports: Sequence[PartReport], sources: Sequence[PartSource]
     ) -> None:
         self._parts = (works, reports, sources)
-        self._bounds = [*range(0, len(works), WINDOW_PARTS), len(works)]
+        self._bounds = _bounds([one.examples for one in reports])
         examples = offsets_of(np.array([one.examples for one in reports], np.int64))
         lines = offsets_of(np.array([one.lines for one in reports], np.int64))
         self._first = examples[self._bounds].tolist()

@@ -20,6 +20,7 @@ from stages.errors import DataError, RowError, UndecidedError, UnknownFormatErro
 from stages.format import Format
 from stages.kinds import Kind
 from stages.rows.column_names import plain
+from stages.rows.unread import mapped
 
 MIXED_SHARE = 0.01  # fewer rows of another format are refused one by one by normalize
 
@@ -116,7 +117,7 @@ def _mapped(rows: Sequence[Row], kind: Kind) -> str:
         ]
         row = {**rows[0], **{name: rows[0].get(key) for name, key in pairs}}
         if pairs and candidate.matches(row):
-            return " ".join(f"--map {name}={key}" for name, key in pairs)
+            return " ".join(mapped(name, key) for name, key in pairs)
     return ""
 
 

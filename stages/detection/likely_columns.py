@@ -13,6 +13,7 @@ from stages.contract import Row
 from stages.formats._roles import role_of
 from stages.kinds import Kind
 from stages.rows.column_names import ANSWERED, ANSWERING, ASKED, plain
+from stages.rows.unread import mapped
 
 _TEXTS = ("content", "value")
 # A gold answer is what an answer is checked against, not an answer to train.
@@ -27,7 +28,7 @@ def offer(rows: Sequence[Row], kind: Kind) -> str:
         return 'Each row is one turn; write the turns of a conversation as {"messages": [...]}.'
     turns = _turns(rows)
     if turns:
-        return f"Did you mean --map messages={turns}?"
+        return f"Did you mean {mapped('messages', turns)}?"
     named = answered(rows)
     if named:
         return f"Did you mean {named}?"
@@ -36,9 +37,12 @@ def offer(rows: Sequence[Row], kind: Kind) -> str:
         return ""
     one, other = texts
     return (
-        "Say which column asks and which answers: --map prompt="
-        f"{one} --map completion={other}, or --map prompt={other} --map completion={one}."
+        f"Say which column asks and which answers: {_asked(one, other)}, or {_asked(other, one)}."
     )
+
+
+def _asked(question: str, answer: str) -> str:
+    return f"{mapped('prompt', question)} {mapped('completion', answer)}"
 
 
 def answered(rows: Sequence[Row]) -> str:
@@ -52,7 +56,7 @@ def answered(rows: Sequence[Row]) -> str:
     if len(asks) != 1 or len(answers) != 1:
         return ""
     pairs = zip(("prompt", "completion"), (asks[0], answers[0]), strict=True)
-    return " ".join(f"--map {name}={key}" for name, key in pairs if name != key)
+    return " ".join(mapped(name, key) for name, key in pairs if name != key)
 
 
 def _texts(rows: Sequence[Row]) -> list[str]:

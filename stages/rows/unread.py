@@ -7,6 +7,7 @@ should see, a rating under sft, a weight, a flag of a turn.
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -197,6 +198,11 @@ def ignore(path: str) -> str:
     """The option that ignores a column, quoted for a shell."""
     quoted = path if path.replace("_", "").replace(".", "").isalnum() else f"'{path}'"
     return f"--ignore {quoted}"
+
+
+def mapped(name: str, column: str) -> str:
+    """The option that reads a name from a column, quoted for a shell."""
+    return f"--map {shlex.quote(f'{name}={column}')}"
 
 
 def _shown(value: Any) -> str:

@@ -14,13 +14,30 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from parity import ran as record
+from parity.releases import peer_folder
 from support import SAMPLES, Ran
 
-PEERS = Path(os.environ.get("POSTTRAIN_PEERS", Path(sys.prefix) / "peers"))
 Build = Callable[..., Path]
 Use = Callable[..., Callable[[str], Any]]
 Words = Callable[[Path, str, str], list[str]]
 Train = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """A test begins, and the releases that it takes are noted."""
+    record.begin(f"tests/parity/{item.path.name}::{item.name}")
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Iterator[Any]:
+    """Its outcome: of its call, or of a setup that failed or was skipped."""
+    report = yield
+    if report.when == "call" or (report.when == "setup" and report.outcome != "passed"):
+        record.end(report.outcome)
+    return report
 
 
 def _forget(package: str) -> None:
@@ -46,9 +63,7 @@ def peer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Use]:
     used: list[str] = []
 
     def use(package: str, version: str, bare: tuple[str, ...] = ()) -> Callable[[str], Any]:
-        root = PEERS / f"{package}-{version}"
-        if not root.is_dir():
-            pytest.fail(f"{root} is missing: make test-parity installs it")
+        root = peer_folder(f"{package}-{version}")
         names = {package, *(name.partition(".")[0] for name in bare)}
         for name in names:
             _forget(name)
@@ -103,6 +118,7 @@ def build(pipeline: Callable[..., Ran], tmp_path: Path) -> Build:
     """Build through the command line; returns the folder."""
 
     def make(task: str, data: Path, *options: object, model: str = "qwen2-1.5b") -> Path:
+        record.now.tasks.add(task)
         name = f"build{len(list(tmp_path.iterdir()))}"
         more = ("--max-length", 16384, "--max-reject", 1, *options)
         ran = pipeline("run", task, data, "--model", model, "-o", name, *more)
@@ -178,7 +194,7 @@ def train(pipeline: Callable[..., Ran], tmp_path: Path) -> Train:
 
     def run(peer: str, build: Path, *options: str, before: str = "") -> list[dict[str, Any]]:
         import torch
-        from parity.releases import overlaid, peer_folder
+        from parity.releases import overlaid
 
         name, out = peer.partition("-")[0], tmp_path / "batches.pt"
         root = peer_folder(peer)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from parity import ran as record
 from parity.tiny import tiny
 from support import Ran
 
@@ -17,6 +18,7 @@ PEERS = Path(os.environ.get("POSTTRAIN_PEERS", Path(sys.prefix) / "peers"))
 
 def peer_folder(peer: str) -> Path:
     """Where one release of a trainer is installed; fails the test where it is not."""
+    record.now.peers.add(peer)
     root = PEERS / peer
     if not root.is_dir():
         pytest.fail(f"{root} is missing: make test-parity installs it")

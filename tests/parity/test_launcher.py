@@ -14,6 +14,7 @@ from statistics import mean
 
 import pytest
 import transformers
+from parity.releases import peer_folder
 from parity.tiny import tiny
 from support import ROOT, SAMPLES, Ran, model_record
 
@@ -22,7 +23,6 @@ from pipeline.exports import ExportFacts
 from pipeline.trainers.openrlhf_launch import check_version, split_arguments
 from stages.errors import UsageError
 
-PEERS = Path(os.environ.get("POSTTRAIN_PEERS", Path(sys.prefix) / "peers"))
 FLASH_ATTENTION = "flash-attn-2.8.3.post2"
 WITHOUT_GPU = Path(__file__).with_name("without_gpu.py")
 SOURCE = {"sft": "sft/chat.jsonl", "rm": "rm/pairs.jsonl", "prm": "prm/math_shepherd.jsonl"}
@@ -81,7 +81,7 @@ def test_the_command_of_a_build_trains(
     deepspeed = Path(sys.executable).parent / "deepspeed"
     _program(tmp_path / "bin" / "deepspeed", sys.executable, deepspeed)
     script = tmp_path / "build" / "launch" / "openrlhf.sh"
-    folders = [PEERS / f"openrlhf-{version}", PEERS / FLASH_ATTENTION, ROOT]
+    folders = [peer_folder(f"openrlhf-{version}"), peer_folder(FLASH_ATTENTION), ROOT]
     done = subprocess.run(
         ["sh", script, "model", *options.split()],
         cwd=tmp_path,
@@ -135,7 +135,7 @@ def test_every_version_knows_the_options_of_its_spelling(
             check=True,
         )
         given = {word for word in done.stdout.splitlines() if re.match("--[a-z]", word)}
-        cli = PEERS / f"openrlhf-{version}" / "openrlhf" / "cli" / f"train_{program}.py"
+        cli = peer_folder(f"openrlhf-{version}") / "openrlhf" / "cli" / f"train_{program}.py"
         taken = set(re.findall(r'add_argument\(\s*"(--[a-z_.]+)"', cli.read_text()))
         assert given - {"--no_python", "--module"} <= taken
         assert len(given) > 6

@@ -1,0 +1,159 @@
+"""Fills the tables of the guides from the program: profiles, trainers, tasks, and what was run.
+
+A page marks the place with ``<!-- table: NAME ARGUMENT -->`` and ``<!-- end of table -->``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from pipeline import exports, tasks
+from pipeline.exports import ExportFacts
+from stages import catalog, formats
+from stages.models.profile import ModelProfile
+from stages.tokenizers import carriers
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+RAN = ROOT / "tests" / "parity" / "ran.json"
+_BLOCK = re.compile(
+    r"(?P<head><!-- table: (?P<words>[\w. -]+) -->\n).*?(?=<!-- end of table -->)", re.DOTALL
+)
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    lines = [head, *rows]
+    cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    made = ["| " + " | ".join(line) + " |" for line in cells]
+    return "\n".join([made[0], "|" + "---|" * len(cells[0]), *made[1:]]) + "\n"
+
+
+def _code(words: Iterable[str]) -> str:
+    return " ".join(f"`{word}`" for word in words) or "none"
+
+
+def _family(module: str) -> str:
+    """Every profile of one file of ``stages/profiles``: what all share, and where they differ."""
+    profiles = sorted(catalog.load("stages.profiles", module, "PROFILES"), key=lambda p: p.name)
+    shared, differing = [], []
+    for name, say in _SAID.items():
+        values = {say(profile) for profile in profiles}
+        (shared.append((name, values.pop())) if len(values) == 1 else differing.append(name))
+    head = ["profile", "hub id", "", *differing]
+    rows = [
+        [
+            f"`{p.name}`",
+            p.model_ids[0],
+            "base" if p.is_base else "",
+            *(_SAID[name](p) for name in differing),
+        ]
+        for p in profiles
+    ]
+    return f"{_table(('all of them', ''), shared)}\n{_table(head, rows)}"
+
+
+def _source(profile: ModelProfile) -> str:
+    if profile.ranks is None:
+        return "the hub, or its cache"
+    extra = carriers.CARRIERS[profile.ranks.carrier].extra
+    return f"the extra `{extra}`" if extra else "installed with the program"
+
+
+_SAID: dict[str, Callable[[ModelProfile], str]] = {
+    "tokenizer": _source,
+    "end of turn": lambda p: _code([p.end_of_turn]),
+    "eos of the emitted tokenizer": lambda p: _code([p.eos_token]),
+    "pad": lambda p: _code([p.pad_token]),
+    "generation stops at": lambda p: _code(p.generation_eos),
+    "bos": lambda p: "printed by the template" if p.bos_policy == "template" else p.bos_policy,
+    "padding side": lambda p: p.padding_side,
+    "a dialogue becomes": lambda p: (
+        "one example per turn" if p.one_example_per_turn else "one example"
+    ),
+    "step tokens (prm)": lambda p: "none: pairs only" if p.pair else _code(p.step_tokens),
+    "positions": lambda p: str(p.context_length),
+    "embedding rows": lambda p: str(p.embedding_size),
+}
+
+
+def _trainer(name: str) -> str:
+    """What an export takes, task by task, and what it says of it."""
+    export = exports.load(name)
+    rows = []
+    for task in tasks.names():
+        taken = export.takes.get(tasks.kind_of(task).trains_as, ())
+        for layout in taken:
+            facts = ExportFacts(task=task, layout=layout, max_length=4096, bound=None)
+            rows.append((task, f"`{layout}`", export.detail(facts)))
+        if not taken:
+            why = export.why_not.get(tasks.kind_of(task).trains_as)
+            rows.append((task, "none", why or "it has no trainer for it that takes token ids"))
+    reads = [
+        f"Versions: {export.versions}.",
+        f"It {'reads' if export.takes_margins else 'does not read'} the margins of pairs,",
+        f"and {'multiplies' if export.takes_weights else 'has no use for'} loss weights.",
+        f"Encoders (RoBERTa, BERT): {'yes' if export.takes_encoders else 'no'}.",
+    ]
+    return f"{_table(('task', 'layout', 'note'), rows)}\n" + " ".join(reads) + "\n"
+
+
+def _formats(task: str) -> str:
+    """The record formats that a task reads."""
+    kind = tasks.kind_of(task).formats
+    rows = [
+        (f"`{name}`", catalog.summary("stages.formats", name).replace("``", "`"))
+        for name in catalog.names("stages.formats")
+        if kind in formats.load(name).kinds
+    ]
+    return _table(("format", "a row"), rows)
+
+
+def _ran(_: str) -> str:
+    """What `make compatibility` recorded of the trainers' own releases."""
+    found = json.loads(RAN.read_text("utf-8"))
+    rows = [
+        (
+            f"`{peer}`",
+            ", ".join(said["tasks"]) or "none",
+            str(sum(outcome == "passed" for outcome in said["tests"].values())),
+            ", ".join(t for t, outcome in said["tests"].items() if outcome != "passed") or "none",
+        )
+        for peer, said in sorted(found.items())
+    ]
+    return _table(("release", "builds of", "tests passed", "not passed"), rows)
+
+
+def _takes(_: str) -> str:
+    """Trainers by task: the layouts that each takes."""
+    rows = []
+    for export in map(exports.load, exports.names()):
+        kinds = [tasks.kind_of(task).trains_as for task in tasks.names()]
+        layouts = [_code(export.takes.get(kind, ())) for kind in kinds]
+        rows.append((f"`{export.name}`", export.versions, *layouts))
+    return _table(("trainer", "written for", *tasks.names()), rows)
+
+
+_TABLES: dict[str, Callable[[str], str]] = {
+    "family": _family,
+    "trainer": _trainer,
+    "formats": _formats,
+    "ran": _ran,
+    "takes": _takes,
+}
+
+
+def _filled(page: str) -> str:
+    def fill(found: re.Match[str]) -> str:
+        name, _, argument = found["words"].partition(" ")
+        return f"{found['head']}\n{_TABLES[name](argument)}\n"
+
+    return _BLOCK.sub(fill, page)
+
+
+def pages() -> dict[Path, str]:
+    """Every page with such a table, and the text that it should have."""
+    texts = {path: path.read_text("utf-8") for path in sorted(DOCS.rglob("*.md"))}
+    return {path: _filled(text) for path, text in texts.items() if _BLOCK.search(text)}
