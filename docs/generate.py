@@ -1,6 +1,6 @@
 """Writes the generated pages from the program itself: docs/reference.md, docs/extending.md, the
-tables of docs/formats.md, docs/recipes.md, docs/dependencies.md and the guides (docs/guides.py), the
-JSON Schema of recipes, docs/suites/, and docs/performance.md and docs/scale.md from what was
+tables of docs/formats.md, docs/recipes.md, docs/dependencies.md and the guides (docs/guides.py),
+the JSON Schema of recipes, docs/suites/, and docs/performance.md and docs/scale.md from what was
 measured.
 
 With --check it only compares.
