@@ -52,6 +52,12 @@ class Split:
     version: FileVersion | None = field(default=None, repr=False)
     lines: int | None = None
 
+    @property
+    def size(self) -> int:
+        """Bytes of the file that it is made of; 0 where they are not known."""
+        pieces = () if self.version is None else self.version.pieces
+        return sum(piece.stop - piece.start for piece in pieces)
+
 
 @dataclass(slots=True)
 class Record:
@@ -80,11 +86,13 @@ class Lines:
     Attributes:
         records: a list, or a sequence that makes records when they are asked for.
         damage: what ended the file too early, where only the rows before it are kept.
+        size: bytes of these lines, decompressed; 0 where a reader does not know.
     """
 
     records: Sequence[Record]
     lines: int
     damage: str | None = None
+    size: int = 0
 
     @property
     def by_line(self) -> Mapping[int, Record]:
@@ -113,8 +121,11 @@ class Glimpse:
 class Reader(Protocol):
     """One container format."""
 
-    name: str
-    suffixes: tuple[str, ...]
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def suffixes(self) -> tuple[str, ...]: ...
 
     def splits(self, path: str) -> list[Split]:
         """Cut the file into pieces that depend on its bytes alone.

@@ -29,7 +29,9 @@ def odd_files(tmp_path: Path) -> Path:
     (tmp_path / "binary.jsonl").write_bytes(bytes(range(256)) * 10)
     (tmp_path / "unpaired.jsonl").write_text('{"prompt": "a", "completion": "b", "label": true}\n')
     (tmp_path / "odd.jsonl").write_text('{"foo": 1}\n')
-    (tmp_path / "data.csv").write_text("a,b\n")
+    (tmp_path / "data.txt").write_text("a,b\n")
+    (tmp_path / "data.xlsx").write_bytes(b"PK")
+    (tmp_path / "data.csv").write_text("a;b\n1;2\n")
     (tmp_path / "folder").mkdir()
     return tmp_path
 
@@ -40,7 +42,12 @@ def odd_files(tmp_path: Path) -> Path:
         (("run", "sft", "nope.jsonl"), 2, "There is no file or folder nope.jsonl"),
         (("run", "sft", "no*.jsonl"), 2, "Nothing matches"),
         (("run", "sft", "folder"), 2, "has no data files"),
-        (("run", "sft", "data.csv"), 2, "no reader for this suffix"),
+        (("run", "sft", "data.txt"), 2, "no reader for this suffix"),
+        (("run", "sft", "data.xlsx"), 2, "is a spreadsheet"),
+        (("run", "sft", "data.csv"), 3, "--delimiter ';'"),
+        (("run", "sft", GOOD, "--delimiter", ";"), 2, "no input is a table of texts"),
+        (("run", "sft", "data.csv", "--delimiter", "ab"), 2, "cannot separate cells"),
+        (("run", "sft", "data.csv", "--cells", "a=number"), 2, "cells are json or text"),
         (("run", "sft", GOOD, "--format", "foo"), 2, "no format named 'foo'"),
         (("run", "sft", GOOD, "--format", "preference"), 2, "gives preference pairs"),
         (("run", "sft", GOOD, "--bogus"), 2, "No such option"),

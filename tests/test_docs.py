@@ -79,29 +79,37 @@ def test_the_version_is_in_one_place() -> None:
     assert version("posttrain-pipeline") == __version__
 
 
-def _documented_cases() -> list[tuple[str, bytes, str]]:
-    """The rows of docs/inputs.md that have an example: what, the file's content, what happens."""
+def _documented_cases() -> list[tuple[str, bytes, str, str]]:
+    """The rows of docs/inputs.md that have an example: what, the file's content, what happens, and
+    the reader of the section."""
     text = (ROOT / "docs" / "inputs.md").read_text("utf-8")
-    rows = re.findall(r"^\| ([^|]+) \| `([^|]+)` \| ([^|]+) \|$", text, re.MULTILINE)
-    marks = ("b'", ".encode(", "bytes(")
-    cases = [row for row in rows if any(mark in row[1] for mark in marks)]
-    return [(what, eval(example, {}), outcome) for what, example, outcome in cases]
+    lines, _, tables = text.partition("### Tables of texts")
+    found = []
+    for reader, section in (("jsonl", lines), ("csv", tables)):
+        rows = re.findall(r"^\| ([^|]+) \| `([^|]+)` \| ([^|]+) \|$", section, re.MULTILINE)
+        marks = ("b'", ".encode(", "bytes(")
+        cases = [row for row in rows if any(mark in row[1] for mark in marks)]
+        found += [(what, eval(example, {}), outcome, reader) for what, example, outcome in cases]
+    return found
 
 
 def _records(path: Path) -> list[Record]:
+    reader = readers.load(path.suffix[1:])
+    if reader.name == "csv":  # others are not refused for what a look at them shows
+        reader.glimpse(str(path), 10)
     return [
         record
-        for split in readers.load("jsonl").splits(str(path))
+        for split in reader.splits(str(path))
         for lines in readers.load(split.reader).read(split)
         for record in lines.records
     ]
 
 
 @pytest.mark.parametrize("case", _documented_cases(), ids=lambda case: case[0])
-def test_inputs_are_read_as_documented(tmp_path: Path, case: tuple[str, bytes, str]) -> None:
+def test_inputs_are_read_as_documented(tmp_path: Path, case: tuple[str, bytes, str, str]) -> None:
     """Each example of the table gives the rows, the refusal or the error that stands beside it."""
-    _, content, outcome = case
-    path = tmp_path / "example.jsonl"
+    _, content, outcome, reader = case
+    path = tmp_path / f"example.{reader}"
     path.write_bytes(content)
     refusal = re.search(r"file refused: `([^`]+)`", outcome)
     if refusal is not None:
@@ -117,7 +125,7 @@ def test_inputs_are_read_as_documented(tmp_path: Path, case: tuple[str, bytes, s
 
 def test_the_table_of_inputs_is_not_empty() -> None:
     """Its examples are found."""
-    assert len(_documented_cases()) >= 24
+    assert len(_documented_cases()) >= 39
 
 
 def _declared() -> dict[str, list[str]]:

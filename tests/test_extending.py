@@ -20,7 +20,7 @@ from pipeline.trainers.exporting import export_build
 from pipeline.view.drawing import Shards
 from stages import catalog, readers
 
-QUIZ = "stem,key\n2 + 2?,It is 4.\n3 + 4?,It is 7.\nOne too many?,yes,no\n"
+QUIZ = "stem: 2 + 2?\nkey: It is 4.\n\nstem: 3 + 4?\nkey: It is 7.\n\nstem: No key?\nyes\n"
 PAIRS = [
     {"prompt": f"{n} + 1?", "chosen": f"It is {n + 1}." + " Yes." * n, "rejected": f"{n}, I think."}
     for n in range(4)
@@ -50,7 +50,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def quiz(make: Callable[..., Path], tmp_path: Path) -> Path:
     """A build that uses the reader, the format, the family, the probe, the engine, the invariant
     and the audit."""
-    data = tmp_path / "quiz.csv"
+    data = tmp_path / "quiz.cards"
     data.write_text(QUIZ)
     return make("sft", data, model="acme-1.5b", engine="serial", layout="ragged")
 
@@ -78,13 +78,13 @@ def test_there_is_one_for_each_thing_that_can_be_added() -> None:
 
 
 def test_reader_format_and_family(quiz: Path) -> None:
-    """Rows of a CSV file become conversations in the template of the new family."""
+    """Cards become conversations in the template of the new family."""
     manifest = read_manifest(quiz)
     assert manifest["format"] == "quiz"
     assert manifest["model"]["name"] == "acme-1.5b"
-    assert manifest["rows"]["rejected_by_code"] == {"bad_csv": 1}
+    assert manifest["rows"]["rejected_by_code"] == {"bad_card": 1}
     rows = load_from_disk(str(quiz))["train"]
-    assert sorted(rows["row_id"]) == ["quiz.csv:1", "quiz.csv:2"]
+    assert sorted(rows["row_id"]) == ["quiz.cards:1", "quiz.cards:2"]
     shards = Shards(Build.open(quiz))
     strips = [shards.strips(shards.row("train", number)) for number in range(2)]
     texts = {"".join(piece.text for piece in strip.pieces) for (strip,) in strips}

@@ -67,14 +67,14 @@ def test_files_of_a_folder_that_are_no_data_are_named(
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "rows.jsonl").write_text('{"question": "q", "answer": "a"}\n')
-    for name in ("more.csv", ".hidden"):
+    for name in ("more.txt", ".hidden"):
         (folder / name).write_text("a,b\n")
     options = (folder, "--model", "qwen2-1.5b")
-    assert f"{folder / 'more.csv'} (no reader" in pipeline("plan", *options).out
+    assert f"{folder / 'more.txt'} (no reader" in pipeline("plan", *options).out
     ran = pipeline("run", "sft", *options, "-o", "out")
-    assert f"not read  {folder / 'more.csv'} (no reader" in ran.err
+    assert f"not read  {folder / 'more.txt'} (no reader" in ran.err
     record = json.loads((tmp_path / "out" / "run.json").read_bytes())
-    assert record["files_left_out"] == ["more.csv"]
+    assert record["files_left_out"] == ["more.txt"]
 
 
 def test_a_folder_that_cannot_be_listed_stops_the_build(

@@ -238,12 +238,13 @@ def _encoder(outcome: Outcome) -> EncoderRecord:
     )
 
 
+def _tallied(parts: Sequence[PartReport], name: str) -> Counter[str]:
+    return sum((Counter(part.counts.get(name, {})) for part in parts), Counter[str]())
+
+
 def _unread(parts: Sequence[PartReport]) -> tuple[UnreadColumn, ...]:
     """Columns of one input that nothing read, the largest first."""
-    rows, size = Counter[str](), Counter[str]()
-    for part in parts:
-        rows.update(part.counts.get("unread_rows", {}))
-        size.update(part.counts.get("unread_bytes", {}))
+    rows, size = _tallied(parts, "unread_rows"), _tallied(parts, "unread_bytes")
     total = max(sum(part.rows - part.filtered for part in parts), 1)
     order = sorted(rows, key=lambda column: (-size[column], column))
     return tuple(
@@ -282,6 +283,7 @@ def _inputs(outcome: Outcome) -> tuple[InputRecord, ...]:
             unread=_unread(mine),
             source=source.source_name or None,
             pieces=source.pieces if source.pieces > 1 else None,
+            formats=dict(sorted(_tallied(mine, "formats").items())) or None,
         )
         for source, rows, name, why, mine in zip(*columns, strict=True)
     )

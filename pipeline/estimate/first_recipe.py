@@ -14,7 +14,8 @@ from pipeline import tasks
 from pipeline.estimate.fitting import Looks, fitting
 from pipeline.estimate.forecast import Forecast, forecast, glimpses
 from pipeline.estimate.refusals import long_enough, reasons
-from pipeline.inputs.detection import recognise_glimpse
+from pipeline.inputs.detection import recognise_glimpse, two_shapes
+from pipeline.inputs.opening import Opening
 from pipeline.inputs.scan import expand
 from pipeline.options.command_line import config_from, not_read, stem
 from pipeline.options.config import Config, default_cache
@@ -22,7 +23,6 @@ from pipeline.options.path_values import Data, ModelName
 from pipeline.options.phases import OPTIONS
 from pipeline.options.recipe import builds_of
 from stages.detection.evidence import Detection
-from stages.errors import DataError
 
 # What a first recipe names, beside what is needed: the options that are changed most.
 _OFFERED = (
@@ -98,7 +98,7 @@ def write(
 
 
 def _looks(argument: str, given: Mapping[str, Any]) -> Looks:
-    return glimpses(expand((argument,), default_cache()), [given["salvage"]])
+    return glimpses(expand((argument,), default_cache()), [Opening.given(given)])
 
 
 def _tests(data: Sequence[str]) -> list[str]:
@@ -110,9 +110,10 @@ def _tests(data: Sequence[str]) -> list[str]:
 def _grouped(looks: Mapping[str, Looks], config: Config) -> list[_Group]:
     groups: dict[tuple[str, ...], _Group] = {}
     for argument, some in looks.items():
-        found = [recognise_glimpse(look[3], look[1].origin, config) for look in some]
+        found = [recognise_glimpse(look[3], look[1].origin, config, look[2]) for look in some]
         for (_, file, _, _), one in zip(some, found, strict=True):
-            _require_one_shape(file.origin, one)
+            if one.change is not None:
+                raise two_shapes(one, file.origin, config)
         rows = sum(look[3].rows for look in some)
         alike = tuple(sorted({one.reading for one in found}))
         if alike in groups:
@@ -121,16 +122,6 @@ def _grouped(looks: Mapping[str, Looks], config: Config) -> list[_Group]:
         else:
             groups[alike] = _Group([argument], found[0], rows)
     return list(groups.values())
-
-
-def _require_one_shape(origin: str, found: Detection) -> None:
-    """Raises DataError where a file's rows are read in two ways, which no build does."""
-    if found.change is not None:
-        one, other = found.change
-        raise DataError(
-            f"{origin} changes shape: its rows read as {one} and as {other}.",
-            "Split it, or name one with --format.",
-        )
 
 
 def _head(task: str, model: str) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from pipeline import tasks
 from pipeline.estimate.forecast import glimpses
 from pipeline.inputs.detection import recognise_glimpse
+from pipeline.inputs.opening import Opening
 from pipeline.inputs.scan import expand
 from pipeline.options.command_line import config_from
 from pipeline.options.config import default_cache
@@ -26,7 +27,7 @@ def looked_at(data: tuple[str, ...], given: Mapping[str, Any]) -> tuple[int, Loo
         UsageError, DataError, SurroundingsError: one is missing, empty or not readable.
     """
     files = expand(data, local_cache(given["cache_dir"] or default_cache()))
-    return len(files), glimpses(files, [given["salvage"]], given.get("empty", "refuse"))
+    return len(files), glimpses(files, [Opening.given(given)], given.get("empty", "refuse"))
 
 
 def fitting(data: tuple[str, ...], given: Mapping[str, Any], looks: Looks) -> str:
@@ -41,8 +42,8 @@ def fitting(data: tuple[str, ...], given: Mapping[str, Any], looks: Looks) -> st
     for task in tasks.names():
         try:
             config = config_from(task, data, given)
-            for _, file, _, glimpse in looks:
-                detection = recognise_glimpse(glimpse, file.origin, config)
+            for _, file, reader, glimpse in looks:
+                detection = recognise_glimpse(glimpse, file.origin, config, reader)
                 fits[task] = f"{detection.reading}: {detection.evidence}"
         except (DataError, UsageError) as error:
             errors[task] = error

@@ -17,9 +17,16 @@ import pyarrow as pa
 
 from pipeline.estimate.alike import Alike
 from pipeline.estimate.filtered import FilteredSample
-from pipeline.inputs.detection import is_empty, recognise_glimpse, refuse_empty, rows_each
+from pipeline.inputs.detection import (
+    is_empty,
+    recognise_glimpse,
+    refuse_empty,
+    rows_each,
+    two_shapes,
+)
+from pipeline.inputs.opening import Opening, reader_of
 from pipeline.inputs.said_of_source import said_of_source
-from pipeline.inputs.scan import located, reader_of, short_names
+from pipeline.inputs.scan import located, short_names
 from pipeline.options.config import Config
 from pipeline.parts import chain
 from pipeline.recipe.recipe import Recipe, resolve_recipe
@@ -30,7 +37,6 @@ from stages.chat_template import turn_split
 from stages.columns import Ints
 from stages.contract import Batch, Glimpse, Record
 from stages.detection.evidence import Detection
-from stages.errors import DataError
 from stages.rows import notes
 from stages.tokens.folded_labels import unfold
 
@@ -142,12 +148,12 @@ class Forecast:
 
 
 def glimpses(
-    files: Sequence[Located], salvage: Sequence[bool] = (False,), empty: str = "refuse"
+    files: Sequence[Located], openings: Sequence[Opening] = (Opening(),), empty: str = "refuse"
 ) -> list[tuple[str, Located, str, Glimpse]]:
     """Name, file, reader and sample of every input with rows, or of some where there are many.
 
     Args:
-        salvage: of each source, whether rows before damage are read.
+        openings: of each source, how its files are opened.
         empty: whether some may be empty: the choice of ``--empty``.
 
     Raises:
@@ -160,8 +166,9 @@ def glimpses(
         named = [named[place] for place in places]
     seen = []
     for name, file in named:
-        reader = reader_of(file)
-        glimpse = reader.glimpse(file.path, each, salvage[file.source])
+        opening = openings[file.source]
+        reader = reader_of(file, opening)
+        glimpse = reader.glimpse(file.path, each, opening.salvage)
         seen.append((name, file, reader.name, glimpse))
     refuse_empty([file.origin for _, file, _, look in seen if is_empty(look)], len(seen), empty)
     return [one for one in seen if not is_empty(one[-1])]
@@ -170,13 +177,9 @@ def glimpses(
 def _look(name: str, file: Located, reader: str, glimpse: Glimpse, config: Config) -> Look:
     own = config.only(file.source)
     with said_of_source(*own.sources):
-        detection = recognise_glimpse(glimpse, file.origin, own)
+        detection = recognise_glimpse(glimpse, file.origin, own, reader)
     if detection.change is not None:
-        one, other = detection.change
-        raise DataError(
-            f"{file.origin} changes shape: its rows read as {one} and as {other}.",
-            "Split it, or name one with --format; pipeline run names the line.",
-        )
+        raise two_shapes(detection, file.origin, own)
     return Look(
         name=name,
         origin=file.origin,
@@ -307,8 +310,8 @@ def forecast(config: Config) -> Forecast:
         PipelineError: what a build would raise before its first row.
     """
     files = located(config)
-    salvage = [one.options.salvage for one in config.sources]
-    return of_glimpses(config, len(files), glimpses(files, salvage, config.judge.empty))
+    openings = [Opening.of(one.options) for one in config.sources]
+    return of_glimpses(config, len(files), glimpses(files, openings, config.judge.empty))
 
 
 def of_glimpses(

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from pipeline import tasks
 from pipeline.inputs import other_task
+from pipeline.inputs.cells import asked_about_cells
 from pipeline.inputs.questions import ask
 from pipeline.inputs.reading import format_options, selection_of
 from pipeline.inputs.said_of_source import said_of_source
@@ -20,6 +21,7 @@ from pipeline.options.keeping import Keep
 from stages import formats, readers
 from stages.contract import Glimpse, Record, Row
 from stages.detection.evidence import Detection, detect, settle
+from stages.detection.mixture import detect_mixture, in_words
 from stages.detection.survey import survey
 from stages.errors import AskError, DataError, UnknownFormatError, UsageError
 from stages.format import Format
@@ -66,11 +68,14 @@ def way_on(error: str, path: str) -> str:
     return "Give a file of JSON objects, one a line."
 
 
-def recognise_glimpse(glimpse: Glimpse, where: str, config: Config) -> Detection:
+def recognise_glimpse(glimpse: Glimpse, where: str, config: Config, reader: str) -> Detection:
     """The reading of an input, from sampled rows.
 
+    Args:
+        reader: its name.
+
     Raises:
-        DataError: no row of it can be read; see also ``recognise_rows``.
+        DataError: no row of it can be read; see also ``recognise_rows`` and ``cells.asked``.
     """
     rows = [record.data for record in glimpse.records if record.data is not None]
     if not rows:
@@ -80,7 +85,10 @@ def recognise_glimpse(glimpse: Glimpse, where: str, config: Config) -> Detection
         )
         raise DataError(f"{where} has no row that can be read; {error}.", way_on(error, where))
     typed = any(record.typed for record in glimpse.records)
-    return recognise_rows(rows, where, config, typed)
+    with asked_about_cells(rows, where, config, reader):
+        found = recognise_rows(rows, where, config, typed)
+    how = readers.in_words(reader)
+    return replace(found, evidence=f"{found.evidence}; {how}") if how else found
 
 
 def _records(source: Input) -> Iterator[tuple[int, Record]]:
@@ -94,7 +102,7 @@ def _records(source: Input) -> Iterator[tuple[int, Record]]:
         first += count
 
 
-def _changed(source: Input, kinds: tuple[str, str], config: Config) -> DataError:
+def _changed(source: Input, kinds: tuple[str, str], config: Config, mixed: str) -> DataError:
     """The error for a file with rows of two formats; it names the line where the second begins.
 
     The sample shows that there are two, but not where they meet, so the file is read again.
@@ -115,8 +123,8 @@ def _changed(source: Input, kinds: tuple[str, str], config: Config) -> DataError
             return DataError(
                 f"{source.name}:{line} has a different shape from the rows before it: {fits[0][1]} "
                 f"({fits[0][0].name}) after {begun[1]} ({begun[0].name}).",
-                f"Split the file there, or add --format {named.name} to have the other rows "
-                "refused one by one.",
+                f"{mixed or 'Split the file there'}, or add --format {named.name} to have the "
+                "other rows refused one by one.",
             )
     return DataError(f"{source.path} has rows of two shapes.", "Name one with --format.")
 
@@ -226,11 +234,7 @@ def recognise_rows(raw: list[Row], where: str, config: Config, typed: bool = Fal
     if typed:
         rows = _with_nulls_settled(rows, where, config)
     if named is None:
-        templated, columns = config.source.already_templated, config.source.map
-        try:
-            detection = detect(rows, kind, where, already_templated=templated, columns=columns)
-        except UnknownFormatError as error:
-            raise other_task.named(error, rows, where, config) from error
+        detection = _detected(rows, where, config)
     else:
         detection = _as_named(named, rows, where, config)
     if detection.change is None:
@@ -240,6 +244,37 @@ def recognise_rows(raw: list[Row], where: str, config: Config, typed: bool = Fal
         seen = survey(rows, detection.format, kind, format_options(config), selection_of(config))
         ask(seen, rows, detection.reading, where, config)
     return detection
+
+
+def _detected(rows: list[Row], where: str, config: Config) -> Detection:
+    """The reading that rows show: of one format, or with ``--mixed-formats`` of several."""
+    kind, source = tasks.kind_of(config.task), config.source
+    if source.mixed_formats:
+        found = detect_mixture(rows, kind, where, source.already_templated, source.map)
+        if found is not None:
+            return found
+    try:
+        return detect(rows, kind, where, source.already_templated, source.map)
+    except UnknownFormatError as error:
+        raise other_task.named(error, rows, where, config) from error
+
+
+def mixed_formats(found: Detection, config: Config) -> str:
+    """A remedy for rows of two formats; empty where the task can read only one of them."""
+    usable = {one.name for one in formats.usable_for(tasks.kind_of(config.task))}
+    if found.change is None or not usable.issuperset(found.change):
+        return ""
+    counts = in_words({name: found.counts[name] for name in found.change}, found.sampled)
+    return f"Have each row read by its own format with --mixed-formats ({counts})"
+
+
+def two_shapes(found: Detection, where: str, config: Config) -> DataError:
+    """The error for rows of two formats, which nobody has allowed."""
+    one, other = found.change or ("one format", "another")
+    return DataError(
+        f"{where} changes shape: its rows read as {one} and as {other}.",
+        f"{mixed_formats(found, config) or 'Split it'}, or name one with --format.",
+    )
 
 
 def _as_named(named: Format, rows: list[Row], where: str, config: Config) -> Detection:
@@ -298,7 +333,7 @@ def _glimpse(source: Input, config: Config, rows: int) -> Glimpse:
 
 
 def _of_glimpse(source: Input, glimpse: Glimpse, config: Config) -> Detection:
-    detection = recognise_glimpse(glimpse, source.path, config)
+    detection = recognise_glimpse(glimpse, source.path, config, source.reader)
     if detection.change is not None:
-        raise _changed(source, detection.change, config)
+        raise _changed(source, detection.change, config, mixed_formats(detection, config))
     return detection

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shlex
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
+from pipeline.inputs.opening import Opening, reader_of, require_used
 from pipeline.options.config import Config, RunOptions
 from pipeline.sources import Located, locate, pieces
-from stages import readers
 from stages.contract import Cutter, Reader, Split
 from stages.errors import SurroundingsError, UsageError
 from stages.files import cutting, row_counts
@@ -97,7 +96,9 @@ def located(config: Config) -> list[Located]:
         for argument in source.options.data
         for file in locate(argument, config.run.cache)
     ]
-    return _each_once(files)
+    files = _each_once(files)
+    require_used(files, config)
+    return files
 
 
 def _each_once(files: list[Located]) -> list[Located]:
@@ -135,39 +136,9 @@ def _is_unicode(path: str) -> bool:
     return True
 
 
-_SEPARATED = {".csv": "", ".tsv": r", delimiter='\t'"}
-
-
-def _as_rows(path: str) -> str:
-    """How a table of texts becomes rows: it does not say which of its values are numbers."""
-    options = _SEPARATED.get(Path(path).suffix.lower())
-    if options is None:
-        return ""
-    write = f"[print(json.dumps(row)) for row in csv.DictReader(sys.stdin{options})]"
-    rows = shlex.quote(f"{Path(path).stem}.jsonl")
-    return (
-        " Such a table does not say which values are numbers. Make it rows of texts with: "
-        f'python -c "import csv, json, sys; {write}" < {shlex.quote(path)} > {rows}'
-    )
-
-
-def reader_of(file: Located) -> Reader:
-    """What reads a file.
-
-    Raises:
-        UsageError: nothing does.
-    """
-    name = file.reader or readers.of_path(file.path)
-    if name is None:
-        raise UsageError(
-            f"{file.origin}: no reader for this suffix.",
-            f"Known: {', '.join(sorted(readers.suffixes()))}.{_as_rows(file.path)}",
-        )
-    return readers.load(name)
-
-
 def _opened(file: Located, name: str, config: Config, *, is_small: bool, hash_now: bool) -> Input:
-    reader, source = reader_of(file), config.sources[file.source]
+    source = config.sources[file.source]
+    reader = reader_of(file, Opening.of(source.options))
     splits = [
         replace(split, salvage=source.options.salvage)
         for split in _splits(reader, file, config.run, is_small=is_small, hash_now=hash_now)

@@ -102,6 +102,7 @@ class InputRecord(JsonRecord):
         source: the name of the recipe's source that it belongs to; null for that of a command.
         pieces: of a file that was hashed in several, how many: ``sha256`` is then the hash of their
             hashes, as text, one after the other.
+        formats: of a file with rows of several formats, how many rows each of them read.
     """
 
     path: str
@@ -114,6 +115,7 @@ class InputRecord(JsonRecord):
     unread: tuple[UnreadColumn, ...] = field(default=(), metadata=OPTIONAL)
     source: str | None = field(default=None, metadata=OPTIONAL)
     pieces: int | None = field(default=None, metadata=OPTIONAL)
+    formats: Mapping[str, int] | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, slots=True)

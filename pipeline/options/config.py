@@ -325,7 +325,7 @@ def _recorded(options: Any) -> dict[str, object]:
     for option in fields(options):
         written = option.metadata.get(RECORDED, _plain)
         value = getattr(options, option.name)
-        default = option.metadata.get(UNLESS_DEFAULT) and value == option.default
+        default = option.metadata.get(UNLESS_DEFAULT) and value in (option.default, {})
         if written is not None and not default:
             recorded[option.name] = written(value)
     return recorded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
 import re
 from collections.abc import Callable
@@ -215,3 +216,10 @@ def _require_file(path: str | PathLike[str]) -> None:
 def under(folder: str, path: str) -> str:
     """A path that counts from a folder, as it counts from here."""
     return path if "://" in path else os.path.join(folder, os.path.expanduser(path))
+
+
+def hashed(files: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
+    """Names and texts of files, recorded as names and hashes."""
+    return [
+        {"file": name, "sha256": hashlib.sha256(text.encode()).hexdigest()} for name, text in files
+    ]

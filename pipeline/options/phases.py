@@ -7,7 +7,6 @@ The phase says which hashes the option enters: see ``config``. A new option is o
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
@@ -24,6 +23,7 @@ from pipeline.options.amounts import Amount
 from pipeline.options.keeping import FIRST, Keep
 from pipeline.options.output import Output
 from pipeline.options.shell import Command
+from pipeline.options.tables import Cells, Delimiter
 from pipeline.stores.copies import default_cache as default_cache
 from stages import catalog, layouts
 from stages.errors import UsageError
@@ -106,13 +106,6 @@ def declared(one: Field[Any], by_source: bool = False, heading: str = "") -> Opt
     )
 
 
-def _hashed(files: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
-    """Names and texts of files, recorded as names and hashes."""
-    return [
-        {"file": name, "sha256": hashlib.sha256(text.encode()).hexdigest()} for name, text in files
-    ]
-
-
 def _limits(limits: Mapping[str, float]) -> None:
     """Raises UsageError where one is no limit of an audit."""
     from expectations.audits import with_tolerances
@@ -160,6 +153,10 @@ class SourceOptions:
     neutral: str = option("null", v.one_of("null", "good", "bad"), "What a PRM's neutral rating means; null leaves it unlabelled.", heading=under.TRAINED)
     prompt_separator: str = option("Step 1:", v.Text("TEXT"), "Where the first step of a joined PRM text begins.")
     step_tag: str | None = option(None, v.Text("TEXT"), "Step tag of joined PRM texts [ки and other known ones].")
+    mixed_formats: bool = option(False, v.Switch(), "A file may have rows of several formats: each row is read by the one that it fits.", recorded=_GIVEN)
+    delimiter: str | None = option(None, Delimiter("CHARACTER"), "What separates the cells of .csv and .tsv files [a comma; .tsv: a tab].", recorded=_GIVEN)
+    quoting: str = option("rfc4180", v.one_of("rfc4180", "none"), "Quotes in .csv and .tsv files: as in RFC 4180, or text like any other.", recorded=_GIVEN)
+    cells: Mapping[str, str] = option({}, Cells("COLUMN=KIND", flag="--cells messages=json"), "What the cells of a .csv or .tsv column are: json or text [text].", recorded=_GIVEN)
     salvage: bool = option(False, v.Switch(), "Keep the rows before the damage in a truncated or corrupt file; the manifest records it.")
     already_templated: bool = option(False, v.Switch(), "Read the turns of texts that carry a chat template.")
     stop_text: str = option("reject", v.one_of("reject", "keep", "strip"), "Stop tokens written as text at the end of an answer: refuse the row, train them as text, or remove them.", heading=under.TRAINED)
@@ -172,6 +169,8 @@ class SourceOptions:
             condition(text)  # raises where it cannot be read
         for text in self.filter:
             _expression(text)
+        if self.mixed_formats and self.format != "auto":
+            raise UsageError("--format is not for --mixed-formats.", "Leave one of them out.")
         if self.group_by == "":
             raise UsageError("--group-by is empty.", "Give a column, or leave it out.")
         if self.reasoning == "mask" and self.train_on == "all":
@@ -288,7 +287,7 @@ class JudgeOptions:
     max_reject: float = option(0.01, v.Number(least=0, most=1), "Share of refused rows that fails the build.", by_source=True)
     empty: str = option("refuse", v.one_of("refuse", "warn"), "An empty file among others: refuse the build, or name it and go on.", heading=under.DATA)
     tolerance: Mapping[str, float] = option({}, many.Pairs("AUDIT.LIMIT=VALUE", flag="--tolerance shortcuts.fail=1", numbers=True, check=_limits), "Limit of an audit: warn, fail or least.")
-    expectations: tuple[tuple[str, str], ...] = option((), paths.TextFiles("FILE"), "More suites to check the shards with: JSON of Great Expectations, or Python.", recorded={RECORDED: _hashed})
+    expectations: tuple[tuple[str, str], ...] = option((), paths.TextFiles("FILE"), "More suites to check the shards with: JSON of Great Expectations, or Python.", recorded={RECORDED: paths.hashed})
     title: str | None = option(None, v.Text("TEXT"), "Title of the dataset card [of task and model].", heading=under.OUTPUT)
     license: str | None = option(None, v.Text("ID"), "Licence, for the dataset card: apache-2.0, cc-by-4.0.", by_source=True, heading=under.OUTPUT)
     origin: str | None = option(None, v.Text("TEXT"), "Where rows are from, for the dataset card: an address, a name.", by_source=True, heading=under.OUTPUT)

@@ -207,7 +207,7 @@ def settle(
     return reading, why + _refuse_templated(detected, rows, where, already_templated)
 
 
-def _matches(rows: Sequence[Row], kind: Kind) -> dict[str, list[str | None]]:
+def matching(rows: Sequence[Row], kind: Kind) -> dict[str, list[str | None]]:
     """For each format its evidence in each row (None where it does not fit); formats that fit no
     row are left out.
 
@@ -227,12 +227,13 @@ def _require_one(names: list[str], evidence: dict[str, list[str | None]], where:
     """Raise if more than one format fits most rows."""
     if len(names) < 2:
         return
-    ways = [f"{name} ({_common(evidence[name])})" for name in names]
+    ways = [f"{name} ({common(evidence[name])})" for name in names]
     flags = " or ".join(f"--format {name}" for name in names)
     raise DataError(f"{where} reads as {' and as '.join(ways)}.", f"Say which with {flags}.")
 
 
-def _common(reasons: Sequence[str | None]) -> str:
+def common(reasons: Sequence[str | None]) -> str:
+    """The reason that fits most rows."""
     return Counter(reason for reason in reasons if reason).most_common(1)[0][0]
 
 
@@ -263,7 +264,7 @@ def detect(
     Raises:
         DataError: none fits, more than one does, or a column's meaning stays open.
     """
-    evidence = _matches(rows, kind)
+    evidence = matching(rows, kind)
     counts = {name: sum(map(bool, reasons)) for name, reasons in evidence.items()}
     counts = dict(sorted(counts.items(), key=lambda pair: -pair[1]))
     if not counts:
@@ -282,7 +283,7 @@ def detect(
     detected = formats.load(best)
     if detected.named_only:
         raise DataError(
-            f"{where}: {_common(evidence[best])} in {counts[best]} of {len(rows)} sampled rows; "
+            f"{where}: {common(evidence[best])} in {counts[best]} of {len(rows)} sampled rows; "
             f"{detected.named_only}.",
             f"Add --format {best} to have them checked and passed through.",
         )
@@ -293,5 +294,5 @@ def detect(
     if doubt is not None:
         raise DataError(f"{where}: {doubt[0]}.", f"{doubt[1]}.")
     reading, more = settle(detected, fitting, where, already_templated)
-    sentence = f"{_common(evidence[best])} in {counts[best]} of {len(rows)} sampled rows{more}"
+    sentence = f"{common(evidence[best])} in {counts[best]} of {len(rows)} sampled rows{more}"
     return Detection(reading, evidence=sentence, sampled=len(rows), counts=counts)

@@ -2,13 +2,16 @@
 
 A row that a reader loses leaves no trace, since no later stage knows of it. So the rows of every
 split are counted a second time in other ways: line ends in the bytes, commas between the items of a
-JSON array, the row counts that Parquet and Arrow files contain. No row is parsed.
+JSON array, the row counts that Parquet and Arrow files contain; those of tables of texts by the
+standard library. No other row is parsed.
 """
 
 from __future__ import annotations
 
+import csv
 import functools
 import gzip
+import json
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,6 +36,8 @@ else:
 
 _BOM = b"\xef\xbb\xbf"
 _BLANKS = b" \t\r\n"
+_DELIMITERS = {"csv": ",", "tsv": "\t"}
+_LONGEST = (1 << 31) - 1  # characters of a cell; the reader has a limit of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +82,7 @@ def _stream(split: Split) -> Iterator[IO[bytes]]:
 
 def _chunks(split: Split, file: IO[bytes]) -> Iterator[bytes]:
     """The split's bytes without a byte-order mark at the start of the file."""
-    whole = split.reader == "json" or content.compression(split.version or split.path) is not None
+    whole = split.reader != "jsonl" or content.compression(split.version or split.path) is not None
     left = None if whole else split.stop - split.start
     first = split.start == 0
     while chunk := file.read(content.CHUNK if left is None else min(content.CHUNK, left)):
@@ -168,6 +173,38 @@ def _values(split: Split) -> Count | None:
     return None if loose else _alone(opened)  # numbers and words without brackets cannot be counted
 
 
+def _spelled(chunks: Iterator[bytes]) -> Iterator[str]:
+    """Lines with their ends, one character for each byte: delimiters and quotes are ASCII."""
+    rest = b""
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from (f"{line.decode('latin-1')}\n" for line in lines)
+    if rest:
+        yield rest.decode("latin-1")
+
+
+def _separated(split: Split) -> Count:
+    """Rows behind the header of a table of texts, as the standard library reads it."""
+    container, _, settings = split.reader.partition("/")
+    said = json.loads(settings or "{}")
+    csv.field_size_limit(_LONGEST)
+    count = last = -1  # the header is no row
+    begun = 0
+    with _stream(split) as file:
+        rows = csv.reader(
+            _spelled(_chunks(split, file)),
+            delimiter=said.get("delimiter", _DELIMITERS[container]),
+            quoting=csv.QUOTE_NONE if said.get("quoting") == "none" else csv.QUOTE_MINIMAL,
+            strict=True,
+        )
+        for cells in rows:
+            if cells:
+                count += 1
+                last = begun if count else -1
+            begun = rows.line_num
+    return Count(max(count, 0), begun, last)
+
+
 def _parquet(file: IO[bytes]) -> Any:
     """A file's ``pyarrow.parquet.FileMetaData``."""
     import pyarrow.parquet as pq  # which brings the clients of three clouds with it
@@ -197,17 +234,19 @@ _COUNTERS: dict[str, Callable[[Split], Count | None]] = {
     "parquet": _row_groups,
     "arrow": _record_batches,
     "hf": _record_batches,
+    "csv": _separated,
+    "tsv": _separated,
 }
 
 
 def _damaged() -> tuple[type[Exception], ...]:
     """What a container raises that cannot be read."""
-    return (EOFError, OSError, zlib.error, zstandard.ZstdError, pa.ArrowException)
+    return (csv.Error, EOFError, OSError, zlib.error, zstandard.ZstdError, pa.ArrowException)
 
 
 def count(split: Split) -> Count | None:
     """The rows of a split; None for containers of other packages and for damaged ones."""
-    counter = _COUNTERS.get(split.reader)
+    counter = _COUNTERS.get(split.reader.partition("/")[0])
     try:
         return counter(split) if counter else None
     except SurroundingsError:

@@ -2,16 +2,21 @@
 
 A *reading* is what a build settles on for a file: a format's name, or ``name/variant`` where one
 format's rows can be read in more than one way (``indexed_pair/1-based``). ``--format`` takes both.
+The reading of a file whose rows have several formats has those of all of them: ``alpaca+openai``.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 from stages import catalog, kinds
 from stages.errors import UsageError
 from stages.format import Format
+from stages.formats._mixed import AND, Mixed
 from stages.kinds import Kind
+
+MIXED_FORMATS = "--mixed-formats"
 
 
 def load(reading: str) -> Format:
@@ -20,6 +25,8 @@ def load(reading: str) -> Format:
     Raises:
         UsageError: there is none.
     """
+    if AND in reading:
+        return mixed(reading)
     name, slash, variant = reading.partition("/")
     whole = _named(name)
     if not slash:
@@ -28,6 +35,13 @@ def load(reading: str) -> Format:
     if variant not in variants:
         raise catalog.unknown(f"variant of {name}", variant, sorted(variants))
     return variants[variant]
+
+
+@functools.cache
+def mixed(reading: str) -> Mixed:
+    """The format of a file whose rows have several, from their readings; raises as ``load``."""
+    readings = reading.split(AND)
+    return Mixed(readings, [load(one) for one in readings])
 
 
 def _named(name: str) -> Format:
@@ -83,6 +97,8 @@ def choose(reading: str, kind: Kind) -> Format:
     Raises:
         UsageError: there is none, or it gives another kind of example.
     """
+    if AND in reading:
+        raise UsageError("--format names one format.", f"For several: {MIXED_FORMATS}.")
     row_format = load(reading)
     if kind.formats not in row_format.kinds:
         given = " and ".join(kinds.load(name).words for name in row_format.kinds)

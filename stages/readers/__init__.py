@@ -1,17 +1,32 @@
-"""One container format per file: each provides READER."""
+"""One container format per file: each provides READER.
+
+A reader is named by its container, or by ``container/settings`` where the options of a source say
+how its files are read (``csv/{"delimiter": ";"}``).
+"""
 
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING, cast
 
 from stages import catalog
 from stages.contract import Reader
 
+if TYPE_CHECKING:
+    from stages.readers._delimited import Delimited
+
 
 def load(name: str) -> Reader:
     """The reader of this name."""
-    reader: Reader = catalog.load(__name__, name, "READER")
-    return reader
+    container, slash, settings = name.partition("/")
+    reader: Reader = catalog.load(__name__, container, "READER")
+    return cast("Delimited", reader).told(settings) if slash else reader
+
+
+def in_words(name: str) -> str:
+    """How a reader reads files, where options or suffixes decide it; empty for the others."""
+    words: str = getattr(load(name), "words", "")
+    return words
 
 
 @functools.cache

@@ -34,7 +34,12 @@ def _encoding(head: bytes) -> str | None:
     return None
 
 
-def _refuse_other_encodings(path: str, head: bytes) -> None:
+def refuse_other_encodings(path: str, head: bytes) -> None:
+    """Check the first bytes of a file of text.
+
+    Raises:
+        ContainerError: they are UTF-16 or UTF-32.
+    """
     encoding = _encoding(head)
     marked = any(head.startswith(mark) for mark in _WIDE)
     at = 0 if marked else max(0, head.find(b"\0"))
@@ -43,11 +48,13 @@ def _refuse_other_encodings(path: str, head: bytes) -> None:
             f"{path} is {encoding}, not UTF-8: byte {at} is 0x{head[at]:02x}.",
             f"Convert it with: iconv -f {encoding} -t UTF-8",
         )
-    # With rows of JSON before or after it, a zero byte damages one row only.
-    if b"\0" in head and not any(map(_is_object, head.removeprefix(BOM).split(b"\n"))):
-        raise ContainerError(
-            f"{path} is binary, not JSON: byte {at} is 0x00.", "Give a file of JSON."
-        )
+
+
+def binary(path: str, at: int, wanted: str) -> ContainerError:
+    """The error for a file with a zero byte in the place of text."""
+    return ContainerError(
+        f"{path} is binary, not {wanted}: byte {at} is 0x00.", f"Give a file of {wanted}."
+    )
 
 
 def _is_object(line: bytes) -> bool:
@@ -86,7 +93,10 @@ def is_lines(source: content.Source, default: bool, limit: int) -> bool:
         if b"\n" not in head and not head.removeprefix(BOM).lstrip().startswith(b"["):
             head += file.readline(limit)
         more = bool(file.read(1))
-    _refuse_other_encodings(content.path_of(source), head)
+    refuse_other_encodings(content.path_of(source), head)
+    # With rows of JSON before or after it, a zero byte damages one row only.
+    if b"\0" in head and not any(map(_is_object, head.removeprefix(BOM).split(b"\n"))):
+        raise binary(content.path_of(source), head.index(0), "JSON")
     body = head.removeprefix(BOM).lstrip()
     lines = [line for line in body.split(b"\n")[: -1 if more else None] if line.strip()]
     if body.startswith(b"["):

@@ -42,11 +42,13 @@ class Tally:
         rows: rows with a value in a column, by column.
         bytes: of those values, as JSON.
         filtered: rows that ``--where`` did not take.
+        formats: rows by the format that read them, where a file has several.
     """
 
     rows: Counter[str] = field(default_factory=Counter)
     bytes: Counter[str] = field(default_factory=Counter)
     filtered: int = 0
+    formats: Counter[str] = field(default_factory=Counter)
 
     def add(self, column: str, value: Any) -> None:
         """Count one row's value."""

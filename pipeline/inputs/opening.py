@@ -1,0 +1,105 @@
+"""Which reader a file of a source gets, and what the source's options tell it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pipeline.options.config import Config, SourceOptions
+from pipeline.options.phases import OPTIONS
+from pipeline.sources import Located
+from stages import readers
+from stages.contract import Reader
+from stages.errors import UsageError
+from stages.readers._delimited import RFC4180, Delimited
+
+_SHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
+# The filter's settings: comma, double quote, UTF-8.
+_EXPORT = "soffice --headless --convert-to 'csv:Text - txt - csv (StarCalc):44,34,76'"
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How the files of a source are opened: options of a source, by their names."""
+
+    salvage: bool = False
+    delimiter: str | None = None
+    quoting: str = RFC4180
+    cells: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, options: SourceOptions) -> Opening:
+        """As a source's options have it."""
+        return cls(options.salvage, options.delimiter, options.quoting, options.cells)
+
+    @classmethod
+    def given(cls, given: Mapping[str, Any]) -> Opening:
+        """As a command line has it.
+
+        Raises:
+            UsageError: a value is none of its option.
+        """
+        names = [name for name in cls.__slots__ if given.get(name) is not None]
+        values = {n: OPTIONS[n].value.settled(OPTIONS[n].value.loosened(given[n])) for n in names}
+        return cls(**values)
+
+    @property
+    def of_tables(self) -> str:
+        """An option that tables of texts alone have, as it was given; empty where none was."""
+        if self.delimiter is not None:
+            return f"--delimiter {shlex.quote(self.delimiter)}"
+        if self.quoting != RFC4180:
+            return f"--quoting {self.quoting}"
+        return next((f"--cells {name}={kind}" for name, kind in self.cells.items()), "")
+
+
+def reader_of(file: Located, opening: Opening) -> Reader:
+    """What reads a file.
+
+    Raises:
+        UsageError: nothing does.
+    """
+    name = file.reader or readers.of_path(file.path)
+    if name is None:
+        raise _unread(file)
+    reader = readers.load(name)
+    if isinstance(reader, Delimited):
+        return reader.having(opening.delimiter, opening.quoting, opening.cells)
+    return reader
+
+
+def _unread(file: Located) -> UsageError:
+    suffix = Path(file.path).suffix.lower()
+    if suffix in _SHEETS:
+        return UsageError(
+            f"{file.origin} is a spreadsheet, whose cells are formulas, dates and formats.",
+            "Export each sheet as CSV UTF-8 and give the .csv file. Without a screen: "
+            f"{_EXPORT} {shlex.quote(file.origin)}",
+        )
+    return UsageError(
+        f"{file.origin}: no reader for this suffix.",
+        f"Known: {', '.join(sorted(readers.suffixes()))}.",
+    )
+
+
+def require_used(files: Sequence[Located], config: Config) -> None:
+    """Options of tables of texts are for sources that have such files.
+
+    Raises:
+        UsageError: a source has none.
+    """
+    for number, source in enumerate(config.sources):
+        said = Opening.of(source.options).of_tables
+        names = [
+            file.reader or readers.of_path(file.path)
+            for file in files
+            if said and file.source == number
+        ]
+        if said and not any(name and isinstance(readers.load(name), Delimited) for name in names):
+            whose = f" of the source {source.name}" if source.name else ""
+            raise UsageError(
+                f"{said}: no input{whose} is a table of texts (.csv, .tsv).", "Leave it out."
+            )

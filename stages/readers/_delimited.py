@@ -1,0 +1,263 @@
+"""Tables of texts (CSV, TSV), plain, gzip or zstandard: a header, and a row per line or lines.
+
+Nothing is guessed. The suffix or an option says what separates cells, and every cell is text, but
+for those of columns that ``--cells`` calls JSON. How a file is read is part of its reader's name,
+``csv/{"delimiter": ";"}``, and so of all that is made with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+from stages.contract import Glimpse, Lines, Record, Row, Split
+from stages.errors import ContainerError, RowError, UsageError
+from stages.files import bounds, content, cutting, strict_json
+from stages.files.content import Source
+from stages.files.file_version import FileVersion
+from stages.readers import _glimpse, _shape
+from stages.readers._cells import Grammar, Raw, Rows
+
+BATCH_ROWS = 8192
+BATCH_BYTES = 4 << 20
+RFC4180, NONE = QUOTING = ("rfc4180", "none")
+_NAMES = {",": "comma-separated", "\t": "tab-separated"}
+_OTHERS = ";\t|,"  # that a header of one column is searched for
+_WIDTH = "row_width"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What a file's header says."""
+
+    names: list[str]
+    grammar: Grammar
+    json: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Delimited:
+    """The reader of one delimiter.
+
+    Attributes:
+        stated: somebody has said that this is the delimiter, beside the file's suffix.
+        cells: by column, ``json`` or ``text``; other columns are text.
+    """
+
+    container: str
+    suffixes: tuple[str, ...]
+    delimiter: str
+    quoting: str = RFC4180
+    cells: Mapping[str, str] = field(default_factory=dict)
+    stated: bool = False
+
+    @property
+    def name(self) -> str:
+        settings: dict[str, Any] = {"delimiter": self.delimiter} if self.stated else {}
+        settings |= {"quoting": self.quoting} if self.quoting != RFC4180 else {}
+        settings |= {"cells": dict(sorted(self.cells.items()))} if self.cells else {}
+        return f"{self.container}/{json.dumps(settings)}" if settings else self.container
+
+    @property
+    def words(self) -> str:
+        """How it reads a file, for who is told what was done."""
+        said = _NAMES.get(self.delimiter, f"separated by {self.delimiter!r}")
+        said += ", quotes as in RFC 4180" if self.quoting == RFC4180 else ", quotes are text"
+        columns = [name for name, kind in self.cells.items() if kind == "json"]
+        return said + (f", JSON in {', '.join(columns)}" if columns else "")
+
+    def told(self, settings: str) -> Delimited:
+        """The same with what stands behind the slash of a reader's name."""
+        said = json.loads(settings)
+        return self.having(
+            said.get("delimiter"), said.get("quoting", RFC4180), said.get("cells", {})
+        )
+
+    def having(self, delimiter: str | None, quoting: str, cells: Mapping[str, str]) -> Delimited:
+        """The same with options of a source; None is what the suffix says."""
+        stated = delimiter is not None
+        return Delimited(
+            self.container,
+            self.suffixes,
+            delimiter=self.delimiter if delimiter is None else delimiter,
+            quoting=quoting,
+            cells=cells,
+            stated=stated,
+        )
+
+    def splits(self, path: str) -> list[Split]:
+        return cutting.hashed(self, path)
+
+    def cut(self, version: FileVersion) -> list[Split]:
+        return [cutting.whole(version, self.name)]
+
+    def read(self, split: Split) -> Iterator[Lines]:
+        version = content.version_of(split)
+        with content.opened(version, split.salvage) as file:
+            try:
+                batches = self._records(file, path=content.name_in_messages(split))
+                yield from bounds.counted(batches, split.path, version.size)
+            except ContainerError as error:
+                if not split.salvage:
+                    raise
+                yield Lines([], 0, content.damage_of(file) or error.what)
+                return
+            if damage := content.damage_of(file):
+                yield Lines([], 0, damage)
+
+    def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
+        path = content.path_of(source)
+        with content.opened(source, salvage=True) as file:  # damage is told where rows are read
+            head = file.read(_shape.HEAD)
+        _shape.refuse_other_encodings(path, head)
+        if b"\0" in head.partition(b"\n")[0]:  # in the header; further on, one row has it
+            raise _shape.binary(path, head.index(0), "text")
+
+        def records(file: IO[bytes], at_start: bool) -> Iterator[Lines]:
+            return self._records(file, path)
+
+        found = _glimpse.first_rows(source, records, rows, salvage)
+        wrong = [one for one in found.records if one.error and one.error[0] == _WIDTH]
+        if len(wrong) * 2 > len(found.records):
+            raise ContainerError(
+                f"{path}:{wrong[0].line + 1}: {_said(wrong[0])}, and most rows that were looked at "
+                f"are like it ({self.words}).",
+                _OTHER_WAYS,
+            )
+        return found
+
+    def _records(self, file: IO[bytes], path: str) -> Iterator[Lines]:
+        """Every row as a record; those before a damage are yielded before the error is raised."""
+        rows = Rows(file, Grammar(self.delimiter, self.quoting == RFC4180), path)
+        table: Table | None = None
+        batch: list[Record] = []
+        size = given = 0  # bytes of the batch; lines that were yielded
+        try:
+            for row in rows:
+                if table is None:
+                    table = self._header(row, rows)
+                    continue
+                batch.append(_record(row, table, rows, file))
+                size += len(row.text)
+                if len(batch) >= BATCH_ROWS or size >= BATCH_BYTES:
+                    yield Lines(batch, rows.lines - given)
+                    batch, size, given = [], 0, rows.lines
+        except ContainerError:
+            if batch:
+                yield Lines(batch, rows.lines - given)
+            raise
+        if batch or rows.lines > given:
+            yield Lines(batch, rows.lines - given)
+
+    def _header(self, row: Raw, rows: Rows) -> Table:
+        grammar = Grammar(self.delimiter, self.quoting == RFC4180)
+        try:
+            names = [grammar.value(cell).decode() for cell in grammar.cells(row.text)]
+        except UnicodeDecodeError as error:
+            raise rows.broken(row.line, f"the header is not UTF-8 ({error.reason})") from error
+        if any(map(grammar.is_stray, grammar.cells(row.text))):
+            raise rows.broken(row.line, "the header has a quote in a cell that is not in quotes")
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise rows.broken(row.line, f"two columns are called {twice!r}", "Rename one of them.")
+        self._require_separated(names, row, rows)
+        unknown = next((name for name in self.cells if name not in names), None)
+        if unknown is not None:
+            raise UsageError(
+                f"--cells {unknown}: {rows.path} has no such column.",
+                f"Its columns: {', '.join(names)}.",
+            )
+        kinds = self.cells.items()
+        return Table(names, grammar, frozenset(name for name, kind in kinds if kind == "json"))
+
+    def _require_separated(self, names: list[str], row: Raw, rows: Rows) -> None:
+        """A header of one column that has another usual delimiter in it is asked about."""
+        if len(names) > 1 or self.stated or row.text.startswith(b'"'):
+            return
+        other = next((one for one in _OTHERS if one in names[0]), None)
+        if other is not None:
+            spelled = "tab" if other == "\t" else f"'{other}'"
+            mine = "tab" if self.delimiter == "\t" else f"'{self.delimiter}'"
+            raise ContainerError(
+                f"{rows.path}:{row.line + 1}: the header has one column, {names[0]!r} "
+                f"({self.words}).",
+                f"Say what separates cells: --delimiter {spelled}, or --delimiter {mine} if it is "
+                "one column.",
+            )
+
+
+_OTHER_WAYS = (
+    "Say what separates cells with --delimiter (';', tab or another character), or that quotes are "
+    "text with --quoting none."
+)
+
+
+def _said(record: Record) -> str:
+    return record.error[1] if record.error else ""
+
+
+def _record(row: Raw, table: Table, rows: Rows, file: IO[bytes]) -> Record:
+    """The record of one row.
+
+    Raises:
+        ContainerError: a quote in it leaves open where rows end.
+    """
+    try:
+        if not row.ended and content.damage_of(file):
+            raise RowError("cut_off", "the file breaks off in this row")
+        return Record(row.line, row.offset, row.text, _parsed(row, table, rows))
+    except RowError as error:
+        reason = (error.code, error.detail)
+        return Record(row.line, row.offset, row.text, data=None, error=reason)
+
+
+def _parsed(row: Raw, table: Table, rows: Rows) -> Row:
+    grammar = table.grammar
+    cells = grammar.cells(row.text)
+    if b'"' in row.text:
+        for number, cell in enumerate(cells, 1):
+            if grammar.is_stray(cell):
+                if cell.lstrip().startswith(b'"'):
+                    what = f"cell {number} has blanks before its quote"
+                    raise rows.broken(row.line, f"{what}, so the end of the row is not known")
+                raise RowError("stray_quote", f"cell {number} has a quote, but is not in quotes")
+        cells = list(map(grammar.value, cells))
+    if len(cells) != len(table.names):
+        raise RowError(_WIDTH, f"{len(cells)} cells, but the header has {len(table.names)}")
+    if b"\0" in row.text:
+        raise RowError("zero_byte", f"byte {row.text.index(0)} of the row is 0x00")
+    try:
+        values: list[Any] = [cell.decode() for cell in cells]
+    except UnicodeDecodeError as error:
+        raise RowError("bad_encoding", _not_utf8(row.text)) from error
+    data = dict(zip(table.names, values, strict=True))
+    for name in table.json:
+        data[name] = _json(name, data[name])
+    return data
+
+
+def _not_utf8(text: bytes) -> str:
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        return f"byte {error.start} (0x{text[error.start]:02x}) is not UTF-8"
+    return "a cell is not UTF-8"
+
+
+def _json(name: str, text: str) -> Any:
+    """The value of a cell; an empty one is null.
+
+    Raises:
+        RowError: it is no JSON.
+    """
+    if not text.strip():
+        return None
+    try:
+        row = strict_json.parse(b'{"":%b}' % text.encode())
+    except RowError as error:
+        raise RowError(error.code, f"column {name}: {error.detail}") from error
+    if len(row) != 1:
+        raise RowError("bad_json", f"column {name}: not one JSON value")
+    return row[""]

@@ -1,0 +1,299 @@
+"""Tables of texts: every cell as it was written, every row at its place, and nothing guessed."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support import Ran, read_manifest
+
+from pipeline.build_dir.build import Build
+from stages import readers
+from stages.contract import Record
+from stages.errors import ContainerError, UsageError
+from stages.files import content, row_counts
+from stages.readers import _cells
+from stages.readers._delimited import Delimited
+
+Run = Callable[..., Ran]
+MODEL = ("--model", "qwen2-1.5b")
+BOM = b"\xef\xbb\xbf"
+SAME = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".zst": zstandard.compress,
+}
+
+
+def spelled(delimiter: str = ",", quoting: str = "rfc4180", **cells: str) -> str:
+    """A reader's name."""
+    base = readers.load("csv")
+    assert isinstance(base, Delimited)
+    return base.having(delimiter, quoting, cells).name
+
+
+def read(path: Path, name: str, salvage: bool = False) -> tuple[list[Record], int, str | None]:
+    """The records of a file, its lines, and its damage; counted the same without the reader."""
+    (split,) = readers.load(name).splits(str(path))
+    split = replace(split, salvage=salvage)
+    found = list(readers.load(split.reader).read(split))
+    records = [record for lines in found for record in lines.records]
+    lines = sum(part.lines for part in found)
+    damage = next((part.damage for part in found if part.damage), None)
+    last = max((record.line for record in records), default=-1)
+    if not damage:
+        assert row_counts.count(split) == row_counts.Count(len(records), lines, last)
+    return records, lines, damage
+
+
+def quoted(cell: str, delimiter: str, always: bool) -> str:
+    """A cell as RFC 4180 writes it."""
+    if always or any(char in cell for char in f'"\r\n{delimiter}'):
+        return '"' + cell.replace('"', '""') + '"'
+    return cell
+
+
+CELL = st.text(st.sampled_from('ab",;\t\r\n é\u2028😀'), max_size=8)
+
+
+@SAME
+@given(
+    rows=st.lists(st.tuples(CELL, CELL, CELL), max_size=9),
+    delimiter=st.sampled_from(",;\t|"),
+    ends=st.lists(st.sampled_from(["\n", "\r\n", "\n\n", "\r\n\n"]), min_size=10, max_size=10),
+    always=st.booleans(),
+    closed=st.booleans(),
+    bom=st.booleans(),
+    kind=st.sampled_from(sorted(PACKED)),
+    window=st.integers(1, 40),
+)
+def test_cells_come_back_and_rows_know_their_places(
+    tmp_path: Path,
+    rows: list[tuple[str, str, str]],
+    delimiter: str,
+    ends: list[str],
+    always: bool,
+    closed: bool,
+    bom: bool,
+    kind: str,
+    window: int,
+) -> None:
+    """Whatever is quoted, wherever a window ends, with blank lines, marks and both line ends."""
+    table = [("one", "two, 2", "three"), *rows]
+    texts = [delimiter.join(quoted(c, delimiter, always) for c in row) for row in table]
+    written = "".join(text + end for text, end in zip(texts, ends, strict=False))
+    if not closed and texts[-1]:
+        written = written[: -len(ends[len(table) - 1])]
+    plain = BOM * bom + written.encode()
+    path = tmp_path / f"rows.csv{kind}"
+    path.write_bytes(PACKED[kind](plain))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_cells, "WINDOW", window)
+        patch.setattr(content, "CHUNK", max(window, 4))
+        found, lines, _ = read(path, spelled(delimiter))
+    assert [tuple((record.data or {}).values()) for record in found] == rows
+    assert all(list(record.data or ()) == ["one", "two, 2", "three"] for record in found)
+    for record in found:
+        assert record.offset is not None
+        assert plain[record.offset :].startswith(record.raw)
+        assert plain[: record.offset].count(b"\n") == record.line
+    assert lines == len(plain.removeprefix(BOM).split(b"\n")) - plain.endswith(b"\n")
+
+
+@SAME
+@given(
+    text=st.text(st.sampled_from('ab" ,\r\n'), max_size=24),
+    window=st.integers(1, 30),
+)
+def test_any_text_is_read_as_the_standard_library_reads_it_or_refused(
+    tmp_path: Path, text: str, window: int
+) -> None:
+    """A row is what ``csv`` has, or is refused, alone or with the file."""
+    path = tmp_path / "any.csv"
+    path.write_text(f"h,i\n{text}", newline="")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_cells, "WINDOW", window)
+        try:
+            found, _, _ = read(path, spelled())
+        except ContainerError:
+            return
+    rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
+    assert len(found) == len(rows)
+    for record, row in zip(found, rows, strict=True):
+        if record.data is not None:
+            assert list(record.data.values()) == row
+        else:
+            assert record.error is not None
+            assert (record.error[0] == "row_width") == (len(row) != 2) or '"' in "".join(row)
+
+
+# What a file may be, and what is said of its second row, or of the file.
+ODD: dict[str, tuple[bytes, str]] = {
+    "a row too wide": (b"a,b\n1,2,3\n4,5\n6,7\n", "row_width"),
+    "a row too narrow": (b"a,b\n1\n4,5\n6,7\n", "row_width"),
+    "a quote in a cell": (b'a,b\n5" pipe,2\n4,5\n', "stray_quote"),
+    "a zero byte": (b"a,b\n1,\0\n4,5\n", "zero_byte"),
+    "no UTF-8": (b"a,b\n1,caf\xe9\n4,5\n", "bad_encoding"),
+    "two columns of one name": (b"a,a\n1,2\n", ":1: two columns are called 'a'"),
+    "a quote never closed": (b'a,b\n1,"2\n3,4\n', ":2: the quote that opens there is never closed"),
+    "text behind a quote": (b'a,b\n1,2\n"3"x,4\n', ":3: text follows a closed quote"),
+    "blanks before a quote": (b'a,b\n1, "2, 3"\n', ":2: cell 2 has blanks before its quote"),
+    "carriage returns alone": (b"a,b\r1,2\r3,4\r", ":1: a carriage return stands there"),
+    "a header with a quote": (b'a,b"c\n1,2\n', ":1: the header has a quote"),
+    "a header that is not UTF-8": (b"a,caf\xe9\n1,2\n", ":1: the header is not UTF-8"),
+    "another delimiter": (b"a;b\n1;2\n", "--delimiter ';'"),
+    "UTF-16": ("a,b\n1,2\n".encode("utf-16"), "UTF-16, not UTF-8"),
+    "something else": (bytes(range(256)), "is binary, not text"),
+    "rows of another width": (b"a,b\n1,2,3\n4,5,6\n", ":2: 3 cells, but the header has 2"),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_what_is_odd_is_refused_by_row_or_by_file(tmp_path: Path, odd: str) -> None:
+    """A row, where it is known where it ends; else the file, with the line."""
+    written, says = ODD[odd]
+    path = tmp_path / "odd.csv"
+    path.write_bytes(written)
+    if says.isidentifier():
+        (record, *others), _, _ = read(path, "csv")
+        assert record.error is not None
+        assert (record.error[0], record.data) == (says, None)
+        assert (record.line, record.offset) == (1, 4)
+        assert record.raw == written.split(b"\n")[1]
+        assert list((others[0].data or {}).values()) == ["4", "5"]
+        return
+    with pytest.raises(ContainerError) as caught:
+        readers.load("csv").glimpse(str(path), 10)
+    assert says in f"{caught.value.what} {caught.value.remedy}"
+    assert str(path) in caught.value.what
+
+
+@pytest.mark.parametrize("written", [b"", BOM, b"a,b\n", b"a,b", b"\r\n\na,b\r\n\n"])
+def test_a_file_without_rows_is_empty(tmp_path: Path, written: bytes) -> None:
+    """A header alone is no row."""
+    path = tmp_path / "empty.csv"
+    path.write_bytes(written)
+    assert read(path, "csv")[0] == []
+    glimpse = readers.load("csv").glimpse(str(path), 10)
+    assert (glimpse.records, glimpse.rows, glimpse.exact) == ([], 0, True)
+
+
+def test_without_quotes_they_are_text(tmp_path: Path) -> None:
+    """``--quoting none`` has one row per line, and nothing else than delimiters."""
+    path = tmp_path / "rows.tsv"
+    path.write_bytes(b'a\tb\n"1\t2"\n5" x\t"\n')
+    found, _, _ = read(path, spelled("\t", "none"))
+    assert [list((one.data or {}).values()) for one in found] == [['"1', '2"'], ['5" x', '"']]
+
+
+def test_json_is_read_where_it_is_said(tmp_path: Path) -> None:
+    """Strictly, and one value: what is none refuses its row; an empty cell is null."""
+    path = tmp_path / "rows.csv"
+    cells = ['[{"k": 1.0}]', "", "7", "true", '"x"', '1,"":2', "1}{", '{"k":1,"k":2}', "nope"]
+    lines = [quoted(cell, ",", always=True) + ',"[1]"' for cell in cells]
+    path.write_text("\n".join(["a,b", *lines]))
+    found, _, _ = read(path, spelled(a="json", b="text"))
+    values = [one.data["a"] if one.data else (one.error or ("",))[0] for one in found]
+    assert values[:5] == [[{"k": 1.0}], None, 7, True, "x"]
+    assert values[5:] == ["duplicate_key", "bad_json", "duplicate_key", "bad_json"]
+    assert {one.data["b"] for one in found if one.data} == {"[1]"}
+    with pytest.raises(UsageError, match="no such column"):
+        read(path, spelled(c="json"))
+
+
+def test_a_wide_cell_and_a_row_that_is_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Megabytes with quotes and line ends come back; beyond the limit the file is refused."""
+    text = 'say "hello",\r\n' * 500_000
+    path = tmp_path / "wide.csv"
+    path.write_bytes(f"a,b\r\n{quoted(text, ',', True)},x\r\n1,2".encode())
+    first, second = read(path, "csv")[0]
+    assert first.data == {"a": text, "b": "x"}
+    assert (second.line, second.data) == (500_002, {"a": "1", "b": "2"})
+    monkeypatch.setattr(_cells, "LONGEST", 1 << 20)
+    with pytest.raises(ContainerError, match=r"wide\.csv:2: a row of more than 1048576 bytes"):
+        read(path, "csv")
+
+
+def test_salvage_keeps_the_rows_before_a_damage_and_not_the_row_that_it_cuts(
+    tmp_path: Path,
+) -> None:
+    """A row that a damage cuts can look whole: it is refused."""
+    rows = "a,b\n" + "".join(f"{n},{n * 7919 % 10007} words\n" for n in range(5000))
+    packed = gzip.compress(rows.encode())
+    path = tmp_path / "cut.csv.gz"
+    path.write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(ContainerError, match="is damaged"):
+        read(path, "csv")
+    found, _, damage = read(path, "csv", salvage=True)
+    assert damage == "it is cut off"
+    *whole, last = found
+    assert [tuple((one.data or {}).values()) for one in whole] == [
+        tuple(line.split(",")) for line in rows.splitlines()[1 : len(whole) + 1]
+    ]
+    assert last.error == ("cut_off", "the file breaks off in this row")
+    path = tmp_path / "quote.csv"
+    path.write_text('a,b\n1,2\n3,"4\n5,6\n')
+    found, _, damage = read(path, "csv", salvage=True)
+    assert [one.data for one in found] == [{"a": "1", "b": "2"}]
+    assert damage == "The file:3: the quote that opens there is never closed."
+
+
+QUESTIONS = [
+    {"question": f'What is {n}, "twice"?\nPlease.', "answer": f"It is {2 * n}.\r\né"}
+    for n in range(60)
+]
+
+
+def _table(path: Path, rows: list[dict[str, Any]], **dialect: Any) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), **dialect)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def _trained(out: Path) -> list[Any]:
+    table = pa.concat_tables(Build.open(out).splits["train"].tables())
+    return [table.column(name).to_pylist() for name in ("input_ids", "labels")]
+
+
+def test_a_build_is_that_of_the_same_rows_as_lines(pipeline: Run, tmp_path: Path) -> None:
+    """With one, two or three workers; how the cells were read is said and written down."""
+    lines = tmp_path / "rows.jsonl"
+    lines.write_text("".join(json.dumps(row) + "\n" for row in QUESTIONS))
+    _table(tmp_path / "rows.csv", QUESTIONS)
+    _table(tmp_path / "semicolons.csv", QUESTIONS, delimiter=";", lineterminator="\n")
+    packed = tmp_path / "rows.tsv.gz"
+    packed.write_bytes(
+        gzip.compress(_table(tmp_path / "rows.tsv", QUESTIONS, delimiter="\t").read_bytes())
+    )
+    assert not pipeline("run", "sft", lines, *MODEL, "-o", "lines").status
+    for workers, (data, *more) in enumerate(
+        [("rows.csv",), ("semicolons.csv", "--delimiter", ";"), ("rows.tsv.gz",)], 1
+    ):
+        out = f"out{workers}"
+        ran = pipeline("run", "sft", data, *more, *MODEL, "-o", out, "--workers", str(workers))
+        assert not ran.status, ran.err
+        assert _trained(tmp_path / out) == _trained(tmp_path / "lines")
+        manifest = read_manifest(tmp_path / out)
+        evidence = manifest["inputs"][0]["evidence"]
+        separated = ("comma-separated", "separated by ';'", "tab-separated")[workers - 1]
+        assert evidence.endswith(f"; {separated}, quotes as in RFC 4180")
+        assert evidence in ran.err
+    assert not pipeline("check", "out1").status

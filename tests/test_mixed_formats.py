@@ -1,0 +1,121 @@
+"""Files whose rows have several formats: each row is read by the one that it fits, and counted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from support import Ran, read_manifest
+
+from pipeline.build_dir.build import Build
+from pipeline.tasks import kind_of
+from stages import formats
+from stages.contract import FormatOptions
+from stages.detection.mixture import detect_mixture
+from stages.errors import DataError, RowError, UsageError
+
+Run = Callable[..., Ran]
+Row = dict[str, Any]
+MODEL = ("--model", "qwen2-1.5b")
+
+
+def turns(number: int) -> Row:
+    """A row of openai."""
+    said = [("user", f"hi {number}"), ("assistant", f"hello {number}")]
+    return {"messages": [{"role": role, "content": text} for role, text in said], "id": number}
+
+
+def asked(number: int) -> Row:
+    """A row of query_response."""
+    return {"question": f"q {number}", "answer": f"a {number}", "level": "easy"}
+
+
+def put(path: Path, rows: list[Row]) -> Path:
+    """A file of lines."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+ROWS = [asked(n) if n % 3 else turns(n) for n in range(60)]
+
+
+def trained(out: Path) -> dict[str, Any]:
+    """Ids and labels by row."""
+    table = pa.concat_tables(Build.open(out).splits["train"].tables())
+    columns = [table.column(name).to_pylist() for name in ("row_id", "input_ids", "labels")]
+    return {name: (ids, labels) for name, ids, labels in zip(*columns, strict=True)}
+
+
+def test_the_message_names_the_option_with_the_formats_and_counts(
+    pipeline: Run, tmp_path: Path
+) -> None:
+    """Of a build and of a plan; without a word nothing is mixed."""
+    data = put(tmp_path / "mixed.jsonl", ROWS)
+    counts = "--mixed-formats (query_response in 40, openai in 20 of 60 sampled rows)"
+    for command in (("run", "sft", data, *MODEL, "-o", "out"), ("plan", data, *MODEL)):
+        ran = pipeline(*command)
+        assert ran.status == 3
+        assert counts in ran.err.replace("\n", " ")
+
+
+def test_each_row_is_read_as_in_a_file_of_its_own(pipeline: Run, tmp_path: Path) -> None:
+    """Counted by format, with its unread columns, from a recipe too, by any number of workers."""
+    put(tmp_path / "mixed.jsonl", ROWS)
+    for name, kind in (("turns", turns), ("asked", asked)):
+        put(tmp_path / f"{name}.jsonl", [kind(number) for number in range(60)])
+        data = ("run", "sft", f"{name}.jsonl", *MODEL, "-o", name, "--layout", "ragged")
+        assert not pipeline(*data).status
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(
+        'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "mixed.jsonl"\noutput = "out"\nkeep = 0\n'
+        'layout = "ragged"\nmixed-formats = true\n'
+    )
+    ran = pipeline("build", recipe, "--workers", "2")
+    assert not ran.status, ran.err
+    found = trained(tmp_path / "out")
+    alone = {name: trained(tmp_path / name) for name in ("turns", "asked")}
+    assert len(found) == 60
+    for number in range(60):
+        name = "asked" if number % 3 else "turns"
+        assert found[f"mixed.jsonl:{number + 1}"] == alone[name][f"{name}.jsonl:{number + 1}"]
+    (source,) = read_manifest(tmp_path / "out")["inputs"]
+    assert source["format"] == "openai+query_response"
+    assert source["formats"] == {"openai": 20, "query_response": 40}
+    assert source["evidence"] == "by row: query_response in 40, openai in 20 of 60 sampled rows"
+    assert {one["column"]: one["rows"] for one in source["unread"]} == {"id": 20, "level": 40}
+    assert not pipeline("check", "out").status
+
+
+def test_a_row_of_two_formats_is_refused_by_name() -> None:
+    """A few alone, many with the file; so is a row of none."""
+    both = asked(1) | turns(1)
+    kind = kind_of("sft")
+    with pytest.raises(DataError, match=r"3 of 63 sampled rows read as openai .* query_response"):
+        detect_mixture([*ROWS, *[both] * 3], kind, "x.jsonl")
+    found = detect_mixture([*ROWS * 3, both, {"other": 1}], kind, "x.jsonl")
+    assert found is not None
+    mixture = formats.load(found.reading)
+    for row, code in ((both, "ambiguous_format"), ({"other": 1}, "no_format")):
+        assert mixture.matches(row) is None
+        with pytest.raises(RowError) as caught:
+            mixture.read(row, FormatOptions())
+        assert caught.value.code == code
+    assert detect_mixture([asked(n) for n in range(9)], kind, "x.jsonl") is None
+
+
+def test_formats_that_rate_differently_are_not_mixed() -> None:
+    """Ratings up to the first error and ratings of all steps mean other labels."""
+    first = {"problem": "p", "steps": ["a", "b"], "label": 1, "final_answer_correct": False}
+    every = {"prompt": "p", "completions": ["a", "b"], "labels": [True, False]}
+    with pytest.raises(DataError, match="files of their own"):
+        detect_mixture([first, every] * 9, kind_of("prm"), "x.jsonl")
+
+
+def test_a_format_is_one_format() -> None:
+    """``--format`` names no mixture, and does not go with the option."""
+    with pytest.raises(UsageError, match="names one format"):
+        formats.choose("openai+alpaca", kind_of("sft"))
