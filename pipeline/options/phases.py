@@ -143,7 +143,7 @@ class SourceOptions:
 
     data: tuple[str, ...] = option(MISSING, paths.Data(), "Files, folders, globs, URLs or hub datasets.", flags=(), recorded=_NAMED)
     format: str = option("auto", v.Text(), "Record format (pipeline list formats); auto detects it.")
-    map: Mapping[str, str] = option({}, many.Pairs("NAME=COLUMN", flag="--map prompt=question"), "Read NAME from COLUMN (dotted paths).")
+    map: Mapping[str, str] = option({}, many.Pairs("NAME=COLUMN", flag="--map prompt=question"), "Read NAME from COLUMN (dotted paths); NAMEs: pipeline list formats --columns.")
     ignore: tuple[str, ...] = option((), many.Texts("COLUMN"), "Leave a column out on purpose; messages[].name is a key of every turn.")
     where: tuple[str, ...] = option((), many.Texts("CONDITION", check=condition), "Use only rows that meet it: label=true, score>=4, lang!=en.")
     filter: tuple[str, ...] = option((), many.Texts("EXPRESSION", check=_expression), "Use only examples for which it is true: n_tokens <= 2048 and language = 'en'.", recorded=_GIVEN)
