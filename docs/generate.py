@@ -1,8 +1,9 @@
 """Writes the generated pages from the program itself: docs/reference.md, docs/extending.md, the
-tables of docs/formats.md, docs/recipes.md and the guides (docs/guides.py), the JSON Schema of
-recipes, docs/suites/, docs/codes/, docs/performance.md and docs/scale.md.
+tables of docs/formats.md, docs/recipes.md, docs/dependencies.md and the guides (docs/guides.py),
+the JSON Schema of recipes, docs/suites/, docs/performance.md and docs/scale.md from what was
+measured.
 
-With --check it only compares.
+And docs/codes/, a page for each code of pipeline explain. With --check it only compares.
 
 python docs/generate.py [--check]
 """
@@ -24,6 +25,7 @@ import click
 from click.testing import CliRunner
 
 from benchmarks import page, worked
+from docs import dependencies
 from expectations.contract import PLANNED, Context
 from expectations.gx.suites import shipped
 from expectations.invariants import invariants
@@ -216,6 +218,7 @@ def pages() -> dict[Path, str]:
         page.PAGE: page.text(),
         worked.PAGE: worked.page(),
         **codes(),
+        dependencies.PAGE: dependencies.text(),
         **exported(),
     }
 
