@@ -142,6 +142,7 @@ def test_a_name_is_a_page_of_its_own() -> None:
 
 # Why some codes have no example: nothing that a user gives leads to them.
 WITHOUT = {
+    "cut_off": "an archive that breaks off",
     "no_examples": "a format of somebody's own",
     "marker_count": "a stage of somebody's own",
     "figures": "a manifest with another seal",
