@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from pipeline import memory
-from pipeline.messages import progress
+from pipeline.messages.following import following
+from pipeline.messages.progress import START
 from pipeline.messages.recorded import recorded
 from pipeline.messages.session import Session, current
 from pipeline.options.config import Config
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 def _built(config: Config, report: Report, parts: Parts | None) -> Built:
     """``pipeline.build.build``; what it needs is imported when the judge's process has begun, and
     most of it only where something is to be made."""
+    report(START, 0, 1)
     with Judge(config) as judge:
         if not config.run.address and not config.run.output.exists():
             judge.start()
@@ -72,17 +75,6 @@ def _workers(config: Config, found: Look) -> AbstractContextManager[None]:
     from pipeline.executors._copies import copies
 
     return copies(("pipeline.parts.part", "pipeline.windows.made", "expectations.validate"))
-
-
-@contextmanager
-def following(session: Session, quiet: bool) -> Iterator[Report]:
-    """What shows progress, as the session wants it."""
-    if session.in_lines and not quiet:
-        log = progress.Log()
-        with progress.beating(log):
-            yield log
-    else:
-        yield progress.reporter(quiet)
 
 
 def build_and_report(
@@ -152,17 +144,37 @@ def build_each(
             session.end(of_builds([*ended, of_error(error, session.paths)], stopped=True))
             raise
     every = of_builds(ended)
+    if not quiet and not session.in_lines:
+        _listed(configs, ended)
     session.end(every)
     if every.code:
         raise click.exceptions.Exit(every.code)
 
 
+def _listed(configs: Sequence[Config], ended: Sequence[Result]) -> None:
+    """What became of each build, in a line."""
+    from pipeline.build_dir.summary import fitted
+    from pipeline.lines import width
+
+    lines = []
+    for config, one in zip(configs, ended, strict=True):
+        rows, tokens = (one.figures.get(name, {}) for name in ("rows", "tokens"))
+        counts = f"{rows['used']:,} rows, {tokens['total']:,} tokens" if one.manifest else ""
+        said = counts or one.message.partition("\n")[0]
+        lines.append(f"{one.status:<9} {config.run.shown}: {said}")
+    for line in fitted(lines, width(sys.stderr)):
+        click.echo(line, err=True)
+
+
 def _summarized(built: Built) -> None:
-    from pipeline.build_dir.summary import summary
+    from pipeline.build_dir import summary
+    from pipeline.lines import width
 
-    click.echo(summary(built), err=True)
-    folder, manifest = built.build.folder, built.build.manifest
-    if manifest.for_ and not built.build.address:
-        from pipeline.trainers import launch
+    columns = width(sys.stderr)
+    for line in summary.fitted(summary.summary(built), columns):
+        click.echo(line, err=True)
+    if not built.build.address:
+        from pipeline.trainers import next_steps
 
-        click.echo(f"train     {launch.command(folder, manifest.for_)}", err=True)
+        for line in next_steps.lines(built.build.folder, built.build.manifest, columns):
+            click.echo(line, err=True)

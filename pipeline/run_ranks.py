@@ -10,10 +10,11 @@ import click
 
 from pipeline import memory
 from pipeline.executors._copies import copies
+from pipeline.messages.following import following
+from pipeline.messages.progress import PLAN, START
 from pipeline.messages.result import OK, Result, of_builds
 from pipeline.messages.session import Session, current
 from pipeline.options.config import Config
-from pipeline.run_build import following
 from stages import catalog
 from stages.errors import UsageError
 
@@ -73,8 +74,10 @@ def parts(config: Config, rank: Rank, report: Report) -> Result:
     """
     from pipeline.build import prepare, ranks, refuse_early
 
+    report(START, 0, 1)
     prepared = prepare(config)
     refuse_early(prepared)
+    report(START, 1, 1)
     made, again = ranks.make_share(prepared, rank, report)
     if again:
         listed = ", ".join(map(str, again))
@@ -109,10 +112,14 @@ def shards(config: Config, rank: Rank, report: Report) -> Result:
             "pipeline shards needs a cache in a folder that all machines share, not in a store.",
             "Leave it out: pipeline commit makes the shards.",
         )
+    report(START, 0, 1)
     prepared = prepare(config)
     made = ranks.joined(prepared)
     prepared = prepared.having_read(made.reports)
+    report(START, 1, 1)
+    report(PLAN, 0, 1)
     planned = plan(prepared, made, report)
+    report(PLAN, 1, 1)
     total = planned.n_shards
     share = rank.share(total)
     new = make_shards(prepared, planned, report, share)

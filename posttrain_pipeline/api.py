@@ -42,7 +42,8 @@ def run(
         data: a file, folder, glob or address, or several of them; None where ``source`` names the
             inputs, as the tables of a recipe do: ``source=[{"name": "math", "data": "m.jsonl",
             "system": "Think."}, ...]``.
-        progress: called with the name of a phase, and how many of how many pieces are done.
+        progress: called with the name of a phase (``start``, ``encode``, ``plan``, ``write``,
+            ``check``, ``report``, ``publish``), and how many of how many pieces are done.
         options: any option of the command line with ``_`` for ``-``: ``output="DIR"``,
             ``layout="ragged"``, ``map={"prompt": "question"}``, ``where=["score>=4"]``,
             ``dedup=True``. An option that is None is left out.

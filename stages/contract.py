@@ -60,6 +60,12 @@ class Split:
         """Which of the rows in its bytes are its own."""
         return f"{self.piece}" if self.around is None else f"{self.piece} {self.around}"
 
+    @property
+    def size(self) -> int:
+        """Bytes of the file that it is made of; 0 where they are not known."""
+        pieces = () if self.version is None else self.version.pieces
+        return sum(piece.stop - piece.start for piece in pieces)
+
 
 @dataclass(slots=True)
 class Record:
@@ -88,11 +94,13 @@ class Lines:
     Attributes:
         records: a list, or a sequence that makes records when they are asked for.
         damage: what ended the file too early, where only the rows before it are kept.
+        size: bytes of these lines, decompressed; 0 where a reader does not know.
     """
 
     records: Sequence[Record]
     lines: int
     damage: str | None = None
+    size: int = 0
 
     @property
     def by_line(self) -> Mapping[int, Record]:

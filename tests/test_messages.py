@@ -14,7 +14,7 @@ import pytest
 from support import SAMPLES, Ran, run_python
 
 import posttrain_pipeline as pp
-from pipeline.messages import notify, progress
+from pipeline.messages import following, lines, notify
 from pipeline.messages.result import of_error
 from pipeline.messages.session import Session
 from stages.errors import DataError, UsageError
@@ -135,11 +135,12 @@ def test_stderr_is_lines_of_json(pipeline: Run, tmp_path: Path, bad: Path) -> No
     """One a phase, and the last says how it ended; also for errors, also in the arguments."""
     ran = pipeline(*SFT, "--log-format", "json")
     assert ran.out == "out/manifest.json\n"
-    lines = lines_of(ran.err)
-    assert [line["event"] for line in lines] == ["phase"] * 3 + ["end"]
-    assert [line["phase"] for line in lines[:-1]] == ["encode", "write", "check"]
-    assert all(line["done"] == line["total"] for line in lines[:-1])
-    assert lines[-1]["status"] == "built"
+    found = lines_of(ran.err)
+    phases = ["start", "encode", "plan", "write", "check", "report", "publish"]
+    assert [line["event"] for line in found] == ["phase"] * len(phases) + ["end"]
+    assert [line["phase"] for line in found[:-1]] == phases
+    assert all(line["done"] == line["total"] for line in found[:-1])
+    assert found[-1]["status"] == "built"
     for arguments, status in (
         (("run", "sft", bad, "--model", "qwen2-1.5b"), "refused"),
         (("run", "sft", bad, "--model"), "failed"),
@@ -149,13 +150,11 @@ def test_stderr_is_lines_of_json(pipeline: Run, tmp_path: Path, bad: Path) -> No
         assert last["message"]
 
 
-def test_a_phase_that_goes_on_is_told_every_ten_seconds(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_phase_that_goes_on_is_told_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
     """By an alarm, which rings while nothing is finished."""
-    monkeypatch.setattr(progress, "EVERY", 0.05)
-    log = progress.Log()
-    with progress.beating(log):
+    assert lines.EVERY == 10
+    log = lines.Log()
+    with following.beating(log, 0.05):
         log("encode", 0, 7)
         log("encode", 3, 7)
         deadline = time.monotonic() + 10
@@ -164,9 +163,9 @@ def test_a_phase_that_goes_on_is_told_every_ten_seconds(
             time.sleep(0.02)
             told += capsys.readouterr().err
         log("encode", 7, 7)
-    lines = lines_of(told + capsys.readouterr().err)
-    assert [(line["done"], line["total"]) for line in lines[:3]] == [(3, 7)] * 3
-    assert lines[-1]["done"] == 7
+    found = lines_of(told + capsys.readouterr().err)
+    assert [(line["done"], line["total"]) for line in found[:3]] == [(3, 7)] * 3
+    assert found[-1]["done"] == 7
     time.sleep(0.15)
     assert capsys.readouterr().err == ""
 
@@ -285,31 +284,6 @@ def test_figures_travel_with_an_error() -> None:
         "figures": {"rows": 3},
         "paths": {"output": "out"},
     }
-
-
-def test_rows_of_workers_are_shown(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On the progress line and in the log, as results bring them; a warning is a line apart."""
-    clock = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    for report in (progress.Bar(), progress.Log()):
-        report("encode", 0, 2)
-        for done, rows in ((1, 1500), (2, 500)):
-            clock[0] += 2
-            report.count_rows(rows)
-            report("encode", done, 2)
-            if done == 1:
-                progress.aside("warning: one was lost")
-        report("check", 0, 1)
-        report("check", 1, 1)
-    err = capsys.readouterr().err
-    assert "\rencode   1/2  1,500 rows, 750 rows/s\nwarning: one was lost\n" in err
-    assert "\rencode   2/2  2,000 rows, 500 rows/s\n" in err
-    logged = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
-    assert [line["phase"] for line in logged] == ["encode", "check"]
-    assert (logged[0]["rows"], logged[0]["rows_per_second"]) == (2000, 500)
-    assert "rows" not in logged[1]
 
 
 def test_a_build_says_its_rows(pipeline: Run, tmp_path: Path) -> None:

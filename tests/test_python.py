@@ -42,7 +42,9 @@ def test_run_builds_what_the_command_builds(pipeline: Run, tmp_path: Path, cache
     assert one.read_bytes() == two.read_bytes()
     rows = build.manifest.rows
     assert rows.used == json.loads(one.read_bytes())["rows"]["used"] > 0
-    assert {step[0] for step in told} == {"encode", "write", "check"}
+    phases = ["start", "encode", "plan", "write", "check", "report", "publish"]
+    assert list(dict.fromkeys(step[0] for step in told)) == phases
+    assert all((phase, total, total) in told for phase, _, total in told)
     again = pp.open(str(tmp_path / "two"))
     assert again.manifest == build.manifest
 

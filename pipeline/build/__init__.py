@@ -24,13 +24,13 @@ from collections.abc import Callable
 
 from pipeline.build import refusal
 from pipeline.build.assembly import Assembled, assemble
-from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, join, make_parts, missing
 from pipeline.build.planning import Planned, plan
 from pipeline.build.preparation import Prepared, prepare, refuse_early
 from pipeline.build.publication import finish, finish_in, remember, require_replaceable
 from pipeline.build.shards import make_shards
 from pipeline.build_dir.built import Built
+from pipeline.messages.progress import START, Report
 from pipeline.messages.recorded import recorded
 from pipeline.options.config import Config
 from pipeline.recipe import equal_build
@@ -67,6 +67,7 @@ def build(config: Config, report: Report) -> Built:
     """
 
     def made() -> Built:
+        report(START, 0, 1)
         with Judge(config) as judge:
             found = look(config)
             return found.built or make(config, found, judge, report)
@@ -106,6 +107,7 @@ def make(
         refuse_early(prepared)
     except DataError as error:
         raise refusal.kept(error, config) from error
+    report(START, 1, 1)
     with place.staging() as folder:
         made = parts(prepared, report)
         if not prepared.is_read:

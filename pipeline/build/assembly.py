@@ -15,7 +15,6 @@ from pipeline import report as report_page
 from pipeline.build import description, planning
 from pipeline.build.audits import audit, in_lines
 from pipeline.build.description import Outcome
-from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts
 from pipeline.build.planning import Planned, lines_of_part
 from pipeline.build.preparation import Prepared
@@ -25,6 +24,7 @@ from pipeline.build_dir.files import hash_files
 from pipeline.choice import filters
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.records import REJECTS, VALIDATION
+from pipeline.messages.progress import CHECK, PLAN, REPORT, Report
 from pipeline.shards.collect import PartSource
 from pipeline.shards.gather import ShardReport
 from pipeline.shards.measured import METRICS
@@ -79,20 +79,24 @@ def assemble(
             audit fails.
         GateError: something could not be judged.
     """
+    report(PLAN, 0, 1)
     planned = planning.plan(prepared, made, report)
     prepared = prepared.encoded_by(planned.backend)
     works, sources = planned.works, planned.sources
     ledger = rejects.write(folder / REJECTS, works, sources, lines_of_part)
     _refuse_too_many(prepared, planned, ledger)
+    report(PLAN, 1, 1)
     shards = write_shards(prepared, planned, folder, report)
     indexes = write_index(prepared, planned, folder, shards)
     write_dataset(folder, prepared, shards)
     outcome = _listed(_outcome(prepared, planned, shards, ledger), folder, sources)
     outcome = replace(outcome, indexes=indexes)
-    report("check", 0, 1)
+    report(CHECK, 0, 1)
     verdict, audits = _checked(outcome, folder, judge)
-    report("check", 1, 1)
+    report(CHECK, 1, 1)
+    report(REPORT, 0, 1)
     build = _completed(outcome, folder, verdict, audits)
+    report(REPORT, 1, 1)
     return Assembled(build, verdict, _unwritten(folder, shards))
 
 

@@ -9,7 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from pipeline.amounts import NOTHING, Amount
 from pipeline.executors._job import Job
+from pipeline.messages.progress import Report, Whole, follower_of
 from pipeline.messages.session import current
 from pipeline.options.config import RunOptions
 from pipeline.recipe import versions
@@ -18,9 +20,6 @@ from stages import catalog
 Shared = TypeVar("Shared")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-Report = Callable[[str, int, int], None]  # of progress: which phase, pieces done, of how many
 
 
 def in_parallel(
@@ -32,6 +31,7 @@ def in_parallel(
     report: Report,
     what: str,
     folders: Sequence[Path] | None = None,
+    whole: Whole | None = None,
 ) -> list[Result]:
     """``function(shared, item)`` for all items.
 
@@ -39,28 +39,36 @@ def in_parallel(
         function, shared: sent to the workers once; items: one by one.
         what: the phase, as the report calls it.
         folders: that workers read and write, and so all machines share; by default the cache.
+        whole: the phase, where more than the number of its pieces is known.
 
     Returns:
         The results in the order of the items.
     """
+    follower = follower_of(report)
+    if items or whole is not None:
+        known = whole or Whole(pieces=len(items), one_round=True)
+        follower.begin(what, replace(known, at_once=run.processes))
     if not items:
         return []
     results: dict[int, Result] = {}
-    count = getattr(report, "count_rows", None)
-    report(what, 0, len(items))
     job = Job(
         phase=what,
         folders=tuple((run.cache,) if folders is None else folders),
         at_once=run.workers or 0,
         address=run.ray_address,
         lost=current().warn,
+        partly=follower.partly,
     )
     for index, result in _answers(job, function, shared, items, run):
         results[index] = result
-        if count is not None:
-            count(getattr(result, "rows", 0))
-        report(what, len(results), len(items))
+        follower.piece(index, amount_of(result), kept=getattr(result, "kept", False))
     return [results[index] for index in range(len(items))]
+
+
+def amount_of(result: object) -> Amount:
+    """What a piece of work came to, where its result says it."""
+    amount: Amount = getattr(result, "amount", NOTHING)
+    return amount
 
 
 def _answers(

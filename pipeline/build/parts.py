@@ -7,10 +7,11 @@ there and what was counted while they were made; records of several processes ar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from pipeline.build.parallel import Report, in_parallel
+from pipeline.build.parallel import in_parallel
 from pipeline.build.preparation import Prepared
+from pipeline.messages.progress import ENCODE, Report, Whole
 from pipeline.parts import part
 from pipeline.parts.part import PartReport, Work
 from pipeline.recipe import equal_build
@@ -67,7 +68,8 @@ def make_parts(
                 [works[number] for number in left],
                 run=recipe.config.run,
                 report=report,
-                what="encode",
+                what=ENCODE,
+                whole=_whole(works, done, left),
                 folders=() if recipe.config.run.shared else None,
             )
         except ParityError as error:
@@ -79,6 +81,17 @@ def make_parts(
         f"Token ids differ from Hugging Face tokenizers on a sampled row: {difference}.",
         "Nothing was published; please report it with the row and the model.",
     ) from difference
+
+
+def _whole(works: Sequence[Work], done: Mapping[int, PartReport], left: Sequence[int]) -> Whole:
+    """What progress knows of the phase.
+
+    Args:
+        done: parts that are there; ``left``: numbers of those that are to be made.
+    """
+    kept = [replace(report.amount, size=works[n].split.size) for n, report in done.items()]
+    sizes = [works[number].split.size for number in left]
+    return Whole(pieces=len(kept) + len(left), sizes=sizes, kept=kept, in_bytes=True)
 
 
 def _unchanged(prepared: Prepared, works: Mapping[int, Work]) -> dict[int, PartReport]:

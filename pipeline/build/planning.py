@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import overload
 
 from pipeline.build import windowed
-from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, works_of
 from pipeline.build.preparation import Prepared
 from pipeline.choice import doubles, filters, scores
@@ -21,6 +20,7 @@ from pipeline.choice.choose import choose
 from pipeline.choice.examples import PlannedExamples, columns_of, read_examples
 from pipeline.choice.filters import Filtered
 from pipeline.choice.values import Piece
+from pipeline.messages.progress import Report
 from pipeline.options.config import Config
 from pipeline.parts.part import PartReport, Work
 from pipeline.shards import dedup, facts, margins, workspace

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from pipeline.build import refusal, run_record, unchanged
 from pipeline.build.assembly import Assembled, assemble, require_rows
-from pipeline.build.parallel import Report
 from pipeline.build.parts import MadeParts, require_complete
 from pipeline.build.planning import workspace_of
 from pipeline.build.preparation import Prepared
@@ -18,6 +17,7 @@ from pipeline.build_dir.drift import drift
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import as_json, sealed
 from pipeline.manifest.records import RUN
+from pipeline.messages.progress import PUBLISH, Report
 from pipeline.publish import failed, publish
 from pipeline.publish.place import Place
 from pipeline.publish.places import place_of
@@ -88,7 +88,10 @@ def finish_in(
             limits.require_within(before, assembled.build, prepared.config.run.drift)
     except DataError as error:
         raise refusal.kept(error, prepared.config, folder) from error
-    return _publish(prepared, made, assembled=assembled, place=place), assembled
+    report(PUBLISH, 0, 1)
+    built = _publish(prepared, made, assembled=assembled, place=place)
+    report(PUBLISH, 1, 1)
+    return built, assembled
 
 
 def require_replaceable(prepared: Prepared, place: Place) -> None:

@@ -16,10 +16,10 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pipeline.build.parallel import Report
 from pipeline.build.parts import REFERENCE, MadeParts, join, make_parts, missing
 from pipeline.build.preparation import Prepared
 from pipeline.manifest import dataset_files, seal
+from pipeline.messages.progress import Report
 from pipeline.options.config import Config
 from pipeline.parts.part import PartReport
 from pipeline.recipe import versions

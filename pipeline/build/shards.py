@@ -13,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from expectations.readback.stored_rows import Sources
-from pipeline.build.parallel import Report, in_parallel
+from pipeline.build.parallel import in_parallel
 from pipeline.build.planning import Planned, workspace_of
 from pipeline.build.preparation import Prepared
 from pipeline.manifest.dataset_files import write_json, write_split, write_splits
 from pipeline.manifest.records import SERVING
+from pipeline.messages.progress import WRITE, Report, Whole
 from pipeline.publish.place import before
 from pipeline.recipe import declared, equal_build
 from pipeline.serving import inference
@@ -102,11 +103,17 @@ def write_shards(
             planned.items,
             run=prepared.config.run,
             report=report,
-            what="write",
+            what=WRITE,
             folders=(prepared.config.run.cache, folder),
+            whole=Whole(pieces=planned.n_shards, rows=_rows(prepared)),
         )
     finally:
         windows.forget()
+
+
+def _rows(prepared: Prepared) -> str:
+    """What rows of shards are."""
+    return "packs" if prepared.config.plan.layout == "packed" else "rows"
 
 
 def make_shards(
@@ -137,7 +144,7 @@ def make_shards(
                 every if numbers is None else [every[number] for number in numbers],
                 run=prepared.config.run,
                 report=report,
-                what="write",
+                what=WRITE,
                 folders=(prepared.config.run.cache, folder),
             )
         finally:

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar, overload
 
-from pipeline.build.parallel import Report, in_parallel
+from pipeline.build.parallel import in_parallel
 from pipeline.build.preparation import Prepared
 from pipeline.choice import sides
 from pipeline.choice.choose import nothing_to_train_on, require_none_apart
 from pipeline.choice.fates import Choice
 from pipeline.choice.sides import TEST, TRAIN
+from pipeline.messages.progress import PLAN, Report
 from pipeline.options.config import Config
 from pipeline.options.keeping import Keep
 from pipeline.shards import facts
@@ -60,7 +61,7 @@ class _Workers:
     ) -> list[_Found]:
         run = self.prepared.config.run
         try:
-            return in_parallel(function, shared, items, run=run, report=self.report, what="plan")
+            return in_parallel(function, shared, items, run=run, report=self.report, what=PLAN)
         except OSError as error:
             raise SurroundingsError(
                 f"The plan cannot be kept in {run.cache}: {error}.",

@@ -1,22 +1,30 @@
-"""What a build was made of and came to, in the lines that the terminal shows."""
+"""What a build was made of and came to, in the lines that the terminal shows.
+
+Each line has a label of nine characters, or none, and what it says behind it. ``fitted`` breaks
+them where the terminal is narrow.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from pipeline import exports
-from pipeline.build_dir import drift
+from pipeline.build_dir import drift, losses
 from pipeline.build_dir.built import Built
+from pipeline.build_dir.losses import Fix, no_fix
+from pipeline.figures import span
+from pipeline.lines import wrapped
 from pipeline.manifest import in_words, overlap_records
 from pipeline.manifest.counts import ExampleCounts, RowCounts
 from pipeline.manifest.json_records import as_json
 from pipeline.manifest.manifest import InputRecord, Manifest
-from pipeline.manifest.records import VALIDATION
+from pipeline.manifest.records import REPORT, VALIDATION
 from pipeline.publish import leftovers, versions
 from pipeline.sources import local
+from stages.errors import PipelineError
 
 MAX_INPUTS = 8  # that the summary names
+_INDENT = 10  # of what stands behind a label
 
 
 # What is named only where there is some.
@@ -31,40 +39,51 @@ _SELDOM = {
 def _ledger(rows: RowCounts, examples: ExampleCounts) -> list[str]:
     def lost(counts: RowCounts | ExampleCounts) -> str:
         seldom = [(getattr(counts, name), words) for name, words in _SELDOM.items()]
-        named = "".join(f" + {count} {words}" for count, words in seldom if count)
-        return f"{counts.rejected} rejected + {counts.duplicates} duplicates{named}"
+        named = "".join(f" + {count:,} {words}" for count, words in seldom if count)
+        return f"{counts.rejected:,} rejected + {counts.duplicates:,} duplicates{named}"
 
-    copies = f", {examples.copies} copies of them beside" if examples.copies else ""
+    copies = f", {examples.copies:,} copies of them beside" if examples.copies else ""
     return [
-        f"rows      {rows.in_} in = {rows.used} used + {lost(rows)}",
-        f"examples  {examples.made} made = {examples.kept} kept + {lost(examples)}{copies}",
+        f"rows      {rows.in_:,} in = {rows.used:,} used + {lost(rows)}",
+        f"examples  {examples.made:,} made = {examples.kept:,} kept + {lost(examples)}{copies}",
     ]
 
 
-def _lines(manifest: Manifest) -> list[str]:
-    rows, examples, tokens = manifest.rows, manifest.examples, manifest.tokens
-    lines = [
-        *_ledger(rows, examples),
-        f"tokens    {tokens.total}, {tokens.trained} trained, {tokens.padding} padding",
-    ]
+def _tokens(manifest: Manifest) -> str:
+    tokens = manifest.tokens
+    share = f" ({tokens.trained / tokens.total:.1%})" if tokens.total else ""
+    return (
+        f"tokens    {tokens.total:,}, {tokens.trained:,} of them trained{share}, "
+        f"{tokens.padding:,} padding"
+    )
+
+
+def _time(built: Built) -> list[str]:
+    """How long it took, and how fast that was."""
+    try:
+        seconds = built.build.run.seconds
+    except PipelineError:  # it is of no use, and no reason to fail
+        return []
+    manifest, each = built.build.manifest, max(seconds, 1e-3)
+    rows, tokens = manifest.rows.in_ / each, manifest.tokens.total / each
+    return [f"time      {span(seconds)}, {rows:,.0f} rows/s, {tokens:,.0f} tokens/s"]
+
+
+def _lines(manifest: Manifest, fix: Fix) -> list[str]:
+    rows, tokens = manifest.rows, manifest.tokens
+    lines = [*_ledger(rows, manifest.examples), _tokens(manifest)]
     if tokens.turn_split:
         from stages.chat_template import turn_split
 
         lines.append(f"turns     {turn_split.sentence(as_json(tokens.turn_split))}")
-    lines += [f"          {n} {code}" for code, n in rows.rejected_by_code.items()]
+    lines += losses.lines(manifest, fix)
     for note, count in rows.notes.items():
         from stages.rows import notes
 
         label = "warning" if note in notes.WARNINGS else ""
-        lines.append(f"{label:<9} {count} rows: {note} ({notes.of(note)})")
-    # What is left are refused examples of rows that are not refused: others of theirs are kept.
-    beside = Counter(examples.rejected_by_code) - Counter(rows.rejected_by_code)
-    lines += [
-        f"          {n} examples refused from rows that kept others: {code}"
-        for code, n in beside.items()
-    ]
+        lines.append(f"{label:<9} {count:,} rows: {note} ({notes.of(note)})")
     if rows.duplicates_found and not rows.duplicates:
-        lines.append(f"          {rows.duplicates_found} equal examples kept (see --dedup)")
+        lines.append(f"          {rows.duplicates_found:,} equal examples kept (see --dedup)")
     rated = in_words.margins(manifest.margins)
     lines += [rated] if rated else []
     if rated and manifest.for_:
@@ -73,7 +92,7 @@ def _lines(manifest: Manifest) -> list[str]:
     packing, padding = manifest.packing, manifest.padding
     if packing:
         lines.append(
-            f"packs     {packing.packs} (no fewer than {packing.lower_bound}), "
+            f"packs     {packing.packs:,} (no fewer than {packing.lower_bound:,}), "
             f"{packing.efficiency:.2%} full"
         )
     lines += in_words.choice(manifest)
@@ -109,12 +128,43 @@ def _formats(inputs: Sequence[InputRecord]) -> list[str]:
     return [*lines, f"          and {left} more, see the manifest"] if left > 0 else lines
 
 
-def summary(built: Built) -> str:
-    """The summary of a build, for the terminal."""
+def summary(built: Built, fix: Fix = no_fix) -> list[str]:
+    """The summary of a build, in lines; of one that was there already it is short.
+
+    Args:
+        fix: says what to do about a code of refused rows.
+    """
     manifest = built.build.manifest
     head = "built" if built.fresh else "already up to date"
     lines = [f"{head}: {manifest.task} for {manifest.model.name}, {manifest.layout}"]
-    lines += [*_formats(manifest.inputs), *_lines(manifest), *in_words.inference(manifest)]
+    if built.fresh:
+        lines += [*_time(built), *_formats(manifest.inputs), *_lines(manifest, fix)]
+        lines += in_words.inference(manifest)
+    else:
+        lines += [*_ledger(manifest.rows, manifest.examples)[:1], _tokens(manifest)]
+    lines += _noted(built)
+    report = built.build.folder / REPORT
+    return lines if built.build.address else [*lines, f"report    {report}"]
+
+
+def fitted(lines: Sequence[str], columns: int) -> list[str]:
+    """The lines, broken between words where they are longer, and indented behind their labels."""
+    found = []
+    for line in lines:
+        label, said = line[:_INDENT], line[_INDENT:]
+        labelled = len(line) > _INDENT and label.endswith(" ")
+        if len(line) <= columns:
+            found.append(line)
+        elif labelled:
+            found += wrapped(said, columns, label, " " * _INDENT)
+        else:
+            found += wrapped(line, columns, "", " " * _INDENT)
+    return found
+
+
+def _noted(built: Built) -> list[str]:
+    """What somebody has to know of the build, and of what it took the place of."""
+    manifest, lines = built.build.manifest, []
     empty = [one.path for one in manifest.inputs if not one.rows]
     if empty:
         more = f" and {len(empty) - MAX_INPUTS} more" if len(empty) > MAX_INPUTS else ""
@@ -131,4 +181,4 @@ def summary(built: Built) -> str:
     for name, audit in manifest.audits.items():
         if audit.status == "warn":
             lines.append(f"audit     {name}, {audit.detail}")
-    return "\n".join(lines + drift.lines(built.drift))
+    return lines + drift.lines(built.drift)

@@ -69,21 +69,23 @@ def COMMAND(
 ) -> None:
     """The address goes to stdout, what was sent to stderr."""
     from pipeline.card.publisher import Publisher
-    from pipeline.messages.progress import reporter
+    from pipeline.messages.following import following
+    from pipeline.messages.session import current
     from pipeline.options.path_values import read_text
     from pipeline.upload.upload import publish
 
     text = read_text(recipe) if recipe else ""
-    done = publish(
-        build,
-        address,
-        Publisher(title=title, license=licence, origins=origins, recipe=text),
-        cache_dir=local_cache(cache_dir or default_cache()),
-        report=reporter(quiet),
-        with_rejects=with_rejects,
-        private=not public,
-        verify=verify,
-    )
+    with following(current(), quiet) as report:
+        done = publish(
+            build,
+            address,
+            Publisher(title=title, license=licence, origins=origins, recipe=text),
+            cache_dir=local_cache(cache_dir or default_cache()),
+            report=report,
+            with_rejects=with_rejects,
+            private=not public,
+            verify=verify,
+        )
     if not quiet:
         sent = f"{len(done.sent.names)} of {done.files} files sent, {done.sent.bytes} bytes"
         removed = f", {len(done.sent.removed)} removed" if done.sent.removed else ""

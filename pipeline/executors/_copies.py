@@ -13,12 +13,14 @@ import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from pipeline import memory
 from pipeline.executors import local
+from pipeline.executors._job import Job
 from stages.errors import PipelineError
 
 
@@ -27,6 +29,7 @@ def _serve(pipe: Connection, modules: Sequence[str]) -> None:
     memory.without_pandas()
     for name in modules:
         importlib.import_module(name)
+    pipe.send(None)  # from here on what is sent is read
     while True:
         try:
             function, shared, items, workers = pipe.recv()
@@ -35,8 +38,8 @@ def _serve(pipe: Connection, modules: Sequence[str]) -> None:
         try:
             getattr(shared, "load", _nothing)()
             gc.freeze()  # or collecting would copy the pages that workers share
-            lost = partial(_told, pipe)
-            for found in local.pooled(function, shared, items, workers, "fork", lost):
+            job = Job(lost=partial(_told, pipe, "lost"), partly=partial(_told, pipe, "partly"))
+            for found in local.pooled(function, shared, items, workers, "fork", job):
                 pipe.send((True, found))
             answer: tuple[bool, Any] = (True, None)
         except Exception as error:  # carried to the process that asked, which raises it
@@ -47,8 +50,8 @@ def _serve(pipe: Connection, modules: Sequence[str]) -> None:
             pipe.send((False, PipelineError(f"{type(answer[1]).__name__}: {error}")))
 
 
-def _told(pipe: Connection, text: str) -> None:
-    pipe.send((None, text))
+def _told(pipe: Connection, whom: str, *what: Any) -> None:
+    pipe.send((None, (whom, what)))
 
 
 def _nothing() -> None:
@@ -68,6 +71,13 @@ class _Copied:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
+        self._ready = False
+
+    def _receive(self) -> Any:
+        """What it sends next. An alarm that rings meanwhile is heard at once: a read that begins
+        before there is something to read goes on behind it."""
+        wait([self._pipe])
+        return self._pipe.recv()
 
     def pmap(
         self,
@@ -75,17 +85,21 @@ class _Copied:
         shared: Any,
         items: Sequence[Any],
         workers: int,
-        lost: Callable[[str], None],
+        job: Job,
     ) -> Iterator[tuple[int, Any]]:
         """As ``local.pmap``. If the process dies, other workers do what is left."""
         left = dict(enumerate(items))
         busy = True
         try:
+            if not self._ready:  # what it does not read yet would hold up this process
+                self._receive()
+                self._ready = True
             self._pipe.send((function, shared, list(items), workers))
             while True:
-                good, found = self._pipe.recv()
+                good, found = self._receive()
                 if good is None:
-                    lost(found)
+                    whom, what = found
+                    getattr(job, whom)(*what)
                     continue
                 if not good:
                     busy = False
@@ -102,7 +116,8 @@ class _Copied:
             if busy:
                 self.stop()
         numbers = list(left)
-        for at, result in local.pooled(function, shared, list(left.values()), workers, lost=lost):
+        others = replace(job, partly=lambda at, amount: job.partly(numbers[at], amount))
+        for at, result in local.pooled(function, shared, list(left.values()), workers, job=others):
             yield numbers[at], result
 
     def stop(self) -> None:

@@ -9,8 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.amounts import Amount
+
 
 def _nobody(text: str) -> None:
+    return
+
+
+def _unfollowed(item: int, amount: Amount) -> None:
     return
 
 
@@ -26,6 +32,8 @@ class Job:
         at_once: how many items at the same time; 0 leaves it to the engine.
         address: of the cluster; None where none was named.
         lost: is told of each worker that was lost, in a sentence.
+        partly: is told how much of an item, by its number, is done while it is made; an engine that
+            cannot know never calls it. Nothing of it is done where it has to be made again.
     """
 
     phase: str = ""
@@ -34,6 +42,7 @@ class Job:
     at_once: int = 0
     address: str | None = None
     lost: Callable[[str], None] = _nobody
+    partly: Callable[[int, Amount], None] = _unfollowed
 
 
 JOB = Job()  # of a phase that nobody asks about

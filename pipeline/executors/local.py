@@ -16,13 +16,15 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipeline import memory
+from pipeline import amounts, memory
+from pipeline.amounts import NOTHING, Amount
 from pipeline.executors._job import JOB, Job, name_of
 from stages.errors import PipelineError, SurroundingsError
 
@@ -62,13 +64,19 @@ def _serve(pipe: Connection, work: _Work | None, pandas: bool) -> None:
         except EOFError:
             return
         try:
-            answer = (True, function(shared, item))
+            with amounts.heard_by(partial(_told, pipe)):
+                answer = (True, function(shared, item))
         except Exception as error:  # carried to the parent, which raises it
             answer = (False, error)
         try:
             pipe.send(answer)
         except Exception as error:  # an exception that cannot be pickled
             pipe.send((False, PipelineError(f"{type(answer[1]).__name__}: {error}")))
+
+
+def _told(pipe: Connection, amount: Amount) -> None:
+    """How much of an item is done; its answer comes later."""
+    pipe.send((None, amount))
 
 
 def die_with_parent() -> None:
@@ -190,9 +198,11 @@ def pmap(
     """
     if workers <= 1 or len(items) <= 1:
         for index, item in enumerate(items):
-            yield index, function(shared, item)
+            with amounts.heard_by(partial(job.partly, index)):
+                found = function(shared, item)
+            yield index, found
         return
-    yield from (copied or pooled)(function, shared, items, workers, lost=job.lost)
+    yield from (copied or pooled)(function, shared, items, workers, job=job)
 
 
 def pooled(
@@ -201,7 +211,7 @@ def pooled(
     items: Sequence[Item],
     workers: int,
     method: str = "spawn",
-    lost: Callable[[str], None] = JOB.lost,
+    job: Job = JOB,
 ) -> Iterator[tuple[int, Result]]:
     """``pmap`` in processes that are started for it; see ``Pool`` for their method."""
     pool = Pool(function, shared, method)
@@ -222,16 +232,19 @@ def pooled(
                 if answer is None:  # ready without an answer: it died
                     code = pool.drop(worker)
                     if task is not None:
+                        job.partly(task, NOTHING)
                         deaths[task] += 1
                         if deaths[task] >= ATTEMPTS:
                             raise _poison(items[task], code)
-                        name = name_of(items[task])
-                        lost(f"The worker of {name} was lost ({_cause(code)}); it is made again.")
+                        job.lost(_lost(items[task], code))
                         waiting.appendleft(task)  # first in line: a bad task is named soon
                     pool.start()
                 elif task is not None:
-                    worker.task = None
                     good, value = answer
+                    if good is None:
+                        job.partly(task, value)
+                        continue
+                    worker.task = None
                     if not good:
                         raise value
                     done += 1
@@ -256,8 +269,9 @@ def send(worker: Worker, item: Any) -> None:
         return  # it died idle; its sentinel says so next
 
 
-def receive(worker: Worker) -> tuple[bool, Any] | None:
-    """What a ready process has sent: a result, or an exception to raise; None where it died."""
+def receive(worker: Worker) -> tuple[bool | None, Any] | None:
+    """What a ready process has sent: True with a result, False with an exception to raise, or None
+    with how much of an item is done; None alone where it died."""
     try:
         return worker.pipe.recv() if worker.pipe.poll() else None
     except (EOFError, ConnectionResetError):
@@ -269,6 +283,10 @@ def _poison(item: Any, code: int) -> SurroundingsError:
         f"{item} killed its worker {ATTEMPTS} times ({_cause(code)}).",
         "Give the machine more memory, or fewer --workers.",
     )
+
+
+def _lost(item: Any, code: int) -> str:
+    return f"The worker of {name_of(item)} was lost ({_cause(code)}); it is made again."
 
 
 def _cause(code: int) -> str:

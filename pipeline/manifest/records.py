@@ -11,6 +11,7 @@ from pipeline.manifest.json_records import OPTIONAL, JsonRecord, Sealed
 RUN = "run.json"
 SERVING = "serving.json"
 VALIDATION = "validation.json"
+REPORT = "report.html"
 AUDITS = "audits.json"
 REJECTS = "rejects.jsonl"
 TOKENIZER = "tokenizer"

@@ -1,152 +1,250 @@
-"""Shows what a build is doing, on stderr: one line that is rewritten, or lines of JSON."""
+"""What is being done, and how far it is: one record of each phase, and whoever shows them.
+
+A build calls a report with the name of a phase, and how many of how many pieces are done. A report
+that is a ``Follower`` is also told what came of the pieces, as workers count it. Who shows it, and
+how, is said in ``following``: ``lines`` writes lines, ``screen`` draws on a terminal.
+"""
 
 from __future__ import annotations
 
-import json
-import signal
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from types import FrameType
-from typing import Any
 
 import click
 
-EVERY = 10.0  # seconds between two lines of a phase
-LEVELS = ("info", "warning", "error")
+from pipeline.amounts import NOTHING, Amount, total
+
+Report = Callable[[str, int, int], None]  # of a phase: its name, pieces done, of how many
+
+START, ENCODE, PLAN, WRITE, CHECK, REPORT, PUBLISH = (
+    "start", "encode", "plan", "write", "check", "report", "publish",
+)  # fmt: skip
+_LONG_ENOUGH = 3.0  # seconds of work that a time left is told by
+_ENOUGH = 0.02  # share of the work that it is told by
+_ROUNDS = 2  # pieces of each worker that it is told by, where pieces are counted when they are done
 
 
-def log(event: str, content: Mapping[str, Any], level: str = "info") -> None:
-    """One line of JSON: when, what, how serious, and what belongs to it."""
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    line = {"time": now, "level": level, "event": event, **content}
-    click.echo(json.dumps(line, ensure_ascii=False), err=True)
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """All of a phase.
+
+    Attributes:
+        pieces: how many there are.
+        sizes: of those that are to be made; empty where each counts as one.
+        kept: what came of those that were there before; ``size`` of each is in the same unit.
+        in_bytes: sizes are bytes of the inputs.
+        rows: what rows of results are called.
+        one_round: the phase has more rounds, of which nobody knows how many.
+        at_once: how many pieces are made at the same time.
+    """
+
+    pieces: int
+    sizes: Sequence[int] = ()
+    kept: Sequence[Amount] = ()
+    in_bytes: bool = False
+    rows: str = "rows"
+    one_round: bool = False
+    at_once: int = 1
+
+    def size_of(self, number: int) -> int:
+        """Of one of the pieces that are to be made."""
+        return self.sizes[number] if self.sizes else 1
+
+    @property
+    def size(self) -> int:
+        """Of all pieces."""
+        made = sum(self.sizes) if self.sizes else self.pieces - len(self.kept)
+        return made + total(self.kept).size
 
 
 @dataclass(slots=True)
-class _Phase:
-    """A phase that is going on.
+class Phase:
+    """A phase that is going on, or that has ended.
 
     Attributes:
-        rows: of what is done, where workers say them; 0 where they do not.
-        began: when, by the monotonic clock.
+        done, total: pieces; 0 of 1 where nothing is counted.
+        whole: what is known of its pieces.
+        amount: of the pieces that are done; ``partly``: of those that are being made, by number.
+        kept: of the pieces that were there before, of which there are ``kept_pieces``.
+        began, ended: by the monotonic clock; ``ended`` is None while it goes on.
+        heard: when the first piece was told of, and how much was made then.
     """
 
     what: str
     done: int = 0
-    total: int = 0
-    rows: int = 0
+    total: int = 1
+    whole: Whole | None = None
+    amount: Amount = NOTHING
+    partly: dict[int, Amount] = field(default_factory=dict)
+    kept: Amount = NOTHING
+    kept_pieces: int = 0
     began: float = field(default_factory=lambda: time.monotonic())
+    ended: float | None = None
+    heard: tuple[float, int] | None = None
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
-        return time.monotonic() - self.began
+        """That it took, or takes until now."""
+        return (time.monotonic() if self.ended is None else self.ended) - self.began
 
     @property
-    def rate(self) -> int:
-        """Rows per second."""
-        return round(self.rows / max(self.seconds, 1e-3))
+    def so_far(self) -> Amount:
+        """What was made, and what was there."""
+        return self.amount + total(self.partly.values())
+
+    @property
+    def made(self) -> Amount:
+        """What was made since it began."""
+        return self.so_far - self.kept
+
+    @property
+    def rows_per_second(self) -> int:
+        """Of what is made."""
+        return round(self.made.rows / max(self.seconds, 1e-3))
+
+    @property
+    def tokens_per_second(self) -> int:
+        """Of what is made."""
+        return round(self.made.tokens / max(self.seconds, 1e-3))
+
+    @property
+    def share(self) -> float | None:
+        """Of the work that is done; None where that is not known."""
+        if self.whole is None or self.whole.one_round or not self.whole.size:
+            return None
+        if self.done == self.total:
+            return 1.0
+        found = self.so_far.size / self.whole.size
+        return min(found, 0.999) if found or self.heard is not None else None
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until it ends, if it goes on as since the first piece was told of; None where too
+        little was made to say so."""
+        if self.whole is None or self.whole.one_round or self.ended is not None:
+            return None
+        if self.heard is None:
+            return None
+        since, before = self.heard
+        seconds, made = time.monotonic() - since, self.made.size - before
+        told_meanwhile = bool(self.partly)
+        rounds = (self.done - self.kept_pieces) / max(self.whole.at_once, 1)
+        if seconds < _LONG_ENOUGH or made < _ENOUGH * self.whole.size:
+            return None
+        if not told_meanwhile and rounds < _ROUNDS:
+            return None
+        return max(0.0, (self.whole.size - self.so_far.size) * seconds / made)
 
 
-class _Follower:
-    """Knows the phase that is going on."""
+class Follower:
+    """Knows the phases of a command; a subclass shows them.
+
+    Attributes:
+        phases: in their order; the last one goes on, unless it has ended.
+    """
 
     def __init__(self) -> None:
-        self._phase: _Phase | None = None
-
-    def _at(self, what: str, done: int, total: int) -> _Phase:
-        if self._phase is None or self._phase.what != what or done < self._phase.done:
-            self._phase = _Phase(what)
-        self._phase.done, self._phase.total = done, total
-        return self._phase
-
-    def count_rows(self, rows: int) -> None:
-        """So many more rows of the phase are done."""
-        if self._phase is not None:
-            self._phase.rows += rows
-
-
-class Bar(_Follower):
-    """A progress line that is rewritten in place, at most ten times a second."""
-
-    open = False  # whether there is such a line on the terminal
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._last = 0.0
-        self._width = 0
+        self.phases: list[Phase] = []
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        phase = self._at(what, done, total)
-        now = time.monotonic()
-        if now - self._last > 0.1 or done == total:
-            self._last = now
-            line = f"{what:<8} {done}/{total}"
-            if phase.rows:
-                line += f"  {phase.rows:,} rows, {phase.rate:,} rows/s"
-            blank = " " * (self._width - len(line))  # over what the line before had more
-            self._width = len(line)
-            Bar.open = done != total
-            click.echo(f"\r{line}{blank}", err=True, nl=not Bar.open)
+        """So many pieces of a phase are done."""
+        phase = self._at(what)
+        if done < phase.done:  # it begins again
+            phase.began, phase.ended = time.monotonic(), None
+        phase.done, phase.total = done, total
+        self._step(phase)
+
+    def begin(self, what: str, whole: Whole) -> None:
+        """A phase begins whose pieces are told of; or it begins again."""
+        phase, kept = self._at(what), total(whole.kept)
+        phase.whole, phase.ended, phase.heard = whole, None, None
+        phase.amount = phase.kept = kept
+        phase.kept_pieces = len(whole.kept)
+        phase.partly.clear()
+        phase.done, phase.total = len(whole.kept), whole.pieces
+        self._step(phase)
+
+    def partly(self, number: int, amount: Amount) -> None:
+        """So much of one piece is done while it is made."""
+        if self.phases:
+            phase = self.phases[-1]
+            phase.partly[number] = amount
+            if phase.heard is None:
+                phase.heard = time.monotonic(), phase.made.size
+
+    def piece(self, number: int, amount: Amount, kept: bool = False) -> None:
+        """One piece is done.
+
+        Args:
+            kept: it was there before.
+        """
+        phase = self.phases[-1]
+        phase.partly.pop(number, None)
+        if phase.whole is not None:
+            amount = amount + Amount(size=phase.whole.size_of(number) - amount.size)
+        phase.amount += amount
+        phase.done += 1
+        if kept:
+            phase.kept, phase.kept_pieces = phase.kept + amount, phase.kept_pieces + 1
+        elif phase.heard is None:
+            phase.heard = phase.began, 0
+        self._step(phase)
+
+    def _at(self, what: str) -> Phase:
+        last = self.phases[-1] if self.phases else None
+        if last is not None and last.what == what:
+            return last
+        if last is not None and last.ended is None:
+            last.ended = time.monotonic()
+        self.phases.append(Phase(what))
+        return self.phases[-1]
+
+    def _step(self, phase: Phase) -> None:
+        phase.ended = time.monotonic() if phase.done == phase.total else None
+        self.changed(phase)
+
+    def changed(self, phase: Phase) -> None:
+        """Shows that a phase has begun, that a piece is done, or that the phase has ended."""
+
+    def beat(self) -> None:
+        """Shows that time passes."""
+
+    def aside(self, text: str) -> None:
+        """A line on stderr, beside what is shown."""
+        click.echo(text, err=True)
+
+    def close(self, well: bool) -> None:
+        """Nothing is shown any more.
+
+        Args:
+            well: the command did what it should.
+        """
+
+
+class Called(Follower):
+    """Tells a function, which counts nothing."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__()
+        self._report = report
+
+    def changed(self, phase: Phase) -> None:
+        """A call."""
+        self._report(phase.what, phase.done, phase.total)
+
+
+def follower_of(report: Report) -> Follower:
+    """The report itself, or what calls it."""
+    return report if isinstance(report, Follower) else Called(report)
+
+
+open_now: list[Follower] = []  # what shows progress, while a command runs
 
 
 def aside(text: str) -> None:
-    """A line on stderr, beside a progress line that may be there."""
-    click.echo(f"\n{text}" if Bar.open else text, err=True)
-    Bar.open = False
-
-
-class Log(_Follower):
-    """One line of JSON when a phase ends, and one every ten seconds while it goes on."""
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        self._at(what, done, total)
-        if done == total:
-            self.tell()
-            self._phase = None
-
-    def tell(self) -> None:
-        """How far the phase is; nothing between two phases."""
-        phase = self._phase
-        if phase is None:
-            return
-        seconds = round(phase.seconds, 3)
-        content = {"phase": phase.what, "done": phase.done, "total": phase.total}
-        rows = {"rows": phase.rows, "rows_per_second": phase.rate} if phase.rows else {}
-        log("phase", {**content, **rows, "seconds": seconds})
-
-
-@contextmanager
-def beating(report: Log) -> Iterator[None]:
-    """Tell how far a phase is every ten seconds, also while nothing gets finished.
-
-    By an alarm, not a thread: a process with threads cannot be copied, and workers are copies.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def told(_: int, __: FrameType | None) -> None:
-        report.tell()
-
-    before = signal.signal(signal.SIGALRM, told)
-    signal.siginterrupt(signal.SIGALRM, False)  # libraries that do not repeat a call go on
-    signal.setitimer(signal.ITIMER_REAL, EVERY, EVERY)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def silent(what: str, done: int, total: int) -> None:
-    """Shows nothing."""
-
-
-def reporter(quiet: bool) -> Callable[[str, int, int], None]:
-    """A progress line on a terminal; elsewhere nothing."""
-    return Bar() if sys.stderr.isatty() and not quiet else silent
+    """A line on stderr, beside the progress that may be there."""
+    if open_now:
+        open_now[-1].aside(text)
+    else:
+        click.echo(text, err=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import click
 
-from pipeline.messages import progress
+from pipeline.messages import lines, progress
 from pipeline.messages.result import FAILED, REFUSED, Result
 
 
@@ -65,7 +65,7 @@ class Session:
     def warn(self, text: str) -> None:
         """A sentence that changes nothing about the result."""
         if self.in_lines:
-            progress.log("warning", {"message": text}, level="warning")
+            lines.log("warning", {"message": text}, level="warning")
         else:
             progress.aside(f"warning: {text}")
 
@@ -79,7 +79,7 @@ class Session:
             _print(described)
         if self.in_lines:
             level = "error" if result.status in (FAILED, REFUSED) else "info"
-            progress.log("end", result.without_manifest(), level=level)
+            lines.log("end", result.without_manifest(), level=level)
         if self.notify:
             from pipeline.messages import notify
 

@@ -8,24 +8,25 @@ of workers makes the same bytes. Lines count from the split's start; the gather 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 
+from pipeline import amounts
+from pipeline.amounts import Amount
 from pipeline.options import overlaps
 from pipeline.parts import chain, checks, shared, storage
+from pipeline.parts.refused import Rejects
 from pipeline.recipe import equal_build
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources import pieces, spool
 from stages import columns, readers
 from stages.chat_template import loss_weights, turn_split
-from stages.contract import Batch, Record, Split, Stage
-from stages.files import cutting
+from stages.contract import Batch, Split, Stage
+from stages.files import content, cutting
 from stages.normalize.stage import Normalize
 from stages.parity import second_values
 from stages.parity.sample import Witness
@@ -62,6 +63,8 @@ class PartReport:
         sha256: of the part's Arrow file; ``plan_sha256``: of the numbers that plans need;
             ``rejects_sha256``: of its refused rows.
         input_sha256: of the split.
+        tokens: of the examples that are kept; ``refused``: how many sequences were refused.
+        kept: the part was there already. It is not written down.
     """
 
     lines: int = 0
@@ -79,6 +82,14 @@ class PartReport:
     plan_sha256: str = ""
     rejects_sha256: str = ""
     input_sha256: str = ""
+    tokens: int = 0
+    refused: int = 0
+    kept: bool = field(default=False, compare=False)
+
+    @property
+    def amount(self) -> Amount:
+        """What progress says of it; the bytes of its split are known to whoever asks."""
+        return Amount(rows=self.rows, tokens=self.tokens, refused=self.refused)
 
     def tally(self, name: str, values: dict[str, int]) -> None:
         """Add to the counts of one kind."""
@@ -183,52 +194,15 @@ def finished(work: Work, known: Callable[[Path], str | None] | None = None) -> P
     Args:
         known: gives the hash of a file, or None; by default every file is read.
     """
-    content = storage.read(work.files, known)
+    told = storage.read(work.files, known)
     try:
-        report = PartReport(**content) if content is not None else None
+        report = PartReport(**{**told, "kept": True}) if told is not None else None
         if report is None or not checks.counts_lines(work, report):
             return None
         storage.use(work.files)
     except (OSError, TypeError):
         return None
     return report
-
-
-class PartReject(NamedTuple):
-    """A refused sequence of a part, which knows neither its file's name nor the lines before it.
-
-    Attributes:
-        line, offset: from 0, from the split's start.
-        stage, code, detail, raw: as ``manifest.records.Reject`` has them.
-    """
-
-    line: int
-    sequence: int
-    offset: int | None
-    stage: str
-    code: str
-    detail: str
-    raw: str
-
-
-def raw_text(record: Record) -> str:
-    """A row as it was read, as text; bytes that are no UTF-8 are spelled out."""
-    return record.raw.decode("utf-8", "backslashreplace")
-
-
-class _Rejects:
-    """The refused rows of a part, as lines of JSON, with their raw text."""
-
-    def __init__(self) -> None:
-        self.lines: list[bytes] = []
-        self.refused: list[checks.Refused] = []
-
-    def take(self, gone: Iterable[chain.Gone], records: Mapping[int, Record]) -> None:
-        for stage, line, sequence, code, detail in chain.refusals(gone):
-            record = records[line]
-            entry = PartReject(line, sequence, record.offset, stage, code, detail, raw_text(record))
-            self.lines.append(json.dumps(entry._asdict(), ensure_ascii=True).encode())
-            self.refused.append((line, stage))
 
 
 def _stored(recipe: Recipe, batch: Batch) -> Batch:
@@ -258,10 +232,12 @@ def _count_readings(report: PartReport, normalize: Normalize, witness: Witness) 
     report.tally("unread_bytes", normalize.tally.bytes)
 
 
-def _write(work: Work, report: PartReport, table: pa.Table, rejects: _Rejects) -> None:
+def _write(work: Work, report: PartReport, table: pa.Table, rejects: Rejects) -> None:
     """Write the part's files, and note their hashes in its report."""
     planned = [name for name in _PLANNED if name in table.schema.names]
-    written = storage.write(work.files, table, planned, rejects.lines, asdict(report))
+    told = asdict(report)
+    del told["kept"]  # which is said of a part that is found
+    written = storage.write(work.files, table, planned, rejects.lines, told)
     report.sha256 = written[storage.SHA256]
     report.plan_sha256 = written[storage.PLAN_SHA256]
     report.rejects_sha256 = written[storage.REJECTS_SHA256]
@@ -296,8 +272,10 @@ def _made(recipe: Recipe, work: Work) -> PartReport:
     normalize, stages, witness = _machinery(recipe, work, owner)
     witness.restart()
     normalize.restart()
-    report, rejects, batches = PartReport(input_sha256=work.split.sha256), _Rejects(), []
-    last = -1  # the last line that held a row
+    report, rejects, batches = PartReport(input_sha256=work.split.sha256), Rejects(), []
+    last, read = -1, 0  # the last line that held a row; bytes of the split that were read
+    version = work.split.version
+    plain = version is not None and content.compression(version) is None
     for lines in readers.load(work.split.reader).read(work.split):
         records = lines.by_line
         report.lines += lines.lines
@@ -315,7 +293,11 @@ def _made(recipe: Recipe, work: Work) -> PartReport:
             witness(batch, records, work.place)
             second_values.check(batch, recipe.config.carried.paths, records, work.place)
             _count(recipe, report, batch)
+            report.tokens += pa.compute.sum(batch.column("length")).as_py()
             batches.append(_stored(recipe, batch))
+        report.refused = len(rejects.lines)
+        read += lines.size if plain else 0
+        amounts.tell(replace(report.amount, size=read))
     _count_readings(report, normalize, witness)
     checks.require_counted(report, work, last=last, kept=sum(map(len, batches)))
     schema = columns.schema(columns_of(recipe))

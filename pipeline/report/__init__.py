@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from pipeline.build_dir.build import Build
+from pipeline.manifest.records import REPORT
 from pipeline.report import page
 from pipeline.report.page import render
 from pipeline.view.drawing import Shards
 from stages.errors import UsageError
 
-REPORT = "report.html"
+__all__ = ["REPORT", "make", "page", "prepare", "remake", "render", "write"]
 
 
 def make(build: Build) -> str:

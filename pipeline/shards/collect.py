@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from pipeline.choice.examples import part_of
 from pipeline.parts.shared import here
 from stages.columns import IDS, Ints, make_list, offsets_of, whole
-from stages.files.mapped import Mapped
+from stages.files import mapped
+from stages.files.mapped import Mapped, MappedBytes
 
 ORIGIN = "origin"  # the number of the input that an example of a batch is of
 
@@ -107,22 +108,25 @@ class _Lists:
     """Lists of numbers without nulls: one join of slices of the parts' bytes is all that is copied.
 
     Args:
-        column_of: a part's column.
+        column_of: a part's column; ``bytes_of``: its values.
     """
 
-    def __init__(self, picked: Picks, column_of: Callable[[int], pa.Array]) -> None:
+    def __init__(
+        self,
+        picked: Picks,
+        column_of: Callable[[int], pa.Array],
+        bytes_of: Callable[[int], MappedBytes],
+    ) -> None:
         self._parts = picked.parts
         self._starts = np.empty(len(picked), np.int64)
         self._stops = np.empty(len(picked), np.int64)
-        self._views: dict[int, memoryview] = {}
+        self._bytes: dict[int, MappedBytes] = {}
         for part, places, rows in picked:
             column = column_of(part)
             self._kind = column.type.value_type
-            # Offsets count from the first value of the child array, not always the buffer's.
             offsets = column.offsets.to_numpy()
             self._starts[places], self._stops[places] = offsets[rows], offsets[rows + 1]
-            width, skipped = self._kind.bit_width // 8, column.values.offset
-            self._views[part] = memoryview(column.values.buffers()[1] or b"")[skipped * width :]
+            self._bytes[part] = bytes_of(part)
 
     def __call__(self, first: int, last: int) -> pa.ListArray:
         """The lists from ``first`` to ``last``, at least one."""
@@ -138,10 +142,9 @@ class _Lists:
             (stops[ends] * width).tolist(),
             strict=True,
         )
-        views = self._views
-        found = [views[part][start:stop] for part, start, stop in pieces]
-        # One slice is not copied.
-        content = pa.py_buffer(found[0] if len(found) == 1 else b"".join(found))
+        own = self._bytes
+        found = [(own[part], start, stop) for part, start, stop in pieces]
+        content = pa.py_buffer(mapped.joined(found))
         offsets = offsets_of(stops - starts)
         values = pa.Array.from_buffers(self._kind, int(offsets[-1]), [None, content])
         return make_list(offsets, values)
@@ -194,6 +197,14 @@ class Collector:
             return reader.read_all()
         return pa.Table.from_batches([reader.get_batch(source.batch)])
 
+    def bytes_of(self, part: int, name: str) -> MappedBytes:
+        """The values of a part's column of lists of numbers."""
+        values = self.column(part, name).values
+        # Offsets count from the first value of the child array, not always the buffer's.
+        skipped = values.offset * values.type.bit_width // 8
+        view = memoryview(values.buffers()[1] or b"")[skipped:]
+        return self._files[self.sources[part].path].part(view)
+
     def forget(self) -> None:
         """Give back what was looked at of the parts: they stay mapped, and take no memory."""
         for file in self._files.values():
@@ -218,7 +229,7 @@ class Collector:
 
         kind = column_of(picked.groups[0][0]).type
         if kind == IDS or name == "loss_weights":
-            return _Lists(picked, column_of)
+            return _Lists(picked, column_of, lambda part: self.bytes_of(part, name))
         column = _taken(picked, column_of)
         # Copied, since what is written of a slice depends on the column that it was cut from.
         return lambda first, last: pa.concat_arrays([column.slice(first, last - first)])

@@ -18,6 +18,8 @@ from expectations.readback.contents import Lists
 from expectations.readback.stored_rows import Planned, Sources
 from pipeline.shards.collect import ORIGIN, Collector, PartSource
 from stages.columns import Ints, offsets_of
+from stages.files import mapped
+from stages.files.mapped import MappedBytes
 
 _NUMBERS = ("prompt_length", "margin")
 
@@ -26,16 +28,16 @@ class _Slices:
     """The lists of a column, as slices of the bytes of parts; 4 bytes a value."""
 
     def __init__(self, count: int) -> None:
-        self._bytes: list[memoryview] = []
+        self._bytes: list[MappedBytes] = []
         self._part = np.zeros(count, np.int64)
         self._starts = np.zeros(count, np.int64)
         self._lengths = np.zeros(count, np.int64)
 
-    def add(self, places: Ints, column: pa.ListArray, rows: Ints) -> None:
+    def add(self, places: Ints, column: pa.ListArray, values: MappedBytes, rows: Ints) -> None:
         """What stands in some rows of a part is that of the examples at these places."""
         bounds = column.offsets.to_numpy()
         self._part[places] = len(self._bytes)
-        self._bytes.append(column.values.to_numpy().view(np.uint8).data)
+        self._bytes.append(values)
         self._starts[places] = bounds[rows]
         self._lengths[places] = bounds[rows + 1] - bounds[rows]
 
@@ -50,9 +52,7 @@ class _Slices:
         heads, tails = np.append(0, runs), np.append(runs, len(part)) - 1
         begins, ends = (4 * first[heads]).tolist(), (4 * last[tails]).tolist()
         where = zip(part[heads].tolist(), begins, ends, strict=True)
-        views = self._bytes
-        pieces = [views[of][begin:end] for of, begin, end in where]
-        content = pieces[0] if len(pieces) == 1 else b"".join(pieces)  # one is not copied
+        content = mapped.joined([(self._bytes[of], begin, end) for of, begin, end in where])
         return offsets_of(lengths), np.frombuffer(content, np.int32)
 
 
@@ -125,7 +125,8 @@ class Expected:
             return lambda start, stop: contents.ratings(rated.slice(start, stop - start))
         slices = _Slices(len(self._order))
         for part, places, rows in self._parts:
-            slices.add(places, self._collect.column(part, name), rows)
+            values = self._collect.bytes_of(part, name)
+            slices.add(places, self._collect.column(part, name), values, rows)
         return slices
 
     def __call__(self, start: int, stop: int) -> Planned:

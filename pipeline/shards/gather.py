@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from expectations.readback.stored_rows import Sources
+from pipeline.amounts import Amount
 from pipeline.parts.shared import share
 from pipeline.recipe.recipe import Recipe
 from pipeline.shards.answers import Answers, Counting
@@ -87,6 +88,11 @@ class ShardReport:
     sha256: str
     measured: Measured
     answers: Answers
+
+    @property
+    def amount(self) -> Amount:
+        """What progress says of it."""
+        return Amount(rows=self.rows, tokens=self.tokens)
 
     @property
     def padding(self) -> int:

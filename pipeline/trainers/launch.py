@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from pipeline import exports
@@ -38,6 +39,11 @@ def forward(folder: Path, name: str) -> None:
     path.chmod(0o755)
 
 
+def words(folder: Path, trainer: str) -> list[str]:
+    """The words of the shell command that starts the trainer."""
+    return ["sh", shlex.quote(str(folder / "launch" / f"{trainer}.sh")), "MODEL_DIR"]
+
+
 def command(folder: Path, trainer: str) -> str:
     """The shell command that starts the trainer."""
-    return f"sh {folder / 'launch' / f'{trainer}.sh'} MODEL_DIR"
+    return " ".join(words(folder, trainer))

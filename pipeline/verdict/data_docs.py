@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
 from expectations.gx import data_docs
 from expectations.verdict import Verdict
+from pipeline.messages.session import current
 from stages.errors import UsageError
 
 
@@ -37,4 +36,4 @@ def offer(folder: Path | None, verdict: Verdict) -> None:
         data_docs.write(folder, verdict.results)
     except Exception as error:
         text = " ".join(str(error).split())[:200]
-        click.echo(f"warning: no Data Docs, {type(error).__name__}: {text}", err=True)
+        current().warn(f"no Data Docs, {type(error).__name__}: {text}")

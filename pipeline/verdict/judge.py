@@ -119,7 +119,7 @@ class Judge:
             self._pool.stop()
 
 
-def _answer(worker: Worker) -> tuple[bool, Any] | None:
+def _answer(worker: Worker) -> tuple[bool | None, Any] | None:
     from pipeline.executors.local import receive
 
     worker.wait()

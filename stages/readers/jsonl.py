@@ -60,11 +60,11 @@ def records(file: IO[bytes], at_start: bool) -> Iterator[Lines]:
         if length:
             mark = len(_BOM) if at_start and not offset and body.startswith(_BOM) else 0
             first = too_long(number, offset + mark, body[mark:], MAX_LINE, length - mark)
-            yield Lines([first], 1)
+            yield Lines([first], 1, size=length + 1)
             number, offset = number + 1, offset + length + 1
             continue
         for block in LineBlock(body, number, offset, at_start, MAX_LINE).cut(BATCH_ROWS):
-            yield Lines(block, block.line_count)
+            yield Lines(block, block.line_count, size=len(block.content) + 1)
             number += block.line_count
         offset += len(body) + 1
 

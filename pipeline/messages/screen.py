@@ -1,0 +1,108 @@
+"""Progress on a terminal: a line for each phase, redrawn some times a second by an alarm.
+
+The first phase is drawn by hand, since most commands end in it: what draws the others takes longer
+to import than an unchanged build takes.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from pipeline import figures
+from pipeline.messages.progress import START, Follower, Phase
+
+if TYPE_CHECKING:
+    from pipeline.messages.painted import Painter
+
+EVERY = 0.2  # seconds between two frames
+_SOON = 0.4  # seconds before the first frame: what ends sooner shows nothing
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_PLAIN = "|/-\\"
+_CLEAR = "\r\x1b[K"
+
+
+def encodes(text: str) -> bool:
+    """Whether stderr can show it."""
+    try:
+        text.encode(sys.stderr.encoding or "ascii")
+    except (UnicodeError, LookupError):
+        return False
+    return True
+
+
+class Screen(Follower):
+    """Draws on the terminal that stderr is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._began = time.monotonic()
+        self._painter: Painter | None = None
+        self._spinner = _SPINNER if encodes(_SPINNER) else _PLAIN
+        self._by_hand = False  # whether the first phase is on the terminal
+        self._busy = False  # an alarm rings at any time, also while a frame is drawn
+        self._gone = False  # the terminal
+
+    def changed(self, phase: Phase) -> None:
+        """Begin to draw with the first phase that takes its time."""
+        if self._painter is None and phase.what != START:
+            from pipeline.messages.painted import Painter
+
+            self._erase()
+            self._painter = Painter(marks=encodes("✓✗"))
+            self._painter.start()  # an interruption finds it, and closes it
+            self.beat()
+
+    @property
+    def spinner(self) -> str:
+        """The mark of what goes on, at this time."""
+        return self._spinner[int(5 * (time.monotonic() - self._began)) % len(self._spinner)]
+
+    def beat(self) -> None:
+        """Draw a frame; a terminal that is gone ends the drawing, not the command."""
+        if self._busy or self._gone:
+            return
+        self._busy = True
+        try:
+            self._draw()
+        except OSError:
+            self._gone = True
+        finally:
+            self._busy = False
+
+    def _draw(self) -> None:
+        if not self.phases:
+            return
+        if self._painter is not None:
+            self._painter.draw(self.phases, self.spinner)
+        elif self.phases[0].seconds > _SOON:
+            self._by_hand = True
+            line = f"{self.spinner} {START}  {figures.clock(self.phases[0].seconds)}"
+            click.echo(f"{_CLEAR}{line}", err=True, nl=False)
+
+    def _erase(self) -> None:
+        if self._by_hand:
+            self._by_hand = False
+            click.echo(_CLEAR, err=True, nl=False)
+
+    def aside(self, text: str) -> None:
+        """Above the lines of the phases."""
+        busy, self._busy = self._busy, True
+        try:
+            self._erase()
+            if self._painter is None:
+                super().aside(text)
+            else:
+                self._painter.above(text)
+        finally:
+            self._busy = busy
+
+    def close(self, well: bool) -> None:
+        """Leave the last frame, and the cursor below it."""
+        self._busy = True
+        self._erase()
+        if self._painter is not None:
+            self._painter.close(self.phases, well)

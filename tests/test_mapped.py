@@ -1,0 +1,62 @@
+"""Files that are mapped: pieces from all over them are read, so that their pages are not held."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from stages.files import mapped
+from stages.files.mapped import Mapped
+
+CONTENT = bytes(range(256)) * 64
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Mapped:
+    """The content, mapped."""
+    path = tmp_path / "part.arrow"
+    path.write_bytes(CONTENT)
+    return Mapped(path)
+
+
+@pytest.mark.parametrize(("count", "read"), [(1, 0), (3, 0), (100, 100)])
+def test_many_pieces_are_read_and_few_are_looked_at(
+    file: Mapped, count: int, read: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Either way they are the bytes that were asked for, from where the view begins."""
+    calls, pread = [], os.pread
+
+    def counted(*arguments: int) -> bytes:
+        calls.append(arguments)
+        return pread(*arguments)
+
+    monkeypatch.setattr(os, "pread", counted)
+    part = file.part(file.content[100:])
+    bounds = [(7 * n, 7 * n + 5) for n in range(count)]
+    found = mapped.joined([(part, *bound) for bound in bounds])
+    assert bytes(found) == b"".join(CONTENT[100:][slice(*bound)] for bound in bounds)
+    assert len(calls) == read
+
+
+def test_what_is_not_in_the_file_is_never_read_from_it(file: Mapped) -> None:
+    """A column that was put together in memory."""
+    copy = memoryview(bytes(1000))
+    part = file.part(copy)
+    assert part.start == -1
+    assert bytes(mapped.joined([(part, n, n + 1) for n in range(100)])) == bytes(100)
+
+
+def test_a_file_that_shrinks_is_noticed(file: Mapped, tmp_path: Path) -> None:
+    """Read bytes that are missing raise; mapped ones would end the process."""
+    part = file.part(file.content)
+    pieces = [(part, n, n + 100) for n in range(0, 15_000, 150)]
+    os.truncate(tmp_path / "part.arrow", 9_000)
+    with pytest.raises(OSError, match="shorter"):
+        mapped.joined(pieces)
+
+
+def test_an_empty_file_has_no_bytes(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    assert bytes(Mapped(tmp_path / "empty").content) == b""

@@ -1,0 +1,389 @@
+"""What a build shows while it works: counts of workers, what may be said of them, and where."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import SAMPLES, Ran
+
+from pipeline import amounts, figures
+from pipeline.amounts import NOTHING, Amount
+from pipeline.executors import local
+from pipeline.executors._job import Job
+from pipeline.messages import lines, painted, progress
+from pipeline.messages.following import following
+from pipeline.messages.progress import ENCODE, Follower, Phase, Whole, follower_of
+from pipeline.messages.session import Session
+
+Run = Callable[..., Ran]
+DATA = SAMPLES / "sft" / "word_problems.jsonl"
+CONTROL = "\x1b"
+SHOWN, HIDDEN = "\x1b[?25h", "\x1b[?25l"  # what a terminal is told of its cursor
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time that it is, for tests that let it pass."""
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return now
+
+
+def _encoding(sizes: list[int], kept: list[Amount] | None = None, at_once: int = 1) -> Follower:
+    found = Follower()
+    pieces = len(sizes) + len(kept or [])
+    found.begin(ENCODE, Whole(pieces, sizes, kept or [], in_bytes=True, at_once=at_once))
+    return found
+
+
+def test_what_is_partly_done_counts_once(clock: list[float]) -> None:
+    """A piece's last word replaces what was told of it; what a lost worker did is not counted."""
+    told = _encoding([1000, 1000, 2000])
+    (phase,) = told.phases
+    told.partly(0, Amount(rows=10, tokens=100, size=400))
+    told.partly(1, Amount(rows=5, tokens=50, refused=1, size=200))
+    assert phase.so_far == Amount(rows=15, tokens=150, refused=1, size=600)
+    assert phase.share == 0.15
+    told.partly(1, NOTHING)
+    told.piece(0, Amount(rows=25, tokens=250))
+    assert phase.so_far == Amount(rows=25, tokens=250, size=1000)
+    clock[0] += 5
+    assert (phase.rows_per_second, phase.tokens_per_second) == (5, 50)
+
+
+def test_what_was_there_before_is_done_and_makes_no_rate(clock: list[float]) -> None:
+    """Parts that are known before the phase, and parts that workers find."""
+    told = _encoding([100, 100], kept=[Amount(rows=40, tokens=400, refused=2, size=200)])
+    (phase,) = told.phases
+    assert (phase.done, phase.total, phase.share) == (1, 3, 0.5)
+    clock[0] += 4
+    told.piece(0, Amount(rows=20), kept=True)
+    assert (phase.share, phase.rows_per_second, phase.left) == (0.75, 0, None)
+    told.piece(1, Amount(rows=20))
+    assert (phase.so_far.rows, phase.rows_per_second, phase.share) == (80, 5, 1.0)
+    assert painted.kept_in_words(phase) == "2 of 3 parts were there before"
+    told.begin(ENCODE, Whole(1, [], [Amount(rows=9, size=3)]))
+    assert painted.kept_in_words(phase) == "all 1 parts were there before"
+    assert (phase.so_far.rows, phase.share) == (9, 1.0)
+
+
+def test_time_left_is_said_where_there_is_a_base(clock: list[float]) -> None:
+    """Of what was made since workers began to tell; not of the start, nor of what was kept."""
+    told = _encoding([1000, 1000], kept=[Amount(size=8000)])
+    (phase,) = told.phases
+    clock[0] += 60  # workers start
+    told.partly(0, Amount(size=100))
+    assert phase.left is None
+    clock[0] += 2
+    told.partly(0, Amount(size=500))
+    assert phase.left is None  # too short a time
+    clock[0] += 2
+    told.partly(0, Amount(size=900))
+    assert phase.left == pytest.approx(1100 / (800 / 4))
+    told.piece(0, NOTHING)
+    told.piece(1, NOTHING)
+    assert phase.left is None
+
+
+def test_time_left_waits_for_rounds_where_only_whole_pieces_are_told(clock: list[float]) -> None:
+    """Four workers that have made one of forty pieces have begun four."""
+    told = _encoding([10] * 40, at_once=4)
+    (phase,) = told.phases
+    for piece in range(8):
+        assert phase.left is None
+        clock[0] += 10
+        told.piece(piece, NOTHING)
+    assert phase.left == pytest.approx(320)
+
+
+def test_a_share_is_said_where_the_whole_is_known() -> None:
+    """Not of rounds of which there are more, nor of a compressed file that is being read."""
+    told = Follower()
+    told.begin("plan", Whole(8, one_round=True))
+    told.piece(0, NOTHING)
+    assert (told.phases[0].share, told.phases[0].left) == (None, None)
+    assert painted.cells(told.phases[0], 0)[0] == "1 of 8"
+    told = _encoding([1000])
+    told.partly(0, Amount(rows=7))
+    assert told.phases[0].share in (None, 0)
+    told.partly(0, Amount(rows=7, size=1001))  # the last line has no end
+    assert figures.percent(told.phases[0].share or 0) == "99%"
+
+
+def _told(shared: None, item: int) -> int:
+    amounts.tell(Amount(rows=item))
+    return item
+
+
+def _die_after_telling(folder: str, item: int) -> int:
+    amounts.tell(Amount(rows=item))
+    mark = Path(folder) / str(item)
+    if item == 2 and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_workers_tell_while_they_work(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process and in others, by the number of the item."""
+    monkeypatch.setattr(amounts, "EVERY", 0)  # inherited by copies only: spawned workers tell once
+    told: list[tuple[int, Amount]] = []
+    job = Job(partly=lambda number, amount: told.append((number, amount)))
+    items = [3, 4] if workers == 2 else [3, 4, 5]
+    assert dict(local.pmap(_told, None, items, workers, job)) == dict(enumerate(items))
+    assert (0, Amount(rows=3)) in told
+    assert (1, Amount(rows=4)) in told
+
+
+def test_what_a_lost_worker_told_is_taken_back(tmp_path: Path) -> None:
+    """Its item is made again from nothing."""
+    told: list[tuple[int, Amount]] = []
+    job = Job(partly=lambda number, amount: told.append((number, amount)))
+    assert dict(local.pmap(_die_after_telling, str(tmp_path), [1, 2], 2, job)) == {0: 1, 1: 2}
+    assert (1, NOTHING) in told
+
+
+def test_no_phase_is_wider_than_the_terminal() -> None:
+    """What is shortest last is left out first; large figures, too."""
+    begun = time.monotonic() - 4000
+    whole = Whole(400, [10**9] * 400, in_bytes=True)
+    large = Phase(ENCODE, whole=whole, total=400, began=begun, heard=(begun, 0))
+    large.partly[0] = Amount(rows=123_456_789, tokens=98_765_432_100, refused=1234, size=40 * 10**9)
+    phases = [Phase("start"), large, Phase("publish")]
+    for width in (46, 58, 60, 78, 80, 118, 200):
+        shown = painted.table(phases, width)
+        assert max(map(len, shown)) <= width
+        assert "10%" in shown[1]
+        assert shown[1].endswith("left")
+    wide = painted.table(phases, 200)[1]
+    assert "123,456,789 rows" in wide
+    assert "10% of 400 GB" in wide
+    for word in ("rows/s", "tokens/s", "1,234 refused", "left"):
+        assert word in painted.table(phases, 92)[1]
+
+
+def test_a_function_is_told_of_pieces_alone() -> None:
+    """As ``posttrain_pipeline.run`` calls the one that it is given."""
+    told: list[tuple[str, int, int]] = []
+    report = follower_of(lambda *step: told.append(step))
+    report.begin(ENCODE, Whole(2))
+    report.partly(0, Amount(rows=1))
+    report.piece(0, Amount(rows=2))
+    report.piece(1, Amount(rows=2))
+    assert told == [(ENCODE, 0, 2), (ENCODE, 1, 2), (ENCODE, 2, 2)]
+
+
+def test_lines_say_what_goes_on(
+    clock: list[float], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Text every ten seconds, and the end of what was told of; nothing of what is short."""
+    told = lines.Lines()
+    told("start", 0, 1)
+    clock[0] += 12
+    told.beat()
+    told("start", 1, 1)
+    told.begin(ENCODE, Whole(3, [1000, 1000, 2000], in_bytes=True))
+    clock[0] += 10
+    told.partly(0, Amount(rows=1500, tokens=30_000, refused=3, size=500))
+    told.beat()
+    told.piece(0, Amount(rows=3000, tokens=60_000, refused=6))
+    told.piece(1, Amount(rows=3000, tokens=60_000))
+    told.piece(2, Amount(rows=6000, tokens=120_000))
+    told("check", 0, 1)
+    told("check", 1, 1)
+    assert capsys.readouterr().err.splitlines() == [
+        "start     12 s",
+        "start     done in 12 s",
+        "encode    10 s, 12% of 4.0 kB, 1,500 rows, 150 rows/s, 3,000 tokens/s, 3 refused",
+        "encode    done in 10 s, 12,000 rows, 1,200 rows/s, 24,000 tokens/s, 6 refused",
+    ]
+
+
+def test_a_log_says_what_is_known(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows, tokens, refusals and shares by name; nothing of a phase without them."""
+    log = lines.Log()
+    log.begin(ENCODE, Whole(2, [500, 1500], in_bytes=True))
+    clock[0] += 4
+    log.partly(1, Amount(rows=500, tokens=5000, refused=1, size=1000))
+    log.beat()
+    log("check", 0, 1)
+    log("check", 1, 1)
+    first, last = map(json.loads, capsys.readouterr().err.splitlines())
+    assert first | {"time": ""} == {
+        "time": "",
+        "level": "info",
+        "event": "phase",
+        "phase": ENCODE,
+        "done": 0,
+        "total": 2,
+        "rows": 500,
+        "rows_per_second": 125,
+        "tokens": 5000,
+        "tokens_per_second": 1250,
+        "refused": 1,
+        "share": 0.5,
+        "seconds": 4.0,
+    }
+    assert "rows" not in last
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [(0, "0"), (999, "999"), (999.6, "1.0k"), (11_308, "11.3k"), (99_960, "100k"), (2.4e6, "2.4M")],
+)
+def test_short_figures(number: float, told: str) -> None:
+    """Three digits or so, and never 1000 of a unit."""
+    assert figures.short(number) == told
+
+
+def test_times_in_words() -> None:
+    """Clocks for columns, spans for sentences."""
+    assert [figures.clock(one) for one in (7, 754, 3723)] == ["0:07", "12:34", "1:02:03"]
+    spans = [figures.span(one) for one in (0.44, 27.4, 59.7, 200, 7500)]
+    assert spans == ["0.4 s", "27 s", "1 min", "3 min 20 s", "2 h 5 min"]
+
+
+class _Terminal:
+    """A command whose stderr is a terminal, and what it shows there."""
+
+    def __init__(self, command: list[str], folder: Path, columns: int, **more: str) -> None:
+        mine, theirs = pty.openpty()
+        variables = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns), **more}
+        self.process = subprocess.Popen(
+            command, cwd=folder, stdout=subprocess.PIPE, stderr=theirs, env=variables
+        )
+        os.close(theirs)
+        self._from = mine
+        self.shown = ""
+
+    def reads(self) -> Iterator[str]:
+        """All that is shown so far, each time that there is more."""
+        while True:
+            try:
+                more = os.read(self._from, 65536)
+            except OSError:  # the other end is closed
+                return
+            if not more:
+                return
+            self.shown += more.decode()
+            yield self.shown
+
+    def end(self) -> int:
+        """The exit status, when all is shown."""
+        for _ in self.reads():
+            pass
+        os.close(self._from)
+        self.process.communicate(timeout=120)
+        return self.process.returncode
+
+
+def _command(cache_dir: Path, *more: str) -> list[str]:
+    program = str(Path(sys.executable).parent / "pipeline")
+    model = ("--model", "qwen2-1.5b", "-o", "out", "--cache-dir", str(cache_dir))
+    return [program, "run", "sft", str(DATA), *model, *more]
+
+
+def test_a_terminal_sees_every_phase(tmp_path: Path, cache_dir: Path) -> None:
+    """And has its cursor back; a build that is there shows no phase, ``--quiet`` nothing."""
+    first = _Terminal(_command(cache_dir), tmp_path, 80)
+    assert first.end() == 0
+    last = first.shown.rpartition("\x1b[1A")[2]  # the last frame, and what is below it
+    assert "built: " in last
+    for phase in ("start", "encode", "plan", "write", "check", "report", "publish"):
+        assert re.search(rf"✓\S* \S*{phase}", last), phase
+    assert first.shown.rindex(SHOWN) > first.shown.rindex(HIDDEN)
+    again = _Terminal(_command(cache_dir), tmp_path, 80)
+    assert again.end() == 0
+    assert HIDDEN not in again.shown
+    assert "✓" not in again.shown
+    quiet = _Terminal(_command(cache_dir, "--quiet", "--seed", "5"), tmp_path, 80)
+    assert (quiet.end(), quiet.shown) == (0, "")
+
+
+def test_no_color_is_respected(tmp_path: Path, cache_dir: Path) -> None:
+    """Colours are codes 30 to 37; a terminal that cannot move its cursor gets no codes at all."""
+    plain = _Terminal(_command(cache_dir, "--seed", "6"), tmp_path, 80, NO_COLOR="1")
+    assert plain.end() == 0
+    assert not re.search("\x1b\\[[0-9;]*3[0-7]m", plain.shown)
+    dumb = _Terminal(_command(cache_dir, "--seed", "7"), tmp_path, 80, TERM="dumb")
+    assert dumb.end() == 0
+    assert CONTROL not in dumb.shown
+
+
+def test_ctrl_c_gives_the_terminal_back(tmp_path: Path, cache_dir: Path) -> None:
+    """While phases are drawn: the cursor is shown again, and nothing is left of the build."""
+    command = _command(cache_dir, "--seed", "8")
+    running = _Terminal(command, tmp_path, 80)
+    for shown in running.reads():
+        if HIDDEN in shown:
+            running.process.send_signal(signal.SIGINT)
+            break
+    assert running.end() == 130
+    assert running.shown.rindex(SHOWN) > running.shown.rindex(HIDDEN)
+    assert running.shown.replace("\r", "").endswith("interrupted; nothing was published\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_gets_no_control_codes(pipeline: Run) -> None:
+    """Neither progress of a short build."""
+    ran = pipeline("run", "sft", DATA, "--model", "qwen2-1.5b", "-o", "out")
+    assert CONTROL not in ran.err + ran.out
+    assert ran.err.startswith("built: ")
+
+
+def test_what_is_open_takes_what_is_said_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """A warning is a line of its own, whoever shows progress; nothing stays open."""
+    with following(Session(), quiet=True) as report:
+        assert progress.open_now == [report]
+        progress.aside("warning: one was lost")
+    assert progress.open_now == []
+    assert capsys.readouterr().err == "warning: one was lost\n"
+
+
+def test_the_first_phase_imports_nothing(tmp_path: Path) -> None:
+    """Most commands of a schedule end in it: what draws the others is imported for these."""
+    code = """
+import sys
+from pipeline.messages.screen import Screen
+screen = Screen()
+screen("start", 0, 1)
+screen.beat()
+screen.close(True)
+assert "rich" not in sys.modules
+screen = Screen()
+screen("encode", 0, 2)
+assert "rich" in sys.modules
+screen.close(False)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_resumed_build_says_what_it_kept(pipeline: Run, tmp_path: Path) -> None:
+    """From the log: all parts were there, and their rows count."""
+    more = ("--cache-dir", "cache", "--log-format", "json", "--model", "qwen2-1.5b")
+    found: list[dict[str, Any]] = []
+    for output in ("one", "two"):
+        ran = pipeline("run", "sft", DATA, "-o", output, *more)
+        told = map(json.loads, ran.err.splitlines())
+        found.append(next(line for line in told if line.get("phase") == ENCODE))
+    first, second = found
+    assert "kept" not in first
+    assert first["tokens"] > first["rows"] > 0
+    assert second["kept"] == second["total"]
+    assert second["rows"] == first["rows"]
+    assert "rows_per_second" not in second

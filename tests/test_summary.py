@@ -1,0 +1,149 @@
+"""The last words of a build: what it came to, what it lost, and the commands that go on from it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support import SAMPLES, Ran
+
+import posttrain_pipeline as pp
+from pipeline.build_dir import losses
+from pipeline.build_dir.built import Built
+from pipeline.build_dir.summary import fitted, summary
+from pipeline.manifest.manifest import Manifest
+from pipeline.trainers import next_steps
+
+Run = Callable[..., Ran]
+DATA = SAMPLES / "sft" / "word_problems.jsonl"
+MODEL = ("--model", "qwen2-1.5b")
+
+
+@pytest.fixture
+def lossy(tmp_path: Path) -> Path:
+    """Rows of which some are refused, for two reasons, and some are equal."""
+    good = [{"question": f"How much is {n}?", "answer": str(n)} for n in range(1200)]
+    bad = [{"question": "q", "answer": ""}] * 3 + [{"question": None, "answer": "a"}] * 2
+    path = tmp_path / "rows.jsonl"
+    rows = [*good, *bad, *good[:4]]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
+def _said(err: str) -> dict[str, list[str]]:
+    """The lines of a summary by their label; those without one belong to the one before."""
+    found: dict[str, list[str]] = {}
+    label = ""
+    for line in err.splitlines():
+        label = line[:9].strip() or label
+        found.setdefault(label, []).append(line[10:])
+    return found
+
+
+def test_a_build_says_what_it_came_to_and_lost(pipeline: Run, lossy: Path) -> None:
+    """Counts with separators, each loss with its number, codes under a heading of their own."""
+    ran = pipeline("run", "sft", lossy, *MODEL, "-o", "out", "--dedup")
+    assert ran.status == 0, ran.err
+    said = _said(ran.err)
+    assert said["rows"] == ["1,209 in = 1,200 used + 5 rejected + 4 duplicates"]
+    assert said["lost"][0] == "9 of 1,209 rows (0.7%)"
+    assert said["lost"][1].startswith("5 refused, by the codes below; every one is in rejects.jso")
+    assert said["lost"][2].startswith("4 equal to an earlier row")
+    head, *codes = said["refused"]
+    assert head.endswith("pipeline explain CODE")
+    assert [line.split()[0] for line in codes] == ["3", "2"]
+    assert "rows/s" in said["time"][0]
+    assert "tokens/s" in said["time"][0]
+    assert "% " in said["tokens"][0].replace("%)", "% ")
+    assert said["report"] == ["out/report.html"]
+    assert ran.err.splitlines()[-1].endswith("MODEL_DIR")
+
+
+def test_an_equal_build_says_less(pipeline: Run, tmp_path: Path) -> None:
+    """What it is, what it holds, and the same commands."""
+    command = ("run", "sft", DATA, *MODEL, "-o", "out", "--for", "trl")
+    first, again = (_said(pipeline(*command).err) for _ in range(2))
+    for label in ("rows", "tokens", "report", "load", "look", "train"):
+        assert first[label] == again[label], label
+    assert {"time", "format", "packs"} <= first.keys()
+    assert not {"time", "format", "packs"} & again.keys()
+    assert again["train"] == ["sh out/launch/trl.sh MODEL_DIR"]
+
+
+def test_the_commands_can_be_pasted(pipeline: Run, tmp_path: Path) -> None:
+    """Into a shell, as they are printed at any width, whatever the folder is called."""
+    for name in ("out", "it's a \"long\" folder's name"):
+        assert pipeline("run", "sft", DATA, *MODEL, "-o", name, "--quiet").status == 0
+        build = pp.open(tmp_path / name)
+        for columns in (40, 80, 1 << 20):
+            lines = next_steps.lines(Path(name), build.manifest, columns)
+            text = "\n".join(line[10:] if line[:1].strip() else line for line in lines)
+            load, *_ = text.split("\npipeline show")
+            program = shlex.quote(sys.executable)
+            done = subprocess.run(
+                load.replace("python", program, 1),
+                shell=True,
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+            assert "num_rows" in done.stdout
+            joined = text.replace("\\\n", " ")
+            assert ["pipeline", "show", name] in [shlex.split(line) for line in joined.split("\n")]
+
+
+def test_nothing_breaks_inside_a_word(make: Callable[..., Path]) -> None:
+    """Every word of the wide summary is one of the narrow summary, and lines fit."""
+    lines = summary(Built(pp.open(make("sft", DATA)), fresh=True))[:-1]  # the report's path is long
+    for columns in (40, 60, 80):
+        narrow = fitted(lines, columns)
+        assert " ".join(narrow).split() == " ".join(lines).split()
+        for line in narrow:
+            assert len(line) <= columns or len(line.split()) <= 2, line
+
+
+def _losing(manifest: Manifest, **counts: int) -> Manifest:
+    by_code = {f"code_{n}": n for n in range(1, 9)}
+    lost = sum(counts.values())
+    rows = replace(manifest.rows, in_=100_000, used=100_000 - lost, rejected_by_code=by_code)
+    return replace(manifest, rows=replace(rows, **counts))
+
+
+def test_every_loss_has_its_line_and_codes_their_fix(make: Callable[..., Path]) -> None:
+    """The most frequent codes first; long fixes are said by their first sentence."""
+    manifest = pp.open(make("sft", DATA)).manifest
+    counts = {"rejected": 36, "duplicates": 2, "filtered": 1500, "near_duplicates": 4}
+    lost = _losing(manifest, **counts, contaminated=5, left_out=6)
+    fixes = {"code_8": "Do this.", "code_7": f"Do that. {'And more. ' * 20}"}
+    said = losses.lines(lost, lambda code: fixes.get(code, ""))
+    assert said[0] == "lost      1,553 of 100,000 rows (1.6%)"
+    assert [line.split()[0] for line in said[1:7]] == ["36", "2", "1,500", "5", "4", "6"]
+    assert said[8:11] == [
+        "          8 code_8: Do this.",
+        "          7 code_7: Do that.",
+        "          6 code_6",
+    ]
+    assert said[-1] == "          and 2 more codes (see rejects.jsonl)"
+    assert losses.lines(_losing(manifest, rejected=36))[0].endswith("(less than 0.1%)")
+
+
+def test_several_builds_end_in_a_line_each(pipeline: Run, tmp_path: Path) -> None:
+    """What each holds, or why it is not there."""
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "mine.txt").write_text("not a build")
+    head = f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "{DATA}"\n'
+    (tmp_path / "r.toml").write_text(f'{head}[[build]]\noutput = "a"\n[[build]]\noutput = "b"\n')
+    ran = pipeline("build", "r.toml")
+    assert ran.status == 2, ran.err
+    one, two = ran.err.splitlines()[-2:]
+    assert one.startswith("built     a: ")
+    assert one.endswith(" tokens")
+    assert two.startswith("failed    b: ")
