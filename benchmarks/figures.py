@@ -120,6 +120,10 @@ class Figures:
             return spread.median
         return None if each is None else spread.median + each * (count - nearest) / 1e6
 
+    def start(self, name: str) -> float | None:
+        """Processor time in seconds of a command that does not grow with the rows."""
+        return median_of(self.measured("starts").get(name, []), "cpu")
+
     def encoder(self, text: str = "english", which: str = "fastokens") -> float | None:
         """Microseconds a row of an encoder alone on the rendered text."""
         runs = self.measured(f"encoder-{text}").get("runs", [])

@@ -18,6 +18,7 @@ from stages.tokenizers import carriers
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
+PEERS = ROOT / "tests" / "parity" / "peers"
 RAN = ROOT / "tests" / "parity" / "ran.json"
 _BLOCK = re.compile(
     r"(?P<head><!-- table: (?P<words>[\w. -]+) -->\n).*?(?=<!-- end of table -->)", re.DOTALL
@@ -114,16 +115,16 @@ def _formats(task: str) -> str:
 def _ran(_: str) -> str:
     """What `make compatibility` recorded of the trainers' own releases."""
     found = json.loads(RAN.read_text("utf-8"))
-    rows = [
-        (
-            f"`{peer}`",
-            ", ".join(said["tasks"]) or "none",
-            str(sum(outcome == "passed" for outcome in said["tests"].values())),
-            ", ".join(t for t, outcome in said["tests"].items() if outcome != "passed") or "none",
-        )
-        for peer, said in sorted(found.items())
-    ]
-    return _table(("release", "builds of", "tests passed", "not passed"), rows)
+    rows = []
+    for peer in sorted(path.stem for path in PEERS.glob("*.txt")):
+        if peer not in found:
+            rows.append((f"`{peer}`", "not recorded", ""))
+            continue
+        passed = [test for test, outcome in found[peer]["tests"].items() if outcome == "passed"]
+        files = sorted({test.partition("::")[0].rpartition("/")[2] for test in passed})
+        of = ", ".join(found[peer]["tasks"]) or "no build of its own"
+        rows.append((f"`{peer}`", of, f"{len(passed)}, in {_code(files)}"))
+    return _table(("release", "builds of", "tests passed"), rows)
 
 
 def _takes(_: str) -> str:

@@ -16,6 +16,7 @@ from typing import TextIO
 
 NARROW, WIDE = 40, 100  # columns: lines are not made shorter, nor longer, for any terminal
 _ENDLESS = 1 << 30
+_LABEL = re.compile(r"\s*(?:\S+(?: \S+)*?\s{2,})?")  # what stands before the text of a line
 _WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|\\.|[^\s'"])+""")  # of a command line
 
 
@@ -46,6 +47,24 @@ def wrapped(text: str, columns: int, first: str = "", rest: str | None = None) -
             break_on_hyphens=False,
         ) or [start.rstrip()]
     return lines
+
+
+def fit(text: str, columns: int | None = None) -> str:
+    """Finished lines, each continued below its own text where it is too long.
+
+    Args:
+        columns: those of stdout if not given.
+    """
+    columns = width() if columns is None else columns
+    found: list[str] = []
+    for line in text.split("\n"):
+        if len(line) <= columns:
+            found.append(line)
+            continue
+        label = _LABEL.match(line)
+        indent = len(label[0]) if label and len(label[0]) <= columns // 3 else 2
+        found += wrapped(line, columns, rest=" " * indent)
+    return "\n".join(found)
 
 
 def entries(

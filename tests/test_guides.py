@@ -6,6 +6,8 @@ the tests have not (a trainer, a model, a download): what can be known of it is 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import runpy
@@ -78,6 +80,30 @@ def test_commands_that_need_more_exist(page: Path) -> None:
             assert {word for word in words if word.startswith("-")} <= known, line
         else:
             assert program == "sh", line
+
+
+def test_the_record_of_the_trainers_is_of_the_pinned_releases() -> None:
+    """Its tests exist and passed, with the requirements that are pinned now.
+
+    ``make compatibility`` writes the record; docs/compatibility.md shows it, and says which pinned
+    releases have none.
+    """
+    folder = ROOT / "tests" / "parity"
+    pinned = {path.stem: path.read_bytes() for path in (folder / "peers").glob("*.txt")}
+    recorded = json.loads((folder / "ran.json").read_text("utf-8"))
+    assert recorded
+    assert set(recorded) <= set(pinned), "run `make compatibility`"
+    page = (DOCS / "compatibility.md").read_text("utf-8")
+    for peer in set(pinned) - set(recorded):
+        assert f"| `{peer}` | not recorded |" in page
+    for peer, said in recorded.items():
+        now = hashlib.sha256(pinned[peer]).hexdigest()
+        assert said["requirements"] == now, f"{peer} has other requirements now"
+        assert said["tests"], peer
+        assert set(said["tests"].values()) == {"passed"}, peer
+        for test in said["tests"]:
+            file, _, function = test.partition("[")[0].partition("::")
+            assert f"def {function}(" in (ROOT / file).read_text("utf-8"), test
 
 
 def test_every_trainer_task_and_family_has_its_page() -> None:

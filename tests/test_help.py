@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Iterator
 
 import click
 import pytest
 from click.testing import CliRunner
-from support import Ran
+from support import ROOT, Ran
 
 from pipeline import tasks
 from pipeline.cli import cli
 from pipeline.options import headings
 from pipeline.options.phases import OPTIONS
+from stages.formats import usable_for
 
 Run = Callable[..., Ran]
 
@@ -65,12 +67,41 @@ def test_options_stand_under_their_headings(name: str) -> None:
     """In one order, each once."""
     text = page(("run", name), 100)
     found = [h for h in re.findall(r"^(\w[\w ]+):$", text, re.M) if h != "Examples"]
-    assert found == list(headings.ORDER)
+    of_builds = [one for one in headings.ORDER if one not in (headings.ROWS, headings.DRAWN)]
+    assert found == of_builds
     parts = re.split(r"^(\w[\w ]+):$", text, flags=re.M)
     under = dict(zip(parts[1::2], parts[2::2], strict=True))
     for option in OPTIONS.values():
         if option.flags and f"  {option.flags[-1]} " in text:
             assert f"{option.flags[-1]} " in under[option.heading], option.name
+
+
+def _uses(module: str, seen: set[str]) -> set[str]:
+    """Which of a format's options the code of a module reads, with that of its neighbours."""
+    seen.add(module)
+    tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text("utf-8"))
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found |= {node.attr} if node.value.id == "options" else set()
+        if isinstance(node, ast.ImportFrom) and node.module == "stages.formats":
+            near = {f"stages.formats.{one.name}" for one in node.names} - seen
+            found |= {name for one in near for name in _uses(one, seen)}
+    return found
+
+
+@pytest.mark.parametrize("task", tasks.names())
+def test_help_has_the_options_that_the_task_reads(task: str) -> None:
+    """As the code of its formats, its layouts and its kind of example say; and no other."""
+    text, kind = page(("run", task), 100), tasks.kind_of(task)
+    read = {name for one in usable_for(kind) for name in _uses(type(one).__module__, set())}
+    wanted = {name: name in read for name in ("neutral", "prompt_separator", "step_tag")}
+    wanted |= dict.fromkeys(("pack_within", "index_only"), "packed" in tasks.load(task).layouts)
+    wanted |= {"too_long": bool(kind.trims), "prm_template": kind.marks}
+    wanted |= {"thinking": not kind.marks, "train_on": kind.trains_answers}
+    shown = {name: f"  {OPTIONS[name].flags[-1]} " in text for name in wanted}
+    shown["index_only"] = "  --index-only\n" in text or "  --index-only " in text
+    assert shown == wanted
 
 
 @pytest.mark.parametrize(

@@ -227,10 +227,9 @@ def _prm(outcome: Outcome) -> PrmRecord | None:
 
 def _encoder(outcome: Outcome) -> EncoderRecord:
     recipe = outcome.recipe
-    encoder = encoders.load(recipe.backend, recipe.model.tokenizer_json)
     return EncoderRecord(
-        backend=encoder.name,
-        version=encoder.version,
+        backend=recipe.backend,
+        version=encoders.version_of(recipe.backend),
         parity=_parity(outcome),
         rendered=dict(sorted(outcome.counts.get("rendered", Counter()).items())),
         merged_cuts=outcome.counts.get("sums", Counter())["merged_cuts"],

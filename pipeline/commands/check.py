@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
 
+from pipeline import lines
 from pipeline.messages.result import print_object
 from pipeline.options import headings as under
 from pipeline.options.command_line import CACHE, JSON, folder
@@ -37,10 +39,12 @@ def COMMAND(folder: Path, cache_dir: Path | None, as_json: bool) -> None:
     from pipeline.stores import shown
 
     result = check(folder, local_cache(cache_dir or default_cache()))
+    columns = lines.width(sys.stderr)
     for note in result.notes:
-        click.echo(f"note: {note}", err=True)
+        click.echo(lines.fit(f"note: {note}", columns), err=True)
     for fault in result.faults[:SHOWN]:
-        click.echo(f"problem: {fault.where}: {fault.code}: {fault.detail}", err=True)
+        problem = f"problem: {fault.where}: {fault.code}: {fault.detail}"
+        click.echo(lines.fit(problem, columns), err=True)
     if len(result.faults) > SHOWN:
         click.echo(f"       and {len(result.faults) - SHOWN} more (see --json)", err=True)
     if as_json:
@@ -48,8 +52,7 @@ def COMMAND(folder: Path, cache_dir: Path | None, as_json: bool) -> None:
     elif not result.faults:
         judged = result.verdict.summary()["judged"] if result.verdict else 0
         again = f"; {result.rows_made_again} examples rebuilt from the source equal the stored ones"
-        click.echo(
-            f"{shown(folder)}: {judged} expectations hold{again if result.rows_made_again else ''}"
-        )
+        held = f"{judged} expectations hold{again if result.rows_made_again else ''}"
+        click.echo(lines.fit(f"{shown(folder)}: {held}"))
     if result.faults:
         raise click.exceptions.Exit(REFUSED)

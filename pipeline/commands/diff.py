@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from pipeline import lines
 from pipeline.messages.result import print_object
 from pipeline.options import headings as under
 from pipeline.options.command_line import JSON, folder
@@ -43,4 +44,4 @@ def COMMAND(one: Path, other: Path, page: Path | None, as_json: bool) -> None:
     if as_json:
         print_object(0, found)
     else:
-        click.echo("\n".join(words.lines(found)))
+        click.echo(lines.fit("\n".join(words.lines(found))))

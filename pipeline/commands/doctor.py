@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline import tasks
+from pipeline import lines, tasks
 from pipeline.messages.result import print_object
 from pipeline.options import headings as under
 from pipeline.options.command_line import JSON, chosen, with_options
@@ -22,19 +21,15 @@ if TYPE_CHECKING:
     from stages.probes import ProbeVerdict
 
 _SAYS = {True: "ok", False: "FAILED", None: "not run"}
-_WIDTH = 100
 
 
-def _lines(name: str, verdict: ProbeVerdict, column: int) -> list[str]:
+def _lines(name: str, verdict: ProbeVerdict, column: int, columns: int) -> list[str]:
     head = f"{_SAYS[verdict.passed]:<8}{name:<{column}}  "
     text = " ".join(filter(None, (verdict.detail, verdict.remedy)))
-    return textwrap.wrap(
-        repr(text)[1:-1] if "\n" in text else text,
-        max(_WIDTH, len(head) + 40),
-        initial_indent=head,
-        subsequent_indent=" " * len(head),
-        break_on_hyphens=False,
-    )
+    said = repr(text)[1:-1] if "\n" in text else text
+    if len(head) > columns // 2:  # a narrow terminal
+        return [head.rstrip(), *lines.wrapped(said, columns, " " * 8)]
+    return lines.wrapped(said, columns, head)
 
 
 @click.command(
@@ -58,7 +53,7 @@ def _lines(name: str, verdict: ProbeVerdict, column: int) -> list[str]:
     show_default=True,
     help="Task to train it for; prm adds step and reward tokens.",
 )
-@with_options(chosen("cache-dir"))
+@with_options(chosen("fetch", "cache-dir"))
 @JSON
 def COMMAND(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Ends with status 2 when a probe fails."""
@@ -78,13 +73,13 @@ def COMMAND(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
     if as_json:
         print_object(UsageError.exit_code if failed else 0, described)
     else:
-        column = max(map(len, examined.verdicts))
-        click.echo(f"{examined.model.profile.name} (tokenizer: {examined.source})")
-        click.echo(native.described())
+        column, columns = max(map(len, examined.verdicts)), min(lines.width(), lines.WIDE)
+        click.echo(lines.fit(f"{examined.model.profile.name} (tokenizer: {examined.source})"))
+        click.echo(lines.fit(native.described()))
         for name, verdict in examined.verdicts.items():
-            click.echo("\n".join(_lines(name, verdict, column)))
+            click.echo("\n".join(_lines(name, verdict, column, columns)))
         if described["serving"]:
-            click.echo("\n".join(serving.as_text(described["serving"])))
+            click.echo(lines.fit("\n".join(serving.as_text(described["serving"]))))
     if failed:
         click.echo(f"{failed} of {len(examined.verdicts)} probes failed", err=True)
         click.get_current_context().exit(UsageError.exit_code)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import click
 
+from pipeline import lines
 from pipeline.options import headings as under
 from pipeline.options.help_page import Argument, Choice, Command, Option
 from stages.errors import UsageError
@@ -155,8 +156,7 @@ def COMMAND(kind: str, with_columns: bool) -> None:
     if with_columns and kind != "formats":
         raise UsageError("--columns works only with formats.", "pipeline list formats --columns")
     if with_columns:
-        for name, meaning, names in columns():
-            click.echo(f"{name:<18}  {meaning:<12}  {names}")
+        click.echo("\n".join(_column_lines(lines.width())))
         return
     rows = {
         "models": models,
@@ -168,6 +168,18 @@ def COMMAND(kind: str, with_columns: bool) -> None:
         "expectations": expectations,
         "audits": audits,
     }[kind]()
-    width = max(len(name) for name, _ in rows)
-    for name, text in rows:
-        click.echo(f"{name:<{width}}  {text}")
+    click.echo("\n".join(lines.entries(rows, lines.width(), most=26)))
+
+
+def _column_lines(columns_wide: int) -> list[str]:
+    """The NAMEs of ``--map``: for each format what it reads, and the names of each of these."""
+    found: list[str] = []
+    before = ""
+    for name, meaning, names in columns():
+        if columns_wide > lines.WIDE:
+            found.append(f"{name:<18}  {meaning:<12}  {names}")
+            continue
+        found += [name] if name != before else []
+        found += lines.wrapped(names, columns_wide, f"  {meaning:<18}  ")
+        before = name
+    return found

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeline import lines
 from pipeline.messages.result import print_object
 from pipeline.options import headings as under
 from pipeline.options.command_line import JSON, folder
@@ -140,7 +141,7 @@ def listed(releases: Path, as_json: bool) -> None:
         print_object(0, {"current": now, "versions": entries})
         return
     for entry in entries:
-        click.echo(_line(entry, versions.SHORT))
+        click.echo(lines.fit(_line(entry, versions.SHORT)))
 
 
 @COMMAND.command(

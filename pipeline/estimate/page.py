@@ -14,6 +14,7 @@ from pipeline.build.model_description import model_of
 from pipeline.estimate import alike
 from pipeline.estimate.forecast import Forecast, would_stop
 from pipeline.estimate.population import packing_table, sources
+from pipeline.lines import fit
 from pipeline.manifest import in_words
 from pipeline.manifest.json_records import as_json as of_record
 from pipeline.manifest.json_records import from_json
@@ -287,12 +288,12 @@ def _length_lines(plan: dict[str, Any]) -> Iterator[str]:
     yield f"tokens    {words}  ({lengths['trained_share']:.1%} trained)"
     if plan["turn_split"]:
         yield f"turns     of the sample, {turn_split.sentence(plan['turn_split'])}"
-    yield f"{'length':>16} {'too long':>9} {'packs':>12} {'full':>8}"
+    yield f"{'length':>12} {'too long':>9} {'packs':>10} {'full':>8}"
     for entry in plan["packing"]:
         packs = "-" if entry["packs"] is None else f"{entry['packs']:,}"
         full = "-" if entry["efficiency"] is None else f"{entry['efficiency']:.2%}"
         mark = "  <- --max-length" if entry["max_length"] == plan["max_length"] else ""
-        yield (f"{entry['max_length']:>16,} {entry['too_long']:>9.2%} {packs:>12} {full:>8}{mark}")
+        yield (f"{entry['max_length']:>12,} {entry['too_long']:>9.2%} {packs:>10} {full:>8}{mark}")
     yield "          packs and fill are estimated from the sample's lengths"
 
 
@@ -319,4 +320,5 @@ def as_text(forecast: Forecast) -> str:
         for side, pieces in row["sequences"].items():
             lines.append(f"row       {row['id']}{f' {side}' if side else ''}")
             lines += _piece_lines(pieces)
-    return "\n".join([*lines, f"output    {plan['output']} (nothing was written)"])
+    page = [*lines, f"output    {plan['output']} (nothing was written)"]
+    return fit("\n".join(page))

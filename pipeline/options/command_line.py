@@ -26,7 +26,7 @@ Decorator = Callable[[Any], Any]
 _FIRST = ("model", "output")  # of a command's help; the others follow in the order of their phases
 
 
-def _of_click(option: Declared, *, required: bool) -> Decorator:
+def _of_click(option: Declared, *, required: bool, hidden: bool = False) -> Decorator:
     flag = option.flags[-1]
     settings = option.value.of_click() | {"help": option.help}
     settings |= {"cls": Option, "heading": option.heading}
@@ -39,7 +39,8 @@ def _of_click(option: Declared, *, required: bool) -> Decorator:
         settings["multiple"] = True
     if option.default:
         settings |= {"default": option.default, "show_default": True}
-    return click.option(*names, **settings, required=required and option.name == "model")
+    needed = required and option.name == "model"
+    return click.option(*names, **settings, required=needed, hidden=hidden)
 
 
 def _all(*, required: bool) -> dict[str, Decorator]:
@@ -130,7 +131,13 @@ def of_task(task: Task) -> tuple[Decorator, ...]:
     """The options of a build for one task: those that every task reads, and its own."""
     own = set(task.options)
     others = {option for name in tasks.names() for option in tasks.load(name).options} - own
-    return tuple(option for name, option in _BY_NAME.items() if name not in others)
+    return tuple(
+        option
+        if tasks.concerns(name, task)
+        else _of_click(OPTIONS[name], required=True, hidden=True)
+        for name, option in _BY_NAME.items()
+        if name not in others
+    )
 
 
 def of_phase(phase: str, but: tuple[str, ...] = ()) -> tuple[Decorator, ...]:

