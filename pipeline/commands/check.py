@@ -52,6 +52,9 @@ def COMMAND(folder: Path, cache_dir: Path | None, as_json: bool) -> None:
         click.echo(lines.fit(problem, columns), err=True)
     if len(result.faults) > SHOWN:
         click.echo(f"       and {len(result.faults) - SHOWN} more (see --json)", err=True)
+    if result.faults:
+        codes = dict.fromkeys(fault.code for fault in result.faults)
+        click.echo(f"What it means: pipeline explain {next(iter(codes))}", err=True)
     if as_json:
         print_object(REFUSED if result.faults else 0, result.described())
     elif not result.faults:
