@@ -82,6 +82,7 @@ COME_ALONG = {
     "tqdm": "great-expectations",
     "torch": "",  # of an environment for training
     "botocore": "s3fs",
+    "markupsafe": "jinja2",
 }
 
 

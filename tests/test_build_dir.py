@@ -68,11 +68,12 @@ RECORDS: dict[str, type[JsonRecord]] = {
 OPTIONAL = {
     "manifest.json": "rm inference max_new_tokens for export prm.unlabelled rm.margins "
     "tokens.turn_split model.pair model.added_tokens model.repairs inputs.N.unread inputs.N.pieces "
+    "inputs.N.formats "
     "encoder.encoded inputs.N.source sides sources filters doubles decontamination near_duplicates "
     "published windows packs "
     "rows.contaminated rows.near_duplicates rows.left_out examples.filtered examples.contaminated "
     "examples.near_duplicates examples.left_out examples.copies",
-    "run.json": "files_left_out oracle_compared native",
+    "run.json": "files_left_out oracle_compared native fetched",
     "serving.json": "max_new_tokens needs_this_tokenizer step_token good_token bad_token "
     "chat_template repairs",
     "validation.json": "expectations.N.why expectations.N.checks.N.observed",
