@@ -1,6 +1,7 @@
 """Writes the generated pages from the program itself: docs/reference.md, docs/extending.md, the
-tables of docs/formats.md, docs/recipes.md and the guides (docs/guides.py), the JSON Schema of
-recipes, docs/suites/, and docs/performance.md and docs/scale.md from what was measured.
+tables of docs/formats.md, docs/recipes.md, docs/dependencies.md and the guides (docs/guides.py),
+the JSON Schema of recipes, docs/suites/, and docs/performance.md and docs/scale.md from what was
+measured.
 
 With --check it only compares.
 
@@ -24,6 +25,7 @@ import click
 from click.testing import CliRunner
 
 from benchmarks import page, worked
+from docs import dependencies
 from expectations.contract import PLANNED, Context
 from expectations.gx.suites import shipped
 from expectations.invariants import invariants
@@ -224,6 +226,7 @@ def pages() -> dict[Path, str]:
         recipe_model.SCHEMA: recipe_model.schema_text(),
         page.PAGE: page.text(),
         worked.PAGE: worked.page(),
+        dependencies.PAGE: dependencies.text(),
         **exported(),
     }
 

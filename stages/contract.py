@@ -40,6 +40,8 @@ class Split:
         salvage: rows before a damage are kept, and the damage is told, instead of refusing all.
         version: the bytes that it may be read from; a reader from elsewhere may leave it out.
         lines: lines in it, where they were counted when the bytes were hashed.
+        around: of a piece of a compressed file, of which ``start`` and ``stop`` count the text: the
+            bytes of text before and behind it in what it is read from.
     """
 
     path: str
@@ -51,6 +53,12 @@ class Split:
     salvage: bool = False
     version: FileVersion | None = field(default=None, repr=False)
     lines: int | None = None
+    around: tuple[int, int] | None = None
+
+    @property
+    def place(self) -> str:
+        """Which of the rows in its bytes are its own."""
+        return f"{self.piece}" if self.around is None else f"{self.piece} {self.around}"
 
     @property
     def size(self) -> int:

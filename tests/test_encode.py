@@ -73,7 +73,7 @@ def qwen25(cache_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Bench:
     """Qwen2.5: added tokens that are not special stand beside the control tokens."""
     profile = all_profiles()["qwen2.5-1.5b-instruct"]
     assert profile.ranks is not None
-    content = builtin.tokenizer_json(profile, profile.ranks, cache_dir)
+    content = builtin.tokenizer_json(profile, profile.ranks, cache_dir, fetch=True)
     return Bench(bind(profile, content, with_steps=False), tmp_path_factory.mktemp("qwen25"))
 
 

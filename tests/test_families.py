@@ -96,7 +96,7 @@ def family(name: str, cache: Path, folder: Path) -> Family:
     """One at a time: their tokenizers are large."""
     profile = all_profiles()[name]
     layout = profile.ranks or STAND_INS[name]
-    content = builtin.tokenizer_json(profile, layout, cache)
+    content = builtin.tokenizer_json(profile, layout, cache, fetch=True)
     model = bind(profile, content, with_steps=False)
     target = folder / name
     if not target.is_dir():

@@ -67,7 +67,8 @@ def test_options_stand_under_their_headings(name: str) -> None:
     """In one order, each once."""
     text = page(("run", name), 100)
     found = [h for h in re.findall(r"^(\w[\w ]+):$", text, re.M) if h != "Examples"]
-    assert found == list(headings.ORDER)
+    of_builds = [one for one in headings.ORDER if one not in (headings.ROWS, headings.DRAWN)]
+    assert found == of_builds
     parts = re.split(r"^(\w[\w ]+):$", text, flags=re.M)
     under = dict(zip(parts[1::2], parts[2::2], strict=True))
     for option in OPTIONS.values():

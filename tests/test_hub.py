@@ -103,10 +103,11 @@ def hub(tokenizer_json: bytes) -> Iterator[Hub]:
 def build(hub: Hub, tmp_path: Path, pipeline: Callable[..., Ran]) -> Callable[[str, str, str], Ran]:
     """Build the sample data with a model of that hub."""
 
-    def run(model: str, output: str, offline: str = "0") -> Ran:
+    def run(model: str, output: str, offline: str = "0", *, fetch: bool = True) -> Ran:
         data = SAMPLES / "sft" / "chat.jsonl"
+        flags = ("--quiet", "--fetch") if fetch else ("--quiet",)
         return pipeline(
-            "run", "sft", data, "--model", model, "-o", output, "--quiet",
+            "run", "sft", data, "--model", model, "-o", output, *flags,
             HF_ENDPOINT=hub.url, HF_HOME=str(tmp_path / "hf"), HF_HUB_OFFLINE=offline,
             HF_HUB_DISABLE_XET="1", NO_PROXY="127.0.0.1", no_proxy="127.0.0.1",
         )  # fmt: skip
@@ -114,9 +115,9 @@ def build(hub: Hub, tmp_path: Path, pipeline: Callable[..., Ran]) -> Callable[[s
     return run
 
 
-def _record(folder: Path) -> tuple[str, str]:
+def _record(folder: Path) -> tuple[str, str, str | None]:
     found = json.loads((folder / "run.json").read_text("utf-8"))
-    return found["tokenizer_source"], found["tokenizer_revision"]
+    return found["tokenizer_source"], found["tokenizer_revision"], found["fetched"]
 
 
 def test_a_hub_model_is_fetched_once_and_its_commit_recorded(
@@ -125,7 +126,7 @@ def test_a_hub_model_is_fetched_once_and_its_commit_recorded(
     """``HF_ENDPOINT`` is asked, ``HF_HOME`` keeps the files, and offline the cache answers."""
     done = build(MODEL, "online")
     assert done.status == 0, done.err
-    assert _record(tmp_path / "online") == ("hub", COMMIT)
+    assert _record(tmp_path / "online") == ("hub", COMMIT, f"{MODEL}@{COMMIT} of the hub")
     fetched = {path.rpartition("/")[2] for path in hub.asked if "/resolve/" in path}
     assert fetched == {"tokenizer.json", "tokenizer_config.json", "config.json"}
     online = read_manifest(tmp_path / "online")
@@ -134,15 +135,25 @@ def test_a_hub_model_is_fetched_once_and_its_commit_recorded(
     done = build(MODEL, "offline", "1")
     assert done.status == 0, done.err
     assert hub.asked == []
-    assert _record(tmp_path / "offline") == ("hub cache", COMMIT)
+    assert _record(tmp_path / "offline") == ("hub cache", COMMIT, None)
     assert read_manifest(tmp_path / "offline") == online
+
+
+@pytest.mark.parametrize("model", [MODEL, "deepseek-r1-distill-llama-8b"])
+def test_the_hub_is_asked_only_with_fetch(model: str, hub: Hub, build: Callable[..., Ran]) -> None:
+    """An id, and a profile whose tokenizer only the hub has: one error, and no request."""
+    done = build(model, "asked", fetch=False)
+    assert done.status == 2
+    assert "Add --fetch" in done.err
+    assert "hf download" in done.err
+    assert hub.asked == []
 
 
 @pytest.mark.slow
 def test_a_revision_can_be_named(build: Callable[..., Ran], tmp_path: Path) -> None:
     """``org/name@revision`` is that commit, and another build."""
     assert build(f"{MODEL}@{OTHER}", "pinned").status == 0
-    assert _record(tmp_path / "pinned") == ("hub", OTHER)
+    assert _record(tmp_path / "pinned") == ("hub", OTHER, f"{MODEL}@{OTHER} of the hub")
     assert read_manifest(tmp_path / "pinned")["model"]["revision"] == OTHER
 
 
@@ -164,6 +175,7 @@ def test_a_model_that_cannot_be_had_names_the_command(build: Callable[..., Ran])
     """Offline with an empty cache: what to run where there is a network."""
     done = build(f"{MODEL}@{OTHER}", "nothing", "1")
     assert done.status == 2
+    assert "HF_HUB_OFFLINE forbids to ask the hub" in done.err
     assert f"hf download {MODEL} tokenizer.json" in done.err
     assert f"--revision {OTHER}" in done.err
     profile = build("deepseek-r1-distill-llama-8b", "nothing", "1")

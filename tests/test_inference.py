@@ -56,7 +56,9 @@ def hybrid(cache_dir: Path) -> TargetModel:
     """Qwen3."""
     profile = all_profiles()["qwen3-0.6b"]
     assert profile.ranks is not None
-    return bind(profile, builtin.tokenizer_json(profile, profile.ranks, cache_dir), False)
+    return bind(
+        profile, builtin.tokenizer_json(profile, profile.ranks, cache_dir, fetch=True), False
+    )
 
 
 @pytest.mark.parametrize("name", ["qwen3-0.6b"])

@@ -151,7 +151,7 @@ def stored(folder: Path) -> list[dict[str, Any]]:
 def test_its_scripts_make_our_ids_from_its_rows(pipeline: Run, tmp_path: Path, model: str) -> None:
     """Those of 2024 and the current ones, with and without a bos token that the tokenizer adds by
     itself; what stands after an SFT row's end of turn is untrained and left out."""
-    command = ("--model", model, "--for", "medicalgpt", "--max-reject", 1, "-o")
+    command = ("--model", model, "--fetch", "--for", "medicalgpt", "--max-reject", 1, "-o")
     ran = pipeline("run", "rm", SAMPLES / "rm" / "pairs.jsonl", *command, "rm")
     assert ran.status == 0, ran.err
     ran = pipeline("run", "sft", SAMPLES / "sft" / "word_problems.jsonl", *command, "sft")

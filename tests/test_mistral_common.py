@@ -157,7 +157,7 @@ def test_math_shepherds_own_tokens(cache_dir: Path) -> None:
     """What the published reward model reads and predicts."""
     profile = all_profiles()["math-shepherd-mistral-7b-prm"]
     assert profile.ranks is not None
-    content = builtin.tokenizer_json(profile, profile.ranks, cache_dir)
+    content = builtin.tokenizer_json(profile, profile.ranks, cache_dir, fetch=True)
     tokenizer = Tokenizer.from_str(content.decode())
     assert tokenizer.encode("+ -", add_special_tokens=False).ids == [648, 387]
     assert tokenizer.encode("2. ки\n", add_special_tokens=False).ids[-2] == 12902

@@ -43,7 +43,7 @@ class Subject:
         layout = all_profiles()[name].ranks
         assert layout is not None
         self.layout = layout
-        self.json = builtin.tokenizer_json(all_profiles()[name], layout, cache)
+        self.json = builtin.tokenizer_json(all_profiles()[name], layout, cache, fetch=True)
         table = carriers.at_hand(carriers.CARRIERS[layout.carrier], cache)
         assert table is not None
         self.table = table
@@ -264,7 +264,7 @@ def test_a_wrong_merge_stops_the_build(
     """A table without one word's merges: both encoders agree, the vocabulary does not."""
     layout = all_profiles()[name].ranks
     assert layout is not None
-    good = builtin.tokenizer_json(all_profiles()[name], layout, cache_dir)
+    good = builtin.tokenizer_json(all_profiles()[name], layout, cache_dir, fetch=True)
     data = tmp_path / "data.jsonl"
     data.write_text(json.dumps(CODE) + "\n")
     built = make("sft", data, "good", model=name)
@@ -285,7 +285,7 @@ def test_a_row_is_compared_to_its_last_id(name: str, cache_dir: Path) -> None:
     """The ids are those of the vocabulary, with none missing at either end and none too many."""
     profile = all_profiles()[name]
     assert profile.ranks is not None
-    content = builtin.tokenizer_json(profile, profile.ranks, cache_dir)
+    content = builtin.tokenizer_json(profile, profile.ranks, cache_dir, fetch=True)
     model = bind(profile, content, with_steps=False)
     text = f"two and two are four{profile.end_of_turn}"
     own = encoders.load("tokenizers", content).encode_whole([text])[0].tolist()

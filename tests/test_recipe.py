@@ -108,6 +108,7 @@ KEYS: dict[str, tuple[str, str]] = {
     "engine": ('"local"', '"lokal"'),
     "ray-address": ('"auto"', "6379"),
     "cache-dir": ('"cache"', "1"),
+    "fetch": ("true", '"hub"'),
     "data-docs": ('"docs"', "1"),
     "verify": ("true", '"on"'),
 }

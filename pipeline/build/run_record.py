@@ -41,6 +41,7 @@ def describe(
         workers=workers,
         engine=recipe.config.run.engine,
         tokenizer_source=recipe.tokenizer_source,
+        fetched=recipe.fetched,
         tokenizer_revision=recipe.model.profile.revision,
         model=recipe.config.parts.model,
         inputs=tuple(source.address for source in inputs),

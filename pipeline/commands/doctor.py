@@ -53,7 +53,7 @@ def _lines(name: str, verdict: ProbeVerdict, column: int, columns: int) -> list[
     show_default=True,
     help="Task to train it for; prm adds step and reward tokens.",
 )
-@with_options(chosen("cache-dir"))
+@with_options(chosen("fetch", "cache-dir"))
 @JSON
 def COMMAND(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Ends with status 2 when a probe fails."""

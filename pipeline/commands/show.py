@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,11 @@ import click
 
 from pipeline.options import headings as under
 from pipeline.options.command_line import folder
-from pipeline.options.help_page import Command
+from pipeline.options.help_page import Command, Option
 from pipeline.options.local_path import BuildPath
+
+_which = partial(click.option, cls=Option, heading=under.ROWS)
+_drawn = partial(click.option, cls=Option, heading=under.DRAWN)
 
 
 @click.command(
@@ -22,31 +26,29 @@ from pipeline.options.local_path import BuildPath
     examples=(
         ("pipeline show build", "The first stored row"),
         ("pipeline show build --row data.jsonl:3", "The row of line 3"),
-        ("pipeline show build --random 2 --seed 7", "Two rows at random"),
+        ("pipeline show build --where 'trained < 5'", "The first example that trains little"),
     ),
 )
 @folder("folder", "DIR", "The build, or its address in a store.", BuildPath())
-@click.option("--row", metavar="ID", help="Show the example with this row_id.")
-@click.option("--pack", type=click.IntRange(0), metavar="N", help="Show stored row N, from 0.")
-@click.option("--random", type=click.IntRange(1), metavar="N", help="Show N rows at random.")
-@click.option("--seed", type=int, help="For --random.")
-@click.option(
+@_which("--row", metavar="ID", help="Show the example with this row_id.")
+@_which("--pack", type=click.IntRange(0), metavar="N", help="Show stored row N, from 0.")
+@_which("--random", type=click.IntRange(1), metavar="N", help="Show N rows at random.")
+@_which("--seed", type=int, help="For --random.")
+@_which(
     "--where",
     metavar="CONDITION",
     help="Show the first example for which this is true: 'trained = 0', 'tokens > 2000 and turns "
     "< 4'. The language is that of --filter.",
 )
-@click.option("--after", metavar="ID", help="Search from behind this row_id.")
-@click.option("--before", metavar="ID", help="Search backwards from this row_id.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Show N examples (1).")
-@click.option(
-    "--count", is_flag=True, help="With --where: only say how many examples it is true for."
-)
-@click.option("--fields", is_flag=True, help="List what --where can read of this build's examples.")
-@click.option("--boundaries", is_flag=True, help="Draw a line behind every token.")
-@click.option("--ids", is_flag=True, help="Write the id of every token behind it.")
-@click.option("--split", help="train or test; by default train, and both for searches.")
-@click.option(
+@_which("--after", metavar="ID", help="Search from behind this row_id.")
+@_which("--before", metavar="ID", help="Search backwards from this row_id.")
+@_which("--limit", type=click.IntRange(1), metavar="N", help="Show N examples (1).")
+@_which("--count", is_flag=True, help="With --where: only say how many examples it is true for.")
+@_which("--fields", is_flag=True, help="List what --where can read of this build's examples.")
+@_which("--split", help="train or test; by default train, and both for searches.")
+@_drawn("--boundaries", is_flag=True, help="Draw a line behind every token.")
+@_drawn("--ids", is_flag=True, help="Write the id of every token behind it.")
+@_drawn(
     "--color",
     type=click.Choice(["auto", "always", "never"]),
     default="auto",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from pipeline.inputs.opening import Opening, reader_of, require_used
-from pipeline.options.config import Config, RunOptions
+from pipeline.options.config import Config
 from pipeline.sources import Located, locate, pieces
 from stages.contract import Cutter, Reader, Split
 from stages.errors import SurroundingsError, UsageError
@@ -141,7 +141,7 @@ def _opened(file: Located, name: str, config: Config, *, is_small: bool, hash_no
     reader = reader_of(file, Opening.of(source.options))
     splits = [
         replace(split, salvage=source.options.salvage)
-        for split in _splits(reader, file, config.run, is_small=is_small, hash_now=hash_now)
+        for split in _splits(reader, file, config, is_small=is_small, hash_now=hash_now)
     ]
     row_counts.require_covered(file.path, splits)
     known = cutting.joined(splits)
@@ -162,16 +162,19 @@ def _opened(file: Located, name: str, config: Config, *, is_small: bool, hash_no
 
 
 def _splits(
-    reader: Reader, file: Located, run: RunOptions, *, is_small: bool, hash_now: bool
+    reader: Reader, file: Located, config: Config, *, is_small: bool, hash_now: bool
 ) -> list[Split]:
-    cut = getattr(reader, "cut", None)
-    if cut is None:  # a reader of another package, which hashes what it cuts
+    run, salvage = config.run, config.sources[file.source].options.salvage
+    if not hasattr(reader, "cut"):  # a reader of another package, which hashes what it cuts
         return reader.splits(file.path)
+    cutter = cast("Cutter", reader)
+    if salvage:
+        cutter = cutting.Uncut(cutter)
     version = file.version or look(file.path)
     if hash_now or not version.is_fixed:
         hold = SMALL if is_small and version.stored is not None else 0
-        return cutting.read_all(cast("Cutter", reader), version, hold)
-    splits: list[Split] = cut(version)
+        return cutting.read_all(cutter, version, hold)
+    splits = cutter.cut(version)
     return splits if run.verify else [pieces.known(run.cache, split) for split in splits]
 
 

@@ -32,7 +32,7 @@ class RunRecord(Sealed):
 
     Attributes:
         started: UTC; ``seconds``: of the whole run.
-        tokenizer_source: where the tokenizer came from.
+        tokenizer_source: where the tokenizer came from; ``fetched``: what was downloaded for it.
         model: as it was given.
         inputs: addresses or paths as they were opened.
         drift: numbers that differ from the build that was replaced; None when there was none.
@@ -55,6 +55,7 @@ class RunRecord(Sealed):
     files_left_out: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
     oracle_compared: int = field(default=0, metadata=OPTIONAL)
     native: str | None = field(default=None, metadata=OPTIONAL)
+    fetched: str | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import click
 
@@ -25,7 +26,7 @@ _ENOUGH = 0.02  # share of the work that it is told by
 _ROUNDS = 2  # pieces of each worker that it is told by, where pieces are counted when they are done
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Whole:
     """All of a phase.
 
@@ -51,7 +52,7 @@ class Whole:
         """Of one of the pieces that are to be made."""
         return self.sizes[number] if self.sizes else 1
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Of all pieces."""
         made = sum(self.sizes) if self.sizes else self.pieces - len(self.kept)

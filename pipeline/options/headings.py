@@ -9,8 +9,10 @@ LAYOUT = "Layout"
 OUTPUT = "Output"
 LIMITS = "Limits"
 RUN = "Run"
+ROWS = "Which rows"  # of what looks at a build
+DRAWN = "How they are drawn"
 
-ORDER = (DATA, MODEL, TRAINED, LAYOUT, OUTPUT, LIMITS, RUN)
+ORDER = (DATA, ROWS, MODEL, TRAINED, LAYOUT, OUTPUT, LIMITS, DRAWN, RUN)
 
 # Of an option that names none, by its phase.
 OF_PHASE = {"source": DATA, "parts": MODEL, "plan": LAYOUT, "judge": LIMITS, "run": RUN}

@@ -174,7 +174,7 @@ def _key_of(maker: str, split: Split) -> str:
     place are left out, so the same rows elsewhere are the same part."""
     if not split.sha256:
         return ""
-    source = f"{maker}\0{split.sha256}\0{split.piece}\0{split.reader}"
+    source = f"{maker}\0{split.sha256}\0{split.place}\0{split.reader}"
     return hashlib.sha256(source.encode()).hexdigest()
 
 

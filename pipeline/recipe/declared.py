@@ -31,7 +31,7 @@ def resolved(config: Config) -> tuple[Resolved, ModelProfile]:
         date=config.parts.date,
         added_tokens=config.parts.add_token,
     )
-    found = resolve(config.parts.model, config.run.cache, overrides)
+    found = resolve(config.parts.model, config.run.cache, overrides, fetch=config.run.fetch)
     return found, _suited(found.profile, config)
 
 

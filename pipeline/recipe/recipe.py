@@ -31,7 +31,7 @@ from stages.models import encoders
 from stages.models.profile import TargetModel
 from stages.normalize.stage import Normalize
 from stages.parity.sample import Witness
-from stages.tokenizers import oracle
+from stages.tokenizers import downloads, oracle
 from stages.tokenizers.repairs import Repair
 from stages.tokenizers.resolve import Resolved
 from stages.tokens.folded_labels import readable
@@ -49,6 +49,7 @@ class Recipe:
         sources: the number of each input's source; ``of_source`` is the recipe for its rows.
         evidence: why.
         tokenizer_source: where the tokenizer's bytes were found.
+        fetched: what was downloaded for it; None where nothing was.
         backend: the encoder that runs.
         repairs: what the model's own files declare otherwise.
     """
@@ -61,6 +62,7 @@ class Recipe:
     backend: str
     repairs: tuple[Repair, ...] = ()
     sources: tuple[int, ...] = ()
+    fetched: str | None = None
 
     def of_source(self, number: int) -> Recipe:
         """The recipe for the rows of one source: what makes stages takes its options from there."""
@@ -243,6 +245,7 @@ def resolve_recipe(
         formats=tuple(d.reading for d in detected),
         evidence=tuple(d.evidence for d in detected),
         tokenizer_source=found.source,
+        fetched=downloads.of(found.tokenizer_json),
         backend=backend,
         repairs=found.repairs,
         sources=tuple(source.source for source in inputs),

@@ -24,7 +24,6 @@ LIBRARIES = (
     "polars",
     "pyarrow",
     "tokenizers",
-    "transformers",
     "xxhash",
     "zstandard",
 )

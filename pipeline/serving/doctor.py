@@ -39,6 +39,7 @@ class ModelToExamine:
     date: str | None = None
     system: str | None = None
     train_on: str = "assistant"
+    fetch: bool = False
 
 
 def examine(wanted: ModelToExamine, wide: bool = True) -> ExaminedModel:
@@ -51,7 +52,7 @@ def examine(wanted: ModelToExamine, wide: bool = True) -> ExaminedModel:
         ModelError: there is no such model, or its files do not describe one.
     """
     overrides = Overrides(wanted.chat_template, wanted.eos, wanted.date)
-    resolved = resolve(wanted.model, wanted.cache_dir, overrides)
+    resolved = resolve(wanted.model, wanted.cache_dir, overrides, fetch=wanted.fetch)
     with_steps = tasks.load(wanted.task).with_steps and resolved.profile.pair is None
     model = declare(resolved.profile, resolved.tokenizer_json, with_steps)
     subject = probes.ProbeSubject(

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from pipeline import lines
 from pipeline.view import wrapping
 from pipeline.view.drawing import (
     ANSWER,
@@ -70,7 +71,7 @@ class Marks:
 
 
 class Canvas:
-    """Writes to stdout, in lines of the terminal's width where it is one.
+    """Writes to stdout, in lines of the terminal's width where it is one (or of ``COLUMNS``).
 
     Args:
         color: ``always``, ``never`` or ``auto``: a terminal, and no ``NO_COLOR``.
@@ -81,7 +82,8 @@ class Canvas:
         wanted = terminal and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
         self._color = color == "always" or (color == "auto" and wanted)
         self._marks = marks
-        self.width = shutil.get_terminal_size().columns if terminal else None
+        looked_at = terminal or os.environ.get("COLUMNS", "").isdecimal()
+        self.width = shutil.get_terminal_size().columns if looked_at else None
 
     def say(self, text: str, **style: Any) -> None:
         """A sentence, or a heading."""
@@ -98,7 +100,9 @@ class Canvas:
     def command(self, label: str, words: Sequence[str]) -> None:
         """A command to copy, behind what it is for."""
         self.say(f"{label}:")
-        click.echo(wrapping.command(words, self.width))
+        quoted = [wrapping.quoted(word) for word in words]
+        wide = self.width or sum(map(len, quoted)) + 2 * len(quoted)
+        click.echo("\n".join(lines.command(quoted, wide)))
 
     def draw(self, title: str, strips: Sequence[Strip]) -> None:
         """Sequences, one under the other."""
@@ -112,8 +116,8 @@ class Canvas:
             name = visible(strip.name).replace("\n", "\\n")
             wide = min(_HEADING, self.width or _HEADING)
             self.say(f"── {name} · {counts} ".ljust(wide, "─"), fg="blue")
-            lines = self._colored(strip) if self._color else self._worded(strip)
-            for line in lines:
+            drawn = self._colored(strip) if self._color else self._worded(strip)
+            for line in drawn:
                 click.echo(line, color=self._color)
         click.echo()
 

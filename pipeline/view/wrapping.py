@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 _S = TypeVar("_S")
@@ -72,19 +72,7 @@ def wrapped(runs: Iterable[tuple[str, _S]], width: int | None) -> Iterator[list[
         yield line + word
 
 
-def command(words: Sequence[str], width: int | None) -> str:
-    """A command for a shell; one that is longer than a line goes on after a backslash."""
-    lines = [words[0]]
-    for word in map(_quoted, words[1:]):
-        if width and columns_of(lines[-1]) + columns_of(word) + 3 > width:
-            lines[-1] += " \\"
-            lines.append(f"    {word}")
-        else:
-            lines[-1] += f" {word}"
-    return "\n".join(lines)
-
-
-def _quoted(word: str) -> str:
+def quoted(word: str) -> str:
     """A word as a shell reads it; what a terminal would obey is escaped, as bash and zsh do."""
     if word.isprintable():
         plain = "'" in word and not set(word) & set('"$`\\!')

@@ -16,6 +16,7 @@ from stages.errors import ContainerError
 from stages.files import file_version, version_bytes
 from stages.files.file_version import FileVersion
 from stages.files.inflate import Inflated
+from stages.files.piece_text import PieceText
 
 CHUNK = 1 << 20
 Source: TypeAlias = str | FileVersion
@@ -79,6 +80,17 @@ def opened(source: Source, salvage: bool = False) -> Iterator[IO[bytes]]:
             "Fetch it again; none of its rows can be trusted. --salvage keeps those before the "
             "damage.",
         ) from error
+
+
+@contextmanager
+def opened_split(version: FileVersion, split: Split) -> Iterator[IO[bytes]]:
+    """The same of the text of a split; raises as ``opened``."""
+    with opened(version, split.salvage) as file:
+        if split.around is None:
+            yield file
+        else:
+            skip, rest = split.around
+            yield io.BufferedReader(PieceText(file, skip, split.stop - split.start, rest), CHUNK)
 
 
 def damage_of(file: IO[bytes]) -> str | None:

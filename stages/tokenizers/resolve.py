@@ -2,8 +2,9 @@
 
 The tokenizer of most profiles is pinned by its hash, so its source cannot change an id; it is taken
 from where no network is needed. Other profiles take their tokenizer from the hub and check the ids
-that they declare. ``org/name``, or ``org/name@revision``, is looked up in the hub's cache, then on
-the hub; where neither has it, the built-in profile of that name is used.
+that they declare. ``org/name``, or ``org/name@revision``, is looked up in the hub's cache, then,
+with ``--fetch``, on the hub; where neither has it, the built-in profile of that name is used.
+Nothing is downloaded without ``--fetch``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from stages.errors import ModelError
 from stages.models.encoders import parsed
 from stages.models.profile import ModelProfile
 from stages.profiles import all_profiles, find
-from stages.tokenizers import added, builtin, hub, repairs, suggest
+from stages.tokenizers import added, builtin, downloads, hub, repairs, suggest
 from stages.tokenizers.repairs import Repair
 
 
@@ -45,13 +46,14 @@ class Resolved:
     repairs: tuple[Repair, ...] = ()
 
 
-def _pinned(profile: ModelProfile, cache: Path) -> Resolved:
+def _pinned(profile: ModelProfile, cache: Path, fetch: bool) -> Resolved:
     layout = profile.ranks
     if layout is None:
         from stages.tokenizers import unpinned
 
-        return Resolved(*unpinned.find(profile))
-    return Resolved(profile, builtin.tokenizer_json(profile, layout, cache), "built-in")
+        return Resolved(*unpinned.find(profile, fetch=fetch))
+    content = builtin.tokenizer_json(profile, layout, cache, fetch=fetch)
+    return Resolved(profile, content, "built-in")
 
 
 def _in_hub_cache(profile: ModelProfile) -> Resolved | None:
@@ -88,17 +90,20 @@ def _override(model: Resolved, overrides: Overrides) -> Resolved:
     return replace(model, profile=profile)
 
 
-def _by_id(model: str, cache: Path, overrides: Overrides) -> Resolved:
+def _by_id(model: str, cache: Path, overrides: Overrides, fetch: bool) -> Resolved:
     name, _, revision = model.partition("@")
     known = None if revision else find(name)
-    for source, fetch in (("hub cache", hub.cached), ("hub", hub.download)):
-        snapshot = fetch(name, revision or None)
-        if snapshot is not None:
-            declared = _declared(snapshot.folder, name, overrides, source=source)
-            return replace(declared, profile=replace(declared.profile, revision=snapshot.revision))
+    snapshot, source = hub.cached(name, revision or None), "hub cache"
+    if snapshot is None and fetch:
+        snapshot, source = hub.download(name, revision or None), "hub"
+    if snapshot is not None:
+        declared = _declared(snapshot.folder, name, overrides, source=source)
+        if source == "hub":
+            downloads.note(declared.tokenizer_json, snapshot.name(name))
+        return replace(declared, profile=replace(declared.profile, revision=snapshot.revision))
     if known is not None:
-        return _pinned(known, cache)
-    raise suggest.unknown_id(name, revision)
+        return _pinned(known, cache, fetch)
+    raise suggest.unknown_id(name, revision, fetch=fetch)
 
 
 def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Resolved:
@@ -129,13 +134,13 @@ def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Res
     return Resolved(profile, content, source=source, repairs=repaired)
 
 
-def _file(path: Path, cache: Path) -> Resolved:
+def _file(path: Path, cache: Path, fetch: bool) -> Resolved:
     """A profile file, and the tokenizer that it names."""
     from stages.tokenizers import directory, profile_file
 
     profile, tokenizer = profile_file.load(path)
     if tokenizer is None:
-        return _pinned(profile, cache)
+        return _pinned(profile, cache, fetch)
     folder = path.parent / Path(tokenizer).expanduser()
     if folder.is_dir():
         return Resolved(profile, directory.tokenizer_json(folder), "directory")
@@ -144,21 +149,25 @@ def _file(path: Path, cache: Path) -> Resolved:
             f"{path}: tokenizer {tokenizer!r} is not a directory next to it.",
             "Name a directory with a tokenizer.json, a profile or a hub id.",
         )
-    named = resolve(tokenizer, cache, Overrides(chat_template=profile.chat_template))
+    template = Overrides(chat_template=profile.chat_template)
+    named = resolve(tokenizer, cache, template, fetch=fetch)
     return replace(named, profile=profile)
 
 
-def resolve(model: str, cache: Path, overrides: Overrides) -> Resolved:
+def resolve(model: str, cache: Path, overrides: Overrides, *, fetch: bool = False) -> Resolved:
     """Find a model.
+
+    Args:
+        fetch: whether a tokenizer that is not on this machine may be downloaded.
 
     Raises:
         ModelError: there is no such profile, directory or hub model.
     """
     profiles = all_profiles()
     if model.endswith(".toml"):
-        resolved = _file(Path(model).expanduser(), cache)
+        resolved = _file(Path(model).expanduser(), cache, fetch)
     elif model in profiles:
-        resolved = _in_hub_cache(profiles[model]) or _pinned(profiles[model], cache)
+        resolved = _in_hub_cache(profiles[model]) or _pinned(profiles[model], cache, fetch)
     elif model.startswith((".", os.sep, "~")) or model.endswith(os.sep) or model.count("/") > 1:
         folder = Path(model).expanduser()
         if not folder.is_dir():
@@ -168,7 +177,7 @@ def resolve(model: str, cache: Path, overrides: Overrides) -> Resolved:
         if Path(model).is_dir():
             resolved = _declared(Path(model), model, overrides, source="directory")
         else:
-            resolved = _by_id(model, cache, overrides)
+            resolved = _by_id(model, cache, overrides, fetch)
     else:
         raise suggest.unknown_name(model)
     return _override(resolved, overrides)

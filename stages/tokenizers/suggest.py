@@ -37,18 +37,18 @@ def unknown_name(name: str) -> ModelError:
     )
 
 
-def unknown_id(model_id: str, revision: str = "") -> ModelError:
-    """The error for a hub id that is neither cached nor on the hub."""
+def unknown_id(model_id: str, revision: str = "", *, fetch: bool) -> ModelError:
+    """The error for a hub id that is not cached; ``fetch``: and that the hub did not give."""
     known = {i: profile.name for profile in all_profiles().values() for i in profile.model_ids}
     import difflib
 
     near = difflib.get_close_matches(model_id, sorted(known), n=3, cutoff=0.6)
     hint = f"Did you mean {' or '.join(near)}? " if near else ""
     at = f" --revision {revision}" if revision else ""
+    get = f"{hub.command(model_id)}{at}"
+    silent = f", {hub.silent()}" if fetch else ""
+    way = f"Fetch it where there is a network ({get})" if fetch else f"Add --fetch (or run: {get})"
     return ModelError(
-        f"{model_id!r} is not in the hub's cache, the hub does not answer, and no profile has "
-        "this name.",
-        f"{hint}Fetch it where there is a network ({hub.command(model_id)}{at}), or give "
-        f"--model a directory with its tokenizer. "
-        f"{_WRITE}.",
+        f"{model_id!r} is not in the hub's cache{silent}, and no profile has this name.",
+        f"{hint}{way}, or give --model a directory with its tokenizer. {_WRITE}.",
     )

