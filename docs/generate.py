@@ -1,9 +1,9 @@
 """Writes the generated pages from the program itself: docs/reference.md, docs/extending.md, the
 tables of docs/formats.md, docs/recipes.md, docs/dependencies.md and the guides (docs/guides.py),
-the JSON Schema of recipes, docs/suites/, and docs/performance.md and docs/scale.md from what was
+the JSON Schema of recipes, docs/suites/, docs/performance.md and docs/scale.md from what was
 measured.
 
-With --check it only compares.
+And docs/codes/, a page for each code of pipeline explain. With --check it only compares.
 
 python docs/generate.py [--check]
 """
@@ -32,6 +32,8 @@ from expectations.invariants import invariants
 from pipeline import tasks
 from pipeline.cli import cli
 from pipeline.commands.list import audits, columns, formats, models, trainers
+from pipeline.explain import explanations
+from pipeline.explain import page as code_page
 from pipeline.options import recipe_model
 from pipeline.stagewise.stage_table import stage_table
 from pipeline.tasks import kind_of
@@ -64,21 +66,6 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     return lines + ["| " + " | ".join(row) + " |" for row in rows]
 
 
-_CODE = re.compile(
-    r"""(?:(?:RowError|Refused)\(\s*|refuse\(\w+, \w+, |(?:None, |error=)\("""
-    r"""|open_question\(.*, )"(\w+)\""""
-)
-
-
-def _codes() -> list[tuple[str, ...]]:
-    """Every refusal code and the files that give it."""
-    found: dict[str, set[str]] = {}
-    for path in sorted((ROOT / "stages").rglob("*.py")):
-        for code in _CODE.findall(path.read_text("utf-8")):
-            found.setdefault(code, set()).add(path.relative_to(ROOT).as_posix())
-    return [(f"`{code}`", ", ".join(sorted(files))) for code, files in sorted(found.items())]
-
-
 def reference() -> str:
     """The page."""
     lines = ["# Reference", "", "Written by `make docs`; the tests compare it.", ""]
@@ -90,13 +77,6 @@ def reference() -> str:
     lines += ["## Trainers", "", *_table(head, trainers()), ""]
     stages = [(t, f"`{n}`", ", ".join(r), ", ".join(w)) for t, n, r, w in stage_table()]
     lines += ["## Stages", "", *_table(("task", "stage", "reads", "writes"), stages), ""]
-    lines += [
-        "## Refusal codes",
-        "",
-        "A row that breaks an invariant has its name as the code.",
-        "",
-    ]
-    lines += [*_table(("code", "given in"), _codes()), ""]
     lines += ["## Audits", "", *_table(("audit", "what it looks at (tolerances)"), audits()), ""]
     laws = [(f"`{law.name}`", law.severity, law.level, law.why) for law in invariants()]
     head = ("invariant", "severity", "about", "why")
@@ -134,6 +114,17 @@ def recipes_page() -> str:
     ]
     table = "\n".join(_table(head, rows))
     return _KEYS.sub(lambda _: f"{table}\n", RECIPES.read_text("utf-8"))
+
+
+CODES = ROOT / "docs" / "codes"
+
+
+def codes() -> dict[Path, str]:
+    """A page for each code, and one that lists them."""
+    groups = [explanations.group(name) for name in explanations.GROUPS]
+    every = [one for group in groups for one in group.codes]
+    found = {CODES / f"{one.page}.md": code_page.markdown(one) for one in every}
+    return found | {CODES / "index.md": code_page.index(groups)}
 
 
 EXTENDING = ROOT / "docs" / "extending.md"
@@ -226,6 +217,7 @@ def pages() -> dict[Path, str]:
         recipe_model.SCHEMA: recipe_model.schema_text(),
         page.PAGE: page.text(),
         worked.PAGE: worked.page(),
+        **codes(),
         dependencies.PAGE: dependencies.text(),
         **exported(),
     }
@@ -233,8 +225,10 @@ def pages() -> dict[Path, str]:
 
 def stale() -> str:
     """What differs between the generated files and what they should be; empty when nothing does."""
-    differences = []
-    for path, text in pages().items():
+    current = pages()
+    gone = sorted({*CODES.glob("*.md")} - current.keys())
+    differences = [f"{path.relative_to(ROOT)} is of no code" for path in gone]
+    for path, text in current.items():
         old = path.read_text("utf-8") if path.exists() else ""
         name = path.relative_to(ROOT).as_posix()
         ends = (f"{name} (committed)", f"{name} (now)")
@@ -248,5 +242,9 @@ if __name__ == "__main__":
         found = stale()
         sys.exit(f"{found}\nout of date; write them with: make docs" if found else 0)
     SUITES.mkdir(exist_ok=True)
-    for path, text in pages().items():
+    CODES.mkdir(exist_ok=True)
+    current = pages()
+    for path in {*CODES.glob("*.md")} - current.keys():
+        path.unlink()  # of a code that there is no more
+    for path, text in current.items():
         path.write_text(text, "utf-8")

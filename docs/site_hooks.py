@@ -2,6 +2,7 @@
 
 A file of the repository that a page links to becomes a page of the site, and the link leads there:
 ``CONTRIBUTING.md`` as it is, any other one as a listing, a folder as the listings of its files.
+In the nav, a folder stands for all its pages: ``codes/``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
@@ -64,6 +66,22 @@ def _listing(path: str) -> str:
         language = _LANGUAGES.get(file.suffix, "text")
         lines += [f"````{language}", file.read_text("utf-8").rstrip(), "````", ""]
     return "\n".join(lines)
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Puts the pages of a folder in its place in the nav."""
+    for section in config.nav or ():
+        for title, items in section.items():
+            section[title] = [page for item in items for page in _unfolded(item)]
+    return config
+
+
+def _unfolded(item: Any) -> list[Any]:
+    if not isinstance(item, str) or not item.endswith("/"):
+        return [item]
+    pages = sorted(page.name for page in (ROOT / "docs" / item).glob("*.md"))
+    pages.sort(key=lambda name: name != "index.md")  # the overview opens the section
+    return [f"{item}{name}" for name in pages]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

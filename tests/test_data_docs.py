@@ -50,7 +50,8 @@ def test_every_page_is_whole_offline(make: Make, tmp_path: Path) -> None:
         source = path.read_text("utf-8")
         page = Loads(source)
         assert not page.found
-        assert path.name == "index.html" or not page.links
+        assert path.name == "index.html" or page.links == ["index.html"]
+        assert "prefers-color-scheme: dark" in source
         assert not re.search(r"https?:", source)
         assert "default-src 'none'" in source
     text = "".join((docs / name).read_text("utf-8") for name in index.links)
@@ -76,7 +77,7 @@ def test_a_page_loses_what_is_fetched_or_run() -> None:
     )
     found = data_docs._offline(page, "<b>title")
     loads = Loads(found)
-    assert (loads.found, loads.links) == ([], [])
+    assert (loads.found, loads.links) == ([], ["index.html"])
     assert '<p class="k">kept</p>' in found
     assert "<title>&lt;b&gt;title</title>" in found
 

@@ -192,6 +192,14 @@ def test_a_file_without_rows_is_empty(tmp_path: Path, written: bytes) -> None:
     assert (glimpse.records, glimpse.rows, glimpse.exact) == ([], 0, True)
 
 
+def test_a_column_without_a_name_is_named_by_its_place(tmp_path: Path) -> None:
+    """Such as the numbers of rows that some programs write first."""
+    path = tmp_path / "rows.csv"
+    path.write_text(",question,\n0,q,a\n")
+    (record,), _, _ = read(path, "csv")
+    assert record.data == {"column_1": "0", "question": "q", "column_3": "a"}
+
+
 def test_without_quotes_they_are_text(tmp_path: Path) -> None:
     """``--quoting none`` has one row per line, and nothing else than delimiters."""
     path = tmp_path / "rows.tsv"

@@ -285,5 +285,6 @@ def require(results: Iterable[AuditResult]) -> None:
         f"The data fails {'an audit' if len(failed) == 1 else f'{len(failed)} audits'} "
         f"({first.why}):\n" + "\n".join(lines),
         f"{instead}, or allow it with "
-        f"--tolerance {first.name}.fail={max(1.0, first.tolerances['fail']):g}.",
+        f"--tolerance {first.name}.fail={max(1.0, first.tolerances['fail']):g}. "
+        f"See: pipeline explain {first.name}",
     )

@@ -7,6 +7,7 @@ is removed, and our own style is added. A content security policy in each page f
 
 from __future__ import annotations
 
+import functools
 import html
 import importlib
 import re
@@ -26,25 +27,39 @@ _DROPPED = re.compile(
 )
 _HANDLERS = re.compile(r"\son[a-z]+\s*=\s*(?:\"[^\"]*\"|'[^']*')", re.IGNORECASE)
 _ADDRESSES = re.compile(r"\s(?:href|src)\s*=\s*[\"'](?!#)[^\"']*[\"']", re.IGNORECASE)
-_HEAD = """<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<link rel="icon" href="data:,"><style>
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 0 auto; padding: 1rem }
-table { border-collapse: collapse; width: 100%; margin: .5rem 0 1.5rem }
-th, td { border-bottom: 1px solid #d5dae0; padding: .4rem .6rem .4rem 0; text-align: left; vertical-align: top }
-.badge, .badge-secondary { background: #e8edf2; border-radius: .25rem; padding: 0 .35rem }
-.badge-info { color: #205a9c } .text-success { color: #12713f } .text-danger { color: #a61b1b }
-.modal, .navbar, .fa-copy, nav, button, .tooltip, .d-none, .btn-group, a[data-toggle] { display: none }
-.fa-check-circle::before { content: "✓" } .fa-times::before, .fa-exclamation-triangle::before { content: "✗" }
-li { list-style: none; padding: .1rem 0 } ul { padding-left: .6rem } h5 { font-size: 1.1rem; margin: 1.2rem 0 .3rem }
-</style>"""  # fmt: skip  # noqa: E501
+# The library calls each of its checks an expectation; one of ours can need several of them.
+_WORDS = (
+    ("Evaluated Expectations", "Checks"),
+    ("Unsuccessful Expectations", "Checks that do not hold"),
+    ("Successful Expectations", "Checks that hold"),
+    ("Expectation Validation Result", "Checks of one table"),
+    ("Evaluates whether a batch of data matches expectations.", ""),
+    ("Table-Level Expectations", "Several columns"),
+    ("Expectation Suite:", "Suite:"),
+)
+_BACK = f'<p><a href="{INDEX}">All suites</a></p>'
+
+
+@functools.cache
+def _head() -> str:
+    style = Path(__file__).with_name("data_docs.css").read_text("utf-8")
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    return (
+        '<meta charset="utf-8"><meta name="color-scheme" content="light dark">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        f'<link rel="icon" href="data:,"><style>{style}</style>'
+    )
 
 
 def _offline(page: str, title: str) -> str:
     """A page without anything that is fetched or run."""
     bare = _ADDRESSES.sub("", _HANDLERS.sub("", _DROPPED.sub("", page)))
-    head = f"<head><title>{html.escape(title)}</title>{_HEAD}</head>"
-    return re.sub(r"<head\b.*?</head\s*>", lambda _: head, bare, count=1, flags=re.DOTALL)
+    for theirs, ours in _WORDS:
+        bare = bare.replace(theirs, ours)
+    head = f"<head><title>{html.escape(title)}</title>{_head()}</head>"
+    page = re.sub(r"<head\b.*?</head\s*>", lambda _: head, bare, count=1, flags=re.DOTALL)
+    return re.sub(r"<body\b[^>]*>", lambda found: found[0] + _BACK, page, count=1)
 
 
 def _rendered(result: Any) -> str:
@@ -56,13 +71,13 @@ def _rendered(result: Any) -> str:
 
 def _line(name: str, result: Any) -> str:
     counts = result.statistics
-    verdict = "passed" if result.success else "failed"
-    text = (
-        f"{verdict}: {counts['successful_expectations']} of "
-        f"{counts['evaluated_expectations']} expectations"
-    )
+    state, verdict = ("pass", "passed") if result.success else ("fail", "failed")
+    text = f"{counts['successful_expectations']} of {counts['evaluated_expectations']} checks hold"
     title = html.escape(str(result.suite_name))
-    return f'<tr><td><a href="{name}">{title}</a></td><td>{text}</td></tr>'
+    return (
+        f'<tr><td><a href="{name}">{title}</a></td>'
+        f'<td><span class="state {state}">{verdict}</span> {text}</td></tr>'
+    )
 
 
 def is_own(folder: Path) -> bool:
@@ -73,11 +88,12 @@ def is_own(folder: Path) -> bool:
     return index.is_file() and _MARK in index.read_text("utf-8", "replace")
 
 
-def write(folder: Path, results: Sequence[Any]) -> None:
+def write(folder: Path, results: Sequence[Any], expectations: int) -> None:
     """Write one page per suite and piece of a table, and an index, into an existing folder.
 
     Args:
         results: the results of Great Expectations, in the order of its runs.
+        expectations: of ours that they are about.
     """
     library.great_expectations()
     for path in folder.iterdir() if is_own(folder) else ():
@@ -89,9 +105,12 @@ def write(folder: Path, results: Sequence[Any]) -> None:
         page = _offline(_rendered(result), str(result.suite_name))
         (folder / name).write_text(page, "utf-8")
         lines.append(_line(name, result))
-    table = f"<table><tr><th>suite</th><th>verdict</th></tr>{''.join(lines)}</table>"
-    body = f"<body>{_MARK}{table}</body>"
-    index = (
-        f'<!doctype html><html lang="en"><head><title>Data Docs</title>{_HEAD}</head>{body}</html>'
+    checks = sum(int(result.statistics["evaluated_expectations"]) for result in results)
+    said = (
+        f"<p>The {expectations} expectations of the build, as {checks} checks of Great "
+        "Expectations on tables of numbers; report.html of the build has the rest.</p>"
     )
-    (folder / INDEX).write_text(index, "utf-8")
+    table = f"<table><tr><th>suite</th><th>verdict</th></tr>{''.join(lines)}</table>"
+    body = f"<body>{_MARK}{said}{table}</body>"
+    head = f"<head><title>Data Docs</title>{_head()}</head>"
+    (folder / INDEX).write_text(f'<!doctype html><html lang="en">{head}{body}</html>', "utf-8")

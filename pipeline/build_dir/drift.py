@@ -45,10 +45,18 @@ def drift(target: Path, staged: Build) -> dict[str, Change] | None:
         staged: the build that replaces it, with its audits.
     """
     try:
-        before = _numbers(Build.open(target))
+        return between(Build.open(target), staged)
     except PipelineError:
         return None
-    after = _numbers(staged)
+
+
+def between(one: Build, other: Build) -> dict[str, Change]:
+    """Every number that differs from one build to another.
+
+    Raises:
+        DataError: a file of one is damaged, or it is an export, which has no audits.
+    """
+    before, after = _numbers(one), _numbers(other)
     return {
         name: Change(
             before.get(name),

@@ -202,6 +202,7 @@ def check(folder: Path, cache_dir: Path) -> Checked:
     build = files.open_build(folder, result)
     if build is None:
         return result
+    result.expectations = build.manifest.validation.judged
     files.check_files(build, result)
     files.check_figures(build.manifest, result)
     model = _read_model(build, result)

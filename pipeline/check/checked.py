@@ -23,6 +23,8 @@ class Checked:
 
     Attributes:
         notes: what could not be checked, and why.
+        expectations: by which the build was judged; ``verdict`` is about those of them that can
+            be judged from the finished build alone.
         rows_made_again: examples that were rebuilt from the source.
     """
 
@@ -30,6 +32,7 @@ class Checked:
     notes: list[str] = field(default_factory=list)
     verdict: Verdict | None = None
     rows_made_again: int = 0
+    expectations: int = 0
 
     def add(self, where: str, code: str, detail: str) -> None:
         """One more fault."""
@@ -43,5 +46,6 @@ class Checked:
             "faults": [{"where": f.where, "code": f.code, "detail": f.detail} for f in self.faults],
             "notes": self.notes,
             "validation": judged,
+            "expectations": self.expectations,
             "rows_made_again": self.rows_made_again,
         }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +16,9 @@ from pipeline.options.command_line import CACHE, JSON, folder
 from pipeline.options.config import default_cache
 from pipeline.options.help_page import Command
 from pipeline.options.output import local_cache
+
+if TYPE_CHECKING:
+    from pipeline.check.checked import Checked
 
 SHOWN = 20
 REFUSED = 3
@@ -47,12 +52,23 @@ def COMMAND(folder: Path, cache_dir: Path | None, as_json: bool) -> None:
         click.echo(lines.fit(problem, columns), err=True)
     if len(result.faults) > SHOWN:
         click.echo(f"       and {len(result.faults) - SHOWN} more (see --json)", err=True)
+    if result.faults:
+        codes = dict.fromkeys(fault.code for fault in result.faults)
+        click.echo(f"What it means: pipeline explain {next(iter(codes))}", err=True)
     if as_json:
         print_object(REFUSED if result.faults else 0, result.described())
     elif not result.faults:
-        judged = result.verdict.summary()["judged"] if result.verdict else 0
-        again = f"; {result.rows_made_again} examples rebuilt from the source equal the stored ones"
-        held = f"{judged} expectations hold{again if result.rows_made_again else ''}"
-        click.echo(lines.fit(f"{shown(folder)}: {held}"))
+        click.echo(lines.fit(f"{shown(folder)}: {'; '.join(_held(result))}"))
     if result.faults:
         raise click.exceptions.Exit(REFUSED)
+
+
+def _held(result: Checked) -> Iterator[str]:
+    """What was found to hold, of all that the build was judged by."""
+    judged = result.verdict.summary()["judged"] if result.verdict else 0
+    yield f"{judged} of {result.expectations} expectations hold"
+    left = result.expectations - judged
+    if left > 0:
+        yield f"{left} are judged only while a build is made"
+    if result.rows_made_again:
+        yield f"{result.rows_made_again} examples rebuilt from the source equal the stored ones"

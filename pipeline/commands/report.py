@@ -16,12 +16,12 @@ from pipeline.options.local_path import BuildPath, LocalPath
 @click.command(
     name="report",
     cls=Command,
-    help="Write a build's report.html again.",
+    help="Write a build's report.html again, or one with what changed.",
     heading=under.LOOK,
     examples=(
         ("pipeline report build", "Write the page inside the build again"),
-        ("pipeline report build -o page.html", "Write it elsewhere"),
-        ("pipeline report build -o /tmp/page.html", "In another folder"),
+        ("pipeline report build -o page.html", "Add what changed against the build it replaced"),
+        ("pipeline report build -o page.html --against old", "Or against another build"),
     ),
 )
 @folder("folder", "DIR", "The build, or its address in a store.", BuildPath())
@@ -29,25 +29,40 @@ from pipeline.options.local_path import BuildPath, LocalPath
     "-o",
     "--output",
     type=LocalPath(dir_okay=False),
-    help="Write the page here instead of into the build.",
+    help="Write the page here, with what changed against the build that it replaced.",
 )
-def COMMAND(folder: Path, output: Path | None) -> None:
+@click.option(
+    "--against",
+    type=BuildPath(),
+    metavar="OTHER",
+    help="With -o: what changed against this build instead.",
+)
+def COMMAND(folder: Path, output: Path | None, against: Path | None) -> None:
     """Inside the build only the very page that its manifest names is written."""
-    from pipeline.report import REPORT, remake
+    from pipeline.report import REPORT, remake, with_changes
     from pipeline.stores import is_address, shown
     from stages.errors import UsageError
 
-    if output is None and is_address(folder):
+    if output is not None:
+        output.write_bytes(with_changes(folder, against))
+        click.echo(str(output))
+        return
+    if against is not None:
+        raise UsageError(
+            "The page in a build says nothing of other builds: equal builds have equal pages.",
+            "Name a file for the page with -o FILE.",
+        )
+    if is_address(folder):
         raise UsageError(
             f"{shown(folder)} is in a store, where a build is not written to.",
             "Write the page to a file of this machine with -o FILE.",
         )
     page, expected = remake(folder)
-    if output is None and hashlib.sha256(page).hexdigest() != expected:
+    if hashlib.sha256(page).hexdigest() != expected:
         raise UsageError(
             f"The page of this version differs from the published page of {folder}.",
             "Write it elsewhere with -o FILE, or build again.",
         )
-    target = output or folder / REPORT
+    target = folder / REPORT
     target.write_bytes(page)
     click.echo(str(target))

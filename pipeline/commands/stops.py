@@ -45,7 +45,7 @@ def _print(examined: Examined, seen: dict[str, Any]) -> None:
         )
     for finding in examined.findings:
         click.echo(f"{'fault' if finding.fault else 'note'}: {finding.where}: {finding.what}.")
-        click.echo(f"       {finding.remedy}")
+        click.echo(f"       {finding.remedy} See: pipeline explain {finding.code}")
     if not examined.asked:
         same = "differs from the build" if not seen["passed"] else "agrees with the build"
         click.echo(f"{examined.target} {same}; no prompt was run")

@@ -1,33 +1,37 @@
 """Collects the content of the report from a build's files, and renders the page.
 
-The template engine escapes every text, and the page's content policy forbids scripts and network
-access, so no value of the data can be more than text.
+``LARGEST`` bounds the page: of everything that grows with the data, a fixed number is shown, each
+cut to a fixed length, and it says how many there are.
 """
 
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 from typing import Any
 
 import jinja2
-import orjson
 
 from pipeline import tasks
 from pipeline.build_dir.build import Build
 from pipeline.manifest.counts import TurnSplit
 from pipeline.manifest.json_records import as_json
-from pipeline.manifest.records import AuditRecord, Audits, FigureRecord
-from pipeline.report import plots
-from pipeline.report.reject_samples import losses
-from pipeline.view.drawing import KINDS, PADDING, Shards, visible
+from pipeline.manifest.records import FigureRecord
+from pipeline.report import changes, headline, plots, template
+from pipeline.report.changes import Before
+from pipeline.report.explained import explained
+from pipeline.report.losses import Loss, losses
+from pipeline.report.samples import samples
+from pipeline.report.template import cut, number
+from pipeline.view.drawing import KINDS, PADDING, Shards
 from stages import layouts
 from stages.chat_template import turn_split
 from stages.rows import notes
 
-SAMPLES = 4  # stored rows that are drawn
-EXAMPLES = 3  # of a pack
-TOKENS = 240  # of an example
+LARGEST = 2_000_000  # bytes of a page, whatever the build; those of usual builds are far smaller
+CODES = 60  # that are explained
+REFUSED = 60  # refused rows among the rows
+FILES = 40  # that rows can be chosen by
+FOLDER = "DIR"  # in commands of a page that lies in its build: that does not say where it is
 _FATES = {
     "used": "used",
     "rejected": "refused",
@@ -46,109 +50,98 @@ _STATUS = {
 }
 
 
-def _number(value: float) -> str:
-    if isinstance(value, int):
-        return f"{value:,}".replace(",", "\u202f")
-    return f"{value:,.2f}".replace(",", "\u202f")
-
-
 def _figure(figure: FigureRecord) -> str:
     """A figure's value in its unit."""
     value = figure.value
     if figure.unit == "share":
-        return f"{value:.1%}"
+        return template.share(value)
     if figure.unit == "auc":
         return f"AUC {value:.3f}"
-    return _number(int(value) if value == int(value) else value)
+    return number(int(value) if value == int(value) else value)
 
 
-def _spelled(value: object) -> str:
-    """An option as JSON; a tuple is spelled like the list that it is in the manifest."""
-    return orjson.dumps(value).decode()
+def _length(figure: FigureRecord) -> float:
+    """A figure as a bar, in percent: a share of all, an AUC of the way from chance to certainty."""
+    if figure.unit == "auc":
+        return round(min(100.0, max(0.0, 200 * (figure.value - 0.5))), 3)
+    return round(min(100.0, 100 * figure.value), 3) if figure.unit == "share" else 0.0
 
 
 def _split_told(split: TurnSplit) -> str:
     return turn_split.sentence(as_json(split))
 
 
-def _percent(part: float, whole: float) -> float:
-    return round(100 * part / whole, 4) if whole else 0.0
-
-
 @functools.cache
-def template() -> jinja2.Template:
+def page() -> jinja2.Template:
     """The template of the page, compiled once per process."""
-    environment = jinja2.Environment(
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(number=_number, figure=_figure, visible=visible, spelled=_spelled)
+    environment = template.environment()
+    environment.filters.update(figure=_figure, length_of=_length, split_told=_split_told)
     environment.filters["noted"] = notes.of
-    environment.globals.update(percent=_percent, kinds=KINDS, status=_STATUS)
-    environment.globals.update(fates=_FATES)
+    environment.globals.update(kinds=KINDS, status=_STATUS, fates=_FATES)
     environment.tests["in_use"] = lambda fate, rows: fate in _ALWAYS or getattr(rows, fate)
-    environment.filters["split_told"] = _split_told
-    return environment.from_string(Path(__file__).with_name("page.jinja").read_text("utf-8"))
+    for name in ("charts.jinja", "rows.jinja", "checks.jinja"):
+        template.template(name)
+    return template.template("page.jinja")
 
 
-def _rows(count: int) -> list[int]:
-    """Numbers of a few rows, evenly spaced, the first and the last among them."""
-    last = count - 1
-    return sorted({round(last * i / (SAMPLES - 1)) for i in range(SAMPLES)})
-
-
-def _samples(shards: Shards) -> list[dict[str, Any]]:
-    samples = []
-    for number in _rows(shards.build.splits["train"].record.rows):
-        strips = shards.strips(shards.row("train", number), EXAMPLES, TOKENS)
-        samples.append({"number": number, "strips": strips})
-    return samples
-
-
-def _warnings(audits: Audits) -> list[AuditRecord]:
-    return [audit for audit in audits.audits if audit.status in ("warn", "fail")]
-
-
-def _ledger(build: Build) -> list[dict[str, Any]]:
+def _ledger(build: Build, shown: dict[str, list[Loss]]) -> list[dict[str, Any]]:
     """For each code, the refused rows and examples, and the first few rows; the most rows first."""
-    rows, examples_by_code = (
+    rows, examples = (
         build.manifest.rows.rejected_by_code,
         build.manifest.examples.rejected_by_code,
     )
-    examples = losses(build.rejects())
-    entries = [
+    codes = sorted(
+        {**rows, **examples},
+        key=lambda code: (-rows.get(code, 0), -examples.get(code, 0), code),
+    )
+    return [
         {
             "code": code,
             "rows": rows.get(code, 0),
-            "examples": examples_by_code.get(code, 0),
-            "shown": examples.get(code, []),
+            "examples": examples.get(code, 0),
+            "shown": shown.get(code, []),
+            "told": explained(code),
         }
-        for code in {**rows, **examples_by_code}
+        for code in codes[:CODES]
     ]
-    return sorted(entries, key=lambda loss: (-loss["rows"], -loss["examples"], loss["code"]))
 
 
-def render(shards: Shards) -> str:
+def render(shards: Shards, before: Before | None = None, folder: str = "") -> str:
     """The page.
 
     Args:
-        shards: of the build; the page does not depend on the folder's name.
+        shards: of the build.
+        before: what changed against another build; the page that lies in a build has none of it,
+            since equal builds have equal pages.
+        folder: of the build, for commands; empty for the page that lies in it.
     """
     build = shards.build
-    kind = tasks.kind_of(build.manifest.task)
-    padding = (PADDING,) if layouts.load(build.manifest.layout).pads else ()
-    return template().render(
-        m=build.manifest,
+    manifest = build.manifest
+    kind = tasks.kind_of(manifest.task)
+    padding = (PADDING,) if layouts.load(manifest.layout).pads else ()
+    shown, drawn = losses(build.rejects()), samples(shards)
+    refused = [row for rows in shown.values() for row in rows][:REFUSED]
+    sources = [cut(one.source) for one in drawn]
+    sources += [row.id.rpartition(":")[0] for row in refused]
+    return page().render(
+        m=manifest,
         kind=kind,
+        in_build=not folder,
+        folder=cut(folder or FOLDER),
+        headline=headline.headline(manifest, build.validation, build.audits),
         legend=(*kind.legend, *padding),
         audits=build.audits,
-        warnings=_warnings(build.audits),
+        warnings=headline.warned(build.audits),
         validation=build.validation,
+        broken=[law for law in build.validation.expectations if not law.passed],
         serving=build.serving,
-        losses=_ledger(build),
+        losses=_ledger(build, shown),
+        lost=plots.losses(manifest.rows.rejected_by_code, manifest.examples.rejected_by_code),
+        changes=changes.section(before) if before else None,
+        sources=plots.sources(build),
         lengths=plots.lengths(build.audits),
         packing=plots.packing(shards),
-        samples=_samples(shards),
+        samples=drawn,
+        refused=refused,
+        files=list(dict.fromkeys(sources))[:FILES],
     )

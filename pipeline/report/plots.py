@@ -1,129 +1,138 @@
-"""Computes the bars of the page's plots, so that the page needs no script."""
+"""What the page's charts show of a build: lengths, packs, sources, losses, shares of audits."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pipeline.manifest.records import Audits
-from pipeline.view.drawing import Shards
+from pipeline.build_dir.build import Build
+from pipeline.manifest.records import AuditRecord, Audits
+from pipeline.report import charts
+from pipeline.report.charts import Bars, Entry, Histogram
+from pipeline.view.drawing import Shards, visible
 from stages import layouts
 from stages.columns import list_parts, numbers, whole
 
 PACKS = 24  # packs that are drawn, from the first
+OF_A_PACK = 60  # examples that are drawn of each; the rest is one box
 FILL_BINS = 20
+NAME = 60  # characters of a name in a chart
+_MARKS = {"median": "median", "95%": "95 %"}  # of the lengths
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One bar of a histogram; ``height`` is in percent of the highest."""
-
-    x: float
-    width: float
-    height: float
-    title: str
+def name(text: str) -> str:
+    """A name as a chart shows it: both ends of a long one."""
+    if len(text) > NAME:
+        text = f"{text[: NAME // 2]}…{text[1 - NAME // 2 :]}"
+    return visible(text)
 
 
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """Bars over a labelled axis, in percent of the plot's width."""
-
-    bars: tuple[Bar, ...]
-    ticks: tuple[str, ...]
-    unit: str
-    highest: int
-
-
-def histogram(counts: Sequence[int], width: float, unit: str) -> Histogram:
-    """Bars of equal width.
-
-    Args:
-        width: what one bin spans, in ``unit``.
-    """
-    highest = max(counts, default=0) or 1
-    step = 100 / max(1, len(counts))
-    bars = tuple(
-        Bar(
-            x=round(i * step, 3),
-            width=round(step * 0.92, 3),
-            height=round(100 * count / highest, 3),
-            title=f"{i * width:g} to {(i + 1) * width:g} {unit}: {count}",
-        )
-        for i, count in enumerate(counts)
-        if count
-    )
-    end = len(counts) * width
-    ticks = tuple(f"{round(end * part)}" for part in (0, 0.25, 0.5, 0.75, 1))
-    return Histogram(bars, ticks, unit, highest)
+def _audit(audits: Audits, wanted: str) -> AuditRecord | None:
+    return next((audit for audit in audits.audits if audit.name == wanted), None)
 
 
 def lengths(audits: Audits) -> Histogram | None:
     """A histogram of the examples' lengths, from the bins of the audit ``lengths``."""
-    lengths_audit = next((audit for audit in audits.audits if audit.name == "lengths"), None)
-    bins = (
-        next((figure.bins for figure in lengths_audit.figures if figure.bins), ())
-        if lengths_audit
-        else ()
-    )
+    audit = _audit(audits, "lengths")
+    figures = audit.figures if audit else ()
+    bins = next((figure.bins for figure in figures if figure.bins), ())
     if not bins:
         return None
     # A bin's label is its start, so the second one is the width of all.
-    width = int(bins[1][0]) if len(bins) > 1 else int(bins[0][0]) or 1
-    return histogram([count for _, count in bins], width, "tokens")
+    width = int(bins[1][0]) if len(bins) > 1 else int(bins[0][0]) or 100
+    marks = {_MARKS[one.name]: one.value for one in figures if one.name in _MARKS}
+    return charts.histogram([count for _, count in bins], width, "tokens", marks)
+
+
+def sources(build: Build) -> Bars | None:
+    """The share of each source, or of each input where sources have no names; None for only one."""
+    if build.manifest.sources:
+        entries = [
+            Entry(
+                name(one.name),
+                one.share,
+                note="has no more" if one.short else "",
+                wanted=one.wanted_share,
+            )
+            for one in build.manifest.sources
+        ]
+        return charts.bars(entries, shares=True)
+    audit = _audit(build.audits, "sources")
+    figures = [one for one in audit.figures if one.unit == "share"] if audit else []
+    if len(figures) < 2:
+        return None
+    figures.sort(key=lambda figure: -figure.value)
+    return charts.bars([Entry(name(one.name), one.value) for one in figures], shares=True)
+
+
+def losses(rows: Mapping[str, int], examples: Mapping[str, int]) -> Bars | None:
+    """Refused rows by code, the most first; of rows that kept others, their refused examples."""
+    counts = {code: rows.get(code, 0) or examples.get(code, 0) for code in (*rows, *examples)}
+    if not counts:
+        return None
+    ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
+    return charts.bars([Entry(visible(code), count) for code, count in ordered], shares=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Pack:
-    """One pack: the share of ``max_length`` that each of its examples takes, in percent."""
+class Box:
+    """An example of a pack, in percent of its room."""
 
-    number: int
-    tokens: int
-    examples: tuple[tuple[float, str], ...]
+    x: float
+    width: float
+    title: str
 
 
 @dataclass(frozen=True, slots=True)
 class PackingPlot:
-    """How full the packs of the train split are."""
+    """How full the packs of the train split are.
 
-    packs: tuple[Pack, ...]
-    count: int
+    Attributes:
+        packs: the boxes of the first few.
+    """
+
+    packs: tuple[tuple[Box, ...], ...]
     fill: Histogram
 
 
 def packing(shards: Shards) -> PackingPlot | None:
-    """Pack strips and a histogram of their fill; None in other layouts."""
+    """Boxes of packs and a histogram of their fill; None in other layouts."""
     build = shards.build
     if not layouts.load(build.manifest.layout).packs:
         return None
     room = build.manifest.max_length
     fills: list[Any] = []
-    drawn: list[Pack] = []
+    drawn: list[tuple[Box, ...]] = []
     for shard in build.splits["train"].shards:
         for batch in shards.table(shard).to_batches():
             stored = np.diff(numbers(batch.column("input_ids"))[0])
             fills.append(stored)
             if len(drawn) < PACKS:
-                drawn += _strips(batch, stored.tolist(), room=room, first=len(drawn))
+                drawn += _boxes(batch, room, min(len(stored), PACKS - len(drawn)))
     fill = np.concatenate(fills)
     places = np.minimum(fill * FILL_BINS // room, FILL_BINS - 1)  # a full pack is in the last bin
     counts = np.bincount(places, minlength=FILL_BINS).tolist()
-    return PackingPlot(
-        tuple(drawn[:PACKS]), len(fill), histogram(counts, 100 / FILL_BINS, "% full")
-    )
+    return PackingPlot(tuple(drawn), charts.histogram(counts, 100 / FILL_BINS, "% full"))
 
 
-def _strips(batch: Any, stored: list[int], room: int, first: int) -> list[Pack]:
+def _boxes(batch: Any, room: int, packs: int) -> list[tuple[Box, ...]]:
     at, sizes = numbers(whole(batch.column("seq_lengths")))
     names = list_parts(whole(batch.column("row_ids")))[1]
-    strips = []
-    for row in range(min(len(stored), PACKS - first)):
-        span = range(int(at[row]), int(at[row + 1]))
-        examples = tuple(
-            (round(100 * int(sizes[i]) / room, 4), f"{names[i].as_py()}: {sizes[i]} tokens")
-            for i in span
-        )
-        strips.append(Pack(first + row, stored[row], examples))
-    return strips
+    drawn = []
+    for row in range(packs):
+        start, boxes = 0, []
+        first, last = int(at[row]), int(at[row + 1])
+        for i in range(first, min(last, first + OF_A_PACK)):
+            size = int(sizes[i])
+            title = f"{name(names[i].as_py())}: {size:,} tokens"
+            boxes.append(Box(round(100 * start / room, 3), round(100 * size / room, 3), title))
+            start += size
+        rest = int(sizes[first + len(boxes) : last].sum())
+        if rest:
+            title = f"{last - first - len(boxes):,} more: {rest:,} tokens"
+            boxes.append(Box(round(100 * start / room, 3), round(100 * rest / room, 3), title))
+        drawn.append(tuple(boxes))
+    return drawn

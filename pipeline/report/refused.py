@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from pathlib import Path
-
-import jinja2
 
 from pipeline.manifest.json_records import MalformedError, load
 from pipeline.manifest.records import REJECTS, VALIDATION, Reject, Validation
 from pipeline.messages.result import Result
-from pipeline.report.reject_samples import losses
-from pipeline.view.drawing import visible
-
-
-@functools.cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["visible"] = visible
-    text = Path(__file__).with_name("refused.jinja").read_text("utf-8")
-    return environment.from_string(text)
+from pipeline.report import plots, template
+from pipeline.report.explained import explained
+from pipeline.report.losses import losses
 
 
 def _rejects(folder: Path | None) -> Iterator[Reject]:
@@ -52,9 +40,15 @@ def render(result: Result, staged: Path | None) -> str:
     """
     validation = _validation(staged)
     broken = [one for one in validation.expectations if not one.passed] if validation else []
-    return _template().render(
+    by_code = result.figures.get("by_code", {})
+    return template.render(
+        "refused.jinja",
         result=result,
         figures=result.figures,
+        lost=plots.losses({code: one["rows"] for code, one in by_code.items()}, {}),
         losses=losses(_rejects(staged)),
         broken=broken,
+        judged=validation.judged if validation else 0,
+        explained=explained,
+        status={"fail": "failed", "warn": "warning"},
     )

@@ -53,7 +53,10 @@ def _tokenizer(
     folder: Path, build: StopDeclaration, asked: list[StopPrompt], examined: Examined
 ) -> None:
     path = folder / "tokenizer.json"
-    tokenizer = Tokenizer.from_str(directory.tokenizer_json(folder).decode())
+    try:
+        tokenizer = Tokenizer.from_str(directory.tokenizer_json(folder).decode())
+    except Exception as error:  # the library raises no class of its own
+        raise ModelError(f"{path} cannot be read: {error}.") from error
     theirs = {t.content: i for i, t in tokenizer.get_added_tokens_decoder().items()}
     ours = {t.content: i for i, t in build.tokenizer.get_added_tokens_decoder().items()}
     # The directory may have more tokens than the build: only ours must have our ids.

@@ -33,7 +33,7 @@ def offer(folder: Path | None, verdict: Verdict) -> None:
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        data_docs.write(folder, verdict.results)
+        data_docs.write(folder, verdict.results, len(verdict.findings))
     except Exception as error:
         text = " ".join(str(error).split())[:200]
         current().warn(f"no Data Docs, {type(error).__name__}: {text}")

@@ -180,4 +180,7 @@ def error_of(
     if left:
         figures["passes_with_max_reject"] = least = min(1.0, math.ceil(1000 * share) / 1000)
         ways.append(f"Fix or drop those rows, or allow them with {limit.raised(least)}.")
+    if ledger.rows_by_code:
+        ((first, _),) = ledger.rows_by_code.most_common(1)
+        ways.append(f"What it means, and the fix: pipeline explain {first}")
     return DataError(f"{what}:\n{reasons}", " ".join(ways), figures)

@@ -154,9 +154,11 @@ class Delimited:
     def _header(self, row: Raw, rows: Rows) -> Table:
         grammar = Grammar(self.delimiter, self.quoting == RFC4180)
         try:
-            names = [grammar.value(cell).decode() for cell in grammar.cells(row.text)]
+            given = [grammar.value(cell).decode() for cell in grammar.cells(row.text)]
         except UnicodeDecodeError as error:
             raise rows.broken(row.line, f"the header is not UTF-8 ({error.reason})") from error
+        # A column without a name is often a row's number; it is named by its place.
+        names = [name or f"column_{place}" for place, name in enumerate(given, 1)]
         if any(map(grammar.is_stray, grammar.cells(row.text))):
             raise rows.broken(row.line, "the header has a quote in a cell that is not in quotes")
         twice = next((name for name in names if names.count(name) > 1), None)

@@ -1,4 +1,4 @@
-"""Picks the refused rows that the report shows, the first few of each code."""
+"""The refused rows that a page shows: the first few of each code."""
 
 from __future__ import annotations
 
@@ -7,25 +7,22 @@ from dataclasses import dataclass
 from itertools import islice
 
 from pipeline.manifest.records import Reject
-from pipeline.view.drawing import visible
+from pipeline.report.template import cut
 
 READ = 5000  # refused rows; the counts come from the manifest
-SHOWN = 3  # per code
-RAW = 240  # characters of a row
+SHOWN = 5  # per code
+DETAIL, RAW = 240, 400  # characters
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """One refused row."""
+    """One refused row, as text that a page can show."""
 
     id: str
+    code: str
     stage: str
     detail: str
     raw: str
-
-
-def _cut(text: str) -> str:
-    return visible(text if len(text) <= RAW else text[: RAW - 1] + "…")
 
 
 def losses(rejects: Iterable[Reject]) -> dict[str, list[Loss]]:
@@ -36,7 +33,11 @@ def losses(rejects: Iterable[Reject]) -> dict[str, list[Loss]]:
         if len(listed) < SHOWN:
             listed.append(
                 Loss(
-                    id=visible(one.id), stage=one.stage, detail=_cut(one.detail), raw=_cut(one.raw)
+                    id=cut(one.id),
+                    code=one.code,
+                    stage=one.stage,
+                    detail=cut(one.detail, DETAIL),
+                    raw=cut(one.raw, RAW),
                 )
             )
     return by_code

@@ -1,0 +1,104 @@
+"""The page's first line: may one train on this, and what was lost on the way.
+
+Its colour is that of the worst answer: whether the expectations hold, whether an audit warns, and
+how much was lost. What was left out on purpose (filters, budgets, duplicates) is not lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipeline.manifest.manifest import Manifest
+from pipeline.manifest.records import AuditRecord, Audits, Validation
+from pipeline.report.template import number, share
+
+NOTABLE = 0.01  # of the rows, refused: as much as --max-reject allows by default
+GRAVE = 0.2
+GOOD, WARN, BAD = "pass", "warn", "fail"
+_WORST = (GOOD, WARN, BAD)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One sentence, and how good the news is."""
+
+    status: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """The verdict in words; ``status`` is that of the worst answer."""
+
+    text: str
+    answers: tuple[Answer, ...]
+
+    @property
+    def status(self) -> str:
+        return max((answer.status for answer in self.answers), key=_WORST.index)
+
+
+def warned(audits: Audits) -> list[AuditRecord]:
+    """The audits that are not content."""
+    return [audit for audit in audits.audits if audit.status in (WARN, BAD)]
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{number(count)} {word}{'s' if count != 1 else ''}"
+
+
+def _of_expectations(validation: Validation) -> Answer:
+    judged, broken = validation.judged, sum(not one.passed for one in validation.expectations)
+    if not broken:
+        text = f"All {_plural(judged, 'expectation')} hold on the written shards."
+        return Answer(GOOD, text)
+    text = f"{number(broken)} of {_plural(judged, 'expectation')} do not hold."
+    return Answer(WARN if validation.passed else BAD, text)
+
+
+def _severity(lost: float) -> str:
+    return BAD if lost >= GRAVE else WARN if lost > NOTABLE else GOOD
+
+
+def _of_rows(manifest: Manifest) -> Answer:
+    rows = manifest.rows
+    if not rows.rejected:
+        return Answer(GOOD, f"None of {_plural(rows.in_, 'row')} was refused.")
+    lost = rows.rejected / rows.in_
+    text = f"{number(rows.rejected)} of {_plural(rows.in_, 'row')} were refused ({share(lost)})."
+    return Answer(_severity(lost), text)
+
+
+def _beside(manifest: Manifest) -> list[Answer]:
+    """Losses inside rows that were used."""
+    found = []
+    examples, tokens = manifest.examples, manifest.tokens
+    codes = manifest.rows.rejected_by_code
+    beside = sum(max(0, n - codes.get(c, 0)) for c, n in examples.rejected_by_code.items())
+    if beside and examples.made:
+        lost = beside / examples.made
+        text = f"{_plural(beside, 'example')} more were refused, of rows that kept others."
+        found.append(Answer(_severity(lost), text))
+    if tokens.truncated:
+        lost = tokens.truncated / (tokens.total + tokens.truncated)
+        text = f"{_plural(tokens.truncated, 'token')} were cut off ({share(lost)})."
+        found.append(Answer(_severity(lost), text))
+    return found
+
+
+def headline(manifest: Manifest, validation: Validation, audits: Audits) -> Headline:
+    """What the page says first."""
+    answers = [_of_expectations(validation), _of_rows(manifest), *_beside(manifest)]
+    notes = sum(figure.status == one.status for one in warned(audits) for figure in one.figures)
+    if notes:
+        answers.append(Answer(WARN, f"{_plural(notes, 'finding')} of the audits to look at."))
+    lost = max((answer.status for answer in answers[1:]), key=_WORST.index)
+    if not validation.passed:
+        text = "Not fit to train on"
+    elif lost == BAD:
+        text = "Sound, but much was lost"
+    elif WARN in (lost, answers[0].status):
+        text = "Fit to train on, with warnings"
+    else:
+        text = "Fit to train on"
+    return Headline(text, tuple(answers))

@@ -1,0 +1,400 @@
+"""Every code that the program gives has a page, and the example of each page gives its code."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from click.testing import CliRunner
+from support import ROOT, SAMPLES, Ran, read_manifest
+
+from expectations.audits import audits
+from expectations.invariants import invariants
+from pipeline.cli import cli
+from pipeline.explain import page
+from pipeline.explain.explanations import AUDITS, GROUPS, INVARIANTS, Explanation, find, group
+from pipeline.stagewise.stagewise import describe
+from pipeline.tasks import kind_of
+from stages import catalog, formats, readers
+from stages.contract import FormatOptions
+from stages.errors import DataError, UsageError
+from stages.formats._asked import open_question
+from stages.formats._unusable import Unusable
+from stages.normalize.stage import Normalize
+
+Run: TypeAlias = Callable[..., Ran]
+
+ROWS = ("lines", "columns", "turns", "pairs", "steps", "tokens")
+EVERY = [one for name in GROUPS for one in group(name).codes]
+LIKE_IT = 150  # rows without what is wrong, beside the one that has it
+
+
+def of(*names: str) -> list[Explanation]:
+    """The explanations of some groups that have an example."""
+    return [one for one in EVERY if one.group in names and one.example is not None]
+
+
+# Which codes there are: read from the calls that give them.
+
+# Where a call has the code: the place of the argument.
+_GIVES = {
+    "RowError": 0,
+    "AskError": 0,
+    "Refused": 0,
+    "columns.refuse": 2,
+    "open_question": 2,
+    "json_value": 2,
+}
+
+
+def _constants(tree: ast.Module) -> dict[str, str]:
+    """The texts that names of a module stand for."""
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], (ast.Name, ast.Tuple)):
+            target, value = node.targets[0], node.value
+            names = target.elts if isinstance(target, ast.Tuple) else [target]
+            values = value.elts if isinstance(value, ast.Tuple) else [value]
+            for name, one in zip(names, values, strict=False):
+                if isinstance(name, ast.Name) and isinstance(one, ast.Constant):
+                    found[name.id] = one.value
+    return found
+
+
+def _texts(node: ast.expr, named: dict[str, str]) -> Iterator[str]:
+    """The texts that an expression can be."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, ast.IfExp):
+        yield from _texts(node.body, named)
+        yield from _texts(node.orelse, named)
+    elif isinstance(node, ast.Name) and node.id in named:
+        yield named[node.id]
+
+
+def _calls(folder: str) -> Iterator[tuple[ast.Call, str, dict[str, str]]]:
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        tree = ast.parse(path.read_text("utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                yield node, ast.unparse(node.func), _constants(tree)
+
+
+def _of_rows() -> set[str]:
+    """Codes of refused rows: of errors, of filled columns, of records that cannot be parsed."""
+    found = {open_question("", "").code}
+    for call, name, named in _calls("stages"):
+        place = _GIVES.get(name, len(call.args))
+        if place < len(call.args):
+            found |= set(_texts(call.args[place], named))
+        pairs = [keyword.value for keyword in call.keywords if keyword.arg == "error"]
+        for pair in pairs:
+            if isinstance(pair, ast.Tuple):
+                found |= set(_texts(pair.elts[0], named))
+    known = (formats.load(name) for name in catalog.names("stages.formats"))
+    return found | {one.name for one in known if isinstance(one, Unusable)}
+
+
+def _second_argument(folder: str, method: str, place: int) -> set[str]:
+    return {
+        text
+        for call, name, named in _calls(folder)
+        if name.endswith(f".{method}") and len(call.args) > place
+        for text in _texts(call.args[place], named)
+    }
+
+
+def test_every_code_has_a_page_and_every_page_a_code() -> None:
+    """Codes of rows, faults of checks, findings about stops, audits with limits, invariants."""
+    from pipeline.build_dir import files
+
+    wanted = {
+        "rows": _of_rows(),
+        "check": _second_argument("pipeline/check", "add", 1)
+        | {files.MISSING, files.HASH, files.UNKNOWN},
+        "stops": _second_argument("pipeline/stops", "add", 0),
+        AUDITS: {one.name for one in audits() if one.tolerances},
+        INVARIANTS: {law.name for law in invariants()},
+    }
+    assert len(wanted["rows"]) > 80
+    explained = {name: {one.code for one in EVERY if one.group == name} for name in GROUPS}
+    explained["rows"] = {one.code for one in EVERY if one.group in ROWS}
+    for name, codes in wanted.items():
+        assert codes == explained[name], name
+
+
+def test_a_name_is_a_page_of_its_own() -> None:
+    """No two pages have one name, and every group is read from its own file."""
+    pages = [one.page for one in EVERY]
+    assert len(pages) == len(set(pages))
+    folder = ROOT / "pipeline" / "explain" / "codes"
+    assert {path.stem for path in folder.iterdir()} == set(GROUPS)
+
+
+# Why some codes have no example: nothing that a user gives leads to them.
+WITHOUT = {
+    "cut_off": "an archive that breaks off",
+    "no_examples": "a format of somebody's own",
+    "marker_count": "a stage of somebody's own",
+    "figures": "a manifest with another seal",
+    "tokens": "a shard that was exchanged together with the manifest",
+    "packs": "an index that was exchanged together with the manifest",
+    "made_again": "a source that changed unnoticed",
+    "end_of_turn_not_learnt": "a trained checkpoint",
+    "padding_changes_answers": "a trained checkpoint",
+    "tokenizer_not_shown": "a server",
+    "template_not_shown": "a server",
+}
+
+
+def test_what_has_no_example_says_why() -> None:
+    """All others have one, and a fix of their own."""
+    bare = {one.code for one in EVERY if one.example is None and one.group != INVARIANTS}
+    assert bare == set(WITHOUT)
+    for one in EVERY:
+        assert one.means.endswith("."), one.code
+        assert one.fix.endswith((".", "...}.")) or one.fix[-1] in ".}", one.code
+        if one.example is not None:
+            assert (
+                one.example.fixed
+                or one.example.fixed_options
+                or one.example.fixed_write
+                or (one.example.fixed_commands)
+            ), one.code
+
+
+# Examples of rows: the file as the page shows it, among rows that are right.
+
+
+def _write(one: Explanation, folder: Path, *, fixed: bool) -> None:
+    example = one.example
+    assert example is not None
+    for name, text in example.files.items():
+        (folder / name).write_text(text, "utf-8")
+    program = example.fixed_write if fixed else example.write
+    if program or (example.write and not example.fixed):
+        code = program or example.write
+        subprocess.run([sys.executable, "-c", code], cwd=folder, check=True)
+        return
+    row = (example.fixed or example.row) if fixed else example.row
+    beside = "" if example.alone or fixed else example.among or example.fixed
+    content = f"{beside}\n".encode() * (LIKE_IT if beside and not example.asks else 0)
+    encoding = "utf-8" if fixed else example.encoding
+    times = LIKE_IT if fixed and example.whole else 1
+    (folder / example.file).write_bytes(content + f"{row}\n".encode(encoding) * times)
+
+
+def _refused(path: Path) -> set[str]:
+    """The codes in a file of refused rows."""
+    return {json.loads(line)["code"] for line in path.read_text("utf-8").splitlines()}
+
+
+def _through(one: Explanation, *, fixed: bool) -> set[str]:
+    """The codes that the command of a page gives, through every stage of its task; in this process,
+    where everything is loaded."""
+    assert one.example is not None
+    _, *words = shlex.split(one.example.command(fixed=fixed))
+    out = Path("out.arrow")
+    ran = CliRunner().invoke(cli, [*words, "--until", "validate", "-o", str(out)])
+    refused = Path(f"{out}.rejects.jsonl")
+    if not refused.exists():
+        assert ran.exception is not None
+        raise ran.exception
+    return _refused(refused)
+
+
+@pytest.fixture
+def here(tmp_path: Path, cache_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that commands of this process run in."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_home))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    return tmp_path
+
+
+STAGES = [one for one in of(*ROWS) if one.example and not one.example.whole]
+HEAVY = ("line_too_long", "too_many_turns")
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        pytest.param(one, marks=[pytest.mark.slow] if one.code in HEAVY else [], id=one.code)
+        for one in STAGES
+    ],
+)
+def test_the_example_of_a_row_gives_its_code_and_the_fix_takes_it_away(
+    one: Explanation, here: Path
+) -> None:
+    """The row is refused with this code alone; where it is asked about, the build stops."""
+    assert one.example is not None
+    _write(one, here, fixed=False)
+    if one.example.asks:
+        with pytest.raises(DataError):
+            _through(one, fixed=False)
+    else:
+        assert _through(one, fixed=False) == {one.code}
+    _write(one, here, fixed=True)
+    assert _through(one, fixed=True) == set()
+    if one.example.asks:
+        assert _of_normalize(one, here) == one.code
+
+
+def _of_normalize(one: Explanation, here: Path) -> str:
+    """The code that a row gets which the sample did not show: of normalize alone."""
+    assert one.example is not None
+    _write(one, here, fixed=False)
+    task, named = one.example.task, one.example.options.partition("--format ")[2].split()
+    reading = named[0] if named else describe(here / "out.arrow", here).formats[0]
+    reader = readers.load(Path(one.example.file).suffix[1:])
+    (split,) = reader.splits(one.example.file)
+    (lines,) = reader.read(split)
+    stage = Normalize(kind_of(task), formats.load(reading), FormatOptions())
+    codes = stage(lines.records).column("reject_code").to_pylist()
+    (code,) = {code for code in codes if code is not None}
+    return str(code)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "one", [one for one in of(*ROWS) if one.example and one.example.whole], ids=lambda one: one.code
+)
+def test_the_example_of_a_build_gives_its_code(one: Explanation, here: Path, pipeline: Run) -> None:
+    """The same for codes that need a whole build."""
+    assert one.example is not None
+    _write(one, here, fixed=False)
+    _, *words = shlex.split(one.example.command(fixed=False))
+    pipeline(*words, "-o", "out")
+    assert _refused(here / "out" / "rejects.jsonl") == {one.code}
+    _write(one, here, fixed=True)
+    done = pipeline(*words, "-o", "out")
+    assert done.status == 0, done.err
+    assert _refused(here / "out" / "rejects.jsonl") == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("one", of(AUDITS), ids=lambda one: one.code)
+def test_the_example_of_an_audit_warns_or_fails(
+    one: Explanation, here: Path, pipeline: Run
+) -> None:
+    """And with the fix it passes."""
+    assert one.example is not None
+    for fixed in (False, True):
+        _write(one, here, fixed=fixed)
+        _, *words = shlex.split(one.example.command(fixed=fixed))
+        done = pipeline(*words, "-o", "out", "--max-reject", "0.5")
+        if done.status:
+            assert not fixed, done.err
+            assert f"  {one.code}, " in done.err
+            continue
+        status = read_manifest(here / "out")["audits"][one.code]["status"]
+        assert status == ("pass" if fixed else "warn"), status
+
+
+_BUILT: dict[str, Path] = {}  # by the command, which several examples begin with
+
+
+@pytest.fixture
+def built(
+    here: Path, pipeline: Run, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], None]:
+    """Makes the build of a command that begins an example: once, then copied."""
+
+    def run(line: str) -> None:
+        output = line.split()[-1]
+        if line not in _BUILT:
+            done = pipeline(*line.split()[1:])
+            assert done.status == 0, done.err
+            _BUILT[line] = tmp_path_factory.mktemp("example")
+            shutil.copytree(here / output, _BUILT[line] / output)
+        else:
+            shutil.copytree(_BUILT[line] / output, here / output)
+
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("one", of("check", "stops"), ids=lambda one: one.code)
+def test_the_commands_of_an_example_give_its_code(
+    one: Explanation, here: Path, built: Callable[[str], None]
+) -> None:
+    """The last command names the code and ends with 3; after the fix it ends with 0."""
+    assert one.example is not None
+    os.symlink(SAMPLES, here / "sample_data")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    built(one.example.commands[0])
+    for commands, status in ((one.example.commands[1:], 3), (one.example.fixed_commands, 0)):
+        for line in commands:
+            last = line is commands[-1]
+            wanted = f"{line} --json" if last else line  # the codes as programs read them
+            done = subprocess.run(
+                wanted,
+                shell=True,
+                env={**os.environ, "PATH": path},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == (status if last else 0), f"{line}\n{done.stderr}"
+        said = json.loads(done.stdout)
+        codes = {found["code"] for found in said.get("faults", said.get("findings", []))}
+        assert (one.code in codes) == bool(status)
+
+
+# What people see.
+
+
+def test_the_terminal_shows_the_page_in_eighty_columns() -> None:
+    """Title, meaning, example and fix; no line is wider, but for a word that is."""
+    for one in EVERY:
+        text = page.plain(one)
+        assert one.code in text
+        assert "FIX" in text
+        for line in text.splitlines():
+            assert len(line) <= page.WIDTH or " " not in line.strip(), line
+    assert all(
+        len(line) <= page.WIDTH for line in page.listing(list(map(group, GROUPS))).split("\n")
+    )
+
+
+def test_explain_prints_the_page(pipeline: Run) -> None:
+    """Of a code; of all codes by group; and the nearest to one that does not exist."""
+    done = pipeline("explain", "tie")
+    assert (done.status, done.out.rstrip("\n")) == (0, page.plain(find("tie")[0]))
+    done = pipeline("explain")
+    assert done.status == 0
+    assert all(f"  {one.code} " in done.out for one in EVERY)
+    wrong = pipeline("explain", "to_long")
+    assert wrong.status == 2
+    assert "Did you mean too_long" in wrong.err
+
+
+def test_a_name_of_two_meanings_shows_both() -> None:
+    """An audit is called as a code of rows is."""
+    assert [one.group for one in find("control_text")] == ["tokens", AUDITS]
+    with pytest.raises(UsageError, match="List all codes with: pipeline explain"):
+        find("zzzzzz")
+
+
+MANY = ['{"prompt": "q", "completion": ""}'] * 20 + ['{"prompt": "q", "completion": "a"}'] * 20
+
+
+def test_messages_with_a_code_point_to_its_page(pipeline: Run, tmp_path: Path) -> None:
+    """A build that refused too many rows names the command for the code of most of them."""
+    (tmp_path / "data.jsonl").write_text("\n".join(MANY))
+    done = pipeline("run", "sft", "data.jsonl", "--model", "qwen2-1.5b", "-o", "out")
+    assert done.status == 3
+    assert "pipeline explain empty_answer" in done.err
+    (tmp_path / "no_build").mkdir()
+    done = pipeline("check", "no_build")
+    assert done.status == 3
+    assert "pipeline explain missing" in done.err

@@ -1,0 +1,352 @@
+"""The page by itself: its policy, charts, first line and size, and what it says of other builds."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import SAMPLES, Ran, read_manifest
+
+from pipeline import report
+from pipeline.build_dir.build import Build
+from pipeline.manifest.records import Change
+from pipeline.report import changes, charts, headline, scales, template
+from pipeline.report.charts import Entry
+from pipeline.report.samples import spread
+
+Run = Callable[..., Ran]
+Make = Callable[..., Path]
+CHAT = SAMPLES / "sft" / "chat.jsonl"
+CSS = (Path(report.__file__).parent / "page.css").read_text("utf-8")
+
+
+class Outline(HTMLParser):
+    """Headings in order, pictures with what they say, and whether every element is closed."""
+
+    VOID = frozenset({"meta", "link", "br", "input"})
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.levels: list[int] = []
+        self.pictures: list[dict[str, str]] = []
+        self.open: list[str] = []
+        self.feed(source)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note headings and pictures."""
+        if re.fullmatch(r"h[1-6]", tag):
+            self.levels.append(int(tag[1]))
+        if tag == "svg":
+            named = {name: value or "" for name, value in attrs}
+            inside = any(one == "div.img" for one in self.open)
+            self.pictures.append(named | ({"inside": "1"} if inside else {}))
+        if tag not in self.VOID:
+            picture = tag == "div" and ("role", "img") in attrs
+            self.open.append("div.img" if picture else tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Closed at once."""
+
+    def handle_endtag(self, tag: str) -> None:
+        """The innermost element is the one that is closed."""
+        assert self.open.pop().partition(".")[0] == tag
+
+
+def source_of(folder: Path) -> str:
+    """A build's page as it is written."""
+    return (folder / "report.html").read_text("utf-8")
+
+
+def changed(folder: Path, name: str, **values: Any) -> None:
+    """Other values in a file of a build."""
+    path = folder / name
+    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), **values}), "utf-8")
+
+
+def test_the_policy_allows_our_style_and_script_and_nothing_else(make: Make) -> None:
+    """Both are named by the hashes of what is in the page; no attribute needs more."""
+    source = source_of(make("sft", CHAT))
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', source)
+    for tag in ("style", "script"):
+        (inline,) = re.findall(rf"<{tag}>(.*?)</{tag}>", source, re.DOTALL)
+        hashed = base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{hashed}'" in policy.replace("&#39;", "'")
+    assert policy.startswith("default-src &#39;none&#39;;")
+    assert "unsafe" not in policy
+    assert " style=" not in source
+    script = source.partition("<script>")[2]
+    for sink in ("innerHTML", "outerHTML", "insertAdjacent", "eval", "fetch", "XMLHttp", "import("):
+        assert sink not in script
+    assert len(script) < 6000
+
+
+def test_everything_is_told_in_text_and_headings_skip_no_level(make: Make) -> None:
+    """A picture has a name, or what stands beside it says the same."""
+    for task, name in (("sft", "sft/chat.jsonl"), ("rm", "rm/pairs.jsonl")):
+        page = Outline(source_of(make(task, SAMPLES / name, task)))
+        assert page.levels[0] == 1
+        assert page.levels.count(1) == 1
+        steps = zip(page.levels, page.levels[1:], strict=False)
+        assert all(after <= before + 1 for before, after in steps)
+        assert not page.open
+        for picture in page.pictures:
+            told = picture.get("role") == "img" and picture.get("aria-label")
+            assert told or picture.get("aria-hidden") == "true" or "inside" in picture
+        assert any(picture.get("role") == "img" for picture in page.pictures)
+
+
+def _palette(block: str) -> dict[str, str]:
+    return dict(re.findall(r"--([a-z-]+):(#[0-9a-f]{3,6})", block))
+
+
+def _luminance(colour: str) -> float:
+    text = colour[1:] if len(colour) == 7 else "".join(2 * c for c in colour[1:])
+    parts = [int(text[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def _contrast(one: str, other: str) -> float:
+    low, high = sorted((_luminance(one), _luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_colours_can_be_told_apart_in_light_and_dark() -> None:
+    """Text has a contrast of 4.5, shapes have one of 3."""
+    light, dark = (_palette(block) for block in re.findall(r":root \{(.*?)\}", CSS, re.DOTALL))
+    for palette in (light, {**light, **dark}):
+        for ink in ("ink", "soft", "accent", "control"):
+            for ground in ("paper", "page"):
+                assert _contrast(palette[ink], palette[ground]) >= 4.5, (ink, ground)
+        for name in ("ok", "warn", "bad"):
+            assert _contrast(palette[name], palette[f"{name}-bg"]) >= 4.5, name
+        for ink, ground in (("trained-ink", "trained"), ("hit-ink", "hit"), ("soft", "pad")):
+            assert _contrast(palette[ink], palette[ground]) >= 4.5, ink
+        for fill in ("used", "refused", "doubles", "filtered", "seen", "near", "budget", "accent"):
+            assert _contrast(palette[fill], palette["paper"]) >= 3, fill
+
+
+@given(st.lists(st.integers(0, 10**9), min_size=1, max_size=300), st.integers(1, 1000))
+def test_a_histogram_keeps_every_count_inside_its_axes(counts: list[int], width: int) -> None:
+    """No bar leaves the plot, higher counts are never lower bars, and a count of 1 can be seen."""
+    drawn = charts.histogram(counts, width, "tokens")
+    assert len(drawn.columns) <= charts.BINS
+    for column in drawn.columns:
+        assert 0 < column.height <= 100
+        assert column.x >= 0
+        assert column.x + column.width <= 100.01
+    said = [int(column.title.rpartition(": ")[2].replace(",", "")) for column in drawn.columns]
+    assert sum(said) == sum(counts)
+    heights = [column.height for column in drawn.columns]
+    assert sorted(heights) == [h for _, h in sorted(zip(said, heights, strict=True))]
+    for ticks in (drawn.x, drawn.y):
+        places = [tick.at for tick in ticks]
+        assert places == sorted(set(places))
+        assert all(0 <= at <= 100.001 for at in places)
+        assert 2 <= len(ticks) <= 11
+    if said:
+        assert drawn.log == (max(said) > scales.TAIL * min(said))
+        assert drawn.log <= (min(heights) > 3)  # that is what the logarithm is for
+
+
+@given(st.lists(st.floats(0, 50), min_size=1, max_size=60))
+def test_bars_of_shares_end_inside_the_axis(values: list[float]) -> None:
+    """As many as fit; the rest is one bar, so that nothing is missing."""
+    drawn = charts.bars([Entry(f"s{at}", value) for at, value in enumerate(values)], shares=True)
+    assert len(drawn.bars) == min(len(values), charts.BARS + 1)
+    assert all(0 <= bar.length <= 100.001 for bar in drawn.bars)
+    if len(values) > charts.BARS:
+        assert drawn.bars[-1].name == f"{len(values) - charts.BARS} others"
+
+
+@given(st.integers(1, 10**7), st.integers(2, 50))
+def test_samples_are_spread_from_the_first_row_to_the_last(count: int, most: int) -> None:
+    """Each once, in order."""
+    found = spread(count, most)
+    assert found == sorted(set(found))
+    assert len(found) == min(count, most)
+    assert (found[0], found[-1]) == (0, count - 1)
+
+
+@pytest.mark.parametrize(
+    ("rejected", "status"), [(0, "pass"), (10, "pass"), (11, "warn"), (199, "warn"), (200, "fail")]
+)
+def test_the_first_line_counts_what_was_lost(make: Make, rejected: int, status: str) -> None:
+    """All expectations hold in each of these, and its colour is still not always green."""
+    folder = make("sft", SAMPLES / "sft" / "word_problems.jsonl")
+    rows = read_manifest(folder)["rows"]
+    rows |= {"in": 1000, "used": 1000 - rejected, "rejected": rejected}
+    changed(folder, "manifest.json", rows=rows)
+    build = Build.open(folder)
+    first = headline.headline(build.manifest, build.validation, build.audits)
+    assert first.answers[1].status == status
+    assert (first.status == "fail") == (status == "fail")
+    assert (first.text == "Sound, but much was lost") == (status == "fail")
+    page = report.make(build)
+    assert f'class="verdict {first.status}"' in page
+    if rejected:
+        assert f"{rejected} of 1\u202f000 rows were refused ({rejected / 1000:.1%})" in page
+
+
+def test_one_count_of_expectations_everywhere(make: Make, pipeline: Run, tmp_path: Path) -> None:
+    """Manifest, verdict, page, card, Data Docs and check speak of the same expectations."""
+    folder = make("sft", CHAT, data_docs=tmp_path / "docs")
+    count = read_manifest(folder)["validation"]["judged"]
+    verdict = json.loads((folder / "validation.json").read_text("utf-8"))
+    assert verdict["judged"] == len(verdict["expectations"]) == count
+    assert f"All {count} expectations hold" in source_of(folder)
+    assert f"{count} expectations, checked on" in source_of(folder)
+    assert f"{count} expectations were checked" in (folder / "README.md").read_text("utf-8")
+    assert f"{count} expectations" in (tmp_path / "docs" / "index.html").read_text("utf-8")
+    ran = pipeline("check", "out")
+    assert ran.status == 0, ran.err
+    again = json.loads(pipeline("check", "out", "--json").out)["validation"]["judged"]
+    assert again < count
+    assert f"{again} of {count} expectations hold" in ran.out
+
+
+HOSTILE = '"<&\u202e' * 110  # longer than anything that the page shows whole
+
+
+def _enormous(folder: Path) -> None:
+    """Everything of a build that grows with the data, grown, with texts that escaping lengthens."""
+    manifest = read_manifest(folder)
+    one = manifest["inputs"][0]
+    column = {"column": HOSTILE, "rows": 1, "share": 0.5, "bytes": 1}
+    entry = {**one, "path": HOSTILE, "evidence": HOSTILE, "unread": [column] * 10}
+    source = {
+        "name": HOSTILE, "asked": {"share": 0.5}, "unit": "trained_tokens", "amount": 9.0,
+        "given": 1.0, "short": True, "has": {"examples": 1, "tokens": 1, "trained": 1},
+        "splits": {"train": {"examples": 1, "tokens": 1, "trained": 1}}, "share": 0.001,
+        "wanted_share": 0.002, "scarcest": False,
+    }  # fmt: skip
+    left = {"expression": HOSTILE, "source": HOSTILE, "examples": 1, "null": 1, "rows": 1}
+    codes = {f"{HOSTILE}{at}": at for at in range(90)}
+    changed(
+        folder,
+        "manifest.json",
+        inputs=[{**entry, "path": f"{at}{HOSTILE}"} for at in range(60)],
+        sources=[source] * 60,
+        filters=[left] * 60,
+        doubles=[{"source": HOSTILE, "kept_in": HOSTILE, "examples": 1}] * 60,
+        rows={**manifest["rows"], "rejected_by_code": codes},
+        options={**manifest["options"], "system": HOSTILE},
+        model={**manifest["model"], "added_tokens": {f"{at}{HOSTILE}": at for at in range(120)}},
+    )
+    reject = {
+        "id": HOSTILE, "source": HOSTILE, "line": 1, "offset": None, "stage": "normalize",
+        "detail": HOSTILE, "raw": HOSTILE,
+    }  # fmt: skip
+    lines = [json.dumps({**reject, "code": code}) for code in codes]
+    (folder / "rejects.jsonl").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    audits = json.loads((folder / "audits.json").read_text("utf-8"))["audits"]
+    for audit in audits:
+        figure = {
+            "name": HOSTILE, "value": 0.5, "unit": "share", "detail": HOSTILE, "status": "warn",
+            "rows": [HOSTILE] * 8, "bins": [[HOSTILE, 5]] * 30,
+        }  # fmt: skip
+        if audit["name"] != "lengths":
+            audit |= {"status": "warn", "figures": [*audit["figures"], *[figure] * 20]}
+    changed(folder, "audits.json", audits=audits)
+    validation = json.loads((folder / "validation.json").read_text("utf-8"))
+    law = {**validation["expectations"][0], "name": HOSTILE, "why": HOSTILE, "passed": False}
+    changed(folder, "validation.json", expectations=[law] * 120, judged=120)
+
+
+def test_no_build_makes_the_page_larger_than_its_bound(make: Make) -> None:
+    """More of everything than is shown, all with long texts full of markup."""
+    folder = make("sft", CHAT)
+    usual = len(report.make(Build.open(folder)).encode())
+    _enormous(folder)
+    page = report.make(Build.open(folder))
+    assert usual < len(page.encode()) <= report.LARGEST
+    assert "\u202e" not in page
+    assert "10 more, in manifest.json" in page
+    Outline(page)
+
+
+def test_rows_with_anything_in_them_stay_text(make: Make, tmp_path: Path) -> None:
+    """An end of a script, marks of direction, a token without end, half of a surrogate pair."""
+    texts = [
+        "</script><script>alert(1)</script>",
+        "\u202eabc\u2066",
+        "x" * 100_000,
+        "a\x00b\x1b[2J",
+    ]
+    rows = [
+        json.dumps({"question": text, "answer": f"{at} {text[:5000]}"})
+        for at, text in enumerate(texts)
+    ]
+    rows += ['{"question": "\\ud800", "answer": "\\udfff"}', '{"question": "q", "answer": ""}']
+    data = tmp_path / "rows.jsonl"
+    data.write_text("\n".join(rows), "utf-8")
+    folder = make("sft", data, max_length=64_000)
+    source = source_of(folder)
+    assert source.count("<script") == source.count("</script") == 1
+    assert "script>alert(1)" in re.sub(r"<[^>]*>", "", source.replace("&gt;", ">"))
+    for sign in ("\u202e", "\u2066", "\x00", "\x1b"):
+        assert sign not in source
+    assert len(source.encode()) < 400_000
+    Outline(source)
+
+
+def test_a_page_elsewhere_says_what_changed(make: Make, pipeline: Run, tmp_path: Path) -> None:
+    """Against the build that was replaced, or another one; commands name the folder."""
+    data = tmp_path / "rows.jsonl"
+    lines = CHAT.read_text("utf-8").splitlines()
+    data.write_text("\n".join(lines[:6]), "utf-8")
+    make("sft", data, "old")
+    make("sft", data)
+    data.write_text("\n".join(lines), "utf-8")
+    folder = make("sft", data)
+    assert "Against the build before" not in source_of(folder)
+    assert '<var class="folder">DIR</var>' in source_of(folder)
+    drift = json.loads((folder / "run.json").read_text("utf-8"))["drift"]
+    assert pipeline("report", "out", "-o", "page.html").status == 0
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert "Against the build that it replaced." in page
+    assert "rows.used" in page
+    assert f"{drift['rows.used']['change']:+.1%}" in page
+    assert '<var class="folder">out</var>' in page
+    assert pipeline("report", "out", "-o", "page.html", "--against", "old").status == 0
+    other = (tmp_path / "page.html").read_text("utf-8")
+    assert f"Against build {read_manifest(tmp_path / 'old')['build_id']} in old." in other
+    assert "rows.used" in other
+    ran = pipeline("report", "out", "--against", "old")
+    assert (ran.status, "-o FILE" in ran.err) == (2, True)
+
+
+def test_changes_are_ordered_by_their_size() -> None:
+    """What came from nothing first; a number that is gone is no bar."""
+    numbers = {
+        "a": Change(1, 2, 1.0),
+        "b": Change(0, 5, None),
+        "c": Change(4, 3, -0.25),
+        "d": Change(2, None, -1.0),
+        "e": Change(100, 101, 0.01),
+    }
+    section = changes.section(changes.Before("Against x.", numbers))
+    assert [line.name for line in section.rows] == ["b", "a", "d", "c", "e"]
+    assert [line.change for line in section.rows[:3]] == ["from nothing", "+100.0%", "gone"]
+    assert [line.notable for line in section.rows] == [True, True, True, True, False]
+    assert section.bars is not None
+    assert [bar.name[0] for bar in section.bars.bars] == ["a", "d", "c", "e"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0.0%"), (0.0001, "under 0.1%"), (0.5, "50.0%"), (0.99999, "over 99.9%"), (1, "100.0%")],
+)
+def test_a_share_is_none_or_all_only_where_it_is(value: float, text: str) -> None:
+    """A rest that rounding would hide is told."""
+    assert template.share(value) == text
