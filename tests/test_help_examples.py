@@ -33,6 +33,7 @@ _SFT = ("run", "sft", "data.jsonl", *_MODEL, "--quiet", "-o")
 _MADE = (
     (*_SFT, "build"),
     (*_SFT, "other", "--max-length", "512"),
+    (*_SFT, "old", "--max-length", "1024"),
     (*_SFT, "releases", "--keep", "3"),
     (*_SFT, "releases", "--keep", "3", "--max-length", "512"),
     ("versions", "hold", "releases", "current"),
