@@ -33,6 +33,7 @@ _SFT = ("run", "sft", "data.jsonl", *_MODEL, "--quiet", "-o")
 _MADE = (
     (*_SFT, "build"),
     (*_SFT, "other", "--max-length", "512"),
+    (*_SFT, "old", "--max-length", "1024"),
     (*_SFT, "releases", "--keep", "3"),
     (*_SFT, "releases", "--keep", "3", "--max-length", "512"),
     ("versions", "hold", "releases", "current"),
@@ -41,6 +42,12 @@ _MADE = (
     ("run", "sft", "data.jsonl", *_MODEL, "--until", "normalize", "-o", "rows.arrow"),
     ("run", "sft", "data.jsonl", *_MODEL, "--until", "render", "-o", "text.arrow"),
 )
+_RANKS = tuple(
+    ("parts", *what, "--shard-id", str(rank), "--num-shards", "2", "--quiet")
+    for what in (("recipe.toml",), ("data.jsonl", "--task", "sft", *_MODEL))
+    for rank in (0, 1)
+)
+_BEFORE = {("shards",): _RANKS, ("commit",): _RANKS}  # what runs before some examples
 _SHELL = ("$", "|", ">", "&&", "'")  # what only a shell reads
 
 
@@ -125,6 +132,8 @@ def test_the_examples_of_help_run(
     if path == ("stops",):
         shutil.rmtree(here / "model")
         (here / "trained").rename(here / "model")
+    for before in _BEFORE.get(path, ()):
+        assert pipeline(*before).status == 0
     assert len(examples) >= 1
     for words in examples:
         first = words.split()[0]

@@ -18,7 +18,7 @@ from pipeline.options.local_path import LocalPath
     heading=under.SHARE,
     examples=(
         ("pipeline overlay model -o ready --build build", "The model that a trainer starts from"),
-        ("pipeline overlay ./model -o other --build build --debug", "With tracebacks of errors"),
+        ("pipeline overlay ./model -o second --build build --debug", "With tracebacks of errors"),
         ("MODEL=$(pipeline overlay model -o third --build build)", "In a script"),
     ),
     help="Write a model directory with a build's tokenizer and configuration; weights are linked.",

@@ -21,7 +21,7 @@ from pipeline.options.local_path import BuildPath
     examples=(
         ("pipeline rollback releases", "The version before the current one"),
         ("pipeline versions releases", "Which versions there are"),
-        ("pipeline rollback releases --json", "With what is current now, for a program"),
+        ("pipeline versions list releases --json", "What is current now, for a program"),
     ),
 )
 @folder("releases", "RELEASES", "A folder, or an address, of builds.", BuildPath())

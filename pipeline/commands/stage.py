@@ -28,7 +28,8 @@ _BEFORE = {  # task, data, and the stage that writes what each stage reads
 
 def _examples(name: str) -> tuple[tuple[str, str], ...]:
     task, data, before = _BEFORE.get(name, ("sft", "data.jsonl", "validate"))
-    made = f"pipeline run {task} {data} --model qwen2-1.5b --until {before} -o in.arrow"
+    more = " --format pretokenized" if name == "accept" else ""
+    made = f"pipeline run {task} {data} --model qwen2-1.5b --until {before} -o in.arrow{more}"
     return (
         (made, f"The file that it reads comes from {before}"),
         (f"pipeline stage {name} in.arrow -o {name}.arrow", "This stage alone"),
