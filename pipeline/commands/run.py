@@ -17,7 +17,7 @@ _EXAMPLES = (
     (_RUN, "Build; it goes to data-{task}-qwen2-1.5b"),
     (f"{_RUN} --dry-run", "Only show what would be built"),
     (
-        f"{_RUN} --layout ragged --max-length 2048 --test-size 0.1 -o build",
+        f"{_RUN} --layout ragged --max-length 2048 --test-size 0.1 -o {{task}}-rows",
         "One example a row, at most 2048 tokens, a tenth of the rows as test split",
     ),
 )

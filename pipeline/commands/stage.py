@@ -33,7 +33,7 @@ def _examples(name: str) -> tuple[tuple[str, str], ...]:
     return (
         (made, f"The file that it reads comes from {before}"),
         (f"pipeline stage {name} in.arrow -o {name}.arrow", "This stage alone"),
-        (f"pipeline stage {name} in.arrow -o /tmp/{name}.arrow", "To another folder"),
+        (f"pipeline stage {name} in.arrow -o {name}.arrows", "To a folder of its own"),
     )
 
 
