@@ -19,7 +19,7 @@ from pipeline.options.config import Config
 from pipeline.publish import failed
 from pipeline.verdict.judge import Judge
 from stages import catalog
-from stages.errors import DataError, PipelineError
+from stages.errors import DataError, PipelineError, UsageError
 
 if TYPE_CHECKING:
     from pipeline.build import MadeParts, Prepared, Report
@@ -166,12 +166,22 @@ def _listed(configs: Sequence[Config], ended: Sequence[Result]) -> None:
         click.echo(line, err=True)
 
 
+def _fix(code: str) -> str:
+    """What to do about rows with this code; empty for one that another package gives."""
+    from pipeline.explain import explanations
+
+    try:
+        return explanations.find(code)[0].fix
+    except UsageError:
+        return ""
+
+
 def _summarized(built: Built) -> None:
     from pipeline.build_dir import summary
     from pipeline.lines import width
 
     columns = width(sys.stderr)
-    for line in summary.fitted(summary.summary(built), columns):
+    for line in summary.fitted(summary.summary(built, _fix), columns):
         click.echo(line, err=True)
     if not built.build.address:
         from pipeline.trainers import next_steps

@@ -45,7 +45,7 @@ def _codes(by_code: Mapping[str, int], fix: Fix) -> list[str]:
     """The codes of refused rows, the most frequent first, each with its fix."""
     if not by_code:
         return []
-    told = ["refused   by code"]
+    told = ["refused   by code; more about one: pipeline explain CODE"]
     for code, count in Counter(by_code).most_common(MOST):
         what = _short(fix(code))
         told.append(f"          {count:,} {code}{f': {what}' if what else ''}")
