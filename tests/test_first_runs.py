@@ -1,0 +1,140 @@
+"""Files as people bring them: the first command builds, or prints the command that does."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import ROOT, Ran, read_manifest
+
+Run = Callable[..., Ran]
+THINGS = ("kettle", "bicycle", "lamp", "ladder", "teapot", "lantern", "pillow", "hammer")
+
+
+def _answers() -> bytes:
+    """A table of a spreadsheet; the eighth answer is empty."""
+    out = io.StringIO(newline="")
+    table = csv.writer(out)
+    table.writerow(["Instruction", "Response", "Reviewed by"])
+    for n in range(24):
+        answer = f"1. Dust the {THINGS[n % 8]}.\n2. Wipe it {n} times."
+        ask = f'How do I clean a "{THINGS[n % 8]}" in room {n}?'
+        table.writerow([ask, "" if n == 7 else answer, "Mia" if n % 3 else ""])
+    return b"\xef\xbb\xbf" + out.getvalue().encode()
+
+
+def _chats() -> bytes:
+    """An array of conversations with a system turn and a tool's turn."""
+    rows = []
+    for n in range(20):
+        said = [
+            ("system", "You look prices up."),
+            ("human", f"What do {n + 2} {THINGS[n % 8]}s cost?"),
+            ("gpt", f'price("{THINGS[n % 8]}")'),
+            ("tool", json.dumps({"price": n + 3})),
+            ("gpt", f"They cost {(n + 2) * (n + 3)}."),
+        ]
+        turns = [{"from": who, "value": text} for who, text in said]
+        rows.append({"id": f"chat_{n}", "conversations": turns})
+    return json.dumps(rows, indent=2).encode()
+
+
+def _feedback(n: int) -> dict[str, Any]:
+    scores = (8.5, 4.0, 2.0, 8.5 if n == 5 else 7.0)
+    texts = ("Oil it twice a year.", "It needs nothing.", "I do not know.", "Keep it dry.")
+    return {
+        "source": "home_care",
+        "instruction": f"How do I look after a {THINGS[n % 8]} in winter {2000 + n}?",
+        "models": list("abcd"),
+        "completions": [
+            {"model": model, "response": text, "overall_score": score, "critique": "Say more."}
+            for model, text, score in zip("abcd", texts, scores, strict=True)
+        ],
+    }
+
+
+def _checked(n: int) -> dict[str, Any]:
+    steps = [f"We add {n} and 11.", f"That is {n + 11}.", f"The answer is {n + 11 + (n % 3 == 0)}"]
+    ratings = [1, 1, int(n % 3 != 0)]
+    return {"problem": f"What is {n} + 11?", "steps": steps, "ratings": ratings}
+
+
+def _frage(n: int) -> dict[str, Any]:
+    asked = f"Wofür braucht man {n} Schlüssel?"
+    return {"nr": n, "frage": asked, "antwort": f"Für {n} Türen, sagt man in Köln."}
+
+
+def _lines(row: Callable[[int], dict[str, Any]], count: int) -> bytes:
+    return "".join(json.dumps(row(n), ensure_ascii=False) + "\n" for n in range(count)).encode()
+
+
+# The file, its bytes, the task; rows in and used, examples kept; the format; what a row shows.
+CASES: list[tuple[str, Callable[[], bytes], str, tuple[int, int, int], str, list[str]]] = [
+    ("answers.csv", _answers, "sft", (24, 23, 23), "alpaca", ["1. Dust the kettle.", "0 times."]),
+    ("chats.json", _chats, "sft", (20, 20, 20), "sharegpt", ["<|im_start|>tool", "They cost 6."]),
+    (
+        "feedback.jsonl",
+        lambda: _lines(_feedback, 20),
+        "rm",
+        (20, 20, 59),
+        "ranked",
+        ["Oil it twice", "Keep it dry."],
+    ),
+    (
+        "checked.jsonl",
+        lambda: _lines(_checked, 20),
+        "prm",
+        (20, 20, 20),
+        "stepwise",
+        ["good    | <|step|>", "bad     | <|step|>"],
+    ),
+    (
+        "fragen.jsonl.gz",
+        lambda: gzip.compress(_lines(_frage, 24)),
+        "sft",
+        (24, 24, 24),
+        "prompt_completion",
+        ["Wofür braucht man 0 Schlüssel?", "trained | Für 0 Türen"],
+    ),
+]
+STOPS = {"answers.csv", "fragen.jsonl.gz"}
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
+def test_one_corrected_command_is_enough(
+    case: tuple[str, Callable[[], bytes], str, tuple[int, int, int], str, list[str]],
+    pipeline: Run,
+    tmp_path: Path,
+) -> None:
+    """The page's commands, what they print, and the whole build."""
+    name, content, task, counts, reading, shown = case
+    page = (ROOT / "docs" / "first_runs.md").read_text("utf-8")
+    (tmp_path / name).write_bytes(content())
+    out = name.split(".")[0]
+    first = f"pipeline run {task} --model qwen2-1.5b {name} -o {out}"
+    assert f"\n{first}\n" in page
+    ran = pipeline(*shlex.split(first)[1:])
+    assert ran.status == (3 if name in STOPS else 0), ran.err
+    if name in STOPS:
+        printed = re.findall(r"^Run:\n  (pipeline .*)$", ran.err, re.M)
+        assert len(printed) == 1
+        assert f"  {printed[0]}\n" in page
+        ran = pipeline(*shlex.split(printed[0])[1:])
+        assert ran.status == 0, ran.err
+    rows, used, kept = counts
+    assert f"format    {reading} (" in ran.err
+    assert re.search(rf"^rows +{rows} in = {used} used \+ {rows - used} rejected", ran.err, re.M)
+    assert f" = {kept} kept + " in ran.err
+    assert read_manifest(tmp_path / out)
+    seen = pipeline("show", out)
+    assert seen.status == 0, seen.err
+    for text in shown:
+        assert text in seen.out
