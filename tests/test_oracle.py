@@ -273,7 +273,7 @@ def test_a_wrong_merge_stops_the_build(
     assert parity == wanted
     assert json.loads((built / "run.json").read_bytes())["oracle_compared"] >= 1
     bad = _without(good, lambda joined: joined == word)
-    monkeypatch.setattr(builtin, "tokenizer_json", lambda profile, layout, cache: bad)
+    monkeypatch.setattr(builtin, "tokenizer_json", lambda profile, layout, cache, **_: bad)
     with pytest.raises(PipelineError, match="ids differ from those of the vocabulary") as caught:
         make("sft", data, "bad", model=name)
     assert caught.value.exit_code == 1

@@ -199,6 +199,12 @@ READ: dict[str, tuple[str, str, Row, list[Example]]] = {
         {"problem": "P", "steps": SIGNED},
         [StepChain("P", ["s", "t", "u"], [1.0, None, 0.0])],
     ),
+    "stepwise_signed": (
+        "stepwise/signed",
+        "prm",
+        {"problem": "P", "steps": ["s", "t", "u"], "ratings": [1, 0, -1]},
+        [StepChain("P", ["s", "t", "u"], [1.0, None, 0.0])],
+    ),
     "rated_steps_booleans": (
         "rated_steps",
         "prm",
@@ -321,6 +327,12 @@ REFUSED: dict[str, tuple[str, str, Row, str]] = {
         "regression_reward",
     ),
     "unsigned": ("rated_steps", "prm", {"problem": "P", "steps": SIGNED}, "bad_label"),
+    "stepwise_signed_half": (
+        "stepwise/signed",
+        "prm",
+        {"problem": "P", "steps": ["s", "t"], "ratings": [1, 0.5]},
+        "bad_label",
+    ),
     "signed_half": (
         "rated_steps/signed",
         "prm",

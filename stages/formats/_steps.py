@@ -80,8 +80,13 @@ def one_rating(
     return labels[0] if labels else None
 
 
-def ratings(values: Any, steps: int, column: str) -> list[float | None]:
+def ratings(
+    values: Any, steps: int, column: str, label: Callable[[Any, str], float | None] = rating
+) -> list[float | None]:
     """One rating per step.
+
+    Args:
+        label: a value and its place as a rating.
 
     Raises:
         RowError: there are more or fewer than steps.
@@ -90,7 +95,7 @@ def ratings(values: Any, steps: int, column: str) -> list[float | None]:
         raise RowError("bad_column", f"column {column!r} is not a list of labels")
     if len(values) != steps:
         raise RowError("label_count", f"{steps} steps and {len(values)} labels")
-    return [rating(value, f"{column}[{i}]") for i, value in enumerate(values)]
+    return [label(value, f"{column}[{i}]") for i, value in enumerate(values)]
 
 
 def find_tag(text: str, options: FormatOptions) -> str:
