@@ -59,7 +59,11 @@ class _Stepwise(Format):
     kinds = (STEPS,)
     columns: Columns = {**_steps.PROBLEM, **_steps.STEPS, "ratings": _LABELS}
     prompts = _steps.PROBLEMS
-    step_lists = (_steps.PROBLEMS, _steps.COLUMNS, _LABELS)
+    step_lists: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None = (
+        _steps.PROBLEMS,
+        _steps.COLUMNS,
+        _LABELS,
+    )
 
     def __init__(self, signed: bool = False) -> None:
         self._signed = signed
