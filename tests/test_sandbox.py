@@ -228,7 +228,7 @@ def test_a_hostile_template_ends_the_command_with_one_error(
     data = SAMPLES / "sft" / "word_problems.jsonl"
     ran = pipeline("run", "sft", data, "--model", "qwen2-1.5b", "--chat-template", "evil.jinja")
     assert ran.status == 2
-    assert ran.err.count("error:") == 1
+    assert ran.err.count("Error:") == 1
     assert "Traceback" not in ran.err
     assert "refused" in ran.err
     assert {path.name for path in tmp_path.iterdir()} == {"evil.jinja"}
