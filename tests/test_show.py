@@ -110,7 +110,7 @@ def test_stop_text_stands_apart_where_rows_are_drawn(policy: str, tmp_path: Path
     assert ("trained | five<|im_end|>" in drawn) == (policy == "strip")
     page = (target / "report.html").read_text("utf-8")
     assert {"keep": "stop_text_kept", "strip": "stop_text_stripped"}[policy] in page
-    assert ('class="trained t"' in page) == (policy == "keep")
+    assert ('<u class="t"' in page) == (policy == "keep")
 
 
 @given(st.text())
