@@ -108,6 +108,7 @@ CASES: list[tuple[str, Callable[[], bytes], str, tuple[int, int, int], str, list
 STOPS = {"answers.csv", "fragen.jsonl.gz"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
 def test_one_corrected_command_is_enough(
     case: tuple[str, Callable[[], bytes], str, tuple[int, int, int], str, list[str]],
