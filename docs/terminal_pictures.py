@@ -1,10 +1,10 @@
-"""Draws docs/pictures/progress-*.svg: what a build shows on a terminal, from a build that is run.
+"""Draws docs/pictures/progress-*.svg and screen-*.svg: what commands show when they are run.
 
-    python docs/progress_picture.py
+    python docs/terminal_pictures.py
 
 It writes 60,000 generated rows, of which some are refused, to a temporary folder, builds them on a
 terminal of 80 columns, and draws two moments of what was shown there: in the midst of the rows, and
-the end.
+the end. The screens are those of commands on the sample data.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import json
 import os
 import pty
 import re
+import shlex
+import shutil
 import struct
 import subprocess
 import sys
@@ -30,6 +32,15 @@ PICTURES = ROOT / "docs" / "pictures"
 COLUMNS = 80
 ROWS, BAD = 60_000, 400
 COMMAND = ("pipeline", "run", "sft", "chat.jsonl", "--model", "qwen2-1.5b", "-o", "out")
+_STEPS = ("sample_data/prm/math_shepherd.jsonl", "--model", "qwen2-1.5b")
+SCREENS = {
+    "screen-start": ("pipeline",),
+    "screen-help": ("pipeline", "show", "--help"),
+    "screen-plan": ("pipeline", "plan", "--task", "prm", *_STEPS),
+    "screen-doctor": ("pipeline", "doctor", "--model", "qwen2-1.5b", "--stop", "<search>"),
+    "screen-run": ("pipeline", "run", "prm", *_STEPS, "-o", "prm"),
+    "screen-show": ("pipeline", "show", "prm", "--row", "math_shepherd.jsonl:1"),
+}
 # Rich begins each frame by going back over the one before.
 _BACK = re.compile(r"\r\x1b\[2K(?:\x1b\[1A\x1b\[2K)*")
 
@@ -46,14 +57,14 @@ def write_rows(path: Path) -> None:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
-def shown(folder: Path) -> str:
-    """All that the build writes to its terminal."""
+def shown(folder: Path, command: tuple[str, ...] = COMMAND) -> str:
+    """All that a command writes to its terminal."""
     mine, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, COLUMNS, 0, 0))
     variables = {**os.environ, "TERM": "xterm-256color", "XDG_CACHE_HOME": str(folder / "cache")}
-    program = str(Path(sys.executable).parent / COMMAND[0])
+    program = str(Path(sys.executable).parent / command[0])
     with subprocess.Popen(
-        [program, *COMMAND[1:]], cwd=folder, env=variables, stdout=theirs, stderr=theirs
+        [program, *command[1:]], cwd=folder, env=variables, stdout=theirs, stderr=theirs
     ):
         os.close(theirs)
         found = bytearray()
@@ -72,12 +83,12 @@ def frames(text: str) -> list[str]:
     return _BACK.split(lines)
 
 
-def draw(frame: str, name: str) -> None:
-    """One frame as a picture."""
+def draw(frame: str, name: str, command: tuple[str, ...] = COMMAND) -> None:
+    """One frame as a picture, below the command."""
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
-    console.print(Text.from_ansi(f"$ {' '.join(COMMAND)}\n{frame.strip()}"))
+    console.print(Text.from_ansi(f"$ {shlex.join(command)}\n{frame.strip()}"))
     PICTURES.mkdir(exist_ok=True)
-    svg = console.export_svg(title="pipeline run", unique_id=name)
+    svg = console.export_svg(title=" ".join(command[:2]), unique_id=name)
     svg = re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)  # nothing from the network
     (PICTURES / f"{name}.svg").write_text(svg, "utf-8")
 
@@ -87,6 +98,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         write_rows(Path(folder) / "chat.jsonl")
         every = frames(shown(Path(folder)))
+        shutil.copytree(ROOT / "sample_data", Path(folder) / "sample_data")
+        for name, command in SCREENS.items():
+            draw(frames(shown(Path(folder), command))[-1], name, command)
     encoding = [one for one in every if "rows/s" in one and "plan" not in one]
     draw(encoding[len(encoding) // 2], "progress-encoding")
     draw(every[-1], "progress-end")
