@@ -235,4 +235,5 @@ def test_families_without_a_vocabulary_are_sound(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(n for n, p in all_profiles().items() if p.ranks))
 def test_every_profile_is_sound(name: str, cache_dir: Path) -> None:
     """Every probe of every profile whose tokenizer can be had."""
-    assert not failed(doctor.examine(doctor.ModelToExamine(name, "prm", cache_dir)).verdicts)
+    wanted = doctor.ModelToExamine(name, "prm", cache_dir, fetch=True)
+    assert not failed(doctor.examine(wanted).verdicts)
