@@ -56,7 +56,8 @@ CEILINGS: dict[str, dict[str, float]] = {
 }
 SEVERAL_BATCHES = {"allocations": 0.14, "allocated": 11_000}  # each has some of its own
 SAMPLED = 8  # calls of encoders for a row that is read twice; one more may be in a larger build
-PEAK = 6_000  # bytes of Python and numpy, of each row of a part
+# Bytes of Python and numpy, of each row of a part; examples that are picked are read, not mapped.
+PEAK = 7_600
 SHAPES = {"sft": "messages", "rm": "pair", "prm": "steps"}
 SIZES = (250, 1_000, 4_000)
 WIDE = (2_000, 8_000, 32_000)

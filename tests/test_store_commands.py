@@ -215,10 +215,11 @@ def test_builds_in_a_store_are_read_in_place(pipeline: Run, store: Store, tmp_pa
     for command in (("show", "--random", "2", "--seed", "1"), ("report", "-o", "page.html")):
         there = pipeline(command[0], store.shown, *command[1:])
         assert there.status == 0, there.err
-        page = (tmp_path / "page.html").read_bytes() if "-o" in command else b""
+        page = (tmp_path / "page.html").read_text("utf-8") if "-o" in command else ""
+        page = re.sub(rf"{re.escape(store.shown)}(/[0-9a-f]{{64}})?", str(tmp_path / "here"), page)
         same = pipeline(command[0], tmp_path / "here", *command[1:])
-        assert there.out == same.out
-        assert page == ((tmp_path / "page.html").read_bytes() if "-o" in command else b"")
+        assert there.out.replace(store.shown, str(tmp_path / "here")) == same.out
+        assert page == ((tmp_path / "page.html").read_text("utf-8") if "-o" in command else "")
     for name, build in (("a", store.shown), ("b", tmp_path / "here")):
         ran = pipeline("export", "trl", build, "-o", name, "--layout", "ragged")
         assert ran.status == 0, ran.err
