@@ -81,9 +81,10 @@ class Context(click.Context):
 class Argument(click.Argument):
     """An argument with a sentence of help, under its heading."""
 
-    def __init__(self, *names: Any, help: str = "", heading: str = "", **settings: Any) -> None:  # noqa: A002
+    def __init__(self, *names: Any, heading: str = "", **settings: Any) -> None:
+        text: str = settings.pop("help", "")
         super().__init__(*names, **settings)
-        self.text, self.heading = help, heading
+        self.text, self.heading = text, heading
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str]:
         """Its name and its sentence."""
