@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import s3fs
 from fsspec.implementations.memory import MemoryFileSystem
 from stub_s3 import BUCKET, S3Stub, serve_s3
 
@@ -92,7 +91,7 @@ def test_a_shard_is_one_put(s3: S3Stub, tmp_path: Path, monkeypatch: pytest.Monk
     def scaled(filesize: int, chunksize: int | None = None, **_: Any) -> int:
         return (chunksize or 50 << 20) >> 20
 
-    monkeypatch.setattr(s3fs.core, "calculate_chunksize", scaled)
+    monkeypatch.setattr("s3fs.core.calculate_chunksize", scaled)
     for name, value in s3.environment.items():
         monkeypatch.setenv(name, value)
     store = open_store(f"s3://{BUCKET}/large")
