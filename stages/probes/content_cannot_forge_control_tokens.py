@@ -33,8 +33,8 @@ def _check(subject: ProbeSubject) -> str:
         forged = controls.intersection(plain)
         if forged:
             raise BrokenError(text=turns[0][1], id=min(forged))
-    controls = counted(len(subject.model.controls), "control token")
-    tokens = f"{controls} in {counted(len(dialogues), 'conversation')}"
+    known = counted(len(subject.model.controls), "control token")
+    tokens = f"{known} in {counted(len(dialogues), 'conversation')}"
     return f"{tokens}: none forged" + (f", {refused} refused" if refused else "")
 
 
