@@ -390,3 +390,12 @@ def test_an_input_is_named_once(tmp_path: Path, memory: Any) -> None:
     memory.pipe("/set/b.jsonl", LINES)
     with pytest.raises(UsageError, match="named twice"):
         scanned(tmp_path, "memory://set/b.jsonl", "memory://set")
+
+
+def test_two_inputs_have_two_names(tmp_path: Path, site: Any) -> None:
+    """Addresses that differ in their queries alone, which names leave out, are refused."""
+    site.files["/data.jsonl"] = LINES
+    address = f"{site.url}/data.jsonl"
+    assert len(scanned(tmp_path, f"{address}?piece=1")) == 1
+    with pytest.raises(UsageError, match=r"/data.jsonl, have one name"):
+        scanned(tmp_path, f"{address}?piece=1", f"{address}?piece=2")
