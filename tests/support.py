@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from pipeline.manifest.model_record import ModelRecord
 from pipeline.tasks import kind_of
@@ -48,6 +49,24 @@ def check_reading(reading: str, task: str, row: Row, wanted: list[Example]) -> N
     assert found.format.read(row, FormatOptions()) == wanted
     assert found.format.read(Watched(row), FormatOptions()) == wanted
     assert json.dumps(row) == before
+
+
+def few(values: Iterable[Any], keep: int) -> list[Any]:
+    """The parameters of a test whose cases cost seconds each.
+
+    Args:
+        values: all cases; a tuple is one case of several arguments.
+        keep: so many run by default, spread over all; the others run in the slow tier.
+    """
+    cases = list(values)
+    chosen = {n * len(cases) // keep for n in range(keep)}
+    return [
+        pytest.param(
+            *(one if isinstance(one, tuple) else (one,)),
+            marks=[] if n in chosen else [pytest.mark.slow],
+        )
+        for n, one in enumerate(cases)
+    ]
 
 
 def say(text: str) -> None:

@@ -28,6 +28,7 @@ from pipeline.tasks import kind_of
 from stages import formats, readers
 from stages.contract import FormatOptions, Record
 from stages.errors import ContainerError
+from stages.files import row_counts
 from stages.normalize.stage import Normalize
 from stages.readers import _values, jsonl
 
@@ -206,6 +207,23 @@ def test_salvage_keeps_what_stands_before_a_cut(folder: Path, suffix: str, keep:
     assert all(record.error for record in found[whole:] if record.data is None)
 
 
+def test_a_frame_may_refer_back_as_far_as_the_tool_lets_it(folder: Path) -> None:
+    """``zstd --long=31`` says so in every frame of unknown length, however short its text is."""
+    rows = lines(ROWS)
+    squeezed = zstandard.ZstdCompressor().compressobj()
+    frame = bytearray(squeezed.compress(rows) + squeezed.flush())
+    frame[5] = 31 - 10 << 3  # the exponent of what may be referred back to
+    assert zstandard.get_frame_parameters(bytes(frame)).window_size == 1 << 31
+    path = folder / "far.jsonl.zst"
+    path.write_bytes(frame)
+    (split,) = readers.load("jsonl").splits(str(path))
+    read = [one for lines in readers.load("jsonl").read(split) for one in lines.records]
+    assert [one.data for one in read] == ROWS
+    counted = row_counts.count(split)
+    assert counted is not None
+    assert counted.rows == len(ROWS)
+
+
 def test_salvage_keeps_what_stands_before_a_wrong_checksum(folder: Path) -> None:
     """The damage is noticed at the end: all rows are there, and the file is marked."""
     packed = gzip.compress(PLAIN)
@@ -236,6 +254,7 @@ def test_salvage_keeps_the_items_before_the_damage_of_a_table(folder: Path, name
     assert [record.data for record in found] == ROWS[: len(found)]
 
 
+@pytest.mark.slow
 def test_a_salvaged_build_says_so(pipeline: Run, tmp_path: Path) -> None:
     """In the input's entry and in the notes; the ledger adds up."""
     packed = gzip.compress(PLAIN)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import SAMPLES, Ran
+from support import SAMPLES, Ran, few
 
 from pipeline.messages.corrected import commands
 
@@ -84,7 +84,7 @@ def _given(text: str) -> list[str]:
     return re.findall(r"^(?:Run|Or):\n  (pipeline .*)$", text, re.M)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", few(CASES, 3))
 def test_each_corrected_command_builds(name: str, pipeline: Run, tmp_path: Path) -> None:
     """Pasted as they stand, all of them; and the error names them to programs too."""
     task, rows, ways = CASES[name]
@@ -191,6 +191,7 @@ def test_a_misspelt_name_is_answered_with_the_nearest(
     assert re.match(r"Error: .*\n(Fix|Try):   \S", ran.err), ran.err
 
 
+@pytest.mark.slow
 def test_errors_are_wrapped_at_words_on_a_terminal(pipeline: Run) -> None:
     """COLUMNS says how wide it is; without one, a sentence is one line."""
     words = ("run", "sft", SAMPLES / "rm" / "pairs.jsonl", "--model", "qwen2-1.5b")

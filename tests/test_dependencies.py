@@ -53,6 +53,7 @@ def test_what_the_sources_import_is_named() -> None:
     assert not never & {*importing()}
 
 
+@pytest.mark.slow
 def test_commands_import_no_more_than_the_table_says(tmp_path: Path, cache_dir: Path) -> None:
     """Each command in a process of its own; and each moment of a package is met by one of them."""
     told = tmp_path / "imported.json"

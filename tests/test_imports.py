@@ -78,6 +78,7 @@ def test_help_imports_nothing_heavy(imported: Imported, arguments: tuple[str, ..
     assert imported(*arguments, slow=True) == set()
 
 
+@pytest.mark.slow
 def test_a_build_imports_what_it_uses(imported: Imported, cache_dir: Path) -> None:
     """The library that judges is imported by the process that judges; a small input needs no fast
     encoder. Nothing at all is parsed, proved or judged again for a build that is there."""
@@ -86,6 +87,7 @@ def test_a_build_imports_what_it_uses(imported: Imported, cache_dir: Path) -> No
     assert imported(*build, slow=True) == set()
 
 
+@pytest.mark.slow
 def test_a_version_that_is_there_is_found_as_fast(imported: Imported, cache_dir: Path) -> None:
     """With its line in the history and all versions counted: nothing else is imported."""
     build = _build(cache_dir, "--quiet", "--keep", "2", "-o", "releases")
@@ -93,6 +95,7 @@ def test_a_version_that_is_there_is_found_as_fast(imported: Imported, cache_dir:
     assert imported(*build, slow=True) == set()
 
 
+@pytest.mark.slow
 def test_a_recipe_that_was_right_is_not_checked_again(
     imported: Imported, tmp_path: Path, cache_dir: Path
 ) -> None:

@@ -23,6 +23,8 @@ from pipeline.build.parts import REFERENCE
 from pipeline.build.ranks import Rank
 from pipeline.commands import _ranks
 from pipeline.inputs import scan
+from pipeline.manifest import seal
+from pipeline.manifest.dataset_files import json_text
 from pipeline.options.config import Config
 from pipeline.parts import part
 from pipeline.recipe import equal_build, recipe, versions
@@ -77,6 +79,7 @@ def _ranked(number: int, of: int) -> tuple[str, ...]:
     return "--shard-id", str(number), "--num-shards", str(of)
 
 
+@pytest.mark.slow
 def test_a_loop_over_ranks_makes_the_build_of_one_command(
     pipeline: Pipeline, tmp_path: Path, cache: Path
 ) -> None:
@@ -170,6 +173,14 @@ def test_ranks_meet_in_a_store(
     assert {name: content for name, content in built.items() if name in whole} == whole
 
 
+@pytest.mark.parametrize("command", ["parts", "shards", "commit", "plan"])
+def test_a_recipe_that_is_not_there_is_named(pipeline: Pipeline, command: str) -> None:
+    """And not taken for data, of which the task and the model would have to be said."""
+    rank = () if command in ("commit", "plan") else _ranked(0, 2)
+    ran = pipeline(command, "gone.toml", *rank)
+    assert (ran.status, "There is no recipe gone.toml." in ran.err) == (2, True), ran.err
+
+
 def test_missing_ranks_are_named(pipeline: Pipeline, tmp_path: Path, cache: Path) -> None:
     """Of parts that nobody made, and of parts that are gone."""
     none = _in_ranks(pipeline, cache, "apart", "commit")
@@ -203,6 +214,7 @@ def test_one_difference_turns_all_ranks_to_the_reference(
     assert prepared.recipe.backend != REFERENCE
     first, again = ranks.make_share(prepared, Rank(0, 3), _silent)
     assert (first.backend, again) == (prepared.recipe.backend, [])
+    assert ranks.make_share(prepared, Rank(5, 6), _silent)[0].reports == {}  # more than parts
     make = part.make
 
     def differs(recipe: Any, work: Any) -> Any:
@@ -240,6 +252,10 @@ def test_versions_are_not_mixed(config: Config, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(versions, "here", lambda: changed)
     # As another code would name it.
     monkeypatch.setattr(equal_build, "planned_id_of", lambda *_: "0" * 64)
+    (record,) = config.run.cache.glob("builds/*/parts-0-of-2.json")
+    content = json.loads(record.read_bytes())
+    content["reports"]["0"]["later"] = 1  # another version may count other things
+    record.write_text(json_text(seal.sealed(content)))
     with pytest.raises(UsageError, match=r"Rank 0 of 2 made parts with this program's code"):
         ranks.joined(prepared)
 

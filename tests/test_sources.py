@@ -292,6 +292,7 @@ def test_a_build_from_an_address(pipeline: Run, tmp_path: Path, site: Any) -> No
     assert f"{site.url}/set/rows.jsonl" in run
 
 
+@pytest.mark.slow
 def test_standard_input(tmp_path: Path) -> None:
     """``-`` is spooled: rows are stdin:1, offsets and hashes are those of what was piped."""
     import subprocess
@@ -389,3 +390,12 @@ def test_an_input_is_named_once(tmp_path: Path, memory: Any) -> None:
     memory.pipe("/set/b.jsonl", LINES)
     with pytest.raises(UsageError, match="named twice"):
         scanned(tmp_path, "memory://set/b.jsonl", "memory://set")
+
+
+def test_two_inputs_have_two_names(tmp_path: Path, site: Any) -> None:
+    """Addresses that differ in their queries alone, which names leave out, are refused."""
+    site.files["/data.jsonl"] = LINES
+    address = f"{site.url}/data.jsonl"
+    assert len(scanned(tmp_path, f"{address}?piece=1")) == 1
+    with pytest.raises(UsageError, match=r"/data.jsonl, have one name"):
+        scanned(tmp_path, f"{address}?piece=1", f"{address}?piece=2")

@@ -17,6 +17,7 @@ from stub_s3 import BUCKET, S3Stub, serve_s3
 from pipeline.stores import Store, address_of, exchange, filesystem, open_store, transfer
 from pipeline.stores.objects import ObjectStore
 from stages.errors import DataError, SurroundingsError, UsageError
+from stages.files import file_hash
 
 _numbers = itertools.count()
 
@@ -71,6 +72,35 @@ def test_an_object_is_what_was_put_last(store: Store) -> None:
     assert store.names() == ("a", "top")
     store.delete("a/b", "a/c/d", "never")
     assert store.names() == ("top",)
+
+
+def test_the_mark_of_a_folder_is_no_object(s3: S3Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Consoles of S3 make a folder as an empty object with its name, and a slash."""
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    store = open_store(f"s3://{BUCKET}/marked")
+    store.put("", b"")
+    store.put("a/b", b"x")
+    assert store.names() == ("a",)
+    assert list(store.list()) == ["a/b"]
+
+
+def test_a_shard_is_one_put(s3: S3Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tag is the MD5 of its bytes then, and nothing is read back. A megabyte is a byte here."""
+
+    def scaled(filesize: int, chunksize: int | None = None, **_: Any) -> int:
+        return (chunksize or 50 << 20) >> 20
+
+    monkeypatch.setattr("s3fs.core.calculate_chunksize", scaled)
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    store = open_store(f"s3://{BUCKET}/large")
+    (tmp_path / "shard").write_bytes(b"x" * 120)
+    sha256 = file_hash.sha256(tmp_path / "shard")
+    there = transfer.send(store, "shard", tmp_path / "shard", sha256)
+    assert there.tag == hashlib.md5(b"x" * 120).hexdigest()
+    asked = [(method, path) for method, path, _ in s3.requests if "/large/shard" in path]
+    assert [method for method, _ in asked] == ["PUT", "HEAD"], asked
 
 
 def test_files_go_there_and_back_with_their_hashes(store: Store, tmp_path: Path) -> None:

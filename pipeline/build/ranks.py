@@ -76,13 +76,7 @@ class Record:
         Raises:
             UsageError: it is damaged.
         """
-        data = store.get(name) or b""
-        wrong = seal.problem(data)
-        if wrong is not None:
-            raise UsageError(
-                f"{store.shown}/{name} is damaged: {wrong}.", "Remove it, and run its rank again."
-            )
-        content = json.loads(data)
+        content = _unsealed(store, name)
         reports = {int(at): PartReport(**one) for at, one in content["reports"].items()}
         return cls(
             rank=Rank(*content["rank"]),
@@ -104,6 +98,22 @@ class Record:
         }
         text = dataset_files.json_text(seal.sealed(content))
         store.put(name, text.encode(errors="surrogatepass"))
+
+
+def _unsealed(store: Store, name: str) -> dict[str, Any]:
+    """What a record says, as JSON has it: one of another version may say other things.
+
+    Raises:
+        UsageError: it is damaged.
+    """
+    data = store.get(name) or b""
+    wrong = seal.problem(data)
+    if wrong is not None:
+        raise UsageError(
+            f"{store.shown}/{name} is damaged: {wrong}.", "Remove it, and run its rank again."
+        )
+    content: dict[str, Any] = json.loads(data)
+    return content
 
 
 def make_share(prepared: Prepared, rank: Rank, report: Report) -> tuple[MadeParts, list[int]]:
@@ -130,7 +140,11 @@ def make_share(prepared: Prepared, rank: Rank, report: Report) -> tuple[MadePart
         versions=versions.here(),
         made=made,
     ).write(_cache(prepared), f"{_folder(prepared)}/{rank.name}")
-    others = {record.rank.number for record in before if record.made.backend != made.backend}
+    others = {
+        record.rank.number
+        for record in before
+        if record.made.reports and record.made.backend != made.backend
+    }
     return made, sorted(others - {rank.number}) if made.backend == REFERENCE else []
 
 
@@ -210,11 +224,12 @@ def _nothing(prepared: Prepared) -> tuple[str, str]:
     store = _cache(prepared)
     told, remedy = "No rank has made parts of this build.", "Run pipeline parts first."
     for name in sorted(fnmatch.filter(store.list(workspace.FOLDER), f"*/*/{_RECORDS}")):
-        with suppress(UsageError):  # damaged, and of another build
-            record = Record.read(store, name)
-            if record.output == _output(prepared.config):
-                differs = versions.difference(versions.here(), record.versions)
+        with suppress(UsageError, KeyError, TypeError):  # damaged, and of another build
+            said = _unsealed(store, name)
+            if said["output"] == _output(prepared.config):
+                differs = versions.difference(versions.here(), said["versions"])
                 what = differs or "other options or inputs than these"
-                told = f"Rank {record.rank.number} of {record.rank.of} made parts with {what}."
+                number, of = said["rank"]
+                told = f"Rank {number} of {of} made parts with {what}."
                 remedy = "Run all phases with the same recipe, inputs, cache and versions."
     return told, remedy

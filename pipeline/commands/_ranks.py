@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -18,6 +17,7 @@ from pipeline.options.command_line import (
     config_from,
     data,
     given_flags,
+    recipe_in,
     with_options,
 )
 from pipeline.options.config import Config
@@ -83,12 +83,13 @@ def configs_of(
     Raises:
         UsageError: they describe none.
     """
-    if len(data) == 1 and data[0].endswith(".toml") and Path(data[0]).is_file():
+    recipe = recipe_in(data)
+    if recipe is not None:
         from pipeline.options.recipe import builds_of
         from pipeline.recipe.checked_before import checked
 
         flags = given_flags(given) | ({"task": task} if task else {})
-        return builds_of(Path(data[0]), changes, flags, checked)
+        return builds_of(recipe, changes, flags, checked)
     if changes:
         raise click.UsageError("--set changes a recipe; give its file.")
     for name, value in (("--task", task), ("--model", given["model"])):

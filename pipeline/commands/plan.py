@@ -10,7 +10,15 @@ import click
 from pipeline import memory, tasks
 from pipeline.messages.result import print_object, with_status
 from pipeline.options import headings as under
-from pipeline.options.command_line import CHANGES, JSON, SET, config_from, given_flags, with_options
+from pipeline.options.command_line import (
+    CHANGES,
+    JSON,
+    SET,
+    config_from,
+    given_flags,
+    recipe_in,
+    with_options,
+)
 from pipeline.options.command_line import data as data_argument
 from pipeline.options.help_page import Choice, Command, Option
 from stages.errors import DataError
@@ -99,9 +107,10 @@ def COMMAND(
 ) -> None:
     """Format and evidence, first rows, rejects, lengths and packing."""
     memory.without_pandas()
-    if data[0].endswith(".toml") and len(data) == 1 and Path(data[0]).is_file():
+    recipe = recipe_in(data)
+    if recipe is not None:
         flags = given_flags(given) | ({"task": task} if task else {})
-        _print_recipe(Path(data[0]), changes, flags, as_json)
+        _print_recipe(recipe, changes, flags, as_json)
         return
     if changes:
         raise click.UsageError("--set changes a recipe; give its file.")

@@ -107,6 +107,15 @@ def _each_once(files: list[Located]) -> list[Located]:
     twice = next((file for file in files if real[file.identity] > 1), None)
     if twice is not None:
         raise UsageError(f"{twice.origin} is named twice.", "Name each file once.")
+    called: dict[tuple[str, ...], Located] = {}
+    for file in files:  # rows of two inputs with one name could not be told apart
+        other = called.setdefault(file.parts, file)
+        if other is not file:
+            raise UsageError(
+                f"{other.origin} and another input, {file.origin}, have one name: rows are named "
+                "by bucket or host and path alone.",
+                "Download one of them, and give the file.",
+            )
     odd = next((file.origin for file in files if not _is_unicode(file.origin)), None)
     if odd is not None:
         raise UsageError(f"The name of {odd!r} is not UTF-8.", "Rename it; rows are named by it.")

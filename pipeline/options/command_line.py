@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -96,6 +96,22 @@ def data(metavar: str = "DATA...", *, required: bool = True) -> Decorator:
         "data", cls=Argument, nargs=-1, required=required, metavar=metavar, help=text,
         heading=under.DATA, shell_complete=completion.data,
     )  # fmt: skip
+
+
+def recipe_in(data: Sequence[str]) -> Path | None:
+    """The recipe that the argument of inputs names; None where it names inputs.
+
+    Raises:
+        UsageError: it is not there.
+    """
+    if len(data) != 1 or not data[0].endswith(".toml"):
+        return None
+    path = Path(data[0])
+    if not path.is_file():
+        raise UsageError(
+            f"There is no recipe {path}.", "Check the path, or write one: pipeline init."
+        )
+    return path
 
 
 def folder(

@@ -17,6 +17,9 @@ from stages.errors import UsageError
 
 # Stores whose folders are only parts of names. To make one there could make a bucket.
 _FLAT = set("s3 s3a gs gcs abfs abfss az adl oci oss r2 memory".split())
+# S3 names an object by the MD5 of its bytes where it was one put; another has to be read back to be
+# compared. A shard is about 100 MiB, from which on its library would send pieces.
+_WHOLE = {"chunksize": 1 << 27}  # one put of twice as many bytes
 _TAGS = ("ETag", "etag", "md5Hash")
 _TIMES = ("LastModified", "last_modified", "updated", "mtime", "created")
 
@@ -76,9 +79,11 @@ class ObjectStore:
         with_patience(self._there(name), sent, written=True)
 
     def put_file(self, name: str, source: Path) -> None:
+        pieces = _WHOLE if {"s3", "s3a"}.intersection(protocols(self.filesystem)) else {}
+
         def sent() -> None:
             self.make_folder(name)
-            self.filesystem.put_file(str(source), self.at(name))
+            self.filesystem.put_file(str(source), self.at(name), **pieces)
 
         with_patience(self._there(name), sent, written=True)
 
@@ -130,8 +135,12 @@ class ObjectStore:
         def listed() -> tuple[str, ...]:
             self.filesystem.invalidate_cache()
             with suppress(FileNotFoundError):
-                found = self.filesystem.ls(self.root, detail=False)
-                return tuple(sorted(posixpath.basename(str(path).rstrip("/")) for path in found))
+                found = (
+                    str(path).strip("/") for path in self.filesystem.ls(self.root, detail=False)
+                )
+                # A console makes a folder as an empty object with the name of the folder itself.
+                below = (path for path in found if path != self.root.strip("/"))
+                return tuple(sorted(map(posixpath.basename, below)))
             return ()
 
         return with_patience(self.shown, listed)

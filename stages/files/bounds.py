@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 FREE_ROWS = 1 << 18  # rows or lines that any file may have; larger files, one for each byte
 FREE_TEXT = 1 << 30  # bytes that any file may expand to; larger files, EXPANSION times their size
 EXPANSION = 1100  # more than gzip can reach
+# Bytes of text that a zstandard frame may refer back to: all that ``zstd --long=31`` writes. Memory
+# is taken as text comes, so a file without so much of it takes less.
+ZSTD_WINDOW = 1 << 31
 
 
 def require_rows(path: str, rows: int, size: int) -> None:

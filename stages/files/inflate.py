@@ -47,7 +47,7 @@ class Inflated(io.RawIOBase):
     def _new(self) -> Any:
         if self._gzip:
             return zlib.decompressobj(31)  # 31: gzip format, whose checksum and length are checked
-        return zstandard.ZstdDecompressor().decompressobj()
+        return zstandard.ZstdDecompressor(max_window_size=bounds.ZSTD_WINDOW).decompressobj()
 
     def _inflate(self) -> bytes:
         if not self._gzip:

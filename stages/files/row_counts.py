@@ -24,7 +24,7 @@ import zstandard
 from stages import late
 from stages.contract import Split
 from stages.errors import ReadingError, SurroundingsError
-from stages.files import content
+from stages.files import bounds, content
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,7 +73,8 @@ def _stream(split: Split) -> Iterator[IO[bytes]]:
             with gzip.GzipFile(fileobj=file) as plain:
                 yield cast("IO[bytes]", plain)  # GzipFile is not declared as one
         elif kind == "zst":
-            with zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True) as plain:
+            frames = zstandard.ZstdDecompressor(max_window_size=bounds.ZSTD_WINDOW)
+            with frames.stream_reader(file, read_across_frames=True) as plain:
                 yield plain
         else:
             file.seek(split.start)
