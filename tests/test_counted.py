@@ -19,7 +19,7 @@ Run: TypeAlias = Callable[..., Ran]
 # One of something that is called as if it were many.
 _WRONG = re.compile(
     r"(?<![\d.,:/-])1 (?:sampled |equal |trained |more )?(rows|examples|tokens|packs|pairs|steps"
-    r"|labels|shards|files|inputs|findings|turns|sequences|probes|duplicates|expectations|conversations)\b"
+    r"|labels|shards|files|inputs|findings|turns|sequences|probes|duplicates|expectations|conversations)\b(?!/s)"
 )
 
 
