@@ -92,7 +92,7 @@ def test_one_row_without_a_margin_takes_none_from_the_others(pipeline: Run, tmp_
     assert stored == [0.5, 1.5, 2.5, None, 4.5]
     manifest = read_manifest(out)
     assert manifest["rm"] == {"margins": {"present": 4, "absent": 1}}
-    assert "1 pairs have no margin" in manifest["trainers"]["trl"]["detail"]
+    assert "1 pair without a margin" in manifest["trainers"]["trl"]["detail"]
     assert "trl: it needs one for every pair or for none" in done.err
     assert 'remove_columns("margin")' in (out / "launch" / "train_trl.py").read_text()
     assert pipeline("check", "out").status == 0
