@@ -13,9 +13,10 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from pipeline.build import planning
 from pipeline.build.parts import REFERENCE, MadeParts, join, make_parts, missing
 from pipeline.build.preparation import Prepared
 from pipeline.manifest import dataset_files, seal
@@ -149,7 +150,8 @@ def make_share(prepared: Prepared, rank: Rank, report: Report) -> tuple[MadePart
 
 
 def joined(prepared: Prepared) -> MadeParts:
-    """The parts of all ranks.
+    """The parts of all ranks. Their examples are compared with their hashes by the makers of
+    shards, or each of n ranks would read the parts of all.
 
     Raises:
         UsageError: some are missing, or were made by other versions; the message names the ranks.
@@ -157,7 +159,8 @@ def joined(prepared: Prepared) -> MadeParts:
     records = _records(prepared)
     if not records:
         raise UsageError(*_nothing(prepared))
-    made = join([record.made for record in records])
+    compared = planning.reads_examples(prepared.config)
+    made = replace(join([record.made for record in records]), compared=compared)
     lacking = missing(prepared, made)
     if lacking:
         of = Counter(record.rank.of for record in records).most_common(1)[0][0]
