@@ -96,7 +96,7 @@ test-clusters: $(READY) $(SCHEDULERS)/.ready $(SCHEDULERS)/slurm/.ready  ## Buil
 	    tests/test_clusters.py tests/test_ray.py tests/test_slurm.py
 
 test-training: $(TRAINING_READY)  ## Train tiny models on the CPU: the museum of failures.
-	OMP_NUM_THREADS=2 $(TRAINING)/bin/python -m pytest tests/failures tests/training
+	OMP_NUM_THREADS=1 $(TRAINING)/bin/python -m pytest -n 2 --durations=20 tests/failures tests/training
 
 # The trainers as they were published, each in a folder of its own with what it needs and the
 # environment has not. Sources are built beside the torch that is there, without kernels for a GPU.
@@ -114,7 +114,7 @@ $(TRAINING)/.peers: $(TRAINING_READY) $(PEERS)
 	touch $(TRAINING)/.peers
 
 test-parity: $(TRAINING)/.peers  ## Run the trainers' own code on builds and compare tensors.
-	OMP_NUM_THREADS=2 $(TRAINING)/bin/python -m pytest tests/parity
+	OMP_NUM_THREADS=1 $(TRAINING)/bin/python -m pytest -n 2 --durations=20 tests/parity
 
 compatibility: $(TRAINING)/.peers  ## The same, recorded: what docs/compatibility.md says was run.
 	rm -f tests/parity/ran.json

@@ -19,6 +19,7 @@ from pipeline.options.config import Config
 from pipeline.publish import failed
 from pipeline.verdict.judge import Judge
 from stages import catalog
+from stages.counted import counted
 from stages.errors import DataError, PipelineError, UsageError
 
 if TYPE_CHECKING:
@@ -159,7 +160,11 @@ def _listed(configs: Sequence[Config], ended: Sequence[Result]) -> None:
     lines = []
     for config, one in zip(configs, ended, strict=True):
         rows, tokens = (one.figures.get(name, {}) for name in ("rows", "tokens"))
-        counts = f"{rows['used']:,} rows, {tokens['total']:,} tokens" if one.manifest else ""
+        counts = (
+            f"{counted(rows['used'], 'row')}, {counted(tokens['total'], 'token')}"
+            if one.manifest
+            else ""
+        )
         said = counts or one.message.partition("\n")[0]
         lines.append(f"{one.status:<9} {config.run.shown}: {said}")
     for line in fitted(lines, width(sys.stderr)):

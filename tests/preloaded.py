@@ -13,11 +13,16 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import pkgutil
 import subprocess
 import sys
 import traceback
 from pathlib import Path
 from typing import IO, Any
+
+ROOT = Path(__file__).parent.parent
+# What runs when it is imported, and what needs packages that the tests have not.
+NOT_IMPORTED = ("pipeline.__main__", "pipeline.executors.ray", "pipeline.torch_data")
 
 
 class Server:
@@ -113,12 +118,17 @@ def serve(requests: IO[str]) -> None:
 
     memory.keep_freed()
     importlib.import_module("pandas")  # which pyarrow would look for
-    for name in ("pipeline.build", "pipeline.cli", "pipeline.run_build"):
-        importlib.import_module(name)
+    importlib.import_module("polars")  # imported only: its threads start with its first expression
+    for package in ("pipeline", "stages", "expectations"):
+        for module in pkgutil.walk_packages([str(ROOT / package)], f"{package}."):
+            if not module.name.startswith(NOT_IMPORTED):
+                importlib.import_module(module.name)
 
     from expectations.gx import library
+    from pipeline import report
 
     library.registry()
+    report.prepare()
     _load_tokenizers()
     for line in requests:
         child = os.fork()

@@ -58,6 +58,7 @@ def folder(pipeline: Callable[..., Ran], tmp_path: Path) -> Path:
     )
 
 
+@pytest.mark.slow
 def test_one_id_wherever_it_stands(folder: Path, pipeline: Callable[..., Ran]) -> None:
     """In context and in what is trained; parity with the whole text holds, and so does check."""
     row = load_from_disk(str(folder))["train"][0]

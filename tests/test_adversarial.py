@@ -22,7 +22,7 @@ from typing import Any
 import adversarial
 import pyarrow as pa
 import pytest
-from support import say
+from support import few, say
 from transformers import AutoTokenizer
 from whole_rendering import Expected, WholeRendering
 
@@ -234,7 +234,7 @@ def _require_all_kinds(counted: Counter[str], count: int) -> None:
     assert counted["with merged cuts"] + counted["equal to the whole text"] > 0.3 * count
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", few(QUICK, 1))
 def test_ids_and_labels_are_those_of_huggingface(name: str, cache_dir: Path, folder: Path) -> None:
     """A few hundred rows of some tokenizers."""
     _require_all_kinds(judge(_parity(name, cache_dir, folder), 1, FEW), FEW)

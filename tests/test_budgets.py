@@ -251,6 +251,7 @@ def _stored(folder: Path) -> dict[str, Counter[tuple[str, str]]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_mixture_from_the_recipe_to_the_shards(
     pipeline: Run, tmp_path: Path, cache_dir: Path
 ) -> None:

@@ -86,6 +86,7 @@ def _sweep(recipe: Recipe, work: part.Work, make_every: int) -> int:
     return points
 
 
+@pytest.mark.slow
 def test_no_flipped_byte_of_a_part_is_used(
     tmp_path: Path, tokenizer_json: bytes, cache_dir: Path
 ) -> None:

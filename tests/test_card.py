@@ -209,6 +209,7 @@ max-reject = 0.9
 """
 
 
+@pytest.mark.slow
 def test_the_card_has_the_sources_of_the_recipe(
     pipeline: Callable[..., Ran], tmp_path: Path
 ) -> None:
@@ -248,6 +249,7 @@ def test_the_card_has_the_sources_of_the_recipe(
     assert (found["license"], "license_name" in found) == ("mit", False)
 
 
+@pytest.mark.slow
 def test_the_recipe_in_the_card_names_the_files_of_the_test_split(
     pipeline: Callable[..., Ran], tmp_path: Path
 ) -> None:

@@ -84,6 +84,7 @@ def test_the_same_rows_in_three_forms(cases: Path, pipeline: Run, tmp_path: Path
     assert made[0] == made[1] == made[2]
 
 
+@pytest.mark.slow
 def test_gsm8k_ids_are_hugging_faces(cases: Path, pipeline: Run, tmp_path: Path) -> None:
     """Every row is used, and its ids equal apply_chat_template and the Qwen2 ChatML by hand."""
     data = cases / "sft" / "gsm8k_train" / "train.jsonl"

@@ -31,7 +31,7 @@ SOURCE = {
 # Every third trainer with one of its tasks, in turn; the others are slow.
 TAKEN = [
     pytest.param(
-        name, task, marks=[] if turn == at % len(takes) and at % 3 == 0 else [pytest.mark.slow]
+        name, task, marks=[] if turn == at % len(takes) and at % 6 == 0 else [pytest.mark.slow]
     )
     for at, name in enumerate(exports.names())
     for takes in [[t for t in SOURCE if kind_of(t).trains_as in exports.load(name).takes]]

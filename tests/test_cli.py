@@ -305,6 +305,7 @@ def test_an_option_that_would_not_be_followed_exits_2(
     assert options[0] in ran.err
 
 
+@pytest.mark.slow
 def test_the_cache_can_be_pruned(pipeline: Run, tmp_path: Path) -> None:
     """Parts go; the tokenizer stays; a build afterwards is the same."""
     command = ("run", "sft", GOOD, "--model", "qwen2-1.5b", "--cache-dir", "cache", "-o")

@@ -441,6 +441,7 @@ def _steps_both_ways(
     return results[0], results[1]
 
 
+@pytest.mark.slow
 @settings(FEW, max_examples=150)
 @given(
     st.lists(_chain(), max_size=7),

@@ -254,6 +254,7 @@ def test_salvage_keeps_the_items_before_the_damage_of_a_table(folder: Path, name
     assert [record.data for record in found] == ROWS[: len(found)]
 
 
+@pytest.mark.slow
 def test_a_salvaged_build_says_so(pipeline: Run, tmp_path: Path) -> None:
     """In the input's entry and in the notes; the ledger adds up."""
     packed = gzip.compress(PLAIN)

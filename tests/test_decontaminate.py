@@ -136,6 +136,7 @@ def test_hits_are_shown_with_both_texts(
     assert "held-out" in refused.err
 
 
+@pytest.mark.slow
 def test_another_share_encodes_nothing_again(pipeline: Run, tmp_path: Path) -> None:
     """A part has what each row shares, however little; the limit is for the choice."""
     question = "ash birch cedar date elm fir gum hazel iris juniper kauri larch maple oak"
@@ -282,6 +283,7 @@ def test_a_build_of_nothing_but_evaluations_is_refused(pipeline: Run, tmp_path: 
     assert pipeline("plan", train, *words).status == 3
 
 
+@pytest.mark.slow
 def test_the_split_and_doubles_come_after(pipeline: Run, tmp_path: Path) -> None:
     """What an evaluation asks is no part of a side's share; the ledger holds."""
     questions = [*INNOCENT[:60], *INNOCENT[:5], ASKED[0], ASKED[0]]
@@ -301,7 +303,7 @@ def test_a_plan_says_what_would_be_left_out(pipeline: Run, tmp_path: Path) -> No
     evals = _lines(tmp_path / "e.jsonl", [{"question": one} for one in ASKED])
     ran = pipeline("plan", train, "--model", "qwen2-1.5b", "--decontaminate", evals)
     assert ran.status == 0
-    assert "3 examples of 10 sampled rows ask what an evaluation asks" in ran.out
+    assert "3 examples of 10 sampled rows with a question of an evaluation" in ran.out
     found = json.loads(
         pipeline("plan", train, "--model", "qwen2-1.5b", "--decontaminate", evals, "--json").out
     )

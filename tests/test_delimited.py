@@ -281,6 +281,7 @@ def _trained(out: Path) -> list[Any]:
     return [table.column(name).to_pylist() for name in ("input_ids", "labels")]
 
 
+@pytest.mark.slow
 def test_a_build_is_that_of_the_same_rows_as_lines(pipeline: Run, tmp_path: Path) -> None:
     """With one, two or three workers; how the cells were read is said and written down."""
     lines = tmp_path / "rows.jsonl"

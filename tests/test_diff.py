@@ -68,6 +68,7 @@ def test_every_example_is_in_one_group(one: list[Any], other: list[Any]) -> None
     assert not removed & added
 
 
+@pytest.mark.slow
 def test_content_is_all_that_a_trainer_reads(make: Make, tmp_path: Path) -> None:
     """Of every task: equal rows are equal in another layout, and any change of ids, labels, weights
     or ratings is one."""
@@ -94,6 +95,7 @@ def _sft(path: Path, rows: list[tuple[str, str]]) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_command_says_what_changed(pipeline: Run, tmp_path: Path) -> None:
     """One row inserted, one changed, one removed, one in a new file; options; texts; a page."""
     (tmp_path / "d").mkdir()
@@ -143,6 +145,7 @@ def test_the_command_says_what_changed(pipeline: Run, tmp_path: Path) -> None:
     assert not any(same[key] for key in ("options", "model", "audits", "rejected"))
 
 
+@pytest.mark.slow
 def test_an_example_that_changes_sides_is_a_warning(pipeline: Run, tmp_path: Path) -> None:
     """From test to train it would be a leak between two versions."""
     _sft(tmp_path / "a.jsonl", [(f"Question {n}?", f"Answer {n}.") for n in range(40)])

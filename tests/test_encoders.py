@@ -349,6 +349,7 @@ def test_a_build_gives_what_its_tokenizer_gives(name: str, pipeline: Run, tmp_pa
                 assert got[column] == values
 
 
+@pytest.mark.slow
 def test_what_encoders_are_not_for(pipeline: Run, tmp_path: Path) -> None:
     """sft, left padding, another end of turn, and a profile whose tokenizer is not at hand."""
     model_folder(tmp_path / "model", "roberta-base")

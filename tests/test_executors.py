@@ -64,6 +64,7 @@ def _die_at_once(shared: None, item: object) -> object:
     return item
 
 
+@pytest.mark.slow
 def test_a_killed_part_or_shard_is_named_in_words() -> None:
     """The message names file and lines, or the shard; never the arrays that it would hold."""
     split = Split("in/data.jsonl", 0, 10, "0" * 64, "jsonl", lines=4)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from conversations import Speech, conversations
+from support import few
 from transformers import AutoTokenizer
 
 from pipeline.serving.tokenizer_files import write_tokenizer
@@ -218,7 +219,7 @@ QUICK = [
 ]
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", few(QUICK, 2))
 def test_ids_are_those_of_the_template_and_the_tokenizer(
     name: str, cache_dir: Path, folder: Path
 ) -> None:

@@ -118,6 +118,7 @@ def test_a_filter_leaves_out_what_it_says(pipeline: Run, tmp_path: Path) -> None
     assert "meta.score &gt;= 0.9" in page
 
 
+@pytest.mark.slow
 def test_another_limit_makes_no_part(pipeline: Run, tmp_path: Path, cache: Path) -> None:
     """A part has what filters read, whatever they say; another name makes parts."""
     data = _write(tmp_path / "data.jsonl", _rows())
@@ -144,6 +145,7 @@ def test_another_limit_makes_no_part(pipeline: Run, tmp_path: Path, cache: Path)
     assert len(_parts(cache)) == 3
 
 
+@pytest.mark.slow
 def test_a_filter_depends_on_no_order_and_no_number_of_workers(
     pipeline: Run, tmp_path: Path, cache: Path
 ) -> None:
@@ -164,6 +166,7 @@ def test_a_filter_depends_on_no_order_and_no_number_of_workers(
     assert {order[at] for at in _lines(other)} == own
 
 
+@pytest.mark.slow
 def test_the_best_of_equal_examples_stays(pipeline: Run, tmp_path: Path) -> None:
     """Of equal scores the first, no score is the least, and a double of a filtered one stays."""
     base = {"prompt": "Say it.", "completion": "It."}
@@ -219,6 +222,7 @@ def test_what_cannot_be_chosen_by_is_refused(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_an_absent_column_may_be_expected(pipeline: Run, tmp_path: Path) -> None:
     data = _write(tmp_path / "data.jsonl", _rows())
     for text in ("spam is null", "coalesce(spam, 0) = 0", "not (spam is not null)"):
@@ -270,6 +274,7 @@ def test_a_filter_on_a_rating_decides_what_is_trained(pipeline: Run, tmp_path: P
     ]
 
 
+@pytest.mark.slow
 def test_a_row_is_filtered_only_where_all_its_examples_are(pipeline: Run, tmp_path: Path) -> None:
     """PRM800K gives several examples a row; each filter decides for an example."""
     steps = [
@@ -299,6 +304,7 @@ def test_a_row_is_filtered_only_where_all_its_examples_are(pipeline: Run, tmp_pa
     assert min(map(len, positions)) == 2
 
 
+@pytest.mark.slow
 def test_pairs_are_filtered_by_their_margin(pipeline: Run, tmp_path: Path) -> None:
     rows = [
         {"prompt": f"{n}?", "chosen": f"{n}!", "rejected": "x " * n + "no", "margin": n / 4}
@@ -316,6 +322,7 @@ def test_pairs_are_filtered_by_their_margin(pipeline: Run, tmp_path: Path) -> No
     assert pipeline("check", built).status == 0
 
 
+@pytest.mark.slow
 def test_plan_says_what_a_build_leaves_out(pipeline: Run, tmp_path: Path) -> None:
     data = _write(tmp_path / "data.jsonl", _rows())
     words = ("--filter", "language = 'en'", "--filter", "meta.score > 1")
@@ -335,6 +342,7 @@ def test_plan_says_what_a_build_leaves_out(pipeline: Run, tmp_path: Path) -> Non
     assert pipeline(*common, "--filter", "n_tokens < 2").status == 3
 
 
+@pytest.mark.slow
 def test_sources_have_filters_and_lose_doubles(pipeline: Run, tmp_path: Path, cache: Path) -> None:
     """What a source says wins over the top; the manifest counts by source and by pair of them."""
     rows = _rows()

@@ -1430,6 +1430,7 @@ def test_calls_one_after_another_are_one_turn() -> None:
     assert caught.value.code == "bad_tool_call"
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(row=st.dictionaries(st.sampled_from(KEYS), SHAPES, max_size=6), raw=st.booleans())
 def test_no_row_crashes_the_door(row: Row, raw: bool) -> None:

@@ -274,6 +274,7 @@ def contexts(model: TargetModel, step_model: TargetModel) -> Iterator[Context]:
             )
 
 
+@pytest.mark.slow
 def test_both_judges_agree_on_any_table(model: TargetModel, step_model: TargetModel) -> None:
     """On random metrics the library and our own code find the same rows, for every shipped law."""
     draw = np.random.default_rng(0)

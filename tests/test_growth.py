@@ -145,6 +145,7 @@ def _require(task: str, counts: Counts, sizes: tuple[int, ...]) -> None:
     assert not above(counts, sizes, CEILINGS[task] | several, ONCE)
 
 
+@pytest.mark.slow
 def test_a_row_costs_the_same_however_many_there_are(
     cache_dir: Path, tmp_path: Path, tokenizer_json: bytes
 ) -> None:

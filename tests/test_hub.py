@@ -120,6 +120,7 @@ def _record(folder: Path) -> tuple[str, str, str | None]:
     return found["tokenizer_source"], found["tokenizer_revision"], found["fetched"]
 
 
+@pytest.mark.slow
 def test_a_hub_model_is_fetched_once_and_its_commit_recorded(
     hub: Hub, build: Callable[..., Ran], tmp_path: Path
 ) -> None:
@@ -171,6 +172,7 @@ def test_what_the_hub_refuses_is_one_error(
     assert "Traceback" not in done.err
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_had_names_the_command(build: Callable[..., Ran]) -> None:
     """Offline with an empty cache: what to run where there is a network."""
     done = build(f"{MODEL}@{OTHER}", "nothing", "1")

@@ -133,6 +133,7 @@ def test_an_index_is_read_as_the_packed_build(bench: Bench, options: dict[str, A
     assert check(bench.folder / "rows", bench.cache).faults == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{"test_size": 0.25}, {"dedup": True, "filter": ("n_tokens > 9",)}]
 )
@@ -165,6 +166,7 @@ def test_an_export_of_large_shards_has_the_bytes_of_the_packed_build(
     assert shard_bytes(bench.folder / "rows") == shard_bytes(packed.folder)
 
 
+@pytest.mark.slow
 def test_steps_and_weights_are_read_as_in_packed_rows(bench: Bench) -> None:
     steps = [
         {"prompt": f"q{i}", "completions": ["a " * (i % 5 + 1), "b"], "labels": [True, i % 2 == 0]}
@@ -193,6 +195,7 @@ def test_any_rows_are_read_as_the_packed_build(
     same_rows(*bench.both(data, max_length=room, shuffle=shuffle))
 
 
+@pytest.mark.slow
 def test_another_length_writes_the_index_alone(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,6 +234,7 @@ def test_another_length_writes_the_index_alone(
     same_rows(scratch, again)
 
 
+@pytest.mark.slow
 def test_another_budget_writes_the_index_alone(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

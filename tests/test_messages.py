@@ -102,6 +102,7 @@ def test_an_unexpected_exception_is_an_object_too(pipeline: Run, tmp_path: Path)
         assert ("Traceback" in ran.err) is bool(more)
 
 
+@pytest.mark.slow
 def test_other_commands_begin_with_status_and_code(pipeline: Run, tmp_path: Path) -> None:
     """What they print besides is theirs."""
     assert pipeline(*SFT).status == 0
@@ -286,6 +287,7 @@ def test_figures_travel_with_an_error() -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_build_says_its_rows(pipeline: Run, tmp_path: Path) -> None:
     """Each phase that makes files, from any number of workers."""
     for workers in ("1", "2"):

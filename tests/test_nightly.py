@@ -226,6 +226,7 @@ def _start(nights: Nights) -> None:
     nights.told += 1
 
 
+@pytest.mark.slow
 def test_a_few_nights(pipeline: Run, tmp_path: Path, cache_home: Path) -> None:
     """One of each kind."""
     nights = Nights(tmp_path, pipeline, cache_home, keep=2)

@@ -295,6 +295,7 @@ def _command(cache_dir: Path, *more: str) -> list[str]:
     return [program, "run", "sft", str(DATA), *model, *more]
 
 
+@pytest.mark.slow
 def test_a_terminal_sees_every_phase(tmp_path: Path, cache_dir: Path) -> None:
     """And has its cursor back; a build that is there shows no phase, ``--quiet`` nothing."""
     first = _Terminal(_command(cache_dir), tmp_path, 80)
@@ -312,6 +313,7 @@ def test_a_terminal_sees_every_phase(tmp_path: Path, cache_dir: Path) -> None:
     assert (quiet.end(), quiet.shown) == (0, "")
 
 
+@pytest.mark.slow
 def test_no_color_is_respected(tmp_path: Path, cache_dir: Path) -> None:
     """Colours are codes 30 to 37; a terminal that cannot move its cursor gets no codes at all."""
     plain = _Terminal(_command(cache_dir, "--seed", "6"), tmp_path, 80, NO_COLOR="1")
@@ -373,6 +375,7 @@ screen.close(False)
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_resumed_build_says_what_it_kept(pipeline: Run, tmp_path: Path) -> None:
     """From the log: all parts were there, and their rows count."""
     more = ("--cache-dir", "cache", "--log-format", "json", "--model", "qwen2-1.5b")

@@ -516,6 +516,7 @@ def credentials(s3: S3Stub) -> dict[str, str]:
     return s3.environment
 
 
+@pytest.mark.slow
 def test_a_build_is_published_to_s3_by_the_command(
     pipeline: Run, builds: dict[str, Path], credentials: dict[str, str], tmp_path: Path
 ) -> None:
@@ -691,6 +692,7 @@ def test_an_address_is_no_path_of_this_machine(pipeline: Run, tmp_path: Path) ->
     assert [path.name for path in tmp_path.iterdir() if path.name.endswith(":")] == []
 
 
+@pytest.mark.slow
 def test_of_a_folder_of_versions_the_current_one_is_published(
     pipeline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_dir: Path
 ) -> None:

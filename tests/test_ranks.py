@@ -82,6 +82,7 @@ def _ranked(number: int, of: int) -> tuple[str, ...]:
     return "--shard-id", str(number), "--num-shards", str(of)
 
 
+@pytest.mark.slow
 def test_a_loop_over_ranks_makes_the_build_of_one_command(
     pipeline: Pipeline, tmp_path: Path, cache: Path
 ) -> None:

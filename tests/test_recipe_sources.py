@@ -69,6 +69,7 @@ def _manifest(folder: Path) -> Mapping[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_two_sources_are_two_runs_in_one(pipeline: Run, tmp_path: Path, cache: Path) -> None:
     """The rows of each are those of ``run`` on it alone, in the order of the sources, each with the
     name of its source."""
@@ -325,6 +326,7 @@ def test_a_file_is_in_one_source(pipeline: Run, tmp_path: Path) -> None:
     assert (ran.status, "is named twice" in ran.err) == (2, True), ran.err
 
 
+@pytest.mark.slow
 def test_several_builds_share_their_parts(pipeline: Run, tmp_path: Path, cache: Path) -> None:
     """One call, one object with the result of each; the rows of two layouts are encoded once."""
     text = (
@@ -337,7 +339,7 @@ def test_several_builds_share_their_parts(pipeline: Run, tmp_path: Path, cache: 
     assert ran.status == 2, ran.err
     told = json.loads(ran.out)
     assert (told["status"], told["code"], told["manifest"]) == ("failed", 2, None)
-    assert told["message"].startswith("2 of 3 builds were built, 1 failed; ")
+    assert told["message"].startswith("2 of 3 builds made, 1 failed; ")
     layouts = [(one["manifest"] or {}).get("layout") for one in told["builds"]]
     assert layouts == ["ragged", None, "packed"]
     assert [one["status"] for one in told["builds"]] == ["built", "failed", "built"]
@@ -401,6 +403,7 @@ def test_a_large_input_counts_for_more(tmp_path: Path, cache: Path) -> None:
     assert 0.4 < many.share < 0.7
 
 
+@pytest.mark.slow
 def test_lengths_of_answers_are_known_or_not_said(
     pipeline: Run, tmp_path: Path, cache: Path
 ) -> None:

@@ -83,6 +83,7 @@ def test_a_reader_finds_a_whole_version_at_any_moment(tmp_path: Path) -> None:
     assert strangers(place.real) == []
 
 
+@pytest.mark.slow
 def test_two_runs_at_once(tmp_path: Path, cache_home: Path) -> None:
     """One builds; the other is told who does, or finds the build. Both are in the history."""
     data = _rows(tmp_path / "rows.jsonl", 40)
@@ -145,6 +146,7 @@ def test_an_interruption_behind_the_link_says_what_is_current(
     assert said == f"interrupted; {place.output} has the new build"
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_the_current_version(tmp_path: Path, cache_home: Path) -> None:
     """A file that cannot grow stands for it: status 5, no leftovers, and the next run builds."""
     data = _rows(tmp_path / "rows.jsonl", 20)
@@ -164,6 +166,7 @@ def test_a_full_disk_leaves_the_current_version(tmp_path: Path, cache_home: Path
     assert [line["status"] for line in history.read(tmp_path / "r")] == ["built", "failed", "built"]
 
 
+@pytest.mark.slow
 def test_an_unchanged_build_lets_go_of_old_versions(pipeline: Run, tmp_path: Path) -> None:
     """Where fewer are to be kept than before; with the same number it changes nothing."""
     data = tmp_path / "rows.jsonl"
@@ -177,6 +180,7 @@ def test_an_unchanged_build_lets_go_of_old_versions(pipeline: Run, tmp_path: Pat
     assert ids(tmp_path / "r") == {found["build_id"]}
 
 
+@pytest.mark.slow
 def test_another_model_s_version_asks_too(pipeline: Run, tmp_path: Path) -> None:
     """Whether it is to be built, or is there from before and only the link would change."""
     data = _rows(tmp_path / "rows.jsonl", 20)

@@ -52,6 +52,7 @@ def test_another_task_or_model_asks(pipeline: Run, tmp_path: Path) -> None:
     assert read_manifest(tmp_path / "out")["task"] == "rm"
 
 
+@pytest.mark.slow
 def test_a_build_that_lost_most_rows_asks(pipeline: Run, tmp_path: Path) -> None:
     """More than half of them, and more than a few; what it would have been is kept as refused."""
     data = tmp_path / "rows.jsonl"
@@ -75,6 +76,7 @@ def test_a_build_that_lost_most_rows_asks(pipeline: Run, tmp_path: Path) -> None
     assert pipeline(*command).status == 0  # 80 rows fewer: a small build is somebody's trial
 
 
+@pytest.mark.slow
 def test_limits_of_a_recipe(make: Make, tmp_path: Path) -> None:
     """Rows, trained tokens and shares of sources; --replace agrees to any change."""
     one, two = tmp_path / "data" / "one.jsonl", tmp_path / "data" / "two.jsonl"
@@ -102,6 +104,7 @@ def test_limits_of_a_recipe(make: Make, tmp_path: Path) -> None:
     assert read_manifest(made)["rows"]["used"] == 110
 
 
+@pytest.mark.slow
 def test_limits_of_sources(pipeline: Run, tmp_path: Path) -> None:
     """By name, whatever their files are called: the share of what is trained on."""
     rows(tmp_path / "a.jsonl", 50)

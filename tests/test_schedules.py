@@ -104,6 +104,7 @@ def cron_lines() -> tuple[dict[str, str], list[tuple[str, str]]]:
     return variables, jobs
 
 
+@pytest.mark.slow
 def test_cron(project: Project) -> None:
     """cron gives the command to the shell of SHELL, with the variables above it and little else."""
     variables, [(_, command)] = cron_lines()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from preloaded import Server, outputs
-from support import SAMPLES
+from support import SAMPLES, few
 
 from pipeline import lines
 from pipeline.commands.list import columns
@@ -60,7 +60,7 @@ SCREENS: tuple[tuple[int, tuple[object, ...]], ...] = (
 )
 
 
-@pytest.mark.parametrize(("status", "words"), SCREENS, ids=str)
+@pytest.mark.parametrize(("status", "words"), few(SCREENS, 4), ids=str)
 def test_screens_are_as_wide_as_the_terminal(
     status: int, words: tuple[object, ...], screen: Screen
 ) -> None:

@@ -292,6 +292,7 @@ def test_a_build_from_an_address(pipeline: Run, tmp_path: Path, site: Any) -> No
     assert f"{site.url}/set/rows.jsonl" in run
 
 
+@pytest.mark.slow
 def test_standard_input(tmp_path: Path) -> None:
     """``-`` is spooled: rows are stdin:1, offsets and hashes are those of what was piped."""
     import subprocess

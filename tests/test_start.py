@@ -127,6 +127,7 @@ def test_ctrl_c_behind_the_publication_says_what_is_there(
     assert pp.open(tmp_path / "out").validation.passed
 
 
+@pytest.mark.slow
 def test_a_judge_that_dies_is_replaced(tmp_path: Path, cache_dir: Path) -> None:
     """Killed while it judges: the build is judged where it is made."""
     kill = "os.kill(arguments[0]._pool.workers[0].process.pid, signal.SIGKILL)"

@@ -189,6 +189,7 @@ def test_files_that_agree_with_the_build(checkpoint: Path, folder: Path) -> None
     assert files_of(checkpoint, folder) == {}
 
 
+@pytest.mark.slow
 def test_each_file_that_keeps_a_model_from_stopping(checkpoint: Path, folder: Path) -> None:
     """The cause and the file, one by one."""
     config, generation = checkpoint / "tokenizer_config.json", checkpoint / "generation_config.json"

@@ -70,6 +70,7 @@ def asked(s3: S3Stub, place: str, since: int) -> Counter[str]:
     return kinds
 
 
+@pytest.mark.slow
 def test_a_build_in_a_store_is_the_build_of_a_folder(
     pipeline: Run, s3: S3Stub, store: Store, tmp_path: Path
 ) -> None:

@@ -77,6 +77,7 @@ def test_an_equal_build_says_less(pipeline: Run, tmp_path: Path) -> None:
     assert again["train"] == ["sh out/launch/trl.sh MODEL_DIR"]
 
 
+@pytest.mark.slow
 def test_the_commands_can_be_pasted(pipeline: Run, tmp_path: Path) -> None:
     """Into a shell, as they are printed at any width, whatever the folder is called."""
     for name in ("out", "it's a \"long\" folder's name"):

@@ -10,6 +10,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from support import few
 from tokenizers import Tokenizer
 
 from stages.binding import bind
@@ -32,7 +33,7 @@ VENDORS = [
 ]
 
 
-@pytest.mark.parametrize("name", VENDORS)
+@pytest.mark.parametrize("name", few(VENDORS, 3))
 def test_rebuilt_file_is_the_vendors(name: str, cache_dir: Path) -> None:
     """Each family's tokenizer.json has the vendor's sha256."""
     profile = all_profiles()[name]
@@ -180,7 +181,7 @@ GROUPS = [
 ]
 
 
-@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group[0].name)
+@pytest.mark.parametrize("group", few(GROUPS, 3), ids=lambda group: group[0].name)
 def test_every_profile_binds(group: list[ModelProfile], cache_dir: Path) -> None:
     """Every profile proves its tokens, with step tokens too, inside the embedding.
 

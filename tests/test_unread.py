@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Ran
+from support import Ran, few
 
 from pipeline.inputs.questions import condition_for
 from pipeline.tasks import kind_of
@@ -397,7 +397,7 @@ ASKED: dict[str, tuple[str, list[Row], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", ASKED)
+@pytest.mark.parametrize("case", few(ASKED, 6))
 def test_a_column_that_may_matter_is_asked_about_and_the_answer_builds(
     case: str, pipeline: Run, tmp_path: Path
 ) -> None:

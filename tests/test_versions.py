@@ -292,6 +292,7 @@ def _rows(path: Path, count: int, first: int = 0) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_commands(pipeline: Run, tmp_path: Path) -> None:
     """Build, unchanged, refused, list, hold, roll back, and back to the data of before."""
     data = tmp_path / "rows.jsonl"

@@ -19,6 +19,7 @@ import pytest
 from conftest import NAME
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import few
 
 import pipeline.shards.plan
 from pipeline import tasks
@@ -212,7 +213,7 @@ def _cut(examples: list[int]) -> list[int]:
     return bounds
 
 
-@pytest.mark.parametrize(("task", "options"), OPTIONS)
+@pytest.mark.parametrize(("task", "options"), few(OPTIONS, 2))
 def test_windows_store_what_one_window_stores(
     task: str, options: dict[str, Any], shop: Shop
 ) -> None:
@@ -226,6 +227,7 @@ def test_windows_store_what_one_window_stores(
         assert _stored(many) == _stored(one)
 
 
+@pytest.mark.slow
 def test_processes_and_their_number_change_nothing(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -342,6 +344,7 @@ def _written(folder: Path, parts: list[list[tuple[int, int, int]]]) -> list[Numb
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     _many(),

@@ -209,7 +209,8 @@ def finished(
 
 
 def _stored(recipe: Recipe, batch: Batch) -> Batch:
-    return (fold(batch) if "folded" in recipe.task.stored else batch).select(columns_of(recipe))
+    folded = fold(batch, recipe.marker) if "folded" in recipe.task.stored else batch
+    return folded.select(columns_of(recipe))
 
 
 def _count(recipe: Recipe, report: PartReport, batch: Batch) -> None:

@@ -34,7 +34,7 @@ from stages.parity.sample import Witness
 from stages.tokenizers import downloads, oracle
 from stages.tokenizers.repairs import Repair
 from stages.tokenizers.resolve import Resolved
-from stages.tokens.folded_labels import readable
+from stages.tokens.folded_labels import NO_MARKER, readable
 from stages.tokens.pretokenized import Accept
 
 FAST_FROM = 1 << 20  # bytes of inputs: fewer are encoded sooner than the fast encoder is loaded
@@ -86,6 +86,11 @@ class Recipe:
         return (
             split and self.config.source.train_on != "all"
         )  # which trains the text as it is printed
+
+    @property
+    def marker(self) -> int:
+        """The id at which labels stand; ``NO_MARKER`` where a label is its token's id."""
+        return self.model.step_id if self.task.kind.marks else NO_MARKER
 
     @property
     def context(self) -> Context:

@@ -21,6 +21,7 @@ from stages.columns import IDS, Ints, make_list, offsets_of, whole
 from stages.files import mapped
 from stages.files.mapped import Mapped, MappedBytes
 
+_FEW = ("step_positions",)  # lists so short that to read one by one takes longer than to take them
 ORIGIN = "origin"  # the number of the input that an example of a batch is of
 
 
@@ -228,7 +229,7 @@ class Collector:
             return self.column(part, name)
 
         kind = column_of(picked.groups[0][0]).type
-        if kind == IDS or name == "loss_weights":
+        if name not in _FEW and (kind == IDS or name == "loss_weights"):
             return _Lists(picked, column_of, lambda part: self.bytes_of(part, name))
         column = _taken(picked, column_of)
         # Copied, since what is written of a slice depends on the column that it was cut from.

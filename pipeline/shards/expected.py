@@ -17,11 +17,17 @@ from expectations.readback import contents
 from expectations.readback.contents import Lists
 from expectations.readback.stored_rows import Planned, Sources
 from pipeline.shards.collect import ORIGIN, Collector, PartSource
-from stages.columns import Ints, offsets_of
+from stages.columns import IGNORED, Ints, numbers, offsets_of
 from stages.files import mapped
 from stages.files.mapped import MappedBytes
+from stages.tokens.folded_labels import NO_MARKER
 
 _NUMBERS = ("prompt_length", "margin")
+# Lists of one number a step: to read so few by themselves takes longer than to hold them all.
+_FEW: dict[str, Callable[[pa.ListArray], Lists]] = {
+    "step_labels": contents.ratings,
+    "step_positions": numbers,
+}
 
 
 class _Slices:
@@ -62,6 +68,7 @@ class Expected:
     Args:
         order: their numbers in the build; ``starts``: those of each part's first example.
         stored: the columns of parts that shards are made of.
+        marker: the id at which labels stand, if there is one.
     """
 
     def __init__(
@@ -73,7 +80,9 @@ class Expected:
         starts: Ints,
         order: Ints,
         stored: Sequence[str],
+        marker: int = NO_MARKER,
     ) -> None:
+        self._marker = marker
         self._collect, self._starts, self._order = collect, starts, order
         self._parts = list(self._by_part(order))
         ordinals = {name: index for index, name in enumerate(inputs.names)}
@@ -120,9 +129,9 @@ class Expected:
 
     def _column(self, name: str) -> Callable[[int, int], Lists]:
         """A column of lists of numbers."""
-        if name == "step_labels":
-            rated = self._taken(name)
-            return lambda start, stop: contents.ratings(rated.slice(start, stop - start))
+        if name in _FEW:
+            taken, read = self._taken(name), _FEW[name]
+            return lambda start, stop: read(taken.slice(start, stop - start))
         slices = _Slices(len(self._order))
         for part, places, rows in self._parts:
             values = self._collect.bytes_of(part, name)
@@ -136,6 +145,8 @@ class Expected:
         lists = {name: column(start, stop) for name, column in self._lists.items()}
         if "loss_weights" in lists:
             lists["loss_weights"] = _spread(lists["folded"], lists["loss_weights"])
+        if self._marker != NO_MARKER:
+            lists |= _apart(lists.pop("folded"), self._marker)
         place = {"source": self._source, "line": self._line, "sequence": self._sequence}
         return Planned(
             tokens=self._tokens[some],
@@ -144,6 +155,14 @@ class Expected:
             lists=lists,
             digest=(self._digests[0][some], self._digests[1][some]),
         )
+
+
+def _apart(folded: Lists, marker: int) -> dict[str, Lists]:
+    """Ids and labels, where a label stands at a marker: its complement is in the marker's place."""
+    offsets, values = folded
+    trained = values < 0
+    ids, labels = np.where(trained, np.int32(marker), values), np.where(trained, ~values, IGNORED)
+    return {"input_ids": (offsets, ids), "labels": (offsets, labels.astype(np.int32))}
 
 
 def _spread(folded: Lists, weights: Lists) -> Lists:

@@ -114,7 +114,8 @@ def _examples(shared: Gather, collect: Collector, picked: Picks) -> Callable[[in
 
     def examples(first: int, last: int) -> pa.Table:
         collect.forget()  # the block before
-        table = unfold(pa.table({name: column(first, last) for name, column in fetched.items()}))
+        table = pa.table({name: column(first, last) for name, column in fetched.items()})
+        table = unfold(table, shared.recipe.marker)
         return loss_weights.spread(table) if shared.with_weights else table
 
     return examples
@@ -277,6 +278,7 @@ def read_back(shared: Gather, shard: ShardWork, tokens: int, answers: Answers) -
         starts=shared.starts,
         order=shard.order,
         stored=shared.stored,
+        marker=recipe.marker,
     )
     folder = Path(shared.folder)
     wanted = Wanted(folder / METRICS, recipe.context, shared.inputs, shared.tables)

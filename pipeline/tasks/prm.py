@@ -19,7 +19,7 @@ class _Prm:
     layouts = ("packed", "ragged", "padded")
     with_steps = True
     kept = ("input_ids", "labels", "step_positions", "step_labels")
-    stored = kept
+    stored = ("folded", "step_positions", "step_labels")
 
     def stages(self, tools: Tools) -> tuple[Stage, ...]:
         from expectations.validate import Validate

@@ -28,7 +28,7 @@ class _Texts:
 
     def __init__(self, recipe: Recipe) -> None:
         stored = recipe.task.stored
-        self._folded = "folded" in stored
+        self._folded, self._marker = "folded" in stored, recipe.marker
         self.column = "folded" if self._folded else next(n for n in stored if n.endswith("_ids"))
         self._tokenizer = encoders.parsed(recipe.model.tokenizer_json)
 
@@ -43,7 +43,7 @@ class _Texts:
 
     def _ids(self, stored: list[int]) -> _Ids:
         ids = np.array(stored, np.int32)
-        return unfolded(ids)[0] if self._folded else ids
+        return unfolded(ids, self._marker)[0] if self._folded else ids
 
     def _text(self, ids: _Ids, start: int) -> str:
         shown = ids[start : start + _SHOWN].tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stages.counted import counted
 from stages.probes import BrokenError, Probe, ProbeSubject
 from stages.probes._rendering import dialogue, examples, rendered
 
@@ -19,7 +20,7 @@ def _check(subject: ProbeSubject) -> str:
             if not everything and (str(text) in rendering.text(trained=True)) != (i in answers):
                 raise BrokenError(detail=f"turn {i + 1} is trained where it must not be, or not")
     once = "one example per trained turn" if len(rows) > 1 else "one example"
-    return f"{len(dialogue(subject))} turns printed in order, {once}"
+    return f"{counted(len(dialogue(subject)), 'turn')} printed in order, {once}"
 
 
 PROBE = Probe(

@@ -7,6 +7,13 @@ complement always is, and id 0 can be told from a trained id 0 (``~0 == -1``). T
     input_ids  [  5,    6, 7]
     labels     [-100, -100, 7]
     folded     [  5,    6, -8]
+
+Where labels stand at markers, the label is another id, and the token is the marker, always the same
+one. There the complement is that of the label, and whoever takes it apart knows the marker::
+
+    input_ids  [  5,    6, 3]    marker 3
+    labels     [-100, -100, 7]
+    folded     [  5,    6, -8]
 """
 
 from __future__ import annotations
@@ -21,6 +28,9 @@ import pyarrow as pa
 from stages import columns, native
 from stages.columns import IGNORED, make_list, numbers
 from stages.contract import Batch
+from stages.errors import PipelineError
+
+NO_MARKER = -1  # a label is its token's id
 
 
 def folded_ids(ids: npt.NDArray[np.int32], labels: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
@@ -33,20 +43,50 @@ def folded_ids(ids: npt.NDArray[np.int32], labels: npt.NDArray[np.int32]) -> npt
     return trained
 
 
-def fold(batch: Batch) -> Batch:
-    """Replace ``input_ids`` and ``labels`` by ``folded``; a batch that has it stays as it is."""
+def _marked(
+    ids: npt.NDArray[np.int32], labels: npt.NDArray[np.int32], marker: int
+) -> npt.NDArray[np.int32]:
+    """The same where labels stand at markers."""
+    folded, trained = ids.copy(), np.flatnonzero(labels != IGNORED)
+    if (ids[trained] != marker).any():
+        raise PipelineError(
+            "A label stands at a token that is no marker.", "Please report it with the recipe."
+        )
+    folded[trained] = ~labels[trained]
+    return folded
+
+
+def fold(batch: Batch, marker: int = NO_MARKER) -> Batch:
+    """Replace ``input_ids`` and ``labels`` by ``folded``; a batch that has it stays as it is.
+
+    Args:
+        marker: the id at which labels stand, where they are no ids of their tokens.
+
+    Raises:
+        PipelineError: a label stands elsewhere.
+    """
     if "folded" in batch.schema.names:
         return batch
     offsets, ids = numbers(batch.column("input_ids"))
     labels = numbers(batch.column("labels"))[1]
-    folded = make_list(offsets, pa.array(folded_ids(ids, labels)))
+    values = folded_ids(ids, labels) if marker == NO_MARKER else _marked(ids, labels, marker)
+    folded = make_list(offsets, pa.array(values))
     return columns.put(batch.drop_columns(["input_ids", "labels"]), "folded", folded)
 
 
 def unfolded(
+    folded: npt.NDArray[np.int32], marker: int = NO_MARKER
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """The inverse of ``folded_ids``; at trained places the id is the marker, where there is one."""
+    ids, labels = _unfolded(folded)
+    if marker != NO_MARKER:
+        ids[np.flatnonzero(folded < 0)] = marker
+    return ids, labels
+
+
+def _unfolded(
     folded: npt.NDArray[np.int32],
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """The inverse of ``folded_ids``."""
     module = native.module()
     if module is not None:
         both = np.empty((2, len(folded)), np.int32)
@@ -72,12 +112,12 @@ def readable(names: Iterable[str]) -> set[str]:
     return known | {"input_ids", "labels"} if "folded" in known else known
 
 
-def unfold(table: Rows) -> Rows:
+def unfold(table: Rows, marker: int = NO_MARKER) -> Rows:
     """The inverse of ``fold``; rows without the column stay as they are."""
     if "folded" not in table.schema.names:
         return table
     offsets, folded = numbers(columns.whole(table.column("folded")))
-    ids, labels = unfolded(folded)
+    ids, labels = unfolded(folded, marker)
     table = table.drop_columns(["folded"])
     table = table.append_column("input_ids", make_list(offsets, pa.array(ids)))
     return table.append_column("labels", make_list(offsets, pa.array(labels)))
