@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from pipeline.build import planning
 from pipeline.build.parts import REFERENCE, MadeParts, join, make_parts, missing
 from pipeline.build.preparation import Prepared
 from pipeline.manifest import dataset_files, seal
@@ -149,9 +148,12 @@ def make_share(prepared: Prepared, rank: Rank, report: Report) -> tuple[MadePart
     return made, sorted(others - {rank.number}) if made.backend == REFERENCE else []
 
 
-def joined(prepared: Prepared) -> MadeParts:
-    """The parts of all ranks. Their examples are compared with their hashes by the makers of
-    shards, or each of n ranks would read the parts of all.
+def joined(prepared: Prepared, compared: bool = True) -> MadeParts:
+    """The parts of all ranks.
+
+    Args:
+        compared: read the examples of all, and compare them with their hashes; else the makers of
+            shards do that, each of the parts that it reads. Not where plans read examples, too.
 
     Raises:
         UsageError: some are missing, or were made by other versions; the message names the ranks.
@@ -159,7 +161,6 @@ def joined(prepared: Prepared) -> MadeParts:
     records = _records(prepared)
     if not records:
         raise UsageError(*_nothing(prepared))
-    compared = planning.reads_examples(prepared.config)
     made = replace(join([record.made for record in records]), compared=compared)
     lacking = missing(prepared, made)
     if lacking:
