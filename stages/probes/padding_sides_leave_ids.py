@@ -39,7 +39,7 @@ PROBE = Probe(
     name="padding_sides_leave_ids",
     proves="padding, on either side, leaves a sequence's ids as they are",
     fails="padding cannot be separated from the sequence: {detail}",
-    remedy="Name a pad token that no template prints.",
+    remedy="Name another token as pad_token of the profile: one that its template never prints.",
     check=_check,
     needs=("end_of_turn_is_trained",),
 )

@@ -27,7 +27,7 @@ PROBE = Probe(
     name="turns_survive",
     proves="every turn of a dialogue is printed in order, answers trained, questions not",
     fails="the chat template does not print several turns correctly: {detail}",
-    remedy="Give another with --chat-template.",
+    remedy="Give one with --chat-template that prints each message once, in order.",
     check=_check,
     needs=("end_of_turn_is_trained",),
 )
