@@ -106,7 +106,7 @@ def shards(config: Config, rank: Rank, report: Report) -> Result:
         UsageError: parts are missing; the message names the ranks to run again.
         PipelineError: see ``build.make_shards``.
     """
-    from pipeline.build import make_shards, plan, prepare, ranks
+    from pipeline.build import make_shards, plan, planning, prepare, ranks
 
     if config.run.shared:
         raise UsageError(
@@ -115,7 +115,7 @@ def shards(config: Config, rank: Rank, report: Report) -> Result:
         )
     report(START, 0, 1)
     prepared = prepare(config)
-    made = ranks.joined(prepared)
+    made = ranks.joined(prepared, planning.reads_examples(prepared.config))
     prepared = prepared.having_read(made.reports)
     report(START, 1, 1)
     report(PLAN, 0, 1)

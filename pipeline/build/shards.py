@@ -60,6 +60,7 @@ def _keeping(shared: Gather, planned: Planned, made: Path) -> Keeping:
         | workspace.found(made, cache),
         hashes=equal_build.known_hashes(shared.recipe.config),
         cache=str(cache),
+        compared=planned.compared,
     )
 
 
