@@ -378,7 +378,7 @@ filter = "n_tokens >= LIMIT"
     ]
     lost = 23 - sum(row["language"] is None for row in (*rows[20:], *rows[:3]))
     assert manifest["doubles"] == [{"source": "second", "kept_in": "first", "examples": lost}]
-    assert f"{lost} examples of second equal examples of first" in ran.err
+    assert f"{lost} examples of second, equal to examples of first" in ran.err
     before = _parts(cache)
     recipe.write_text(text.replace("LIMIT", "35"))
     ran = pipeline("build", recipe, "--cache-dir", cache)
