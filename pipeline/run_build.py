@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -74,8 +75,11 @@ def _workers(config: Config, found: Look) -> AbstractContextManager[None]:
     if splits == 1 or config.run.processes == 1 or config.run.engine != "local":
         return nullcontext()
     from pipeline.executors._copies import copies
+    from pipeline.recipe import ahead
 
-    return copies(("pipeline.parts.part", "pipeline.windows.made", "expectations.validate"))
+    fast = sum(source.bytes for source in found.inputs) >= ahead.FAST_FROM
+    modules = ("pipeline.parts.part", "pipeline.windows.made", "expectations.validate")
+    return copies(modules, partial(ahead.encoders, config, fast))
 
 
 def build_and_report(

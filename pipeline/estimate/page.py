@@ -261,6 +261,9 @@ def _reject_lines(plan: dict[str, Any]) -> Iterator[str]:
             "          a build would stop: more rows than --max-reject allows, nothing left, "
             "or most margins below zero"
         )
+        first = next(iter(rejects["by_code"]), None)
+        if first is not None:
+            yield f"          what it means, and the fix: pipeline explain {first}"
     for name, count in plan["notes"].items():
         label = "warning" if name in notes.WARNINGS else "note"
         of = f"{count:,} of {counted(rejects['sampled'], 'sampled row')}"
