@@ -72,7 +72,7 @@ def test_rows_whose_steps_a_chat_changes_are_counted_and_raw_keeps_them(
     command = ("s.jsonl", "--model", "qwen2.5-1.5b", "--layout", "ragged", "-o")
     done = pipeline("run", "prm", *command, "chat")
     assert done.status == 0, done.err
-    assert "1 rows: steps_rewritten" in done.err
+    assert "1 row: steps_rewritten" in done.err
     assert read_manifest(tmp_path / "chat")["rows"]["notes"] == {"steps_rewritten": 1}
     done = pipeline("run", "prm", *command, "raw", "--prm-template", "raw")
     assert done.status == 0, done.err
