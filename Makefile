@@ -118,7 +118,7 @@ test-parity: $(TRAINING)/.peers  ## Run the trainers' own code on builds and com
 
 compatibility: $(TRAINING)/.peers  ## The same, recorded: what docs/compatibility.md says was run.
 	rm -f tests/parity/ran.json
-	PARITY_RECORD=1 OMP_NUM_THREADS=2 $(TRAINING)/bin/python -m pytest tests/parity
+	PARITY_RECORD=1 OMP_NUM_THREADS=1 $(TRAINING)/bin/python -m pytest -n 2 tests/parity
 	$(BIN)/python docs/generate.py
 
 lint: $(READY)  ## Check style, types and layers.

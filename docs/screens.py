@@ -1,7 +1,8 @@
 """Takes the pictures of docs/looking.md: the report of builds of sample_data, in a browser.
 
-Needs Chromium or Chrome (``chromium``, ``google-chrome`` or ``--browser``); without one, nothing is
-written and the exit status is 2. ``--page FILE`` takes another page, into ``--folder``.
+Wide and narrow, light and dark. Needs Chromium or Chrome (``chromium``, ``google-chrome`` or
+``--browser``); without one, nothing is written and the exit status is 2. ``--page FILE`` takes
+another page, into ``--folder``.
 
 python docs/screens.py
 """
@@ -41,6 +42,7 @@ TAKEN = (
     Picture("report", "chat", height=1300),
     Picture("report-dark", "steps", height=1300, scheme=DARK),
     Picture("report-narrow", "chat", width=400, height=860),
+    Picture("report-narrow-dark", "steps", width=400, height=860, scheme=DARK),
 )
 
 

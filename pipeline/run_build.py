@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -19,6 +20,7 @@ from pipeline.options.config import Config
 from pipeline.publish import failed
 from pipeline.verdict.judge import Judge
 from stages import catalog
+from stages.counted import counted
 from stages.errors import DataError, PipelineError, UsageError
 
 if TYPE_CHECKING:
@@ -73,8 +75,11 @@ def _workers(config: Config, found: Look) -> AbstractContextManager[None]:
     if splits == 1 or config.run.processes == 1 or config.run.engine != "local":
         return nullcontext()
     from pipeline.executors._copies import copies
+    from pipeline.recipe import ahead
 
-    return copies(("pipeline.parts.part", "pipeline.windows.made", "expectations.validate"))
+    fast = sum(source.bytes for source in found.inputs) >= ahead.FAST_FROM
+    modules = ("pipeline.parts.part", "pipeline.windows.made", "expectations.validate")
+    return copies(modules, partial(ahead.encoders, config, fast))
 
 
 def build_and_report(
@@ -159,7 +164,11 @@ def _listed(configs: Sequence[Config], ended: Sequence[Result]) -> None:
     lines = []
     for config, one in zip(configs, ended, strict=True):
         rows, tokens = (one.figures.get(name, {}) for name in ("rows", "tokens"))
-        counts = f"{rows['used']:,} rows, {tokens['total']:,} tokens" if one.manifest else ""
+        counts = (
+            f"{counted(rows['used'], 'row')}, {counted(tokens['total'], 'token')}"
+            if one.manifest
+            else ""
+        )
         said = counts or one.message.partition("\n")[0]
         lines.append(f"{one.status:<9} {config.run.shown}: {said}")
     for line in fitted(lines, width(sys.stderr)):

@@ -16,6 +16,7 @@ from pipeline.messages.result import OK, Result, of_builds
 from pipeline.messages.session import Session, current
 from pipeline.options.config import Config
 from stages import catalog
+from stages.counted import counted
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def parts(config: Config, rank: Rank, report: Report) -> Result:
         status=OK,
         code=0,
         message=f"parts     {len(made.reports)} of {total} by rank {rank.number} of {rank.of}, "
-        f"{rows} rows",
+        f"{counted(rows, 'row')}",
         task=config.task,
         build_id=prepared.build_id,
         figures={"rank": rank.number, "of": rank.of, "parts": len(made.reports), "rows": rows},
@@ -105,7 +106,7 @@ def shards(config: Config, rank: Rank, report: Report) -> Result:
         UsageError: parts are missing; the message names the ranks to run again.
         PipelineError: see ``build.make_shards``.
     """
-    from pipeline.build import make_shards, plan, prepare, ranks
+    from pipeline.build import make_shards, plan, planning, prepare, ranks
 
     if config.run.shared:
         raise UsageError(
@@ -114,7 +115,7 @@ def shards(config: Config, rank: Rank, report: Report) -> Result:
         )
     report(START, 0, 1)
     prepared = prepare(config)
-    made = ranks.joined(prepared)
+    made = ranks.joined(prepared, planning.reads_examples(prepared.config))
     prepared = prepared.having_read(made.reports)
     report(START, 1, 1)
     report(PLAN, 0, 1)

@@ -25,7 +25,8 @@ _INSTALLED = (".dist-info", ".egg-info")
 
 
 @functools.cache
-def _own(package: str) -> tuple[str, ...]:
+def own(package: str) -> tuple[str, ...]:
+    """The keys of our own plug-ins of a folder, sorted."""
     path = importlib.import_module(package).__path__
     return tuple(sorted(m.name for m in pkgutil.iter_modules(path) if not m.name.startswith("_")))
 
@@ -101,7 +102,7 @@ def installed() -> list[bytes]:
 
 def names(package: str) -> list[str]:
     """Every key of a folder, ours and other packages'."""
-    return sorted({*_own(package), *_foreign(package)})
+    return sorted({*own(package), *_foreign(package)})
 
 
 def load(package: str, name: str, attribute: str) -> Any:
@@ -110,7 +111,7 @@ def load(package: str, name: str, attribute: str) -> Any:
     Raises:
         UsageError: there is none; the message names the nearest.
     """
-    if name in _own(package):
+    if name in own(package):
         return getattr(importlib.import_module(f"{package}.{name}"), attribute)
     if name in _foreign(package):
         return _foreign(package)[name].load()
@@ -119,8 +120,8 @@ def load(package: str, name: str, attribute: str) -> Any:
 
 def summary(package: str, name: str) -> str:
     """The first paragraph of a module's docstring, on one line."""
-    own = name in _own(package)
-    where = f"{package}.{name}" if own else _foreign(package)[name].module
+    ours = name in own(package)
+    where = f"{package}.{name}" if ours else _foreign(package)[name].module
     text = importlib.import_module(where).__doc__ or ""
     return " ".join(text.strip().split("\n\n")[0].split())
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import json
 import os
+import pty
 import re
+import struct
 import subprocess
 import sys
+import termios
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from types import ModuleType
@@ -124,6 +128,65 @@ def run_python(code: str, folder: Path, **variables: str) -> subprocess.Complete
 
 
 _EXAMPLE = r"```python\n((?:(?!```).)*)```\n\n```toml\n(.*?)```"
+
+
+_RUN = """
+import atexit, json, os, sys
+sys.argv = ["pipeline", *{arguments!r}]
+process = os.getpid()
+def tell():
+    if os.getpid() == process:
+        open({told!r}, "w").write(json.dumps(sorted(sys.modules)))
+atexit.register(tell)
+from posttrain_pipeline.command import main
+main()
+"""
+
+
+def modules_of(arguments: Sequence[str], folder: Path, status: int = 0) -> set[str]:
+    """The modules that the process of a command has imported when it ends.
+
+    Args:
+        arguments: of the command; ``status``: what it ends with.
+        folder: where it runs.
+    """
+    told = folder / "imported.json"
+    code = _RUN.format(arguments=tuple(arguments), told=str(told))
+    ran = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True)
+    assert ran.returncode == status, ran.stderr
+    return set(json.loads(told.read_text()))
+
+
+def packages_of(modules: set[str]) -> set[str]:
+    """The packages at the top that modules belong to."""
+    return {name.partition(".")[0] for name in modules}
+
+
+def on_terminal(
+    command: Sequence[str], environment: Mapping[str, str], width: int | None = None
+) -> str:
+    """What a command of ours writes to a terminal, with the terminal's line ends.
+
+    Args:
+        environment: all of its variables.
+        width: of the terminal, in columns; as it is made where none is given.
+    """
+    mine, theirs = pty.openpty()
+    if width is not None:
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+    program = str(Path(sys.executable).parent / "pipeline")
+    with subprocess.Popen([program, *command], stdout=theirs, env=environment) as running:
+        os.close(theirs)
+        found = b""
+        try:
+            while block := os.read(mine, 65536):
+                found += block
+        except OSError:  # Linux says so when the other end is closed
+            pass
+        finally:
+            os.close(mine)
+        assert running.wait() == 0
+    return found.decode()
 
 
 def _examples() -> Iterator[tuple[str, dict[str, dict[str, str]]]]:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
 import re
 import shlex
-import struct
 import subprocess
-import sys
-import termios
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import support
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,22 +62,9 @@ def refused(*arguments: object) -> str:
 
 def on_terminal(width: int, *arguments: object) -> str:
     """What the command writes to a terminal of so many columns, without colours."""
-    mine, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
-    command = [str(Path(sys.executable).parent / "pipeline"), "show", *map(str, arguments)]
     environment = {k: v for k, v in os.environ.items() if k != "COLUMNS"} | {"NO_COLOR": "1"}
-    with subprocess.Popen(command, stdout=theirs, env=environment) as running:
-        os.close(theirs)
-        found = b""
-        try:
-            while block := os.read(mine, 65536):
-                found += block
-        except OSError:  # Linux says so when the other end is closed
-            pass
-        finally:
-            os.close(mine)
-        assert running.wait() == 0
-    return found.decode().replace("\r\n", "\n")
+    found = support.on_terminal(["show", *map(str, arguments)], environment, width)
+    return found.replace("\r\n", "\n")
 
 
 def stored(build: Build) -> dict[str, dict[str, Any]]:

@@ -23,7 +23,7 @@ from worker_tasks import die, die_once, square
 def pmap(function, shared, items, workers=2):
     return dict(local.pmap(function, shared, items, workers))
 
-with copies(["pipeline.memory"]):
+with copies(["pipeline.memory"], here._ahead):
     assert local.copied is not None
     assert len(multiprocessing.active_children()) == 1
     BODY
@@ -46,6 +46,18 @@ def _kill_the_copied(shared: str, item: int) -> int:
     return item
 
 
+LOADED: list[int] = []  # in the process that loaded something ahead, and in its copies
+
+
+def _ahead() -> None:
+    LOADED.append(os.getpid())
+    raise ValueError("whoever needs it will see")
+
+
+def _loaded(shared: None, item: int) -> tuple[int, list[int]]:
+    return os.getppid(), LOADED
+
+
 def _fail(shared: None, item: int) -> int:
     if item == 1:
         raise ValueError("not this one")
@@ -64,6 +76,10 @@ def _ran(body: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 _LAWS = {
+    "what is loaded ahead is there in all copies, and an error of it is nobody's": """
+        for parent, loaded in pmap(here._loaded, None, range(4)).values():
+            assert loaded == [parent] != [os.getpid()]
+    """,
     "every item is done once, in the pools of every phase": """
         for n in (1, 2):
             assert pmap(square, n, range(7)) == {i: n + i * i for i in range(7)}

@@ -30,9 +30,15 @@ from stages.tokenizers import builtin
 
 SHAPES = corpus()
 FIRST, SECOND = FAMILIES
-# A fixed tenth of the shapes in the first family; the rest, and the second family, are slow.
+# A fixed tenth of the shapes in the first family; the rest, and a second family, are slow.
 CHOSEN = [key for key in SHAPES if zlib.crc32(key.encode()) % 10 == 0]
-LEFT = [(key, FIRST) for key in SHAPES if key not in CHOSEN] + [(key, SECOND) for key in SHAPES]
+# What a row is read as depends on no family, and how it is printed on no shape: every third shape
+# meets both.
+LEFT = [(key, FIRST) for key in SHAPES if key not in CHOSEN] + [
+    (key, SECOND)
+    for key, shape in SHAPES.items()
+    if shape.models or zlib.crc32(key.encode()) % 3 == 0
+]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -245,10 +251,10 @@ def test_a_shape_becomes_what_it_says(key: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("key", "model"), LEFT)
-def test_every_shape_becomes_what_it_says_in_two_families(
+def test_every_shape_becomes_what_it_says(
     key: str, model: str, tmp_path: Path, cache_dir: Path
 ) -> None:
-    """All of it."""
+    """All of it, and a third of it in a second family."""
     _fetched(model, cache_dir)
     tried(SHAPES[key], tmp_path, model)
 

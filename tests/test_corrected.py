@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 from support import SAMPLES, Ran, few
 
-from pipeline.messages.corrected import commands
+from pipeline.messages.corrected import commands, reads_stdin
 
 Run = Callable[..., Ran]
 _TURN = "<|im_start|>user\nHow many?<|im_end|>\n<|im_start|>assistant\n"
@@ -147,13 +149,33 @@ def test_an_empty_file_among_others(pipeline: Run, tmp_path: Path) -> None:
         ("plan d.jsonl --task prm", "Use the task: pipeline run rm.", ["--task rm"]),
         ("check d", "Say --ignore a.", []),
         ("build r.toml", "Say --ignore a or --format text.", ["--format text"]),
-        ("run sft -", "Say --format text.", []),
+        ("run sft -", "Say --format text.", ["--format text"]),
     ],
 )  # fmt: skip
 def test_ways_are_read_from_a_remedy(arguments: str, remedy: str, wanted: list[str]) -> None:
     """Options that are complete; a sentence that only speaks of an option offers nothing."""
     base = re.sub(r" --(map|format|task)[ =]\S+", "", arguments)
     assert commands(arguments.split(), remedy) == [f"pipeline {base} {way}" for way in wanted]
+
+
+def test_rows_that_were_piped_in_are_to_be_piped_in_again(pipeline: Run, tmp_path: Path) -> None:
+    """The message names standard input, and says what each command needs; it then builds."""
+    rows = _rows(12, prompt="{n}?", chosen="Yes {n}.", rejected="No.")
+    (tmp_path / "rows").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+    def piped(command: str) -> subprocess.CompletedProcess[str]:
+        program = Path(sys.executable).with_name("pipeline")
+        shell = f"{program} {command.removeprefix('pipeline ')} < rows"
+        return subprocess.run(shell, shell=True, cwd=tmp_path, capture_output=True, text=True)
+
+    ran = piped("run sft - --model qwen2-1.5b -o out --cache-dir cache")
+    assert ran.returncode == 3
+    assert ran.stderr.startswith("Error: stdin: no format of conversations fits")
+    (command,) = re.findall(r"^Run, with the same rows piped in:\n  (.*)$", ran.stderr, re.M)
+    assert command == "pipeline run rm - --model qwen2-1.5b -o out --cache-dir cache"
+    assert piped(command).returncode == 0
+    assert not reads_stdin("pipeline run sft a.jsonl -o -")
+    assert reads_stdin("pipeline run sft --quiet -")
 
 
 def test_options_stand_before_a_double_dash() -> None:

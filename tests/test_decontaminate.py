@@ -303,7 +303,7 @@ def test_a_plan_says_what_would_be_left_out(pipeline: Run, tmp_path: Path) -> No
     evals = _lines(tmp_path / "e.jsonl", [{"question": one} for one in ASKED])
     ran = pipeline("plan", train, "--model", "qwen2-1.5b", "--decontaminate", evals)
     assert ran.status == 0
-    assert "3 examples of 10 sampled rows ask what an evaluation asks" in ran.out
+    assert "3 examples of 10 sampled rows with a question of an evaluation" in ran.out
     found = json.loads(
         pipeline("plan", train, "--model", "qwen2-1.5b", "--decontaminate", evals, "--json").out
     )

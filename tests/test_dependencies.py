@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,23 +11,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from pyarrow import feather
-from support import ROOT, SAMPLES
+from support import ROOT, SAMPLES, modules_of, packages_of
 
 from docs import dependencies
 from docs.dependencies import COME_ALONG, MOMENTS, PACKAGES, ROOMS, importing, required
 
-_RUN = """
-import atexit, json, os, sys
-sys.argv = ["pipeline", *{arguments!r}]
-process = os.getpid()
-def tell():
-    if os.getpid() == process:
-        names = sorted({{name.partition(".")[0] for name in sys.modules}})
-        open({told!r}, "w").write(json.dumps(names))
-atexit.register(tell)
-from posttrain_pipeline.command import main
-main()
-"""
 DATA = str(SAMPLES / "sft" / "word_problems.jsonl")
 
 
@@ -56,7 +42,6 @@ def test_what_the_sources_import_is_named() -> None:
 @pytest.mark.slow
 def test_commands_import_no_more_than_the_table_says(tmp_path: Path, cache_dir: Path) -> None:
     """Each command in a process of its own; and each moment of a package is met by one of them."""
-    told = tmp_path / "imported.json"
     cache = ("--cache-dir", str(cache_dir))
     run = ("run", "sft", DATA, "--model", "qwen2-1.5b", "-o", "out", "--quiet", *cache)
     commands = {
@@ -70,10 +55,7 @@ def test_commands_import_no_more_than_the_table_says(tmp_path: Path, cache_dir: 
     assert {*commands} == {*MOMENTS}
     met = set()
     for moment, arguments in commands.items():
-        code = _RUN.format(arguments=arguments, told=str(told))
-        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True)
-        assert done.returncode == 0, done.stderr
-        found = set(json.loads(told.read_text()))
+        found = packages_of(modules_of(arguments, tmp_path))
         for name, package in PACKAGES.items():
             if package.module in found and package.module:
                 assert moment in package.moments, f"{moment} imports {name}"

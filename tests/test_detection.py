@@ -316,7 +316,7 @@ def test_the_format_and_its_evidence_are_told(pipeline: Run, tmp_path: Path) -> 
     assert ran.status == 0, ran.err
     said = [
         "messages with role and content in 2 of 2 sampled rows",
-        "instruction and output in 1 of 1 sampled rows",
+        "instruction and output in 1 of 1 sampled row",
     ]
     assert f"a.jsonl: openai ({said[0]})" in ran.err
     assert f"b.jsonl: alpaca ({said[1]})" in ran.err

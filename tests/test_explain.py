@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
@@ -302,6 +303,22 @@ def test_the_example_of_an_audit_warns_or_fails(
         assert status == ("pass" if fixed else "warn"), status
 
 
+SHELL = set("|>&;$*'\"")  # what only a shell reads
+
+
+def _in_shell(line: str) -> Ran:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        line,
+        shell=True,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
 _BUILT: dict[str, Path] = {}  # by the command, which several examples begin with
 
 
@@ -327,29 +344,64 @@ def built(
 @pytest.mark.slow
 @pytest.mark.parametrize("one", of("check", "stops"), ids=lambda one: one.code)
 def test_the_commands_of_an_example_give_its_code(
-    one: Explanation, here: Path, built: Callable[[str], None]
+    one: Explanation, here: Path, pipeline: Run, built: Callable[[str], None]
 ) -> None:
     """The last command names the code and ends with 3; after the fix it ends with 0."""
     assert one.example is not None
     os.symlink(SAMPLES, here / "sample_data")
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     built(one.example.commands[0])
     for commands, status in ((one.example.commands[1:], 3), (one.example.fixed_commands, 0)):
         for line in commands:
             last = line is commands[-1]
             wanted = f"{line} --json" if last else line  # the codes as programs read them
-            done = subprocess.run(
-                wanted,
-                shell=True,
-                env={**os.environ, "PATH": path},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            assert done.returncode == (status if last else 0), f"{line}\n{done.stderr}"
-        said = json.loads(done.stdout)
+            first, *words = wanted.split()
+            if first == "pipeline" and not SHELL.intersection(wanted):
+                done = pipeline(*words)
+            else:
+                done = _in_shell(wanted)
+            assert done.status == (status if last else 0), f"{line}\n{done.err}"
+        said = json.loads(done.out)
         codes = {found["code"] for found in said.get("faults", said.get("findings", []))}
         assert (one.code in codes) == bool(status)
+
+
+DAMAGED = [one for one in EVERY if one.group == INVARIANTS and one.example is not None]
+
+
+def test_every_expectation_says_what_breaks_it_and_what_to_do_then() -> None:
+    """In words of its own; most have an example, and the file explains none that there is not."""
+    every = group(INVARIANTS).codes
+    assert all(one.breaks.endswith(".") for one in every)
+    assert len({one.breaks for one in every}) == len({one.fix for one in every}) == len(every)
+    otherwise = tomllib.loads(
+        (ROOT / "pipeline/explain/codes/expectations.toml").read_text("utf-8")
+    )
+    assert {*otherwise["codes"]} == {one.code for one in every}
+    assert all(one.fix.removesuffix(otherwise["otherwise"].strip()).strip() for one in every)
+    assert len(DAMAGED) > len(every) / 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", sorted({one.example.commands[0] for one in DAMAGED}))
+def test_a_damaged_build_is_told_by_the_expectation(
+    line: str, here: Path, built: Callable[[str], None]
+) -> None:
+    """By name, of each damage to a build; the same command builds it anew, and it is right."""
+    os.symlink(SAMPLES, here / "sample_data")
+    built(line)
+    folder = Path(line.split()[-1])
+    shutil.copytree(folder, "whole")
+    mine = [one for one in DAMAGED if one.example and one.example.commands[0] == line]
+    for one in mine:
+        assert one.example is not None
+        shutil.rmtree(folder)
+        shutil.copytree("whole", folder)
+        exec(one.example.files["damage.py"], {})
+        done = CliRunner().invoke(cli, ["check", str(folder), "--json"])
+        assert done.exit_code == 3
+        assert one.code in {found["code"] for found in json.loads(done.stdout)["faults"]}
+    for words in (line.split()[1:], ["check", str(folder)]):
+        assert CliRunner().invoke(cli, words).exit_code == 0
 
 
 # What people see.

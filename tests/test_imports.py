@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
+import click
 import pytest
-from support import SAMPLES, install_examples
+from click.testing import CliRunner
+from support import SAMPLES, install_examples, modules_of, packages_of
 
+from pipeline.cli import LISTED, cli, listed_text
 from stages import catalog
 
-_RUN = """
-import atexit, json, os, sys
-sys.argv = ["pipeline", *{arguments!r}]
-process = os.getpid()
-def tell():
-    if os.getpid() == process:
-        names = sorted({{name.partition(".")[0] for name in sys.modules}})
-        open({told!r}, "w").write(json.dumps(names))
-atexit.register(tell)
-from posttrain_pipeline.command import main
-main()
-"""
 _HEAVY = {
     "datasets", "fastokens", "great_expectations", "jinja2", "numpy", "pandas", "polars", "pyarrow",
     "pydantic", "tokenizers", "transformers",
@@ -45,11 +34,7 @@ def imported(tmp_path: Path) -> Imported:
     """The heavy packages that the process of a command has imported when it ends."""
 
     def of(*arguments: str, status: int = 0, slow: bool = False) -> set[str]:
-        told = tmp_path / "imported.json"
-        code = _RUN.format(arguments=arguments, told=str(told))
-        ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True)
-        assert ran.returncode == status, ran.stderr
-        names = set(json.loads(told.read_text()))
+        names = packages_of(modules_of(arguments, tmp_path, status))
         return names & (_HEAVY | _SLOW if slow else _HEAVY)
 
     return of
@@ -76,6 +61,30 @@ def _build(cache_dir: Path, *more: str) -> tuple[str, ...]:
 def test_help_imports_nothing_heavy(imported: Imported, arguments: tuple[str, ...]) -> None:
     """The options of tasks are known without what tasks need."""
     assert imported(*arguments, slow=True) == set()
+
+
+def test_the_list_of_commands_loads_no_command(tmp_path: Path) -> None:
+    """``--help`` and ``pipeline`` alone need no command and no option of one; a command that is
+    called needs no other. What the list says is what the commands say, each of them in it."""
+    for arguments in (("--help",), ()):
+        names = modules_of(arguments, tmp_path)
+        assert not {name for name in names if name.startswith("pipeline.commands.")}
+        assert "pipeline.options.phases" not in names
+    names = modules_of(("show", "--help"), tmp_path)
+    assert {name for name in names if name.startswith("pipeline.commands.")} == {
+        "pipeline.commands.show"
+    }
+    assert LISTED.read_text("utf-8") == listed_text(), "run: make docs"
+    assert {*json.loads(LISTED.read_bytes())} == {*cli.list_commands(click.Context(cli))}
+
+
+def test_a_command_outside_the_list_is_loaded_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One of another package, or one that is new: the page is the same."""
+    page = CliRunner().invoke(cli, ["--help"]).output
+    monkeypatch.setattr("pipeline.cli._noted", dict)
+    assert CliRunner().invoke(cli, ["--help"]).output == page
 
 
 @pytest.mark.slow

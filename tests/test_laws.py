@@ -76,7 +76,7 @@ def test_until_stops_after_a_stage(pipeline: Run, tmp_path: Path) -> None:
     options = ("--model", "qwen2-1.5b", "-o", "here.arrow")
     ran = pipeline("run", "prm", source, *options, "--until", "render")
     assert ran.status == 0, ran.err
-    assert "1 rows refused" in ran.err
+    assert "1 row refused" in ran.err
     ran = pipeline("stage", "mark", "here.arrow", "-o", "marked.arrow")
     assert ran.status == 0, ran.err
     ran = pipeline("stage", "encode", "here.arrow", "-o", "unmarked.arrow")

@@ -83,16 +83,16 @@ def test_one_row_without_a_margin_takes_none_from_the_others(pipeline: Run, tmp_
     written(tmp_path / "pairs.jsonl", rows)
     command = ("pairs.jsonl", "--model", "qwen2-1.5b")
     seen = pipeline("plan", *command, "--task", "rm")
-    assert "margins   1 of 5 sampled pairs have none" in seen.out
+    assert "margins   of 5 sampled pairs, 1 without one" in seen.out
     done = pipeline("run", "rm", *command, "-o", "out", "--for", "trl")
     assert done.status == 0, done.err
-    assert "margins   1 of 5 pairs have none: null in the column margin" in done.err
+    assert "margins   of 5 pairs, 1 without one: null in the column margin" in done.err
     out = tmp_path / "out"
     stored = load_from_disk(str(out))["train"]["margin"][:]
     assert stored == [0.5, 1.5, 2.5, None, 4.5]
     manifest = read_manifest(out)
     assert manifest["rm"] == {"margins": {"present": 4, "absent": 1}}
-    assert "1 pairs have no margin" in manifest["trainers"]["trl"]["detail"]
+    assert "1 pair without a margin" in manifest["trainers"]["trl"]["detail"]
     assert "trl: it needs one for every pair or for none" in done.err
     assert 'remove_columns("margin")' in (out / "launch" / "train_trl.py").read_text()
     assert pipeline("check", "out").status == 0
@@ -136,7 +136,7 @@ def test_mostly_reversed_pairs_fail_the_build(pipeline: Run, tmp_path: Path) -> 
     assert said["rejects"]["build_would_stop"]
     done = pipeline("run", "rm", *command, "-o", "out")
     assert done.status == 3
-    assert "3 of 4 margins are below zero" in done.err
+    assert "3 of 4 margins below zero" in done.err
     for word in ("swap them", "--map chosen=rejected", "drop the rows", "--tolerance margins.fail"):
         assert word in done.err
     assert not (tmp_path / "out" / "manifest.json").exists()

@@ -76,6 +76,9 @@ def test_each_row_is_read_as_in_a_file_of_its_own(pipeline: Run, tmp_path: Path)
     )
     ran = pipeline("build", recipe, "--workers", "2")
     assert not ran.status, ran.err
+    told = "20 rows as openai, 40 rows as query_response"
+    assert f"by format {told}\n" in ran.err
+    assert told in (tmp_path / "out" / "report.html").read_text("utf-8")
     found = trained(tmp_path / "out")
     alone = {name: trained(tmp_path / name) for name in ("turns", "asked")}
     assert len(found) == 60

@@ -338,7 +338,7 @@ def test_a_build_that_is_finished_elsewhere_is_refused_like_any(
         rows.write(b'{"question": 1}\n')
     prepared = prepare(config)
     made = make_parts(prepared, _silent)
-    with pytest.raises(DataError, match=r"1 of .* rows were refused"):
+    with pytest.raises(DataError, match=r"1 of .* rows was refused"):
         finish(prepared, made, _silent)
     assert _files(tmp_path / "out") == before
     assert (tmp_path / "out.failed" / "rejects.jsonl").read_text().count("\n") == 1

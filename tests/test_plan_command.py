@@ -261,6 +261,7 @@ def test_plan_has_the_status_of_the_build(pipeline: Run, tmp_path: Path) -> None
     ran = pipeline("run", "sft", *options, "-o", "out")
     assert planned.status == ran.status == 3
     assert "turn 2 (assistant) is empty" in planned.out
+    assert "the fix: pipeline explain empty_answer" in planned.out
     assert "out.failed/rejects.jsonl" in ran.err
     refused = (tmp_path / "out.failed" / "rejects.jsonl").read_text().splitlines()
     assert [json.loads(line)["code"] for line in refused] == ["empty_answer"]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import SAMPLES
 
+from pipeline.executors import local
+from pipeline.executors._job import Job
 from pipeline.options.config import Config
 from pipeline.recipe import proved
 from pipeline.recipe.proved import fast_encoder, find_model
@@ -115,6 +119,28 @@ def test_encoders_are_compared_once(config: Config, asked: list[str]) -> None:
     names = [fast_encoder(config.run.cache_dir, content) for _ in range(2)]
     assert names == ["fastokens", "fastokens"]
     assert asked == ["encoder"]
+
+
+def test_encoders_are_compared_where_workers_come_from(
+    config: Config, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have both loaded by then, so this process loads neither."""
+    content = find_model(config)[1].tokenizer_json
+    asked.clear()
+    calls: list[str] = []
+
+    def copied(
+        function: Any, shared: Any, items: Any, workers: int, job: Job
+    ) -> Iterator[tuple[int, Any]]:
+        there = pickle.loads(pickle.dumps(shared))  # it goes to another process
+        there.load()
+        calls.extend(asked)
+        for at, item in enumerate(items):
+            yield at, function(there, item)
+
+    monkeypatch.setattr(local, "copied", copied)
+    assert fast_encoder(config.run.cache_dir, content) == "fastokens"
+    assert (calls, asked) == ([], ["encoder"])
 
 
 def test_a_cache_that_takes_no_verdict_stops_no_model(config: Config, asked: list[str]) -> None:

@@ -18,7 +18,8 @@ from packaging.requirements import Requirement
 from stub_s3 import BUCKET, serve_s3
 from support import ROOT, SAMPLES, Ran
 
-from pipeline.build import build, finish, make_shards, plan, prepare, ranks
+from pipeline import run_ranks
+from pipeline.build import build, finish, make_shards, plan, planning, prepare, ranks
 from pipeline.build.parts import REFERENCE
 from pipeline.build.ranks import Rank
 from pipeline.commands import _ranks
@@ -28,8 +29,10 @@ from pipeline.manifest.dataset_files import json_text
 from pipeline.options.config import Config
 from pipeline.parts import part
 from pipeline.recipe import equal_build, recipe, versions
+from pipeline.shards import plan as laid
 from pipeline.stores import open_store
-from stages.errors import ParityError, UsageError
+from stages.errors import ParityError, SurroundingsError, UsageError
+from stages.files import file_hash
 
 DATA = [
     str(SAMPLES / "sft" / name)
@@ -203,6 +206,55 @@ def test_missing_ranks_are_named(pipeline: Pipeline, tmp_path: Path, cache: Path
     assert damaged.status == 2
     assert "parts-1-of-3.json is damaged" in damaged.err
     assert not (tmp_path / "apart").exists()
+
+
+def test_a_rank_reads_the_parts_of_its_shards_alone(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of n ranks none reads what all have made; and none makes a shard of other bytes."""
+    monkeypatch.setattr(laid, "SHARD_TOKENS", 256)
+    config = config.but(layout="ragged")
+    build(config.but(output=tmp_path / "one"), _silent)
+    prepared = prepare(config)
+    for number in range(4):
+        ranks.make_share(prepared, Rank(number, 4), _silent)
+    read: set[str] = set()
+    hashed = file_hash.sha256
+
+    def noted(path: str | Path) -> str:
+        read.add(str(path))
+        return hashed(path)
+
+    monkeypatch.setattr(file_hash, "sha256", noted)
+    parts = [
+        str(source.path)
+        for source in plan(prepared, ranks.joined(prepared, compared=False)).sources
+    ]
+    total = plan(prepared, ranks.joined(prepared, compared=False)).n_shards
+    assert read.isdisjoint(parts)
+    assert run_ranks.shards(config, Rank(0, total), _silent).figures["made"] == 1
+    assert read.intersection(parts) == {parts[0]}
+    last = Path(parts[-1])
+    content = bytearray(last.read_bytes())
+    content[len(content) // 2] ^= 1
+    last.write_bytes(content)
+    with pytest.raises(SurroundingsError, match=r"a part of zh_dialogues.jsonl, is not as it was"):
+        run_ranks.shards(config, Rank(total - 1, total), _silent)
+    with pytest.raises(SurroundingsError, match=r"a part of zh_dialogues.jsonl, is not as it was"):
+        finish(prepared, ranks.joined(prepared, compared=False), _silent)
+    last.unlink()
+    with pytest.raises(UsageError, match=r"those of rank 3 of 4."):
+        ranks.joined(prepared, compared=False)
+    ranks.make_share(prepared, Rank(3, 4), _silent)
+    finish(prepared, ranks.joined(prepared, compared=False), _silent)
+    assert _files(tmp_path / "out") == _files(tmp_path / "one")
+
+
+@pytest.mark.parametrize("options", [{"shuffle": True}, {"dedup": True}])
+def test_plans_that_read_examples_compare_them_all(config: Config, options: Any) -> None:
+    """Before they are planned: to put them into another order, or to compare them."""
+    assert not planning.reads_examples(config)
+    assert planning.reads_examples(config.but(**options))
 
 
 def test_one_difference_turns_all_ranks_to_the_reference(

@@ -339,7 +339,7 @@ def test_several_builds_share_their_parts(pipeline: Run, tmp_path: Path, cache: 
     assert ran.status == 2, ran.err
     told = json.loads(ran.out)
     assert (told["status"], told["code"], told["manifest"]) == ("failed", 2, None)
-    assert told["message"].startswith("2 of 3 builds were built, 1 failed; ")
+    assert told["message"].startswith("2 of 3 builds made, 1 failed; ")
     layouts = [(one["manifest"] or {}).get("layout") for one in told["builds"]]
     assert layouts == ["ragged", None, "packed"]
     assert [one["status"] for one in told["builds"]] == ["built", "failed", "built"]

@@ -225,7 +225,7 @@ READ: dict[str, tuple[str, str, Row, list[Example]]] = {
         [
             *CHAIN,
             StepChain("P", ["s", "t"], [1.0, 0.0]),
-            Refused("label_count", "chain_of_thoughts[2]: 2 steps and 1 labels"),
+            Refused("label_count", "chain_of_thoughts[2]: 2 steps and 1 label"),
         ],
     ),
     "nested_steps_signed": (

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import pty
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import support
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -204,21 +202,8 @@ def test_rows_are_found_by_id_in_any_layout(make: Make) -> None:
 
 def on_terminal(folder: Path, **environment: str) -> bytes:
     """What the command writes to a terminal."""
-    mine, theirs = pty.openpty()
-    command = [str(Path(sys.executable).parent / "pipeline"), "show", str(folder)]
     variables = {k: v for k, v in os.environ.items() if k != "NO_COLOR"} | {"TERM": "xterm"}
-    with subprocess.Popen(command, stdout=theirs, env=variables | environment) as running:
-        os.close(theirs)
-        found = b""
-        try:
-            while block := os.read(mine, 65536):
-                found += block
-        except OSError:  # Linux says so when the other end is closed
-            pass
-        finally:
-            os.close(mine)
-        assert running.wait() == 0
-    return found
+    return support.on_terminal(["show", str(folder)], variables | environment).encode()
 
 
 def test_data_cannot_drive_the_terminal(make: Make, tmp_path: Path) -> None:

@@ -410,6 +410,10 @@ def test_a_store_that_ignores_conditions_is_found_out(
     with pytest.raises(UsageError, match="ignores conditions"):
         placed(address, tmp_path).staging().__enter__()
     assert open_store(address).get("lock") is None
+    with pytest.raises(UsageError, match="ignores conditions"):
+        store_versions.rollback(open_store(address), None)
+    with pytest.raises(UsageError, match="no earlier version"):  # the promise lets it go on
+        store_versions.rollback(open_store(address), None, single=True)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from expectations import vocabulary
 from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, level, share
 from expectations.readback.chunk import Chunk
 from expectations.readback.undo_layout import Sequences
+from stages.counted import counted
 
 
 def _rows(side: Sequences, chunk: Chunk) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -36,7 +37,7 @@ def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Fi
     examples, affected = (int(n) for n in totals.summed("rows"))
     value = share(affected, examples)
     names = tuple(totals.joined("names")[:5].tolist()) if affected else ()
-    detail = f"{affected} of {examples} examples contain the text of a control token"
+    detail = f"the text of a control token in {affected:,} of {counted(examples, 'example')}"
     status = level(value, tolerances, examples)
     return [Figure("examples", value, "share", detail, status=status, rows=names)]
 

@@ -9,6 +9,7 @@ import numpy as np
 from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, level, share
 from expectations.readback.chunk import Chunk
 from stages.columns import Ints
+from stages.counted import counted, were
 
 
 def _prompt_ends(chunk: Chunk) -> Ints:
@@ -52,7 +53,9 @@ def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Fi
     value = share(equal, kept)
     removed = "removed" if ledger.removed else "kept"
     status = level(value, tolerances, kept) if removed == "kept" else "pass"
-    detail = f"{equal} of {kept} examples equal an earlier one and were {removed}"
+    detail = (
+        f"{equal:,} of {counted(kept, 'example')}, equal to an earlier one, {were(equal)} {removed}"
+    )
     figures = [Figure("equal examples", value, "share", detail, status=status)]
     test = totals.joined("test")
     if ledger.test is None or not len(test):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from expectations.audits import Audit, AuditFacts, Figure, Tolerances, Totals
+from stages.counted import counted
 
 _QUANTILES = (0, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1)
 _BINS = 40
@@ -26,14 +27,18 @@ def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Fi
     for quantile, place in zip(_QUANTILES, places, strict=True):
         name = {0: "shortest", 0.5: "median", 1: "longest"}.get(quantile, f"{quantile:.0%}")
         length = int(lengths[np.searchsorted(upto, place, side="right")])
-        detail = f"{quantile:.0%} of {total} examples have at most {length} tokens"
+        detail = (
+            f"{quantile:.0%} of {counted(total, 'example')} with at most {counted(length, 'token')}"
+        )
         figures.append(Figure(name, length, "tokens", detail))
     width = _width(int(lengths[-1]))
     binned = np.bincount(lengths // width, counts).astype(np.int64)
     bins = tuple((str(i * width), int(n)) for i, n in enumerate(binned))
     mean = round(int((lengths * counts).sum()) / total, 2)
     figures.append(
-        Figure("mean", mean, "tokens", f"bins of {width} tokens, by their start", bins=bins)
+        Figure(
+            "mean", mean, "tokens", f"bins of {counted(width, 'token')}, by their start", bins=bins
+        )
     )
     return figures
 

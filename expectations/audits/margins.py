@@ -11,6 +11,7 @@ import numpy as np
 from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, level, share
 from expectations.contract import COMPARES
 from expectations.readback.chunk import Chunk
+from stages.counted import counted
 
 
 def _measure(chunk: Chunk) -> Counts:
@@ -34,7 +35,8 @@ def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Fi
             "negative",
             value,
             "share",
-            f"{negative} of {pairs} margins are below zero: the rejected answer is rated higher",
+            f"{negative:,} of {counted(pairs, 'margin')} below zero: the rejected answer is "
+            "rated higher",
             status=level(value, tolerances, pairs),
             rows=tuple(totals.joined("rows")[:5].tolist()) if negative else (),
         )

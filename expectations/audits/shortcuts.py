@@ -17,6 +17,7 @@ from expectations.contract import COMPARES
 from expectations.readback.chunk import Chunk
 from expectations.readback.undo_layout import Sequences
 from stages.columns import Ints
+from stages.counted import counted
 
 _BLANKS = r"[\s\v\x{85}\p{Z}]*"  # of all scripts
 _FULL_STOP = rf"[.。．]{_BLANKS}$"
@@ -89,7 +90,7 @@ def _number(name: str, counts: Ints, tolerances: Tolerances) -> Figure:
     value = round(max(more, less) / pairs + ties / pairs / 2, 6)
     side = "chosen" if more >= less else "rejected"
     detail = (
-        f"{side} {_NUMBERS[name]} in {max(more, less) / pairs:.1%} of {pairs} pairs; "
+        f"{side} {_NUMBERS[name]} in {max(more, less) / pairs:.1%} of {counted(pairs, 'pair')}; "
         f"the sides are equal in {ties / pairs:.1%}"
     )
     return Figure(name, value, "auc", detail, status=level(value, tolerances, pairs))
@@ -119,10 +120,13 @@ def _word(
     text = vocabulary.of(facts.context.model).text(telling)
     detail = (
         f"{text!r} {_WORDS[name]} {good[telling] / pairs:.1%} of chosen and "
-        f"{bad[telling] / pairs:.1%} of rejected answers in {pairs} pairs"
+        f"{bad[telling] / pairs:.1%} of rejected answers in {counted(pairs, 'pair')}"
     )
     if good[telling] == bad[telling]:
-        detail = f"no token {_WORDS[name]} one side more often than the other, in {pairs} pairs"
+        detail = (
+            f"no token {_WORDS[name]} one side more often than the other, in "
+            f"{counted(pairs, 'pair')}"
+        )
     return Figure(name, value, "auc", detail, status=level(value, tolerances, pairs))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from expectations.audits import WARN, Audit, AuditFacts, Figure, Tolerances, Totals, share
+from stages.counted import counted
 
 MOST = 50  # inputs that are listed
 
@@ -17,7 +18,10 @@ def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Fi
         detail = f"no example is left of {', '.join(empty[:5])}"
         figures.append(Figure("empty inputs", len(empty), "count", detail, status=WARN))
     for source in ordered[:MOST]:
-        detail = f"{source.rows} rows, {source.examples} examples, {source.tokens} {what}"
+        detail = (
+            f"{counted(source.rows, 'row')}, {counted(source.examples, 'example')}, "
+            f"{source.tokens:,} {what}"
+        )
         figures.append(Figure(source.name, share(source.tokens, total), "share", detail))
     return figures
 

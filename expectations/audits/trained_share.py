@@ -8,6 +8,7 @@ from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, T
 from expectations.contract import ANSWERS
 from expectations.readback.chunk import Chunk
 from stages.columns import offsets_of
+from stages.counted import counted
 
 _TURNS = 12  # turns that are counted separately; later ones are counted together
 
@@ -43,7 +44,7 @@ def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Fi
             "all turns",
             whole,
             "share",
-            f"{trained} of {tokens} tokens are trained",
+            f"{trained:,} of {counted(tokens, 'token')} trained",
         )
     ]
     columns = [totals.summed(name) for name in ("turns", "tokens", "trained", "trained turns")]
@@ -52,7 +53,7 @@ def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Fi
             name = f"turn {place + 1}" if place < _TURNS else "later turns"
             detail = (
                 f"{with_training} of {turns} are trained, {trained / max(1, with_training):.1f} "
-                f"trained tokens each"
+                "trained tokens each"
             )
             figures.append(Figure(name, share(trained, in_turns), "share", detail))
     return figures

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from expectations.audits import Audit, AuditFacts, Figure, Tolerances, Totals, level, share
+from stages.counted import counted
 
 
 def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
@@ -14,14 +15,15 @@ def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Fi
             "refused",
             lost,
             "share",
-            f"{refused} of {made} examples are longer than {ledger.max_length} tokens",
+            f"{refused:,} of {counted(made, 'example')} longer than "
+            f"{counted(ledger.max_length, 'token')}",
             status=level(lost, tolerances, made),
         ),
         Figure(
             "trimmed",
             cut,
             "share",
-            f"{trimmed} tokens of whole turns or steps were left out",
+            f"{counted(trimmed, 'token')} of whole turns or steps left out",
             status=level(cut, tolerances, made),
         ),
     ]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from expectations.gx import library
+from stages.counted import counted
 
 INDEX = "index.html"
 _PAGES = re.compile(r"index\.html|\d{3,}-[A-Za-z0-9._-]+\.html")
@@ -72,7 +73,10 @@ def _rendered(result: Any) -> str:
 def _line(name: str, result: Any) -> str:
     counts = result.statistics
     state, verdict = ("pass", "passed") if result.success else ("fail", "failed")
-    text = f"{counts['successful_expectations']} of {counts['evaluated_expectations']} checks hold"
+    text = (
+        f"{counts['successful_expectations']} of "
+        f"{counted(counts['evaluated_expectations'], 'check')} hold"
+    )
     title = html.escape(str(result.suite_name))
     return (
         f'<tr><td><a href="{name}">{title}</a></td>'

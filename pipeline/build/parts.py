@@ -28,10 +28,13 @@ class MadeParts:
     Attributes:
         backend: the encoder that made them, one for all.
         reports: what was counted, by the number of the split in ``Prepared.splits``.
+        compared: the bytes of all their examples were compared with their hashes. Where not, the
+            makers of shards do that, each of the parts that it reads.
     """
 
     backend: str
     reports: Mapping[int, PartReport]
+    compared: bool = True
 
 
 def works_of(prepared: Prepared, backend: str) -> list[Work]:
@@ -119,12 +122,14 @@ def join(records: Sequence[MadeParts]) -> MadeParts:
 
 def missing(prepared: Prepared, made: MadeParts) -> list[int]:
     """Numbers of the splits whose parts are still to be made by ``made.backend``: those that no
-    report is of, and those whose files are not in the cache, whole and as the report has them."""
+    report is of, and those whose files are not in the cache, whole and as the report has them (of
+    examples that nobody compares yet only that they are there)."""
     works = works_of(prepared.having_read(made.reports), made.backend)
     return [
         number
         for number, work in enumerate(works)
-        if number not in made.reports or part.finished(work) != made.reports[number]
+        if number not in made.reports
+        or part.finished(work, examples=made.compared) != made.reports[number]
     ]
 
 

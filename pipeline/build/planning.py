@@ -48,6 +48,7 @@ class Planned:
         shards: where the shards of a plan by windows are; its files lie in the workspace.
         packs: the same of packs that are an index; empty elsewhere.
         filtered: what filters left out; None without filters.
+        compared: see ``MadeParts``.
     """
 
     backend: str
@@ -59,6 +60,7 @@ class Planned:
     shards: tuple[ShardRef, ...] = ()
     packs: tuple[IndexRef, ...] = ()
     filtered: Filtered | None = None
+    compared: bool = True
 
     @property
     def n_shards(self) -> int:
@@ -133,7 +135,14 @@ def plan(prepared: Prepared, made: MadeParts, report: Report = _unseen) -> Plann
     prepared = prepared.having_read(made.reports).encoded_by(made.backend)
     works = works_of(prepared, made.backend)
     reports = [made.reports[number] for number in range(len(works))]
-    return of_parts(prepared, works, reports, report)
+    return replace(of_parts(prepared, works, reports, report), compared=made.compared)
+
+
+def reads_examples(config: Config) -> bool:
+    """Whether a plan reads more of the parts than their numbers: the examples themselves, to
+    compare them or to write them down in another order."""
+    plan = config.plan
+    return plan.shuffle or plan.dedup or windowed.needs_one_memory(config)
 
 
 def of_parts(

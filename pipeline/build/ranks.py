@@ -13,7 +13,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pipeline.build.parts import REFERENCE, MadeParts, join, make_parts, missing
@@ -148,8 +148,12 @@ def make_share(prepared: Prepared, rank: Rank, report: Report) -> tuple[MadePart
     return made, sorted(others - {rank.number}) if made.backend == REFERENCE else []
 
 
-def joined(prepared: Prepared) -> MadeParts:
+def joined(prepared: Prepared, compared: bool = True) -> MadeParts:
     """The parts of all ranks.
+
+    Args:
+        compared: read the examples of all, and compare them with their hashes; else the makers of
+            shards do that, each of the parts that it reads. Not where plans read examples, too.
 
     Raises:
         UsageError: some are missing, or were made by other versions; the message names the ranks.
@@ -157,7 +161,7 @@ def joined(prepared: Prepared) -> MadeParts:
     records = _records(prepared)
     if not records:
         raise UsageError(*_nothing(prepared))
-    made = join([record.made for record in records])
+    made = replace(join([record.made for record in records]), compared=compared)
     lacking = missing(prepared, made)
     if lacking:
         of = Counter(record.rank.of for record in records).most_common(1)[0][0]

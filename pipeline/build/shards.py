@@ -60,6 +60,7 @@ def _keeping(shared: Gather, planned: Planned, made: Path) -> Keeping:
         | workspace.found(made, cache),
         hashes=equal_build.known_hashes(shared.recipe.config),
         cache=str(cache),
+        compared=planned.compared,
     )
 
 
@@ -105,15 +106,15 @@ def write_shards(
             report=report,
             what=WRITE,
             folders=(prepared.config.run.cache, folder),
-            whole=Whole(pieces=planned.n_shards, rows=_rows(prepared)),
+            whole=Whole(pieces=planned.n_shards, row=_row(prepared)),
         )
     finally:
         windows.forget()
 
 
-def _rows(prepared: Prepared) -> str:
-    """What rows of shards are."""
-    return "packs" if prepared.config.plan.layout == "packed" else "rows"
+def _row(prepared: Prepared) -> str:
+    """What a row of a shard is."""
+    return "pack" if prepared.config.plan.layout == "packed" else "row"
 
 
 def make_shards(

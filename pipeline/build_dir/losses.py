@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pipeline.manifest.counts import ExampleCounts, RowCounts
 from pipeline.manifest.manifest import Manifest
 from pipeline.manifest.records import REJECTS
+from stages.counted import counted
 
 MOST = 6  # codes on the terminal
 _LONG = 110  # characters of a fix that is said as a whole
@@ -36,7 +37,7 @@ def lines(manifest: Manifest, fix: Fix = no_fix) -> list[str]:
     told = []
     if lost:
         share = f"{lost / rows.in_:.1%}" if lost >= 0.001 * rows.in_ else "less than 0.1%"
-        told.append(f"lost      {lost:,} of {rows.in_:,} rows ({share})")
+        told.append(f"lost      {lost:,} of {counted(rows.in_, 'row')} ({share})")
         told += [f"          {count:,} {why}" for count, why in found]
     return told + _codes(rows.rejected_by_code, fix) + _beside(rows, examples)
 
@@ -50,7 +51,9 @@ def _codes(by_code: Mapping[str, int], fix: Fix) -> list[str]:
         what = _short(fix(code))
         told.append(f"          {count:,} {code}{f': {what}' if what else ''}")
     more = len(by_code) - MOST
-    return told + ([f"          and {more} more codes (see {REJECTS})"] if more > 0 else [])
+    return told + (
+        [f"          and {counted(more, 'more code')} (see {REJECTS})"] if more > 0 else []
+    )
 
 
 def _short(text: str) -> str:
@@ -63,6 +66,6 @@ def _beside(rows: RowCounts, examples: ExampleCounts) -> list[str]:
     """Refused examples of rows that are not refused: others of theirs are kept."""
     left = Counter(examples.rejected_by_code) - Counter(rows.rejected_by_code)
     return [
-        f"          {count:,} examples refused from rows that kept others: {code}"
+        f"          {counted(count, 'example')} refused from rows that kept others: {code}"
         for code, count in left.items()
     ]

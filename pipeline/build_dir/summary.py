@@ -21,6 +21,7 @@ from pipeline.manifest.manifest import InputRecord, Manifest
 from pipeline.manifest.records import REPORT, VALIDATION
 from pipeline.publish import leftovers, versions
 from pipeline.sources import local
+from stages.counted import counted
 from stages.errors import PipelineError
 
 MAX_INPUTS = 8  # that the summary names
@@ -40,7 +41,7 @@ def _ledger(rows: RowCounts, examples: ExampleCounts) -> list[str]:
     def lost(counts: RowCounts | ExampleCounts) -> str:
         seldom = [(getattr(counts, name), words) for name, words in _SELDOM.items()]
         named = "".join(f" + {count:,} {words}" for count, words in seldom if count)
-        return f"{counts.rejected:,} rejected + {counts.duplicates:,} duplicates{named}"
+        return f"{counts.rejected:,} rejected + {counted(counts.duplicates, 'duplicate')}{named}"
 
     copies = f", {examples.copies:,} copies of them beside" if examples.copies else ""
     return [
@@ -81,9 +82,11 @@ def _lines(manifest: Manifest, fix: Fix) -> list[str]:
         from stages.rows import notes
 
         label = "warning" if note in notes.WARNINGS else ""
-        lines.append(f"{label:<9} {count:,} rows: {note} ({notes.of(note)})")
+        lines.append(f"{label:<9} {counted(count, 'row')}: {note} ({notes.of(note)})")
     if rows.duplicates_found and not rows.duplicates:
-        lines.append(f"          {rows.duplicates_found:,} equal examples kept (see --dedup)")
+        lines.append(
+            f"          {counted(rows.duplicates_found, 'equal example')} kept (see --dedup)"
+        )
     rated = in_words.margins(manifest.margins)
     lines += [rated] if rated else []
     if rated and manifest.for_:
@@ -112,12 +115,23 @@ def unread(source: InputRecord) -> str:
     return ", ".join(f"{one.column} ({one.share:.0%} of rows)" for one in source.unread)
 
 
+def by_format(source: InputRecord) -> str:
+    """Of an input with rows of several formats, the rows that each of them read."""
+    counts = (source.formats or {}).items()
+    return ", ".join(f"{counted(rows, 'row')} as {name}" for name, rows in counts)
+
+
 def _formats(inputs: Sequence[InputRecord]) -> list[str]:
     """The format of each input and the evidence for it; of many inputs the first few."""
     several = len(inputs) > 1
     lines = [
         f"format    {one.path + ': ' if several else ''}{one.format} ({one.evidence})"
         for one in inputs[:MAX_INPUTS]
+    ]
+    lines += [
+        f"by format {one.path + ': ' if several else ''}{by_format(one)}"
+        for one in inputs[:MAX_INPUTS]
+        if one.formats
     ]
     lines += [
         f"not read  {one.path + ': ' if several else ''}{unread(one)}"

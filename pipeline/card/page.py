@@ -13,8 +13,9 @@ from pipeline.card.front_matter import title
 from pipeline.card.markup import block, code, number, plain, table
 from pipeline.card.publisher import Publisher, licenses, said_of_sources
 from pipeline.card.recipe import recipe
-from pipeline.manifest.manifest import Manifest
+from pipeline.manifest.manifest import InputRecord, Manifest
 from stages import layouts
+from stages.counted import counted
 
 _LOAD = """from datasets import load_dataset, load_from_disk
 
@@ -63,7 +64,7 @@ def _summary(manifest: Manifest) -> str:
     rows = "a row is a pack of several examples" if stored.packs else "a row is an example"
     padded = ", padded to one width" if stored.pads else ""
     text = (
-        f"{number(manifest.examples.kept)} examples ({kind.words}) as token ids of "
+        f"{counted(manifest.examples.kept, 'example')} ({kind.words}) as token ids of "
         f"{code(manifest.model.name)}, ready to train ({manifest.task}); {rows}{padded}. "
         f"Made by posttrain-pipeline {manifest.version}."
     )
@@ -141,6 +142,12 @@ def _sources(manifest: Manifest) -> str:
     return table(head, rows)
 
 
+def _format(one: InputRecord) -> str:
+    """The format; of a file with rows of several, the rows of each."""
+    several = (one.formats or {}).items()
+    return ", ".join(f"{code(name)} {number(rows)}" for name, rows in several) or code(one.format)
+
+
 def _inputs(manifest: Manifest, publisher: Publisher) -> Iterator[str]:
     yield from (f"- {plain(origin)}" for origin in publisher.origins)
     if publisher.origins:
@@ -150,7 +157,7 @@ def _inputs(manifest: Manifest, publisher: Publisher) -> Iterator[str]:
         yield _sources(manifest)
         yield ""
     rows = [
-        [code(one.path), code(one.format), number(one.rows), number(one.bytes), code(one.sha256)]
+        [code(one.path), _format(one), number(one.rows), number(one.bytes), code(one.sha256)]
         for one in manifest.inputs
     ]
     head = ["file", "format", "rows", "bytes", "sha256"]

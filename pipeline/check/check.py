@@ -33,6 +33,7 @@ from pipeline.trainers import exporting
 from pipeline.verdict import gate
 from pipeline.verdict.gate import Evidence
 from stages import formats, layouts
+from stages.counted import counted
 from stages.errors import DataError, GateError, PipelineError, UsageError
 from stages.models.profile import TargetModel
 
@@ -114,7 +115,10 @@ def _measure_shards(
             )
             shard_metrics.counts["n_rows_planned"] = record.rows
             if shard_metrics.rows and shard_metrics.counts["n_tokens"] != record.tokens:
-                text = f"it has {shard_metrics.counts['n_tokens']} tokens, not {record.tokens}"
+                text = (
+                    f"it has {counted(shard_metrics.counts['n_tokens'], 'token')}, not "
+                    f"{record.tokens}"
+                )
                 result.add(record.path, "tokens", text)
             shards.append(shard_metrics)
     return shards

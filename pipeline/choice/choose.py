@@ -14,6 +14,7 @@ from pipeline.choice.fates import Choice, Fate, Fates
 from pipeline.choice.near import NearDoubles
 from pipeline.options.config import Config, PlanOptions
 from stages.columns import Ints
+from stages.counted import counted
 from stages.errors import DataError, UsageError
 from stages.rows.groups import NO_QUESTION
 
@@ -167,7 +168,8 @@ def require_none_apart(apart: int) -> None:
     """
     if apart:
         raise DataError(
-            f"{apart} examples are equal to an example on the other side of the split.",
+            f"{counted(apart, 'example')} {'is' if apart == 1 else 'are'} equal to an example on "
+            "the other side of the split.",
             "Leave equal examples out with --dedup, or group the rows by another column.",
         )
 

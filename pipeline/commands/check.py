@@ -16,6 +16,7 @@ from pipeline.options.command_line import CACHE, JSON, folder
 from pipeline.options.config import default_cache
 from pipeline.options.help_page import Command
 from pipeline.options.output import local_cache
+from stages.counted import counted
 
 if TYPE_CHECKING:
     from pipeline.check.checked import Checked
@@ -66,9 +67,12 @@ def COMMAND(folder: Path, cache_dir: Path | None, as_json: bool) -> None:
 def _held(result: Checked) -> Iterator[str]:
     """What was found to hold, of all that the build was judged by."""
     judged = result.verdict.summary()["judged"] if result.verdict else 0
-    yield f"{judged} of {result.expectations} expectations hold"
+    yield f"{judged} of {counted(result.expectations, 'expectation')} hold"
     left = result.expectations - judged
     if left > 0:
-        yield f"{left} are judged only while a build is made"
+        yield f"{left} judged only while a build is made"
     if result.rows_made_again:
-        yield f"{result.rows_made_again} examples rebuilt from the source equal the stored ones"
+        yield (
+            f"{counted(result.rows_made_again, 'example')} rebuilt from the source, equal "
+            "to what is stored"
+        )

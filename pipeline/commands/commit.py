@@ -21,9 +21,9 @@ _EXAMPLES = (
 
 
 def _joined(prepared: Prepared, report: Report) -> MadeParts:
-    from pipeline.build import ranks
+    from pipeline.build import planning, ranks
 
-    return ranks.joined(prepared)
+    return ranks.joined(prepared, planning.reads_examples(prepared.config))
 
 
 @click.command(

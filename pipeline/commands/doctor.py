@@ -15,6 +15,7 @@ from pipeline.options.config import default_cache
 from pipeline.options.help_page import Choice, Command, Option
 from pipeline.options.output import local_cache
 from stages import native
+from stages.counted import counted
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
@@ -81,5 +82,5 @@ def COMMAND(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
         if described["serving"]:
             click.echo(lines.fit("\n".join(serving.as_text(described["serving"]))))
     if failed:
-        click.echo(f"{failed} of {len(examined.verdicts)} probes failed", err=True)
+        click.echo(f"{failed} of {counted(len(examined.verdicts), 'probe')} failed", err=True)
         click.get_current_context().exit(UsageError.exit_code)

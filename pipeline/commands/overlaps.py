@@ -13,6 +13,7 @@ import click
 from pipeline.options import headings as under
 from pipeline.options.command_line import JSON, folder
 from pipeline.options.help_page import Command
+from stages.counted import counted
 
 if TYPE_CHECKING:
     from pipeline.manifest.manifest import Manifest
@@ -97,9 +98,9 @@ def _counted(manifest: Manifest, evaluation: str | None) -> Iterator[str]:
     record, alike = manifest.decontamination, manifest.near_duplicates
     for one in record.evaluations if record else ():
         if evaluation in (None, one.name):
-            asked = f"{one.found} of {one.questions} questions"
-            yield f"{one.name}: {one.rows} rows left out for {asked}"
+            asked = f"{one.found:,} of {counted(one.questions, 'question')}"
+            yield f"{one.name}: {counted(one.rows, 'row')} left out for {asked}"
     if alike and evaluation is None:
-        yield f"{alike.rows} rows left out for {alike.clusters} that are like them"
+        yield f"{counted(alike.rows, 'row')} left out for {alike.clusters:,} like them"
     if record is None and alike is None:
         yield "built without --decontaminate and without --near-dedup"

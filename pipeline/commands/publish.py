@@ -12,6 +12,7 @@ from pipeline.options.command_line import CACHE, JSON, folder
 from pipeline.options.config import default_cache
 from pipeline.options.help_page import Argument, Command
 from pipeline.options.output import local_cache
+from stages.counted import counted
 
 
 @click.command(
@@ -87,7 +88,10 @@ def COMMAND(
             verify=verify,
         )
     if not quiet:
-        sent = f"{len(done.sent.names)} of {done.files} files sent, {done.sent.bytes} bytes"
+        sent = (
+            f"{len(done.sent.names):,} of {counted(done.files, 'file')} sent, "
+            f"{counted(done.sent.bytes, 'byte')}"
+        )
         removed = f", {len(done.sent.removed)} removed" if done.sent.removed else ""
         click.echo(f"{done.status}: {sent}{removed}", err=True)
     click.echo(json.dumps(done.described(), ensure_ascii=False) if as_json else done.address)

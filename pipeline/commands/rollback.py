@@ -9,7 +9,7 @@ import click
 from pipeline.messages.result import print_object
 from pipeline.options import headings as under
 from pipeline.options.command_line import JSON, folder
-from pipeline.options.help_page import Argument, Command
+from pipeline.options.help_page import Argument, Command, Option
 from pipeline.options.local_path import BuildPath
 
 
@@ -32,8 +32,15 @@ from pipeline.options.local_path import BuildPath
     help="The first characters of an id.",
     heading=under.DATA,
 )
+@click.option(
+    "--single-writer",
+    is_flag=True,
+    cls=Option,
+    heading=under.OUTPUT,
+    help="In a store that cannot decide between two writers: no other run writes there.",
+)
 @JSON
-def COMMAND(releases: Path, version: str | None, as_json: bool) -> None:
+def COMMAND(releases: Path, version: str | None, single_writer: bool, as_json: bool) -> None:
     """The version that is left is not published again by a build of the same inputs."""
     from pipeline.publish import history, store_versions, versions
     from pipeline.stores import is_address, open_store, shown
@@ -42,7 +49,7 @@ def COMMAND(releases: Path, version: str | None, as_json: bool) -> None:
     if store is None:
         before, now = versions.rollback(releases, version)
     else:
-        before, now = store_versions.rollback(store, version)
+        before, now = store_versions.rollback(store, version, single_writer)
     if before != now.build_id:
         line = {
             "time": history.stamp(),
@@ -56,7 +63,7 @@ def COMMAND(releases: Path, version: str | None, as_json: bool) -> None:
         if store is None:
             history.append(releases, line)
         else:
-            store_versions.append(store, line, single=not store.conditions)
+            store_versions.append(store, line, single_writer or not store.conditions)
     if as_json:
         paths = {"build": shown(now.folder), "current": shown(releases / versions.CURRENT)}
         print_object(0, {"build_id": now.build_id, "rolled_back_from": before, "paths": paths})

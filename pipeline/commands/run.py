@@ -11,6 +11,7 @@ from pipeline.options import headings as under
 from pipeline.options.command_line import OUTPUT, config_from, data, not_read, with_options
 from pipeline.options.command_line import of_task as options_of
 from pipeline.options.help_page import Command, Group, Option
+from stages.counted import counted
 
 _RUN = "pipeline run {task} data.jsonl --model qwen2-1.5b"
 _EXAMPLES = (
@@ -74,10 +75,10 @@ def _until(config: Any, stage: str, in_json: bool) -> None:
     session = current()
     session.in_json |= in_json
     if not session.in_lines:
-        click.echo(f"{refused} rows refused", err=True)
+        click.echo(f"{counted(refused, 'row')} refused", err=True)
     if not session.in_json:
         click.echo(str(output))
-    message = f"stage {stage} is in {output}; {refused} rows were refused"
+    message = f"stage {stage} is in {output}; {counted(refused, 'row')} refused"
     figures = {"refused": refused}
     session.end(Result(BUILT, 0, message, figures=figures, paths={"stage": str(output)}))
 

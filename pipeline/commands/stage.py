@@ -15,6 +15,7 @@ from pipeline.options.config import default_cache
 from pipeline.options.help_page import Argument, Choice, Group, Option
 from pipeline.options.local_path import LocalPath
 from pipeline.options.output import local_cache
+from stages.counted import counted
 
 _NORMALIZE = "pipeline stage normalize data.jsonl --task sft --model qwen2-1.5b -o rows.arrow"
 _BEFORE = {  # task, data, and the stage that writes what each stage reads
@@ -53,7 +54,7 @@ def COMMAND() -> None:
 
 
 def _done(refused: int, output: Path) -> None:
-    click.echo(f"{refused} rows refused", err=True)
+    click.echo(f"{counted(refused, 'row')} refused", err=True)
     click.echo(str(output))
 
 

@@ -13,6 +13,7 @@ from pipeline.messages.result import print_object
 from pipeline.options import headings as under
 from pipeline.options.command_line import JSON
 from pipeline.options.help_page import Command
+from stages.counted import counted
 
 if TYPE_CHECKING:
     from pipeline.stops import Examined
@@ -50,8 +51,8 @@ def _print(examined: Examined, seen: dict[str, Any]) -> None:
         same = "differs from the build" if not seen["passed"] else "agrees with the build"
         click.echo(f"{examined.target} {same}; no prompt was run")
         return
-    counted = f"{seen['ran_on']} of {seen['answers']} answers did not stop"
-    click.echo(f"{counted}; the limit is {seen['limit']:.0%}")
+    told = f"{seen['ran_on']:,} of {counted(seen['answers'], 'answer')} did not stop"
+    click.echo(f"{told}; the limit is {seen['limit']:.0%}")
 
 
 @click.command(

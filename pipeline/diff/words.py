@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from stages.counted import counted
+
 MOST = 12  # entries of each kind
 _WIDE = 300  # characters of a value or a text
 
@@ -81,7 +83,7 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
     fates = ("same", "moved", "changed", "removed", "added")
     yield f"{'':<9} {', '.join(f'{count[fate]} {fate}' for fate in fates)}"
     for kind, number in count["changed_side"].items():
-        yield f"warning   {number} examples with equal content changed sides: {kind}"
+        yield f"warning   {counted(number, 'example')} with equal content changed sides: {kind}"
     yield from _figures(found)
     yield from _lengths(found)
     yield from _values("option", found["options"])

@@ -13,6 +13,7 @@ from pipeline.choice import near
 from pipeline.choice.contaminated import most_shared
 from pipeline.options.config import Config
 from stages.contract import Batch
+from stages.counted import counted
 from stages.overlap import search, signatures
 from stages.overlap.signatures import Signatures
 
@@ -64,8 +65,8 @@ class Alike:
 
 
 _WORDS = {
-    "contaminated": "evals     {} ask what an evaluation asks{}",
-    "near_duplicates": "alike     {} are near-duplicates of others{}",
+    "contaminated": "evals     {} with a question of an evaluation{}",
+    "near_duplicates": "alike     {}, near-duplicates of others{}",
 }
 
 
@@ -77,5 +78,9 @@ def lines(plan: dict[str, Any]) -> list[str]:
         if name in plan:
             count, first = plan[name]["examples"], plan[name]["first"]
             where = f": {', '.join(first)}{' ...' if count > _FIRST else ''}" if first else ""
-            found.append(words.format(f"{count} examples of {total} sampled rows", where))
+            found.append(
+                words.format(
+                    f"{counted(count, 'example')} of {counted(total, 'sampled row')}", where
+                )
+            )
     return found

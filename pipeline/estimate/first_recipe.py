@@ -22,6 +22,7 @@ from pipeline.options.config import Config, default_cache
 from pipeline.options.path_values import Data, ModelName
 from pipeline.options.phases import OPTIONS
 from pipeline.options.recipe import builds_of
+from stages.counted import counted
 from stages.detection.evidence import Detection
 
 # What a first recipe names, beside what is needed: the options that are changed most.
@@ -164,7 +165,10 @@ def _body(groups: Sequence[_Group], task: str, given: Mapping[str, Any], path: P
 def _data(group: _Group, path: Path) -> list[str]:
     listed = ", ".join(_toml(_from(path, argument)) for argument in group.data)
     evidence = " ".join(group.found.evidence.split())
-    return [f"# {group.rows} rows, about; {group.found.reading}: {evidence}", f"data = [{listed}]"]
+    return [
+        f"# about {counted(group.rows, 'row')}; {group.found.reading}: {evidence}",
+        f"data = [{listed}]",
+    ]
 
 
 def _from(path: Path, argument: str) -> str:

@@ -25,6 +25,7 @@ from pipeline.sources import local
 from pipeline.view.drawing import Drawer
 from stages.chat_template import turn_split
 from stages.columns import IGNORED
+from stages.counted import counted
 from stages.models import encoders
 from stages.rows import notes
 
@@ -225,22 +226,29 @@ def _input_lines(plan: dict[str, Any]) -> Iterator[str]:
         about = "" if look["rows_exact"] else "about "
         yield (
             f"input     {look['path']}: {look['format']} ({look['evidence']}), "
-            f"{look['bytes']:,} bytes, {about}{look['rows']:,} rows; sampled: {look['looked_at']}"
+            f"{look['bytes']:,} bytes, {about}{counted(look['rows'], 'row')}; "
+            f"sampled: {look['looked_at']}"
         )
         if look["left_out_by_where"]:
-            yield f"          {look['left_out_by_where']} sampled rows are left out by --where"
+            yield (
+                f"          {counted(look['left_out_by_where'], 'sampled row')} left out by --where"
+            )
         if look["unread"]:
-            columns = ", ".join(f"{name} ({n} rows)" for name, n in look["unread"].items())
+            columns = ", ".join(
+                f"{name} ({counted(n, 'row')})" for name, n in look["unread"].items()
+            )
             yield f"          not read: {columns}"
     if plan["files"] > len(plan["inputs"]):
-        yield f"          {len(plan['inputs'])} of {plan['files']} files were sampled"
+        yield f"          {len(plan['inputs']):,} of {counted(plan['files'], 'file')} sampled"
     if plan["files_left_out"]:
         yield f"not read  {local.in_words(plan['files_left_out'])}"
 
 
 def _reject_lines(plan: dict[str, Any]) -> Iterator[str]:
     rejects = plan["rejects"]
-    yield f"rejects   {rejects['refused']} of {rejects['sampled']} sampled rows are refused"
+    yield (
+        f"rejects   {rejects['refused']:,} of {counted(rejects['sampled'], 'sampled row')} refused"
+    )
     for code, entry in rejects["by_code"].items():
         yield f"          {entry['rows']:>6} {code}: {', '.join(entry['first'])}"
         yield f"                 {entry['detail']}"
@@ -253,9 +261,12 @@ def _reject_lines(plan: dict[str, Any]) -> Iterator[str]:
             "          a build would stop: more rows than --max-reject allows, nothing left, "
             "or most margins below zero"
         )
+        first = next(iter(rejects["by_code"]), None)
+        if first is not None:
+            yield f"          what it means, and the fix: pipeline explain {first}"
     for name, count in plan["notes"].items():
         label = "warning" if name in notes.WARNINGS else "note"
-        of = f"{count} of {rejects['sampled']} sampled rows"
+        of = f"{count:,} of {counted(rejects['sampled'], 'sampled row')}"
         yield f"{label:<9} {of}: {name} ({notes.of(name)})"
     if rejects["too_large_to_sample"]:
         yield f"          {rejects['too_large_to_sample']} more rows are too large for a sample"
@@ -267,7 +278,7 @@ def _filter_lines(plan: dict[str, Any]) -> Iterator[str]:
         name = f"{one['source']}: " if one["source"] else ""
         yield (
             f"{'' if number else 'filters':<9} {name}{one['expression']} leaves out "
-            f"{one['examples']} of {one['of']} sampled examples{null}"
+            f"{one['examples']:,} of {counted(one['of'], 'sampled example')}{null}"
         )
 
 
@@ -275,8 +286,8 @@ def _margin_lines(plan: dict[str, Any]) -> Iterator[str]:
     margins = plan["margins"]
     if margins and margins["present"]:
         total = margins["present"] + margins["absent"]
-        below = f"{margins['negative']} are below zero: the rejected answer is rated higher"
-        yield f"margins   {margins['absent']} of {total} sampled pairs have none"
+        below = f"{margins['negative']:,} below zero: the rejected answer is rated higher"
+        yield f"margins   of {counted(total, 'sampled pair')}, {margins['absent']:,} without one"
         yield from [f"          {below}"] if margins["negative"] else []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pipeline.estimate.forecast import Forecast, would_stop
 from pipeline.estimate.population import MAX_LENGTHS
+from stages.counted import counted
 
 
 def long_enough(estimate: Forecast) -> int | None:
@@ -24,10 +25,10 @@ def reasons(estimate: Forecast) -> list[str]:
         return []
     sampled = estimate.sampled
     found = [
-        f"{count} of {sampled.rows} sampled rows: {code} ({sampled.details[code]})"
+        f"{count:,} of {counted(sampled.rows, 'sampled row')}: {code} ({sampled.details[code]})"
         for code, count in sampled.refused.most_common()
     ]
     if sampled.long:
         limit = estimate.recipe.config.plan.longest_example
-        found.append(f"{sampled.long} examples are longer than {limit} tokens")
+        found.append(f"{counted(sampled.long, 'example')} longer than {counted(limit, 'token')}")
     return found or ["most margins are below zero: chosen and rejected may be exchanged"]

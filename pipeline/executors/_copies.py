@@ -12,7 +12,7 @@ import importlib
 import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection, wait
@@ -24,11 +24,13 @@ from pipeline.executors._job import Job
 from stages.errors import PipelineError
 
 
-def _serve(pipe: Connection, modules: Sequence[str]) -> None:
+def _serve(pipe: Connection, modules: Sequence[str], ahead: Callable[[], None]) -> None:
     local.die_with_parent()
     memory.without_pandas()
     for name in modules:
         importlib.import_module(name)
+    with suppress(Exception):  # whoever needs it finds it again, and says what is wrong
+        ahead()
     pipe.send(None)  # from here on what is sent is read
     while True:
         try:
@@ -61,10 +63,10 @@ def _nothing() -> None:
 class _Copied:
     """The process that is copied, as the process sees it that asks for work."""
 
-    def __init__(self, modules: Sequence[str]) -> None:
+    def __init__(self, modules: Sequence[str], ahead: Callable[[], None]) -> None:
         context = multiprocessing.get_context("fork")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, modules))
+        self._process = context.Process(target=_serve, args=(theirs, modules, ahead))
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
         try:
             self._process.start()
@@ -129,13 +131,18 @@ class _Copied:
 
 
 @contextmanager
-def copies(modules: Sequence[str]) -> Iterator[None]:
+def copies(modules: Sequence[str], ahead: Callable[[], None] = _nothing) -> Iterator[None]:
     """Until the block ends, workers are copies of a process that has imported these modules, where
-    this process can be copied itself."""
+    this process can be copied itself.
+
+    Args:
+        ahead: loads there what workers will need, while nobody has asked for anything yet. It must
+            leave no thread behind: a copy would not have it.
+    """
     if local.copied is not None or not local.forkable():
         yield
         return
-    copied = _Copied(modules)
+    copied = _Copied(modules, ahead)
     local.copied = copied.pmap
     try:
         yield

@@ -70,6 +70,7 @@ class Explanation:
     Attributes:
         group: the file that it is in; ``title``: what that is called.
         means: sentences; ``fix``: what to do, in sentences.
+        breaks: of an expectation: what would have to go wrong, in sentences.
         example: None where no input gives the code.
     """
 
@@ -79,6 +80,7 @@ class Explanation:
     means: str
     fix: str
     example: Example | None = None
+    breaks: str = ""
 
     @property
     def page(self) -> str:
@@ -109,8 +111,8 @@ def _example(given: Mapping[str, Any]) -> Example | None:
 def _read(name: str) -> Group:
     text = resources.files(__package__).joinpath("codes", f"{name}.toml").read_text("utf-8")
     table = tomllib.loads(text)
-    codes = []
-    for code, given in table.get("codes", {}).items():
+    codes = _of_invariants(table) if name == INVARIANTS else []
+    for code, given in {} if codes else table.get("codes", {}).items():
         means, fix = (given.pop(key).strip() for key in ("means", "fix"))
         example = _example(given)
         codes.append(
@@ -119,26 +121,60 @@ def _read(name: str) -> Group:
             )
         )
     about = table["about"].strip()
-    if name == INVARIANTS:
-        codes += _of_invariants(table["title"], {one.code for one in codes}, table["otherwise"])
     return Group(name, table["title"], about, tuple(sorted(codes, key=lambda one: one.code)))
 
 
-def _of_invariants(title: str, known: set[str], otherwise: str) -> list[Explanation]:
-    """Invariants that the file does not explain: why they must hold is declared with them."""
+def _of_invariants(table: Mapping[str, Any]) -> list[Explanation]:
+    """Why each must hold is declared with it; what breaks it, and what to do, stands in the file.
+    Those of other packages have only the first."""
     from expectations.invariants import invariants
 
-    return [
-        Explanation(
-            code=law.name,
-            group=INVARIANTS,
-            title=title,
-            means=f"{law.why[:1].upper()}{law.why[1:]}.",
-            fix=otherwise.strip(),
+    found = []
+    for law in invariants():
+        given = table["codes"].get(law.name, {})
+        fix = f"{given.get('fix', '')} {table['otherwise']}"
+        found.append(
+            Explanation(
+                code=law.name,
+                group=INVARIANTS,
+                title=table["title"],
+                means=given.get("means", f"{law.why[:1].upper()}{law.why[1:]}.").strip(),
+                fix=fix.strip(),
+                example=_damaged(table["builds"], given),
+                breaks=given.get("breaks", ""),
+            )
         )
-        for law in invariants()
-        if law.name not in known
-    ]
+    return found
+
+
+_DAMAGE = """
+import pyarrow as pa
+
+path = "{folder}/train/data-00000-of-00001.arrow"
+with pa.ipc.open_stream(path) as file:
+    table = file.read_all()
+rows = table.to_pylist()
+row = rows[0]
+{change}
+with pa.OSFile(path, "wb") as file:
+    with pa.ipc.new_stream(file, table.schema) as out:
+        out.write_table(pa.Table.from_pylist(rows, table.schema))
+"""
+
+
+def _damaged(builds: Mapping[str, str], given: Mapping[str, str]) -> Example | None:
+    """A build, a program that damages it, and the command that says so; None where a finished
+    build does not show it."""
+    if "damages" not in given:
+        return None
+    folder = given["damages"]
+    build, check = builds[folder], f"pipeline check {folder}"
+    program = _DAMAGE.format(folder=folder, change=given["change"].strip())
+    return Example(
+        files={"damage.py": program},
+        commands=(build, "python damage.py", check),
+        fixed_commands=(build, check),
+    )
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from pipeline.explain.explanations import Example, Explanation, Group
 
 WIDTH = 80
 HEAD, TEXT = "head", "text"
-_LANGUAGES = {"jinja": "jinja", "json": "json", "toml": "toml"}
+_LANGUAGES = {"jinja": "jinja", "json": "json", "py": "python", "toml": "toml"}
 
 
 class Block(NamedTuple):
@@ -24,6 +24,7 @@ def _input(example: Example, *, fixed: bool) -> Iterator[Block]:
     """The data, where it differs, and the command."""
     commands = example.fixed_commands if fixed else example.commands
     if commands:
+        yield from _files(example) if not fixed else ()
         yield Block("sh", "\n".join(commands))
         return
     row = example.fixed if fixed else example.row
@@ -36,11 +37,16 @@ def _input(example: Example, *, fixed: bool) -> Iterator[Block]:
         yield Block("json", row.strip())
     if not fixed and example.encoding != "utf-8":
         yield Block(TEXT, f"The file is stored as {example.encoding}.")
-    for name, content in {} if fixed else example.files.items():
-        yield Block(TEXT, f"{name}:")
-        yield Block(_LANGUAGES.get(name.rpartition(".")[2], "text"), content.strip())
+    yield from _files(example) if not fixed else ()
     if not fixed or example.fixed_options:
         yield Block("sh", example.command(fixed=fixed))
+
+
+def _files(example: Example) -> Iterator[Block]:
+    """What lies beside the data."""
+    for name, content in example.files.items():
+        yield Block(TEXT, f"{name}:")
+        yield Block(_LANGUAGES.get(name.rpartition(".")[2], "text"), content.strip())
 
 
 _ASKS = (
@@ -52,6 +58,9 @@ _ASKS = (
 def blocks(one: Explanation) -> Iterator[Block]:
     """What the page of a code says, without its title."""
     yield Block(TEXT, one.means)
+    if one.breaks:
+        yield Block(HEAD, "When it breaks")
+        yield Block(TEXT, one.breaks)
     if one.example is not None:
         yield Block(HEAD, "Example")
         yield from _input(one.example, fixed=False)

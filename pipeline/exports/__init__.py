@@ -15,6 +15,7 @@ from pipeline import tasks
 from pipeline.manifest.manifest import Manifest, TrainerRecord
 from pipeline.manifest.model_record import ModelRecord, PairRecord
 from stages import catalog, layouts
+from stages.counted import counted
 from stages.errors import UsageError
 from stages.kinds import Kind
 from stages.layouts import Layout
@@ -239,6 +240,8 @@ def verdicts(facts: ExportFacts) -> dict[str, TrainerRecord]:
         if why is None and "margin" in facts.columns and not export.takes_margins:
             text += "; it does not read the margins that this build has"
         elif why is None and facts.without_margin and export.no_margin:
-            text += f"; {facts.without_margin} pairs have no margin: {export.no_margin}"
+            text += (
+                f"; {counted(facts.without_margin, 'pair')} without a margin: {export.no_margin}"
+            )
         records[name] = TrainerRecord(why is None, text)
     return records

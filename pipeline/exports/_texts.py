@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from pipeline.exports import ExportFacts, Projection
 from stages.columns import IGNORED
+from stages.counted import counted
 from stages.errors import UsageError
 from stages.models.encoders import parsed
 
@@ -75,7 +76,7 @@ def projection(
             rows.append(texts)
         if problems:
             reasons = "; ".join(
-                f"{n} rows: {why} ({first[why]})" for why, n in problems.most_common()
+                f"{counted(n, 'row')}: {why} ({first[why]})" for why, n in problems.most_common()
             )
             raise UsageError(f"{name} would not train on this build's tokens. {reasons}.", instead)
         return pa.Table.from_pylist(rows)

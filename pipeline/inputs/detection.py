@@ -20,6 +20,7 @@ from pipeline.options.config import Config
 from pipeline.options.keeping import Keep
 from stages import formats, readers
 from stages.contract import Glimpse, Record, Row
+from stages.counted import counted
 from stages.detection.evidence import Detection, detect, settle
 from stages.detection.mixture import detect_mixture, in_words
 from stages.detection.survey import survey
@@ -194,7 +195,7 @@ def _taken(rows: list[Row], where: str, config: Config) -> list[Row]:
     taken = [renamed(selection.read(r), config.source.map) for r in rows if selection.takes(r)]
     if not taken:
         raise DataError(
-            f"{where}: none of {len(rows)} sampled rows meets --where "
+            f"{where}: none of {counted(len(rows), 'sampled row')} meets --where "
             f"{' and '.join(config.source.where)}.",
             f"Check the values; the first row has {_shown(rows[0], selection)}.",
         )
@@ -286,7 +287,9 @@ def _as_named(named: Format, rows: list[Row], where: str, config: Config) -> Det
             named, fitting, where, already_templated=config.source.already_templated
         )
     counts = {named.name: len(fitting)}
-    evidence = f"named by --format, fits {len(fitting)} of {len(rows)} sampled rows{more}"
+    evidence = (
+        f"named by --format, fits {len(fitting):,} of {counted(len(rows), 'sampled row')}{more}"
+    )
     return Detection(reading=reading, evidence=evidence, sampled=len(rows), counts=counts)
 
 
@@ -333,7 +336,7 @@ def _glimpse(source: Input, config: Config, rows: int) -> Glimpse:
 
 
 def _of_glimpse(source: Input, glimpse: Glimpse, config: Config) -> Detection:
-    detection = recognise_glimpse(glimpse, source.path, config, source.reader)
+    detection = recognise_glimpse(glimpse, source.origin or source.path, config, source.reader)
     if detection.change is not None:
         raise _changed(source, detection.change, config, mixed_formats(detection, config))
     return detection

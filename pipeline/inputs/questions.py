@@ -17,6 +17,7 @@ from pipeline.inputs import other_task
 from pipeline.options.config import Config
 from stages import formats
 from stages.contract import Row
+from stages.counted import counted
 from stages.detection.survey import Column, Survey
 from stages.errors import DataError
 from stages.rows import column_names
@@ -34,9 +35,9 @@ def _contents(column: Column, rows: int) -> str:
     """The values of a column, in words: ``true in 31, false in 9 of 40 sampled rows``."""
     counts = Counter(map(_spelled, column.values))
     if len(counts) > _LISTED or any(len(text) > 24 for text in counts):
-        return f"in {column.rows} of {rows} sampled rows"
+        return f"in {column.rows:,} of {counted(rows, 'sampled row')}"
     shown = ", ".join(f"{text} in {count}" for text, count in counts.most_common())
-    return f"{shown} of {rows} sampled rows"
+    return f"{shown} of {counted(rows, 'sampled row')}"
 
 
 def _quoted(text: str) -> str:

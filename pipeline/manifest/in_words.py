@@ -8,6 +8,7 @@ from pipeline.manifest.counts import MarginCounts, SidesRecord
 from pipeline.manifest.manifest import Manifest
 from pipeline.manifest.model_record import RepairRecord
 from pipeline.manifest.source_records import SourceRecord
+from stages.counted import counted
 
 LARGE = 0.1  # share of the examples that should not all be on one side
 
@@ -18,7 +19,10 @@ def margins(counts: MarginCounts | None) -> str | None:
     if not counts or not counts.present or not counts.absent:
         return None
     total = counts.present + counts.absent
-    return f"margins   {counts.absent} of {total} pairs have none: null in the column margin"
+    return (
+        f"margins   of {counted(total, 'pair')}, {counts.absent:,} without one: "
+        "null in the column margin"
+    )
 
 
 def sides(record: SidesRecord | None) -> list[str]:
@@ -47,15 +51,22 @@ def choice(manifest: Manifest) -> list[str]:
     for number, one in enumerate(manifest.filters):
         null = f", {one.null} of them because it is null" if one.null else ""
         name = f"{one.source}: " if one.source else ""
-        rows = f", and nothing of {one.rows} rows is left" if one.rows != one.examples else ""
+        rows = (
+            f", and nothing of {counted(one.rows, 'row')} is left"
+            if one.rows != one.examples
+            else ""
+        )
         label = "" if number else "filters"
         lines.append(
-            f"{label:<9} {name}{one.expression} leaves out {one.examples} examples{null}{rows}"
+            f"{label:<9} {name}{one.expression} leaves out "
+            f"{counted(one.examples, 'example')}{null}{rows}"
         )
     for number, pair in enumerate(manifest.doubles):
         label = "" if number else "doubles"
         others = "others of it" if pair.source == pair.kept_in else f"examples of {pair.kept_in}"
-        lines.append(f"{label:<9} {pair.examples} examples of {pair.source} equal {others}")
+        lines.append(
+            f"{label:<9} {counted(pair.examples, 'example')} of {pair.source}, equal to {others}"
+        )
     return lines
 
 
@@ -74,8 +85,9 @@ def sources(records: Sequence[SourceRecord], about: str = "") -> list[str]:
         has = f" from {one.has.examples}" if train.examples != one.has.examples else ""
         asked = ", ".join(f"{name} {value:,.10g}" for name, value in one.asked.items())
         lines.append(
-            f"{'' if lines else 'sources':<9} {one.name}: {about}{train.examples} examples{has}, "
-            f"{about}{train.trained} trained tokens, {one.share:.2%} of them"
+            f"{'' if lines else 'sources':<9} {one.name}: "
+            f"{about}{counted(train.examples, 'example')}{has}, "
+            f"{about}{counted(train.trained, 'trained token')}, {one.share:.2%} of them"
             + (f" (asked: {asked})" if asked else "")
         )
     return lines + [line for one in records for line in _unmet(one, records)]
@@ -109,7 +121,8 @@ def inference(manifest: Manifest) -> list[str]:
     limits = manifest.max_new_tokens
     if limits:
         summary.append(
-            f"answers   at most {limits.max} tokens, 99.9 % of them at most {limits.p999} "
+            f"answers   at most {counted(limits.max, 'token')}, 99.9 % of them at most "
+            f"{limits.p999} "
             "(max_new_tokens in serving.json)"
         )
     found = manifest.inference

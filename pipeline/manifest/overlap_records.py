@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipeline.manifest.json_records import JsonRecord
+from stages.counted import counted
 
 CONTAMINATED = "contaminated.jsonl"
 NEAR_DUPLICATES = "near_duplicates.jsonl"
@@ -113,7 +114,8 @@ def in_words(record: Decontamination | None, alike: Likeness | None) -> list[str
     lines: list[str] = []
     if alike is not None:
         lines.append(
-            f"alike     {alike.rows} rows left out for {alike.clusters} that are at least "
+            f"alike     {counted(alike.rows, 'row')} left out for {alike.clusters} that are "
+            "at least "
             f"{alike.likeness:g} like them (see {NEAR_DUPLICATES})"
         )
     return lines + _evaluations(record) if record is not None else lines
@@ -124,8 +126,8 @@ def _evaluations(record: Decontamination) -> list[str]:
     for one in record.evaluations:
         begin = "" if lines else "evals"
         lines.append(
-            f"{begin:<9} {one.name}: {one.rows} rows left out for {one.found} of its "
-            f"{one.questions} questions (see {CONTAMINATED})"
+            f"{begin:<9} {one.name}: {counted(one.rows, 'row')} left out for {one.found} of its "
+            f"{counted(one.questions, 'question')} (see {CONTAMINATED})"
         )
     for one in record.evaluations:
         if one.not_judged:

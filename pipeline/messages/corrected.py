@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from pipeline import tasks
 from pipeline.options import phases
@@ -33,7 +34,7 @@ def commands(arguments: Sequence[str], remedy: str) -> list[str]:
         arguments: of the command that stopped, without the program's name.
     """
     given = list(arguments)
-    if not given or given[0] not in _COMMANDS or "-" in given:  # stdin has been read
+    if not given or given[0] not in _COMMANDS:
         return []
     found = []
     for way in _ways(remedy):
@@ -41,6 +42,16 @@ def commands(arguments: Sequence[str], remedy: str) -> list[str]:
         if words:
             found.append(shlex.join(["pipeline", *words]))
     return list(dict.fromkeys(found))
+
+
+def reads_stdin(command: str) -> bool:
+    """Whether rows have to be piped into a command again: its standard input has been read."""
+    words = shlex.split(command)
+    for before, word in pairwise(words):
+        option = _FLAGS.get(before)
+        if word == "-" and (option is None or isinstance(option.value, Switch)):
+            return True
+    return False
 
 
 def _ways(remedy: str) -> list[Way]:

@@ -11,13 +11,18 @@ HELP = "Try:   "  # begins the remedy of an error in the arguments
 
 
 def page(
-    message: str, remedy: str = "", commands: Sequence[str] = (), where: str = ""
+    message: str,
+    remedy: str = "",
+    commands: Sequence[str] = (),
+    where: str = "",
+    piped: bool = False,
 ) -> list[str]:
     """The lines of an error.
 
     Args:
         commands: the user's own command, corrected; more than one where there is a choice.
         where: what the error is about, where there are several.
+        piped: the commands read standard input.
     """
     columns = lines.width(sys.stderr)
     found = _lines(f"{where}: {message}" if where else message, "Error: ", columns)
@@ -26,7 +31,8 @@ def page(
     elif remedy:
         found += _lines(remedy, "Fix:   ", columns)
     for number, command in enumerate(commands):
-        found.append("Run:" if number == 0 else "Or:")
+        again = ", with the same rows piped in" if piped else ""
+        found.append(f"{'Or' if number else 'Run'}{again}:")
         found += lines.command(lines.words(command), columns, "  ")
     return found
 

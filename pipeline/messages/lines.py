@@ -11,6 +11,7 @@ import click
 
 from pipeline import figures
 from pipeline.messages.progress import Follower, Phase
+from stages.counted import counted
 
 EVERY = 10.0  # seconds between two lines of a phase
 
@@ -91,9 +92,9 @@ def line_of(phase: Phase) -> str:
     if whole is not None and whole.one_round and not ended:
         parts.append(f"{phase.done} of {phase.total}")
     if whole is not None and so_far.rows:
-        parts.append(f"{so_far.rows:,} {whole.rows}")
+        parts.append(counted(so_far.rows, whole.row))
     if phase.made.rows:
-        parts.append(f"{phase.rows_per_second:,} {whole.rows if whole else 'rows'}/s")
+        parts.append(f"{phase.rows_per_second:,} {whole.row if whole else 'row'}s/s")
     if phase.made.tokens:
         parts.append(f"{phase.tokens_per_second:,} tokens/s")
     if so_far.rows and whole is not None and whole.in_bytes:

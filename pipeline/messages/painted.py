@@ -13,6 +13,7 @@ from rich.text import Text
 from pipeline import figures
 from pipeline.messages.lines import kept_in_words
 from pipeline.messages.progress import Phase
+from stages.counted import counted
 
 _SHORTER = 6  # ways to say a phase, each shorter than the one before
 _GAP = 2
@@ -33,10 +34,12 @@ def cells(phase: Phase, shortened: int) -> tuple[str, ...]:
     if whole is not None:
         if shown and whole.in_bytes and shortened < 1:
             shown += f" of {figures.bytes_in_words(whole.size)}"
-        amount = f"{so_far.rows:,}" if shortened < 2 else figures.short(so_far.rows)
-        rows = f"{amount} {whole.rows}" if so_far.rows and shortened < 5 else ""
+        rows = counted(so_far.rows, whole.row)
+        if shortened > 1:
+            rows = f"{figures.short(so_far.rows)} {rows.rpartition(' ')[2]}"
+        rows = rows if so_far.rows and shortened < 5 else ""
         if phase.made.rows and shortened < 4:
-            rates = f"{_rate(phase.rows_per_second, shortened)} {whole.rows}/s"
+            rates = f"{_rate(phase.rows_per_second, shortened)} {whole.row}s/s"
         if phase.made.tokens and shortened < 3:
             tokens = f"{_rate(phase.tokens_per_second, shortened)} tokens/s"
         refused = f"{so_far.refused:,} refused" if whole.in_bytes and so_far.rows else ""

@@ -35,7 +35,7 @@ class Whole:
         sizes: of those that are to be made; empty where each counts as one.
         kept: what came of those that were there before; ``size`` of each is in the same unit.
         in_bytes: sizes are bytes of the inputs.
-        rows: what rows of results are called.
+        row: what a row of results is called.
         one_round: the phase has more rounds, of which nobody knows how many.
         at_once: how many pieces are made at the same time.
     """
@@ -44,7 +44,7 @@ class Whole:
     sizes: Sequence[int] = ()
     kept: Sequence[Amount] = ()
     in_bytes: bool = False
-    rows: str = "rows"
+    row: str = "row"
     one_round: bool = False
     at_once: int = 1
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline.messages import error_page
+from stages.counted import counted
 from stages.errors import DataError, PipelineError, SurroundingsError
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def of_builds(builds: Sequence[Result], stopped: bool = False) -> Result:
     wrong = [one for one in builds if one.code]
     fresh = [one for one in builds if one.status == BUILT]
     first = builds[-1] if stopped else (wrong or fresh or builds)[0]
-    said = f"{len(fresh)} of {len(builds)} builds were built"
+    said = f"{len(fresh)} of {counted(len(builds), 'build')} made"
     if wrong:
         said += f", {len(wrong)} failed; {first.paths.get('output')}: {first.message}"
     return Result(first.status, first.code, said, first.remedy, builds=tuple(builds))
@@ -165,7 +166,12 @@ def show(result: Result, where: str = "") -> None:
     if result.code == INTERRUPTED:
         click.echo(result.message, err=True)
         return
-    page = error_page.page(result.message, result.remedy, result.commands, where)
+    piped = False
+    if result.commands:
+        from pipeline.messages.corrected import reads_stdin
+
+        piped = reads_stdin(result.commands[0])
+    page = error_page.page(result.message, result.remedy, result.commands, where, piped)
     click.echo("\n".join(page), err=True)
 
 

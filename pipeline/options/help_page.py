@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -139,8 +139,8 @@ def with_debug(command: click.Command) -> click.Command:
     return command
 
 
-class Command(click.Command):
-    """A command with examples.
+class _Described(click.Command):
+    """What our commands and groups have in common.
 
     Args:
         examples: commands that a test runs, with what each does.
@@ -160,6 +160,17 @@ class Command(click.Command):
         self.examples, self.heading = tuple(examples), heading
         with_debug(self)
 
+    def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """They stand with the options."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """How switches are turned off, and the examples."""
+        _write_end(self, formatter, self.examples)
+
+
+class Command(_Described):
+    """A command with examples."""
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Errors know which command they are about."""
         try:
@@ -168,35 +179,29 @@ class Command(click.Command):
             error.ctx = error.ctx or ctx
             raise
 
-    def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """They stand with the options."""
-
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Under their headings; a command with few has one."""
         _write_options(self, ctx, formatter)
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """How switches are turned off, and the examples."""
-        _write_end(self, formatter, self.examples)
+
+class Listed(NamedTuple):
+    """A command as a list of commands has it: its heading and its sentence."""
+
+    heading: str
+    sentence: str
 
 
-class Group(click.Group):
+def listed(command: click.Command) -> Listed:
+    """What a list says of a command."""
+    heading = getattr(command, "heading", headings.MORE)
+    return Listed(heading, command.get_short_help_str(1 << 16))
+
+
+class Group(_Described, click.Group):
     """Commands under one name; those of it that are declared without a class are of ours."""
 
-    context_class = Context
     command_class = Command
     group_class = type
-
-    def __init__(
-        self,
-        *args: Any,
-        examples: Sequence[tuple[str, str]] = (),
-        heading: str = headings.MORE,
-        **settings: Any,
-    ) -> None:
-        super().__init__(*args, **settings)
-        self.examples, self.heading = tuple(examples), heading
-        with_debug(self)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -209,9 +214,6 @@ class Group(click.Group):
             ctx.fail(f"No such command {name!r}.{meant}")
         return super().resolve_command(ctx, args)
 
-    def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """They stand with the options."""
-
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands under their headings, then the options."""
         self.format_commands(ctx, formatter)
@@ -221,17 +223,17 @@ class Group(click.Group):
         """Each with its whole sentence."""
         found: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):
-            command = self.get_command(ctx, name)
-            if command is not None and not command.hidden:
-                heading = getattr(command, "heading", headings.MORE)
-                found.setdefault(heading, []).append((name, command.get_short_help_str(1 << 16)))
+            one = self.listed(ctx, name)
+            if one is not None:
+                found.setdefault(one.heading, []).append((name, one.sentence))
         for heading, rows in sorted(found.items(), key=lambda one: _place(headings.COMMANDS, one)):
             with formatter.section(heading if len(found) > 1 else "Commands"):
                 formatter.write_dl(rows, col_max=16)
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The examples."""
-        _write_end(self, formatter, self.examples)
+    def listed(self, ctx: click.Context, name: str) -> Listed | None:
+        """What the list says of one of the commands; None of one that is hidden."""
+        command = self.get_command(ctx, name)
+        return None if command is None or command.hidden else listed(command)
 
 
 def _place(order: tuple[str, ...], found: tuple[str, Any]) -> int:

@@ -188,13 +188,16 @@ def _first_line(split: Split, before: list[Work]) -> int | None:
     return last.first_line + last.split.lines
 
 
-def finished(work: Work, known: Callable[[Path], str | None] | None = None) -> PartReport | None:
+def finished(
+    work: Work, known: Callable[[Path], str | None] | None = None, examples: bool = True
+) -> PartReport | None:
     """The report of a part that is already there; None where any byte of it is not as written.
 
     Args:
         known: gives the hash of a file, or None; by default every file is read.
+        examples: the file of examples is read, too; else it only has to be there.
     """
-    told = storage.read(work.files, known)
+    told = storage.read(work.files, known, examples)
     try:
         report = PartReport(**{**told, "kept": True}) if told is not None else None
         if report is None or not checks.counts_lines(work, report):

@@ -269,14 +269,17 @@ def listed(store: Store) -> list[Version]:
     return sorted(found, key=lambda v: (v.current, v.order, v.build_id), reverse=True)
 
 
-def rollback(store: Store, name: str | None) -> tuple[str | None, Version]:
+def rollback(store: Store, name: str | None, single: bool = False) -> tuple[str | None, Version]:
     """See ``versions.rollback``; the version must be whole.
+
+    Args:
+        single: no other run writes there, as the user says.
 
     Raises:
         UsageError: there is none to go back to, or it is not whole.
         SurroundingsError: a build is running, which could remove that version.
     """
-    with writing(store, single=not store.conditions) as held:
+    with writing(store, single or not store.conditions) as held:
         before, known = current(store).build_id, listed(store)
         wanted = versions.to_go_back_to(known, name, store.shown)
         data = whole(store, wanted.build_id)

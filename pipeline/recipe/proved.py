@@ -8,10 +8,13 @@ fails is never kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pipeline import tasks
+from pipeline.executors import local
+from pipeline.executors._job import JOB
 from pipeline.options.config import Config
 from pipeline.recipe import kept_answers
 from pipeline.recipe.declared import resolved
@@ -60,16 +63,41 @@ def _bound(config: Config, found: Resolved, profile: ModelProfile, with_steps: b
     return model
 
 
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """Both encoders, to be compared where workers come from, which load them anyway."""
+
+    tokenizer_json: bytes
+
+    def load(self) -> None:
+        """Load them without encoding: the copy that encodes has threads of its own."""
+        with suppress(Exception):  # ``choose`` knows what that means
+            for name in encoders.BACKENDS:
+                encoders.load(name, self.tokenizer_json)
+
+
+def _chosen(trial: _Trial, _: None) -> str:
+    return encoders.choose(trial.tokenizer_json)
+
+
+def _choose(tokenizer_json: bytes) -> str:
+    """``encoders.choose``, in a worker where there are some: this process encodes little."""
+    if local.copied is None:
+        return encoders.choose(tokenizer_json)
+    ((_, backend),) = local.copied(_chosen, _Trial(tokenizer_json), [None], 1, job=JOB)
+    return str(backend)
+
+
 def fast_encoder(cache: Path, tokenizer_json: bytes) -> str:
     """``encoders.choose``, which loads both encoders; None is loaded where the answer is kept."""
 
     def choose() -> Mapping[str, str]:
-        return {"backend": encoders.choose(tokenizer_json)}
+        return {"backend": _choose(tokenizer_json)}
 
     backend = _kept(cache, "encoders", [file_hash.of_content(tokenizer_json)], choose).get(
         "backend", ""
     )
-    return backend if backend in encoders.BACKENDS else encoders.choose(tokenizer_json)
+    return backend if backend in encoders.BACKENDS else _choose(tokenizer_json)
 
 
 def _kept(

@@ -16,6 +16,7 @@ from pipeline.inputs.reading import format_options, selection_of
 from pipeline.inputs.scan import Input
 from pipeline.options import overlaps
 from pipeline.options.config import Config
+from pipeline.recipe.ahead import FAST_FROM
 from pipeline.recipe.declared import fingerprint_of, fitted, layout_of
 from pipeline.recipe.fingerprints import code_version, hash_of
 from pipeline.recipe.proved import fast_encoder, find_model
@@ -36,8 +37,6 @@ from stages.tokenizers.repairs import Repair
 from stages.tokenizers.resolve import Resolved
 from stages.tokens.folded_labels import NO_MARKER, readable
 from stages.tokens.pretokenized import Accept
-
-FAST_FROM = 1 << 20  # bytes of inputs: fewer are encoded sooner than the fast encoder is loaded
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from pipeline.manifest.manifest import Manifest
 from pipeline.manifest.records import AuditRecord, Audits, Validation
-from pipeline.report.template import number, share
+from pipeline.report.template import counted, number, share
+from stages.counted import were
 
 NOTABLE = 0.01  # of the rows, refused: as much as --max-reject allows by default
 GRAVE = 0.2
@@ -43,16 +44,13 @@ def warned(audits: Audits) -> list[AuditRecord]:
     return [audit for audit in audits.audits if audit.status in (WARN, BAD)]
 
 
-def _plural(count: int, word: str) -> str:
-    return f"{number(count)} {word}{'s' if count != 1 else ''}"
-
-
 def _of_expectations(validation: Validation) -> Answer:
     judged, broken = validation.judged, sum(not one.passed for one in validation.expectations)
     if not broken:
-        text = f"All {_plural(judged, 'expectation')} hold on the written shards."
+        text = f"All {counted(judged, 'expectation')} hold on the written shards."
         return Answer(GOOD, text)
-    text = f"{number(broken)} of {_plural(judged, 'expectation')} do not hold."
+    does = "does" if broken == 1 else "do"
+    text = f"{number(broken)} of {counted(judged, 'expectation')} {does} not hold."
     return Answer(WARN if validation.passed else BAD, text)
 
 
@@ -63,9 +61,10 @@ def _severity(lost: float) -> str:
 def _of_rows(manifest: Manifest) -> Answer:
     rows = manifest.rows
     if not rows.rejected:
-        return Answer(GOOD, f"None of {_plural(rows.in_, 'row')} was refused.")
+        return Answer(GOOD, f"None of {counted(rows.in_, 'row')} was refused.")
     lost = rows.rejected / rows.in_
-    text = f"{number(rows.rejected)} of {_plural(rows.in_, 'row')} were refused ({share(lost)})."
+    of = f"{number(rows.rejected)} of {counted(rows.in_, 'row')}"
+    text = f"{of} {were(rows.rejected)} refused ({share(lost)})."
     return Answer(_severity(lost), text)
 
 
@@ -77,11 +76,13 @@ def _beside(manifest: Manifest) -> list[Answer]:
     beside = sum(max(0, n - codes.get(c, 0)) for c, n in examples.rejected_by_code.items())
     if beside and examples.made:
         lost = beside / examples.made
-        text = f"{_plural(beside, 'example')} more were refused, of rows that kept others."
+        more = f"{counted(beside, 'example')} more {were(beside)} refused"
+        text = f"{more}, of rows that kept others."
         found.append(Answer(_severity(lost), text))
     if tokens.truncated:
         lost = tokens.truncated / (tokens.total + tokens.truncated)
-        text = f"{_plural(tokens.truncated, 'token')} were cut off ({share(lost)})."
+        count = tokens.truncated
+        text = f"{counted(count, 'token')} {were(count)} cut off ({share(lost)})."
         found.append(Answer(_severity(lost), text))
     return found
 
@@ -91,7 +92,7 @@ def headline(manifest: Manifest, validation: Validation, audits: Audits) -> Head
     answers = [_of_expectations(validation), _of_rows(manifest), *_beside(manifest)]
     notes = sum(figure.status == one.status for one in warned(audits) for figure in one.figures)
     if notes:
-        answers.append(Answer(WARN, f"{_plural(notes, 'finding')} of the audits to look at."))
+        answers.append(Answer(WARN, f"{counted(notes, 'finding')} of the audits to look at."))
     lost = max((answer.status for answer in answers[1:]), key=_WORST.index)
     if not validation.passed:
         text = "Not fit to train on"

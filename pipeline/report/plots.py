@@ -15,6 +15,7 @@ from pipeline.report.charts import Bars, Entry, Histogram
 from pipeline.view.drawing import Shards, visible
 from stages import layouts
 from stages.columns import list_parts, numbers, whole
+from stages.counted import counted
 
 PACKS = 24  # packs that are drawn, from the first
 OF_A_PACK = 60  # examples that are drawn of each; the rest is one box
@@ -127,12 +128,12 @@ def _boxes(batch: Any, room: int, packs: int) -> list[tuple[Box, ...]]:
         first, last = int(at[row]), int(at[row + 1])
         for i in range(first, min(last, first + OF_A_PACK)):
             size = int(sizes[i])
-            title = f"{name(names[i].as_py())}: {size:,} tokens"
+            title = f"{name(names[i].as_py())}: {counted(size, 'token')}"
             boxes.append(Box(round(100 * start / room, 3), round(100 * size / room, 3), title))
             start += size
         rest = int(sizes[first + len(boxes) : last].sum())
         if rest:
-            title = f"{last - first - len(boxes):,} more: {rest:,} tokens"
+            title = f"{last - first - len(boxes):,} more: {counted(rest, 'token')}"
             boxes.append(Box(round(100 * start / room, 3), round(100 * rest / room, 3), title))
         drawn.append(tuple(boxes))
     return drawn

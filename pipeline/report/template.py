@@ -30,6 +30,11 @@ def number(value: float) -> str:
     return text.replace(",", "\u202f")
 
 
+def counted(count: int, noun: str) -> str:
+    """As ``stages.counted``, with the page's narrow spaces."""
+    return f"{number(count)} {noun}{'' if count == 1 else 's'}"
+
+
 def spaced(text: str) -> str:
     """Narrow spaces between the thousands of all whole numbers, in place of commas if any."""
     plain = re.sub(r"(?<=\d),(?=\d{3})", "", text)
@@ -103,7 +108,7 @@ def environment() -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(_FOLDER),
     )
     made.filters.update(number=number, grouped=grouped, spaced=spaced, share=share)
-    made.filters.update(cut=cut, spelled=_spelled)
+    made.filters.update(cut=cut, spelled=_spelled, counted=counted)
     made.globals.update(percent=percent, policy=policy, inline=_inline)
     return made
 

@@ -32,7 +32,7 @@ from pipeline.choice.examples import part_of
 from pipeline.manifest import seal
 from pipeline.manifest.dataset_files import write_json
 from pipeline.parts.storage import replacing
-from pipeline.shards import gather
+from pipeline.shards import compared, gather
 from pipeline.shards.gather import Gather, ShardReport, ShardWork
 from pipeline.shards.measured import METRICS, file_of, files_of
 from stages.columns import Ints
@@ -67,6 +67,7 @@ class Keeping:
         previous: by key, and by the key of their rows.
         cache: the folder for what is remembered.
         hashes: of files that nobody has written to since.
+        compared: the parts were compared with their hashes; else each is before it is read.
     """
 
     gather: Gather
@@ -76,6 +77,7 @@ class Keeping:
     previous: Mapping[str, Previous]
     cache: str
     hashes: KnownHashes
+    compared: bool = True
 
 
 def _source(keeping: Keeping, part: int) -> list[Any]:
@@ -134,6 +136,12 @@ def previous(target: Path, cache: Path) -> dict[str, Previous]:
     return found
 
 
+def require_parts(keeping: Keeping, shard: ShardWork) -> None:
+    """The parts of a shard are as they were written; raises as ``compared.require``."""
+    if not keeping.compared:
+        compared.require(keeping.gather, keeping.parts, shard)
+
+
 def make(keeping: Keeping, shard: ShardWork) -> ShardReport:
     """Take a shard over from the build before, or make it and remember it.
 
@@ -146,6 +154,7 @@ def make(keeping: Keeping, shard: ShardWork) -> ShardReport:
         with suppress(*_UNREADABLE):
             return _taken_over(keeping, shard, there)
         _unlink(keeping, shard)
+    require_parts(keeping, shard)
     report = None
     if alike is not None and there is None:
         with suppress(*_UNREADABLE):

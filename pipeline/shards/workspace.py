@@ -65,6 +65,7 @@ def make(keeping: Keeping, shard: ShardWork) -> bool:
     if key in keeping.previous:
         return False
     folder = Path(keeping.gather.folder)
+    kept.require_parts(keeping, shard)
     report = gather.make_shard(keeping.gather, shard)
     try:
         kept.remember(keeping, key, report, rows)

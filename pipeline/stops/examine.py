@@ -18,6 +18,7 @@ from pipeline.stops import (
     endpoint,
 )
 from pipeline.stops.declared import StopDeclaration, prompts, read
+from stages.counted import counted
 from stages.errors import UsageError
 
 Ask = Callable[[Sequence[StopPrompt], float], list[StopAnswer]]
@@ -170,7 +171,8 @@ def _from_server(
         choices = server.complete(group, **settings)
         if len(choices) != len(group):
             raise UsageError(
-                f"{server.url} gave {len(choices)} completions for {len(group)} prompts.",
+                f"{server.url} gave {counted(len(choices), 'completion')} for "
+                f"{counted(len(group), 'prompt')}.",
                 "Give a server that takes several prompts in one request, or --prompts 1.",
             )
         pairs = zip(group, choices, strict=True)

@@ -17,6 +17,7 @@ from pipeline.card.front_matter import title
 from pipeline.card.publisher import Publisher, licenses, said_of_sources
 from pipeline.manifest.dataset_files import write_json
 from pipeline.upload import view
+from stages.counted import counted
 from stages.files import file_hash
 
 FILE = "croissant.json"
@@ -123,7 +124,8 @@ def describe(
         "conformsTo": "http://mlcommons.org/croissant/1.0",
         "name": title(manifest, publisher),
         "description": (
-            f"{manifest.examples.kept} examples as token ids of {manifest.model.name}, ready to "
+            f"{counted(manifest.examples.kept, 'example')} as token ids of "
+            f"{manifest.model.name}, ready to "
             f"train ({manifest.task}), with a view of them as text. Made by posttrain-pipeline "
             f"{manifest.version}, build {manifest.build_id}."
         ),

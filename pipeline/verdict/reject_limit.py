@@ -11,6 +11,7 @@ from typing import Any
 from pipeline import tasks
 from pipeline.options.config import Config
 from pipeline.verdict.rejects import Ledger
+from stages.counted import counted, were
 from stages.errors import DataError
 
 MIN_REJECTS = 10  # a handful of refused rows fails no build
@@ -82,7 +83,7 @@ def _for_long(
     listed = [
         f"{'all' if n == count else n} fit --max-length {length}" for length, n in fits.items()
     ]
-    text = f"Of the {count} examples that are too long, {', '.join(listed)}."
+    text = f"Of {counted(count, 'example')} too long, {', '.join(listed)}."
     enough = _enough(ledger, rows, limit.share)
     if enough is not None:
         goal = "this sample passes" if of else "this build passes"
@@ -172,7 +173,8 @@ def error_of(
         for code, one in figures["by_code"].items()
     )
     allowed = f" ({share:.1%}; at most {limit.share:.1%} by {limit.option})" if left else ""
-    what = f"{refused} of {rows} {called} were refused{allowed}" if left else "Nothing is left"
+    of_all = f"{refused:,} of {counted(rows, called.removesuffix('s'))} {were(refused)} refused"
+    what = f"{of_all}{allowed}" if left else "Nothing is left"
     ways = []
     if ledger.long:
         text, figures["too_long"] = _for_long(ledger, rows, config, limit, of)

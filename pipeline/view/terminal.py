@@ -29,6 +29,7 @@ from pipeline.view.drawing import (
     TextPiece,
     visible,
 )
+from stages.counted import counted
 
 _STYLES: dict[str, dict[str, Any]] = {
     CONTEXT: {"dim": True},
@@ -110,9 +111,9 @@ class Canvas:
         if self._color:
             self._legend({piece.kind for strip in strips for piece in strip.pieces})
         for strip in strips:
-            counts = f"{strip.tokens} tokens, {strip.trained} trained"
+            counts = f"{counted(strip.tokens, 'token')}, {strip.trained:,} trained"
             if any(piece.kind == SCORED for piece in strip.pieces):
-                counts = f"{strip.tokens} tokens"
+                counts = counted(strip.tokens, "token")
             name = visible(strip.name).replace("\n", "\\n")
             wide = min(_HEADING, self.width or _HEADING)
             self.say(f"── {name} · {counts} ".ljust(wide, "─"), fg="blue")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeAlias
 
-from pipeline.shards import gather, kept, workspace
+from pipeline.shards import compared, gather, kept, workspace
 from pipeline.shards.gather import ShardReport, ShardWork
 from pipeline.shards.kept import Keeping
 from pipeline.windows.layout import Head, ShardRef
@@ -42,3 +42,4 @@ def forget() -> None:
     """Let go of what this process has of the build."""
     _last.clear()
     gather.forget()
+    compared.forget()

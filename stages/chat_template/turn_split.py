@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from stages.columns import list_parts
 from stages.contract import Batch
+from stages.counted import counted
 
 COUNTS = ("conversations", "examples", "tokens", "tokens_if_whole")
 REMEDY = (
@@ -74,7 +75,8 @@ def figures(counts: dict[str, int]) -> dict[str, Any] | None:
 def sentence(split: dict[str, Any]) -> str:
     """The same in words, with the remedy."""
     return (
-        f"{split['conversations']:,} conversations became {split['examples']:,} examples, one per "
+        f"{counted(split['conversations'], 'conversation')} became "
+        f"{counted(split['examples'], 'example')}, one per "
         f"trained turn, because the chat template changes earlier turns: {split['tokens']:,} "
         f"tokens, {split['factor']:.1f} times the {split['tokens_if_whole']:,} of whole "
         f"conversations; {REMEDY}"

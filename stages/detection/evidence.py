@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from stages import formats
 from stages.contract import FormatOptions, Row
 from stages.conversations import templated
+from stages.counted import counted
 from stages.detection import likely_columns
 from stages.errors import DataError, RowError, UndecidedError, UnknownFormatError
 from stages.format import Format
@@ -152,7 +153,7 @@ def _none_fits(rows: Sequence[Row], kind: Kind, where: str) -> UnknownFormatErro
     if near is not None:
         return UnknownFormatError(
             f"{where}: the rows have the columns of {near[0].name}, but not its values: {near[1]}.",
-            f"Fix the values, or name the columns with --map or another format with --format "
+            "Fix the values, or name the columns with --map or another format with --format "
             f"({_offered(kind)}).",
         )
     return UnknownFormatError(
@@ -179,7 +180,7 @@ def _refuse_templated(
     if not seen:
         return ""
     (column, dialect), _ = seen.most_common(1)[0]
-    count = f"{seen.total()} of {len(rows)} sampled rows"
+    count = f"{seen.total():,} of {counted(len(rows), 'sampled row')}"
     if not already_templated and seen.total() > MIXED_SHARE * len(rows):
         raise DataError(
             f"{where}: column {column!r} already carries a chat template ({dialect}) in {count}; "
@@ -283,7 +284,8 @@ def detect(
     detected = formats.load(best)
     if detected.named_only:
         raise DataError(
-            f"{where}: {common(evidence[best])} in {counts[best]} of {len(rows)} sampled rows; "
+            f"{where}: {common(evidence[best])} in {counts[best]:,} of "
+            f"{counted(len(rows), 'sampled row')}; "
             f"{detected.named_only}.",
             f"Add --format {best} to have them checked and passed through.",
         )
@@ -294,5 +296,7 @@ def detect(
     if doubt is not None:
         raise DataError(f"{where}: {doubt[0]}.", f"{doubt[1]}.")
     reading, more = settle(detected, fitting, where, already_templated)
-    sentence = f"{common(evidence[best])} in {counts[best]} of {len(rows)} sampled rows{more}"
+    sentence = (
+        f"{common(evidence[best])} in {counts[best]:,} of {counted(len(rows), 'sampled row')}{more}"
+    )
     return Detection(reading, evidence=sentence, sampled=len(rows), counts=counts)

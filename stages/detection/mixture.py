@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from stages import formats
 from stages.contract import Row
+from stages.counted import counted
 from stages.detection.evidence import MIXED_SHARE, Detection, common, matching, settle
 from stages.errors import DataError
 from stages.formats._mixed import AND
@@ -20,7 +21,7 @@ from stages.kinds import Kind
 def in_words(counts: Mapping[str, int], sampled: int) -> str:
     """The formats of sampled rows, and how many rows each fits."""
     each = ", ".join(f"{name} in {count}" for name, count in counts.items())
-    return f"{each} of {sampled} sampled rows"
+    return f"{each} of {counted(sampled, 'sampled row')}"
 
 
 def parts_of(rows: Sequence[Row], kind: Kind, where: str) -> dict[str, list[Row]]:

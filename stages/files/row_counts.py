@@ -23,6 +23,7 @@ import zstandard
 
 from stages import late
 from stages.contract import Split
+from stages.counted import counted
 from stages.errors import ReadingError, SurroundingsError
 from stages.files import bounds, content
 
@@ -52,7 +53,10 @@ class Count:
     last: int
 
     def __str__(self) -> str:
-        return f"{self.rows} rows on {self.lines} lines, the last on line {self.last + 1}"
+        return (
+            f"{counted(self.rows, 'row')} on {counted(self.lines, 'line')}, the last on "
+            f"line {self.last + 1}"
+        )
 
 
 def _alone(rows: int) -> Count:

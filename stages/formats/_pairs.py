@@ -9,6 +9,7 @@ from typing import Any
 
 from stages.contract import FormatOptions, Message, Pair, Row
 from stages.conversations import templated
+from stages.counted import counted
 from stages.errors import RowError
 from stages.formats import _turns, alpaca
 from stages.formats._asked import open_question
@@ -224,7 +225,7 @@ def require_one_margin(row: Row, pairs: int, columns: Mapping[str, str]) -> None
     for how, _, names in _margins(row):
         ways = " ".join(map(ignore, names))
         ways += " or --map margin=margin" if how == "margin" else ""
-        what = f"the row has one margin ({how}) and gives {pairs} pairs"
+        what = f"the row has one margin ({how}) and gives {counted(pairs, 'pair')}"
         raise open_question(what, f"Say which with {ways}", "two_margins")
 
 

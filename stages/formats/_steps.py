@@ -10,6 +10,7 @@ from typing import Any
 
 from stages.contract import FormatOptions, Message, Row, StepChain
 from stages.conversations import templated
+from stages.counted import counted
 from stages.errors import RowError
 from stages.formats import _roles, _turns
 from stages.rows.watched import peek
@@ -94,7 +95,9 @@ def ratings(
     if not isinstance(values, list):
         raise RowError("bad_column", f"column {column!r} is not a list of labels")
     if len(values) != steps:
-        raise RowError("label_count", f"{steps} steps and {len(values)} labels")
+        raise RowError(
+            "label_count", f"{counted(steps, 'step')} and {counted(len(values), 'label')}"
+        )
     return [label(value, f"{column}[{i}]") for i, value in enumerate(values)]
 
 
@@ -165,7 +168,7 @@ def _first_step(text: str, separator: str) -> int:
     numbered = [second in text[a:b] for a, b in pairwise(places)]
     if all(numbered) and second not in text[places[-1] :]:
         return places[-1]
-    seen = f"{separator!r} occurs {len(places)} times before the first tag"
+    seen = f"{separator!r} occurs {counted(len(places), 'time')} before the first tag"
     if all(numbered):  # the step before a tag does not number the one behind it
         seen = f"{second!r} occurs after {separator!r} before the first tag"
     detail = "so where the problem ends is not clear; give --prompt-separator a longer text that "

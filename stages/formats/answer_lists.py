@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Refused, Row
+from stages.counted import counted
 from stages.errors import RowError, UndecidedError
 from stages.format import Format
 from stages.formats import _pairs, _turns
@@ -69,7 +70,8 @@ class _AnswerLists(Asking):
         if not several:
             return "", "one answer in each"
         what = (
-            f"{several} of {len(rows)} rows hold several chosen or rejected answers: the first of "
+            f"several chosen or rejected answers in {several:,} of "
+            f"{counted(len(rows), 'row')}: the first of "
             "each may be the pair, or all of one with all of the other"
         )
         raise UndecidedError(what, VARIANTS)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Row, StepChain
+from stages.counted import counted
 from stages.errors import RowError, UndecidedError
 from stages.format import Format
 from stages.formats import _steps, _turns
@@ -72,9 +73,10 @@ class _ErrorList(Format):
         zero = sum(0 in errors for _, errors in lists)
         last = sum(len(row[_steps.step_column(row) or ""]) in errors for row, errors in lists)
         if zero and not last:
-            return "0-based", f"it counts from 0, as {zero} rows list step 0"
+            return "0-based", f"it counts from 0, as step 0 is listed in {counted(zero, 'row')}"
         if last and not zero:
-            return "1-based", f"it counts from 1, as {last} rows list their last step by its number"
+            listed = f"the last step is listed by its number in {counted(last, 'row')}"
+            return "1-based", f"it counts from 1, as {listed}"
         seen = (
             "both a step 0 and a step past the end" if zero else "neither a step 0 nor a last step"
         )
@@ -95,7 +97,10 @@ class _ErrorList(Format):
             )
         wrong = sorted(one - self._base for one in listed)
         if wrong and not 0 <= wrong[0] <= wrong[-1] < len(steps):
-            detail = f"{column} {listed} does not fit {len(steps)} steps counted from {self._base}"
+            detail = (
+                f"{column} {listed} does not fit {counted(len(steps), 'step')} counted from "
+                f"{self._base}"
+            )
             raise RowError("bad_label", detail)
         labels: list[float | None] = [1.0] * len(steps)
         if wrong:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Refused, Row, StepChain
+from stages.counted import counted
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _steps, rated_steps
@@ -115,7 +116,9 @@ class _NestedSteps(Format):
             return rated_steps.rated(inner, self._signed, options)
         texts, values = _steps.texts(inner[steps], steps), inner[labels]
         if len(texts) != len(values):
-            raise RowError("label_count", f"{len(texts)} steps and {len(values)} labels")
+            raise RowError(
+                "label_count", f"{counted(len(texts), 'step')} and {counted(len(values), 'label')}"
+            )
         return texts, [
             rated_steps.label(value, f"{labels}[{i}]", signed=self._signed, options=options)
             for i, value in enumerate(values)

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from stages.columns import IGNORED
 from stages.contract import Batch, Message, Record
+from stages.counted import counted
 from stages.errors import ParityError, ReadingError, RowError
 from stages.models.encoders import Encoder
 from stages.models.profile import TargetModel
@@ -269,7 +270,9 @@ class Witness:
     def _compare_steps(self, row: Row, expected: Expected) -> bool:
         kept = len(row["step_labels"])
         if not row["truncated"] and kept != len(expected.steps):
-            raise ReadingError(f"{len(expected.steps)} steps, and {kept} labels of steps.")
+            raise ReadingError(
+                f"{counted(len(expected.steps), 'step')}, and {counted(kept, 'label')} of steps."
+            )
         ratings = [x if x is None else float(np.float32(x)) for x in expected.ratings[:kept]]
         reading = self._reading.steps(
             expected.problem, expected.steps[:kept], ratings=ratings, tail=expected.tail

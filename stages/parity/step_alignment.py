@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
 
+from stages.counted import counted
 from stages.errors import ReadingError
 from stages.models.profile import StepTokens
 
@@ -35,7 +36,9 @@ def require_aligned(
     ]
     between = text.split(tokens.step)
     if len(between) != len(spelled) + 1:
-        raise ReadingError(f"{len(between) - 1} step tokens for {len(spelled)} ratings.")
+        raise ReadingError(
+            f"{counted(len(between) - 1, 'step token')} for {counted(len(spelled), 'rating')}."
+        )
     rated = "".join(a + b for a, b in zip_longest(between, spelled, fillvalue=""))
     inputs, labels = count(text), count(rated)
     if inputs != labels:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import orjson
 from tokenizers import Tokenizer
 
+from stages.counted import counted
 from stages.models import encoders
 from stages.probes import TOKENS, BrokenError, Probe, ProbeSubject
 
@@ -80,7 +81,7 @@ def _check(subject: ProbeSubject) -> str:
     if not subject.wide:  # parsing both files takes longer than all other probes of a build
         return _no_added_token_in_text(subject)
     count = _same_elsewhere(subject)
-    return f"{count} tokens were added, the rest of the file is untouched"
+    return f"{counted(count, 'token')} added, the rest of the file is untouched"
 
 
 PROBE = Probe(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stages.counted import counted
 from stages.errors import RowError
 from stages.probes import BrokenError, Probe, ProbeSubject
 from stages.probes._rendering import QUESTION, Rendering, Turns, ids_of, row_of
@@ -32,7 +33,8 @@ def _check(subject: ProbeSubject) -> str:
         forged = controls.intersection(plain)
         if forged:
             raise BrokenError(text=turns[0][1], id=min(forged))
-    tokens = f"{len(subject.model.controls)} control tokens in {len(dialogues)} conversations"
+    known = counted(len(subject.model.controls), "control token")
+    tokens = f"{known} in {counted(len(dialogues), 'conversation')}"
     return f"{tokens}: none forged" + (f", {refused} refused" if refused else "")
 
 

@@ -16,7 +16,8 @@ PROBE = Probe(
     name="end_of_turn_is_special",
     proves="the end of a turn is a special token, which no text can forge",
     fails="end-of-turn {token!r} is not a special token, so that text could forge it",
-    remedy="Register it in the tokenizer as a special token.",
+    remedy='In tokenizer.json, list it in added_tokens with "special": true, or name another with '
+    "--eos.",
     check=_check,
     needs=("end_of_turn_is_one_token",),
     kind=TOKENS,

@@ -44,7 +44,7 @@ PROBE = Probe(
     name="generation_prompt_is_prefix",
     proves="the generation prompt is a prefix of the example at every trained turn",
     fails="the chat template cannot be trained on: {detail}",
-    remedy="Give another with --chat-template, or its end-of-turn token with --eos.",
+    remedy="Give one with --chat-template whose generation prompt is just how its answers begin.",
     check=_check,
     needs=("end_of_turn_is_trained",),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stages.counted import counted
 from stages.probes import TOKENS, BrokenError, Probe, ProbeSubject
 
 
@@ -11,7 +12,7 @@ def _check(subject: ProbeSubject) -> str | None:
         actual = subject.tokenizer.token_to_id(token)
         if actual != index:
             raise BrokenError(token=token, index=index, actual=actual)
-    return f"{len(declared)} ids are as declared" if declared else None
+    return f"{counted(len(declared), 'id')} as declared" if declared else None
 
 
 PROBE = Probe(

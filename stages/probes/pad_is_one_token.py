@@ -23,7 +23,7 @@ PROBE = Probe(
     name="pad_is_one_token",
     proves="the pad token is a string of the vocabulary, one id, and decodes to itself",
     fails="pad token {token!r} {why}",
-    remedy="Name an unused special token of this tokenizer, by its text.",
+    remedy="Name a special token of this tokenizer that no text uses as the profile's pad_token.",
     check=_check,
     kind=TOKENS,
 )

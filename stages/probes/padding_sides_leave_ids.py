@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from stages.columns import IDS
+from stages.counted import counted
 from stages.layouts.padded import pad
 from stages.probes import BrokenError, Probe, ProbeSubject
 from stages.probes._rendering import QUESTION, dialogue, examples, ids_of, rendered, row_of
@@ -31,14 +32,14 @@ def _check(subject: ProbeSubject) -> str:
                 row[: size - len(ours)] if side == "left" else row[len(ours) :]
             ) != {pad_id}:
                 raise BrokenError(detail=f"padding on the {side} changes ids")
-    return f"{len(rows)} sequences padded with {pad_id} on both sides"
+    return f"{counted(len(rows), 'sequence')} padded with {pad_id} on both sides"
 
 
 PROBE = Probe(
     name="padding_sides_leave_ids",
     proves="padding, on either side, leaves a sequence's ids as they are",
     fails="padding cannot be separated from the sequence: {detail}",
-    remedy="Name a pad token that no template prints.",
+    remedy="Name another token as pad_token of the profile: one that its template never prints.",
     check=_check,
     needs=("end_of_turn_is_trained",),
 )

@@ -37,7 +37,7 @@ PROBE = Probe(
     name="step_tokens_are_one_id_in_context",
     proves="step and reward tokens are one id each, whatever text is next to them",
     fails="step or reward token {token!r} {why}",
-    remedy="Choose tokens that the tokenizer registers.",
+    remedy="Give the profile's step_tokens texts that are one special token each.",
     check=_check,
     kind=TOKENS,
 )

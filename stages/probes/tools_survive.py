@@ -59,7 +59,7 @@ PROBE = Probe(
     name="tools_survive",
     proves="tools are printed, calls trained and outputs not, or rows that have them are refused",
     fails="the chat template loses tools: {detail}",
-    remedy="Give a template with tools with --chat-template.",
+    remedy="Give one with --chat-template that prints tools, or leave them out: --ignore tools.",
     check=_check,
     needs=("end_of_turn_is_trained",),
 )

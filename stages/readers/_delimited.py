@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from stages.contract import Glimpse, Lines, Record, Row, Split
 from stages.errors import ContainerError, RowError, UsageError
-from stages.files import bounds, content, cutting, strict_json
+from stages.files import content, cutting, strict_json, unsplit
 from stages.files.content import Source
 from stages.files.file_version import FileVersion
 from stages.readers import _glimpse, _shape
@@ -94,18 +94,7 @@ class Delimited:
         return [cutting.whole(version, self.name)]
 
     def read(self, split: Split) -> Iterator[Lines]:
-        version = content.version_of(split)
-        with content.opened(version, split.salvage) as file:
-            try:
-                batches = self._records(file, path=content.name_in_messages(split))
-                yield from bounds.counted(batches, split.path, version.size)
-            except ContainerError as error:
-                if not split.salvage:
-                    raise
-                yield Lines([], 0, content.damage_of(file) or error.what)
-                return
-            if damage := content.damage_of(file):
-                yield Lines([], 0, damage)
+        return unsplit.rows(split, self._records)
 
     def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
         path = content.path_of(source)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stages.contract import Glimpse, Lines, Split
-from stages.errors import ContainerError
-from stages.files import bounds, content, cutting
+from stages.files import cutting, unsplit
 from stages.files.content import Source
 from stages.files.file_version import FileVersion
 from stages.readers import _shape, _values, jsonl
@@ -25,18 +24,7 @@ class _Json:
         return [cutting.whole(version, self.name)]
 
     def read(self, split: Split) -> Iterator[Lines]:
-        version = content.version_of(split)
-        with content.opened(version, split.salvage) as file:
-            try:
-                batches = _values.records(file, path=content.name_in_messages(split))
-                yield from bounds.counted(batches, split.path, version.size)
-            except ContainerError as error:
-                if not split.salvage:
-                    raise
-                yield Lines([], 0, content.damage_of(file) or error.what)
-                return
-            if damage := content.damage_of(file):
-                yield Lines([], 0, damage)
+        return unsplit.rows(split, lambda file, name: _values.records(file, path=name))
 
     def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
         if _shape.is_lines(source, default=False, limit=jsonl.MAX_LINE):

@@ -19,6 +19,7 @@ from stages.chat_template import loss_weights
 from stages.chat_template.segments import CONTROL, MARKER, TRAINED
 from stages.columns import IGNORED, Ints, count_per_row, list_parts, make_list, offsets_of
 from stages.contract import Batch
+from stages.counted import counted
 from stages.models.profile import TargetModel
 from stages.tokens.digest import digests, weighted_digests
 from stages.tokens.outline_tokens import segments_of
@@ -315,7 +316,7 @@ class EncodeSteps:
         # One rating per marker, in order; rows with the wrong number are left out on both sides.
         labels[positions[~wrong[rows]]] = known[~np.repeat(wrong, wanted)]
         details = [
-            f"{c} markers among the ids, {e} steps, {w} labels"
+            f"{counted(c, 'marker')} among the ids, {counted(e, 'step')}, {counted(w, 'label')}"
             for c, e, w in zip(counts[wrong], expected[wrong], wanted[wrong], strict=True)
         ]
         batch = columns.refuse(batch, wrong, "marker_count", details)

@@ -6,9 +6,12 @@ outcomes are merged into ``ran.json``, so that tests may be run file by file.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,12 +46,24 @@ def end(outcome: str) -> None:
     """It is over; its outcome is merged into the file."""
     if not os.environ.get("PARITY_RECORD"):
         return
-    found: dict[str, Any] = json.loads(RAN.read_text("utf-8")) if RAN.exists() else {}
-    for peer in now.peers:
-        said = found.get(peer, {})
-        if said.get("requirements") != requirements(peer):
-            said = {"requirements": requirements(peer), "tasks": [], "tests": {}}
-        said["tests"] = dict(sorted({**said["tests"], now.test: outcome}.items()))
-        said["tasks"] = sorted({*said["tasks"], *now.tasks})
-        found[peer] = said
-    RAN.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n", "utf-8")
+    with _alone():
+        found: dict[str, Any] = json.loads(RAN.read_text("utf-8")) if RAN.exists() else {}
+        for peer in now.peers:
+            said = found.get(peer, {})
+            if said.get("requirements") != requirements(peer):
+                said = {"requirements": requirements(peer), "tasks": [], "tests": {}}
+            said["tests"] = dict(sorted({**said["tests"], now.test: outcome}.items()))
+            said["tasks"] = sorted({*said["tasks"], *now.tasks})
+            found[peer] = said
+        RAN.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n", "utf-8")
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Tests run in several processes, which write one file."""
+    folder = os.open(HERE, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
