@@ -28,6 +28,7 @@ _STORED = 4 + 4 + 4  # bytes of a token: id and label in a shard, both in one nu
 _SIDECAR = 8 + 4 + 4 + 16 + 8  # bytes of an example: line, tokens, trained, digest, group
 _PUTS_OF_PART = 4  # examples, numbers, refused rows, report
 _MINUTE, _HOUR, _GIB = 60, 3600, 1 << 30
+_LARGE = {"large-1": "1 GB", "large-10": "10 GB", "short-rows": "short rows"}
 _LARGEST = 2  # the sizes between which the cost of one more example is taken
 
 
@@ -135,16 +136,38 @@ def growth(figures: Figures | None = None) -> str:
     return tables.table(head, rows) if rows else tables.NOTHING
 
 
+def memory(figures: Figures | None = None) -> str:
+    """The most memory of large builds, and how much of the smallest one's that is."""
+    found = figures or Figures()
+    made = [(what, found.measured(name)) for name, what in _LARGE.items()]
+    least = next((one["largest_process"] for _, one in made if one), 1)
+    rows = [
+        (
+            what,
+            f"{one['rows']:,}",
+            shown(one["cpu"], ",.0f", " s"),
+            shown(one["wall"], ",.0f", " s"),
+            shown(one["largest_process"] / (1 << 20), ",.0f", " MiB"),
+            shown(one["tree"] / (1 << 20), ",.0f", " MiB"),
+            f"{one['largest_process'] / least:.0%}",
+        )
+        for what, one in made
+        if one
+    ]
+    head = ("build", "rows", "processor", "wall", "largest process", "all processes", "of 1 GB's")
+    return tables.table(head, rows) if rows else tables.NOTHING
+
+
 def page() -> str:
     """docs/scale.md."""
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
     template = environment.from_string(_TEMPLATE.read_text("utf-8"))
-    return template.render(plan=text(), growth=growth())
+    return template.render(plan=text(), growth=growth(), memory=memory())
 
 
 def main() -> None:
-    """Print both tables."""
-    print(text(), growth(), sep="\n\n")
+    """Print the tables."""
+    print(text(), growth(), memory(), sep="\n\n")
 
 
 if __name__ == "__main__":
