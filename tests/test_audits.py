@@ -336,6 +336,20 @@ def test_text_of_control_tokens_is_found(make: Make, tmp_path: Path) -> None:
     assert found["rows"] == ["rows.jsonl:2", "rows.jsonl:3"]
 
 
+def test_what_a_shard_leaves_behind_is_as_small_as_its_sample(
+    make: Make, step_model: TargetModel
+) -> None:
+    """The measures of all shards are kept until the end: none is as long as the vocabulary."""
+    out = make("sft", SAMPLES / "sft" / "chat.jsonl", layout="ragged")
+    table = read(out / "train" / "data-00000-of-00001.arrow")
+    chunk = chunk_of(table, "train", Context(kind_of("sft"), "ragged", 4096, step_model))
+    for audit in audits():
+        if audit.measure is None or not chunk.context.traits.issuperset(audit.needs):
+            continue
+        for name, values in audit.measure(chunk).items():
+            assert values.nbytes <= 512 + 64 * table.num_rows, (audit.name, name)
+
+
 def test_scripts(model: TargetModel) -> None:
     """A token's script is that of its letters; punctuation has none, control tokens neither."""
     vocab = vocabulary.of(model)

@@ -7,23 +7,29 @@ import numpy as np
 from expectations import vocabulary
 from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, share
 from expectations.readback.chunk import Chunk
+from stages.columns import Ints
 
 _NAMES = (*vocabulary.SCRIPTS, "no letters")
 
 
+def _scripts(ids: vocabulary.Ids, chunk: Chunk) -> Ints:
+    """How many tokens have letters of each script: as short in a build of any size."""
+    vocab = vocabulary.of(chunk.context.model)
+    known = np.clip(ids, 0, vocab.size - 1)
+    return np.bincount(vocab.scripts(known), minlength=len(_NAMES))
+
+
 def _measure(chunk: Chunk) -> Counts:
-    size = vocabulary.of(chunk.context.model).size
-    ids = np.clip(chunk.sequences.ids, 0, size - 1)
-    counts = {"all": np.bincount(ids, minlength=size)}
+    ids = chunk.sequences.ids
+    counts = {"all": _scripts(ids, chunk)}
     if chunk.context.kind.trains_answers:
-        counts["trained"] = np.bincount(ids[chunk.trained], minlength=size)
+        counts["trained"] = _scripts(ids[chunk.trained], chunk)
     if chunk.other is not None:
-        counts["other"] = np.bincount(np.clip(chunk.other.ids, 0, size - 1), minlength=size)
+        counts["other"] = _scripts(chunk.other.ids, chunk)
     return counts
 
 
 def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
-    vocab = vocabulary.of(facts.context.model)
     titles = {"all": "all tokens"}
     if facts.context.kind.compares:
         titles = {"all": "chosen sides", "other": "rejected sides"}
@@ -31,9 +37,7 @@ def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Fi
         titles["trained"] = "trained tokens"
     figures = []
     for what, title in titles.items():
-        counts = totals.summed(what)
-        scripts = vocab.scripts(np.flatnonzero(counts))
-        by_script = np.bincount(scripts, counts[counts > 0], len(_NAMES)).astype(np.int64)
+        by_script = totals.summed(what)
         letters = int(by_script[:-1].sum())
         bins = [(n, int(c)) for n, c in zip(_NAMES, by_script, strict=True) if c]
         bins.sort(key=lambda pair: -pair[1])
