@@ -100,9 +100,9 @@ def test_no_flipped_byte_of_a_part_is_used(
 def test_no_flipped_byte_of_a_part_survives_its_making(
     tmp_path: Path, tokenizer_json: bytes, cache_dir: Path
 ) -> None:
-    """The same, with the part made again for every single byte."""
-    points = _sweep(*_part(tmp_path, cache_dir), make_every=1)
-    say(f"{points} flipped bytes of a part, made again each time")
+    """The same, with the part made again for every seventh byte."""
+    points = _sweep(*_part(tmp_path, cache_dir), make_every=7)
+    say(f"{points} flipped bytes of a part, every seventh of them made again")
 
 
 def _builds(tmp_path: Path, cache_dir: Path, count: int) -> int:
