@@ -137,10 +137,11 @@ def growth(figures: Figures | None = None) -> str:
 
 
 def memory(figures: Figures | None = None) -> str:
-    """The most memory of large builds, and how much of the smallest one's that is."""
+    """The most memory of large builds, and how much of the smallest one's that is: without pages
+    of files, which the kernel takes back where it wants them."""
     found = figures or Figures()
     made = [(what, found.measured(name)) for name, what in _LARGE.items()]
-    least = next((one["largest_process"] for _, one in made if one), 1)
+    least = next((one["own"] for _, one in made if one), 1)
     rows = [
         (
             what,
@@ -148,13 +149,13 @@ def memory(figures: Figures | None = None) -> str:
             shown(one["cpu"], ",.0f", " s"),
             shown(one["wall"], ",.0f", " s"),
             shown(one["largest_process"] / (1 << 20), ",.0f", " MiB"),
-            shown(one["tree"] / (1 << 20), ",.0f", " MiB"),
-            f"{one['largest_process'] / least:.0%}",
+            shown(one["own"] / (1 << 20), ",.0f", " MiB"),
+            f"{one['own'] / least:.0%}",
         )
         for what, one in made
         if one
     ]
-    head = ("build", "rows", "processor", "wall", "largest process", "all processes", "of 1 GB's")
+    head = ("build", "rows", "processor", "wall", "largest process", "all, their own", "of 1 GB's")
     return tables.table(head, rows) if rows else tables.NOTHING
 
 
