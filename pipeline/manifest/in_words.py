@@ -122,8 +122,7 @@ def inference(manifest: Manifest) -> list[str]:
     if limits:
         summary.append(
             f"answers   at most {counted(limits.max, 'token')}, 99.9 % of them at most "
-            f"{limits.p999} "
-            "(max_new_tokens in serving.json)"
+            f"{limits.p999:,} (max_new_tokens in serving.json)"
         )
     found = manifest.inference
     if found:
