@@ -226,12 +226,12 @@ def test_every_case_is_read_as_what_it_is(
     rows = rows_of(cases / name)
     templated = "dolly" in name
     if templated:
-        with pytest.raises(DataError, match="1000 of 1000 sampled rows") as caught:
+        with pytest.raises(DataError, match="1,000 of 1,000 sampled rows") as caught:
             detect(rows, kind_of(task), name)
         assert "--already-templated" in caught.value.remedy
     found = detect(rows, kind_of(task), name, already_templated=templated)
     assert found.reading == reading
-    assert f"in {len(rows)} of {len(rows)} sampled rows" in found.evidence
+    assert f"in {len(rows):,} of {len(rows):,} sampled rows" in found.evidence
     if "twitter" in name:  # a column Label, which pipeline run asks about
         rows = [{key: value for key, value in row.items() if key != "Label"} for row in rows]
     made = door(rows, task, reading, already_templated=templated)
