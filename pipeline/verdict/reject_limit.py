@@ -38,9 +38,9 @@ class Limit:
     name: str = ""
 
     @property
-    def rows(self) -> str:
-        """What a message calls the rows."""
-        return f"rows of source {self.name}" if self.name else "rows"
+    def whose(self) -> str:
+        """What a message says behind the rows."""
+        return f" of source {self.name}" if self.name else ""
 
     @property
     def option(self) -> str:
@@ -149,10 +149,10 @@ def error_of(
         left: whether any example is left.
         of: what the message says of the rows, with a space behind it.
     """
-    refused, called = ledger.rejected_rows, f"{of}{limit.rows}"
+    refused = ledger.rejected_rows
     share = refused / max(rows, 1)
     figures: dict[str, Any] = {
-        "of": called,
+        "of": f"{of}rows{limit.whose}",
         "rows": rows,
         "refused": refused,
         "share": round(share, 6),
@@ -173,7 +173,7 @@ def error_of(
         for code, one in figures["by_code"].items()
     )
     allowed = f" ({share:.1%}; at most {limit.share:.1%} by {limit.option})" if left else ""
-    of_all = f"{refused:,} of {counted(rows, called.removesuffix('s'))} {were(refused)} refused"
+    of_all = f"{refused:,} of {counted(rows, f'{of}row')}{limit.whose} {were(refused)} refused"
     what = f"{of_all}{allowed}" if left else "Nothing is left"
     ways = []
     if ledger.long:
