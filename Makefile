@@ -8,6 +8,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TRAINING_READY := $(TRAINING)/.ready
 
+# Where this is set, each of the thousands of commands that tests start compiles every module again.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test fuzz test-slow test-schedules test-clusters test-native test-training test-parity compatibility lint docs site bench native wheel lock clean
 
 # CI asks for the versions that passed last; where one cannot be had, the newest that fit are taken.

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _TIMED = Path(__file__).with_name("timed.py")
-# One thread each, and nothing is asked of any network.
+# One thread each, nothing is asked of any network, and modules are compiled once, as in a shell.
 QUIET = {
+    "PYTHONDONTWRITEBYTECODE": "",
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_OFFLINE": "1",
     "HF_DATASETS_OFFLINE": "1",

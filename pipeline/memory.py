@@ -20,7 +20,7 @@ from stages import catalog
 _M_TRIM_THRESHOLD = -1  # mallopt(3)
 _M_MMAP_THRESHOLD = -3
 _KEPT_BYTES = 1 << 30
-_COLLECT_EVERY = 100_000  # rows are objects by the hundred thousand, and have no cycles
+_COLLECT_EVERY = 400_000  # more than a start makes; rows are objects too, and have no cycles
 
 
 def keep_freed() -> None:

@@ -6,18 +6,20 @@ import base64
 import hashlib
 import json
 import re
+import weakref
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support import SAMPLES, Ran, read_manifest
 
 from pipeline import report
-from pipeline.build_dir.build import Build
+from pipeline.build_dir.build import Build, StoredShard
 from pipeline.manifest.records import Change
 from pipeline.report import changes, charts, headline, scales, template
 from pipeline.report.charts import Entry
@@ -273,6 +275,23 @@ def test_no_build_makes_the_page_larger_than_its_bound(make: Make) -> None:
     assert "\u202e" not in page
     assert "10 more, in manifest.json" in page
     Outline(page)
+
+
+def test_the_page_opens_shards_one_after_the_other(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the page needs of memory does not grow with the shards."""
+    build = Build.open(make("sft", CHAT, test_size=0.3))
+    opened: list[weakref.ref[pa.Table]] = []
+    read = StoredShard.table
+
+    def table(self: StoredShard) -> pa.Table:
+        assert sum(one() is not None for one in opened) <= 1  # the one before it
+        found = read(self)
+        opened.append(weakref.ref(found))
+        return found
+
+    monkeypatch.setattr(StoredShard, "table", table)
+    report.make(build)
+    assert len(opened) == 1 + len(build.splits)  # once for the chart of packs
 
 
 def test_rows_with_anything_in_them_stay_text(make: Make, tmp_path: Path) -> None:

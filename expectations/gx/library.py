@@ -26,6 +26,7 @@ from typing import Any
 
 _PACKAGE = "great_expectations"
 _ON_USE = ("scipy.stats", "altair", "jsonschema", "requests")
+_NOT_NEEDED = ("boto3", "botocore")  # imported where installed, to read data from stores
 _TYPES = f"{_PACKAGE}.expectations.core"
 _SOURCES = re.escape(f"{_PACKAGE}.datasource.fluent.")
 _READERS = f"{_PACKAGE}.datasource.fluent.dynamic_pandas"
@@ -58,6 +59,8 @@ class _StandIn:
     def find_spec(
         cls, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        if name in _NOT_NEEDED:
+            raise ModuleNotFoundError(name)
         loader: Any = cls
         return ModuleSpec(name, loader, is_package=True) if _LEFT_OUT.fullmatch(name) else None
 
@@ -122,6 +125,28 @@ def for_shipped_suites() -> None:
     expectation = importlib.import_module(f"{_PACKAGE}.expectations.expectation")
     if hasattr(expectation, "camel_to_snake"):  # it asks for a few names thousands of times
         vars(expectation)["camel_to_snake"] = functools.cache(expectation.camel_to_snake)
+    _configured_once(getattr(expectation, "Expectation", None))
+
+
+def _configured_once(kind: Any) -> None:
+    """Have an expectation made into a configuration once for all arguments that are asked of it.
+
+    The library does that for each argument, which is a third of what it takes to judge.
+    """
+    made, asked = (vars(kind or object).get(n) for n in ("configuration", "_get_runtime_kwargs"))
+    if not isinstance(made, property) or made.fget is None or asked is None:
+        return
+    make, held = made.fget, {}
+
+    def arguments(self: Any, *given: Any, **named: Any) -> Any:
+        held[id(self)] = make(self)
+        try:
+            return asked(self, *given, **named)
+        finally:
+            del held[id(self)]
+
+    kind.configuration = property(lambda self: held.get(id(self)) or make(self))
+    kind._get_runtime_kwargs = arguments
 
 
 def of_type(name: str) -> Any:

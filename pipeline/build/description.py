@@ -14,7 +14,6 @@ from typing import Any
 from expectations.verdict import Verdict
 from pipeline import __version__
 from pipeline.build import indexed, left_out
-from pipeline.build.model_description import repaired
 from pipeline.choice import given
 from pipeline.choice.filters import Filtered
 from pipeline.choice.sides import TEST, TRAIN
@@ -47,6 +46,7 @@ from pipeline.manifest.manifest import (
 from pipeline.manifest.overlap_records import Decontamination, Likeness
 from pipeline.parts.part import PartReport
 from pipeline.recipe import equal_build
+from pipeline.recipe.model_description import repaired
 from pipeline.recipe.recipe import Recipe
 from pipeline.serving import inference
 from pipeline.shards.facts import Outline

@@ -8,7 +8,6 @@ from pipeline.manifest.dataset_files import json_text
 from pipeline.messages.result import of_error
 from pipeline.options.config import Config
 from pipeline.publish import failed
-from pipeline.report import refused
 from stages.errors import DataError
 
 
@@ -18,6 +17,8 @@ def kept(error: DataError, config: Config, staged: Path | None = None) -> DataEr
     Args:
         staged: the staging directory, if the build came that far.
     """
+    from pipeline.report import refused  # builds and plans that are not refused start without it
+
     output = config.run.place
     result = of_error(error, {"output": config.run.shown})
     page = refused.render(result, staged)

@@ -12,12 +12,12 @@ import pyarrow as pa
 from expectations.contract import STREAM
 from expectations.readback import contents
 from expectations.readback.stored_rows import StoredRows
-from pipeline.build import model_description
 from pipeline.choice import filters
 from pipeline.inputs.scan import Input, scan
 from pipeline.manifest.manifest import InputRecord, Manifest
 from pipeline.options.config import Config
 from pipeline.parts import chain
+from pipeline.recipe import model_description
 from pipeline.recipe.recipe import Recipe, resolve_recipe
 from pipeline.shards import collect
 from pipeline.shards.measured import Measured, identities

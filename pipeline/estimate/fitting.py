@@ -43,7 +43,8 @@ def fitting(data: tuple[str, ...], given: Mapping[str, Any], looks: Looks) -> st
         try:
             config = config_from(task, data, given)
             for _, file, reader, glimpse in looks:
-                detection = recognise_glimpse(glimpse, file.origin, config, reader)
+                origin = file.origin
+                detection = recognise_glimpse(glimpse, origin, config, reader, other_tasks=False)
                 fits[task] = f"{detection.reading}: {detection.evidence}"
         except (DataError, UsageError) as error:
             errors[task] = error

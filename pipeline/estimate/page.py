@@ -10,7 +10,6 @@ from typing import Any
 import click
 import numpy as np
 
-from pipeline.build.model_description import model_of
 from pipeline.estimate import alike
 from pipeline.estimate.forecast import Forecast, would_stop
 from pipeline.estimate.population import packing_table, sources
@@ -19,6 +18,7 @@ from pipeline.manifest import in_words
 from pipeline.manifest.json_records import as_json as of_record
 from pipeline.manifest.json_records import from_json
 from pipeline.manifest.source_records import SourceRecord
+from pipeline.recipe.model_description import model_of
 from pipeline.recipe.recipe import Recipe
 from pipeline.shards.margins import Margins
 from pipeline.sources import local

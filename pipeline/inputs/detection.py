@@ -69,11 +69,14 @@ def way_on(error: str, path: str) -> str:
     return "Give a file of JSON objects, one a line."
 
 
-def recognise_glimpse(glimpse: Glimpse, where: str, config: Config, reader: str) -> Detection:
+def recognise_glimpse(
+    glimpse: Glimpse, where: str, config: Config, reader: str, *, other_tasks: bool = True
+) -> Detection:
     """The reading of an input, from sampled rows.
 
     Args:
         reader: its name.
+        other_tasks: say which other task the rows are for, where they have no format of this one.
 
     Raises:
         DataError: no row of it can be read; see also ``recognise_rows`` and ``cells.asked``.
@@ -87,7 +90,7 @@ def recognise_glimpse(glimpse: Glimpse, where: str, config: Config, reader: str)
         raise DataError(f"{where} has no row that can be read; {error}.", way_on(error, where))
     typed = any(record.typed for record in glimpse.records)
     with asked_about_cells(rows, where, config, reader):
-        found = recognise_rows(rows, where, config, typed)
+        found = recognise_rows(rows, where, config, typed, other_tasks=other_tasks)
     how = readers.in_words(reader)
     return replace(found, evidence=f"{found.evidence}; {how}") if how else found
 
@@ -213,11 +216,14 @@ def _shown(row: Row, selection: Selection) -> str:
     return ", ".join(f"{c.column} {lookup(row, c.column)!r}"[:60] for c in selection.where)
 
 
-def recognise_rows(raw: list[Row], where: str, config: Config, typed: bool = False) -> Detection:
+def recognise_rows(
+    raw: list[Row], where: str, config: Config, typed: bool, *, other_tasks: bool
+) -> Detection:
     """The reading of some rows of a file; ``change`` is left to the caller.
 
     Args:
         typed: the rows come from a table with one type for all of them.
+        other_tasks: see ``recognise_glimpse``.
 
     Raises:
         UsageError: ``--format``, ``--map``, ``--ignore`` or ``--where`` names what is not there.
@@ -235,7 +241,7 @@ def recognise_rows(raw: list[Row], where: str, config: Config, typed: bool = Fal
     if typed:
         rows = _with_nulls_settled(rows, where, config)
     if named is None:
-        detection = _detected(rows, where, config)
+        detection = _detected(rows, where, config, other_tasks)
     else:
         detection = _as_named(named, rows, where, config)
     if detection.change is None:
@@ -247,7 +253,7 @@ def recognise_rows(raw: list[Row], where: str, config: Config, typed: bool = Fal
     return detection
 
 
-def _detected(rows: list[Row], where: str, config: Config) -> Detection:
+def _detected(rows: list[Row], where: str, config: Config, other_tasks: bool) -> Detection:
     """The reading that rows show: of one format, or with ``--mixed-formats`` of several."""
     kind, source = tasks.kind_of(config.task), config.source
     if source.mixed_formats:
@@ -257,6 +263,8 @@ def _detected(rows: list[Row], where: str, config: Config) -> Detection:
     try:
         return detect(rows, kind, where, source.already_templated, source.map)
     except UnknownFormatError as error:
+        if not other_tasks:
+            raise
         raise other_task.named(error, rows, where, config) from error
 
 

@@ -105,18 +105,17 @@ def packing(shards: Shards) -> PackingPlot | None:
     if not layouts.load(build.manifest.layout).packs:
         return None
     room = build.manifest.max_length
-    fills: list[Any] = []
+    counts = np.zeros(FILL_BINS, np.int64)
     drawn: list[tuple[Box, ...]] = []
-    for shard in build.splits["train"].shards:
-        for batch in shards.table(shard).to_batches():
-            stored = np.diff(numbers(batch.column("input_ids"))[0])
-            fills.append(stored)
+    for table in build.splits["train"].tables():
+        for batch in table.to_batches():
+            fill = np.diff(numbers(batch.column("input_ids"))[0])
+            bins = np.minimum(fill * FILL_BINS // room, FILL_BINS - 1)  # a full pack's is the last
+            counts += np.bincount(bins, minlength=FILL_BINS)
             if len(drawn) < PACKS:
-                drawn += _boxes(batch, room, min(len(stored), PACKS - len(drawn)))
-    fill = np.concatenate(fills)
-    places = np.minimum(fill * FILL_BINS // room, FILL_BINS - 1)  # a full pack is in the last bin
-    counts = np.bincount(places, minlength=FILL_BINS).tolist()
-    return PackingPlot(tuple(drawn), charts.histogram(counts, 100 / FILL_BINS, "% full"))
+                drawn += _boxes(batch, room, min(len(fill), PACKS - len(drawn)))
+    shown = charts.histogram(counts.tolist(), 100 / FILL_BINS, "% full")
+    return PackingPlot(tuple(drawn), shown)
 
 
 def _boxes(batch: Any, room: int, packs: int) -> list[tuple[Box, ...]]:

@@ -105,6 +105,7 @@ def environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        optimized=False,  # folding constants takes longer than it saves a page
         loader=jinja2.FileSystemLoader(_FOLDER),
     )
     made.filters.update(number=number, grouped=grouped, spaced=spaced, share=share)

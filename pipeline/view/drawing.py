@@ -199,18 +199,20 @@ class Shards:
 
     def __init__(self, build: Build) -> None:
         self.build = build
-        self._tables: dict[str, pa.Table] = {}
+        self._open: tuple[str, pa.Table] | None = None
 
     @cached_property
     def drawer(self) -> Drawer:
         return Drawer(parsed(self.build.tokenizer_json), self.build.manifest.model)
 
     def table(self, shard: StoredShard) -> pa.Table:
-        """A shard in our columns, opened once."""
+        """A shard in our columns. The last one stays open, for its next row; no other does, since
+        each one keeps some of its pages in memory."""
         path = shard.record.path
-        if path not in self._tables:
-            self._tables[path] = shard.table()
-        return self._tables[path]
+        if self._open is None or self._open[0] != path:
+            self._open = None  # closed before the next one is opened
+            self._open = path, shard.table()
+        return self._open[1]
 
     def require_split(self, split: str | None) -> None:
         """Raise UsageError where the build has no such split; None is none in particular."""
