@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support import SAMPLES, Ran, read_manifest
 
@@ -36,6 +36,7 @@ from expectations.audits import (
 from expectations.contract import Context
 from expectations.readback.chunk import Chunk, chunk_of
 from expectations.readback.undo_layout import Sequences
+from pipeline.build.audits import taken
 from pipeline.build_dir import drift
 from pipeline.build_dir.build import Build
 from pipeline.shards.measured import read
@@ -454,3 +455,26 @@ def test_blanks_of_all_scripts_are_blanks(blank: str) -> None:
     found = pc.match_substring_regex(pa.array(marks), shortcuts._MARKDOWN).to_pylist()
     found += pc.match_substring_regex(pa.array(marks), shortcuts._FULL_STOP).to_pylist()
     assert found == [True, False, False, False, True, False]
+
+
+@given(
+    sizes=st.lists(st.integers(0, 5), min_size=1, max_size=6),
+    first=st.integers(0, 4),
+    stride=st.integers(1, 7),
+)
+def test_rows_of_a_shard_are_taken_batch_by_batch(
+    sizes: list[int], first: int, stride: int
+) -> None:
+    """What is measured is what a take of the whole table would give."""
+    schema = pa.schema({"ids": pa.list_(pa.int32())})
+    values = iter(range(1000))
+    batches = [
+        pa.record_batch(
+            [pa.array([[next(values)] * (row % 3) for row in range(size)], schema[0].type)], schema
+        )
+        for size in sizes
+    ]
+    table = pa.Table.from_batches(batches, schema)
+    rows = np.arange(first, table.num_rows, stride)
+    assume(len(rows))  # no shard without any is asked
+    assert taken(table, rows).equals(table.take(pa.array(rows, pa.int64())))

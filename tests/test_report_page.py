@@ -277,7 +277,9 @@ def test_no_build_makes_the_page_larger_than_its_bound(make: Make) -> None:
     Outline(page)
 
 
-def test_the_page_opens_shards_one_after_the_other(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_opens_shards_one_after_the_other(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What the page needs of memory does not grow with the shards."""
     build = Build.open(make("sft", CHAT, test_size=0.3))
     opened: list[weakref.ref[pa.Table]] = []

@@ -19,7 +19,7 @@ from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.manifest import AuditLine
 from pipeline.manifest.records import AUDITS
 from pipeline.shards.measured import read
-from stages.columns import offsets_of
+from stages.columns import Ints, offsets_of
 
 SAMPLE_TOKENS = 1 << 21  # about as many are measured; of a larger build, evenly spaced rows
 
@@ -32,8 +32,22 @@ def _chunks(folder: Path, outcome: Outcome, context: Context, stride: int) -> It
         chosen = np.arange((-seen) % stride, shard.rows, stride)  # goes on where it left off
         seen += shard.rows
         if len(chosen):
-            table = table.take(pa.array(chosen)) if stride > 1 else table
+            table = taken(table, chosen) if stride > 1 else table
             yield chunk_of(table.combine_chunks(), shard.split, context)
+
+
+def taken(table: pa.Table, rows: Ints) -> pa.Table:
+    """Some rows, ascending, taken from each batch: of a table, Arrow copies every batch first, and
+    the holes that copies of shards leave in memory grow with the shards."""
+    batches = table.to_batches()
+    ends = np.cumsum([batch.num_rows for batch in batches])
+    each = np.split(rows, np.searchsorted(rows, ends[:-1]))
+    taken = [
+        batch.take(pa.array(own - (end - batch.num_rows)))
+        for batch, own, end in zip(batches, each, ends.tolist(), strict=True)
+        if len(own)
+    ]
+    return pa.Table.from_batches(taken, table.schema)
 
 
 def _sources(outcome: Outcome) -> tuple[SourceCounts, ...]:
