@@ -29,9 +29,9 @@ def code_version() -> str:
     root = Path(__file__).parents[2]
     digest = hashlib.sha256()
     for package in ("expectations", "pipeline", "stages"):
-        for path in _sources(root / package):
-            digest.update(f"{path.removeprefix(f'{root}/')}\0".encode())
-            digest.update(Path(path).read_bytes())
+        for path in map(Path, _sources(root / package)):
+            digest.update(f"{path.relative_to(root).as_posix()}\0".encode())
+            digest.update(path.read_bytes())
     for added in catalog.installed():
         digest.update(added)
     return digest.hexdigest()
