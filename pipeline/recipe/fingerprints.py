@@ -29,8 +29,9 @@ def code_version() -> str:
     root = Path(__file__).parents[2]
     digest = hashlib.sha256()
     for package in ("expectations", "pipeline", "stages"):
-        for path in map(Path, _sources(root / package)):
-            digest.update(f"{path.relative_to(root).as_posix()}\0".encode())
+        for name in _sources(root / package):
+            path = Path(name)
+            digest.update(f"{name.removeprefix(f'{root}/')}\0".encode())
             digest.update(path.read_bytes())
     for added in catalog.installed():
         digest.update(added)
