@@ -92,7 +92,8 @@ def everything(sizes: Sizes) -> list[Measurement]:
     made += [breakdown.functions("sft", (pair[0], max(pair[1], sizes.ours[-1])))]
     made += [breakdown.functions(task, pair) for task in ("rm", "prm")]
     made += [breakdown.driver(widest), starts.memory(sizes.memory)]
-    made += [starts.workers(second, max(1, sizes.repeats - 1)), starts.appended(sizes.ours[-1])]
+    made += [starts.workers(sizes.ours[-1], max(1, sizes.repeats - 1))]
+    made += [starts.appended(sizes.ours[-1])]
     made += [large.plan_growth(large.PLANNED), large.short(large.SHORT)]
     made += [large.large(gigabytes) for gigabytes in large.GIGABYTES]
     made += comparisons(sizes)
