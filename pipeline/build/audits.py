@@ -42,12 +42,12 @@ def taken(table: pa.Table, rows: Ints) -> pa.Table:
     batches = table.to_batches()
     ends = np.cumsum([batch.num_rows for batch in batches])
     each = np.split(rows, np.searchsorted(rows, ends[:-1]))
-    taken = [
+    found = [
         batch.take(pa.array(own - (end - batch.num_rows)))
         for batch, own, end in zip(batches, each, ends.tolist(), strict=True)
         if len(own)
     ]
-    return pa.Table.from_batches(taken, table.schema)
+    return pa.Table.from_batches(found, table.schema)
 
 
 def _sources(outcome: Outcome) -> tuple[SourceCounts, ...]:

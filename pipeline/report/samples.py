@@ -40,7 +40,7 @@ class Sample:
     def tokens(self) -> Markup:
         """Its tokens: a span for each run of one kind, a box for each token.
 
-        Spelled here, since a template takes three times as long for the thousands of them.
+        Spelled here, since a template takes longer for the thousands of them.
         """
         last, missing = self.strip.left_out
         gap = f'<span class="cut"> … {counted(missing, "token")} left out … </span>'
