@@ -192,8 +192,8 @@ def test_of_two_commands_at_once_one_wins(pipeline: Run, store: Store) -> None:
     """The other finds the same build, or is told who writes."""
     ran: list[Ran] = []
 
-    def run() -> None:
-        ran.append(pipeline(*COMMAND, "-o", store.shown))
+    def run() -> None:  # each a process of its own: the preloaded one runs one command at a time
+        ran.append(pipeline(*COMMAND, "-o", store.shown, PYTHONUNBUFFERED="1"))
 
     both = [threading.Thread(target=run) for _ in range(2)]
     for one in both:
