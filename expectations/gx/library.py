@@ -27,6 +27,7 @@ from typing import Any
 _PACKAGE = "great_expectations"
 _ON_USE = ("scipy.stats", "altair", "jsonschema", "requests")
 _NOT_NEEDED = ("boto3", "botocore")  # imported where installed, to read data from stores
+_PLAIN = frozenset([str, int, bool, type(None)])
 _TYPES = f"{_PACKAGE}.expectations.core"
 _SOURCES = re.escape(f"{_PACKAGE}.datasource.fluent.")
 _READERS = f"{_PACKAGE}.datasource.fluent.dynamic_pandas"
@@ -126,6 +127,23 @@ def for_shipped_suites() -> None:
     if hasattr(expectation, "camel_to_snake"):  # it asks for a few names thousands of times
         vars(expectation)["camel_to_snake"] = functools.cache(expectation.camel_to_snake)
     _configured_once(getattr(expectation, "Expectation", None))
+    _plain_as_it_is(importlib.import_module(f"{_PACKAGE}.core.id_dict"))
+
+
+def _plain_as_it_is(module: ModuleType) -> None:
+    """Have keys of metrics made without a look into each value for what JSON cannot hold.
+
+    The library makes thousands of them for a few rows, of strings and whole numbers.
+    """
+    converted = getattr(module, "convert_to_json_serializable", None)
+    if converted is None:
+        return
+
+    def convert(data: Any) -> Any:
+        plain = type(data) is dict and all(type(value) in _PLAIN for value in data.values())
+        return data if plain else converted(data=data)
+
+    vars(module)["convert_to_json_serializable"] = convert
 
 
 def _configured_once(kind: Any) -> None:
