@@ -25,6 +25,8 @@ from pipeline.build import build
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.packs import Packs
 from pipeline.check.check import check
+from pipeline.diff import difference, numbers
+from pipeline.diff.matching import match
 from pipeline.options.config import Config
 from pipeline.options.recipe import builds_of
 from pipeline.shards import gather, pack_index
@@ -118,6 +120,19 @@ OPTIONS = [
 ]
 
 
+def same_to_diff(packed: Build, indexed: Build) -> None:
+    """Both train the same examples, copies included, and ``diff`` names each as stored."""
+    rows, of_packs = numbers.read(packed), numbers.read(indexed)
+    matched = match(rows, of_packs)
+    assert len(matched.same) == len(rows) == len(of_packs)
+    places = matched.same.one[::7], matched.same.other[::7]
+    each = [
+        numbers.names(one, at.tolist()) for one, at in zip((packed, indexed), places, strict=True)
+    ]
+    assert each[0] == each[1]
+    assert len(each[0]) > 1
+
+
 @pytest.mark.parametrize("options", OPTIONS)
 def test_an_index_is_read_as_the_packed_build(bench: Bench, options: dict[str, Any]) -> None:
     rows = questions([(7 * i) % 40 + 1 for i in range(120)])
@@ -126,6 +141,7 @@ def test_an_index_is_read_as_the_packed_build(bench: Bench, options: dict[str, A
     assert packed.manifest.packing == indexed.manifest.packing
     assert packed.manifest.examples == indexed.manifest.examples
     same_rows(packed, indexed)
+    same_to_diff(packed, indexed)
     assert check(indexed.folder, bench.cache).faults == []
     # An export writes the shards that the packed build has.
     export_build("transformers", indexed.folder, bench.folder / "rows")
@@ -259,6 +275,7 @@ def test_another_budget_writes_the_index_alone(
     same_rows(packed, first)
     assert check(first.folder, bench.cache).faults == []
     assert sum(split.record.examples for split in first.splits.values()) == 120
+    same_to_diff(packed, first)
     export_build("transformers", first.folder, bench.folder / "rows")
     assert shard_bytes(bench.folder / "rows") == shard_bytes(packed.folder)
     assert check(bench.folder / "rows", bench.cache).faults == []
@@ -271,6 +288,13 @@ def test_another_budget_writes_the_index_alone(
     }
     assert after == before
     assert again.manifest.packs["train"].examples == first.manifest.packs["train"].examples + 30
+    found = difference.difference(first, again)
+    assert (found["examples"]["same"], found["examples"]["added"]) == (140, 30)
+    assert {one["row_id"].split(":")[0] for one in found["shown"]["added"]} == {"two.jsonl"}
+    for side, built in (("a", first), ("b", again)):
+        train = found["splits"][side]["train"]
+        assert train["tokens"] == built.manifest.packs["train"].tokens
+        assert train["trained"] == built.manifest.tokens.trained
 
 
 def test_datasets_reads_the_examples(bench: Bench) -> None:

@@ -66,6 +66,19 @@ def test_a_build_says_what_it_came_to_and_lost(pipeline: Run, lossy: Path) -> No
     assert ran.err.splitlines()[-1].endswith("MODEL_DIR")
 
 
+def test_tokens_that_are_cut_off_are_counted(pipeline: Run, tmp_path: Path) -> None:
+    """Where rows that are too long are trimmed, the number is that of the manifest."""
+    turns = [("user", "How much is one and one?"), ("assistant", "It is two. " * 9)] * 3
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps({"messages": [{"role": r, "content": t} for r, t in turns]}) + "\n")
+    trimmed = ("--max-length", "128", "--too-long", "trim-turns")
+    ran = pipeline("run", "sft", path, *MODEL, "-o", "out", *trimmed)
+    assert ran.status == 0, ran.err
+    cut = pp.Build.open(tmp_path / "out").manifest.tokens.truncated
+    assert cut > 0
+    assert any(line.startswith(f"{cut:,} tokens cut off (") for line in _said(ran.err)["warning"])
+
+
 def test_an_equal_build_says_less(pipeline: Run, tmp_path: Path) -> None:
     """What it is, what it holds, and the same commands."""
     command = ("run", "sft", DATA, *MODEL, "-o", "out", "--for", "trl")

@@ -50,13 +50,15 @@ def _ledger(rows: RowCounts, examples: ExampleCounts) -> list[str]:
     ]
 
 
-def _tokens(manifest: Manifest) -> str:
+def _tokens(manifest: Manifest) -> list[str]:
     tokens = manifest.tokens
     share = f" ({tokens.trained / tokens.total:.1%})" if tokens.total else ""
-    return (
-        f"tokens    {tokens.total:,}, {tokens.trained:,} of them trained{share}, "
-        f"{tokens.padding:,} padding"
-    )
+    lines = [f"tokens    {tokens.total:,}, {tokens.trained:,} of them trained{share}, "]
+    lines[0] += f"{tokens.padding:,} padding"
+    if tokens.truncated:
+        cut = tokens.truncated / (tokens.total + tokens.truncated)
+        lines.append(f"warning   {counted(tokens.truncated, 'token')} cut off ({cut:.1%} of all)")
+    return lines
 
 
 def _time(built: Built) -> list[str]:
@@ -72,7 +74,7 @@ def _time(built: Built) -> list[str]:
 
 def _lines(manifest: Manifest, fix: Fix) -> list[str]:
     rows, tokens = manifest.rows, manifest.tokens
-    lines = [*_ledger(rows, manifest.examples), _tokens(manifest)]
+    lines = [*_ledger(rows, manifest.examples), *_tokens(manifest)]
     if tokens.turn_split:
         from stages.chat_template import turn_split
 
@@ -155,7 +157,7 @@ def summary(built: Built, fix: Fix = no_fix) -> list[str]:
         lines += [*_time(built), *_formats(manifest.inputs), *_lines(manifest, fix)]
         lines += in_words.inference(manifest)
     else:
-        lines += [*_ledger(manifest.rows, manifest.examples)[:1], _tokens(manifest)]
+        lines += [*_ledger(manifest.rows, manifest.examples)[:1], *_tokens(manifest)]
     lines += _noted(built)
     report = built.build.folder / REPORT
     return lines if built.build.address else [*lines, f"report    {report}"]
