@@ -94,8 +94,8 @@ def pair(example: Pair) -> tuple[Conversation, Conversation]:
 
     Raises:
         RowError: ``no_prompt``, ``no_user_turn``, ``begins_with_assistant``, ``bad_weight``,
-            ``empty_answer``, ``identical_pair``, ``questions_differ``; of the chosen side, ``unclosed_reasoning`` and
-            ``unfinished_answer``. A rejected answer may be cut off.
+            ``empty_answer``, ``identical_pair``, ``questions_differ``; of the chosen side,
+            ``unclosed_reasoning`` and ``unfinished_answer``. A rejected answer may be cut off.
     """
     if not example.prompt:
         raise RowError("no_prompt", "chosen and rejected share no prompt")
