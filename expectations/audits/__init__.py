@@ -47,7 +47,7 @@ class BuildCounts:
         removed: duplicates that ``--dedup`` took out.
         equal: examples with the ids and labels of an earlier one, removed or not.
         too_long: examples refused for their length.
-        tokens: of all kept examples; ``trained`` of them have a label.
+        tokens: of all kept examples, copies included; ``trained`` of them have a label.
         truncated: tokens of whole turns or steps that were left out.
         test: examples of the test split; None without one.
         max_length: tokens that ``--max-length`` allows.
