@@ -55,8 +55,8 @@ def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Fi
     value = share(equal, compared)
     removed = "removed" if ledger.removed else "kept"
     status = level(value, tolerances, compared) if removed == "kept" else "pass"
-    of = counted(compared, "example")
-    detail = f"{equal:,} of {of}, equal to an earlier one, {were(equal)} {removed}"
+    examples = counted(compared, "example")
+    detail = f"{equal:,} of {examples}, equal to an earlier one, {were(equal)} {removed}"
     figures = [Figure("equal examples", value, "share", detail, status=status)]
     test = totals.joined("test")
     if ledger.test is None or not len(test):
