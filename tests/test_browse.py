@@ -105,6 +105,7 @@ def test_an_example_that_is_stored_twice_is_found_once(tmp_path: Path, cache_dir
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(
         'task = "sft"\nmodel = "qwen2-1.5b"\noutput = "out"\nmax-length = 256\nworkers = 1\n'
+        "test-size = 0.3\n"
         f'[[source]]\nname = "one"\ndata = "{PROBLEMS}"\nepochs = 2\n'
     )
     (config,) = builds_of(recipe)
@@ -112,6 +113,17 @@ def test_an_example_that_is_stored_twice_is_found_once(tmp_path: Path, cache_dir
     build = Build.open(tmp_path / "out" / "current")
     assert build.manifest.examples.copies == build.manifest.examples.kept
     compare(build, copies=2)
+    kept = build.manifest.examples.kept
+    assert show(build.folder, "--where", "tokens > 0", "--count") == (
+        f"{kept} of {kept} examples have tokens > 0 (a copy is not counted)\n"
+    )
+    own = []
+    for split, side in build.splits.items():
+        search = Search(Shards(build), None, split)
+        own.append(len(list(search.matches())))
+        assert search.different == own[-1] < search.examples == side.record.examples
+    assert len(own) == 2
+    assert sum(own) == kept
     assert "--where \"source = 'one'\"" in show(build.folder, "--where", "source = 'one'")
 
 
