@@ -46,6 +46,26 @@ def _said(err: str) -> dict[str, list[str]]:
     return found
 
 
+def test_equal_examples_are_kept_only_if_nothing_left_them_out(
+    pipeline: Run, tmp_path: Path
+) -> None:
+    """A budget of 5 uses no 8 equal examples."""
+    rows = [{"question": f"q{at % 24}", "answer": f"a{at % 24}"} for at in range(32)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = []
+    for budget in (32, 5):
+        (tmp_path / "r.toml").write_text(
+            'task = "sft"\nmodel = "qwen2-1.5b"\nkeep = 0\n'
+            f'[[source]]\nname = "a"\ndata = "a.jsonl"\nrows = {budget}\n'
+        )
+        ran = pipeline("build", "r.toml", "-o", "out")
+        assert ran.status == 0, ran.err
+        said.append(ran.err)
+    assert "8 equal examples kept (see --dedup)" in said[0]
+    assert "8 equal examples found, before 27 examples were left out (see --dedup)" in said[1]
+    assert "kept (see" not in said[1]
+
+
 def test_a_build_says_what_it_came_to_and_lost(pipeline: Run, lossy: Path) -> None:
     """Counts with separators, each loss with its number, codes under a heading of their own."""
     ran = pipeline("run", "sft", lossy, *MODEL, "-o", "out", "--dedup")

@@ -73,6 +73,7 @@ def _ledger(outcome: Outcome) -> BuildCounts:
         made=examples.made,
         kept=examples.kept,
         removed=examples.duplicates,
+        left_after=examples.near_duplicates + examples.left_out,
         equal=examples.duplicates + outcome.outline.counts.equal,
         too_long=examples.rejected_by_code.get("too_long", 0),
         tokens=total,

@@ -88,8 +88,11 @@ def _lines(manifest: Manifest, fix: Fix) -> list[str]:
         label = "warning" if note in notes.WARNINGS else ""
         lines.append(f"{label:<9} {counted(count, 'row')}: {note} ({notes.of(note)})")
     if rows.duplicates_found and not rows.duplicates:
+        # They were counted before anything was left out as a near-duplicate or by a budget.
+        later = manifest.examples.near_duplicates + manifest.examples.left_out
+        fate = f"found, before {later:,} examples were left out" if later else "kept"
         lines.append(
-            f"          {counted(rows.duplicates_found, 'equal example')} kept (see --dedup)"
+            f"          {counted(rows.duplicates_found, 'equal example')} {fate} (see --dedup)"
         )
     rated = in_words.margins(manifest.margins)
     lines += [rated] if rated else []
