@@ -241,6 +241,75 @@ def test_pairs_that_compare_nothing_are_refused(more: dict[str, Any], wanted: st
     assert code(examples.pair, pair(**more)) == wanted
 
 
+def result(content: str) -> Message:
+    """What a tool gives back."""
+    return Message("tool", content)
+
+
+U, A, B = Message("user", "x"), Message("assistant", "a"), Message("assistant", "b")
+OTHER = Message("user", "y")
+CALLED = Message("assistant", None, CALL)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "rejected"),
+    [
+        ([A, U, A], [A, OTHER, A]),
+        ([A, U, A], [A, OTHER, B]),
+        ([A, U, A], [A]),
+        ([A], [A, U, A]),
+        ([A, U, A], [A, B]),
+        ([A, U, A, U, B], [A, U, A, OTHER, B]),
+        ([CALLED, result("1"), A], [CALLED, result("2"), B]),
+        ([CALLED, result("1"), A], [CALLED]),
+        ([A, Message("user", "x", {"name": "n"}), A], [A, U, B]),
+        ([Message("assistant", "a", trained=True), U, A], [A, OTHER, A]),
+    ],
+)
+def test_sides_that_answer_two_questions_are_refused(
+    chosen: list[Message], rejected: list[Message]
+) -> None:
+    """They differ first where the user or a tool speaks, or where one of these goes on."""
+    assert code(examples.pair, pair(chosen=chosen, rejected=rejected)) == "questions_differ"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "rejected"),
+    [
+        ([A, U, A], [B]),
+        ([A, U, A], [B, U, A]),
+        ([A, U, A], [B, OTHER, A]),  # the user replies to each answer
+        ([A, U, A], [A, U, B]),
+        ([A, U, A, U, A], [A, U, B, OTHER, A]),
+        ([A, A], [A]),
+        ([CALLED, result("1"), A], [CALLED, result("1"), B]),
+        ([CALLED, result("1"), A], [B]),
+        ([CALLED, result("1"), A], [Message("assistant", "x", CALL), result("2"), A]),
+    ],
+)
+def test_sides_that_differ_first_in_an_answer_are_kept(
+    chosen: list[Message], rejected: list[Message]
+) -> None:
+    """Whatever comes behind it."""
+    sides = examples.pair(pair(chosen=chosen, rejected=rejected))
+    assert [len(side.messages) for side in sides] == [1 + len(chosen), 1 + len(rejected)]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "rejected", "wanted"),
+    [
+        ([A, U, A], [A, OTHER, A], "differ first in turn 2 behind the prompt, a user turn"),
+        ([A], [A, U, A], "are alike until rejected goes on with a user turn"),
+    ],
+)
+def test_the_place_where_two_questions_begin_is_named(
+    chosen: list[Message], rejected: list[Message], wanted: str
+) -> None:
+    """Which turn, whose, of which side."""
+    with pytest.raises(RowError, match=wanted):
+        examples.pair(pair(chosen=chosen, rejected=rejected))
+
+
 def test_pairs_that_differ_in_one_blank_are_kept() -> None:
     """Contents arrive as written; a difference is a difference."""
     chosen, rejected = examples.pair(pair(chosen=[Message("assistant", "b ")]))

@@ -23,8 +23,12 @@ from expectations.contract import Context
 from expectations.readback.pack_index import IndexRows
 from pipeline.build import build
 from pipeline.build_dir.build import Build
+from pipeline.build_dir.built import Built
 from pipeline.build_dir.packs import Packs
+from pipeline.build_dir.summary import summary
 from pipeline.check.check import check
+from pipeline.diff import difference, numbers
+from pipeline.diff.matching import match
 from pipeline.options.config import Config
 from pipeline.options.recipe import builds_of
 from pipeline.shards import gather, pack_index
@@ -118,6 +122,19 @@ OPTIONS = [
 ]
 
 
+def same_to_diff(packed: Build, indexed: Build) -> None:
+    """Both train the same examples, copies included, and ``diff`` names each as stored."""
+    rows, of_packs = numbers.read(packed), numbers.read(indexed)
+    matched = match(rows, of_packs)
+    assert len(matched.same) == len(rows) == len(of_packs)
+    places = matched.same.one[::7], matched.same.other[::7]
+    each = [
+        numbers.names(one, at.tolist()) for one, at in zip((packed, indexed), places, strict=True)
+    ]
+    assert each[0] == each[1]
+    assert len(each[0]) > 1
+
+
 @pytest.mark.parametrize("options", OPTIONS)
 def test_an_index_is_read_as_the_packed_build(bench: Bench, options: dict[str, Any]) -> None:
     rows = questions([(7 * i) % 40 + 1 for i in range(120)])
@@ -126,6 +143,7 @@ def test_an_index_is_read_as_the_packed_build(bench: Bench, options: dict[str, A
     assert packed.manifest.packing == indexed.manifest.packing
     assert packed.manifest.examples == indexed.manifest.examples
     same_rows(packed, indexed)
+    same_to_diff(packed, indexed)
     assert check(indexed.folder, bench.cache).faults == []
     # An export writes the shards that the packed build has.
     export_build("transformers", indexed.folder, bench.folder / "rows")
@@ -195,6 +213,47 @@ def test_any_rows_are_read_as_the_packed_build(
     same_rows(*bench.both(data, max_length=room, shuffle=shuffle))
 
 
+def test_the_trained_share_of_an_index_is_of_its_packs(bench: Bench, tmp_path: Path) -> None:
+    """With copies more is trained than is stored; every page says what the packed build says."""
+    data = bench.write("a.jsonl", questions([1, 2, 3, 4, 5, 6]))
+
+    def made(layout: str) -> Built:
+        recipe = tmp_path / f"{layout[:5]}.toml"
+        recipe.write_text(
+            f'task = "sft"\nmodel = "{NAME}"\noutput = "{bench.folder / layout[:5]}"\n{layout}\n'
+            f'max-length = 64\nworkers = 1\ncache-dir = "{bench.cache}"\nkeep = 0\n'
+            f'[[source]]\nname = "a"\ndata = "{data}"\nepochs = 9\n'
+        )
+        (config,) = builds_of(recipe)
+        return build(config, lambda what, done, of: None)
+
+    packed, indexed = made('layout = "packed"'), made("index-only = true")
+    stored = indexed.build.manifest.tokens.total
+    total, trained = packed.build.manifest.tokens.total, packed.build.manifest.tokens.trained
+    assert indexed.build.manifest.tokens.trained == trained > stored
+    assert indexed.build.manifest.tokens_in_rows == total == 9 * stored
+    of_stored = f"; {stored:,} stored, each example once"
+    (said,) = [one for one in summary(packed) if one.startswith("tokens ")]
+    assert said + of_stored in summary(indexed)
+    audits = [one.build.folder / "audits.json" for one in (packed, indexed)]
+    shares = [json.loads(one.read_text()) for one in audits]
+    whole = [
+        figure
+        for one in shares
+        for audit in one["audits"]
+        for figure in audit["figures"]
+        if figure["name"] == "all turns"
+    ]
+    assert whole[0] == whole[1]
+    assert whole[0]["value"] == round(trained / total, 6)
+    card = (indexed.build.folder / "README.md").read_text()
+    assert f"| tokens in packs | {total:,} |" in card
+    assert f"| tokens stored | {stored:,} |" in card
+    page = (indexed.build.folder / "report.html").read_text()
+    assert f"{stored:,} stored, each example once" in page
+    assert f"{100 * trained / total:.1f}% of all" in page
+
+
 @pytest.mark.slow
 def test_another_length_writes_the_index_alone(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
@@ -259,6 +318,7 @@ def test_another_budget_writes_the_index_alone(
     same_rows(packed, first)
     assert check(first.folder, bench.cache).faults == []
     assert sum(split.record.examples for split in first.splits.values()) == 120
+    same_to_diff(packed, first)
     export_build("transformers", first.folder, bench.folder / "rows")
     assert shard_bytes(bench.folder / "rows") == shard_bytes(packed.folder)
     assert check(bench.folder / "rows", bench.cache).faults == []
@@ -271,6 +331,13 @@ def test_another_budget_writes_the_index_alone(
     }
     assert after == before
     assert again.manifest.packs["train"].examples == first.manifest.packs["train"].examples + 30
+    found = difference.difference(first, again)
+    assert (found["examples"]["same"], found["examples"]["added"]) == (140, 30)
+    assert {one["row_id"].split(":")[0] for one in found["shown"]["added"]} == {"two.jsonl"}
+    for side, built in (("a", first), ("b", again)):
+        train = found["splits"][side]["train"]
+        assert train["tokens"] == built.manifest.packs["train"].tokens
+        assert train["trained"] == built.manifest.tokens.trained
 
 
 def test_datasets_reads_the_examples(bench: Bench) -> None:

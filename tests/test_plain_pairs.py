@@ -285,14 +285,34 @@ def test_conversations_are_split_where_they_differ() -> None:
         {"chosen": chosen, "rejected": chosen},
     ]
     one = normalize("preference")
-    assert columnar(one, rows) == [0, 1, 2]
+    assert columnar(one, rows) == [0, 2]
     trained = one(records(rows)).column("chosen_messages").to_pylist()
-    assert [[turn["trained"] for turn in row] for row in trained[:3]] == [
+    assert [[turn["trained"] for turn in trained[at]] for at in (0, 2)] == [
         [False, False, False, True],
-        [False, True, False, True],
         [False, True, False, True],
     ]
     both(one, rows)
+
+
+def test_sides_that_begin_with_one_answer_come_out_the_same_in_every_order() -> None:
+    """Whole conversations and answers behind a prompt; alone in a batch."""
+    one = normalize("preference")
+    codes = set()
+    for chosen, rejected in itertools.product(itertools.product("ab", "rs", "ab"), repeat=2):
+        for sizes in itertools.product((1, 3), repeat=2):
+            said = [side[:size] for side, size in zip((chosen, rejected), sizes, strict=True)]
+            whole = [talk("q", *side) for side in said]
+            for row in (
+                {"chosen": whole[0], "rejected": whole[1]},
+                {"prompt": "q", "chosen": whole[0][1:], "rejected": whole[1][1:]},
+            ):
+                both(one, [row])
+                [found] = one(records([row])).column("reject_code").to_pylist()
+                two = said[0][0] == said[1][0] and said[0][1:2] != said[1][1:2]
+                same = "identical_pair" if said[0] == said[1] else None
+                assert found == ("questions_differ" if two else same)
+                codes.add(found)
+    assert codes == {None, "questions_differ", "identical_pair"}
 
 
 class OwnPairs(Pairs):

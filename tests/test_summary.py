@@ -46,6 +46,26 @@ def _said(err: str) -> dict[str, list[str]]:
     return found
 
 
+def test_equal_examples_are_kept_only_if_nothing_left_them_out(
+    pipeline: Run, tmp_path: Path
+) -> None:
+    """A budget of 5 uses no 8 equal examples."""
+    rows = [{"question": f"q{at % 24}", "answer": f"a{at % 24}"} for at in range(32)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = []
+    for budget in (32, 5):
+        (tmp_path / "r.toml").write_text(
+            'task = "sft"\nmodel = "qwen2-1.5b"\nkeep = 0\n'
+            f'[[source]]\nname = "a"\ndata = "a.jsonl"\nrows = {budget}\n'
+        )
+        ran = pipeline("build", "r.toml", "-o", "out")
+        assert ran.status == 0, ran.err
+        said.append(ran.err)
+    assert "8 equal examples kept (see --dedup)" in said[0]
+    assert "8 equal examples found, before 27 examples were left out (see --dedup)" in said[1]
+    assert "kept (see" not in said[1]
+
+
 def test_a_build_says_what_it_came_to_and_lost(pipeline: Run, lossy: Path) -> None:
     """Counts with separators, each loss with its number, codes under a heading of their own."""
     ran = pipeline("run", "sft", lossy, *MODEL, "-o", "out", "--dedup")
@@ -64,6 +84,19 @@ def test_a_build_says_what_it_came_to_and_lost(pipeline: Run, lossy: Path) -> No
     assert "% " in said["tokens"][0].replace("%)", "% ")
     assert said["report"] == ["out/report.html"]
     assert ran.err.splitlines()[-1].endswith("MODEL_DIR")
+
+
+def test_tokens_that_are_cut_off_are_counted(pipeline: Run, tmp_path: Path) -> None:
+    """Where rows that are too long are trimmed, the number is that of the manifest."""
+    turns = [("user", "How much is one and one?"), ("assistant", "It is two. " * 9)] * 3
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps({"messages": [{"role": r, "content": t} for r, t in turns]}) + "\n")
+    trimmed = ("--max-length", "128", "--too-long", "trim-turns")
+    ran = pipeline("run", "sft", path, *MODEL, "-o", "out", *trimmed)
+    assert ran.status == 0, ran.err
+    cut = pp.Build.open(tmp_path / "out").manifest.tokens.truncated
+    assert cut > 0
+    assert any(line.startswith(f"{cut:,} tokens cut off (") for line in _said(ran.err)["warning"])
 
 
 def test_an_equal_build_says_less(pipeline: Run, tmp_path: Path) -> None:

@@ -230,6 +230,66 @@ def test_one_more_column_is_read_or_named_or_refuses_the_row(
     assert MARK in held or name in unread or code is not None
 
 
+@pytest.mark.parametrize("nothing", ["", [], {}, " ", None])
+@pytest.mark.parametrize(
+    ("reading", "key", "value", "code"),
+    [
+        ("openai", "cot", "because", "unread_column"),
+        ("openai", "context", "a passage", "unread_column"),
+        ("openai", "images", ["x.png"], "unread_column"),
+        ("openai", "is_bad", True, "unknown_flag"),
+        ("message_pair", "context", "a passage", "unread_column"),
+    ],
+)
+def test_a_turn_with_nothing_in_a_key_hides_no_other_turn(
+    reading: str, key: str, value: Any, code: str, nothing: Any
+) -> None:
+    """Tables give every turn the same keys, most of them empty."""
+    row = {
+        name: [{**turn, key: value if turn["role"] == "assistant" else nothing} for turn in turns]
+        for name, turns in ROWS[reading][1].items()
+    }
+    assert normalized(reading, row)[2] == code
+
+
+def test_a_text_before_an_object_hides_none_of_its_keys() -> None:
+    """An answer may be a text, and the next one an object."""
+    answers = ["a", {"text": "b", "note": MARK}]
+    row = {"prompt": "q", "responses": answers, "scores": [2, 1]}
+    assert normalized("ranked", row)[1:] == ({"responses[].note"}, None)
+    answers[1] = {"text": "b", "context": MARK}
+    assert normalized("ranked", row)[2] == "unread_column"
+
+
+def test_what_is_not_read_is_counted_in_every_object_of_a_list() -> None:
+    """Rows with it are counted once, and bytes of all its values."""
+    steps = [{"text": "s", "rating": 1, "page": MARK}, {"text": "t", "rating": 0, "page": MARK}]
+    stage = Normalize(kind_of("prm"), formats.load("rated_steps"), FormatOptions())
+    stage([Record(0, 0, b"", {"problem": "q", "steps": steps})])
+    assert stage.tally.rows == {"steps[].page": 1}
+    assert stage.tally.bytes == {"steps[].page": 2 * len(f'"{MARK}"')}
+
+
+@pytest.mark.parametrize("name", ["train", "trainable", "loss"])
+@pytest.mark.parametrize("value", [False, 0])
+@pytest.mark.parametrize("reading", ["openai", "query_response", "preference", "stepwise"])
+def test_a_row_that_says_it_is_not_trained_is_not_trained(
+    reading: str, name: str, value: Any
+) -> None:
+    """Turns say it of themselves; of a whole row, a user has to say what it means."""
+    row = ROWS[reading][1]
+    assert normalized(reading, {**row, name: value})[2] == "unread_weight"
+    for harmless in (True, 1, 0.0, 0.35, None):
+        assert normalized(reading, {**row, name: harmless})[2] is None
+
+
+def test_an_object_where_text_belongs_is_called_one() -> None:
+    """And not by the name of a class."""
+    held, _, code = normalized("alpaca", {"instruction": "q", "input": {"a": 1}, "output": "a"})
+    assert code == "bad_column"
+    assert "column 'input' is an object, not text" in held
+
+
 TURNS = {reading: row for reading, (_, row) in ROWS.items() if "messages" in row}
 
 
@@ -390,6 +450,21 @@ ASKED: dict[str, tuple[str, list[Row], str]] = {
         "sft",
         [{"question": "q", "answer": "a", "page": "word " * 50}],
         "--ignore page",
+    ),
+    "most_of_the_text_in_two_objects": (
+        "prm",
+        [
+            {
+                "problem": "q",
+                "steps": [{"text": f"s{n}", "rating": n, "page": "word " * 50} for n in (1, 0)],
+            }
+        ],
+        "--ignore 'steps[].page'",
+    ),
+    "row_not_trained": (
+        "sft",
+        [{**CHAT, "train": True}, {**CHAT, "train": False}],
+        "--ignore train",
     ),
     "scores_spelled_otherwise": (
         "rm",

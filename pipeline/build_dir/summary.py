@@ -50,13 +50,17 @@ def _ledger(rows: RowCounts, examples: ExampleCounts) -> list[str]:
     ]
 
 
-def _tokens(manifest: Manifest) -> str:
+def _tokens(manifest: Manifest) -> list[str]:
     tokens = manifest.tokens
-    share = f" ({tokens.trained / tokens.total:.1%})" if tokens.total else ""
-    return (
-        f"tokens    {tokens.total:,}, {tokens.trained:,} of them trained{share}, "
-        f"{tokens.padding:,} padding"
-    )
+    total = manifest.tokens_in_rows
+    share = f" ({tokens.trained / total:.1%})" if total else ""
+    stored = f"; {tokens.total:,} stored, each example once" if manifest.packs else ""
+    lines = [f"tokens    {total:,}, {tokens.trained:,} of them trained{share}, "]
+    lines[0] += f"{tokens.padding:,} padding{stored}"
+    if tokens.truncated:
+        cut = tokens.truncated / (total + tokens.truncated)
+        lines.append(f"warning   {counted(tokens.truncated, 'token')} cut off ({cut:.1%} of all)")
+    return lines
 
 
 def _time(built: Built) -> list[str]:
@@ -72,7 +76,7 @@ def _time(built: Built) -> list[str]:
 
 def _lines(manifest: Manifest, fix: Fix) -> list[str]:
     rows, tokens = manifest.rows, manifest.tokens
-    lines = [*_ledger(rows, manifest.examples), _tokens(manifest)]
+    lines = [*_ledger(rows, manifest.examples), *_tokens(manifest)]
     if tokens.turn_split:
         from stages.chat_template import turn_split
 
@@ -84,8 +88,11 @@ def _lines(manifest: Manifest, fix: Fix) -> list[str]:
         label = "warning" if note in notes.WARNINGS else ""
         lines.append(f"{label:<9} {counted(count, 'row')}: {note} ({notes.of(note)})")
     if rows.duplicates_found and not rows.duplicates:
+        # They were counted before anything was left out as a near-duplicate or by a budget.
+        later = manifest.examples.near_duplicates + manifest.examples.left_out
+        fate = f"found, before {later:,} examples were left out" if later else "kept"
         lines.append(
-            f"          {counted(rows.duplicates_found, 'equal example')} kept (see --dedup)"
+            f"          {counted(rows.duplicates_found, 'equal example')} {fate} (see --dedup)"
         )
     rated = in_words.margins(manifest.margins)
     lines += [rated] if rated else []
@@ -155,7 +162,7 @@ def summary(built: Built, fix: Fix = no_fix) -> list[str]:
         lines += [*_time(built), *_formats(manifest.inputs), *_lines(manifest, fix)]
         lines += in_words.inference(manifest)
     else:
-        lines += [*_ledger(manifest.rows, manifest.examples)[:1], _tokens(manifest)]
+        lines += [*_ledger(manifest.rows, manifest.examples)[:1], *_tokens(manifest)]
     lines += _noted(built)
     report = built.build.folder / REPORT
     return lines if built.build.address else [*lines, f"report    {report}"]

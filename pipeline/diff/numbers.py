@@ -1,13 +1,16 @@
 """A build's examples as arrays of numbers, about 40 bytes each, whatever their texts are.
 
-Shards are read a few thousand stored rows at a time, so memory depends on how many examples there
-are, not on how long they are.
+Where packs are an index, the examples are those of the packs, in their order, each as often as
+packs name it: they are what a trainer reads. Elsewhere they are those of the shards. Shards are
+read a few thousand stored rows at a time, so memory depends on how many examples there are, not on
+how long they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +20,12 @@ from xxhash import xxh3_64_intdigest
 
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.examples import examples
+from pipeline.build_dir.packs import Packs
 from pipeline.choice.doubles import DIGEST, Digests, digests_of
 from stages.columns import IGNORED, Ints, count_per_row, list_parts, numbers, offsets_of, whole
 from stages.tokens.digest import Side, digests
 
-AT_ONCE = 4096  # stored rows
+AT_ONCE = 4096  # stored rows, or examples of packs
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _NULL = np.float32(np.nan)
 _NAMES = ("row_id", "step_positions", "source")  # where an example is, not what
@@ -29,7 +33,7 @@ _NAMES = ("row_id", "step_positions", "source")  # where an example is, not what
 
 @dataclass(frozen=True)
 class Numbers:
-    """The examples of a build, in stored order; arrays have one value for each.
+    """The examples of a build, in the order of ``tables``; arrays have one value for each.
 
     Attributes:
         sides: names of the splits; ``side``: which of them, uint8.
@@ -52,13 +56,24 @@ class Numbers:
         return len(self.who)
 
 
+def _indexed(build: Build, split: str) -> tuple[Packs, Ints]:
+    """The packs of a split, and the numbers of the stored examples in them, in their order."""
+    packs = Packs(build, split)
+    return packs, packs.members(0, len(packs))[0]
+
+
 def tables(build: Build) -> Iterator[tuple[str, pa.Table]]:
     """Examples in our columns, unpadded and unpacked, a few thousand at a time, with their split.
 
     Raises:
-        DataError: a shard is missing or damaged.
+        DataError: a shard or an index is missing or damaged.
     """
     for name, split in build.splits.items():
+        if build.manifest.packs:
+            packs, members = _indexed(build, name)
+            for start in range(0, len(members), AT_ONCE):
+                yield name, packs.examples(members[start : start + AT_ONCE])
+            continue
         for shard in split.shards:
             stored = shard.table()
             for start in range(0, len(stored), AT_ONCE):
@@ -167,17 +182,38 @@ def _apart(who: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def names(build: Build, places: Sequence[int]) -> list[str]:
-    """The row ids of a few examples, by their places in stored order."""
+    """The row ids of a few examples, by their places in the order of ``tables``."""
     found: dict[int, str] = {}
     before = 0
-    for shard in (shard for split in build.splits.values() for shard in split.shards):
+    for count, ids_at in _row_ids(build):
         if len(found) == len(set(places)):
             break
-        stored = shard.table()
-        packed = "row_ids" in stored.schema.names
-        column = whole(stored.column("row_ids" if packed else "row_id"))
-        flat = list_parts(column)[1] if packed else column
-        here = (place for place in places if before <= place < before + len(flat))
-        found |= {place: flat[place - before].as_py() for place in here}
-        before += len(flat)
+        here = [place for place in places if before <= place < before + count]
+        if here:
+            ids = ids_at(np.array(here, np.int64) - before).to_pylist()
+            found |= zip(here, ids, strict=True)
+        before += count
     return [found[place] for place in places]
+
+
+def _row_ids(build: Build) -> Iterator[tuple[int, Callable[[Ints], pa.Array]]]:
+    """Of each shard, or of each split with an index: its examples, and what takes ids of them."""
+    for name, split in build.splits.items():
+        if build.manifest.packs:
+            packs, members = _indexed(build, name)
+            yield len(members), partial(_ids_in_packs, packs, members)
+            continue
+        for shard in split.shards:
+            stored = shard.table()
+            packed = "row_ids" in stored.schema.names
+            column = whole(stored.column("row_ids" if packed else "row_id"))
+            flat = list_parts(column)[1] if packed else column
+            yield len(flat), partial(_ids_of, flat)
+
+
+def _ids_of(names: pa.Array, places: Ints) -> pa.Array:
+    return names.take(pa.array(places))
+
+
+def _ids_in_packs(packs: Packs, members: Ints, places: Ints) -> pa.Array:
+    return whole(packs.examples(members[places]).column("row_id"))

@@ -62,12 +62,12 @@ class Survey:
     most: str | None = None
 
     def take(self, left: Unread) -> Column:
-        """Count the value of one row."""
+        """Count the values of one row."""
         column = self.columns.setdefault(left.path, Column())
         column.rows += 1
-        column.bytes += size_of(left.value)
+        column.bytes += sum(map(size_of, left.values))
         if len(column.values) < 1000:
-            column.values.append(left.value)
+            column.values += left.values
         return column
 
 
@@ -110,8 +110,10 @@ def survey(
             if left.path in selection.decided:
                 continue
             column = result.take(left)
-            if left.path not in settled and not repeats(left.value, texts_of(examples)):
-                unread[left.path] += _text(left.value)
+            if left.path not in settled:
+                texts = texts_of(examples)
+                own = [value for value in left.values if not repeats(value, texts)]
+                unread[left.path] += sum(map(_text, own))
             if column.asked is None and left.path not in settled:
                 try:
                     require_asked(left, kind, examples)

@@ -101,8 +101,8 @@ def is_whole(turns: list[Message]) -> bool:
 def split(chosen: list[Message], rejected: list[Message]) -> list[Message]:
     """Take the turns that both sides begin with off both; they are the prompt.
 
-    Raises:
-        RowError: the sides answer different prompts.
+    What is left of each side may still begin with the same answer, where the next questions differ;
+    ``examples.pair`` refuses that, as it does for sides that came with a prompt of their own.
     """
     shared = 0
     limit = min(len(chosen), len(rejected)) - 1  # an answer is left on each side

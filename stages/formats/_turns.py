@@ -23,6 +23,11 @@ REASONING = ("reasoning_content", "reasoning", "thinking")
 _SAME = {"tool_calls": ("function_call",), "reasoning_content": REASONING}
 
 
+def _kind(value: Any) -> str:
+    """What a value is; objects inside a row are watched, and of a class of their own."""
+    return "an object" if isinstance(value, dict) else f"a {type(value).__name__}"
+
+
 def text(row: Mapping[str, Any], key: str) -> str:
     """A column that must hold text.
 
@@ -32,7 +37,7 @@ def text(row: Mapping[str, Any], key: str) -> str:
     value = row.get(key)
     if isinstance(value, str):
         return value
-    what = "missing" if value is None else f"a {type(value).__name__}, not text"
+    what = "missing" if value is None else f"{_kind(value)}, not text"
     raise RowError("bad_column", f"column {key!r} is {what}")
 
 
@@ -110,7 +115,7 @@ def message(turn: Any, where: str) -> Message:
 
 def _message(turn: Any, where: str) -> Message:
     if not isinstance(turn, dict):
-        raise RowError("bad_column", f"{where} is a {type(turn).__name__}, not an object")
+        raise RowError("bad_column", f"{where} is {_kind(turn)}, not an object")
     if len(turn) > 2:
         _require_one_spelling(turn, where)
     spelled = speaker(turn)
@@ -127,7 +132,7 @@ def _message(turn: Any, where: str) -> Message:
         spoken: dict[str, Any] = {"tool_calls": calls_of(body, where), **beside}
         return Message(role, None, spoken, *trained(turn, where))
     if not isinstance(body, str | None):
-        raise RowError("bad_column", f"{where} content is a {type(body).__name__}, not text")
+        raise RowError("bad_column", f"{where} content is {_kind(body)}, not text")
     if len(turn) == 2 and body is not None:  # a role and a text, as most turns are
         return Message(role, body)
     fields = _fields(turn, where)
@@ -174,7 +179,7 @@ def _tools(row: Row, name: str) -> list[Any]:
     value = row.get(name)
     value = json_value(value, name, "bad_tools") if value not in ("", None) else None
     if value not in (None, "") and not isinstance(value, list):
-        raise RowError("bad_tools", f"{name} is a {type(value).__name__}, not a list")
+        raise RowError("bad_tools", f"{name} is {_kind(value)}, not a list")
     return value or []
 
 
@@ -209,7 +214,7 @@ def _history(value: Any) -> list[Message]:
     if value in (None, "", []):
         return []
     if not isinstance(value, list):
-        raise RowError("bad_column", f"column 'history' is a {type(value).__name__}, not a list")
+        raise RowError("bad_column", f"column 'history' is {_kind(value)}, not a list")
     if all(isinstance(turn, dict) for turn in value):
         return conversation(value, "history")
     turns = []

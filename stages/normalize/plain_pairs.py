@@ -185,9 +185,10 @@ def _pair(chosen: Any, rejected: Any, asked: Any, name: str, format_: Format) ->
         better, worse = ((roles[count:], texts[count:]) for roles, texts in (better, worse))
     else:
         return ()
-    whole = prompt[0][-1:] == (USER,) and all(
-        _alternates(prompt[0] + side[0]) for side in (better, worse)
-    )
+    # Sides that begin with one answer may go on with different questions: their format looks.
+    differ_at_once = better[1][0] != worse[1][0]
+    whole = differ_at_once and prompt[0][-1:] == (USER,)
+    whole = whole and all(_alternates(prompt[0] + side[0]) for side in (better, worse))
     return (prompt, better, worse) if whole else ()
 
 

@@ -171,7 +171,7 @@ class Normalize:
                 require_asked(one, self.kind, examples)
         for one in left:
             if one.path not in self.carried.paths:
-                self.tally.add(one.path, one.value)
+                self.tally.add(one.path, *one.values)
 
     def _account_replaced(self, data: Row) -> None:
         """Count what ``--map`` replaced."""

@@ -89,6 +89,7 @@ FLAGS = _set(
     "training_detail detail ignore ignored skip excluded exclude hidden prefix prefill partial "
     "cache_control continue"
 )
+TRAINED = _set("train trained training trainable loss")  # whether a row is trained: false or 0
 # Numbers that give the position or length of a turn, not its quality.
 BOOKKEEPING = _set(
     "id idx index number turn turn_id turn_index turn_number message_id parent_id msg_id step "
@@ -161,7 +162,7 @@ def _without_side(word: str) -> str | None:
 
 def may_mean_more(name: str, kind: Kind) -> bool:
     """Whether some value of a column must not be ignored without an option."""
-    if seen(name, kind) or weighs(name):
+    if seen(name, kind) or weighs(name) or plain(name) in TRAINED:
         return True
     return plain(name) in VERDICTS if kind.trains_answers else kind.compares
 
@@ -170,12 +171,18 @@ def means_more(name: str, value: Any, kind: Kind) -> bool:
     """Whether a value of a column may not be ignored without an option; see ``unread``."""
     if value in EMPTY:
         return False
-    return bool(seen(name, kind)) or weighs(name) or rates(name, value, kind)
+    said = bool(seen(name, kind)) or weighs(name) or leaves_out(name, value)
+    return said or rates(name, value, kind)
 
 
 def weighs(name: str) -> bool:
     """Whether a column may weigh its row in the loss."""
     return plain(name) in WEIGHTS
+
+
+def leaves_out(name: str, value: Any) -> bool:
+    """Whether a column may say that its row is not to be trained."""
+    return plain(name) in TRAINED and type(value) in (bool, int) and not value
 
 
 def is_flag(name: str, value: Any) -> bool:

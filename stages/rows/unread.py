@@ -7,6 +7,7 @@ should see, a rating under sft, a weight, a flag of a turn.
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -20,7 +21,7 @@ from stages.conversations import unfinished
 from stages.errors import AskError
 from stages.rows import column_names
 from stages.rows.selection import rest
-from stages.rows.watched import Watched
+from stages.rows.watched import EMPTY, Watched
 
 if TYPE_CHECKING:
     from stages.kinds import Kind
@@ -50,10 +51,10 @@ class Tally:
     filtered: int = 0
     formats: Counter[str] = field(default_factory=Counter)
 
-    def add(self, column: str, value: Any) -> None:
-        """Count one row's value."""
+    def add(self, column: str, *values: Any) -> None:
+        """Count one row, which has one value in a column, or several in a list of objects."""
         self.rows[column] += 1
-        self.bytes[column] += size_of(value)
+        self.bytes[column] += sum(map(size_of, values))
 
 
 def size_of(value: Any) -> int:
@@ -102,16 +103,26 @@ def _column_of(row: Row, key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A value of a row that is in no example.
+    """What a row has in a place that is in no example.
 
     Attributes:
         path: ``context``, ``question.source``, ``messages[].name``.
+        values: none of them empty; several where a list has objects or turns with that key.
         turn: whether it is a key of a turn.
     """
 
     path: str
-    value: Any
+    values: tuple[Any, ...]
     turn: bool = False
+
+
+def _by_path(found: Iterable[tuple[str, Any]]) -> dict[str, list[Any]]:
+    """All values of each path. The first of several turns may have nothing there."""
+    values: dict[str, list[Any]] = {}
+    for path, value in found:
+        if value not in EMPTY:
+            values.setdefault(path, []).append(value)
+    return values
 
 
 def left_over(
@@ -127,15 +138,20 @@ def left_over(
         taken: what ``--map`` reads; paths among these take values from inside a column.
     """
     inside = [path for path in taken if "." in path]
-    columns = [Unread(*left) for path, value in row.unread() for left in rest(path, value, inside)]
+    own = _by_path(left for path, value in row.unread() for left in rest(path, value, inside))
+    columns = [Unread(path, tuple(values)) for path, values in own.items()]
     if any(isinstance(example, StepChain) for example in examples):
-        return columns + list(_beside_steps(row))
-    keys: dict[str, Any] = {}
-    for turn in turns_of(examples):
-        for key, value in (turn.fields or {}).items():
-            if key not in _CHECKED and not _is_read(key, value, printed, turn.role):
-                keys.setdefault(key, value)
-    return columns + [Unread(_column_of(row, key), value, turn=True) for key, value in keys.items()]
+        keys = _by_path(_beside_steps(row))
+        return columns + [Unread(key, tuple(values), turn=True) for key, values in keys.items()]
+    keys = _by_path(
+        (key, value)
+        for turn in turns_of(examples)
+        for key, value in (turn.fields or {}).items()
+        if key not in _CHECKED and not _is_read(key, value, printed, turn.role)
+    )
+    return columns + [
+        Unread(_column_of(row, key), tuple(values), turn=True) for key, values in keys.items()
+    ]
 
 
 def _is_read(key: str, value: Any, printed: frozenset[str], role: str) -> bool:
@@ -146,25 +162,29 @@ def _is_read(key: str, value: Any, printed: frozenset[str], role: str) -> bool:
     return says is not None and (isinstance(value, bool) or says(value))
 
 
-def _beside_steps(row: Watched) -> Iterator[Unread]:
+def _beside_steps(row: Watched) -> Iterator[tuple[str, Any]]:
     """Keys of turns in rows of steps, of which only role and text are used, not even flags."""
     for name, turns in row.items():
         if not isinstance(turns, list) or name not in row.read_columns:
             continue
         rows = [turn for turn in turns if type(turn) is dict and not _SPEAKER.isdisjoint(turn)]
-        others = {key: value for turn in rows for key, value in turn.items() if value is not None}
-        for key, value in others.items():
+        for key, value in itertools.chain.from_iterable(turn.items() for turn in rows):
             if key not in _SAID and key not in row.read_keys(name):
-                yield Unread(f"{name}[].{key}", value, turn=True)
+                yield f"{name}[].{key}", value
 
 
 def require_asked(left: Unread, kind: Kind, examples: Sequence[Example]) -> None:
-    """Raise unless a value can be ignored without an option.
+    """Raise unless every value can be ignored without an option.
 
     Raises:
         AskError: ignoring it would train something wrong, or might.
     """
-    path, value = left.path, left.value
+    for value in left.values:
+        _require_asked(left, value, kind, examples)
+
+
+def _require_asked(left: Unread, value: Any, kind: Kind, examples: Sequence[Example]) -> None:
+    path = left.path
     shown = f"{path} is {_shown(value)}"
     if left.turn and column_names.is_flag(path, value):
         raise AskError(
@@ -179,6 +199,13 @@ def require_asked(left: Unread, kind: Kind, examples: Sequence[Example]) -> None
             else "may be the score of an answer"
         )
         raise AskError("rated", f"{shown}, which {what}", f"Add {ignore(path)}.")
+    if column_names.leaves_out(path, value):
+        raise AskError(
+            "unread_weight",
+            f"{shown}, and whether something is trained is read from turns only",
+            f"Put it on the turns as train, leave such rows out with --where, or add "
+            f"{ignore(path)}.",
+        )
     if column_names.weighs(path):
         raise AskError(
             "unread_weight",

@@ -57,7 +57,7 @@ class Watched(dict[str, Any]):
         """Path and value of everything that was not read and is not empty.
 
         An object of which no key was read counts as used whole. In a list of objects, a key counts
-        as read when it was read in one of them.
+        as read when it was read in one of them; of others, the path comes once for each object.
         """
         if not self._read and before:
             return
@@ -67,7 +67,7 @@ class Watched(dict[str, Any]):
                     yield f"{before}{key}", value
             elif isinstance(value, Watched):
                 yield from value.unread(f"{before}{key}.")
-            elif type(value) is list and value and isinstance(value[0], Watched):
+            elif type(value) is list and any(isinstance(one, Watched) for one in value):
                 yield from _unread_in(value, f"{before}{key}[].")
 
 
@@ -99,7 +99,8 @@ def _inside(value: Any) -> Any:
     """Watch objects inside a row, but not turns, whose unread keys are in ``Message.fields``."""
     if type(value) is dict:
         return Watched(value)
-    if not value or type(value[0]) is not dict or "role" in value[0] or "from" in value[0]:
+    first = next((one for one in value if type(one) is dict), None)
+    if first is None or "role" in first or "from" in first:
         return value
     return [Watched(one) if type(one) is dict else one for one in value]
 
@@ -107,10 +108,7 @@ def _inside(value: Any) -> Any:
 def _unread_in(values: list[Any], before: str) -> Iterator[tuple[str, Any]]:
     rows = [one for one in values if isinstance(one, Watched)]
     read = set().union(*(row._read for row in rows))
-    yielded: set[str] = set()
     for row in rows:
         for path, value in row.unread(before):
-            key = path.removeprefix(before)
-            if key not in read and path not in yielded:
-                yielded.add(path)
+            if path.removeprefix(before) not in read:
                 yield path, value
