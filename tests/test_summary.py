@@ -135,6 +135,23 @@ def test_the_commands_can_be_pasted(pipeline: Run, tmp_path: Path) -> None:
             assert ["pipeline", "show", name] in [shlex.split(line) for line in joined.split("\n")]
 
 
+@pytest.mark.parametrize(
+    ("output", "beside"), [("r", "r-trl"), ("a/r", "a/r-trl"), (".", "../work-trl")]
+)
+def test_an_export_of_a_version_goes_beside_the_versions(
+    make: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    output: str, beside: str,
+) -> None:  # fmt: skip
+    """Not among them, where nothing lists it."""
+    manifest = pp.open(make("sft", DATA)).manifest
+    (tmp_path / "work" / output).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "work")
+    (Path(output) / "history.jsonl").touch()
+    lines = next_steps.lines(Path(output, manifest.build_id), manifest, 1 << 20)
+    (line,) = [line for line in lines if "export trl" in line]
+    assert Path(shlex.split(line)[-1]).resolve() == Path(beside).resolve()
+
+
 def test_nothing_breaks_inside_a_word(make: Callable[..., Path]) -> None:
     """Every word of the wide summary is one of the narrow summary, and lines fit."""
     lines = summary(Built(pp.open(make("sft", DATA)), fresh=True))[:-1]  # the report's path is long
