@@ -19,7 +19,7 @@ from support import SAMPLES, Ran, say
 
 from pipeline.build_dir.build import Build
 from pipeline.choice.doubles import DIGEST
-from pipeline.diff import difference, numbers
+from pipeline.diff import difference, numbers, words
 from pipeline.diff.matching import match
 from pipeline.diff.numbers import Numbers
 
@@ -93,6 +93,23 @@ def test_content_is_all_that_a_trainer_reads(make: Make, tmp_path: Path) -> None
 def _sft(path: Path, rows: list[tuple[str, str]]) -> Path:
     path.write_text("".join(json.dumps({"question": q, "answer": a}) + "\n" for q, a in rows))
     return path
+
+
+def test_options_of_sources_are_compared_by_name() -> None:
+    """Another value, a source that came, one that went, and another order."""
+    a, b = {"name": "a", "weight": 1}, {"name": "b", "weight": 1}
+    heavy = {**b, "weight": 9}
+
+    def told(one: list[Any], other: list[Any]) -> dict[str, Any]:
+        return words.by_source({"seed": {"a": 0, "b": 1}, "sources": {"a": one, "b": other}})
+
+    rest = {"seed": {"a": 0, "b": 1}}
+    assert told([a, b], [a, heavy]) == {**rest, "source.b.weight": {"a": 1, "b": 9}}
+    assert told([a, b], [a]) == {**rest, "source.b": {"a": b, "b": None}}
+    assert told([a], [a, b]) == {**rest, "source.b": {"a": None, "b": b}}
+    order = {"order of sources": {"a": ["a", "b"], "b": ["b", "a"]}}
+    assert told([a, b], [b, a]) == {**rest, **order}
+    assert words.by_source(rest) == rest
 
 
 @pytest.mark.slow
@@ -198,6 +215,11 @@ data = ["b.jsonl"]
         "math": 24,
         "talk": 1,
     }
+    text = pipeline("diff", "one", "two", "--page", "diff.html").out
+    assert "option    source.math.epochs: 1.0 -> 2.0\n" in text
+    assert "sources:" not in text
+    page = (tmp_path / "diff.html").read_text()
+    assert "<td>source.math.epochs</td><td>1.0</td><td>2.0</td>" in page
     back = json.loads(pipeline("diff", "two", "one", "--json").out)
     assert (back["examples"]["removed"], len(back["shown"]["removed"])) == (12, 3)
 

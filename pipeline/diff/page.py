@@ -10,7 +10,7 @@ from typing import Any
 
 import jinja2
 
-from pipeline.diff.words import relative
+from pipeline.diff.words import by_source, relative
 from pipeline.view.drawing import visible
 
 
@@ -24,7 +24,7 @@ def _template() -> jinja2.Template:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters.update(visible=visible, value=_value)
-    environment.globals.update(relative=relative)
+    environment.globals.update(relative=relative, by_source=by_source)
     text = Path(__file__).with_name("page.jinja").read_text("utf-8")
     return environment.from_string(text)
 

@@ -52,6 +52,29 @@ def _lengths(found: Mapping[str, Any]) -> Iterator[str]:
             yield f"{'tokens' if name == 'a' else '':<9} {name}: {listed}"
 
 
+def by_source(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options that changed, those of sources apart: ``source.NAME.KEY``.
+
+    A source that only one build has is one entry, and so is a change of their order.
+    """
+    changes = dict(options)
+    both = changes.pop("sources", None)
+    if both is None:
+        return changes
+    one, other = ({each["name"]: each for each in both[side] or ()} for side in ("a", "b"))
+    for name in dict.fromkeys((*one, *other)):
+        a, b = one.get(name), other.get(name)
+        if a is None or b is None:
+            changes[f"source.{name}"] = {"a": a, "b": b}
+            continue
+        for key in dict.fromkeys((*a, *b)):
+            if a.get(key) != b.get(key):
+                changes[f"source.{name}.{key}"] = {"a": a.get(key), "b": b.get(key)}
+    if list(one) != list(other) and sorted(one) == sorted(other):
+        changes["order of sources"] = {"a": list(one), "b": list(other)}
+    return changes
+
+
 def _values(label: str, changes: Mapping[str, Any]) -> Iterator[str]:
     for key, change in list(changes.items())[:MOST]:
         before, after = (_cut(json.dumps(change[s], ensure_ascii=False)) for s in ("a", "b"))
@@ -86,7 +109,7 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"warning   {counted(number, 'example')} with equal content changed sides: {kind}"
     yield from _figures(found)
     yield from _lengths(found)
-    yield from _values("option", found["options"])
+    yield from _values("option", by_source(found["options"]))
     yield from _values("model", found["model"])
     yield from _values("audit", found["audits"])
     yield from _values("rejected", found["rejected"])
