@@ -52,6 +52,7 @@ NOTHING = BuildCounts(
     made=0,
     kept=0,
     removed=0,
+    left_after=0,
     equal=0,
     too_long=0,
     tokens=0,
@@ -306,6 +307,26 @@ def test_prompts_that_ids_make_equal_are_found_on_both_sides(make: Make, tmp_pat
     assert leaked > 0
     assert detail.startswith(f"{leaked} of {len(sides['test'])} ")
     assert found["leaked examples"]["value"] == 0
+
+
+@pytest.mark.parametrize("budget", [6, 24])
+def test_a_budget_does_not_change_how_many_were_equal(
+    pipeline: Run, tmp_path: Path, budget: int
+) -> None:
+    """``--dedup`` compares before a budget leaves out: 8 of 32 are equal, whatever is used."""
+    rows = [{"question": f"q{at % 24}", "answer": f"a{at % 24}"} for at in range(32)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "r.toml").write_text(
+        'task = "sft"\nmodel = "qwen2-1.5b"\ndedup = true\nkeep = 0\n'
+        f'[[source]]\nname = "a"\ndata = "a.jsonl"\nrows = {budget}\n'
+    )
+    ran = pipeline("build", "r.toml", "-o", "out")
+    assert ran.status == 0, ran.err
+    counts = read_manifest(tmp_path / "out")["examples"]
+    assert (counts["kept"], counts["duplicates"]) == (budget, 8)
+    equal = figures(tmp_path / "out", "duplicates")["equal examples"]
+    assert equal["value"] == 0.25
+    assert equal["detail"].startswith("8 of 32 examples, ")
 
 
 def test_prompts_of_chains_end_where_the_problem_ends(step_model: TargetModel) -> None:

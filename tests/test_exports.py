@@ -525,6 +525,48 @@ def test_an_export_says_what_is_wrong_with_its_source(
     assert not (tmp_path / "out").exists()
 
 
+def _files(folder: Path) -> dict[str, bytes]:
+    """What a folder has, by path."""
+    every = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in every}
+
+
+def test_an_export_takes_the_place_of_the_same_export_alone(
+    builds: dict[str, Path], tmp_path: Path
+) -> None:
+    """A build stays, whatever is said; so does an export for another trainer or task."""
+    build, out = tmp_path / "b", tmp_path / "out"
+    shutil.copytree(builds["sft"], build)
+    for _ in range(2):  # the second time over itself
+        export_build("trl", build, out)
+    there = _files(out), _files(build)
+    for name, task, target, says in (
+        ("trl", "prm", build, "is a build, and no export takes the place of one"),
+        ("axolotl", "sft", build, "is the build itself"),
+        ("axolotl", "sft", build / "axolotl", "is inside a build"),
+        ("trl", "sft", build / "train" / "new", "is inside a build"),
+        ("axolotl", "sft", out, "is an export of sft for trl"),
+        ("trl", "prm", out, "is an export of sft for trl"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            export_build(name, build if task == "sft" else builds[task], target)
+    assert (_files(out), _files(build)) == there
+
+
+def test_no_export_takes_the_place_of_a_version(builds: dict[str, Path], tmp_path: Path) -> None:
+    """Neither by its link nor by its own path."""
+    version = tmp_path / "r" / read_manifest(builds["sft"])["build_id"]
+    shutil.copytree(builds["sft"], version)
+    (tmp_path / "r" / "current").symlink_to(version.name)
+    there = _files(version)
+    for target in (version, version.parent / "current"):
+        with pytest.raises(UsageError, match="is a version of a build"):
+            export_build("trl", builds["sft"], target)
+        with pytest.raises(UsageError, match="is the build itself"):
+            export_build("trl", target, version)
+    assert _files(version) == there
+
+
 def test_megatron_refuses_a_token_trained_after_eos() -> None:
     """Its collator leaves that loss out, so the row is named instead of half trained."""
     table = pa.table(

@@ -23,7 +23,9 @@ from expectations.contract import Context
 from expectations.readback.pack_index import IndexRows
 from pipeline.build import build
 from pipeline.build_dir.build import Build
+from pipeline.build_dir.built import Built
 from pipeline.build_dir.packs import Packs
+from pipeline.build_dir.summary import summary
 from pipeline.check.check import check
 from pipeline.diff import difference, numbers
 from pipeline.diff.matching import match
@@ -209,6 +211,47 @@ def test_any_rows_are_read_as_the_packed_build(
     for name in ("packed", "indexed"):
         shutil.rmtree(bench.folder / name, ignore_errors=True)
     same_rows(*bench.both(data, max_length=room, shuffle=shuffle))
+
+
+def test_the_trained_share_of_an_index_is_of_its_packs(bench: Bench, tmp_path: Path) -> None:
+    """With copies more is trained than is stored; every page says what the packed build says."""
+    data = bench.write("a.jsonl", questions([1, 2, 3, 4, 5, 6]))
+
+    def made(layout: str) -> Built:
+        recipe = tmp_path / f"{layout[:5]}.toml"
+        recipe.write_text(
+            f'task = "sft"\nmodel = "{NAME}"\noutput = "{bench.folder / layout[:5]}"\n{layout}\n'
+            f'max-length = 64\nworkers = 1\ncache-dir = "{bench.cache}"\nkeep = 0\n'
+            f'[[source]]\nname = "a"\ndata = "{data}"\nepochs = 9\n'
+        )
+        (config,) = builds_of(recipe)
+        return build(config, lambda what, done, of: None)
+
+    packed, indexed = made('layout = "packed"'), made("index-only = true")
+    stored = indexed.build.manifest.tokens.total
+    total, trained = packed.build.manifest.tokens.total, packed.build.manifest.tokens.trained
+    assert indexed.build.manifest.tokens.trained == trained > stored
+    assert indexed.build.manifest.tokens_in_rows == total == 9 * stored
+    of_stored = f"; {stored:,} stored, each example once"
+    (said,) = [one for one in summary(packed) if one.startswith("tokens ")]
+    assert said + of_stored in summary(indexed)
+    audits = [one.build.folder / "audits.json" for one in (packed, indexed)]
+    shares = [json.loads(one.read_text()) for one in audits]
+    whole = [
+        figure
+        for one in shares
+        for audit in one["audits"]
+        for figure in audit["figures"]
+        if figure["name"] == "all turns"
+    ]
+    assert whole[0] == whole[1]
+    assert whole[0]["value"] == round(trained / total, 6)
+    card = (indexed.build.folder / "README.md").read_text()
+    assert f"| tokens in packs | {total:,} |" in card
+    assert f"| tokens stored | {stored:,} |" in card
+    page = (indexed.build.folder / "report.html").read_text()
+    assert f"{stored:,} stored, each example once" in page
+    assert f"{100 * trained / total:.1f}% of all" in page
 
 
 @pytest.mark.slow

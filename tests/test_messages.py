@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -285,6 +288,25 @@ def test_figures_travel_with_an_error() -> None:
         "figures": {"rows": 3},
         "paths": {"output": "out"},
     }
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES])
+def test_a_folder_that_cannot_be_copied_is_told_as_one_file(tmp_path: Path, code: int) -> None:
+    """Copying a folder gathers its failures, and loses their numbers but in words."""
+    (tmp_path / "a").mkdir()
+    for name in "xy":
+        (tmp_path / "a" / name).write_text(name)
+
+    def copy(source: str, target: str) -> None:
+        raise OSError(code, os.strerror(code), target)
+
+    with pytest.raises(shutil.Error) as failed:
+        shutil.copytree(tmp_path / "a", tmp_path / "b", copy_function=copy)
+    told = of_error(failed.value)
+    alone = of_error(OSError(code, os.strerror(code), failed.value.args[0][0][1]))
+    assert told == alone
+    assert told.code == 5
+    assert ("Make room" in told.remedy) == (code == errno.ENOSPC)
 
 
 @pytest.mark.slow

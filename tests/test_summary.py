@@ -46,6 +46,26 @@ def _said(err: str) -> dict[str, list[str]]:
     return found
 
 
+def test_equal_examples_are_kept_only_if_nothing_left_them_out(
+    pipeline: Run, tmp_path: Path
+) -> None:
+    """A budget of 5 uses no 8 equal examples."""
+    rows = [{"question": f"q{at % 24}", "answer": f"a{at % 24}"} for at in range(32)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    said = []
+    for budget in (32, 5):
+        (tmp_path / "r.toml").write_text(
+            'task = "sft"\nmodel = "qwen2-1.5b"\nkeep = 0\n'
+            f'[[source]]\nname = "a"\ndata = "a.jsonl"\nrows = {budget}\n'
+        )
+        ran = pipeline("build", "r.toml", "-o", "out")
+        assert ran.status == 0, ran.err
+        said.append(ran.err)
+    assert "8 equal examples kept (see --dedup)" in said[0]
+    assert "8 equal examples found, before 27 examples were left out (see --dedup)" in said[1]
+    assert "kept (see" not in said[1]
+
+
 def test_a_build_says_what_it_came_to_and_lost(pipeline: Run, lossy: Path) -> None:
     """Counts with separators, each loss with its number, codes under a heading of their own."""
     ran = pipeline("run", "sft", lossy, *MODEL, "-o", "out", "--dedup")
@@ -113,6 +133,23 @@ def test_the_commands_can_be_pasted(pipeline: Run, tmp_path: Path) -> None:
             assert "num_rows" in done.stdout
             joined = text.replace("\\\n", " ")
             assert ["pipeline", "show", name] in [shlex.split(line) for line in joined.split("\n")]
+
+
+@pytest.mark.parametrize(
+    ("output", "beside"), [("r", "r-trl"), ("a/r", "a/r-trl"), (".", "../work-trl")]
+)
+def test_an_export_of_a_version_goes_beside_the_versions(
+    make: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    output: str, beside: str,
+) -> None:  # fmt: skip
+    """Not among them, where nothing lists it."""
+    manifest = pp.open(make("sft", DATA)).manifest
+    (tmp_path / "work" / output).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "work")
+    (Path(output) / "history.jsonl").touch()
+    lines = next_steps.lines(Path(output, manifest.build_id), manifest, 1 << 20)
+    (line,) = [line for line in lines if "export trl" in line]
+    assert Path(shlex.split(line)[-1]).resolve() == Path(beside).resolve()
 
 
 def test_nothing_breaks_inside_a_word(make: Callable[..., Path]) -> None:

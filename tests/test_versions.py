@@ -274,6 +274,41 @@ def test_a_folder_of_versions_is_told_from_others(
         assert all((folder / name).exists() for name in inside)
 
 
+@pytest.mark.parametrize("kept", [0, 3])
+@pytest.mark.parametrize("name", ["r/current", "elsewhere", "r/{id}", "r/{new}", "r/{id}/train"])
+def test_no_build_is_made_in_place_of_a_version_or_inside_it(
+    tmp_path: Path, name: str, kept: int
+) -> None:
+    """By whatever path it is reached: what has been resolved once stays what it was."""
+    place = Place.of(tmp_path / "r", 3)
+    publish(place, id_of(1))
+    (tmp_path / "elsewhere").symlink_to("r/current")
+    output = tmp_path / name.format(id=id_of(1), new=id_of(2))
+    with pytest.raises(UsageError) as refused:
+        Place.of(output, kept)
+    if not name.endswith("train"):
+        assert f"-o {tmp_path / 'r'} --keep N" in refused.value.remedy
+    assert ids(place.real) == {id_of(1)}
+    assert Place.of(tmp_path / "r", 3) == place
+
+
+def test_a_version_that_is_another_is_named(pipeline: Run, tmp_path: Path) -> None:
+    """And so is one whose manifest cannot be read: neither is passed over in silence."""
+    place = Place.of(tmp_path / "r", 3)
+    for n in (1, 2):
+        publish(place, id_of(n))
+    manifest = place.build(id_of(1)) / "manifest.json"
+    manifest.write_text(manifest.read_text().replace(id_of(1), id_of(3)))
+    (place.build(id_of(2)) / "manifest.json").write_text("[")
+    assert ids(place.real) == set()
+    assert versions.damaged(place.real).keys() == {id_of(1), id_of(2)}
+    ran = pipeline("versions", "r", COLUMNS="200")
+    assert f"{id_of(1)[:12]}  damaged: it holds the build {id_of(3)[:12]}\n" in ran.out
+    assert f"{id_of(2)[:12]}  damaged: it has no manifest.json that can be read\n" in ran.out
+    told = json.loads(pipeline("versions", "r", "--json").out)
+    assert {one["build_id"] for one in told["versions"]} == {id_of(1), id_of(2)}
+
+
 def test_a_line_that_was_cut_short_spoils_no_other(tmp_path: Path) -> None:
     """Nor does one that is no object."""
     history.append(tmp_path, {"n": 1})

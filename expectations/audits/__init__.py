@@ -44,10 +44,11 @@ class BuildCounts:
 
     Attributes:
         made: examples of all rows; each was kept, refused or removed as a duplicate.
-        removed: duplicates that ``--dedup`` took out.
+        removed: duplicates that ``--dedup`` took out; ``left_after``: examples that were not equal
+            to another, and were left out later, as near-duplicates or by the budget of a source.
         equal: examples with the ids and labels of an earlier one, removed or not.
         too_long: examples refused for their length.
-        tokens: of all kept examples; ``trained`` of them have a label.
+        tokens: of all kept examples, copies included; ``trained`` of them have a label.
         truncated: tokens of whole turns or steps that were left out.
         test: examples of the test split; None without one.
         max_length: tokens that ``--max-length`` allows.
@@ -56,6 +57,7 @@ class BuildCounts:
     made: int
     kept: int
     removed: int
+    left_after: int
     equal: int
     too_long: int
     tokens: int

@@ -49,13 +49,14 @@ def _measure(chunk: Chunk) -> Counts:
 
 def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
     ledger = facts.ledger
-    equal, kept = ledger.equal, ledger.kept + ledger.removed
-    value = share(equal, kept)
+    equal, compared = ledger.equal, ledger.kept
+    if ledger.removed:  # before budgets left anything out: of all that were compared
+        compared += ledger.removed + ledger.left_after
+    value = share(equal, compared)
     removed = "removed" if ledger.removed else "kept"
-    status = level(value, tolerances, kept) if removed == "kept" else "pass"
-    detail = (
-        f"{equal:,} of {counted(kept, 'example')}, equal to an earlier one, {were(equal)} {removed}"
-    )
+    status = level(value, tolerances, compared) if removed == "kept" else "pass"
+    examples = counted(compared, "example")
+    detail = f"{equal:,} of {examples}, equal to an earlier one, {were(equal)} {removed}"
     figures = [Figure("equal examples", value, "share", detail, status=status)]
     test = totals.joined("test")
     if ledger.test is None or not len(test):

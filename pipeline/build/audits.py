@@ -13,7 +13,7 @@ import pyarrow as pa
 from expectations.audits import AuditFacts, AuditResult, BuildCounts, SourceCounts, run_audits
 from expectations.contract import Context
 from expectations.readback.chunk import Chunk, chunk_of
-from pipeline.build import description
+from pipeline.build import description, indexed
 from pipeline.build.description import Outcome
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.manifest import AuditLine
@@ -66,13 +66,17 @@ def _sources(outcome: Outcome) -> tuple[SourceCounts, ...]:
 def _ledger(outcome: Outcome) -> BuildCounts:
     examples, tokens = description.examples_of(outcome), description.tokens_of(outcome)
     test = description.splits_of(outcome).get("test")
+    total = tokens.total
+    if outcome.indexes:  # what is trained is of packs, which may name an example several times
+        total = indexed.packs_and_tokens(outcome.indexes)[1]
     return BuildCounts(
         made=examples.made,
         kept=examples.kept,
         removed=examples.duplicates,
+        left_after=examples.near_duplicates + examples.left_out,
         equal=examples.duplicates + outcome.outline.counts.equal,
         too_long=examples.rejected_by_code.get("too_long", 0),
-        tokens=tokens.total,
+        tokens=total,
         trained=tokens.trained,
         truncated=tokens.truncated,
         test=test.examples if test else None,

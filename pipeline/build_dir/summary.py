@@ -52,11 +52,13 @@ def _ledger(rows: RowCounts, examples: ExampleCounts) -> list[str]:
 
 def _tokens(manifest: Manifest) -> list[str]:
     tokens = manifest.tokens
-    share = f" ({tokens.trained / tokens.total:.1%})" if tokens.total else ""
-    lines = [f"tokens    {tokens.total:,}, {tokens.trained:,} of them trained{share}, "]
-    lines[0] += f"{tokens.padding:,} padding"
+    total = manifest.tokens_in_rows
+    share = f" ({tokens.trained / total:.1%})" if total else ""
+    stored = f"; {tokens.total:,} stored, each example once" if manifest.packs else ""
+    lines = [f"tokens    {total:,}, {tokens.trained:,} of them trained{share}, "]
+    lines[0] += f"{tokens.padding:,} padding{stored}"
     if tokens.truncated:
-        cut = tokens.truncated / (tokens.total + tokens.truncated)
+        cut = tokens.truncated / (total + tokens.truncated)
         lines.append(f"warning   {counted(tokens.truncated, 'token')} cut off ({cut:.1%} of all)")
     return lines
 
@@ -86,8 +88,11 @@ def _lines(manifest: Manifest, fix: Fix) -> list[str]:
         label = "warning" if note in notes.WARNINGS else ""
         lines.append(f"{label:<9} {counted(count, 'row')}: {note} ({notes.of(note)})")
     if rows.duplicates_found and not rows.duplicates:
+        # They were counted before anything was left out as a near-duplicate or by a budget.
+        later = manifest.examples.near_duplicates + manifest.examples.left_out
+        fate = f"found, before {later:,} examples were left out" if later else "kept"
         lines.append(
-            f"          {counted(rows.duplicates_found, 'equal example')} kept (see --dedup)"
+            f"          {counted(rows.duplicates_found, 'equal example')} {fate} (see --dedup)"
         )
     rated = in_words.margins(manifest.margins)
     lines += [rated] if rated else []

@@ -89,7 +89,8 @@ def _columns(build: Build) -> str:
 def _tokens(manifest: Manifest) -> str:
     model, counts = manifest.model, manifest.tokens
     rows = [
-        ["tokens", number(counts.total)],
+        *([["tokens in packs", number(manifest.tokens_in_rows)]] if manifest.packs else []),
+        ["tokens stored" if manifest.packs else "tokens", number(counts.total)],
         ["trained tokens", number(counts.trained)],
         ["padding", number(counts.padding)],
         ["longest example allowed", number(manifest.max_length)],

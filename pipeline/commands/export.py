@@ -40,7 +40,7 @@ from stages import layouts
     heading=under.OUTPUT,
     required=True,
     type=LocalPath(build=True),
-    help="New directory.",
+    help="New directory, or an earlier export for the same trainer.",
 )
 @click.option(
     "--layout",

@@ -96,6 +96,19 @@ def _known(releases: Path) -> list[Version]:
     return store_versions.listed(open_store(releases))
 
 
+def _damaged(releases: Path) -> list[dict[str, Any]]:
+    """The same as ``_described`` of what has the name of a version and is none."""
+    from pipeline.publish import versions
+    from pipeline.stores import is_address
+
+    if is_address(releases):
+        return []
+    return [
+        {"build_id": name, "path": str(releases / name), "damaged": fault}
+        for name, fault in versions.damaged(releases).items()
+    ]
+
+
 def _require_folder(releases: Path) -> None:
     """Raises UsageError for a store, where nobody holds a version."""
     from pipeline.stores import is_address, shown
@@ -109,11 +122,11 @@ def _require_folder(releases: Path) -> None:
 
 
 def _line(entry: dict[str, Any], short: int) -> str:
-    marks = ["current"] if entry["current"] else ["rolled back"] if entry["withdrawn"] else []
-    marks += [f"held by {', '.join(entry['holds'])}"] if entry["holds"] else []
     head = f"{entry['build_id'][:short]}  "
     if "damaged" in entry:
         return f"{head}damaged: {entry['damaged']}"
+    marks = ["current"] if entry["current"] else ["rolled back"] if entry["withdrawn"] else []
+    marks += [f"held by {', '.join(entry['holds'])}"] if entry["holds"] else []
     numbers = f"{entry['rows']:>9} rows {entry['trained_tokens']:>12} trained tokens"
     what = f"{entry['built']}  {entry['task']} for {entry['model']}"
     return f"{head}{what}  {numbers}  {', '.join(marks)}".rstrip()
@@ -135,7 +148,7 @@ def listed(releases: Path, as_json: bool) -> None:
     from pipeline.publish import versions
 
     known = _known(releases)
-    entries = [_described(one) for one in known]
+    entries = [*map(_described, known), *_damaged(releases)]
     if as_json:
         now = next((one.build_id for one in known if one.current), None)
         print_object(0, {"current": now, "versions": entries})

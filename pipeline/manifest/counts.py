@@ -146,7 +146,9 @@ class TokenCounts(JsonRecord):
     """Tokens of all shards.
 
     Attributes:
-        total: without padding; of pairs, both sides.
+        total: without padding; of pairs, both sides. Where packs are an index, of every stored
+            example once.
+        trained: of all that is trained on: where packs are an index, of all packs.
         truncated: left out by ``--too-long trim-turns`` or ``trim-steps``.
     """
 

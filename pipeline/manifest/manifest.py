@@ -315,6 +315,17 @@ class Manifest(Sealed):
         return tuple(shard for side in self.splits.values() for shard in side.shards)
 
     @property
+    def tokens_in_rows(self) -> int:
+        """Tokens of all rows that are trained on, of which ``tokens.trained`` have a label.
+
+        Where packs are an index, these are of the packs, each example as often as packs name it;
+        ``tokens.total`` is what is stored, each example once.
+        """
+        if self.packs:
+            return sum(one.tokens for one in self.packs.values())
+        return self.tokens.total
+
+    @property
     def margins(self) -> MarginCounts | None:
         """Pairs with and without a margin; None in other tasks than rm."""
         return self.rm.margins if self.rm else None

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import re
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -232,12 +234,26 @@ def _help(error: click.ClickException) -> str:
 
 
 def _from_system(error: OSError) -> SurroundingsError:
+    error = _first(error)
     if error.errno == errno.ENOSPC:
         return SurroundingsError(f"The disk is full: {error}.", "Make room and run again.")
     if error.errno == errno.ENOENT:
         remedy = "Check the path, and do not change data or cache while a build runs."
         return SurroundingsError(f"{error}.", remedy)
     return SurroundingsError(f"{error}.", "Check permissions and paths.")
+
+
+def _first(error: OSError) -> OSError:
+    """The first failure of a copied folder: of those, ``shutil`` keeps source, target and words."""
+    from shutil import Error
+
+    if not isinstance(error, Error) or not isinstance(error.args[0], list):
+        return error
+    _, target, words = error.args[0][0]
+    said = re.match(r"\[Errno (\d+)\] ", str(words))
+    if said is None:
+        return OSError(f"{target}: {words}")
+    return OSError(int(said[1]), os.strerror(int(said[1])), str(target))
 
 
 def _place(error: BaseException) -> str:

@@ -50,6 +50,7 @@ class Place:
                     "Say how many to keep, as in --keep 7, or give another directory with -o.",
                 )
             return cls(output, publish.check_target(output))
+        publish.require_apart(output)
         if real.exists() and not real.is_dir():
             raise UsageError(f"{output} is a file.", "Give a directory with -o.")
         if (real / MANIFEST).exists():

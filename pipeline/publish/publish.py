@@ -23,7 +23,7 @@ from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import MalformedError, as_json, load, sealed
 from pipeline.manifest.manifest import MANIFEST, Listed, Manifest
 from pipeline.manifest.records import RUN, VALIDATION
-from pipeline.publish import history, leftovers
+from pipeline.publish import history, leftovers, versions
 from stages.errors import GateError, SurroundingsError, UsageError
 
 if TYPE_CHECKING:  # to look for an equal build imports nothing that judges
@@ -71,9 +71,10 @@ def check_target(target: Path) -> Path:
         The real path of the target, all symbolic links followed.
 
     Raises:
-        UsageError: it is a file, contains the working directory, or holds a file that no build has.
+        UsageError: it is a file, contains the working directory, holds a file that no build has, is
+            a version, or is inside a build.
     """
-    real = Path(os.path.realpath(target))
+    real = require_apart(target)
     if real == Path.cwd() or real in Path.cwd().parents:
         raise UsageError(
             f"{target} contains the working directory.", "Give another directory with -o."
@@ -93,6 +94,36 @@ def check_target(target: Path) -> Path:
                 f"{target} has files that are not of the build: {leftovers.in_words(foreign)}.",
                 "Move them away, or give another directory with -o.",
             )
+    return real
+
+
+def _releases(target: Path, real: Path) -> Path:
+    """The folder of a version's versions, as the user named it where that can be said."""
+    named = target.parent
+    return named if Path(os.path.realpath(named)) == real.parent else real.parent
+
+
+def require_apart(target: Path) -> Path:
+    """Require that an output is neither a version nor inside a build: what is there stays so.
+
+    Returns:
+        The real path of the output, all symbolic links followed.
+
+    Raises:
+        UsageError: it is one of them.
+    """
+    real = Path(os.path.realpath(target))
+    if versions.is_place(real):
+        raise UsageError(
+            f"{target} is a version of a build, and a version never changes.",
+            f"Add a version with -o {_releases(target, real)} --keep N, or give another directory "
+            "with -o.",
+        )
+    around = next((folder for folder in real.parents if id_of(folder) is not None), None)
+    if around is not None:
+        raise UsageError(
+            f"{target} is inside a build, {around}.", "Give a directory outside of it with -o."
+        )
     return real
 
 

@@ -59,6 +59,11 @@ def is_releases(folder: Path) -> bool:
     return (folder / history.HISTORY).is_file() or (folder / CURRENT).is_symlink()
 
 
+def is_place(real: Path) -> bool:
+    """Whether a path, links followed, is that of a version: one that is there, or could be."""
+    return _ID.fullmatch(real.name) is not None and is_releases(real.parent)
+
+
 def current_id(folder: Path) -> str | None:
     """The version that the link names; None where there is no link, or no such version."""
     try:
@@ -114,13 +119,28 @@ def sync(folder: Path) -> None:
         os.close(handle)
 
 
+def _is_named(folder: Path) -> bool:
+    """Whether a folder has a name that versions have."""
+    return _ID.fullmatch(folder.name) is not None and folder.is_dir() and not folder.is_symlink()
+
+
 def _is_version(folder: Path) -> bool:
-    if not _ID.fullmatch(folder.name) or folder.is_symlink():
-        return False
+    return _is_named(folder) and not _fault(folder)
+
+
+def _fault(folder: Path) -> str:
+    """Why a folder with the name of a version is none; empty where it is one."""
     try:
-        return load(Listed, (folder / MANIFEST).read_bytes()).build_id == folder.name
+        found = load(Listed, (folder / MANIFEST).read_bytes()).build_id
     except (OSError, MalformedError):
-        return False
+        return f"it has no {MANIFEST} that can be read"
+    return "" if found == folder.name else f"it holds the build {found[:SHORT]}"
+
+
+def damaged(folder: Path) -> dict[str, str]:
+    """The ids of versions that are no longer what their names say, and what is there instead."""
+    faults = {path.name: _fault(path) for path in sorted(folder.iterdir()) if _is_named(path)}
+    return {build_id: fault for build_id, fault in faults.items() if fault}
 
 
 def _holds(folder: Path, build_id: str) -> tuple[str, ...]:

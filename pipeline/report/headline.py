@@ -80,7 +80,7 @@ def _beside(manifest: Manifest) -> list[Answer]:
         text = f"{more}, of rows that kept others."
         found.append(Answer(_severity(lost), text))
     if tokens.truncated:
-        lost = tokens.truncated / (tokens.total + tokens.truncated)
+        lost = tokens.truncated / (manifest.tokens_in_rows + tokens.truncated)
         count = tokens.truncated
         text = f"{counted(count, 'token')} {were(count)} cut off ({share(lost)})."
         found.append(Answer(_severity(lost), text))

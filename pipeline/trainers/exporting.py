@@ -248,18 +248,37 @@ def export_build(name: str, folder: Path, output: Path, layout: str = "") -> Pat
     """Write a build for another trainer; returns the new manifest's path.
 
     Raises:
-        UsageError: the trainer cannot train from it, with the reason.
+        UsageError: the trainer cannot train from it, with the reason, or the output has another
+            build or export.
         DataError: the build is damaged.
     """
     export, source = exports.load(name), Build.open(folder).fetched().require_intact()
     facts = _fit(source, export, layout)
-    target = publish.check_target(output)
-    if target == Path(folder).resolve():
+    if Path(output).resolve() == Path(folder).resolve():
         raise UsageError(f"{output} is the build itself.", "Give another directory with -o.")
+    target = publish.check_target(output)
+    _require_replaceable(output, source, export)
     with publish.staging(target) as staged:
         _write(source, export, facts, staged)
         publish.publish(staged, target)
     return output / MANIFEST
+
+
+def _require_replaceable(output: Path, source: Build, export: Export) -> None:
+    """Require that what an export takes the place of is the same one of other rows.
+
+    Raises:
+        UsageError: it is a build, or an export for another trainer, task or model.
+    """
+    if publish.id_of(output) is None:
+        return
+    there, new = Build.open(output).manifest, source.manifest
+    another = "Give another directory with -o."
+    if there.export is None:
+        raise UsageError(f"{output} is a build, and no export takes the place of one.", another)
+    was = (there.export.trainer, there.task, there.model.name)
+    if was != (export.name, new.task, new.model.name):
+        raise UsageError(f"{output} is an export of {was[1]} for {was[0]} and {was[2]}.", another)
 
 
 def for_trainer(folder: Path, manifest: Manifest, name: str) -> Manifest:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pipeline.lines import command
 from pipeline.manifest.manifest import Manifest
+from pipeline.publish import versions
 from pipeline.trainers import launch
 
 # Who is named where several could train from a build; the others come in their own order.
@@ -32,9 +33,18 @@ def _commands(folder: Path, manifest: Manifest) -> list[tuple[str, list[str]]]:
     trainer = _trainer(manifest)
     if trainer is None:
         return found
-    other = folder.with_name(f"{folder.name}-{trainer}")
+    other = _beside(folder, trainer)
     export = ["pipeline", "export", trainer, where, "-o", shlex.quote(str(other))]
     return [*found, ("train", export), ("", launch.words(other, trainer))]
+
+
+def _beside(folder: Path, trainer: str) -> Path:
+    """Where an export of a build may go: beside it, or beside the folder of its versions."""
+    if versions.is_place(folder.resolve()):
+        folder = folder.parent
+    if folder.name in ("", ".."):
+        folder = folder.resolve()
+    return folder.with_name(f"{folder.name}-{trainer}")
 
 
 def _load(folder: Path) -> list[str]:
