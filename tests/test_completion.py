@@ -58,6 +58,7 @@ def folder(tmp_path: Path) -> Path:
         ("pipeline run sft --model qwen2-1", ["qwen2-1.5b", "qwen2-1.5b-instruct"]),
         ("pipeline run sft --format shareg", ["sharegpt"]),
         ("pipeline run prm --format error_list/", ["error_list/0-based", "error_list/1-based"]),
+        ("pipeline run prm --format processbench/", [f"processbench/{n}-based" for n in (0, 1)]),
         ("pipeline run sft --for llama", ["llamafactory"]),
         ("pipeline export axo", ["axolotl"]),
         ("pipeline run sft ch", ["chats-sft/", "chats.jsonl"]),

@@ -98,18 +98,23 @@ def test_first_errors_in_three_conventions(steps: list[str], wrong: int, problem
     listed = [wrong + 1] if wrong >= 0 else []
     forms = {
         "processbench": [{**row, "label": wrong}, {**none, "label": 1}],
-        "processbench ": [
+        "processbench/0-based": [
             {**row, "first_error": wrong if wrong >= 0 else None},
             {**none, "first_error": 1},
+            {**none, "first_error": 0},
+        ],
+        "processbench/1-based": [
+            {**row, "first_error_step": wrong + 1 if wrong >= 0 else -1},
+            {**none, "first_error_step": 2},
         ],
         "error_list/1-based": [{**row, "error_steps": listed}, last],
     }
     made = []
     for name, rows in forms.items():
         reading, found = door(rows, "prm")
-        assert reading == name.strip()
-        made.append(found)
-    assert made[0] == made[1] == made[2]
+        assert reading == name
+        made.append(found[:2])
+    assert made[0] == made[1] == made[2] == made[3]
     labels = made[0][0]["step_labels"]
     assert labels == [1.0] * len(steps) if wrong < 0 else labels[: wrong + 1] == [1.0] * wrong + [0]
     assert all(label is None for label in labels[wrong + 1 :]) or wrong < 0

@@ -325,6 +325,8 @@ def test_a_format_reads_no_column_that_it_does_not_declare(reading: str) -> None
     """``--map`` takes the names that are declared, and there are no others."""
     _, row = ROWS[reading]
     found: Format = formats.load(reading)
+    # A null beside the index of the first error says that there is none.
+    row = {**row, "label": None} if reading == "processbench" else row
     watched = Watched({**dict.fromkeys(KNOWN), **row})
     found.read(watched, FormatOptions())
     assert watched.read_columns <= set(formats.names_of(found))

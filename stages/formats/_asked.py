@@ -41,8 +41,13 @@ def doubt(row_format: Format, rows: Sequence[Row], columns: Mapping[str, str]) -
     asked = [error for row in rows if (error := _asks(row, ways, options)) is not None]
     if len(asked) <= FEW * len(rows):
         return None
-    end = open_question("", asked[0].remedy).detail
-    return asked[0].detail.removesuffix(end), asked[0].remedy
+    return question(asked[0])
+
+
+def question(error: AskError) -> Question:
+    """What an error asks, without the options that its detail names too."""
+    end = open_question("", error.remedy).detail
+    return error.detail.removesuffix(end), error.remedy
 
 
 def _asks(row: Row, ways: Sequence[Format], options: FormatOptions) -> AskError | None:

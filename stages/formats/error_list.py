@@ -11,9 +11,10 @@ from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.counted import counted
-from stages.errors import RowError, UndecidedError
+from stages.errors import RowError
 from stages.format import Format
-from stages.formats import _steps, _turns
+from stages.formats import _numbering, _rivals, _steps, _turns
+from stages.formats._asked import Asking
 from stages.kinds import STEPS
 from stages.rows.watched import peek
 
@@ -49,7 +50,7 @@ def _column(row: Row) -> str | None:
     return next((column for column in columns if _is_list(peek(row, column), count)), None)
 
 
-class _ErrorList(Format):
+class _ErrorList(Asking):
     """The format; ``base`` is the number of the first step."""
 
     name = "error_list"
@@ -62,26 +63,19 @@ class _ErrorList(Format):
 
     @property
     def variants(self) -> Mapping[str, Format]:
-        return {"0-based": _ErrorList(0), "1-based": _ErrorList(1)}
+        return {_numbering.ZERO: _ErrorList(0), _numbering.ONE: _ErrorList(1)}
 
     def matches(self, row: Row) -> str | None:
         column = _column(row)
         return f"{_steps.step_column(row)} and the wrong ones in {column}" if column else None
 
     def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
-        lists = [(row, row[name]) for row in rows if (name := _column(row)) and row[name]]
-        zero = sum(0 in errors for _, errors in lists)
-        last = sum(len(row[_steps.step_column(row) or ""]) in errors for row, errors in lists)
-        if zero and not last:
-            return "0-based", f"it counts from 0, as step 0 is listed in {counted(zero, 'row')}"
-        if last and not zero:
-            listed = f"the last step is listed by its number in {counted(last, 'row')}"
-            return "1-based", f"it counts from 1, as {listed}"
-        seen = (
-            "both a step 0 and a step past the end" if zero else "neither a step 0 nor a last step"
-        )
-        what = f"the lists of wrong steps name {seen}, so they may count from 0 or from 1"
-        raise UndecidedError(what, ("0-based", "1-based"))
+        named = [
+            (row[name], len(row[_steps.step_column(row) or ""]))
+            for row in rows
+            if (name := _column(row)) and row[name]
+        ]
+        return _numbering.settle(named, "the lists of wrong steps name")
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         name = _steps.step_column(row) or "steps"
@@ -89,6 +83,15 @@ class _ErrorList(Format):
         column = _turns.chosen_of(row, _ERRORS, options.columns) or _column(row)
         if column is None:
             raise RowError("bad_column", "nothing says which steps are wrong")
+        _rivals.require_same(
+            row,
+            column,
+            _ERRORS,
+            options.columns,
+            what="the list of wrong steps",
+            fits=lambda value: _is_list(value, len(steps)),
+            said=lambda value: value,
+        )
         listed = row.get(column)
         if not isinstance(listed, list) or not all(type(one) is int for one in listed):
             raise RowError(

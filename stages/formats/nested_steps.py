@@ -11,9 +11,10 @@ from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Refused, Row, StepChain
 from stages.counted import counted
-from stages.errors import RowError
+from stages.errors import AskError, RowError
 from stages.format import Format
-from stages.formats import _steps, rated_steps
+from stages.formats import _rivals, _steps, rated_steps
+from stages.formats._asked import question
 from stages.kinds import STEPS
 
 _OUTER = (
@@ -32,6 +33,20 @@ _LABELS = ("labels", "ratings", "step_labels", "rewards", "scores", "values")
 
 def _labels(inner: Row) -> str | None:
     return next((name for name in _LABELS if isinstance(dict.get(inner, name), list)), None)
+
+
+def _require_same(inner: Row, outer: str) -> None:
+    """A solution's lists of ratings say the same, and all count as read.
+
+    Args:
+        outer: the column with the solutions.
+
+    Raises:
+        AskError: two say different things.
+    """
+    name = _labels(inner)
+    if name is not None and _steps.step_column(inner) is not None:
+        _rivals.require_same_ratings(inner, name, _LABELS, {}, before=f"{outer}[].")
 
 
 def _is_solution(inner: Any) -> bool:
@@ -93,6 +108,10 @@ class _NestedSteps(Format):
                 steps = rated_steps.column(inner) or ""
                 if keys := rated_steps.rivals(dict.get(inner, steps) or []):
                     return rated_steps.which(keys, f"{name}[].{steps}")
+                try:
+                    _require_same(inner, name)
+                except AskError as error:
+                    return question(error)
         return None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
@@ -103,14 +122,17 @@ class _NestedSteps(Format):
         examples: list[Example] = []
         for number, inner in enumerate(row[name]):
             try:
-                examples.append(StepChain(problem, *self._chain(inner, options)))
+                examples.append(StepChain(problem, *self._chain(inner, name, options)))
             except RowError as error:
                 examples.append(Refused(error.code, f"{name}[{number}]: {error.detail}"))
         return examples
 
-    def _chain(self, inner: Any, options: FormatOptions) -> tuple[list[str], list[float | None]]:
+    def _chain(
+        self, inner: Any, outer: str, options: FormatOptions
+    ) -> tuple[list[str], list[float | None]]:
         if not isinstance(inner, dict):
             raise RowError("bad_column", f"it is a {type(inner).__name__}, not an object")
+        _require_same(inner, outer)
         steps, labels = _steps.step_column(inner), _labels(inner)
         if steps is None or labels is None:
             return rated_steps.rated(inner, self._signed, options)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from stages.contract import Columns, Example, FormatOptions, Row
-from stages.format import Format
-from stages.formats import _steps, _turns
+from stages.formats import _rivals, _steps, _turns
+from stages.formats._asked import Asking
 from stages.kinds import STEPS
 
 _LABELS = ("value", "label", "labels", "values")
 
 
-class _OpenRLHF(Format):
+class _OpenRLHF(Asking):
     name = "openrlhf_prm"
     kinds = (STEPS,)
     columns: Columns = {"text": ("input",), "ratings": _LABELS, **_turns.BEFORE}
@@ -25,9 +25,10 @@ class _OpenRLHF(Format):
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         _steps.require_alone(row, options)
+        name = _turns.chosen_of(row, _LABELS, options.columns) or "value"
+        _rivals.require_same_ratings(row, name, _LABELS, options.columns)
         text = _turns.text(row, "input")
         pieces = text.split(_steps.find_tag(text, options))
-        name = _turns.chosen_of(row, _LABELS, options.columns) or "value"
         labels = _steps.ratings(row.get(name), len(pieces) - 1, name)
         return [_steps.chain(pieces, labels, options)]
 

@@ -1,61 +1,134 @@
-"""``problem``, ``steps`` and the 0-based index of the first wrong step; -1 or null for none.
+"""``problem``, ``steps`` and the index of the first wrong step; -1 or null for none.
 
-Whether a step after the first error is right is unknown, so those steps stay unlabelled.
+``label`` counts from 0, as ProcessBench does. A column with another name (``first_error_step``) may
+count from 0 or from 1. Whether a step after the first error is right is unknown, so those steps
+stay unlabelled.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
 from stages.format import Format
-from stages.formats import _steps, _turns
+from stages.formats import _numbering, _rivals, _steps, _turns
+from stages.formats._asked import Asking, meant
 from stages.kinds import STEPS
+from stages.rows.unread import mapped
+from stages.rows.watched import peek
 
+_OWN = "label"
 _NAMED = ("first_error", "first_error_step", "first_error_index", "error_step", "error_index")
-_INDICES = ("label", *_NAMED)
+_INDICES = (_OWN, *_NAMED)
 _ENOUGH = 4  # rows that show no -1 and no step beyond the second before that is suspicious
 
 
-def _column(row: Row) -> str | None:
-    return next((name for name in _INDICES if name in row), None)
+def _is_index(value: Any) -> bool:
+    return value is None or type(value) is int
 
 
-class _ProcessBench(Format):
+def _said(value: Any) -> tuple[bool, Any]:
+    """What a value says: null is -1, and a boolean no number."""
+    return isinstance(value, bool), -1 if value is None else value
+
+
+def _column(row: Row, names: Sequence[str] = _INDICES) -> str | None:
+    """The column of an index that holds one, before one that holds null."""
+    there = [name for name in names if name in row]
+    return _turns.first_of(row, there) or next(iter(there), None)
+
+
+def _other(row: Row) -> str | None:
+    """The column of an index that may count from 1: ``label`` does not say the same."""
+    name = _column(row, _NAMED)
+    if name is None or (_OWN in row and _said(peek(row, _OWN)) == _said(peek(row, name))):
+        return None
+    return name
+
+
+class _ProcessBench(Asking):
+    """The format; ``base`` is the number of the first step."""
+
     name = "processbench"
     kinds = (STEPS,)
     columns: Columns = {**_steps.PROBLEM, **_steps.STEPS, "first error": _INDICES}
     prompts = _steps.PROBLEMS
     first_error = True
 
+    def __init__(self, base: int = 0) -> None:
+        self._base = base
+
+    @property
+    def variants(self) -> Mapping[str, Format]:
+        return {_numbering.ZERO: _ProcessBench(0), _numbering.ONE: _ProcessBench(1)}
+
     def matches(self, row: Row) -> str | None:
-        name, steps = _column(row), _steps.step_column(row)
-        if name is None or steps is None or not (row[name] is None or type(row[name]) is int):
+        steps = _steps.step_column(row)
+        name = next((n for n in _INDICES if n in row and _is_index(row[n])), None)
+        if name is None or steps is None:
             return None
         return f"{steps} and the index of the first error in {name}"
 
+    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
+        others = [(name, row) for row in rows if (name := _other(row))]
+        if not others:
+            return "", ""
+        named = [
+            ([row[name]] if type(row[name]) is int else [], len(row[_steps.step_column(row) or ""]))
+            for name, row in others
+        ]
+        return _numbering.settle(named, f"the values of {others[0][0]} name")
+
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
+        if question := super().doubt(rows, columns):
+            return question
         if len(rows) < _ENOUGH or any(name in columns for name in _INDICES):
             return None
-        seen = {row.get("label", -1) for row in rows}
+        seen = {row.get(_OWN, -1) for row in rows if _column(row, _NAMED) is None}
         longest = max(len(row[_steps.step_column(row) or ""]) for row in rows)
         if seen != {0, 1} or longest < 3:
             return None
         what = "label is 0 or 1 in every row: the index of the first wrong step, or a verdict"
         return f"{what} on the whole solution", "If it is the index, add --format processbench"
 
+    def _first(self, number: Any, column: str, steps: int, options: FormatOptions) -> int | None:
+        """The place of the first wrong step, from 0; None where there is none.
+
+        Raises:
+            RowError: it is no step, or ``label`` is to count from 1.
+        """
+        if _said(number) == _said(None):
+            return None
+        if column == _OWN and self._base:
+            other = mapped(_NAMED[0], options.columns.get(_OWN, _OWN))
+            raise RowError("bad_label", f"{_OWN} counts from 0; to read it from 1, add {other}")
+        if type(number) is not int or not 0 <= number - self._base < steps:
+            counting = f" counted from {self._base}" if self._base else ""
+            raise RowError(
+                "bad_label", f"{column} {number!r} is not a step of {steps}{counting}, nor -1"
+            )
+        return number - self._base
+
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         name = _steps.step_column(row) or "steps"
         steps = _steps.texts(row.get(name), name)
-        column = _turns.chosen_of(row, _INDICES, options.columns) or _column(row)
+        column = _column(row, meant(_INDICES, options.columns))
         if column is None:
             raise RowError("bad_column", "nothing says which step is the first wrong one")
-        first = -1 if row.get(column) is None else row[column]
-        if type(first) is not int or not -1 <= first < len(steps):
-            raise RowError("bad_label", f"{column} {first!r} is not a step of {len(steps)}, nor -1")
+        _rivals.require_same(
+            row,
+            column,
+            _INDICES,
+            options.columns,
+            what="the index of the first wrong step",
+            fits=lambda value: True,
+            said=_said,
+        )
+        first = self._first(row[column], column, len(steps), options)
         labels: list[float | None] = [1.0] * len(steps)
-        if first >= 0:
+        if first is not None:
             labels[first:] = [0.0, *([None] * (len(steps) - first - 1))]
         return [StepChain(_steps.problem(row, options), steps, labels)]
 

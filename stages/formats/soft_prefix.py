@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
-from stages.format import Format
-from stages.formats import _steps, _turns
+from stages.formats import _rivals, _steps, _turns
+from stages.formats._asked import Asking
 from stages.kinds import STEPS
 
 _PREFIXES = ("prefixes", "prefix", "partial_solutions", "step_prefixes", "cumulative_steps")
@@ -31,7 +31,7 @@ def _steps_of(prefixes: list[str]) -> list[str]:
     return steps
 
 
-class _SoftPrefix(Format):
+class _SoftPrefix(Asking):
     name = "soft_prefix"
     kinds = (STEPS,)
     columns: Columns = {**_steps.PROBLEM, "prefixes": _PREFIXES, "values": _VALUES}
@@ -49,6 +49,7 @@ class _SoftPrefix(Format):
         name = _turns.chosen_of(row, _PREFIXES, options.columns) or "prefixes"
         steps = _steps_of(_steps.texts(row.get(name), name))
         column = _turns.chosen_of(row, _VALUES, options.columns) or "values"
+        _rivals.require_same_ratings(row, column, _VALUES, options.columns)
         labels = _steps.ratings(row.get(column), len(steps), column)
         return [StepChain(_steps.problem(row, options), steps, labels)]
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.format import Format
-from stages.formats import _steps, _turns, rated_steps
+from stages.formats import _rivals, _steps, _turns, rated_steps
+from stages.formats._asked import Asking
 from stages.kinds import STEPS
 from stages.rows.watched import peek
 
@@ -52,7 +53,7 @@ def _labels(row: Row) -> str | None:
     return next((name for name in _LABELS if _fits(peek(row, name), len(peek(row, steps)))), None)
 
 
-class _Stepwise(Format):
+class _Stepwise(Asking):
     """The format; ``signed`` ratings are -1, 0 and 1."""
 
     name = "stepwise"
@@ -87,6 +88,7 @@ class _Stepwise(Format):
         name = _steps.step_column(row) or "completions"
         steps = _steps.texts(row.get(name), name)
         column = _turns.chosen_of(row, _LABELS, options.columns) or "labels"
+        _rivals.require_same_ratings(row, column, _LABELS, options.columns)
 
         def label(value: Any, where: str) -> float | None:
             return rated_steps.label(value, where, signed=self._signed, options=options)

@@ -1,0 +1,189 @@
+"""Two columns that rate the same steps say the same, or the build asks which one is meant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import kind_of
+
+from stages import formats
+from stages.contract import FormatOptions, Refused, Row, StepChain
+from stages.detection.evidence import detect
+from stages.errors import AskError, DataError, RowError
+from stages.rows.selection import Selection
+from stages.rows.watched import Watched
+
+PROBLEM = {"problem": "P", "steps": ["s", "t", "u"]}
+TAGGED = [{"role": "user", "content": "P"}, {"role": "assistant", "content": "s<step>t<step>"}]
+ASKED = {"role": "user", "content": "P"}
+# reading: a row, the meaning of its ratings, what says the same, and what does not
+ROWS: dict[str, tuple[Row, str, list[Any], list[Any]]] = {
+    "processbench": ({**PROBLEM, "label": 1}, "first error", [1], [-1, None, 0, 2, True]),
+    "processbench/1-based": (
+        {**PROBLEM, "error_index": None},
+        "first error",
+        [-1, None],
+        [0, 1, False],
+    ),
+    "error_list": ({**PROBLEM, "error_steps": [2]}, "wrong steps", [[2]], [[], [1], [2, 3]]),
+    "stepwise": (
+        {"prompt": "P", "completions": ["s", "t"], "labels": [1, False]},
+        "ratings",
+        [[1.0, 0.0], ["+", "-"], [None, None]],
+        [[1.0, 0.25], [True, True], [1, -1], [1, None], [1.0]],
+    ),
+    "soft_prefix": (
+        {"problem": "P", "prefixes": ["s", "st"], "values": [1.0, 0]},
+        "values",
+        [[True, False], [1, 0]],
+        [[0, 1], [1.0, 0.2]],
+    ),
+    "openrlhf_prm": (
+        {"input": "P Step 1: s<step>t<step>", "value": ["+", "-"]},
+        "ratings",
+        [[True, False]],
+        [[True, True]],
+    ),
+    "tagged_messages": (
+        {"messages": TAGGED, "labels": [True, False]},
+        "ratings",
+        [[1, 0]],
+        [[0, 0]],
+    ),
+}
+SECONDS = [
+    (reading, name)
+    for reading, (row, meaning, *_) in ROWS.items()
+    for name in formats.load(reading).columns[meaning]
+    if name not in row
+]
+
+
+def read(reading: str, row: Row, **columns: str) -> list[Any]:
+    """A row's examples."""
+    return list(formats.load(reading).read(row, FormatOptions(columns=columns)))
+
+
+@pytest.mark.parametrize(("reading", "name"), SECONDS)
+def test_a_second_rating_that_differs_is_asked_about(reading: str, name: str) -> None:
+    """It refuses its row, and asks about a file of such rows; each way that is offered works."""
+    row, meaning, _, odd = ROWS[reading]
+    mine = next(one for one in formats.load(reading).columns[meaning] if one in row)
+    for value in odd:
+        both = {**row, name: value}
+        with pytest.raises(AskError, match=f"{name} could|{name} and .* could") as refused:
+            read(reading, both)
+        doubt = formats.load(reading).doubt([row, both], {})
+        assert doubt is not None
+        assert doubt[1] == refused.value.remedy
+        assert f"--ignore {mine}" in doubt[1]
+        assert f"--ignore {name}" in doubt[1]
+        assert read(reading, Selection(ignore=(name,)).read(both)) == read(reading, row)
+        assert read(reading, both, **{mine: mine}) == read(reading, row)
+
+
+@pytest.mark.parametrize(("reading", "name"), SECONDS)
+def test_a_second_rating_that_says_the_same_counts_as_read(reading: str, name: str) -> None:
+    """The example is the same, and the column is not reported."""
+    row, _, same, _ = ROWS[reading]
+    for value in same:
+        both = Watched({**row, name: value})
+        assert read(reading, both) == read(reading, row)
+        assert name in both.read_columns or value == [None, None]
+        assert formats.load(reading).doubt([dict(both)], {}) is None
+
+
+def test_ratings_of_a_solution_among_several() -> None:
+    """They refuse that solution alone, and the file is asked about with the path of the list."""
+    good = {"steps": ["s", "t"], "labels": [1, 0], "scores": [True, False]}
+    odd = {"steps": ["s", "t"], "labels": [1, 1], "rewards": [1, 0]}
+    row = {"problem": "P", "solutions": [good, odd]}
+    chain, refused = read("nested_steps", row)
+    assert chain == StepChain("P", ["s", "t"], [1.0, 0.0])
+    assert isinstance(refused, Refused)
+    assert "labels and rewards could each be the rating of each step" in refused.detail
+    with pytest.raises(DataError) as caught:
+        detect([row], kind_of("prm"), "x.jsonl")
+    ways = "--ignore 'solutions[].rewards' or --ignore 'solutions[].labels'"
+    assert ways in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"label": 1, "first_error": -1}] * 3,
+        [{"label": 0, "first_error": 2}],
+        [{"label": 3, "first_error": -1}],
+        [{"label": True, "first_error": 1}],
+        [{"label": "math", "first_error": 1}],
+    ],
+)
+def test_a_verdict_beside_the_first_error_is_no_index(rows: list[Row]) -> None:
+    """Whatever the label holds, the file is asked about before anything is trained."""
+    with pytest.raises(DataError, match="label and first_error could each be the index"):
+        detect([{**PROBLEM, **row} for row in rows], kind_of("prm"), "x.jsonl")
+
+
+def test_an_index_that_another_column_repeats_is_no_verdict() -> None:
+    """Four rows of 0 and 1 are a question only where nothing else says that they are indices."""
+    rows = [{**PROBLEM, "label": n % 2} for n in range(4)]
+    with pytest.raises(DataError, match="verdict"):
+        detect(rows, kind_of("prm"), "x.jsonl")
+    both = [{**row, "first_error": row["label"]} for row in rows]
+    assert detect(both, kind_of("prm"), "x.jsonl").reading == "processbench"
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    firsts=st.lists(st.integers(-1, 2), min_size=1, max_size=5),
+    base=st.sampled_from([0, 1]),
+    name=st.sampled_from(formats.load("processbench").columns["first error"][1:]),
+)
+def test_an_index_counts_as_the_file_shows(firsts: list[int], base: int, name: str) -> None:
+    """From 0 where a step 0 occurs, from 1 where a last step does; else the build asks."""
+    rows = [{**PROBLEM, name: first + base if first >= 0 else None} for first in firsts]
+    shown = 0 in firsts if base == 0 else 2 in firsts
+    if not shown:
+        with pytest.raises(DataError, match="from 0 or from 1") as caught:
+            detect(rows, kind_of("prm"), "x.jsonl")
+        for way in ("0-based", "1-based"):
+            assert f"--format processbench/{way}" in caught.value.remedy
+        return
+    found = detect(rows, kind_of("prm"), "x.jsonl")
+    assert found.reading == f"processbench/{base}-based"
+    for row, first in zip(rows, firsts, strict=True):
+        (chain,) = read(found.reading, row)
+        wanted = [1.0] * 3 if first < 0 else [1.0] * first + [0.0] + [None] * (2 - first)
+        assert chain.labels == wanted
+
+
+def test_numbers_from_both_ends_are_asked_about() -> None:
+    """A step 0 and one past the end: neither way of counting has both."""
+    rows = [{**PROBLEM, "first_error_step": n} for n in (0, 3)]
+    with pytest.raises(DataError, match="both a step 0 and a step past the end"):
+        detect(rows, kind_of("prm"), "x.jsonl")
+    for reading, row in zip(("processbench/1-based", "processbench/0-based"), rows, strict=True):
+        with pytest.raises(RowError, match="is not a step of 3"):
+            read(reading, row)
+
+
+def test_label_counts_from_0_whatever_it_shows() -> None:
+    """Where it is to count from 1, it is read under another name."""
+    row = {**PROBLEM, "label": 2}
+    assert detect([row, row], kind_of("prm"), "x.jsonl").reading == "processbench"
+    assert read("processbench", row) == [StepChain("P", ["s", "t", "u"], [1.0, 1.0, 0.0])]
+    with pytest.raises(RowError, match="--map first_error=label"):
+        read("processbench/1-based", row)
+    renamed = {**PROBLEM, "first_error": 2}
+    (chain,) = read("processbench/1-based", renamed, first_error="label")
+    assert chain.labels == [1.0, 0.0, None]
+
+
+def test_what_map_names_is_the_index_also_where_it_is_null() -> None:
+    """``label`` is not taken in its place."""
+    row = {**PROBLEM, "label": 1, "first_error": None}
+    (chain,) = read("processbench", row, first_error="first_error")
+    assert chain.labels == [1.0, 1.0, 1.0]
