@@ -100,19 +100,41 @@ def test_a_search_finds_each_example_that_fits_once(make: Make, name: str) -> No
     compare(build)
 
 
-def test_an_example_that_is_stored_twice_is_found_once(tmp_path: Path, cache_dir: Path) -> None:
-    """Where a source is used in two passes, every example has a copy."""
-    recipe = tmp_path / "recipe.toml"
+def passed_twice(folder: Path, cache: Path, more: str = "") -> Build:
+    """A source in two passes, so that every train example has a copy."""
+    recipe = folder / "recipe.toml"
     recipe.write_text(
         'task = "sft"\nmodel = "qwen2-1.5b"\noutput = "out"\nmax-length = 256\nworkers = 1\n'
-        f'[[source]]\nname = "one"\ndata = "{PROBLEMS}"\nepochs = 2\n'
+        f'{more}[[source]]\nname = "one"\ndata = "{PROBLEMS}"\nepochs = 2\n'
     )
     (config,) = builds_of(recipe)
-    run_build(replace(config, run=replace(config.run, cache_dir=cache_dir)), lambda *_: None)
-    build = Build.open(tmp_path / "out" / "current")
+    run_build(replace(config, run=replace(config.run, cache_dir=cache)), lambda *_: None)
+    return Build.open(folder / "out" / "current")
+
+
+def test_an_example_that_is_stored_twice_is_found_once(tmp_path: Path, cache_dir: Path) -> None:
+    """Where a source is used in two passes, every example has a copy."""
+    build = passed_twice(tmp_path, cache_dir)
     assert build.manifest.examples.copies == build.manifest.examples.kept
     compare(build, copies=2)
     assert "--where \"source = 'one'\"" in show(build.folder, "--where", "source = 'one'")
+
+
+def test_a_count_is_of_different_examples(tmp_path: Path, cache_dir: Path) -> None:
+    """What is true of all is true of as many as there are, of the build and of each side."""
+    build = passed_twice(tmp_path, cache_dir, "test-size = 0.3\n")
+    kept, copies = build.manifest.examples.kept, build.manifest.examples.copies
+    assert show(build.folder, "--where", "tokens > 0", "--count") == (
+        f"{kept} of {kept} examples have tokens > 0 (a copy is not counted)\n"
+    )
+    sides = {}
+    for split, side in build.splits.items():
+        search = Search(Shards(build), None, split)
+        sides[split] = search.different
+        assert search.different == len(list(search.matches()))
+        assert search.examples == side.record.examples
+    assert sides == {"train": copies, "test": kept - copies}
+    assert sides["test"] > 0
 
 
 def compare(build: Build, copies: int = 1) -> None:

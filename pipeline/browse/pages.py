@@ -60,7 +60,9 @@ class Pages:
         """How many examples fit."""
         search = self._search(where)
         fit = sum(1 for _ in search.matches())
-        self._canvas.say(f"{fit:,} of {search.examples:,} examples have {where}")
+        different = search.different
+        copies = "" if different == search.examples else " (a copy is not counted)"
+        self._canvas.say(f"{fit:,} of {different:,} examples have {where}{copies}")
 
     def some(self, count: int, seed: int | None) -> None:
         """Stored rows at random."""

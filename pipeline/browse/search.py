@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.browse.condition import Bools, Condition
 from pipeline.browse.fields import Held
@@ -19,7 +20,7 @@ from pipeline.build_dir.build import StoredShard
 from pipeline.build_dir.packs import Packs
 from pipeline.view.drawing import Shards
 from stages import layouts
-from stages.columns import Ints
+from stages.columns import Ints, list_parts, whole
 
 _BATCH, _TOGETHER = 256, 8192  # rows that are unpacked, and that are compared, at a time
 _Key: TypeAlias = tuple[int, int, int]
@@ -87,9 +88,31 @@ class Search:
 
     @property
     def examples(self) -> int:
-        """How many there are in all."""
+        """How many there are in all, copies included."""
         records = [self._shards.build.splits[name].record for name in self._splits]
         return sum(one.rows if self._indexed else one.examples for one in records)
+
+    @property
+    def different(self) -> int:
+        """How many there are, each counted once: as many as ``matches`` finds without a condition.
+
+        Raises:
+            DataError: a shard is damaged.
+        """
+        build = self._shards.build
+        if self._indexed or not build.manifest.examples.copies:
+            return self.examples
+        if len(self._splits) == len(build.splits):
+            return build.manifest.examples.kept
+        names = [self._names(shard) for one in self._splits for shard in build.splits[one].shards]
+        return int(pc.count_distinct(pa.chunked_array(names, pa.string())).as_py())
+
+    def _names(self, shard: StoredShard) -> pa.Array:
+        """The row ids of the examples of a shard."""
+        table = self._shards.table(shard)
+        packed = "row_ids" in table.schema.names
+        column = whole(table.column("row_ids" if packed else "row_id"))
+        return list_parts(column)[1] if packed else column
 
     def find(self, row_id: str) -> Found:
         """The example with an id, where it is stored first.
