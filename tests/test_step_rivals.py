@@ -111,6 +111,37 @@ def test_ratings_of_a_solution_among_several() -> None:
     assert ways in caught.value.remedy
 
 
+@pytest.mark.parametrize("other", ["text", "content", "step_text", "thought"])
+def test_no_text_of_a_step_is_dropped(other: str) -> None:
+    """A second text that differs is asked about; one that is empty or says the same is not."""
+    step = {"step": "s", "rating": 1}
+    for same in ("s", " s\n", "", None):
+        row = Watched({"problem": "P", "steps": [{**step, other: same}]})
+        (chain,) = read("rated_steps", row)
+        assert [text.strip() for text in chain.steps] == ["s"]
+        assert not list(row.unread())
+    filled = {"problem": "P", "steps": [{**step, "step": "", other: "s"}]}
+    assert read("rated_steps", filled) == [StepChain("P", ["s"], [1.0])]
+    steps = [step, {**step, other: "all of s"}]
+    for reading, row, place in (
+        ("rated_steps", {"problem": "P", "steps": steps}, "steps[]"),
+        ("nested_steps", {"problem": "P", "rollouts": [{"steps": steps}]}, "rollouts[].steps[]"),
+    ):
+        doubt = formats.load(reading).doubt([row], {})
+        assert doubt is not None
+        assert "could each be the text of a step" in doubt[0]
+        assert f"--ignore '{place}.step'" in doubt[1]
+        assert f"--ignore '{place}.{other}'" in doubt[1]
+    both = {"problem": "P", "steps": steps[1:]}
+    for dropped, kept in (("step", "all of s"), (other, "s")):
+        row = Selection(ignore=(f"steps[].{dropped}",)).read(both)
+        assert read("rated_steps", row) == [StepChain("P", [kept], [1.0])]
+    with pytest.raises(AskError, match="text of a step in steps"):
+        read("rated_steps", {"problem": "P", "steps": steps})
+    (refused,) = read("nested_steps", {"problem": "P", "rollouts": [{"steps": steps}]})
+    assert isinstance(refused, Refused)
+
+
 @pytest.mark.parametrize(
     "rows",
     [

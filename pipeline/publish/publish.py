@@ -116,8 +116,8 @@ def require_apart(target: Path) -> Path:
     if versions.is_place(real):
         raise UsageError(
             f"{target} is a version of a build, and a version never changes.",
-            f"Add a version with -o {_releases(target, real)} --keep N, or give another directory "
-            "with -o.",
+            "Give another directory with -o. To add a version: "
+            f"pipeline run ... -o {_releases(target, real)} --keep N.",
         )
     around = next((folder for folder in real.parents if id_of(folder) is not None), None)
     if around is not None:

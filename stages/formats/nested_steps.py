@@ -106,8 +106,9 @@ class _NestedSteps(Format):
             name = _column(row) or ""
             for inner in filter(_is_solution, dict.get(row, name) or []):
                 steps = rated_steps.column(inner) or ""
-                if keys := rated_steps.rivals(dict.get(inner, steps) or []):
-                    return rated_steps.which(keys, f"{name}[].{steps}")
+                asked = rated_steps.left_open(dict.get(inner, steps) or [], f"{name}[].{steps}")
+                if asked:
+                    return asked
                 try:
                     _require_same(inner, name)
                 except AskError as error:
@@ -135,7 +136,7 @@ class _NestedSteps(Format):
         _require_same(inner, outer)
         steps, labels = _steps.step_column(inner), _labels(inner)
         if steps is None or labels is None:
-            return rated_steps.rated(inner, self._signed, options)
+            return rated_steps.rated(inner, self._signed, options, f"{outer}[].")
         texts, values = _steps.texts(inner[steps], steps), inner[labels]
         if len(texts) != len(values):
             raise RowError(

@@ -12,7 +12,8 @@ from typing import Any
 from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
 from stages.format import Format
-from stages.formats import _steps
+from stages.formats import _rivals, _steps
+from stages.formats._asked import Question, open_question
 from stages.kinds import STEPS
 
 _COLUMNS = ("steps", "process", "solution_steps", "reasoning_steps", "rated_steps")
@@ -54,8 +55,25 @@ def which(keys: Sequence[str], column: str) -> tuple[str, str]:
     return what, f"Say which to leave out with {flags}"
 
 
-def _text_of(one: Row) -> str | None:
-    return next((name for name in _TEXTS if isinstance(dict.get(one, name), str)), None)
+def two_texts(steps: Iterable[Any], column: str) -> Question | None:
+    """What a step with two texts that differ leaves open, and the options that settle it."""
+    for step in steps:
+        names = _texts_of(step) if isinstance(step, dict) else []
+        if len({dict.get(step, name, "").strip() for name in names}) > 1:
+            return _rivals.which(names, f"the text of a step in {column}", f"{column}[].")
+    return None
+
+
+def left_open(steps: Sequence[Any], column: str) -> Question | None:
+    """What the ratings and the texts of some steps leave open, and the options that settle it."""
+    keys = rivals(steps)
+    return which(keys, column) if keys else two_texts(steps, column)
+
+
+def _texts_of(one: Row) -> list[str]:
+    """The keys of an object's texts; of empty ones where it has no others."""
+    names = [name for name in _TEXTS if isinstance(dict.get(one, name), str)]
+    return [name for name in names if dict.get(one, name, "").strip()] or names
 
 
 def column(row: Row) -> str | None:
@@ -64,7 +82,7 @@ def column(row: Row) -> str | None:
         value = dict.get(row, name)
         if not isinstance(value, list) or not value:
             continue
-        if not all(isinstance(one, dict) and _text_of(one) for one in value):
+        if not all(isinstance(one, dict) and _texts_of(one) for one in value):
             continue
         if any(rating_of(one) for one in value) and not any("completions" in one for one in value):
             return name
@@ -102,11 +120,17 @@ def rating_in(step: Row, where: str, signed: bool, options: FormatOptions) -> fl
     return _steps.one_rating(step, RATINGS, where, one)
 
 
-def rated(row: Row, signed: bool, options: FormatOptions) -> tuple[list[str], list[float | None]]:
+def rated(
+    row: Row, signed: bool, options: FormatOptions, before: str = ""
+) -> tuple[list[str], list[float | None]]:
     """Texts and labels of the row's steps.
 
+    Args:
+        before: the place of ``row`` in another one: ``solutions[].``.
+
     Raises:
-        RowError: there are none, or a rating is something else.
+        AskError: a step has two texts that differ.
+        RowError: there are no steps, or a rating is something else.
     """
     name = column(row)
     if name is None:
@@ -114,7 +138,10 @@ def rated(row: Row, signed: bool, options: FormatOptions) -> tuple[list[str], li
     texts: list[str] = []
     labels: list[float | None] = []
     for number, step in enumerate(row[name]):
-        texts.append(step[_text_of(step)])
+        if question := two_texts([step], f"{before}{name}"):
+            raise open_question(*question)
+        said = [step[key] for key in _texts_of(step)]  # all of them are read: they say the same
+        texts.append(said[0])
         labels.append(rating_in(step, f"{name}[{number}]", signed=signed, options=options))
     return texts, labels
 
@@ -152,8 +179,8 @@ class _RatedSteps(Format):
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
         for row in rows:
             name = column(row) or ""
-            if keys := rivals(dict.get(row, name) or []):
-                return which(keys, name)
+            if question := left_open(dict.get(row, name) or [], name):
+                return question
         return None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:

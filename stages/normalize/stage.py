@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from stages import formats, kinds
 from stages.chat_template import reasoning
+from stages.chat_template.printed_fields import EVERY
 from stages.contract import (
     Batch,
     Example,
@@ -25,7 +26,7 @@ from stages.contract import (
     Refused,
     Row,
 )
-from stages.conversations import stop_text
+from stages.conversations import stop_text, tool_results
 from stages.errors import RowError
 from stages.files.line_block import LineBlock, lines_of
 from stages.format import Format
@@ -120,7 +121,12 @@ class Normalize:
         odd = self._notes(example)
         if self.strip_reasoning or self.reasoning != reasoning.FIELD:
             self._treat_reasoning(example)
-        return odd, self.example_kind.ready(example, self)
+        ready = self.example_kind.ready(example, self)
+        if self.printed.isdisjoint((tool_results.FIELD, EVERY)):
+            first, *others = self.example_kind.turns(example) or ((),)
+            for side in others or ((),):  # a pair's answers stand behind their prompt
+                tool_results.require_order([*first, *side])
+        return odd, ready
 
     def restart(self) -> None:
         """Begin another tally."""

@@ -1,0 +1,121 @@
+"""Results of tools that a template prints without ids stand where their calls are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pipeline.tasks import kind_of
+from stages import formats
+from stages.contract import FormatOptions, Message, Record
+from stages.conversations.tool_results import require_order
+from stages.errors import RowError
+from stages.normalize.stage import Normalize
+
+USER, ANSWER = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
+
+
+def call(*ids: str | None) -> dict[str, Any]:
+    """A turn of the assistant with calls."""
+    function = {"name": "f", "arguments": {}}
+    calls = [{"function": function, **({"id": one} if one else {})} for one in ids]
+    return {"role": "assistant", "content": "", "tool_calls": calls}
+
+
+def result(of: Any = None) -> dict[str, Any]:
+    """A tool's turn."""
+    return {"role": "tool", "content": f"of {of}", **({"tool_call_id": of} if of else {})}
+
+
+def judge(*turns: dict[str, Any]) -> None:
+    """What ``require_order`` says of these turns."""
+    own = ("role", "content")
+    messages = [
+        Message(t["role"], t["content"], {k: v for k, v in t.items() if k not in own} or None)
+        for t in (USER, *turns, ANSWER)
+    ]
+    require_order(messages)
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        (),
+        (call("1"), result("1")),
+        (call("1", "2"), result("1"), result("2")),
+        (call("1", "2"), result("1")),
+        (call("1", "2"), result(), result("2")),
+        (call("1", "2"), result(), result()),
+        (call("1"), result("1"), call("2"), result("2")),
+        (call("1"), result("1"), ANSWER, call("1", "2"), result("1"), result("2")),
+        (call("1"), call("2"), result("1"), result("2")),
+        (call("1"), ANSWER, USER, call("2"), result("2")),  # the first call got no result
+        (call("1"), ANSWER, USER, call("1", "2"), result("1"), result("2")),
+        (call("1", "2"), result("1"), ANSWER, result("2")),
+        (call(None, None), result("2"), result("1")),  # no call says which it is
+        (call(None), result("2"), result("1")),
+        (call("1", None), result("1"), result("9")),
+        (result("1"), result("2")),
+        (call("1"), result(1)),
+    ],
+)
+def test_results_where_their_calls_are_say_nothing(turns: tuple[dict[str, Any], ...]) -> None:
+    judge(*turns)  # raises nothing
+
+
+@pytest.mark.parametrize(
+    ("turns", "wanted"),
+    [
+        ((call("1", "2"), result("2"), result("1")), "'2' stands where that of '1' is expected"),
+        ((call("1", "2"), result("2")), "'2' stands where that of '1' is expected"),
+        ((call("1", "2", "3"), result("1"), result("3")), "'3' stands where that of '2'"),
+        ((call("1"), result("9")), "no call '9' is without a result"),
+        ((call("1"), result("1"), result("1")), "no call '1' is without a result"),
+        ((call("1"), call("2"), result("2"), result("1")), "no call '1' is without a result"),
+        ((result("1"), call("1")), "no call '1' is without a result"),
+        ((call("1"), result("1"), result("2"), call("2")), "no call '2' is without a result"),
+    ],
+)
+def test_results_beside_another_call_are_refused(
+    turns: tuple[dict[str, Any], ...], wanted: str
+) -> None:
+    """The message says which result it is, and what was expected."""
+    with pytest.raises(RowError, match=wanted) as caught:
+        judge(*turns)
+    assert caught.value.code == "misplaced_result"
+
+
+def codes(rows: list[dict[str, Any]], task: str, name: str, printed: set[str]) -> list[Any]:
+    """What rows of a format are refused with, given what the template prints."""
+    one = Normalize(kind_of(task), formats.load(name), FormatOptions(), printed=frozenset(printed))
+    records = [Record(at, None, b"", row) for at, row in enumerate(rows)]
+    found: list[Any] = one(records).column("reject_code").to_pylist()
+    return found
+
+
+BOTH = (call("1", "2"), result("1"), result("2"), ANSWER)
+SWAPPED = (BOTH[0], BOTH[2], BOTH[1], ANSWER)
+
+
+@pytest.mark.parametrize("printed", ["tool_call_id", "*", None])
+def test_templates_that_print_ids_take_any_order(printed: str | None) -> None:
+    """The ids say whose each result is; other rows of the batch are read as ever."""
+    rows = [{"messages": [USER, *turns]} for turns in ((ANSWER,), BOTH, SWAPPED)]
+    names = {"tool_calls", *([printed] if printed else [])}
+    wanted = None if printed else "misplaced_result"
+    assert codes(rows, "sft", "openai", names) == [None, None, wanted]
+
+
+def test_both_sides_of_a_pair_are_looked_at() -> None:
+    """Each behind the prompt, which may have calls of its own."""
+    prompt, other = [USER, *BOTH, USER], [{"role": "assistant", "content": "b"}]
+    sides = [[*BOTH], [*SWAPPED]]
+    rows = [
+        {"prompt": prompt, "chosen": sides[0], "rejected": other},
+        {"prompt": prompt, "chosen": sides[1], "rejected": other},
+        {"prompt": prompt, "chosen": other, "rejected": sides[1]},
+        {"prompt": [USER, *SWAPPED, USER], "chosen": other, "rejected": [ANSWER]},
+    ]
+    wanted = [None, *["misplaced_result"] * 3]
+    assert codes(rows, "rm", "preference", {"tool_calls"}) == wanted
