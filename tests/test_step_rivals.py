@@ -142,6 +142,27 @@ def test_no_text_of_a_step_is_dropped(other: str) -> None:
     assert isinstance(refused, Refused)
 
 
+@pytest.mark.parametrize("other", ["text", "content", "thought", "action"])
+def test_no_text_of_a_node_is_dropped(other: str) -> None:
+    """The same of a node in a tree."""
+
+    def tree(**more: str | None) -> Row:
+        return {"problem": "P", "tree": {"children": [{"step": "s", "value": 1, **more}]}}
+
+    for same in ("s", " s\n", "", None):
+        row = Watched(tree(**{other: same}))
+        (chain,) = read("step_tree", row)
+        assert [text.strip() for text in chain.steps] == ["s"]
+        assert not list(row.unread())
+    assert read("step_tree", tree(**{"step": "", other: "s"})) == [StepChain("P", ["s"], [1.0])]
+    both = tree(**{other: "all of s"})
+    doubt = formats.load("step_tree").doubt([both], {})
+    assert doubt is not None
+    assert f"--ignore 'tree.**.{other}'" in doubt[1]
+    with pytest.raises(RowError, match="two texts"):
+        read("step_tree", both)
+
+
 @pytest.mark.parametrize(
     "rows",
     [

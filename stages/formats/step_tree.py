@@ -38,6 +38,12 @@ def _key(node: Row, names: tuple[str, ...], kind: type) -> str | None:
     return next((name for name in names if isinstance(dict.get(node, name), kind)), None)
 
 
+def _steps_of(node: Row) -> list[str]:
+    """The keys of a node's own step; of empty ones where it has no others."""
+    names = [name for name in _OWN if isinstance(dict.get(node, name), str)]
+    return [name for name in names if dict.get(node, name, "").strip()] or names
+
+
 def _has_values(node: Any) -> bool:
     if not isinstance(node, dict) or _key(node, (*_OWN, *_WHOLE), str) is None:
         return False
@@ -74,12 +80,14 @@ def _nodes(node: Any, before: str = "") -> Iterator[tuple[Row, str]]:
 
 def _two_texts(node: Row, before: str) -> list[str]:
     """The keys of a node's own step and of all steps up to it, where these do not fit."""
-    own, whole = _key(node, _OWN, str), _key(node, _WHOLE, str)
-    if own is None or whole is None:
+    own, whole = _steps_of(node), _key(node, _WHOLE, str)
+    if len({dict.get(node, name, "").strip() for name in own}) > 1:
+        return own
+    if not own or whole is None:
         return []
-    step, text = dict.get(node, own, ""), dict.get(node, whole, "")
+    step, text = dict.get(node, own[0], ""), dict.get(node, whole, "")
     fits = text.startswith(before) and text[len(before) :].strip() == step.strip()
-    return [] if fits else [own, whole]
+    return [] if fits else [own[0], whole]
 
 
 def _given(node: Row) -> dict[str, Any]:
@@ -124,19 +132,19 @@ class _Tree:
             RowError: it has no text, one that does not begin with the text before, or two that
                 say different things.
         """
-        own, whole = _key(node, _OWN, str), _key(node, _WHOLE, str)
-        if whole is None:
-            if own is None:
-                raise RowError("bad_column", "a node of the tree has no text")
-            return node[own], before
-        text: str = node[whole]
+        own, whole = _steps_of(node), _key(node, _WHOLE, str)
         if keys := _two_texts(node, before):
-            said = " and ".join(f"{key} is {node[key][:40]!r}" for key in keys)
-            raise RowError("bad_column", f"a node of the tree has two texts: {said}")
+            both = " and ".join(f"{key} is {node[key][:40]!r}" for key in keys)
+            raise RowError("bad_column", f"a node of the tree has two texts: {both}")
+        said = [node[name] for name in own]  # all are read: they say the same
+        if whole is None:
+            if not own:
+                raise RowError("bad_column", "a node of the tree has no text")
+            return said[0], before
+        text: str = node[whole]
         if not text.startswith(before):
             detail = f"{text[:40]!r} does not begin with what is before it"
             raise RowError("not_cumulative", detail)
-        _ = own and node[own]  # read: the other text says it
         return text[len(before) :], text
 
     def paths(self, node: Row, steps: list[_Step], before: str) -> list[list[_Step]]:
