@@ -474,7 +474,14 @@ def chosen_and_rejected_change_places() -> None:
 
 @mutant("rm-plain")
 def a_prompt_of_two_conversations_ends_at_its_first_question() -> None:
-    after(plain_pairs, "_shared", lambda count: min(count, 1))
+    def ended(found: Any) -> Any:
+        if not found:
+            return found
+        (roles, texts), *sides = found
+        behind = ((roles[1:] + own, texts[1:] + said) for own, said in sides)
+        return ((roles[:1], texts[:1]), *behind)
+
+    after(plain_pairs, "_pair", ended)
 
 
 @mutant("rm-plain")
