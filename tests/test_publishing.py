@@ -391,7 +391,7 @@ def test_a_folder_is_exchanged_at_once(
     shutil.copytree(builds["old"], target.with_name(".data.publishing"))  # killed at its very end
     assert folder.publish(target, builds["new"], copies["new"], quiet).names == ()
     assert [path.name for path in target.parent.iterdir()] == ["data"]
-    with pytest.raises(UsageError, match="in the build"):
+    with pytest.raises(UsageError, match="is inside a build"):
         folder.publish(builds["new"] / "copy", builds["new"], copies["new"], quiet)
 
 
