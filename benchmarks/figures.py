@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import statistics
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ _COMPARE = re.compile(r"compare-(\w+)-(\w+)-(\d+)\.json")
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Several runs of one thing, in seconds."""
+    """Several runs of one thing, in seconds or microseconds."""
 
     values: tuple[float, ...]
 
@@ -78,22 +79,30 @@ class Figures:
     ) -> Spread | None:
         """The runs of one program; None where there are none."""
         runs = self.measured(f"compare-{task}-{text}-{count}").get(program, {}).get(state, [])
-        return Spread(tuple(run[what] for run in runs)) if runs else None
+        return spread_of(runs, what)
 
     def ran(self, program: str, task: str, text: str) -> list[int]:
         """Numbers of rows that a program was measured with."""
         counts = self.sizes(task, text)
         return [count for count in counts if self.spread(program, task, text, count)]
 
-    def each(self, program: str, task: str = "sft", text: str = "english") -> float | None:
-        """Microseconds of processor time that one more row costs, between the two largest sizes."""
+    def costs(self, program: str, task: str = "sft", text: str = "english") -> Spread | None:
+        """Microseconds of processor time that one more row costs, between the two largest sizes:
+        a figure for each run of the one with each run of the other."""
         counts = self.ran(program, task, text)[-2:]
         if len(counts) < 2:
             return None
         small, large = (self.spread(program, task, text, count) for count in counts)
         assert small is not None
         assert large is not None
-        return (large.median - small.median) / (counts[1] - counts[0]) * 1e6
+        rows = counts[1] - counts[0]
+        pairs = itertools.product(small.values, large.values)
+        return Spread(tuple((after - before) / rows * 1e6 for before, after in pairs))
+
+    def each(self, program: str, task: str = "sft", text: str = "english") -> float | None:
+        """The median of ``costs``."""
+        found = self.costs(program, task, text)
+        return found.median if found else None
 
     def between(self, program: str, task: str = "sft", text: str = "english") -> tuple[int, int]:
         """The two sizes that ``each`` compares."""
@@ -124,10 +133,14 @@ class Figures:
         """Processor time in seconds of a command that does not grow with the rows."""
         return median_of(self.measured("starts").get(name, []), "cpu")
 
+    def encoders(self, text: str = "english", which: str = "fastokens") -> Spread | None:
+        """Microseconds a row of an encoder alone on the rendered text, run by run."""
+        return spread_of(self.measured(f"encoder-{text}").get("runs", []), which)
+
     def encoder(self, text: str = "english", which: str = "fastokens") -> float | None:
-        """Microseconds a row of an encoder alone on the rendered text."""
-        runs = self.measured(f"encoder-{text}").get("runs", [])
-        return statistics.median(run[which] for run in runs) if runs else None
+        """The median of ``encoders``."""
+        found = self.encoders(text, which)
+        return found.median if found else None
 
     def largest_common(self, program: str) -> int | None:
         """The largest number of rows that a program and ours were both measured with."""
@@ -144,6 +157,11 @@ def shown(value: Any, form: str = ".1f", unit: str = "") -> str:
 def over(one: float | None, other: float | None) -> float | None:
     """A quotient, where both are known."""
     return one / other if one is not None and other else None
+
+
+def spread_of(runs: Sequence[Content], what: str) -> Spread | None:
+    """All runs of a list; None where there are none."""
+    return Spread(tuple(run[what] for run in runs)) if runs else None
 
 
 def median_of(runs: Sequence[Content], what: str) -> float | None:

@@ -38,21 +38,22 @@ class Sizes:
 
     Attributes:
         ours: rows of our builds, from small to large; ``peers``: of the other programs.
-        repeats: at the smallest size; larger ones take fewer.
+        repeats: at the smallest size; larger ones take one less, and other programs one run of
+            the largest, which takes them a quarter of an hour.
         memory: rows of the builds whose memory is watched.
     """
 
     ours: tuple[int, ...] = (20_000, 100_000, 1_000_000)
     peers: tuple[int, ...] = (20_000, 100_000)
-    repeats: int = 2
+    repeats: int = 3
     memory: tuple[int, ...] = (200_000, 1_000_000, 4_000_000)
 
 
 def _repeats(sizes: Sizes, count: int) -> dict[str, int]:
     """How often each program runs on so many rows of SFT."""
-    smallest = count == sizes.ours[0]
+    smallest, largest = count == sizes.ours[0], count == max(sizes.ours)
     fewer = max(1, sizes.repeats - 1)
-    ours = sizes.repeats if count != max(sizes.ours) else fewer
+    ours = fewer if largest else sizes.repeats
     made = {OURS: ours, PYTHON: ours}
     if count not in sizes.peers:
         return made
@@ -60,7 +61,7 @@ def _repeats(sizes: Sizes, count: int) -> dict[str, int]:
         if name in _HEAVY and smallest:
             made[name] = fewer
         elif name not in _HEAVY:
-            made.setdefault(name, sizes.repeats if smallest else fewer)
+            made.setdefault(name, sizes.repeats if smallest else 1 if largest else fewer)
     return made
 
 

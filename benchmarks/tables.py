@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from benchmarks.breakdown import rooms
-from benchmarks.figures import Figures, least_of, median_of, over, shown
+from benchmarks.figures import Figures, least_of, median_of, over, shown, spread_of
 from benchmarks.programs import OURS, PROGRAMS
 from benchmarks.selection import OTHER, TEXTS
 
@@ -57,11 +57,11 @@ def marginal(figures: Figures) -> str:
     lines = []
     ours = figures.each(OURS)
     for name in PROGRAMS:
-        each = figures.each(name)
-        if each is not None:
+        costs = figures.costs(name)
+        if costs is not None:
             small, large = figures.between(name)
-            times = "" if name == OURS else shown(over(each, ours))
-            lines.append((f"`{name}`", f"{small:,} to {large:,}", shown(each), times))
+            times = "" if name == OURS else shown(over(costs.median, ours))
+            lines.append((f"`{name}`", f"{small:,} to {large:,}", costs, times))
     return table(("program", "between", "CPU us a row", "times ours"), lines)
 
 
@@ -74,8 +74,7 @@ def others(figures: Figures) -> str:
             cpu = figures.spread(name, task, text, count)
             if cpu is not None:
                 times = "" if name == OURS else shown(figures.ratio(name, task, text, count))
-                each = figures.each(name, task, text)
-                cost = shown(each) if each is not None else ""
+                cost = figures.costs(name, task, text) or ""
                 lines.append((task, text, f"{count:,}", f"`{name}`", cpu, times, cost))
     head = ("task", "text", "rows", "program", "CPU s", "times our CPU", "CPU us a row")
     return table(head, lines)
@@ -97,11 +96,11 @@ def encoders(figures: Figures) -> str:
     """The encoder alone beside the whole build."""
     lines = []
     for text in TEXTS:
-        alone, each = figures.encoder(text), figures.each(OURS, "sft", text)
+        alone, build = figures.encoders(text), figures.costs(OURS, "sft", text)
         if alone is not None:
-            reference = figures.encoder(text, "tokenizers")
-            share = shown(over(alone, each), ".2f")
-            lines.append((text, shown(alone), shown(reference), shown(each), share))
+            reference = figures.encoders(text, "tokenizers")
+            share = shown(over(alone.median, build.median if build else None), ".2f")
+            lines.append((text, alone, reference, build or "not measured", share))
     head = (
         "text",
         "fastokens, us a row",
@@ -200,5 +199,5 @@ def workers(figures: Figures) -> str:
     """One worker and two."""
     lines = []
     for number, runs in figures.measured("workers").items():
-        lines.append((number, shown(median_of(runs, "wall")), shown(median_of(runs, "cpu"))))
-    return table(("workers", "wall s, median", "CPU s, median"), lines)
+        lines.append((number, spread_of(runs, "wall"), spread_of(runs, "cpu")))
+    return table(("workers", "wall s", "CPU s"), lines)
