@@ -197,7 +197,10 @@ def test_an_index_that_another_column_repeats_is_no_verdict() -> None:
 def test_an_index_counts_as_the_file_shows(firsts: list[int], base: int, name: str) -> None:
     """From 0 where a step 0 occurs, from 1 where a last step does; else the build asks."""
     rows = [{**PROBLEM, name: first + base if first >= 0 else None} for first in firsts]
-    shown = 0 in firsts if base == 0 else 2 in firsts
+    if set(firsts) == {-1}:  # read alike from 0 and from 1
+        assert detect(rows, kind_of("prm"), "x.jsonl").reading == "processbench"
+        return
+    shown = {0, -1} <= set(firsts) if base == 0 else 2 in firsts
     if not shown:
         with pytest.raises(DataError, match="from 0 or from 1") as caught:
             detect(rows, kind_of("prm"), "x.jsonl")
@@ -210,6 +213,48 @@ def test_an_index_counts_as_the_file_shows(firsts: list[int], base: int, name: s
         (chain,) = read(found.reading, row)
         wanted = [1.0] * 3 if first < 0 else [1.0] * first + [0.0] + [None] * (2 - first)
         assert chain.labels == wanted
+
+
+def test_a_0_may_say_that_no_step_is_wrong() -> None:
+    """It proves a count from 0 only where -1 or null says that; else the build asks."""
+    rows = [{**PROBLEM, "first_error_step": n} for n in (0, 0, 0, 1, 2, 1)]
+    with pytest.raises(DataError, match="a 0 in 3 rows, which may be the first step or say"):
+        detect(rows, kind_of("prm"), "x.jsonl")
+    for none in (-1, None):
+        more = [*rows, {**PROBLEM, "first_error_step": none}]
+        assert detect(more, kind_of("prm"), "x.jsonl").reading == "processbench/0-based"
+
+
+@pytest.mark.parametrize("none", [-1, None])
+def test_solutions_without_errors_need_no_numbering(none: int | None) -> None:
+    """They build, and a number that the sample did not have is refused, not guessed."""
+    row = {**PROBLEM, "first_error_step": none}
+    found = detect([row], kind_of("prm"), "x.jsonl")
+    assert found.reading == "processbench"
+    assert read(found.reading, row) == [StepChain("P", ["s", "t", "u"], [1.0, 1.0, 1.0])]
+    with pytest.raises(RowError, match="--format processbench/0-based or"):
+        read(found.reading, {**PROBLEM, "first_error_step": 2})
+
+
+@pytest.mark.parametrize(
+    ("meant", "own", "other", "reading"),
+    [
+        ("label", 0, 3, "processbench"),
+        ("first_error", 3, 1, "processbench/1-based"),
+        ("error_steps", [3], [0, 1], "error_list/1-based"),
+        ("ratings", [1, 0, 1], [1, -1, 1], "stepwise"),
+    ],
+)
+def test_only_what_map_names_shows_how_it_is_read(
+    meant: str, own: Any, other: Any, reading: str
+) -> None:
+    """A second column with the meaning is not looked at."""
+    second = {"label": "first_error_step", "first_error": "label"}.get(meant)
+    second = second or {"error_steps": "errors", "ratings": "labels"}[meant]
+    rows = [{**PROBLEM, meant: own, second: other}]
+    columns = {meant: "own"}
+    variant, _ = formats.load(reading.partition("/")[0]).settle(rows, columns)
+    assert variant == reading.partition("/")[2]
 
 
 def test_numbers_from_both_ends_are_asked_about() -> None:
