@@ -32,8 +32,8 @@ ROWS: dict[str, tuple[Row, str, list[Any], list[Any]]] = {
     "stepwise": (
         {"prompt": "P", "completions": ["s", "t"], "labels": [1, False]},
         "ratings",
-        [[1.0, 0.0], ["+", "-"], [None, None]],
-        [[1.0, 0.25], [True, True], [1, -1], [1, None], [1.0]],
+        [[1.0, 0.0], ["+", "-"], [1, -1], [None, None], [0.5]],
+        [[1.0, 0.25], [True, True], [-1, 1], [1, None]],
     ),
     "soft_prefix": (
         {"problem": "P", "prefixes": ["s", "st"], "values": [1.0, 0]},
@@ -92,8 +92,25 @@ def test_a_second_rating_that_says_the_same_counts_as_read(reading: str, name: s
     for value in same:
         both = Watched({**row, name: value})
         assert read(reading, both) == read(reading, row)
-        assert name in both.read_columns or value == [None, None]
+        assert name in both.read_columns or value in ([None, None], [0.5])
         assert formats.load(reading).doubt([dict(both)], {}) is None
+
+
+@pytest.mark.parametrize("reading", ["stepwise", "stepwise/signed"])
+def test_signs_say_what_1_and_minus_1_say(reading: str) -> None:
+    """Written as + and -, or as numbers, ratings are compared by what they mean."""
+    row = {"prompt": "P", "completions": ["s", "t"], "labels": [1, -1], "scores": ["+", "-"]}
+    if reading == "stepwise":
+        row["labels"], row["scores"] = row["scores"], row["labels"]
+    assert read(reading, row) == [StepChain("P", ["s", "t"], [1.0, 0.0])]
+
+
+def test_nulls_alone_rate_nothing() -> None:
+    """The column that holds ratings is read, whichever comes first."""
+    row = {"prompt": "P", "completions": ["s", "t"], "labels": [None, None], "scores": [1, 0]}
+    assert read("stepwise", row) == [StepChain("P", ["s", "t"], [1.0, 0.0])]
+    alone = {"prompt": "P", "completions": ["s", "t"], "labels": [None, None]}
+    assert read("stepwise", alone) == [StepChain("P", ["s", "t"], [None, None])]
 
 
 def test_ratings_of_a_solution_among_several() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.format import Format
-from stages.formats import _rivals, _steps, _turns, rated_steps
+from stages.formats import _rivals, _steps, rated_steps
 from stages.formats._asked import Asking, meant
 from stages.kinds import STEPS
 from stages.rows.watched import peek
@@ -88,7 +88,7 @@ class _Stepwise(Asking):
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         name = _steps.step_column(row) or "completions"
         steps = _steps.texts(row.get(name), name)
-        column = _turns.chosen_of(row, _LABELS, options.columns) or "labels"
+        column = _rivals.rated(row, _LABELS, options.columns) or "labels"
         _rivals.require_same_ratings(row, column, _LABELS, options.columns)
 
         def label(value: Any, where: str) -> float | None:
