@@ -110,8 +110,11 @@ class Format(ABC):
         """
         return {}
 
-    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
+    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         """The variant that some rows of a file show ("" for the format itself), and why.
+
+        Args:
+            columns: those that ``--map`` named by hand; of their meanings no others are read.
 
         Raises:
             UndecidedError: they show none.

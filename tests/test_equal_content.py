@@ -102,6 +102,7 @@ def test_first_errors_in_three_conventions(steps: list[str], wrong: int, problem
             {**row, "first_error": wrong if wrong >= 0 else None},
             {**none, "first_error": 1},
             {**none, "first_error": 0},
+            {**none, "first_error": None},
         ],
         "processbench/1-based": [
             {**row, "first_error_step": wrong + 1 if wrong >= 0 else -1},

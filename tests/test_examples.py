@@ -295,6 +295,36 @@ def test_sides_that_differ_first_in_an_answer_are_kept(
     assert [len(side.messages) for side in sides] == [1 + len(chosen), 1 + len(rejected)]
 
 
+def called(ids: str, **fields: Any) -> list[Message]:
+    """A call with an id, in three spellings, and a tool's result."""
+    function = {"name": "f", "arguments": {"a": 1}, **({"id": ids} if "in" in ids else {})}
+    calls = [{"type": "function", "function": function, **({} if "in" in ids else {"id": ids})}]
+    first = Message("assistant", None, {"tool_calls": calls, **fields})
+    return [first, Message("tool", "1", {"tool_call_id": ids})]
+
+
+@pytest.mark.parametrize("other", ["c2", "c1 inside", "c2 inside"])
+def test_answers_that_differ_in_ids_alone_are_one_answer(other: str) -> None:
+    """Each rollout has ids of its own; what its tools said decides."""
+    one, two = called("c1"), called(other)
+    examples.pair(pair(chosen=[*one, A], rejected=[*two, B]))
+    differs = pair(chosen=[*one, A], rejected=[two[0], result("2"), B])
+    assert code(examples.pair, differs) == "questions_differ"
+
+
+@pytest.mark.parametrize(("printed", "refused"), [(None, False), ({"name"}, False), ({"x"}, True)])
+def test_answers_that_differ_in_what_is_not_printed_are_one(
+    printed: set[str] | None, refused: bool
+) -> None:
+    """The model sees two answers that are alike, and two questions behind them."""
+    first = Message("assistant", "a", {"name": "n"})
+    made = pair(chosen=[first, U, A], rejected=[A, OTHER, B])
+    if refused:
+        assert code(lambda one: examples.pair(one, printed), made) == "questions_differ"
+    else:
+        examples.pair(made, printed)
+
+
 @pytest.mark.parametrize(
     ("chosen", "rejected", "wanted"),
     [

@@ -82,7 +82,7 @@ def test_every_declared_name_is_known_and_private_ones_are_free() -> None:
     base = {name: getattr(Format, name, None) for name in declared()}
     toy = type("Toy", (Format,), {**base, **NEEDED, "_own": 1})()
     toy._own = 2
-    assert toy.settle([]) == ("", "")
+    assert toy.settle([], {}) == ("", "")
 
 
 def test_every_format_declares_only_what_the_base_knows() -> None:

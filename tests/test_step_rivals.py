@@ -32,8 +32,8 @@ ROWS: dict[str, tuple[Row, str, list[Any], list[Any]]] = {
     "stepwise": (
         {"prompt": "P", "completions": ["s", "t"], "labels": [1, False]},
         "ratings",
-        [[1.0, 0.0], ["+", "-"], [None, None]],
-        [[1.0, 0.25], [True, True], [1, -1], [1, None], [1.0]],
+        [[1.0, 0.0], ["+", "-"], [1, -1], [None, None], [0.5]],
+        [[1.0, 0.25], [True, True], [-1, 1], [1, None]],
     ),
     "soft_prefix": (
         {"problem": "P", "prefixes": ["s", "st"], "values": [1.0, 0]},
@@ -92,8 +92,25 @@ def test_a_second_rating_that_says_the_same_counts_as_read(reading: str, name: s
     for value in same:
         both = Watched({**row, name: value})
         assert read(reading, both) == read(reading, row)
-        assert name in both.read_columns or value == [None, None]
+        assert name in both.read_columns or value in ([None, None], [0.5])
         assert formats.load(reading).doubt([dict(both)], {}) is None
+
+
+@pytest.mark.parametrize("reading", ["stepwise", "stepwise/signed"])
+def test_signs_say_what_1_and_minus_1_say(reading: str) -> None:
+    """Written as + and -, or as numbers, ratings are compared by what they mean."""
+    row = {"prompt": "P", "completions": ["s", "t"], "labels": [1, -1], "scores": ["+", "-"]}
+    if reading == "stepwise":
+        row["labels"], row["scores"] = row["scores"], row["labels"]
+    assert read(reading, row) == [StepChain("P", ["s", "t"], [1.0, 0.0])]
+
+
+def test_nulls_alone_rate_nothing() -> None:
+    """The column that holds ratings is read, whichever comes first."""
+    row = {"prompt": "P", "completions": ["s", "t"], "labels": [None, None], "scores": [1, 0]}
+    assert read("stepwise", row) == [StepChain("P", ["s", "t"], [1.0, 0.0])]
+    alone = {"prompt": "P", "completions": ["s", "t"], "labels": [None, None]}
+    assert read("stepwise", alone) == [StepChain("P", ["s", "t"], [None, None])]
 
 
 def test_ratings_of_a_solution_among_several() -> None:
@@ -197,7 +214,10 @@ def test_an_index_that_another_column_repeats_is_no_verdict() -> None:
 def test_an_index_counts_as_the_file_shows(firsts: list[int], base: int, name: str) -> None:
     """From 0 where a step 0 occurs, from 1 where a last step does; else the build asks."""
     rows = [{**PROBLEM, name: first + base if first >= 0 else None} for first in firsts]
-    shown = 0 in firsts if base == 0 else 2 in firsts
+    if set(firsts) == {-1}:  # read alike from 0 and from 1
+        assert detect(rows, kind_of("prm"), "x.jsonl").reading == "processbench"
+        return
+    shown = {0, -1} <= set(firsts) if base == 0 else 2 in firsts
     if not shown:
         with pytest.raises(DataError, match="from 0 or from 1") as caught:
             detect(rows, kind_of("prm"), "x.jsonl")
@@ -210,6 +230,48 @@ def test_an_index_counts_as_the_file_shows(firsts: list[int], base: int, name: s
         (chain,) = read(found.reading, row)
         wanted = [1.0] * 3 if first < 0 else [1.0] * first + [0.0] + [None] * (2 - first)
         assert chain.labels == wanted
+
+
+def test_a_0_may_say_that_no_step_is_wrong() -> None:
+    """It proves a count from 0 only where -1 or null says that; else the build asks."""
+    rows = [{**PROBLEM, "first_error_step": n} for n in (0, 0, 0, 1, 2, 1)]
+    with pytest.raises(DataError, match="a 0 in 3 rows, which may be the first step or say"):
+        detect(rows, kind_of("prm"), "x.jsonl")
+    for none in (-1, None):
+        more = [*rows, {**PROBLEM, "first_error_step": none}]
+        assert detect(more, kind_of("prm"), "x.jsonl").reading == "processbench/0-based"
+
+
+@pytest.mark.parametrize("none", [-1, None])
+def test_solutions_without_errors_need_no_numbering(none: int | None) -> None:
+    """They build, and a number that the sample did not have is refused, not guessed."""
+    row = {**PROBLEM, "first_error_step": none}
+    found = detect([row], kind_of("prm"), "x.jsonl")
+    assert found.reading == "processbench"
+    assert read(found.reading, row) == [StepChain("P", ["s", "t", "u"], [1.0, 1.0, 1.0])]
+    with pytest.raises(RowError, match="--format processbench/0-based or"):
+        read(found.reading, {**PROBLEM, "first_error_step": 2})
+
+
+@pytest.mark.parametrize(
+    ("meant", "own", "other", "reading"),
+    [
+        ("label", 0, 3, "processbench"),
+        ("first_error", 3, 1, "processbench/1-based"),
+        ("error_steps", [3], [0, 1], "error_list/1-based"),
+        ("ratings", [1, 0, 1], [1, -1, 1], "stepwise"),
+    ],
+)
+def test_only_what_map_names_shows_how_it_is_read(
+    meant: str, own: Any, other: Any, reading: str
+) -> None:
+    """A second column with the meaning is not looked at."""
+    second = {"label": "first_error_step", "first_error": "label"}.get(meant)
+    second = second or {"error_steps": "errors", "ratings": "labels"}[meant]
+    rows = [{**PROBLEM, meant: own, second: other}]
+    columns = {meant: "own"}
+    variant, _ = formats.load(reading.partition("/")[0]).settle(rows, columns)
+    assert variant == reading.partition("/")[2]
 
 
 def test_numbers_from_both_ends_are_asked_about() -> None:

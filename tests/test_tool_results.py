@@ -16,16 +16,26 @@ from stages.normalize.stage import Normalize
 USER, ANSWER = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
 
 
-def call(*ids: str | None) -> dict[str, Any]:
+def call(*ids: Any) -> dict[str, Any]:
     """A turn of the assistant with calls."""
     function = {"name": "f", "arguments": {}}
-    calls = [{"function": function, **({"id": one} if one else {})} for one in ids]
+    calls = [{"function": function, **({"id": one} if one is not None else {})} for one in ids]
+    return {"role": "assistant", "content": "", "tool_calls": calls}
+
+
+def flat(*ids: str) -> dict[str, Any]:
+    """The same, with the id beside the name."""
+    calls = [{"function": {"name": "f", "arguments": {}, "id": one}} for one in ids]
     return {"role": "assistant", "content": "", "tool_calls": calls}
 
 
 def result(of: Any = None) -> dict[str, Any]:
     """A tool's turn."""
-    return {"role": "tool", "content": f"of {of}", **({"tool_call_id": of} if of else {})}
+    return {
+        "role": "tool",
+        "content": f"of {of}",
+        **({"tool_call_id": of} if of is not None else {}),
+    }
 
 
 def judge(*turns: dict[str, Any]) -> None:
@@ -58,6 +68,13 @@ def judge(*turns: dict[str, Any]) -> None:
         (call("1", None), result("1"), result("9")),
         (result("1"), result("2")),
         (call("1"), result(1)),
+        (call(0, 1), result(0), result(1)),
+        (call("", ""), result("2"), result("1")),
+        (flat("1", "2"), result("1"), result("2")),
+        (call("1"), result("9")),  # it can be of no other call
+        (call("1"), result("9"), ANSWER, call("2", "3"), result("2"), result("3")),
+        (call("1"), result("1"), result("1")),  # one more part
+        (call("1", "2"), result("1"), result("2"), result("2")),
     ],
 )
 def test_results_where_their_calls_are_say_nothing(turns: tuple[dict[str, Any], ...]) -> None:
@@ -70,11 +87,15 @@ def test_results_where_their_calls_are_say_nothing(turns: tuple[dict[str, Any], 
         ((call("1", "2"), result("2"), result("1")), "'2' stands where that of '1' is expected"),
         ((call("1", "2"), result("2")), "'2' stands where that of '1' is expected"),
         ((call("1", "2", "3"), result("1"), result("3")), "'3' stands where that of '2'"),
-        ((call("1"), result("9")), "no call '9' is without a result"),
-        ((call("1"), result("1"), result("1")), "no call '1' is without a result"),
-        ((call("1"), call("2"), result("2"), result("1")), "no call '1' is without a result"),
-        ((result("1"), call("1")), "no call '1' is without a result"),
-        ((call("1"), result("1"), result("2"), call("2")), "no call '2' is without a result"),
+        ((call(0, 1), result(1), result(0)), "'1' stands where that of '0' is expected"),
+        ((flat("1", "2"), result("2"), result("1")), "'2' stands where that of '1' is expected"),
+        ((call("1", "2"), result("9")), "tool_call_id '9', and no such call waits"),
+        ((call("1", "2"), result("1"), result("9")), "tool_call_id '9', and no such call waits"),
+        ((call("1"), call("2"), result("9")), "tool_call_id '9', and no such call waits"),
+        ((call("1", "2"), result("1"), result("1")), "tool_call_id '1', and no such call waits"),
+        ((call("1"), call("2"), result("2"), result("1")), "'1', and no such call waits"),
+        ((result("1"), call("1")), "'1', and no such call waits"),
+        ((call("1"), result("1"), result("2"), call("2")), "'2', and no such call waits"),
     ],
 )
 def test_results_beside_another_call_are_refused(

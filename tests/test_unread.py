@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -19,13 +22,14 @@ from stages import catalog, formats
 from stages.contract import FormatOptions, Record, Row
 from stages.conversations import unfinished
 from stages.detection.evidence import detect
-from stages.errors import DataError, RowError, UsageError
+from stages.detection.survey import survey
+from stages.errors import AskError, DataError, RowError, UsageError
 from stages.format import Format
 from stages.formats.rated_steps import RATINGS
 from stages.normalize.stage import Normalize
-from stages.rows import column_names
+from stages.rows import column_names, watched
 from stages.rows.selection import Selection, condition, names_something
-from stages.rows.unread import FLAGS
+from stages.rows.unread import FLAGS, ReadRow, left_over, require_asked
 from stages.rows.watched import Watched
 
 Run = Callable[..., Ran]
@@ -281,6 +285,101 @@ def test_a_row_that_says_it_is_not_trained_is_not_trained(
     assert normalized(reading, {**row, name: value})[2] == "unread_weight"
     for harmless in (True, 1, 0.0, 0.35, None):
         assert normalized(reading, {**row, name: harmless})[2] is None
+
+
+@pytest.mark.parametrize("name", ["weight", "train"])
+@pytest.mark.parametrize("reading", ROWS)
+def test_flags_are_offered_for_turns_only_where_turns_are_read_with_them(
+    reading: str, name: str
+) -> None:
+    """Not where an example is a pair or steps, nor in rows without turns."""
+    task, row = ROWS[reading]
+    watched = Watched({**row, name: 0})
+    examples = formats.load(reading).read(watched, FormatOptions())
+    (left,) = left_over(watched, examples, frozenset())
+    with pytest.raises(AskError) as caught:
+        require_asked(left, kind_of(task), ReadRow(watched, examples))
+    turns = reading in ("openai", "sharegpt", "contents")
+    assert (f"on the turns as {name}" in caught.value.remedy) == turns
+    assert f"--ignore {name}" in caught.value.remedy
+    (column,) = row if turns else ("",)
+    if turns:
+        *asked, answer = row[column]
+        assert normalized(reading, {column: [*asked, {**answer, name: 1}]})[1:] == (set(), None)
+
+
+class Counted(str):
+    """A text that counts how often one is stripped or searched."""
+
+    __slots__ = ()
+    looks = 0
+
+    def strip(self, chars: str | None = None) -> Counted:
+        """The same text; counted."""
+        Counted.looks += 1
+        return Counted(super().strip(chars))
+
+    def __contains__(self, part: object) -> bool:
+        Counted.looks += 1
+        return super().__contains__(part)  # type: ignore[operator]
+
+
+def test_a_turn_costs_the_same_to_judge_however_many_there_are() -> None:
+    """Of turns that repeat their text in another key."""
+
+    def looks(count: int) -> int:
+        texts = [Counted(f"turn {n:04}") for n in range(count)]
+        said = itertools.cycle(("user", "assistant"))
+        turns = [{"role": next(said), "content": text, "query": text} for text in texts]
+        Counted.looks = 0
+        assert survey(
+            [{"messages": turns}], formats.load("openai"), kind_of("sft"), FormatOptions(),
+            Selection(),
+        ).columns["messages[].query"].asked is None  # fmt: skip
+        assert normalized("openai", {"messages": turns})[1:] == ({"messages[].query"}, None)
+        return Counted.looks
+
+    small, large = looks(10), looks(40)
+    assert 0 < large <= 4 * small
+
+
+def test_numbers_in_a_row_cost_no_step_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To see what of them was read: token ids are thousands, and each list is searched once."""
+    searched: list[int] = []
+    search = watched._has_objects
+    monkeypatch.setattr(watched, "_has_objects", lambda one: searched.append(1) or search(one))
+
+    def steps(length: int) -> int:
+        row = Watched({key: [1] * length for key in ("input_ids", "labels", "attention_mask")})
+        found = formats.load("pretokenized")
+        count = 0
+
+        def trace(frame: FrameType, event: str, _: object) -> Any:
+            nonlocal count
+            frame.f_trace_opcodes = frame.f_code.co_filename == watched.__file__
+            count += event == "opcode"
+            return trace if frame.f_trace_opcodes else None
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            found.read(row, FormatOptions())
+            assert list(row.unread()) == []
+        finally:
+            sys.settrace(before)
+        return count
+
+    assert 0 < steps(10) == steps(100)
+    assert len(searched) == 2 * 3
+
+
+@pytest.mark.parametrize("before", [None, 1, "a", [1], {"text": "a"}])
+def test_an_object_behind_anything_is_watched(before: Any) -> None:
+    """Whatever a list begins with, and however often it was read."""
+    row = Watched({"answers": [before, {"text": "b", "note": MARK}]})
+    for _ in range(2):
+        row["answers"][1]["text"]
+    assert list(row.unread()) == [("answers[].note", MARK)]
 
 
 def test_an_object_where_text_belongs_is_called_one() -> None:

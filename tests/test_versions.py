@@ -301,12 +301,35 @@ def test_a_version_that_is_another_is_named(pipeline: Run, tmp_path: Path) -> No
     manifest.write_text(manifest.read_text().replace(id_of(1), id_of(3)))
     (place.build(id_of(2)) / "manifest.json").write_text("[")
     assert ids(place.real) == set()
-    assert versions.damaged(place.real).keys() == {id_of(1), id_of(2)}
+    assert {one.build_id for one, _ in versions.damaged(place.real)} == {id_of(1), id_of(2)}
     ran = pipeline("versions", "r", COLUMNS="200")
     assert f"{id_of(1)[:12]}  damaged: it holds the build {id_of(3)[:12]}\n" in ran.out
-    assert f"{id_of(2)[:12]}  damaged: it has no manifest.json that can be read\n" in ran.out
+    unreadable = "it has no manifest.json that can be read"
+    assert f"{id_of(2)[:12]}  damaged: {unreadable}; current\n" in ran.out
     told = json.loads(pipeline("versions", "r", "--json").out)
     assert {one["build_id"] for one in told["versions"]} == {id_of(1), id_of(2)}
+
+
+@pytest.mark.parametrize("manifest", ["[", None])
+def test_a_damaged_version_is_listed_like_any_other(
+    manifest: str | None, pipeline: Run, tmp_path: Path
+) -> None:
+    """With who holds it, and whether the link names it: readers come upon it."""
+    place = Place.of(tmp_path / "r", 3)
+    for n in (1, 2):
+        publish(place, id_of(n))
+    versions.hold(place.real, id_of(2), "train-1")
+    (place.build(id_of(2)) / "manifest.json").unlink()
+    if manifest is not None:
+        (place.build(id_of(2)) / "manifest.json").write_text(manifest)
+    told = json.loads(pipeline("versions", "r", "--json").out)
+    known = {"build_id", "path", "current", "withdrawn", "holds"}
+    assert all(known <= one.keys() for one in told["versions"])
+    (current,) = (one for one in told["versions"] if one["current"])
+    assert (current["build_id"], current["holds"]) == (id_of(2), ["train-1"])
+    assert told["current"] == id_of(2)
+    ran = pipeline("versions", "r", COLUMNS="200")
+    assert "that can be read; current; held by train-1\n" in ran.out
 
 
 def test_a_line_that_was_cut_short_spoils_no_other(tmp_path: Path) -> None:

@@ -58,17 +58,23 @@ def COMMAND() -> None:
     """Versions are what ``--keep`` makes."""
 
 
-def _described(version: Version) -> dict[str, Any]:
-    from pipeline.build_dir.build import Build
+def _named(version: Version) -> dict[str, Any]:
+    """What is known of a version without reading it."""
     from pipeline.stores import shown
 
-    entry: dict[str, Any] = {
+    return {
         "build_id": version.build_id,
         "path": shown(version.folder),
         "current": version.current,
         "withdrawn": version.withdrawn,
         "holds": list(version.holds),
     }
+
+
+def _described(version: Version) -> dict[str, Any]:
+    from pipeline.build_dir.build import Build
+
+    entry = _named(version)
     try:
         build = Build.open(version.folder)
         manifest = build.manifest
@@ -103,10 +109,7 @@ def _damaged(releases: Path) -> list[dict[str, Any]]:
 
     if is_address(releases):
         return []
-    return [
-        {"build_id": name, "path": str(releases / name), "damaged": fault}
-        for name, fault in versions.damaged(releases).items()
-    ]
+    return [{**_named(one), "damaged": fault} for one, fault in versions.damaged(releases)]
 
 
 def _require_folder(releases: Path) -> None:
@@ -123,10 +126,10 @@ def _require_folder(releases: Path) -> None:
 
 def _line(entry: dict[str, Any], short: int) -> str:
     head = f"{entry['build_id'][:short]}  "
-    if "damaged" in entry:
-        return f"{head}damaged: {entry['damaged']}"
     marks = ["current"] if entry["current"] else ["rolled back"] if entry["withdrawn"] else []
     marks += [f"held by {', '.join(entry['holds'])}"] if entry["holds"] else []
+    if "damaged" in entry:
+        return f"{head}damaged: {'; '.join([entry['damaged'], *marks])}"
     numbers = f"{entry['rows']:>9} rows {entry['trained_tokens']:>12} trained tokens"
     what = f"{entry['built']}  {entry['task']} for {entry['model']}"
     return f"{head}{what}  {numbers}  {', '.join(marks)}".rstrip()
@@ -147,10 +150,9 @@ def listed(releases: Path, as_json: bool) -> None:
     """One line for each."""
     from pipeline.publish import versions
 
-    known = _known(releases)
-    entries = [*map(_described, known), *_damaged(releases)]
+    entries = [*map(_described, _known(releases)), *_damaged(releases)]
     if as_json:
-        now = next((one.build_id for one in known if one.current), None)
+        now = next((one["build_id"] for one in entries if one["current"]), None)
         print_object(0, {"current": now, "versions": entries})
         return
     for entry in entries:

@@ -291,9 +291,8 @@ def _as_named(named: Format, rows: list[Row], where: str, config: Config) -> Det
     fitting = [row for row in rows if named.matches(row)]
     reading, more = config.source.format, ""
     if "/" not in reading:
-        reading, more = settle(
-            named, fitting, where, already_templated=config.source.already_templated
-        )
+        source = config.source
+        reading, more = settle(named, fitting, where, source.already_templated, source.map)
     counts = {named.name: len(fitting)}
     evidence = (
         f"named by --format, fits {len(fitting):,} of {counted(len(rows), 'sampled row')}{more}"

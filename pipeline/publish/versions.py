@@ -64,13 +64,19 @@ def is_place(real: Path) -> bool:
     return _ID.fullmatch(real.name) is not None and is_releases(real.parent)
 
 
-def current_id(folder: Path) -> str | None:
-    """The version that the link names; None where there is no link, or no such version."""
+def _linked(folder: Path) -> str | None:
+    """The id that the link names, whether or not a version has it."""
     try:
         name = str((folder / CURRENT).readlink())
     except OSError:
         return None
-    return name if _ID.fullmatch(name) and (folder / name / MANIFEST).is_file() else None
+    return name if _ID.fullmatch(name) else None
+
+
+def current_id(folder: Path) -> str | None:
+    """The version that the link names; None where there is no link, or no such version."""
+    name = _linked(folder)
+    return name if name is not None and (folder / name / MANIFEST).is_file() else None
 
 
 def resolved(folder: Path) -> Path:
@@ -137,12 +143,6 @@ def _fault(folder: Path) -> str:
     return "" if found == folder.name else f"it holds the build {found[:SHORT]}"
 
 
-def damaged(folder: Path) -> dict[str, str]:
-    """The ids of versions that are no longer what their names say, and what is there instead."""
-    faults = {path.name: _fault(path) for path in sorted(folder.iterdir()) if _is_named(path)}
-    return {build_id: fault for build_id, fault in faults.items() if fault}
-
-
 def _holds(folder: Path, build_id: str) -> tuple[str, ...]:
     with suppress(OSError):
         return tuple(sorted(path.name for path in (folder / HOLDS / build_id).iterdir()))
@@ -172,12 +172,12 @@ def _age(folder: Path) -> tuple[str, int]:
     return text, (folder / MANIFEST).stat().st_mtime_ns
 
 
-def versions(folder: Path) -> list[Version]:
-    """Every version; the current one first, then the one that was current last, and so on."""
+def _found(folder: Path) -> Iterator[Version]:
+    """Every folder with the name of a version, be it one or not."""
     order, withdrawn = _events(history.read(folder))
-    now = current_id(folder)
-    found = [
-        Version(
+    now = _linked(folder)
+    for path in sorted(filter(_is_named, folder.iterdir())):
+        yield Version(
             build_id=path.name,
             folder=path,
             order=order.get(path.name, -1),
@@ -185,10 +185,18 @@ def versions(folder: Path) -> list[Version]:
             withdrawn=path.name in withdrawn and path.name != now,
             holds=_holds(folder, path.name),
         )
-        for path in folder.iterdir()
-        if _is_version(path)
-    ]
-    return sorted(found, key=lambda v: (v.current, v.order, _age(v.folder)), reverse=True)
+
+
+def versions(folder: Path) -> list[Version]:
+    """Every version; the current one first, then the one that was current last, and so on."""
+    whole = (one for one in _found(folder) if not _fault(one.folder))
+    return sorted(whole, key=lambda v: (v.current, v.order, _age(v.folder)), reverse=True)
+
+
+def damaged(folder: Path) -> list[tuple[Version, str]]:
+    """Versions that are no longer what their names say, and what is there instead."""
+    faults = ((one, _fault(one.folder)) for one in _found(folder))
+    return [(one, fault) for one, fault in faults if fault]
 
 
 def find(folder: Path, name: str) -> Version:

@@ -7,9 +7,10 @@ with a code when it would train nothing or something wrong.
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from collections.abc import Collection
 
 from stages.contract import BARE, Conversation, Message, Pair, StepChain
+from stages.conversations.one_question import require_one_question
 from stages.conversations.unfinished import require_finished
 from stages.errors import RowError
 
@@ -58,39 +59,13 @@ def _decided(message: Message, trained: bool) -> Message:
     return Message(message.role, message.content, message.fields, trained, message.weight)
 
 
-def _says(side: list[Message], at: int) -> tuple[Any, ...] | None:
-    """What a turn of a side says, whether it is trained or not; None behind the side's end."""
-    return (side[at].role, side[at].content, side[at].fields) if at < len(side) else None
-
-
-def require_one_question(chosen: list[Message], rejected: list[Message]) -> None:
-    """Two sides of a pair first differ in an answer; what others say behind it may follow from it.
+def pair(
+    example: Pair, printed: Collection[str] | None = None
+) -> tuple[Conversation, Conversation]:
+    """Both sides as whole conversations, of which only the answers are trained.
 
     Args:
-        chosen, rejected: the turns behind the prompt.
-
-    Raises:
-        RowError: ``questions_differ``: they differ first in a turn of somebody else, or one side
-            ends where somebody else goes on in the other.
-    """
-    at = 0
-    while at < min(len(chosen), len(rejected)) and _says(chosen, at) == _says(rejected, at):
-        at += 1
-    sides = {"chosen": chosen, "rejected": rejected}
-    others = {n: side[at].role for n, side in sides.items() if at < len(side)}
-    spoken = next(((n, role) for n, role in others.items() if role != "assistant"), None)
-    if spoken is None:
-        return
-    name, role = spoken
-    if len(others) == 2:
-        how = f"differ first in turn {at + 1} behind the prompt, a {role} turn of {name}"
-    else:
-        how = f"are alike until {name} goes on with a {role} turn"
-    raise RowError("questions_differ", f"chosen and rejected {how}, so they answer two questions")
-
-
-def pair(example: Pair) -> tuple[Conversation, Conversation]:
-    """Both sides as whole conversations, of which only the answers are trained.
+        printed: the fields of a turn that the chat template prints; None for all.
 
     Raises:
         RowError: ``no_prompt``, ``no_user_turn``, ``begins_with_assistant``, ``bad_weight``,
@@ -123,7 +98,7 @@ def pair(example: Pair) -> tuple[Conversation, Conversation]:
         sides.append(Conversation([*prompt, *turns], example.tools))
     if sides[0] == sides[1]:
         raise RowError("identical_pair", "chosen and rejected are the same")
-    require_one_question(example.chosen, example.rejected)
+    require_one_question(example.chosen, example.rejected, printed)
     return sides[0], sides[1]
 
 

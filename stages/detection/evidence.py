@@ -191,7 +191,11 @@ def _refuse_templated(
 
 
 def settle(
-    detected: Format, rows: Sequence[Row], where: str, already_templated: bool = False
+    detected: Format,
+    rows: Sequence[Row],
+    where: str,
+    already_templated: bool = False,
+    columns: Mapping[str, str] | None = None,
 ) -> tuple[str, str]:
     """The variant of a format that fits the rows, as a reading, and what to add to the evidence.
 
@@ -199,7 +203,7 @@ def settle(
         DataError: the rows do not show which, or contain a chat template already.
     """
     try:
-        variant, why = detected.settle(rows)
+        variant, why = detected.settle(rows, columns or {})
     except UndecidedError as error:
         choices = " or ".join(f"--format {detected.name}/{choice}" for choice in error.choices)
         raise DataError(f"{where}: {error.what}.", f"Say which with {choices}.") from error
@@ -295,7 +299,7 @@ def detect(
     doubt = detected.doubt(fitting, columns or {})
     if doubt is not None:
         raise DataError(f"{where}: {doubt[0]}.", f"{doubt[1]}.")
-    reading, more = settle(detected, fitting, where, already_templated)
+    reading, more = settle(detected, fitting, where, already_templated, columns)
     sentence = (
         f"{common(evidence[best])} in {counts[best]:,} of {counted(len(rows), 'sampled row')}{more}"
     )

@@ -80,7 +80,7 @@ def detect_mixture(
         doubt = formats.load(name).doubt(some, columns or {})
         if doubt is not None:
             raise DataError(f"{where}: {doubt[0]}.", f"{doubt[1]}.")
-        reading, _ = settle(formats.load(name), some, where, already_templated)
+        reading, _ = settle(formats.load(name), some, where, already_templated, columns)
         readings.append(reading)
     counts = {name: len(some) for name, some in alone.items()}
     return Detection(

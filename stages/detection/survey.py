@@ -17,14 +17,7 @@ from stages.errors import AskError, RowError
 from stages.format import Format
 from stages.kinds import Kind
 from stages.rows.selection import Selection
-from stages.rows.unread import (
-    Unread,
-    left_over,
-    repeats,
-    require_asked,
-    size_of,
-    texts_of,
-)
+from stages.rows.unread import ReadRow, Unread, left_over, require_asked, size_of
 from stages.rows.watched import Watched
 
 MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in one unread column
@@ -104,6 +97,7 @@ def survey(
             continue  # the build refuses such rows by name
         result.rows += 1
         total += _text(row)
+        read = ReadRow(row, examples)
         for left in left_over(
             watched, examples, printed=frozenset(), taken=options.columns.values()
         ):
@@ -111,12 +105,11 @@ def survey(
                 continue
             column = result.take(left)
             if left.path not in settled:
-                texts = texts_of(examples)
-                own = [value for value in left.values if not repeats(value, texts)]
+                own = [value for value in left.values if not read.repeats(value)]
                 unread[left.path] += sum(map(_text, own))
             if column.asked is None and left.path not in settled:
                 try:
-                    require_asked(left, kind, examples)
+                    require_asked(left, kind, read)
                 except AskError as error:
                     column.asked = error
     for path, size in unread.most_common(1):

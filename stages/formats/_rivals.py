@@ -62,17 +62,27 @@ def require_same(
         _ = row[name]
 
 
+def _any_given(values: Sequence[Any]) -> bool:
+    """Whether some rating is given, so not all are null."""
+    return any(one is not None for one in values)
+
+
 def _are_ratings(value: Any) -> bool:
     """Whether a value is a list of ratings, of which one is given."""
-    if not isinstance(value, list) or not any(one is not None for one in value):
+    if not isinstance(value, list) or not _any_given(value):
         return False
     return all(map(_steps.is_rating, value)) or all(one in (None, -1, 0, 1) for one in value)
 
 
 def _ratings_said(values: Any) -> Any:
-    """What a list of ratings says; the value itself where it is none."""
+    """What a list of ratings says; the value itself where it is none.
+
+    A list of -1 and 1 says bad and good, whatever the format reads elsewhere.
+    """
     if not isinstance(values, list):
         return values
+    if -1 in values and all(type(one) in (int, float) and one in (-1, 1) for one in values):
+        return [max(0.0, float(one)) for one in values]
     read = []
     for value in values:
         try:
@@ -82,21 +92,37 @@ def _ratings_said(values: Any) -> Any:
     return read
 
 
+def rated(row: Row, names: Sequence[str], columns: Mapping[str, str]) -> str | None:
+    """The column of ratings: the first that holds anything, and not only nulls
+    where another one holds ratings."""
+    there = [name for name in meant(names, columns) if peek(row, name) is not None]
+    silent = [n for n in there if isinstance(peek(row, n), list) and not _any_given(peek(row, n))]
+    if any(_are_ratings(peek(row, name)) for name in there):
+        there = [name for name in there if name not in silent]
+    return next(iter(there), None)
+
+
 def require_same_ratings(
     row: Row, column: str, names: Sequence[str], columns: Mapping[str, str], before: str = ""
 ) -> None:
-    """Other lists of ratings say what the one that is read says.
+    """Other lists of as many ratings say what the one that is read says.
 
     Raises:
         AskError: one says something else.
     """
+    mine = peek(row, column)
+
+    def rates_each(value: Any) -> bool:
+        """Whether a value is a list of ratings, of as many steps as the one that is read."""
+        return _are_ratings(value) and (not isinstance(mine, list) or len(value) == len(mine))
+
     require_same(
         row,
         column,
         names,
         columns,
         what="the rating of each step",
-        fits=_are_ratings,
+        fits=rates_each,
         said=_ratings_said,
         before=before,
     )

@@ -107,7 +107,7 @@ class _Alpaca(Format):
     def variants(self) -> Mapping[str, Format]:
         return {"instances": _Instances()}
 
-    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
+    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         nested = any(isinstance(row.get("instances"), list) for row in rows)
         return ("instances", "one example per instance") if nested else ("", "")
 

@@ -65,7 +65,7 @@ class _AnswerLists(Asking):
             return None
         return "lists of answers in chosen and rejected"
 
-    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
+    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         several = sum(any(len(_answers(row.get(name))) > 1 for name in _SIDES) for row in rows)
         if not several:
             return "", "one answer in each"

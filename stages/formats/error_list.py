@@ -50,6 +50,12 @@ def _column(row: Row) -> str | None:
     return next((column for column in columns if _is_list(peek(row, column), count)), None)
 
 
+def _meant(row: Row, columns: Mapping[str, str]) -> str | None:
+    """The column with the step numbers: one that ``--map`` named, where it named any."""
+    mapped = [name for name in _ERRORS if name in columns]
+    return _turns.first_of(row, mapped) if mapped else _column(row)
+
+
 class _ErrorList(Asking):
     """The format; ``base`` is the number of the first step."""
 
@@ -69,11 +75,11 @@ class _ErrorList(Asking):
         column = _column(row)
         return f"{_steps.step_column(row)} and the wrong ones in {column}" if column else None
 
-    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
+    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         named = [
             (row[name], len(row[_steps.step_column(row) or ""]))
             for row in rows
-            if (name := _column(row)) and row[name]
+            if (name := _meant(row, columns)) and isinstance(row[name], list) and row[name]
         ]
         return _numbering.settle(named, "the lists of wrong steps name")
 

@@ -226,7 +226,7 @@ class _IndexedPair(Asking):
         flags = " or ".join(f"--map label={name}" for name in names)
         return f"{' and '.join(names)} could each name the better answer", f"Say which with {flags}"
 
-    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
+    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         # More than one column only where --map has settled which is read; each must say the same.
         shown: dict[str, str] = {}
         for name in (*CHOICES, *_VERDICTS):

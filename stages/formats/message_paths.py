@@ -52,7 +52,7 @@ class _MessagePaths(Format):
     def variants(self) -> Mapping[str, Format]:
         return {name: _MessagePaths(name) for name in VARIANTS}
 
-    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
+    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         ranked = sum(_has_ranks(_replies.first(row)) for row in rows)
         if not ranked:
             return "", "a conversation for each path"

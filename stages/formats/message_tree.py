@@ -38,7 +38,7 @@ class _MessageTree(Format):
     def variants(self) -> Mapping[str, Format]:
         return {"adjacent": _MessageTree(), "all": _MessageTree(every=True)}
 
-    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
+    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         return "", "a pair for each two neighbours in rank; message_tree/all makes them of all"
 
     def matches(self, row: Row) -> str | None:

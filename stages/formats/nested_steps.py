@@ -91,7 +91,7 @@ class _NestedSteps(Format):
     def variants(self) -> Mapping[str, Format]:
         return {"signed": _NestedSteps(signed=True), "unsigned": _NestedSteps()}
 
-    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
+    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         solutions = (inner for row in rows for inner in row[_column(row) or ""])
         if rated_steps.is_signed([value for inner in solutions for value in _ratings(inner)]):
             return "signed", "ratings are -1, 0 and 1; 0 follows --neutral"

@@ -25,7 +25,7 @@ class _OpenRLHF(Asking):
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         _steps.require_alone(row, options)
-        name = _turns.chosen_of(row, _LABELS, options.columns) or "value"
+        name = _rivals.rated(row, _LABELS, options.columns) or "value"
         _rivals.require_same_ratings(row, name, _LABELS, options.columns)
         text = _turns.text(row, "input")
         pieces = text.split(_steps.find_tag(text, options))

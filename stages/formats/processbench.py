@@ -40,16 +40,19 @@ def _column(row: Row, names: Sequence[str] = _INDICES) -> str | None:
     return _turns.first_of(row, there) or next(iter(there), None)
 
 
-def _other(row: Row) -> str | None:
+def _other(row: Row, columns: Mapping[str, str]) -> str | None:
     """The column of an index that may count from 1: ``label`` does not say the same."""
-    name = _column(row, _NAMED)
-    if name is None or (_OWN in row and _said(peek(row, _OWN)) == _said(peek(row, name))):
+    able = meant(_INDICES, columns)
+    name = _column(row, [one for one in able if one != _OWN])
+    if name is None or (
+        _OWN in able and _OWN in row and _said(peek(row, _OWN)) == _said(peek(row, name))
+    ):
         return None
     return name
 
 
 class _ProcessBench(Asking):
-    """The format; ``base`` is the number of the first step."""
+    """The format; ``base`` is the number of the first step, None where the sample shows none."""
 
     name = "processbench"
     kinds = (STEPS,)
@@ -57,7 +60,7 @@ class _ProcessBench(Asking):
     prompts = _steps.PROBLEMS
     first_error = True
 
-    def __init__(self, base: int = 0) -> None:
+    def __init__(self, base: int | None = None) -> None:
         self._base = base
 
     @property
@@ -71,15 +74,17 @@ class _ProcessBench(Asking):
             return None
         return f"{steps} and the index of the first error in {name}"
 
-    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
-        others = [(name, row) for row in rows if (name := _other(row))]
-        if not others:
+    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
+        others = [(name, row) for row in rows if (name := _other(row, columns))]
+        said = [row[name] for name, row in others]
+        if all(_said(value) == _said(None) for value in said):  # none, or the same from 0 and 1
             return "", ""
         named = [
             ([row[name]] if type(row[name]) is int else [], len(row[_steps.step_column(row) or ""]))
             for name, row in others
         ]
-        return _numbering.settle(named, f"the values of {others[0][0]} name")
+        none_said = any(_said(value) == _said(None) for value in said)
+        return _numbering.settle(named, f"the values of {others[0][0]} name", none_said)
 
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
         if question := super().doubt(rows, columns):
@@ -104,12 +109,17 @@ class _ProcessBench(Asking):
         if column == _OWN and self._base:
             other = mapped(_NAMED[0], options.columns.get(_OWN, _OWN))
             raise RowError("bad_label", f"{_OWN} counts from 0; to read it from 1, add {other}")
-        if type(number) is not int or not 0 <= number - self._base < steps:
-            counting = f" counted from {self._base}" if self._base else ""
+        if column != _OWN and self._base is None:
+            ways = " or ".join(f"--format {self.name}/{way}" for way in self.variants)
+            detail = f"{column} {number!r}, and no sampled row shows whether it counts from 0 or 1"
+            raise RowError("bad_label", f"{detail}; say which with {ways}")
+        base = self._base or 0
+        if type(number) is not int or not 0 <= number - base < steps:
+            counting = f" counted from {base}" if base else ""
             raise RowError(
                 "bad_label", f"{column} {number!r} is not a step of {steps}{counting}, nor -1"
             )
-        return number - self._base
+        return number - base
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         name = _steps.step_column(row) or "steps"

@@ -59,7 +59,7 @@ class _Ranked(Asking):
             "in-order-extremes": _Ranked("extremes", listed=True),
         }
 
-    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
+    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         if rows and not any(self._is_ordered(row) for row in rows):
             what = (
                 "nothing says that the answers are in order, from best to worst; if they are, "

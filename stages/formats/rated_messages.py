@@ -57,7 +57,7 @@ class _RatedMessages(Format):
     def variants(self) -> Mapping[str, Format]:
         return {"signed": _RatedMessages(signed=True), "unsigned": _RatedMessages()}
 
-    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
+    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         turns = [turn for row in rows for turn in row[_column(row) or ""] if _speaks(turn)]
         if rated_steps.is_signed([turn.get(rated_steps.rating_of(turn) or "") for turn in turns]):
             return "signed", "ratings are -1, 0 and 1; 0 follows --neutral"

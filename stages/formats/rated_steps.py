@@ -167,7 +167,7 @@ class _RatedSteps(Format):
     def variants(self) -> Mapping[str, Format]:
         return {"signed": _RatedSteps(signed=True), "unsigned": _RatedSteps()}
 
-    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
+    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         if is_signed(_shown(rows)):
             return "signed", "ratings are -1, 0 and 1; 0 follows --neutral"
         return "", ""

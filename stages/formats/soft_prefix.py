@@ -48,7 +48,7 @@ class _SoftPrefix(Asking):
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         name = _turns.chosen_of(row, _PREFIXES, options.columns) or "prefixes"
         steps = _steps_of(_steps.texts(row.get(name), name))
-        column = _turns.chosen_of(row, _VALUES, options.columns) or "values"
+        column = _rivals.rated(row, _VALUES, options.columns) or "values"
         _rivals.require_same_ratings(row, column, _VALUES, options.columns)
         labels = _steps.ratings(row.get(column), len(steps), column)
         return [StepChain(_steps.problem(row, options), steps, labels)]

@@ -226,7 +226,7 @@ class _StepTree(Format):
     def variants(self) -> Mapping[str, Format]:
         return {"signed": _StepTree(signed=True), "unsigned": _StepTree()}
 
-    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
+    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         nodes = (node for row in rows for node, _ in _nodes(dict.get(row, _column(row) or "")))
         if rated_steps.is_signed([dict.get(node, name) for node in nodes for name in _VALUES]):
             return "signed", "values are -1, 0 and 1; 0 follows --neutral"

@@ -10,8 +10,8 @@ from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.format import Format
-from stages.formats import _rivals, _steps, _turns, rated_steps
-from stages.formats._asked import Asking
+from stages.formats import _rivals, _steps, rated_steps
+from stages.formats._asked import Asking, meant
 from stages.kinds import STEPS
 from stages.rows.watched import peek
 
@@ -45,12 +45,12 @@ def _fits(value: Any, steps: int) -> bool:
     return len(value) == steps or any(type(one) is not int for one in value)
 
 
-def _labels(row: Row) -> str | None:
+def _labels(row: Row, names: Sequence[str] = _LABELS) -> str | None:
     """The column with a rating for each step."""
     steps = _steps.step_column(row)
     if steps is None:
         return None
-    return next((name for name in _LABELS if _fits(peek(row, name), len(peek(row, steps)))), None)
+    return next((name for name in names if _fits(peek(row, name), len(peek(row, steps)))), None)
 
 
 class _Stepwise(Asking):
@@ -75,8 +75,9 @@ class _Stepwise(Asking):
     def variants(self) -> Mapping[str, Format]:
         return {"signed": _Stepwise(signed=True), "unsigned": _Stepwise()}
 
-    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
-        if any(_counts_from_minus_one(peek(row, _labels(row) or "")) for row in rows):
+    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
+        names = meant(_LABELS, columns)
+        if any(_counts_from_minus_one(peek(row, _labels(row, names) or "")) for row in rows):
             return "signed", "ratings are -1, 0 and 1; 0 follows --neutral"
         return "", ""
 
@@ -87,7 +88,7 @@ class _Stepwise(Asking):
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         name = _steps.step_column(row) or "completions"
         steps = _steps.texts(row.get(name), name)
-        column = _turns.chosen_of(row, _LABELS, options.columns) or "labels"
+        column = _rivals.rated(row, _LABELS, options.columns) or "labels"
         _rivals.require_same_ratings(row, column, _LABELS, options.columns)
 
         def label(value: Any, where: str) -> float | None:

@@ -62,7 +62,7 @@ class _StrengthPair(Asking):
     def variants(self) -> Mapping[str, Format]:
         return {"negative-is-first": _StrengthPair(), "positive-is-first": _StrengthPair(1)}
 
-    def settle(self, rows: Sequence[Row]) -> tuple[str, str]:
+    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         shown = [number for row in rows for number in _numbers(row)]
         if shown and min(shown) >= 0:
             least, most = (f"{value:g}" for value in (min(shown), max(shown)))

@@ -26,7 +26,7 @@ class _TaggedMessages(Asking):
         return None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        column = _turns.chosen_of(row, _LABELS, options.columns) or "labels"
+        column = _rivals.rated(row, _LABELS, options.columns) or "labels"
         _rivals.require_same_ratings(row, column, _LABELS, options.columns)
         turns = _steps.conversation(row, options)
         if [message.role for message in turns] != ["user", "assistant"]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from stages import kinds
+from stages.chat_template.printed_fields import EVERY
 from stages.contract import Message, Pair
 from stages.conversations import examples
 
@@ -38,7 +39,8 @@ class Pairs(kinds.Kind):
 
     def ready(self, example: Pair, normalize: Normalize) -> list[Any]:
         """Both sides and the margin."""
-        return [(*examples.pair(example), example.margin)]
+        printed = None if EVERY in normalize.printed else normalize.printed
+        return [(*examples.pair(example, printed), example.margin)]
 
     def filled(self, ready: Sequence[Any], normalize: Normalize) -> dict[str, Any]:
         """Turns of both sides, tools, margins."""

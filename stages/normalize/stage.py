@@ -39,7 +39,7 @@ from stages.rows import carried, groups, notes, null_fields
 from stages.rows.batches import IDENTITY, batch_of
 from stages.rows.carried import Carried
 from stages.rows.selection import Selection, renamed, replaced, rest
-from stages.rows.unread import Tally, left_over, require_asked
+from stages.rows.unread import ReadRow, Tally, left_over, require_asked
 from stages.rows.watched import EMPTY, Watched
 
 
@@ -172,9 +172,10 @@ class Normalize:
         left = left_over(row, examples, printed=self.printed, taken=taken)
         decided = {*self.selection.decided, self.group_by}
         left = [one for one in left if one.path not in decided]
+        read = ReadRow(row, examples)
         for one in left:
             if one.path not in self._settled:
-                require_asked(one, self.kind, examples)
+                require_asked(one, self.kind, read)
         for one in left:
             if one.path not in self.carried.paths:
                 self.tally.add(one.path, *one.values)

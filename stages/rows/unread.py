@@ -12,6 +12,7 @@ import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -71,25 +72,42 @@ def turns_of(examples: Iterable[Example]) -> Iterator[Message]:
             yield from (*example.prompt, *example.chosen, *example.rejected)
 
 
-def texts_of(examples: Iterable[Example]) -> list[str]:
-    """Every text of some examples."""
-    examples = list(examples)
-    texts = [turn.content for turn in turns_of(examples) if turn.content]
-    for example in examples:
-        if isinstance(example, StepChain):
-            texts += [example.problem, *example.steps]
-    return texts
+class ReadRow:
+    """A row that was read, and the examples that it became.
 
+    A row may have hundreds of turns with a value each, so what its examples say is collected once.
+    """
 
-def repeats(value: Any, texts: Sequence[str]) -> bool:
-    """Whether a column repeats the texts of the example: a part of one, or all of them."""
-    if not isinstance(value, str):
-        return False
-    plain = value.strip()
-    stripped = [text.strip() for text in texts if text.strip()]
-    return any(plain in text for text in stripped) or (
-        bool(stripped) and all(t in plain for t in stripped)
-    )
+    def __init__(self, row: Row, examples: Sequence[Example]) -> None:
+        self._row, self._examples = row, examples
+        self._judged: dict[str, bool] = {}
+
+    @cached_property
+    def _texts(self) -> dict[str, None]:
+        """Every text of the examples, without blanks around it, once."""
+        texts = [turn.content for turn in turns_of(self._examples) if turn.content]
+        for example in self._examples:
+            if isinstance(example, StepChain):
+                texts += [example.problem, *example.steps]
+        return dict.fromkeys(filter(None, (text.strip() for text in texts)))
+
+    def repeats(self, value: Any) -> bool:
+        """Whether a value repeats the texts of the examples: a part of one, or all of them."""
+        if not isinstance(value, str):
+            return False
+        plain = value.strip()
+        if plain not in self._judged:
+            texts = self._texts
+            part = plain in texts or any(plain in text for text in texts)
+            self._judged[plain] = part or (bool(texts) and all(text in plain for text in texts))
+        return self._judged[plain]
+
+    @property
+    def has_turns(self) -> bool:
+        """Whether it has a list of turns, which may have keys of their own."""
+        columns = [value for value in self._row.values() if isinstance(value, list)]
+        turns = [one for one in itertools.chain.from_iterable(columns) if isinstance(one, dict)]
+        return not all(map(_SPEAKER.isdisjoint, turns))
 
 
 def _column_of(row: Row, key: str) -> str:
@@ -173,17 +191,17 @@ def _beside_steps(row: Watched) -> Iterator[tuple[str, Any]]:
                 yield f"{name}[].{key}", value
 
 
-def require_asked(left: Unread, kind: Kind, examples: Sequence[Example]) -> None:
+def require_asked(left: Unread, kind: Kind, row: ReadRow) -> None:
     """Raise unless every value can be ignored without an option.
 
     Raises:
         AskError: ignoring it would train something wrong, or might.
     """
     for value in left.values:
-        _require_asked(left, value, kind, examples)
+        _require_asked(left, value, kind, row)
 
 
-def _require_asked(left: Unread, value: Any, kind: Kind, examples: Sequence[Example]) -> None:
+def _require_asked(left: Unread, value: Any, kind: Kind, row: ReadRow) -> None:
     path = left.path
     shown = f"{path} is {_shown(value)}"
     if left.turn and column_names.is_flag(path, value):
@@ -202,25 +220,30 @@ def _require_asked(left: Unread, value: Any, kind: Kind, examples: Sequence[Exam
     if column_names.leaves_out(path, value):
         raise AskError(
             "unread_weight",
-            f"{shown}, and whether something is trained is read from turns only",
-            f"Put it on the turns as train, leave such rows out with --where, or add "
+            f"{shown}, and nothing reads whether a whole row is trained",
+            f"{_on_turns('train', kind, row)}Leave such rows out with --where, or add "
             f"{ignore(path)}.",
         )
     if column_names.weighs(path):
         raise AskError(
             "unread_weight",
-            f"{shown}, and a weight is read from turns only",
-            f"Put it on the turns as weight, or add {ignore(path)}.",
+            f"{shown}, and nothing reads the weight of a whole row",
+            f"{_on_turns('weight', kind, row)}Add {ignore(path)}.",
         )
     why = column_names.seen(path, kind)
     if column_names.plain(path) in column_names.CORRECTED and isinstance(value, bool | int | float):
         return  # whether an answer was corrected, or how often, is not an answer
-    if why is not None and not repeats(value, texts_of(examples)):
+    if why is not None and not row.repeats(value):
         raise AskError(
             "unread_column",
             f"{path} {why}, and nothing reads it",
             f"Read it under another name with --map, or add {ignore(path)}.",
         )
+
+
+def _on_turns(flag: str, kind: Kind, row: ReadRow) -> str:
+    """What a user may write on turns instead; pairs and steps have no loss per turn."""
+    return f"Put it on the turns as {flag}. " if kind.trains_answers and row.has_turns else ""
 
 
 def ignore(path: str) -> str:

@@ -22,20 +22,26 @@ class Watched(dict[str, Any]):
     ``peek`` looks at a value without counting as reading.
     """
 
-    __slots__ = ("_keys", "_read")
+    __slots__ = ("_keys", "_lists", "_read")
 
     def __init__(self, row: Row) -> None:
         super().__init__(row)
         self._read: set[str] = set()
+        self._lists: set[str] = set()  # columns with a list of objects that are watched
         self._keys: set[tuple[str, str]] = set()
 
     def __getitem__(self, key: str) -> Any:
         value = super().__getitem__(key)
+        if key in self._read:  # what is inside is watched already
+            return value
         self._read.add(key)
-        kind = type(value)
-        if (kind is dict or kind is list) and key not in _PASSED_ON:
-            value = _inside(value)
-            self[key] = value
+        if key in _PASSED_ON:
+            return value
+        if type(value) is dict:
+            value = self[key] = Watched(value)
+        elif type(value) is list and _has_objects(value):
+            value = self[key] = [Watched(one) if type(one) is dict else one for one in value]
+            self._lists.add(key)
         return value
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -67,7 +73,7 @@ class Watched(dict[str, Any]):
                     yield f"{before}{key}", value
             elif isinstance(value, Watched):
                 yield from value.unread(f"{before}{key}.")
-            elif type(value) is list and any(isinstance(one, Watched) for one in value):
+            elif key in self._lists:
                 yield from _unread_in(value, f"{before}{key}[].")
 
 
@@ -95,14 +101,15 @@ def read_key(row: Row, column: str, key: str) -> None:
         row._keys.add((column, key))
 
 
-def _inside(value: Any) -> Any:
-    """Watch objects inside a row, but not turns, whose unread keys are in ``Message.fields``."""
-    if type(value) is dict:
-        return Watched(value)
-    first = next((one for one in value if type(one) is dict), None)
-    if first is None or "role" in first or "from" in first:
-        return value
-    return [Watched(one) if type(one) is dict else one for one in value]
+def _has_objects(values: list[Any]) -> bool:
+    """Whether a list has objects that are no turns; keys of turns are in ``Message.fields``.
+
+    Rows have thousands of token ids, so a list is searched without a step of Python for each item.
+    """
+    if dict not in map(type, values):
+        return False
+    first = next(one for one in values if type(one) is dict)
+    return "role" not in first and "from" not in first
 
 
 def _unread_in(values: list[Any], before: str) -> Iterator[tuple[str, Any]]:
