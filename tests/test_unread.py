@@ -319,9 +319,9 @@ class Counted(str):
         Counted.looks += 1
         return Counted(super().strip(chars))
 
-    def __contains__(self, part: object) -> bool:
+    def __contains__(self, part: str) -> bool:
         Counted.looks += 1
-        return super().__contains__(part)  # type: ignore[operator]
+        return super().__contains__(part)
 
 
 def test_a_turn_costs_the_same_to_judge_however_many_there_are() -> None:
