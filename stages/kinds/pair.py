@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from stages import kinds
-from stages.chat_template.printed_fields import EVERY
 from stages.contract import Message, Pair
 from stages.conversations import examples
 
@@ -39,6 +38,8 @@ class Pairs(kinds.Kind):
 
     def ready(self, example: Pair, normalize: Normalize) -> list[Any]:
         """Both sides and the margin."""
+        from stages.chat_template.printed_fields import EVERY
+
         printed = None if EVERY in normalize.printed else normalize.printed
         return [(*examples.pair(example, printed), example.margin)]
 

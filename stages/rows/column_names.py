@@ -93,9 +93,9 @@ TRAINED = _set("train trained training trainable loss")  # whether a row is trai
 # Numbers that give the position or length of a turn, not its quality.
 BOOKKEEPING = _set(
     "id idx index number turn turn_id turn_index turn_number message_id parent_id msg_id step "
-    "step_id call_id tool_call_id time timestamp ts date created created_at create_time created_utc updated_at "
-    "update_time tokens token_count num_tokens n_tokens length len position order seq "
-    "duration latency start end"
+    "step_id call_id tool_call_id time timestamp ts date created created_at create_time "
+    "created_utc updated_at update_time tokens token_count num_tokens n_tokens length len "
+    "position order seq duration latency start end"
 )
 
 # Arguments of the chat template in a row; a build renders all rows with the same arguments.
