@@ -23,7 +23,7 @@ from click.testing import CliRunner
 from small_tokenizers import byte_level
 from support import say
 
-from pipeline.commands.build import COMMAND as BUILD
+from pipeline.cli import cli
 from pipeline.estimate.forecast import glimpses
 from pipeline.inputs.detection import recognise
 from pipeline.inputs.scan import expand, scan
@@ -288,10 +288,10 @@ def test_profiles_and_recipes_may_hold_anything(tmp_path: Path, name: str) -> No
     assert _within("profiles", lambda: resolve(str(path), tmp_path, Overrides()), ModelError)
     head = 'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "rows.jsonl"\n'
     path.write_text(head + TOML[name], "utf-8")
-    arguments = [str(path)]
+    arguments = ["build", str(path)]
 
     def build() -> None:
-        ran = CliRunner().invoke(BUILD, arguments)
+        ran = CliRunner().invoke(cli, arguments)
         if ran.exception is not None and not isinstance(ran.exception, SystemExit):
             raise ran.exception
 
