@@ -43,7 +43,10 @@ def _parser() -> argparse.ArgumentParser:
         "--peer-sizes", type=_numbers, default=usual.peers, help="of these, rows of other programs"
     )
     parser.add_argument(
-        "--repeats", type=int, default=usual.repeats, help="runs of the smallest size"
+        "--repeats",
+        type=int,
+        default=usual.repeats,
+        help="runs of what is short; what is long runs once less",
     )
     parser.add_argument(
         "--memory-sizes", type=_numbers, default=usual.memory, help="rows where memory is watched"

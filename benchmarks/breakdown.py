@@ -18,7 +18,6 @@ from benchmarks.workplace import Workplace, build
 
 _SAMPLED = Path(__file__).with_name("sampled.py")
 _SHAPES = {"sft": "messages", "rm": "pair", "prm": "steps"}
-_SMALL_BUILDS = 3
 _REST = "(all others)"
 _KEPT = 0.02  # microseconds a row of a function that has an entry in the file
 _KEPT_FIRST = 0.002  # seconds, of a build
@@ -38,9 +37,8 @@ def _sampled(place: Workplace, task: str, count: int, *more: str) -> Content:
     return {**spent, **others}
 
 
-def _typical(place: Workplace, task: str, count: int, *more: str) -> Content:
+def _typical(runs: list[Content]) -> Content:
     """The median of several builds, function by function: starts differ from run to run."""
-    runs = [_sampled(place, task, count, *more) for _ in range(_SMALL_BUILDS)]
     names = dict.fromkeys(name for run in runs for name in run)
     return {name: statistics.median(run.get(name, 0.0) for run in runs) for name in names}
 
@@ -62,10 +60,17 @@ def _shortened(spent: dict[str, float], least: float) -> dict[str, float]:
     return made
 
 
-def _made(small: Content, large: Content, sizes: tuple[int, int]) -> Content:
-    """What a file holds: microseconds a row by function, and seconds of the smaller build."""
-    each = _difference(small, large, sizes[1] - sizes[0])
-    return {"functions": _shortened(each, _KEPT), "first": _shortened(small, _KEPT_FIRST)}
+def _made(small: list[Content], large: list[Content], sizes: tuple[int, int]) -> Content:
+    """What a file holds: microseconds a row by function, seconds of the smaller build, and the
+    seconds of each run of both."""
+    first = _typical(small)
+    each = _difference(first, _typical(large), sizes[1] - sizes[0])
+    return {
+        "functions": _shortened(each, _KEPT),
+        "first": _shortened(first, _KEPT_FIRST),
+        "small": [round(sum(run.values()), 3) for run in small],
+        "large": [round(sum(run.values()), 3) for run in large],
+    }
 
 
 def room(function: str) -> str:
@@ -84,25 +89,27 @@ def rooms(functions: dict[str, float]) -> dict[str, float]:
     return {name: round(spent, 2) for name, spent in ordered if spent >= _LEAST}
 
 
-def functions(task: str, sizes: tuple[int, int]) -> Cell:
+def functions(task: str, sizes: tuple[int, int], repeats: int) -> Cell:
     """Microseconds a row by function, and what does not grow with the rows."""
 
     def make(place: Workplace) -> Content:
-        small, large = _typical(place, task, sizes[0]), _sampled(place, task, sizes[1])
+        small, large = ([_sampled(place, task, n) for _ in range(repeats)] for n in sizes)
         return _made(small, large, sizes)
 
-    return Cell(f"functions-{task}", {"task": task, "sizes": list(sizes)}, make)
+    settings = {"task": task, "sizes": list(sizes), "repeats": repeats}
+    return Cell(f"functions-{task}", settings, make)
 
 
-def driver(sizes: tuple[int, int]) -> Cell:
+def driver(sizes: tuple[int, int], repeats: int) -> Cell:
     """The same for the driver's own thread while two workers do what workers can do."""
 
+    def once(place: Workplace, count: int) -> Content:
+        spent = _sampled(place, "sft", count, "--workers", "2")
+        del spent["(other processes)"]
+        return spent
+
     def make(place: Workplace) -> Content:
-        two = ("--workers", "2")
-        small = _typical(place, "sft", sizes[0], *two)
-        large = _sampled(place, "sft", sizes[1], *two)
-        for spent in (small, large):
-            del spent["(other processes)"]
+        small, large = ([once(place, n) for _ in range(repeats)] for n in sizes)
         return _made(small, large, sizes)
 
-    return Cell("driver", {"sizes": list(sizes)}, make)
+    return Cell("driver", {"sizes": list(sizes), "repeats": repeats}, make)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,11 +27,21 @@ class Spread:
         """The middle one."""
         return statistics.median(self.values)
 
-    def __str__(self) -> str:
-        low, high = min(self.values), max(self.values)
+    def __format__(self, form: str) -> str:
+        """The median in a form such as ``.2f``, with the least and the most in brackets."""
+        form = form or ".1f"
         if len(self.values) == 1:
-            return f"{low:.1f}"
-        return f"{self.median:.1f} ({low:.1f} to {high:.1f})"
+            return format(self.median, form)
+        least, most = min(self.values), max(self.values)
+        return f"{self.median:{form}} ({least:{form}} to {most:{form}})"
+
+    def __str__(self) -> str:
+        return format(self)
+
+    def __truediv__(self, other: Spread | float) -> Spread:
+        """Each run divided by a number, or by each run of another thing."""
+        divisors = other.values if isinstance(other, Spread) else (other,)
+        return Spread(tuple(one / by for one, by in itertools.product(self.values, divisors)))
 
 
 class Figures:
@@ -62,6 +71,33 @@ class Figures:
         kinds = {str({**one, "day": ""}): one for one in found}
         return list(kinds.values())
 
+    def runs(self, cell: str, *keys: str, what: str, unit: float = 1.0) -> Spread | None:
+        """What a list of runs in a cell says of one thing; None where it was not measured.
+
+        Args:
+            keys: from the cell to the list; ``what``: of each run; ``unit``: what it is divided by.
+        """
+        found: Any = self.measured(cell)
+        for key in keys:
+            found = found.get(key, {})
+        return Spread(tuple(run[what] / unit for run in found)) if found else None
+
+    def profiled(self, cell: str) -> Spread | None:
+        """Microseconds a row of builds that were sampled: each larger one beside each smaller."""
+        found, sizes = self.measured(cell), self.settings(cell).get("sizes")
+        if not found or not sizes:
+            return None
+        pairs = itertools.product(found["small"], found["large"])
+        rows = sizes[1] - sizes[0]
+        return Spread(tuple((large - small) / rows * 1e6 for small, large in pairs))
+
+    def rates(self, cell: str) -> dict[str, dict[str, Spread]]:
+        """Thousands of examples a second of a gather, by how examples lie and by examples."""
+        return {
+            how: {size: Spread(tuple(run / 1e3 for run in runs)) for size, runs in sizes.items()}
+            for how, sizes in self.measured(cell).items()
+        }
+
     def sizes(self, task: str, text: str) -> list[int]:
         """Numbers of rows for which programs were compared, from small to large."""
         names = (_COMPARE.fullmatch(path.name) for path in self._folder.glob("compare-*.json"))
@@ -78,8 +114,7 @@ class Figures:
         state: str = "cold",
     ) -> Spread | None:
         """The runs of one program; None where there are none."""
-        runs = self.measured(f"compare-{task}-{text}-{count}").get(program, {}).get(state, [])
-        return spread_of(runs, what)
+        return self.runs(f"compare-{task}-{text}-{count}", program, state, what=what)
 
     def ran(self, program: str, task: str, text: str) -> list[int]:
         """Numbers of rows that a program was measured with."""
@@ -111,36 +146,30 @@ class Figures:
 
     def ratio(
         self, program: str, task: str, text: str, count: int, what: str = "cpu"
-    ) -> float | None:
+    ) -> Spread | None:
         """How many times our processor time a program needs for the same rows, start included."""
         ours, theirs = (self.spread(p, task, text, count, what=what) for p in (OURS, program))
-        return theirs.median / ours.median if ours and theirs else None
+        return over(theirs, ours)
 
-    def whole(self, program: str, count: int) -> float | None:
+    def whole(self, program: str, count: int) -> Spread | None:
         """Processor seconds for so many rows of SFT, start included; beyond the largest size that
         was measured, with what one more row costs."""
         known = self.ran(program, "sft", "english")
         nearest = max((size for size in known if size <= count), default=None)
         if nearest is None:
             return None
-        spread, each = self.spread(program, "sft", "english", nearest), self.each(program)
+        spread, costs = self.spread(program, "sft", "english", nearest), self.costs(program)
         assert spread is not None
         if nearest == count:
-            return spread.median
-        return None if each is None else spread.median + each * (count - nearest) / 1e6
-
-    def start(self, name: str) -> float | None:
-        """Processor time in seconds of a command that does not grow with the rows."""
-        return median_of(self.measured("starts").get(name, []), "cpu")
+            return spread
+        if costs is None:
+            return None
+        pairs = itertools.product(spread.values, costs.values)
+        return Spread(tuple(first + each * (count - nearest) / 1e6 for first, each in pairs))
 
     def encoders(self, text: str = "english", which: str = "fastokens") -> Spread | None:
         """Microseconds a row of an encoder alone on the rendered text, run by run."""
-        return spread_of(self.measured(f"encoder-{text}").get("runs", []), which)
-
-    def encoder(self, text: str = "english", which: str = "fastokens") -> float | None:
-        """The median of ``encoders``."""
-        found = self.encoders(text, which)
-        return found.median if found else None
+        return self.runs(f"encoder-{text}", "runs", what=which)
 
     def largest_common(self, program: str) -> int | None:
         """The largest number of rows that a program and ours were both measured with."""
@@ -154,21 +183,6 @@ def shown(value: Any, form: str = ".1f", unit: str = "") -> str:
     return "not measured" if value is None else f"{value:{form}}{unit}"
 
 
-def over(one: float | None, other: float | None) -> float | None:
-    """A quotient, where both are known."""
-    return one / other if one is not None and other else None
-
-
-def spread_of(runs: Sequence[Content], what: str) -> Spread | None:
-    """All runs of a list; None where there are none."""
-    return Spread(tuple(run[what] for run in runs)) if runs else None
-
-
-def median_of(runs: Sequence[Content], what: str) -> float | None:
-    """The middle of a list of runs."""
-    return statistics.median(run[what] for run in runs) if runs else None
-
-
-def least_of(runs: Sequence[Content], what: str) -> float | None:
-    """The least of a list of runs."""
-    return min((run[what] for run in runs), default=None)
+def over(one: Spread | None, other: Spread | None) -> Spread | None:
+    """Quotients of their runs, where both were measured."""
+    return one / other if one and other else None

@@ -1,6 +1,6 @@
 """The gather over builds of any size: one shard, made out of up to millions of examples.
 
-    python benchmarks/gathering.py ROWS.jsonl LAYOUT CACHE OUT.json SIZE...
+    python benchmarks/gathering.py ROWS.jsonl LAYOUT CACHE OUT.json REPEATS SIZE...
 
 One real build hands over what its gather was given. Its parts are then repeated until they hold as
 many examples as are asked for, and the gather makes one shard of it: of examples that lie side by
@@ -29,7 +29,6 @@ from pipeline.shards import gather
 from pipeline.shards.gather import Gather, ShardReport, ShardWork
 from pipeline.shards.measured import METRICS
 
-_REPEATS = 3
 _FUNCTION = "make_shard"  # what a build calls for each shard
 
 
@@ -73,29 +72,29 @@ def _orders(first: ShardWork, counted: int, size: int) -> dict[str, Any]:
     return {"in order": first.order, "shuffled": first.order + repetition * counted}
 
 
-def _seconds(shared: Gather, shard: ShardWork) -> float:
+def _rate(shared: Gather, shard: ShardWork) -> float:
+    """Examples a second of processor time, of one shard that is made."""
     folder = Path(shared.folder)
-    best = float("inf")
-    for _ in range(_REPEATS):
-        shutil.rmtree(folder, ignore_errors=True)
-        (folder / METRICS).mkdir(parents=True)
-        started = time.process_time()
-        gather.make_shard(shared, shard)
-        best = min(best, time.process_time() - started)
-    return best
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / METRICS).mkdir(parents=True)
+    started = time.process_time()
+    gather.make_shard(shared, shard)
+    return len(shard.order) / (time.process_time() - started)
 
 
 def main() -> None:
     """Capture, repeat, time."""
     source, cache, out = Path(sys.argv[1]), Path(sys.argv[3]), Path(sys.argv[4])
-    made: dict[str, dict[str, float]] = {}
+    repeats, sizes = int(sys.argv[5]), [int(size) for size in sys.argv[6:]]
+    made: dict[str, dict[str, list[int]]] = {}
     with tempfile.TemporaryDirectory(dir=cache.parent) as name:
         shared, first = captured(source, sys.argv[2], cache, Path(name))
-        for size in map(int, sys.argv[5:]):
+        for size in sizes:
             large = _repeated(shared, size, Path(name) / "shard")
             for how, order in _orders(first, int(shared.starts[-1]), size).items():
-                rate = len(order) / _seconds(large, replace(first, order=order))
-                made.setdefault(how, {})[str(size)] = round(rate)
+                shard = replace(first, order=order)
+                rates = [round(_rate(large, shard)) for _ in range(repeats)]
+                made.setdefault(how, {})[str(size)] = rates
     out.write_text(json.dumps(made))
 
 

@@ -14,7 +14,7 @@ from benchmarks.workplace import ROOT, Workplace
 _GATHERING = Path(__file__).with_name("gathering.py")
 
 
-def gathers(layout: str, count: int, sizes: tuple[int, ...]) -> Cell:
+def gathers(layout: str, count: int, sizes: tuple[int, ...], repeats: int) -> Cell:
     """Examples a second, by how the shard's examples lie and by how many the build has.
 
     Args:
@@ -25,11 +25,12 @@ def gathers(layout: str, count: int, sizes: tuple[int, ...]) -> Cell:
         source = place.rows("english", "messages", count)
         with place.scratch() as folder:
             out, cache = folder / "made.json", place.cache(folder)
-            words = [sys.executable, *map(str, (_GATHERING, source, layout, cache, out, *sizes))]
+            given = (_GATHERING, source, layout, cache, out, repeats, *sizes)
+            words = [sys.executable, *map(str, given)]
             variables = {"PYTHONPATH": str(ROOT)}
             process.run(words, folder, environment=variables, core=place.core)
             made: Content = json.loads(out.read_text())
         return made
 
-    settings = {"layout": layout, "rows": count, "sizes": list(sizes)}
+    settings = {"layout": layout, "rows": count, "sizes": list(sizes), "repeats": repeats}
     return Cell(f"gather-{layout}", settings, make)

@@ -8,13 +8,12 @@ from pathlib import Path
 import jinja2
 
 from benchmarks import results, tables, targets
-from benchmarks.figures import Figures, least_of, over, shown
+from benchmarks.figures import Figures, over, shown
 from benchmarks.programs import OURS
 from benchmarks.workplace import ROOT
 
 PAGE = ROOT / "docs" / "performance.md"
 _TEMPLATE = Path(__file__).with_name("performance.md.jinja")
-_MIB = 1 << 20
 
 
 def forget(names: Iterable[str]) -> None:
@@ -25,7 +24,7 @@ def forget(names: Iterable[str]) -> None:
 
 def summary(figures: Figures) -> str:
     """The figures that matter most."""
-    ours = figures.each(OURS)
+    ours = figures.costs(OURS)
     lines: list[tuple[str, str]] = []
     for name, what in (
         ("trl", "TRL"),
@@ -34,17 +33,16 @@ def summary(figures: Figures) -> str:
     ):
         count = figures.largest_common(name)
         if count is not None:
-            times = shown(figures.ratio(name, "sft", "english", count))
-            lines.append((f"whole process at {count:,} rows, against {what}", f"{times} times"))
-        each = over(figures.each(name), ours)
+            times = shown(figures.ratio(name, "sft", "english", count), unit=" times")
+            lines.append((f"whole process at {count:,} rows, against {what}", times))
+        each = over(figures.costs(name), ours)
         if each is not None:
-            lines.append((f"one more row, against {what}", f"{each:.1f} times"))
+            lines.append((f"one more row, against {what}", shown(each, unit=" times")))
     lines.append(("one more row", shown(ours, unit=" us")))
-    share = over(figures.encoder(), ours)
+    share = over(figures.encoders(), ours)
     lines.append(("speed against the encoder alone on the rendered text", shown(share, ".2f")))
-    driver = figures.measured("driver").get("functions", {})
-    alone = sum(driver.values()) if driver else None
-    lines.append(("of a row, what the driver does alone", shown(alone, unit=" us")))
+    alone = shown(figures.profiled("driver"), ".2f", " us")
+    lines.append(("of a row, what the driver does alone", alone))
     lines += [
         (
             f"a token of {task} against one of sft",
@@ -52,11 +50,12 @@ def summary(figures: Figures) -> str:
         )
         for task in ("rm", "prm")
     ]
-    peaks = [made["largest_process"] for made in figures.measured("memory").values()]
-    most = max(peaks) / _MIB if peaks else None
-    lines.append(("most memory of a process, any size", shown(most, ",.0f", " MiB")))
-    for name, runs in figures.measured("starts").items():
-        lines.append((f"{name}, wall", shown(least_of(runs, "wall"), ".2f", " s")))
+    runs = [run for sizes in figures.measured("memory").values() for run in sizes]
+    most = max((run["largest_process"] / 1e6 for run in runs), default=None)
+    lines.append(("most memory of a process, any size", shown(most, ",.0f", " MB")))
+    for name in figures.measured("starts"):
+        spent = figures.runs("starts", name, what="wall")
+        lines.append((f"{name}, wall", shown(spent, ".2f", " s")))
     return tables.table(("what", "measured"), lines)
 
 

@@ -38,8 +38,8 @@ class Sizes:
 
     Attributes:
         ours: rows of our builds, from small to large; ``peers``: of the other programs.
-        repeats: at the smallest size; larger ones take one less, and other programs one run of
-            the largest, which takes them a quarter of an hour.
+        repeats: of what is short; what takes minutes runs once less, and other programs once with
+            the largest size, which takes them a quarter of an hour.
         memory: rows of the builds whose memory is watched.
     """
 
@@ -53,8 +53,7 @@ def _repeats(sizes: Sizes, count: int) -> dict[str, int]:
     """How often each program runs on so many rows of SFT."""
     smallest, largest = count == sizes.ours[0], count == max(sizes.ours)
     fewer = max(1, sizes.repeats - 1)
-    ours = fewer if largest else sizes.repeats
-    made = {OURS: ours, PYTHON: ours}
+    made = {OURS: sizes.repeats, PYTHON: sizes.repeats}
     if count not in sizes.peers:
         return made
     for name in PROGRAMS:
@@ -85,16 +84,19 @@ def everything(sizes: Sizes) -> list[Measurement]:
     smallest, second = sizes.ours[0], sizes.ours[min(1, len(sizes.ours) - 1)]
     pair = (smallest, second) if second > smallest else (smallest // 4, smallest)
     widest = (second, sizes.ours[-1]) if sizes.ours[-1] > second else pair
+    fewer = max(1, sizes.repeats - 1)
     made: list[Measurement] = [encoders.about(text, smallest) for text in TEXTS]
     made += [encoders.tokens(_COUNTED)]
     made += [encoders.alone(text, smallest, sizes.repeats) for text in TEXTS]
-    made += [starts.starts(max(2, sizes.repeats), smallest), starts.gate(_JUDGED)]
-    made += [gathers.gathers(name, smallest, GATHERED) for name in ("ragged", "padded", "packed")]
-    made += [breakdown.functions("sft", (pair[0], max(pair[1], sizes.ours[-1])))]
-    made += [breakdown.functions(task, pair) for task in ("rm", "prm")]
-    made += [breakdown.driver(widest), starts.memory(sizes.memory)]
-    made += [starts.workers(sizes.ours[-1], max(1, sizes.repeats - 1))]
-    made += [starts.appended(sizes.ours[-1])]
+    made += [starts.starts(max(2, sizes.repeats), smallest), starts.gate(_JUDGED, sizes.repeats)]
+    for layout in ("ragged", "padded", "packed"):
+        made += [gathers.gathers(layout, smallest, GATHERED, sizes.repeats)]
+    largest = (pair[0], max(pair[1], sizes.ours[-1]))
+    made += [breakdown.functions("sft", largest, sizes.repeats)]
+    made += [breakdown.functions(task, pair, sizes.repeats) for task in ("rm", "prm")]
+    made += [breakdown.driver(widest, sizes.repeats), starts.memory(sizes.memory, fewer)]
+    made += [starts.workers(sizes.ours[-1], sizes.repeats)]
+    made += [starts.appended(sizes.ours[-1], fewer)]
     made += [large.plan_growth(large.PLANNED), large.short(large.SHORT)]
     made += [large.large(gigabytes) for gigabytes in large.GIGABYTES]
     made += comparisons(sizes)

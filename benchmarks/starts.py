@@ -70,39 +70,48 @@ def starts(repeats: int, unchanged: int) -> Cell:
     return Cell("starts", {"repeats": repeats, "unchanged": unchanged}, make)
 
 
-def appended(count: int) -> Cell:
+def _appended(place: Workplace, count: int, layout: str) -> dict[str, process.Cost]:
+    whole = place.rows("english", "messages", round(count * (1 + APPENDED)))
+    with place.scratch() as folder:
+        source, cache = folder / "rows.jsonl", place.cache(folder)
+        shutil.copy(place.rows("english", "messages", count), source)
+        command = build("sft", source, folder / "out", cache, "--layout", *layout.split())
+        full = process.run(command, folder, core=place.core)
+        shutil.copy(whole, source)
+        again = process.run(command, folder, core=place.core)
+    return {"full": full, "again": again}
+
+
+def appended(count: int, repeats: int) -> Cell:
     """By layout, a build of all rows, and again after more were added at the end of the file."""
 
     def make(place: Workplace) -> Content:
-        whole = place.rows("english", "messages", round(count * (1 + APPENDED)))
-        made = {}
-        for layout in LAYOUTS:
-            with place.scratch() as folder:
-                source, cache = folder / "rows.jsonl", place.cache(folder)
-                shutil.copy(place.rows("english", "messages", count), source)
-                command = build("sft", source, folder / "out", cache, "--layout", *layout.split())
-                full = process.run(command, folder, core=place.core)
-                shutil.copy(whole, source)
-                again = process.run(command, folder, core=place.core)
-                made[layout] = {"full": asdict(full), "again": asdict(again)}
+        made: Content = {layout: {"full": [], "again": []} for layout in LAYOUTS}
+        for _ in range(repeats):
+            for layout, runs in made.items():
+                for name, cost in _appended(place, count, layout).items():
+                    runs[name].append(asdict(cost))
         return made
 
-    return Cell("appended", {"rows": count, "share": APPENDED}, make)
+    return Cell("appended", {"rows": count, "share": APPENDED, "repeats": repeats}, make)
 
 
-def memory(sizes: tuple[int, ...]) -> Cell:
+def memory(sizes: tuple[int, ...], repeats: int) -> Cell:
     """The most memory of a build with one worker, by rows."""
+
+    def once(place: Workplace, source: Path) -> process.Cost:
+        with place.scratch() as folder:
+            command = build("sft", source, folder / "out", place.cache(folder))
+            return process.run(command, folder, memory=True)
 
     def make(place: Workplace) -> Content:
         made = {}
         for count in sizes:
             source = place.rows("english", "messages", count)
-            with place.scratch() as folder:
-                command = build("sft", source, folder / "out", place.cache(folder))
-                made[str(count)] = asdict(process.run(command, folder, memory=True))
+            made[str(count)] = _times(functools.partial(once, place, source), repeats)
         return made
 
-    return Cell("memory", {"sizes": list(sizes)}, make)
+    return Cell("memory", {"sizes": list(sizes), "repeats": repeats}, make)
 
 
 def workers(count: int, repeats: int) -> Cell:
@@ -122,10 +131,10 @@ def workers(count: int, repeats: int) -> Cell:
     return Cell("workers", {"rows": count, "repeats": repeats}, make)
 
 
-def gate(rows: int) -> Cell:
+def gate(rows: int, repeats: int) -> Cell:
     """The gate alone over so many rows of metrics: see ``gate.py``."""
 
-    def make(place: Workplace) -> Content:
+    def once(place: Workplace) -> Content:
         with place.scratch() as folder:
             out = folder / "gate.json"
             words = [sys.executable, str(Path(__file__).with_name("gate.py")), "--rows", str(rows)]
@@ -134,4 +143,7 @@ def gate(rows: int) -> Cell:
             made: Content = json.loads(out.read_text())
         return made
 
-    return Cell("gate", {"rows": rows}, make)
+    def make(place: Workplace) -> Content:
+        return {"runs": [once(place) for _ in range(repeats)]}
+
+    return Cell("gate", {"rows": rows, "repeats": repeats}, make)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from benchmarks.breakdown import rooms
-from benchmarks.figures import Figures, least_of, median_of, over, shown, spread_of
+from benchmarks.figures import Figures, over, shown
 from benchmarks.programs import OURS, PROGRAMS
 from benchmarks.selection import OTHER, TEXTS
 
@@ -55,12 +55,12 @@ def compared(figures: Figures, task: str, text: str) -> str:
 def marginal(figures: Figures) -> str:
     """What one more row costs each program."""
     lines = []
-    ours = figures.each(OURS)
+    ours = figures.costs(OURS)
     for name in PROGRAMS:
         costs = figures.costs(name)
         if costs is not None:
             small, large = figures.between(name)
-            times = "" if name == OURS else shown(over(costs.median, ours))
+            times = "" if name == OURS else shown(over(costs, ours))
             lines.append((f"`{name}`", f"{small:,} to {large:,}", costs, times))
     return table(("program", "between", "CPU us a row", "times ours"), lines)
 
@@ -99,7 +99,7 @@ def encoders(figures: Figures) -> str:
         alone, build = figures.encoders(text), figures.costs(OURS, "sft", text)
         if alone is not None:
             reference = figures.encoders(text, "tokenizers")
-            share = shown(over(alone.median, build.median if build else None), ".2f")
+            share = shown(over(alone, build), ".2f")
             lines.append((text, alone, reference, build or "not measured", share))
     head = (
         "text",
@@ -130,7 +130,7 @@ def by_room(figures: Figures) -> str:
     names = dict.fromkeys(name for task in _TASKS for name in made[task])
     tasks = [task for task in _TASKS if found[task]]
     lines = [(f"`{n}`", *(shown(made[task].get(n, 0.0)) for task in tasks)) for n in names]
-    total = ("all", *(shown(sum(found[task].values())) for task in tasks))
+    total = ("all", *(shown(figures.profiled(f"functions-{task}")) for task in tasks))
     return table(("where", *tasks), [*lines, total] if lines else [])
 
 
@@ -153,51 +153,50 @@ def fixed(figures: Figures, count: int = _TOP) -> str:
 
 def starts(figures: Figures) -> str:
     """Commands whose time hardly depends on the rows."""
-    lines = [
-        (f"`{name}`" if name.startswith("pipeline") else name, *_wall_and_cpu(runs))
-        for name, runs in figures.measured("starts").items()
-    ]
-    return table(("command", "wall s, least", "wall s, median", "CPU s, median"), lines)
-
-
-def _wall_and_cpu(runs: list[dict[str, float]]) -> tuple[str, str, str]:
-    least, middle = least_of(runs, "wall"), median_of(runs, "wall")
-    return shown(least, ".2f"), shown(middle, ".2f"), shown(median_of(runs, "cpu"), ".2f")
+    lines = []
+    for name in figures.measured("starts"):
+        wall, cpu = (figures.runs("starts", name, what=what) for what in ("wall", "cpu"))
+        command = f"`{name}`" if name.startswith("pipeline") else name
+        lines.append((command, shown(wall, ".2f"), shown(cpu, ".2f")))
+    return table(("command", "wall s", "CPU s"), lines)
 
 
 def appended(figures: Figures) -> str:
     """Builds again after one per cent of rows was added."""
     lines = []
-    for layout, made in figures.measured("appended").items():
-        full, again = made["full"]["cpu"], made["again"]["cpu"]
-        lines.append((layout, shown(full), shown(again), f"{again / full:.0%}"))
+    for layout in figures.measured("appended"):
+        full, again = (
+            figures.runs("appended", layout, which, what="cpu") for which in ("full", "again")
+        )
+        lines.append((layout, full, again, shown(over(again, full), ".0%")))
     return table(("layout", "build, CPU s", "build again, CPU s", "share"), lines)
 
 
 def memory(figures: Figures) -> str:
     """The most memory by rows."""
-    lines = [
-        (f"{int(count):,}", *(f"{made[name] // _MIB:,}" for name in _MEMORY))
-        for count, made in figures.measured("memory").items()
-    ]
+    lines = []
+    for count in figures.measured("memory"):
+        peaks = (figures.runs("memory", count, what=what, unit=_MIB) for what in _MEMORY)
+        lines.append((f"{int(count):,}", *(shown(peak, ",.0f") for peak in peaks)))
     heads = ("largest process, MiB", "all processes, MiB", "without pages of files, MiB")
     return table(("rows", *heads), lines)
 
 
 def gathers(figures: Figures) -> str:
-    """Examples a second by the size of the build."""
+    """Thousands of examples a second by the size of the build."""
     lines = []
     sizes: list[str] = []
     for layout in ("ragged", "padded", "packed"):
-        for how, rates in figures.measured(f"gather-{layout}").items():
+        for how, rates in figures.rates(f"gather-{layout}").items():
             sizes = list(rates)
-            lines.append((layout, how, *(f"{rate:,}" for rate in rates.values())))
+            lines.append((layout, how, *(shown(rate, ".0f") for rate in rates.values())))
     return table(("layout", "examples lie", *(f"{int(size):,}" for size in sizes)), lines)
 
 
 def workers(figures: Figures) -> str:
     """One worker and two."""
     lines = []
-    for number, runs in figures.measured("workers").items():
-        lines.append((number, spread_of(runs, "wall"), spread_of(runs, "cpu")))
+    for number in figures.measured("workers"):
+        wall, cpu = (figures.runs("workers", number, what=what) for what in ("wall", "cpu"))
+        lines.append((number, wall, cpu))
     return table(("workers", "wall s", "CPU s"), lines)

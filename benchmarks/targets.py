@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.figures import Figures, least_of, median_of, over, shown
+from benchmarks.figures import Figures, Spread, over, shown
 from benchmarks.programs import OURS, PYTHON
 from benchmarks.starts import FEW, LAYOUTS
 
@@ -16,24 +16,22 @@ def _alone(figures: Figures) -> tuple[str, str | None]:
     return (PYTHON, OURS) if both else (OURS, None)
 
 
-def per_token(figures: Figures, task: str, program: str = OURS) -> float | None:
+def per_token(figures: Figures, task: str, program: str = OURS) -> Spread | None:
     """What a token of a task costs beside a token of SFT: rows cost by their tokens."""
     tokens = figures.measured("tokens")
-    return over(
-        over(figures.each(program, task), tokens.get(task)),
-        over(figures.each(program), tokens.get("sft")),
-    )
+    ratio = over(figures.costs(program, task), figures.costs(program))
+    return ratio / (tokens[task] / tokens["sft"]) if ratio and tokens else None
 
 
 def _ratios(figures: Figures, program: str | None) -> list[str]:
     """Of one of our two programs, what ``_RATIOS`` names."""
     if program is None:
         return ["not installed"] * len(_RATIOS)
-    each, whole = figures.each(program), figures.whole(program, _WHOLE)
+    costs, whole = figures.costs(program), figures.whole(program, _WHOLE)
     return [
-        shown(over(figures.each("trl"), each), unit=" times"),
+        shown(over(figures.costs("trl"), costs), unit=" times"),
         shown(over(figures.whole("trl", _WHOLE), whole), unit=" times"),
-        shown(over(figures.encoder(), each), ".2f"),
+        shown(over(figures.encoders(), costs), ".2f"),
         shown(per_token(figures, "rm", program), ".2f", " times"),
         shown(per_token(figures, "prm", program), ".2f", " times"),
         shown(
@@ -60,32 +58,33 @@ _WALL = (
 
 
 def _memory(figures: Figures) -> list[Line]:
-    peaks = {int(n): made["largest_process"] for n, made in figures.measured("memory").items()}
-    lines = [
-        (f"memory at {count:,} rows, largest process", "at most 700 MB", f"{peak / 1e6:,.0f} MB")
-        for count, peak in peaks.items()
-    ]
-    share = max(peaks.values()) / min(peaks.values()) - 1 if peaks else None
+    lines, known = [], list[float]()
+    for count in figures.measured("memory"):
+        peaks = figures.runs("memory", count, what="largest_process", unit=1e6)
+        known += peaks.values if peaks else ()
+        what = f"memory at {int(count):,} rows, largest process"
+        lines.append((what, "at most 700 MB", shown(peaks, ",.0f", " MB")))
+    share = max(known) / min(known) - 1 if known else None
     lines.append(("the most of these above the least", "at most 10 %", shown(share, ".0%")))
     return [(*line, "") for line in lines]
 
 
 def _appended(figures: Figures) -> list[Line]:
-    made = figures.measured("appended")
     rows = figures.settings("appended").get("rows", _WHOLE)
     lines = []
     for layout in LAYOUTS:
-        cost = made.get(layout)
-        share = cost["again"]["cpu"] / cost["full"]["cpu"] if cost else None
+        full, again = (
+            figures.runs("appended", layout, which, what="cpu") for which in ("full", "again")
+        )
         what = f"one per cent appended to {rows:,} rows, {layout}, of a full build"
-        lines.append((what, "at most 10 %", shown(share, ".0%"), ""))
+        lines.append((what, "at most 10 %", shown(over(again, full), ".0%"), ""))
     return lines
 
 
 def _gathered(figures: Figures) -> list[Line]:
     lines = []
     for layout in ("ragged", "padded", "packed"):
-        rates = list(figures.measured(f"gather-{layout}").get("shuffled", {}).values())
+        rates = list(figures.rates(f"gather-{layout}").get("shuffled", {}).values())
         share = rates[-1] / rates[0] if rates else None
         what = f"shuffled gather, {layout}, speed in the largest build against the smallest"
         lines.append((what, "flat: 1", shown(share, ".2f"), ""))
@@ -97,18 +96,14 @@ def lines(figures: Figures) -> list[Line]:
     python, native = _alone(figures)
     pairs = zip(_ratios(figures, python), _ratios(figures, native), strict=True)
     made: list[Line] = [(*aim, *pair) for aim, pair in zip(_RATIOS, pairs, strict=True)]
-    driver = figures.measured("driver").get("functions", {})
-    alone = sum(driver.values()) if driver else None
-    made.append(
-        ("of a row, what the driver does alone", "at most 0.5 us", shown(alone, ".2f", " us"), "")
-    )
-    one, two = (median_of(figures.measured("workers").get(n, []), "wall") for n in "12")
+    alone = shown(figures.profiled("driver"), ".2f", " us")
+    made.append(("of a row, what the driver does alone", "at most 0.5 us", alone, ""))
+    one, two = (figures.runs("workers", number, what="wall") for number in "12")
     made.append(
         ("two workers, wall, against one", "1.8 times", shown(over(one, two), ".2f", " times"), "")
     )
     made += _memory(figures)
-    starts = figures.measured("starts")
     for name, aim in _WALL:
-        spent = least_of(starts.get(name, []), "wall")
+        spent = figures.runs("starts", name, what="wall")
         made.append((f"{name}, wall", f"at most {aim}", shown(spent, ".2f", " s"), ""))
     return made + _appended(figures) + _gathered(figures)

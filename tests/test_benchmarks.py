@@ -17,7 +17,7 @@ from support import ROOT
 from benchmarks import page, process, results, rows, sampled
 from benchmarks.breakdown import rooms
 from benchmarks.compare import Comparison
-from benchmarks.figures import Figures
+from benchmarks.figures import Figures, Spread
 from benchmarks.programs import OURS, PROGRAMS, PYTHON, Program
 from benchmarks.selection import Sizes, comparisons, everything
 from benchmarks.workplace import Workplace
@@ -112,12 +112,12 @@ def test_figures_are_those_of_the_files(tmp_path: Path) -> None:
     _cell(tmp_path, "compare-sft-english-3000", {OURS: _runs(4), "trl": _runs(30)})
     figures = Figures(tmp_path)
     assert str(figures.spread(OURS, "sft", "english", 1000)) == "2.0 (1.0 to 3.0)"
-    assert figures.ratio("trl", "sft", "english", 1000) == 5
+    assert f"{figures.ratio('trl', 'sft', 'english', 1000):.2f}" == "5.00 (3.33 to 10.00)"
     assert figures.each(OURS) == pytest.approx(1000)
     assert figures.each("trl") == pytest.approx(10_000)
     assert figures.each("datasets") is None
     text = page.text(tmp_path)
-    assert "| one more row, against TRL | 10.0 times |" in text
+    assert "| one more row, against TRL | 10.0 (6.7 to 20.0) times |" in text
     assert "| whole process at 3,000 rows, against TRL | 7.5 times |" in text
 
 
@@ -127,10 +127,10 @@ def test_targets_tell_python_from_the_native_module(tmp_path: Path) -> None:
     large = {OURS: _runs(3), PYTHON: _runs(6), "trl": _runs(30)}
     _cell(tmp_path, "compare-sft-english-1000", small)
     figures = Figures(tmp_path)
-    assert figures.whole("trl", 1000) == 10
+    assert figures.whole("trl", 1000) == Spread((10,))
     assert figures.whole("trl", 5000) is None
     _cell(tmp_path, "compare-sft-english-3000", large)
-    assert figures.whole("trl", 5000) == pytest.approx(50)
+    assert str(figures.whole("trl", 5000)) == "50.0"
     text = page.text(tmp_path)
     assert "| one more row, against TRL | 55, native 100 | 5.0 times | 10.0 times |" in text
     for cell in (small, large):
@@ -139,6 +139,39 @@ def test_targets_tell_python_from_the_native_module(tmp_path: Path) -> None:
     _cell(tmp_path, "compare-sft-english-3000", large)
     text = page.text(tmp_path)
     assert "| one more row, against TRL | 55, native 100 | 10.0 times | not installed |" in text
+
+
+def _costs(*seconds: float) -> list[dict[str, float]]:
+    """Runs whose every figure is the same number."""
+    names = ("cpu", "wall", "largest_process", "tree", "own")
+    return [dict.fromkeys(names, one) for one in seconds]
+
+
+def test_every_table_tells_how_far_runs_lie_apart(tmp_path: Path) -> None:
+    """The median, the least and the most, of all that is measured more than once."""
+    _cell(tmp_path, "starts", {"build, 100 rows": _costs(1, 3, 2)})
+    _cell(tmp_path, "workers", {"1": _costs(18, 20), "2": _costs(10)})
+    _cell(tmp_path, "appended", {"ragged": {"full": _costs(20), "again": _costs(4, 6)}}, rows=1000)
+    _cell(tmp_path, "memory", {"500": _costs(400e6, 420e6)})
+    _cell(tmp_path, "gather-packed", {"shuffled": {"10": [4000, 5000], "100": [2000]}})
+    _cell(tmp_path, "gate", {"runs": _costs(1, 2)})
+    twice: dict[str, Any] = {"functions": {}, "first": {}, "small": [1], "large": [3, 5]}
+    _cell(tmp_path, "driver", twice, sizes=[1000, 3000])
+    text = page.text(tmp_path)
+    for line in (
+        "| build, 100 rows, wall | at most 1.5 s | 2.00 (1.00 to 3.00) s |  |",
+        "| build, 100 rows | 2.00 (1.00 to 3.00) | 2.00 (1.00 to 3.00) |",
+        "| two workers, wall, against one | 1.8 times | 1.90 (1.80 to 2.00) times |  |",
+        "ragged, of a full build | at most 10 % | 25% (20% to 30%) |  |",
+        "| ragged | 20.0 | 5.0 (4.0 to 6.0) | 25% (20% to 30%) |",
+        "| memory at 500 rows, largest process | at most 700 MB | 410 (400 to 420) MB |  |",
+        "| the most of these above the least | at most 10 % | 5% |  |",
+        "in the largest build against the smallest | flat: 1 | 0.45 (0.40 to 0.50) |  |",
+        "| packed | shuffled | 4 (4 to 5) | 2 |",
+        "does alone | at most 0.5 us | 1500.00 (1000.00 to 2000.00) us |  |",
+    ):
+        assert line in text
+    assert "1.5 (1.0 to 2.0) s from its first read to the verdict" in text
 
 
 def test_ours_without_the_native_module_is_told_so(tmp_path: Path) -> None:
