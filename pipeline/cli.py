@@ -18,6 +18,7 @@ import click
 
 from pipeline import __version__, commands, memory
 from pipeline.lines import WIDE
+from pipeline.messages import streams
 from pipeline.messages.beginning import beginning
 from pipeline.messages.result import of_error, show
 from pipeline.messages.session import Session
@@ -84,17 +85,16 @@ def _status(session: Session) -> int:
         if VARIABLE in os.environ:  # a shell asks how a command goes on
             shells.offered()
         # A command that ends by itself gives 0 (help, version) or its own status.
-        return int(cli.main(standalone_mode=False, obj=session, complete_var=VARIABLE) or 0)
+        code = int(cli.main(standalone_mode=False, obj=session, complete_var=VARIABLE) or 0)
+        if not code:
+            streams.require_written()
+        return code
     except click.exceptions.Exit as done:
         return done.exit_code
-    except BrokenPipeError:
-        # Python flushes stdout at its end, which would raise the same error again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except (Exception, KeyboardInterrupt) as error:
         result = of_error(error, session.paths, session.arguments)
         expected = isinstance(error, click.ClickException | click.Abort | KeyboardInterrupt)
-        with_traceback = session.debug and not expected
+        with_traceback = session.debug and result.code and not expected
         if not session.in_lines and not with_traceback:
             show(result)
         session.end(result)
@@ -111,6 +111,7 @@ def _interrupt(*_: object) -> NoReturn:
 
 def main() -> NoReturn:
     """The program; ``posttrain_pipeline.command`` calls it when all packages are ours."""
+    streams.guard()
     for kind in (signal.SIGINT, signal.SIGTERM):
         signal.signal(kind, _interrupt)
     memory.keep_freed()

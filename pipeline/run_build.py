@@ -17,7 +17,7 @@ from pipeline.messages.progress import START
 from pipeline.messages.recorded import recorded
 from pipeline.messages.session import Session, current
 from pipeline.options.config import Config
-from pipeline.publish import failed
+from pipeline.publish import failed, standing
 from pipeline.verdict.judge import Judge
 from stages import catalog
 from stages.counted import counted
@@ -117,8 +117,6 @@ def _built_and_shown(
     ended = result.of_built(built)
     if not quiet and not session.in_lines:
         _summarized(built)
-    if not session.in_json:
-        click.echo(ended.paths["manifest"])
     return ended
 
 
@@ -141,13 +139,18 @@ def build_each(
             click.echo(f"build     {config.run.shown}", err=True)
         try:
             ended.append(_built_and_shown(config, session, quiet, parts))
-        except PipelineError as error:
-            ended.append(of_error(error, session.paths))
+        except BaseException as error:
+            last = of_error(error, session.paths)
+            ended.append(last)
+            # An interruption, or a bug: no other build is begun.
+            if not isinstance(error, PipelineError) and (last.code or config is not configs[-1]):
+                standing.begin()
+                more = [] if last.code else [of_error(error, session.paths)]
+                session.end(of_builds([*ended, *more], stopped=True))
+                raise
             if not session.in_lines:
-                show(ended[-1], config.run.shown)
-        except BaseException as error:  # an interruption, or a bug: no other build is begun
-            session.end(of_builds([*ended, of_error(error, session.paths)], stopped=True))
-            raise
+                show(last, config.run.shown)
+        session.print_path(ended[-1])
     every = of_builds(ended)
     if not quiet and not session.in_lines:
         _listed(configs, ended)

@@ -31,8 +31,13 @@ class Server:
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
 
-    def __call__(self, arguments: list[str], cwd: Path, environment: dict[str, str]) -> int:
+    def __call__(
+        self, arguments: list[str], cwd: Path, environment: dict[str, str], before: str = ""
+    ) -> int:
         """Run a command; its output goes to ``cwd``'s neighbours ``.out`` and ``.err``.
+
+        Args:
+            before: code that its process runs first.
 
         Returns:
             The exit status.
@@ -44,6 +49,7 @@ class Server:
                 command, stdin=pipe, stdout=pipe, env=environment, text=True
             )
         request = {"arguments": arguments, "cwd": str(cwd), "environment": environment}
+        request["before"] = before
         said, heard = self._process.stdin, self._process.stdout
         assert said is not None
         assert heard is not None
@@ -79,6 +85,7 @@ def _become(request: dict[str, Any]) -> None:
     sys.argv = ["pipeline", *request["arguments"]]
     status = 1
     try:
+        exec(request["before"], {})
         from pipeline.cli import main
 
         main()

@@ -18,7 +18,7 @@ from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import as_json, sealed
 from pipeline.manifest.records import RUN
 from pipeline.messages.progress import PUBLISH, Report
-from pipeline.publish import failed, publish
+from pipeline.publish import failed, publish, standing
 from pipeline.publish.place import Place
 from pipeline.publish.places import place_of
 from pipeline.shards import workspace
@@ -49,16 +49,9 @@ def finish(prepared: Prepared, made: MadeParts, report: Report) -> Built:
 
 
 def remember(prepared: Prepared, made: MadeParts, assembled: Assembled) -> None:
-    """Keep the hashes of a build that has just been published, for the next; its workspace goes.
-
-    Raises:
-        KeyboardInterrupt: from here on an interruption says that the build is there.
-    """
-    try:
-        unchanged.keep(prepared, made, assembled)
-        workspace.remove(workspace_of(prepared))
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"{prepared.config.run.shown} has the new build") from None
+    """Keep the hashes of a build that has just been published, for the next; its workspace goes."""
+    unchanged.keep(prepared, made, assembled)
+    workspace.remove(workspace_of(prepared))
 
 
 def finish_in(
@@ -125,16 +118,16 @@ def _publish(prepared: Prepared, made: MadeParts, assembled: Assembled, place: P
     written = publish.write_manifest(folder, assembled.build.manifest, assembled.verdict)
     replaced = place.build(written.build_id)
     left = publish.left_by_tools(replaced) if replaced.exists() else ()
-    removed, notes = place.publish(folder, written.build_id)
-    failed.clear(config.run.place)
-    there = Build(place.shown(written.build_id), written)
-    return Built(
-        there,
+    built = Built(
+        Build(place.shown(written.build_id), written),
         fresh=True,
         drift=changed,
         left_out=prepared.left_out,
         left_by_tools=left,
         current=place.link,
-        removed=removed,
-        notes=notes,
     )
+    standing.publishing(built, place.moment(folder, written.build_id))
+    removed, notes = place.publish(folder, written.build_id)
+    built = standing.publishing(replace(built, removed=removed, notes=notes))
+    failed.clear(config.run.place)
+    return built

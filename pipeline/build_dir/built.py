@@ -22,6 +22,7 @@ class Built:
         current: the link to the current version, where there are versions.
         removed: ids of versions that were removed.
         notes: sentences about versions, for the terminal and for programs.
+        trouble: what went wrong when it stood already; each was told at once.
     """
 
     build: Build
@@ -32,3 +33,4 @@ class Built:
     current: Path | None = None
     removed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    trouble: tuple[str, ...] = ()

@@ -52,17 +52,13 @@ from stages import layouts
 @JSON
 def COMMAND(trainer: str, build: Path, output: Path, layout: str | None, as_json: bool) -> None:
     """The manifest's path goes to stdout, the command that trains to stderr."""
-    from pipeline.build_dir.build import Build
-    from pipeline.build_dir.built import Built
     from pipeline.messages import result
     from pipeline.messages.session import current
     from pipeline.trainers import launch
     from pipeline.trainers.exporting import export_build
 
-    path = export_build(trainer, build, output, layout or "")
+    built = export_build(trainer, build, output, layout or "")
     click.echo(f"train     {launch.command(output, trainer)}", err=True)
     session = current()
     session.in_json |= as_json
-    if not session.in_json:
-        click.echo(str(path))
-    session.end(result.of_built(Built(Build.open(output), fresh=True)))
+    session.end(result.of_built(built))

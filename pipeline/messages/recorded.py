@@ -1,16 +1,16 @@
-"""Every run of a folder of versions leaves one line in its history, whatever becomes of the run."""
+"""One run: what it has published stands, and where versions are kept a line tells of it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pipeline.messages.result import Result, of_built, of_error
+from pipeline.messages.session import current
 from pipeline.options.config import Config
-from pipeline.publish import history
+from pipeline.publish import history, standing
 from pipeline.publish.place import Place
 from pipeline.publish.places import place_of
 
@@ -23,32 +23,39 @@ _LEFT_OUT = ("paths", "manifest")
 def recorded(config: Config, build: Callable[[], Built]) -> Built:
     """What ``build`` gives or raises; where versions are kept, with a line in their history.
 
-    A run that is killed writes none; the next one writes it in its place.
+    A run that is killed writes none; the next one writes it in its place. What went wrong behind
+    the publication is told as a warning.
 
     Raises:
         UsageError: the output is not ours to write to.
+        KeyboardInterrupt: also behind the publication.
     """
-    if not config.run.keep and not config.run.address:
-        return build()
-    place = place_of(config.run)
-    place.record_killed()
+    standing.begin()
+    place = place_of(config.run) if config.run.keep or config.run.address else None
+    if place is not None:
+        place.record_killed()
     began = time.time()
     try:
-        built = build()
-    except BaseException as error:
-        with suppress(OSError):  # the error is worth more than its line
-            _record(place, of_error(error), began)
-        raise
-    try:
-        _record(place, of_built(built), began)
-    except OSError as error:  # the build is there all the same
-        return replace(built, notes=(*built.notes, f"no line of history was written: {error}"))
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"{config.run.shown} is up to date") from None
+        try:
+            built = build()
+        except BaseException as error:
+            with suppress(OSError):  # the error is worth more than its line
+                _record(place, of_error(error), began)
+            raise
+        _record(place, of_built(standing.publishing(built)), began)
+    except Exception as error:
+        of_error(error)
+        stands = standing.now()
+        if stands is None:
+            raise
+        current().warn(stands.trouble[-1])
+        return stands
     return built
 
 
-def _record(place: Place, result: Result, began: float) -> None:
+def _record(place: Place | None, result: Result, began: float) -> None:
+    if place is None:
+        return
     described = {k: v for k, v in result.described().items() if k not in _LEFT_OUT}
     seconds = round(time.time() - began, 3)
     place.record({"time": history.stamp(began), "seconds": seconds, **described})

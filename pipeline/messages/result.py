@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline.messages import error_page
+from pipeline.publish import standing
 from stages.counted import counted
 from stages.errors import DataError, PipelineError, SurroundingsError
 
@@ -133,7 +134,7 @@ def of_built(built: Built) -> Result:
             "drift": {name: as_json(one) for name, one in (built.drift or {}).items()},
             "left_by_other_programs": list(built.left_by_tools),
             "versions_removed": list(built.removed),
-            "notes": list(built.notes),
+            "notes": [*built.notes, *built.trouble],
         },
         paths={
             "build": built.build.shown(),
@@ -165,6 +166,9 @@ def show(result: Result, where: str = "") -> None:
     Args:
         where: what it is about, where there are several.
     """
+    if not result.code:
+        click.echo(f"warning: {result.figures['notes'][-1]}", err=True)
+        return
     if result.code == INTERRUPTED:
         click.echo(result.message, err=True)
         return
@@ -182,21 +186,29 @@ def of_error(
     paths: Mapping[str, str] | None = None,
     arguments: Sequence[str] = (),
 ) -> Result:
-    """The result of a command that an exception ended.
+    """The result of a command that an exception ended: what it has published stands (``standing``).
 
     Args:
         paths: what it would have written, and what it left.
         arguments: of the command, as they were typed.
     """
+    failed = _failed(error, paths, arguments)
+    interrupted = failed.code == INTERRUPTED
+    built = standing.after("interrupted" if interrupted else failed.message)
+    return failed if built is None else of_built(built)
+
+
+def _failed(
+    error: BaseException, paths: Mapping[str, str] | None, arguments: Sequence[str]
+) -> Result:
+    """The result of a command that has published nothing."""
     places = dict(paths or {})
     if isinstance(error, click.ClickException):
         asked = error.exit_code
         return Result(status_of(asked), asked, error.format_message(), _help(error), paths=places)
     if isinstance(error, KeyboardInterrupt | click.Abort):  # click makes the second of the first
-        published = next(iter((error.__cause__ or error).args), "")
-        message = f"interrupted; {published or 'nothing was published'}"
-        remedy = "" if published else "Run it again."
-        return Result(FAILED, INTERRUPTED, message, remedy, paths=places)
+        message = "interrupted; nothing was published"
+        return Result(FAILED, INTERRUPTED, message, "Run it again.", paths=places)
     if isinstance(error, OSError) and not isinstance(error, PipelineError):
         error = _from_system(error)
     if isinstance(error, PipelineError):

@@ -6,8 +6,6 @@ It is made from the raw arguments: an error in these must be told in the way tha
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -62,6 +60,11 @@ class Session:
             arguments=tuple(words),
         )
 
+    def print_path(self, result: Result) -> None:
+        """Where the manifest of a build that is there is, unless an object says it."""
+        if not self.in_json and result.manifest is not None:
+            click.echo(result.paths["manifest"])
+
     def warn(self, text: str) -> None:
         """A sentence that changes nothing about the result."""
         if self.in_lines:
@@ -70,13 +73,15 @@ class Session:
             progress.aside(f"warning: {text}")
 
     def end(self, result: Result) -> None:
-        """Print the object, log the last line, notify; the second time nothing."""
+        """Print the object, or where the manifest is; log the last line, notify. The second time
+        nothing."""
         if self.ended:
             return
         self.ended = True
         described = json.dumps(result.described(), ensure_ascii=False, default=str)
         if self.in_json:
-            _print(described)
+            click.echo(described)
+        self.print_path(result)
         if self.in_lines:
             level = "error" if result.status in (FAILED, REFUSED) else "info"
             lines.log("end", result.without_manifest(), level=level)
@@ -86,14 +91,6 @@ class Session:
             wrong = notify.run(self.notify, described + "\n")
             if wrong is not None:
                 self.warn(wrong)
-
-
-def _print(text: str) -> None:
-    try:
-        click.echo(text)
-    except BrokenPipeError:  # nobody reads any more
-        # Python flushes stdout at its end, which would raise the same error again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def current() -> Session:

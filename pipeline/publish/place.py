@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,35 +105,23 @@ class Place:
 
         Raises:
             SurroundingsError: another build of the same output is running.
-            KeyboardInterrupt: it says so where all was done but the removal.
         """
         if self.keep:  # from here on it is a folder of versions, also if this run is killed
             self.real.mkdir(parents=True, exist_ok=True)
             (self.real / history.HISTORY).touch()
-        done = False
-        try:
-            with publish.staging(self.before) as folder:
-                if self.keep:
-                    versions.tidy(self.real)
-                yield folder
-                done = True
-        except KeyboardInterrupt:
-            if done:
-                raise KeyboardInterrupt(f"{self.shown_output} is up to date") from None
-            raise
+        with publish.staging(self.before) as folder:
+            if self.keep:
+                versions.tidy(self.real)
+            yield folder
 
     def publish(self, folder: Path, build_id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Put a finished staging directory in its place, and let go of old versions.
 
         Returns:
             The ids of versions that were removed, and sentences about those that could not be.
-
-        Raises:
-            KeyboardInterrupt: it says so where the build is there all the same.
         """
-        with self._telling(build_id):
-            publish.publish(folder, self.build(build_id))
-            return self.turn_to(build_id) if self.keep else ((), ())
+        publish.publish(folder, self.build(build_id))
+        return self.turn_to(build_id) if self.keep else ((), ())
 
     def turn_to(self, build_id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Make a version that is there the current one; returns and raises what ``publish`` does.
@@ -141,19 +129,12 @@ class Place:
         Raises:
             UsageError: another run has just removed it.
         """
-        with self._telling(build_id):
-            versions.point(self.real, build_id)
-            return self.retain()
+        versions.point(self.real, build_id)
+        return self.retain()
 
-    @contextmanager
-    def _telling(self, build_id: str) -> Iterator[None]:
-        """An interruption says what is there, if it came too late to keep that from happening."""
-        try:
-            yield
-        except KeyboardInterrupt:
-            if self.is_published(build_id):
-                raise KeyboardInterrupt(f"{self.shown_output} has the new build") from None
-            raise
+    def moment(self, folder: Path, build_id: str) -> Callable[[], bool]:
+        """Says at any time whether the build of a staging directory is the one that is there."""
+        return publish.moment(folder, self.before)
 
     def is_published(self, build_id: str) -> bool:
         """Whether this is the build that is there now."""
@@ -176,10 +157,7 @@ class Place:
         """
         if not self.keep:
             return (), ()
-        try:
-            removed, notes = versions.retain(self.real, self.keep)
-        except OSError as error:  # the build is published all the same
-            return (), (f"old versions could not be removed: {error}",)
+        removed, notes = versions.retain(self.real, self.keep)
         return tuple(removed), tuple(notes)
 
     def current(self) -> str | None:

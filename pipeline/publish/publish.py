@@ -14,7 +14,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -44,6 +44,19 @@ def id_of(target: Path) -> str | None:
         return load(Listed, (target / MANIFEST).read_bytes()).build_id
     except (OSError, MalformedError):
         return None
+
+
+def moment(folder: Path, target: Path) -> Callable[[], bool]:
+    """Says at any time whether what is in a staging directory now is the target, be it that an
+    equal build was there before."""
+    made = (folder / MANIFEST).stat()
+
+    def there() -> bool:
+        with suppress(OSError):
+            return os.path.samestat(made, (target / MANIFEST).stat())
+        return False
+
+    return there
 
 
 def _files_of_build(target: Path) -> set[str] | None:
@@ -145,8 +158,11 @@ def staging(target: Path, shown: str = "") -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             yield folder
-        finally:
+        except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
+            raise
+        if folder.exists():
+            shutil.rmtree(folder)  # the build that was there before
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -180,13 +180,13 @@ class StorePlace(Place):
 
     def _turned(self, build_id: str, manifest: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
         writer = self._writer()
-        with self._telling(build_id):
-            writer.point(build_id, manifest)
-            self.now.current = None
-            try:
-                return store_versions.retain(self.store, self.keep)
-            except PipelineError as error:  # the build is published all the same
-                return (), (f"old versions could not be removed: {error.what}",)
+        writer.point(build_id, manifest)
+        self.now.current = None
+        return store_versions.retain(self.store, self.keep)
+
+    def moment(self, folder: Path, build_id: str) -> Callable[[], bool]:
+        """See ``Place``."""
+        return lambda: self.is_published(build_id)
 
     def is_published(self, build_id: str) -> bool:
         """Whether it is the current version now."""

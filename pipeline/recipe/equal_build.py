@@ -7,7 +7,8 @@ import hashlib
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from pipeline.build_dir import limits
@@ -20,7 +21,7 @@ from pipeline.manifest.manifest import MANIFEST
 from pipeline.manifest.records import RUN
 from pipeline.manifest.seal import problem
 from pipeline.options.config import Config
-from pipeline.publish import failed, leftovers, publish, versions
+from pipeline.publish import failed, leftovers, publish, standing, versions
 from pipeline.publish.place import Place
 from pipeline.publish.places import place_of
 from pipeline.recipe.declared import declared_fingerprint
@@ -146,29 +147,31 @@ def _built(config: Config, place: Place, there: Build) -> Built:
         UsageError: the current version is of another task or model.
         DataError: it differs more from the current version than it may.
     """
-    key = there.manifest.build_id
-    if not place.keep or place.current() == key:
-        removed, notes = place.retain()
-    else:
+    key, step = there.manifest.build_id, place.retain
+    notes: tuple[str, ...] = ()
+    if place.keep and place.current() != key:
         guarded = None if config.run.replace else limits.opened(place.before)
         if guarded is not None and place.withdrawn(key):
-            there, removed, notes = guarded, (), (_taken_back(key),)
+            there, step, notes = guarded, lambda: ((), ()), (_taken_back(key),)
         else:
             if guarded is not None:
                 model, shown = there.manifest.model.name, place.shown_before
                 limits.require_same_kind(guarded.manifest, config.task, model, shown=shown)
                 limits.require_within(guarded, there, config.run.drift)
-            removed, notes = place.turn_to(key)
-    failed.clear(config.run.place)  # of a build that was refused since
-    return Built(
+            step = partial(place.turn_to, key)
+    built = Built(
         Build(place.shown(there.manifest.build_id), there.manifest),
         fresh=False,
         left_out=tuple(local.left_out(config.data)),
         left_by_tools=() if place.in_store else publish.left_by_tools(there.folder),
         current=place.link,
-        removed=removed,
         notes=notes,
     )
+    standing.publishing(built, partial(place.is_published, there.manifest.build_id))
+    removed, kept = step()
+    built = standing.publishing(replace(built, removed=removed, notes=(*notes, *kept)))
+    failed.clear(config.run.place)  # of a build that was refused since
+    return built
 
 
 def _taken_back(key: str) -> str:

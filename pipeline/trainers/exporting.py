@@ -18,6 +18,7 @@ from pipeline import card, exports
 from pipeline.build_dir import examples as rows
 from pipeline.build_dir import stored
 from pipeline.build_dir.build import Build
+from pipeline.build_dir.built import Built
 from pipeline.build_dir.files import hash_files
 from pipeline.build_dir.packs import Packs
 from pipeline.exports import Export, ExportFacts, Projection
@@ -33,7 +34,7 @@ from pipeline.manifest.manifest import (
     SplitRecord,
 )
 from pipeline.manifest.records import SERVING, TOKENIZER, VALIDATION
-from pipeline.publish import publish
+from pipeline.publish import publish, standing
 from pipeline.trainers import launch
 from stages import layouts
 from stages.columns import Ints, numbers, offsets_of, whole
@@ -208,7 +209,7 @@ def _describe(
     return replace(exported, build_id=build_id.of_manifest(exported))
 
 
-def _write(source: Build, export: Export, facts: ExportFacts, staged: Path) -> None:
+def _write(source: Build, export: Export, facts: ExportFacts, staged: Path) -> Manifest:
     """A whole export, in an empty directory."""
     projection = export.projection(facts)
     written = {
@@ -229,8 +230,9 @@ def _write(source: Build, export: Export, facts: ExportFacts, staged: Path) -> N
     manifest = replace(manifest, trainers=exports.verdicts(exports.facts_of(manifest)))
     launch.write(staged, export, manifest)
     card.write(Build(staged, manifest))
-    manifest = replace(manifest, files=hash_files(staged, {}))
-    write_json(staged / MANIFEST, as_json(sealed(manifest)))
+    manifest = sealed(replace(manifest, files=hash_files(staged, {})))
+    write_json(staged / MANIFEST, as_json(manifest))
+    return manifest
 
 
 def bring_back(source: Build, folder: Path) -> Build:
@@ -244,8 +246,8 @@ def bring_back(source: Build, folder: Path) -> Build:
     return Build(folder, replace(source.manifest, splits=splits, export=None))
 
 
-def export_build(name: str, folder: Path, output: Path, layout: str = "") -> Path:
-    """Write a build for another trainer; returns the new manifest's path.
+def export_build(name: str, folder: Path, output: Path, layout: str = "") -> Built:
+    """Write a build for another trainer.
 
     Raises:
         UsageError: the trainer cannot train from it, with the reason, or the output has another
@@ -259,9 +261,10 @@ def export_build(name: str, folder: Path, output: Path, layout: str = "") -> Pat
     target = publish.check_target(output)
     _require_replaceable(output, source, export)
     with publish.staging(target) as staged:
-        _write(source, export, facts, staged)
+        written = Build(output, _write(source, export, facts, staged))
+        there = standing.publishing(Built(written, fresh=True), publish.moment(staged, target))
         publish.publish(staged, target)
-    return output / MANIFEST
+    return there
 
 
 def _require_replaceable(output: Path, source: Build, export: Export) -> None:
