@@ -22,6 +22,7 @@ All are picklable (workers raise them): their arguments are the constructor's.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from typing import Any
 
@@ -92,6 +93,22 @@ class SurroundingsError(PipelineError, OSError):
     """The machine did not let the build finish."""
 
     exit_code = 5
+
+
+# What the system says of the file that is there, or not there, and not of itself.
+_OF_THE_FILE = (None, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.ELOOP)
+
+
+def require_reading(error: BaseException) -> None:
+    """What reading a file raised is about the file: it is missing, or damaged.
+
+    Raises:
+        SurroundingsError: it is about the machine: a permission, a failing disk.
+    """
+    if isinstance(error, SurroundingsError):
+        raise error
+    if isinstance(error, PermissionError) or getattr(error, "errno", None) not in _OF_THE_FILE:
+        raise SurroundingsError(f"{error}.", "Check the disk, and permissions.") from error
 
 
 class RowError(Exception):

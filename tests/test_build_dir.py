@@ -236,12 +236,12 @@ def test_any_bytes_are_a_manifest_or_an_error(data: bytes) -> None:
 
 
 def copied(builds: Path, name: str, target: Path, change: Callable[[Any], None]) -> Path:
-    """A build with another manifest, sealed anew; its other files are links."""
+    """A build with another manifest, sealed anew; its other files are hard links."""
     for path in (builds / name).rglob("*"):
         place = target / path.relative_to(builds / name)
         if path.is_file():
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.symlink_to(path)
+            place.hardlink_to(path)
     manifest = read_manifest(target)
     change(manifest)
     (target / "manifest.json").unlink()

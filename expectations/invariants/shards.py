@@ -24,6 +24,7 @@ from expectations.contract import (
 )
 from expectations.readback.shard_file import ShardFile
 from stages.columns import IGNORED, TYPES, numbers
+from stages.errors import require_reading
 
 
 def _rows_in_polars(path: Path) -> int:
@@ -35,7 +36,8 @@ def _rows_in_polars(path: Path) -> int:
 
     try:
         return pl.read_ipc_stream(path, columns=[0]).height
-    except (pl.exceptions.PolarsError, OSError):
+    except (pl.exceptions.PolarsError, OSError) as error:
+        require_reading(error)
         return -1
 
 

@@ -41,7 +41,7 @@ from pipeline.manifest.records import (
     Validation,
 )
 from stages import late
-from stages.errors import DataError, SurroundingsError, UsageError
+from stages.errors import DataError, UsageError, require_reading
 from stages.files import file_hash
 
 if TYPE_CHECKING:
@@ -118,11 +118,8 @@ class StoredShard:
             self.build.path(stored.lineage_of(self.record.path))
         try:
             return stored.read(self.build.here, self.record.path, projection)
-        except PermissionError as error:  # an OSError too, but no sign of damage
-            raise SurroundingsError(
-                f"{path} is not readable.", "Change its permissions."
-            ) from error
         except _reading_raises() as error:
+            require_reading(error)
             what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             raise DataError(f"{path} cannot be read: {what}.", "Build it again.") from error
 
@@ -166,13 +163,20 @@ class Build(Whereabouts):
 
         Raises:
             UsageError: the folder holds no build, or one in a newer schema.
-            DataError: its manifest is damaged; the key is named.
+            DataError: its manifest is damaged; the key is named. Or a file of it is a link.
+            SurroundingsError: it may not be read.
         """
         place, data = found(folder)
         try:
-            return cls(place, read_manifest(data))
+            build = cls(place, read_manifest(data))
         except MalformedError as error:
             raise _damaged(str(place / MANIFEST), folder, error) from error
+        for name in () if build.address else files.links(place, build.manifest.files):
+            raise DataError(
+                f"{place / name} is a link, or behind one, and so is not the build's own.",
+                f"Put the file itself there (cp -RL {place} COPY copies all), or build again.",
+            )
+        return build
 
     def fetched(self) -> Build:
         """The same build with all its files on this machine; raises as ``path`` does."""
@@ -330,6 +334,7 @@ class Build(Whereabouts):
 
 
 def _missing(file: str, build: str, error: OSError) -> DataError:
+    require_reading(error)
     return DataError(
         f"{file} cannot be read: {error.strerror}.",
         f"Build it again; pipeline check {build} says what else differs.",

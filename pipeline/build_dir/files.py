@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +29,12 @@ class Difference:
     detail: str
 
 
+def links(folder: Path, files: Iterable[str]) -> list[str]:
+    """Those of a build's files that are links, or lie behind one: others decide what they are."""
+    steps = {name: (Path(name), *Path(name).parents[:-1]) for name in (*files, *_UNLISTED)}
+    return [name for name, some in steps.items() if any((folder / s).is_symlink() for s in some)]
+
+
 def differences(
     folder: Path, files: Mapping[str, str], sha256: Callable[[Path], str] = file_hash.sha256
 ) -> Iterator[Difference]:
@@ -39,8 +45,11 @@ def differences(
         sha256: gives that of a file; by default every file is read.
     """
     present = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir()}
-    for name in sorted(files):
-        if name not in present:
+    linked = links(folder, files)
+    for name in sorted({*files, *linked}):
+        if name in linked:
+            yield Difference(name, MISSING, "a link is in its place")
+        elif name not in present:
             yield Difference(name, MISSING, "the manifest lists it, but it does not exist")
         elif sha256(folder / name) != files[name]:
             yield Difference(name, HASH, f"its sha256 is not {files[name]}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pipeline.build_dir.build import Build
 from pipeline.manifest.json_records import OPTIONAL, JsonRecord, MalformedError, load
 from pipeline.manifest.model_record import ModelRecord
-from stages.errors import DataError
+from stages.errors import DataError, require_reading
 from stages.models.profile import (
     ModelProfile,
     PairFraming,
@@ -31,6 +31,7 @@ def _config(build: Build) -> _TokenizerConfig:
     try:
         return load(_TokenizerConfig, build.path(_CONFIG).read_bytes())
     except (OSError, MalformedError) as error:
+        require_reading(error)
         raise DataError(f"{build.shown(_CONFIG)}: {error}.", "Build it again.") from error
 
 

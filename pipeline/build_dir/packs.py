@@ -23,7 +23,7 @@ import pyarrow as pa
 from pipeline.build_dir.build import Build, StoredShard
 from stages import layouts
 from stages.columns import Ints, list_parts, offsets_of, whole
-from stages.errors import DataError, UsageError
+from stages.errors import DataError, UsageError, require_reading
 from stages.layouts import PACKED, Shape
 
 Row = dict[str, Any]
@@ -145,6 +145,7 @@ class Packs:
                 if len(self._index) != self._count:
                     raise pa.ArrowInvalid(f"it has {len(self._index)} packs, not {self._count}")
             except (OSError, pa.ArrowException) as error:
+                require_reading(error)
                 raise DataError(
                     f"{self._build.shown(self._name)} cannot be read: {error}.", "Build it again."
                 ) from error

@@ -10,7 +10,7 @@ from pipeline.publish import store_versions, versions
 from pipeline.stores import address_of, open_store
 from pipeline.stores.copies import Copies
 from pipeline.stores.filesystem import redacted
-from stages.errors import UsageError
+from stages.errors import UsageError, require_reading
 
 
 def found(folder: str | Path) -> tuple[Path, bytes]:
@@ -28,6 +28,7 @@ def found(folder: str | Path) -> tuple[Path, bytes]:
     try:
         return place, (place / MANIFEST).read_bytes()
     except OSError as error:
+        require_reading(error)
         why = "it has no manifest.json" if place.is_dir() else "there is no such folder"
         where = "Give the folder that pipeline run or pipeline export wrote."
         if (place / versions.CURRENT).is_symlink():

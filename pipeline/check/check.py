@@ -34,7 +34,7 @@ from pipeline.verdict import gate
 from pipeline.verdict.gate import Evidence
 from stages import formats, layouts
 from stages.counted import counted
-from stages.errors import DataError, GateError, PipelineError, UsageError
+from stages.errors import DataError, GateError, PipelineError, UsageError, require_reading
 from stages.models.profile import TargetModel
 
 _DECLARED = (
@@ -64,6 +64,7 @@ def _read_model(build: Build, result: Checked) -> TargetModel | None:
     try:
         model = stored_model(build)
     except Exception as error:  # whatever the tokenizer library makes of a damaged file
+        require_reading(error)
         what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         result.add("tokenizer/tokenizer.json", "tokenizer", f"it cannot be read: {what}")
         return None
@@ -179,6 +180,7 @@ def _judge(build: Build, metrics: Path, model: TargetModel, result: Checked) -> 
         )
         verdict = gate.judge(evidence, context, [])
     except (GateError, OSError, ValueError, KeyError, TypeError) as error:
+        require_reading(error)
         result.add(VALIDATION, "unjudged", f"the shards cannot be checked: {error}")
         return []
     result.verdict = verdict
@@ -197,6 +199,7 @@ def check(folder: Path, cache_dir: Path) -> Checked:
 
     Raises:
         UsageError: there is no such folder.
+        SurroundingsError: a file may not, or cannot, be read.
     """
     if is_address(folder):
         return _check_in_store(folder, cache_dir)
@@ -248,6 +251,7 @@ def _check_export(build: Build, work: Path, model: TargetModel, result: Checked)
     try:
         back = exporting.bring_back(build, ours)
     except Exception as error:  # whatever damaged files make of their readers
+        require_reading(error)
         what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         result.add(
             MANIFEST, "unjudged", f"the rows cannot be converted to a build's columns: {what}"

@@ -18,7 +18,7 @@ from pipeline.manifest.json_records import MalformedError
 from pipeline.manifest.manifest import MANIFEST, Manifest
 from pipeline.manifest.records import RUN
 from pipeline.publish import leftovers
-from stages.errors import UsageError
+from stages.errors import UsageError, require_reading
 from stages.files import file_hash
 from stages.models.profile import TargetModel
 
@@ -136,6 +136,7 @@ def check_copies(build: Build, result: Checked) -> None:
                 pair = [stored.read_file(build.folder / one) for one in (name, shard.path)]
                 alike = pair[0].to_pylist() == pair[1].to_pylist()
             except (OSError, ValueError, pa.ArrowException) as error:
+                require_reading(error)
                 result.add(name, "datasets", f"it cannot be read: {error}")
                 continue
             if not alike:
@@ -153,6 +154,7 @@ def open_with_datasets(build: Build, result: Checked) -> None:
         for rows in loaded.values():
             _ = rows[0]  # decodes a row: a schema that does not fit shows only then
     except Exception as error:  # whatever another library makes of damaged files
+        require_reading(error)
         what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         result.add("dataset_dict.json", "datasets", f"load_from_disk fails: {what}")
         return

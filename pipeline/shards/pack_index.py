@@ -20,7 +20,7 @@ from expectations.contract import ROW, Context
 from expectations.readback.pack_index import IndexRows
 from expectations.tallies import Laws, Tally
 from stages.columns import Ints, list_parts, make_list, offsets_of, sum_per_row, whole
-from stages.errors import GateError, SurroundingsError
+from stages.errors import GateError, SurroundingsError, require_reading
 from stages.files import file_hash
 
 Piece = tuple[Ints, Ints]  # the examples of some packs, flat, and how many each has
@@ -119,6 +119,7 @@ def measure(
         table = read(path)
         table.validate(full=True)
     except (OSError, KeyError, pa.ArrowException) as error:
+        require_reading(error)
         raise GateError(f"{path_of(split)} cannot be read: {error}.", "Build it again.") from error
     rows = IndexRows(
         table=pa.table({name: whole(table.column(name)) for name in SCHEMA.names}),
