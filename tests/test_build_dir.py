@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import subprocess
@@ -16,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import ROOT, SAMPLES, Ran, read_manifest
 
+import posttrain_pipeline as pp
 from pipeline.build import Built
 from pipeline.build_dir import examples as rows
 from pipeline.build_dir.build import Build
@@ -39,7 +41,7 @@ from pipeline.manifest.records import Audits, Reject, RunRecord, Serving, Valida
 from pipeline.report import make as page
 from pipeline.trainers.exporting import export_build
 from pipeline.view.drawing import Shards
-from stages.errors import DataError, UsageError
+from stages.errors import DataError, SurroundingsError, UsageError
 
 Run = Callable[..., Ran]
 BUILDS = {  # every task and layout, one with a second split, one for a trainer's own columns
@@ -375,6 +377,55 @@ def test_damaged_rejects_and_shards_are_named(builds: Path, tmp_path: Path) -> N
     (folder / "tokenizer" / "tokenizer.json").unlink()
     with pytest.raises(DataError, match=r"tokenizer\.json cannot be read: No such file"):
         _ = Build.open(folder).tokenizer_json
+
+
+@pytest.mark.parametrize(
+    "name", ["train", "train/data-00000-of-00001.arrow", "tokenizer", "manifest.json", "run.json"]
+)
+def test_a_link_in_a_build_is_refused(
+    builds: Path, tmp_path: Path, cache_dir: Path, name: str
+) -> None:
+    """What it leads to changes without the build; a link to a build is one."""
+    folder = copied(builds, "sft-ragged", tmp_path / "build", lambda manifest: None)
+    (tmp_path / "current").symlink_to("build")
+    assert Build.open(tmp_path / "current").require_intact()
+    (folder / name).rename(tmp_path / "elsewhere")
+    (folder / name).symlink_to(tmp_path / "elsewhere")
+    for refuse in (Build.open, pp.open):
+        with pytest.raises(DataError, match="is a link, or behind one"):
+            refuse(tmp_path / "current")
+    faults = check(folder, cache_dir).faults
+    assert any(fault.detail == "a link is in its place" for fault in faults)
+
+
+def _unreadable(path: Path, *_: object, **__: object) -> Any:
+    raise OSError(errno.EIO, "Input/output error", str(path))
+
+
+def test_what_the_disk_does_not_give_is_no_fault_of_the_data(
+    builds: Path, tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither where a build is read, nor where it is checked."""
+    folder = copied(builds, "sft-ragged", tmp_path / "build", lambda manifest: None)
+    build = Build.open(folder)
+    with monkeypatch.context() as changed:
+        changed.setattr(Path, "open", _unreadable)
+        with pytest.raises(SurroundingsError, match="Input/output error"):
+            list(build.rejects())
+    with monkeypatch.context() as changed:
+        changed.setattr(Path, "read_bytes", _unreadable)
+        for read in (lambda: build.serving, lambda: Build.open(folder)):
+            with pytest.raises(SurroundingsError, match="Input/output error"):
+                read()
+    with monkeypatch.context() as changed:
+        changed.setattr("pipeline.build_dir.stored.read_file", _unreadable)
+        with pytest.raises(SurroundingsError, match="Input/output error"):
+            list(build.splits["train"].tables())
+    for name in ("pipeline.shards.measured.Mapped", "pipeline.check.check.stored_model"):
+        with monkeypatch.context() as changed:
+            changed.setattr(name, _unreadable)
+            with pytest.raises(SurroundingsError, match="Input/output error"):
+                check(folder, cache_dir)
 
 
 def test_what_is_no_build_is_said(tmp_path: Path) -> None:

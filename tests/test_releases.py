@@ -19,7 +19,6 @@ import pytest
 from support import Ran
 from test_versions import MODEL, _rows, id_of, ids, publish, strangers
 
-from pipeline.messages.result import of_error
 from pipeline.publish import history, versions
 from pipeline.publish import publish as publishing
 from pipeline.publish.place import Place
@@ -128,24 +127,6 @@ def test_an_interruption_is_an_object_and_a_line(
     assert {path.name for path in tmp_path.iterdir()} == {"rows.jsonl", "r", "told.json"}
 
 
-def test_an_interruption_behind_the_link_says_what_is_current(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As a build does that stands alone."""
-    place = Place.of(tmp_path / "r", 1)
-    publish(place, id_of(0))
-
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(versions, "retain", interrupted)
-    with pytest.raises(KeyboardInterrupt) as stopped:
-        publish(place, id_of(1))
-    assert place.current() == id_of(1)
-    said = of_error(stopped.value).message
-    assert said == f"interrupted; {place.output} has the new build"
-
-
 @pytest.mark.slow
 def test_a_full_disk_leaves_the_current_version(tmp_path: Path, cache_home: Path) -> None:
     """A file that cannot grow stands for it: status 5, no leftovers, and the next run builds."""
@@ -242,7 +223,7 @@ def test_a_second_build_waits_for_nobody(tmp_path: Path) -> None:
 def test_an_interruption_behind_the_exchange(
     keep: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of folders and of the link; one before it says nothing."""
+    """Of folders and of the link: whether it was behind it can be seen."""
     place = Place.of(tmp_path / "r", keep)
     publish(place, id_of(0))
     flushed, exchange = publishing._sync, publishing._exchange
@@ -255,15 +236,25 @@ def test_an_interruption_behind_the_exchange(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(publishing, "_sync", stop)
-    with pytest.raises(KeyboardInterrupt, match=r"^$"):
+    there: list[Callable[[], bool]] = []
+    publishes = Place.publish
+
+    def noted(self: Place, folder: Path, build_id: str) -> object:
+        there.append(self.moment(folder, build_id))
+        return publishes(self, folder, build_id)
+
+    monkeypatch.setattr(Place, "publish", noted)
+    with pytest.raises(KeyboardInterrupt):
         publish(place, id_of(1))
+    assert not there[-1]()
     monkeypatch.setattr(publishing, "_sync", flushed)
     if keep:
         monkeypatch.setattr(versions, "sync", stop)
     else:
         monkeypatch.setattr(publishing, "_exchange", exchange_and_stop)
-    with pytest.raises(KeyboardInterrupt, match="r has the new build"):
+    with pytest.raises(KeyboardInterrupt):
         publish(place, id_of(2))
+    assert there[-1]()
 
 
 def test_a_history_that_cannot_be_written_fails_no_build(

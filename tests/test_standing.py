@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +16,6 @@ from support import SAMPLES, Ran
 DATA = str(SAMPLES / "sft" / "word_problems.jsonl")
 SFT = ("run", "sft", DATA, "--model", "qwen2-1.5b", "-o", "out", "--workers", "1")
 FULL = 'OSError(28, "No space left on device")'
-STEPS = 24  # calls that fail in the quick tests, spread over all
 
 # Raises at one call of the system behind the publication; all such calls are in the file "calls".
 _FAILING = """
@@ -72,3 +70,104 @@ class Failing:
         if not before.exists():
             before.mkdir()
             assert self.run(before, *SFT).status == 0
+        folder = self._folder / name
+        shutil.copytree(before, folder, symlinks=True)
+        return folder
+
+    def every(self, command: tuple[str, ...], out: str, only: int, error: str = FULL) -> None:
+        """``only`` of the calls fail, each in a run of its own: the build stands, and is told."""
+        first = self.copied("first")
+        assert self.run(first, *command).status == 0
+        calls = (first / "calls").read_text().splitlines()
+        assert "os.fsync" in calls
+        for at in range(1, len(calls) + 1, max(1, len(calls) // only)):
+            folder = self.copied(f"at-{at}")
+            ran = self.run(folder, *command, at=at, error=error)
+            where = f"{at}, {calls[at - 1]}: {ran.err}"
+            assert ran.status == 0, where
+            found = json.loads(ran.out)
+            assert (found["status"], found["code"]) == ("built", 0), where
+            told = [note for note in found["figures"]["notes"] if "published all the same" in note]
+            assert all(note in ran.err for note in told), where
+            assert told or calls[at - 1] not in ("os.fsync", "shutil.rmtree"), where
+            assert self.run(folder, "check", out).status == 0, where
+
+
+@pytest.fixture
+def failing(commands: Server, cache_home: Path, tmp_path: Path) -> Failing:
+    """In a folder of the test."""
+    return Failing(commands, cache_home, tmp_path)
+
+
+@pytest.mark.parametrize("only", [2, pytest.param(1000, marks=pytest.mark.slow)])
+def test_a_build_stands_whatever_fails_behind_it(failing: Failing, only: int) -> None:
+    """Flushes, removals, files of the cache: one call of the system fails, each in its turn."""
+    failing.every((*SFT, "--layout", "ragged", "--json", "--quiet"), "out", only)
+
+
+@pytest.mark.parametrize("only", [2, pytest.param(1000, marks=pytest.mark.slow)])
+def test_a_version_stands_whatever_fails_behind_it(failing: Failing, only: int) -> None:
+    """The same behind the link: the history, versions that go."""
+    words = (*(word.replace("out", "kept") if word == "out" else word for word in SFT), "--keep")
+    failing.every((*words, "1", "--json", "--quiet"), "kept/current", only)
+
+
+@pytest.mark.slow
+def test_a_build_stands_whatever_is_interrupted_behind_it(failing: Failing) -> None:
+    """Status 130 is for what was not published."""
+    command = (*SFT, "--layout", "ragged", "--json", "--quiet")
+    failing.every(command, "out", 12, "KeyboardInterrupt")
+
+
+def _started(folder: Path, cache_home: Path, line: str) -> subprocess.CompletedProcess[str]:
+    """A line of a shell in which ``pipeline`` is the command."""
+    program = Path(sys.executable).parent / "pipeline"
+    return subprocess.run(
+        ["bash", "-c", f'set -o pipefail; pipeline() {{ {program} "$@"; }}; {line}'],
+        cwd=folder,
+        env={**os.environ, "XDG_CACHE_HOME": str(cache_home), "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+    )
+
+
+RUN = " ".join(SFT)
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "said"),
+    [
+        (f"{RUN} >/dev/full", 0, "out is published all the same: The disk is full"),
+        (f"{RUN} 2>/dev/full", 0, ""),
+        (f"{RUN} >&- 2>&-", 0, ""),
+        (f"{RUN} 2>&1 | true", 0, ""),
+        (f"{RUN} --json | true", 0, ""),
+    ],
+)
+def test_a_build_does_not_depend_on_its_reader(
+    line: str, status: int, said: str, tmp_path: Path, cache_home: Path
+) -> None:
+    """What cannot be said is no reason to build nothing, nor to say that nothing was built."""
+    done = _started(tmp_path, cache_home, f"pipeline {line}")
+    assert done.returncode == status, done.stderr
+    assert said in done.stderr
+    assert (tmp_path / "out" / "manifest.json").is_file()
+
+
+@pytest.mark.parametrize("words", ["--help", "run sft --help", "list models", "explain"])
+def test_a_command_that_nobody_reads_ends_as_if_somebody_did(
+    words: str, tmp_path: Path, cache_home: Path
+) -> None:
+    """And where a file was to keep what it says, and is full, that is the disk's fault."""
+    done = _started(tmp_path, cache_home, f"pipeline {words} | true; pipeline {words} >&-")
+    assert (done.returncode, done.stderr) == (0, "")
+    done = _started(tmp_path, cache_home, f"pipeline {words} >/dev/full")
+    assert done.returncode == 5
+    assert done.stderr.startswith("Error: The disk is full")
+
+
+def test_a_refusal_that_nobody_reads_is_one(tmp_path: Path, cache_home: Path) -> None:
+    """The status of a pipe's first command is what a script goes by."""
+    done = _started(tmp_path, cache_home, "pipeline check . --json | true")
+    assert done.returncode == 3
+    assert _started(tmp_path, cache_home, "pipeline show . 2>&1 | true").returncode == 2
