@@ -40,7 +40,6 @@ LOOPING = {
     "{{ f(60) }}",
     "recursive": "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}",
     "recmacro": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
-    "selfblock": "{% block a %}{{ self.a() }}{{ self.a() }}{% endblock %}",
     "callblock": "{% macro f() %}{{ caller() }}{{ caller() }}{% endmacro %}"
     + 40 * "{% call f() %}"
     + "x"
@@ -129,6 +128,8 @@ SOURCE = {
     "from": "{% from 'os' import popen %}",
     "extends": "{% extends 'x' %}",
     "random": "{{ [1, 2] | random }}",
+    "selfblock": "{% block a %}{{ self.a() }}{{ self.a() }}{% endblock %}",
+    "autoescape": "{% autoescape true %}{{ 'a' }}{% endautoescape %}",
     "brackets": "{{ " + "(" * 100_000 + "1" + ")" * 100_000 + " }}",
     "blocks": "{% if true %}" * 200 + "{% endif %}" * 200,
     "nested_loops": "{% for a in [1] %}" * 30 + "{% endfor %}" * 30,

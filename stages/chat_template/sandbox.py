@@ -8,25 +8,26 @@ template and row are refused or rendered alike on every machine.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import operator
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from jinja2 import nodes
 from jinja2.compiler import CodeGenerator, Frame, operators
 from jinja2.exceptions import SecurityError
-from jinja2.runtime import Context
+from jinja2.runtime import Context, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
+from stages.chat_template import costs
+
 BUDGET = 1 << 24  # units that one rendering may spend; copying 16 characters costs one
-LARGEST = 1 << 24  # characters of one value
-ELEMENT = 64  # what an element of a list counts as, in characters
-PASS, SUM, CALL = 16, 32, 256  # units of a loop pass, of arithmetic, of a call or filter
-_TAKES_WIDTHS = re.compile(r"\*|\{[^{}]*\{")  # a format that takes a width from its arguments
+COMPILING = 1 << 16  # the same for what is constant, which Jinja works out beforehand
+_LONGEST_CODE = 1 << 22  # characters of the Python code of a template
+STEP, PASS, SUM, CALL = 16, 16, 32, 256  # units of a look-up, a loop pass, arithmetic, a call
 DIGITS = 1 << 12  # bits of a number
-WIDEST = 1000  # largest number given to filters and methods as width, count or indent
 
 # What chat templates use; Jinja's other filters are slow, random or of no use in a prompt.
 _FILTERS = (
@@ -35,11 +36,16 @@ _FILTERS = (
     "replace reverse round safe select selectattr slice sort string title tojson trim truncate "
     "unique upper wordcount"
 ).split()
-_TESTS = "in eq equalto == ne != lt lessthan < le <= gt greaterthan > ge >=".split()
+_FREE_TESTS = (
+    "boolean callable defined escaped false float integer iterable mapping none number sameas "
+    "sequence string true undefined"
+).split()
 _GLOBALS = "cycler dict joiner range".split()
-_BARRED = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
-_DEEP = {"tojson", "string", "join", "format", *_TESTS}  # these walk through all that a value holds
-_METHODS = {"expandtabs", "format_map", "maketrans", "translate"}
+_STATEMENTS = (
+    *(nodes.Assign, nodes.AssignBlock, nodes.Break, nodes.CallBlock, nodes.Continue),
+    *(nodes.FilterBlock, nodes.For, nodes.If, nodes.Macro, nodes.Output, nodes.Scope, nodes.With),
+)
+_OPENING = (nodes.AssignBlock, nodes.CallBlock, nodes.For, nodes.Macro)  # as long as 64 others
 _SUMS = {
     "+": operator.add,
     "-": operator.sub,
@@ -49,76 +55,9 @@ _SUMS = {
     "%": operator.mod,
     "**": operator.pow,
 }
-_WIDE = set("batch center indent ljust rjust round slice tojson truncate zfill".split())
-_GROWING = {"replace", "join", "indent", "format"}
+_DICT = frozenset(dir(dict))
+_SHORT = 64  # characters of a constant whose comparison is not worth a charge
 Function: TypeAlias = Callable[..., Any]
-
-
-def size(value: Any) -> int:
-    """Characters of a value and ``ELEMENT`` for each element, shared ones counted each time.
-
-    Raises:
-        SecurityError: more than ``LARGEST``.
-    """
-    if isinstance(value, str):
-        return str.__len__(value)
-    total = 0
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
-        total += ELEMENT
-        if isinstance(item, str):
-            total += str.__len__(item)
-        elif isinstance(item, Mapping):
-            waiting += item.keys()
-            waiting += item.values()
-        elif isinstance(item, (list, tuple, set, frozenset)):
-            waiting += item
-        if total > LARGEST:
-            raise SecurityError("a value grows too large")
-    return total
-
-
-def _length(value: Any) -> int:
-    """Roughly the same without walking through nested values, for operations that do not either."""
-    if isinstance(value, str):
-        return str.__len__(value)
-    return ELEMENT * (len(value) if isinstance(value, (list, tuple)) else 1)
-
-
-def _narrow(name: str, values: Sequence[Any]) -> None:
-    """Refuse large numbers as a width, a count or an indent.
-
-    Raises:
-        SecurityError: one is above ``WIDEST``.
-    """
-    formats = name in ("format", "%") and isinstance(values[0], str)
-    if formats:
-        plain_format(values[0])
-    if name not in _WIDE and not (formats and _TAKES_WIDTHS.search(values[0])):
-        return
-    for value in values[1:]:
-        if isinstance(value, int) and abs(value) > WIDEST:
-            raise SecurityError(f"{value} is not a width or count for a text")
-
-
-def _grown(name: str, values: tuple[Any, ...], method: bool = False) -> int:
-    """An upper bound on a result that may be longer than its arguments; 0 for other functions."""
-    first, rest = values[0], values[1:]
-    texts = [_length(value) for value in rest]
-    if name == "replace" and len(rest) > 1 and isinstance(first, str):
-        occurrences = str.count(first, str(rest[0])) if isinstance(rest[0], str) else 0
-        return _length(first) + occurrences * texts[1]
-    if name == "join" and rest:
-        glue, pieces = (first, rest[0]) if method else (rest[0], first)
-        return _length(glue) * _length(pieces) + size(pieces)
-    if name == "indent":
-        lines = str.count(first, "\n") + 1 if isinstance(first, str) else 1
-        return lines * (rest[0] if rest and isinstance(rest[0], int) else 4 + sum(texts))
-    if name in ("format", "%") and isinstance(first, str):
-        fields = str.count(first, "{") + str.count(first, "%")
-        return _length(first) + fields * (WIDEST + size(list(rest)))
-    return 0
 
 
 class _Namespace(Namespace):
@@ -128,26 +67,45 @@ class _Namespace(Namespace):
         return "<namespace>"
 
 
+def _weight(node: nodes.Node) -> int:
+    """Units of running a piece of a template once, apart from what is charged while it runs."""
+    return sum(64 if isinstance(one, _OPENING) else 1 for one in node.find_all(nodes.Node)) >> 1
+
+
 class Generator(CodeGenerator):
     """Adds calls that charge the budget to the generated code, where Jinja has no hook for them."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._bodies: set[int] = set()
+        self._bodies: dict[int, int] = {}
 
     def visit_For(self, node: nodes.For, frame: Frame) -> None:  # noqa: N802
         """Every pass is charged, also those that the loop's own condition skips."""
-        self._bodies.add(id(node.body))
+        weight = self._bodies[id(node.body)] = PASS + _weight(node)
         if node.test is not None:
-            tick = nodes.Call(nodes.EnvironmentAttribute("tick"), [], [], None, None)
-            node.test = nodes.Or(tick, node.test)
+            node.test = nodes.Or(_call("tick", nodes.Const(weight)), node.test)
         super().visit_For(node, frame)
 
+    def macro_body(self, node: nodes.Macro | nodes.CallBlock, frame: Frame) -> Any:
+        """Every call of a macro is charged as a pass is."""
+        self._bodies[id(node.body)] = PASS + _weight(node)
+        return super().macro_body(node, frame)
+
     def blockvisit(self, nodes: Iterable[nodes.Node], frame: Frame) -> None:
-        """The body of a loop begins with the charge of the pass."""
+        """The body of a loop or a macro begins with its charge."""
         if id(nodes) in self._bodies:
-            self.writeline("environment.tick()")
+            self.writeline(f"environment.tick({self._bodies[id(nodes)]})")
         super().blockvisit(nodes, frame)
+
+    def signature(self, node: Any, *args: Any, **kwargs: Any) -> None:
+        """Elements that become arguments are charged."""
+        if node.dyn_args is not None:
+            node.dyn_args = _call("listed", node.dyn_args)
+        super().signature(node, *args, **kwargs)
+
+    def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: Any) -> None:
+        """What is printed becomes a text."""
+        self.write("environment.text(")
 
     def _within(self, name: str, visit: Callable[[], None]) -> None:
         self.write(f"environment.{name}(")
@@ -158,9 +116,8 @@ class Generator(CodeGenerator):
         """``a ~ b`` is joined by the environment."""
         self.write("environment.concat((")
         for part in node.nodes:
-            self.write("str(")
-            self.visit(part, frame)
-            self.write("), ")
+            self._within("text", functools.partial(self.visit, part, frame))
+            self.write(", ")
         self.write("))")
 
     def visit_List(self, node: nodes.List, frame: Frame) -> None:  # noqa: N802
@@ -178,11 +135,25 @@ class Generator(CodeGenerator):
         else:
             self._within("charged", lambda: super(Generator, self).visit_Tuple(node, frame))
 
+    def visit_Compare(self, node: nodes.Compare, frame: Frame) -> None:  # noqa: N802
+        """What is looked up in a dict is hashed in full, so it is charged."""
+        self.write("(")
+        if node.ops[0].op in ("in", "notin") and not _is_short(node.expr):
+            self._within("compared", lambda: self.visit(node.expr, frame))
+        else:
+            self.visit(node.expr, frame)
+        for operand in node.ops:
+            self.visit(operand, frame)
+        self.write(")")
+
     def visit_Operand(self, node: nodes.Operand, frame: Frame) -> None:  # noqa: N802
         """The right side of a comparison is searched or compared in full, so it is charged."""
         self.write(f" {operators[node.op]} ")
-        name = "searched" if node.op in ("in", "notin") else "compared"
-        self._within(name, lambda: self.visit(node.expr, frame))
+        if _is_short(node.expr):
+            self.visit(node.expr, frame)
+        else:
+            name = "searched" if node.op in ("in", "notin") else "compared"
+            self._within(name, lambda: self.visit(node.expr, frame))
 
     def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:  # noqa: N802
         """A slice is a copy, so it is charged."""
@@ -190,6 +161,14 @@ class Generator(CodeGenerator):
             self._within("sliced", lambda: super(Generator, self).visit_Getitem(node, frame))
         else:
             super().visit_Getitem(node, frame)
+
+
+def _is_short(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.Const) and len(str(node.value)) <= _SHORT
+
+
+def _call(name: str, *arguments: nodes.Expr) -> nodes.Call:
+    return nodes.Call(nodes.EnvironmentAttribute(name), list(arguments), [], None, None)
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
@@ -208,10 +187,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.left = BUDGET
         self.globals = {name: self.globals[name] for name in _GLOBALS}
         self.globals["namespace"] = _Namespace
-        known: Any = self.filters
-        self.filters = {name: self._charged(name, known[name]) for name in _FILTERS}
+        filters: Any = self.filters
+        self.filters = {name: self._charged(name, filters[name]) for name in _FILTERS}
         tests: Any = self.tests
-        self.tests.update({name: self._charged(name, tests[name]) for name in _TESTS})
+        self.tests = {
+            name: test if name in _FREE_TESTS else self._charged(name, test)
+            for name, test in tests.items()
+        }
 
     def add_filter(self, name: str, function: Function) -> None:
         """Register a filter, charged like the others."""
@@ -229,18 +211,16 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def _charged(self, name: str, function: Function) -> Function:
         passed = int(hasattr(function, "jinja_pass_arg"))
-        measure = size if name in _DEEP else _length
-        growing = name in _GROWING
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        names = code.co_varnames[passed : code.co_argcount] if code else ()
 
         def charged(*args: Any, **kwargs: Any) -> Any:
-            head, values = args[:passed], args[passed:]
-            if values and hasattr(values[0], "__next__"):
-                values = (list(values[0]), *values[1:])
-            every = (*values, *kwargs.values()) if kwargs else values
-            if every:
-                _narrow(name, every)
-            most = sum(map(measure, every)) + (_grown(name, every) if growing else 0)
-            self.spend(CALL + (_checked(most) >> 4))
+            head, values = args[:passed], costs.settled(args[passed:])
+            every = values
+            if kwargs:
+                every += tuple(kwargs.get(one) for one in names[len(values) :])
+                every += tuple(value for one, value in kwargs.items() if one not in names)
+            self.spend(CALL + (costs.cost(name, every) >> 4 if every else 0))
             return self.charged(function(*head, *values, **kwargs))
 
         return _like(function, charged)
@@ -248,36 +228,81 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def concat(self, pieces: Iterable[str]) -> str:
         """Join texts that are printed, captured or concatenated, and charge for it."""
         texts = list(pieces)
-        self.spend(len(texts) + (_checked(sum(map(str.__len__, texts))) >> 4))
+        self.spend(len(texts) + (costs.checked(sum(map(str.__len__, texts))) >> 4))
         return self.joined(texts)
+
+    def text(self, value: Any) -> str:
+        """What is printed of a value; a text costs nothing until it is joined to others."""
+        if not isinstance(value, str):
+            self.spend(1 + (costs.weight(value) >> 4))
+        return str(value)
 
     def charged(self, value: Any) -> Any:
         """Measure a new value and charge for it."""
         if isinstance(value, str):
             self.left -= str.__len__(value) >> 4  # the next charge raises if this was too much
-        elif value is not None and not isinstance(value, bool):
-            self.spend(size(value) >> 4)
+            costs.checked(str.__len__(value))
+        elif isinstance(value, (list, tuple, dict)):
+            self.spend(costs.size(value) >> 4)
+        elif isinstance(value, int) and value.bit_length() > DIGITS:
+            raise SecurityError("a number grows too large")
         return value
 
-    compared = charged
+    def compared(self, value: Any) -> Any:
+        """Charge for a value that is walked through."""
+        self.left -= costs.weight(value) >> 4
+        return value
 
     def searched(self, value: Any) -> Any:
         """Charge for a value that is searched; looking a key up in a dict costs little."""
-        self.spend(1 if isinstance(value, dict) else size(value) >> 4)
+        (value,) = costs.settled((value,))
+        self.spend(1 if isinstance(value, dict) else costs.size(value) >> 3)
         return value
 
     def sliced(self, value: Any) -> Any:
         """Charge for a copy."""
-        self.spend(1 + (_length(value) >> 4))
+        self.spend(1 + (costs.length(value) >> 4))
         return value
 
-    def tick(self) -> str:
-        """Charge for a loop pass."""
-        self.spend(PASS)
+    def listed(self, value: Any) -> list[Any]:
+        """A list of a value's elements."""
+        made: list[Any] = self.filters["list"](value)
+        return made
+
+    def tick(self, weight: int) -> str:
+        """Charge for a loop pass, or for a macro's body."""
+        self.spend(weight)
         return ""
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Charged; a key of a dict is not looked for among Python's attributes first."""
+        self.left -= STEP
+        if type(obj) is dict and attribute not in _DICT:
+            return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
+        return super().getattr(obj, attribute)
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        """Charged, by the size of a key that may have to be hashed."""
+        self.left -= STEP
+        if not isinstance(argument, str):
+            self.spend(costs.weight(argument) >> 4)
+        return super().getitem(obj, argument)
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Whether templates may use an attribute: only those that ``costs`` lists."""
+        if isinstance(obj, _Namespace):
+            return super().is_safe_attribute(obj, attr, value)
+        return costs.has(obj, attr)
+
+    def wrap_str_format(self, value: Any) -> Any:
+        """Jinja's safe ``format`` for the one of a text, which has no ``format_map``."""
+        return (
+            super().wrap_str_format(value) if getattr(value, "__name__", "") == "format" else None
+        )
 
     def call_binop(self, context: Context, op: str, left: Any, right: Any) -> Any:
         """Arithmetic; the size of the result is bounded before it is computed."""
+        amount = costs.length(left) + costs.length(right)
         if isinstance(left, int) and isinstance(right, int):
             bits, more = left.bit_length(), right.bit_length()
             if (bits * abs(right) if op == "**" else bits + more) > DIGITS:
@@ -285,29 +310,27 @@ class Sandbox(ImmutableSandboxedEnvironment):
         elif op == "*":
             for one, other in ((left, right), (right, left)):
                 if isinstance(one, int) and not isinstance(other, (int, float)):
-                    _checked(max(one, 0) * size(other))
+                    amount += costs.checked(max(one, 0) * costs.size(other))
         elif op == "%" and isinstance(left, str):
-            _narrow("%", (left, *(right if isinstance(right, tuple) else (right,))))
-            _checked(_grown("%", (left, right)))
-        self.spend(SUM + ((_length(left) + _length(right)) >> 4))
+            amount += costs.grown(left, right if isinstance(right, tuple) else (right,))
+        self.spend(SUM + (amount >> 4))
         return self.charged(_SUMS[op](left, right))
 
     def call(self, context: Context, function: Any, *args: Any, **kwargs: Any) -> Any:
         """Calls of methods, macros and globals."""
+        macro = isinstance(function, Macro)
+        args = args if macro else costs.settled(args)
+        own = tuple(value for key, value in kwargs.items() if not key.startswith("_"))
         owner = getattr(getattr(function, "__wrapped__", function), "__self__", None)
-        name = getattr(function, "__name__", "")
-        arguments: tuple[Any, ...] = args
-        if kwargs:  # Jinja adds some of its own
-            arguments += tuple(value for key, value in kwargs.items() if not key.startswith("_"))
-        amount = sum(map(_length, arguments))
-        if isinstance(owner, str):
-            if name in _METHODS:
-                raise SecurityError(f"texts have no {name} in a template")
-            _narrow(name, (owner, *arguments))
-            amount += _length(owner)
-            if name in _GROWING:
-                amount += _grown(name, (owner, *arguments), method=True)
-        self.spend(CALL + (_checked(amount) >> 4))
+        if isinstance(owner, (str, list, tuple)):
+            amount = costs.cost(function.__name__, (owner, *args, *own), method=True)
+        elif macro and not (function.catch_varargs or function.catch_kwargs):
+            amount = sum(map(costs.length, args + own))
+        elif isinstance(function, (type, LoopContext)):
+            amount = sum(map(costs.length, args + own)) + sum(map(costs.colliding, args))
+        else:
+            amount = sum(map(costs.size, args + own))
+        self.spend(CALL + (amount >> 4))
         return self.charged(super().call(context, function, *args, **kwargs))
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> Any:
@@ -315,25 +338,15 @@ class Sandbox(ImmutableSandboxedEnvironment):
         raise SecurityError(f"it accesses {attribute!r} of a {type(obj).__name__}")
 
     def _generate(self, source: nodes.Template, *args: Any, **kwargs: Any) -> Any:
-        for barred in source.find_all(_BARRED):
-            kind = type(barred).__name__.lower()
-            raise SecurityError(f"a chat template must be one file, without {kind}")
-        return super()._generate(source, *args, **kwargs)
-
-
-def _checked(amount: int) -> int:
-    if amount > LARGEST:
-        raise SecurityError("a text grows too large")
-    return amount
-
-
-def plain_format(text: str) -> None:
-    """Refuse a format text with a number of four digits or more, which may be a width."""
-    run = 0
-    for character in text:
-        run = run + 1 if character.isdecimal() else 0
-        if run > 3:
-            raise SecurityError("a format pads to a width of four digits or more")
+        for node in source.find_all(nodes.Stmt):
+            if not isinstance(node, _STATEMENTS):
+                kind = type(node).__name__.lower()
+                raise SecurityError(f"a chat template must be one file, without {kind}")
+        self.left = COMPILING
+        code = super()._generate(source, *args, **kwargs)
+        if len(code) > _LONGEST_CODE:
+            raise SecurityError("its code is too long")
+        return code
 
 
 def _like(function: Function, wrapper: Function) -> Function:

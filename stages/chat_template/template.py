@@ -19,7 +19,8 @@ from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 
-from stages.chat_template.sandbox import BUDGET, Sandbox, plain_format
+from stages.chat_template.costs import bounded, plain_format
+from stages.chat_template.sandbox import BUDGET, Sandbox
 from stages.errors import ModelError, RowError
 
 LONGEST = 1 << 16  # characters of a template; vendors' have 20,000 at most, and compile at once
@@ -74,9 +75,12 @@ def _tojson(
     for setting in (indent, separators):
         if len(str(setting)) > _WIDEST_SETTING:
             raise SecurityError(f"tojson does not take {str(setting)[:20]!r}")
-    return json.dumps(
-        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    encoder = json.JSONEncoder(
+        ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
+    if indent is None:
+        return encoder.encode(value)
+    return "".join(bounded(encoder.iterencode(value)))  # as deep as it nests, it indents
 
 
 def _raise_exception(message: str) -> NoReturn:
