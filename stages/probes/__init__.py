@@ -1,4 +1,4 @@
-"""One probe per file: each provides PROBE, a check of the model before any row is processed.
+"""Probes: checks of the model before any row is processed. A file has those of one subject, PROBES.
 
 A build runs every probe and stops at the first that fails; ``pipeline doctor`` runs them all and
 shows what each saw. A probe that raises any other error counts as failed, never as passed.
@@ -120,8 +120,10 @@ class ProbeVerdict:
 
 
 def probes() -> list[Probe]:
-    """Every probe, by name."""
-    return [catalog.load(__name__, name, "PROBE") for name in catalog.names(__name__)]
+    """Every probe, by name; an entry point may be one of them, or several."""
+    given = [catalog.load(__name__, name, "PROBES") for name in catalog.names(__name__)]
+    every = [probe for one in given for probe in ((one,) if isinstance(one, Probe) else one)]
+    return sorted(every, key=lambda probe: probe.name)
 
 
 def _verdict(probe: Probe, subject: ProbeSubject) -> ProbeVerdict | None:
