@@ -14,6 +14,7 @@ from pipeline import exports, tasks
 from pipeline.exports import ExportFacts
 from stages import catalog, formats
 from stages.models.profile import ModelProfile
+from stages.profiles import own_family
 from stages.tokenizers import carriers
 
 ROOT = Path(__file__).parent.parent
@@ -36,9 +37,9 @@ def _code(words: Iterable[str]) -> str:
     return " ".join(f"`{word}`" for word in words) or "none"
 
 
-def _family(module: str) -> str:
+def _family(name: str) -> str:
     """Every profile of one file of ``stages/profiles``: what all share, and where they differ."""
-    profiles = sorted(catalog.load("stages.profiles", module, "PROFILES"), key=lambda p: p.name)
+    profiles = sorted(own_family(name), key=lambda p: p.name)
     shared, differing = [], []
     for name, say in _SAID.items():
         values = {say(profile) for profile in profiles}

@@ -11,9 +11,10 @@ from stages.errors import ModelError
 from stages.models.encoders import parsed
 from stages.models.profile import ModelProfile, PairFraming
 from stages.profiles import template
-from stages.profiles._encoder import TURN_MARKERS
 from stages.tokenizers import directory
 
+# The markers of turns in the pair template, see stages/profiles/roberta.toml.
+TURN_MARKERS = ("System:", "User:", "Assistant:", "Tool:")
 # Architectures by their exact "model_type": whether positions start after the pad id, and whether
 # the model has token types as an input.
 _TYPES = {

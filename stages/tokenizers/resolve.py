@@ -14,10 +14,10 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from stages import profiles
 from stages.errors import ModelError
 from stages.models.encoders import parsed
 from stages.models.profile import ModelProfile
-from stages.profiles import all_profiles, find
 from stages.tokenizers import added, builtin, downloads, hub, repairs, suggest
 from stages.tokenizers.repairs import Repair
 
@@ -92,7 +92,7 @@ def _override(model: Resolved, overrides: Overrides) -> Resolved:
 
 def _by_id(model: str, cache: Path, overrides: Overrides, fetch: bool) -> Resolved:
     name, _, revision = model.partition("@")
-    known = None if revision else find(name)
+    known = None if revision else profiles.find(name)
     snapshot, source = hub.cached(name, revision or None), "hub cache"
     if snapshot is None and fetch:
         snapshot, source = hub.download(name, revision or None), "hub"
@@ -136,9 +136,9 @@ def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Res
 
 def _file(path: Path, cache: Path, fetch: bool) -> Resolved:
     """A profile file, and the tokenizer that it names."""
-    from stages.tokenizers import directory, profile_file
+    from stages.tokenizers import directory
 
-    profile, tokenizer = profile_file.load(path)
+    profile, tokenizer = profiles.load(path)
     if tokenizer is None:
         return _pinned(profile, cache, fetch)
     folder = path.parent / Path(tokenizer).expanduser()
@@ -163,11 +163,11 @@ def resolve(model: str, cache: Path, overrides: Overrides, *, fetch: bool = Fals
     Raises:
         ModelError: there is no such profile, directory or hub model.
     """
-    profiles = all_profiles()
+    known = profiles.named(model)
     if model.endswith(".toml"):
         resolved = _file(Path(model).expanduser(), cache, fetch)
-    elif model in profiles:
-        resolved = _in_hub_cache(profiles[model]) or _pinned(profiles[model], cache, fetch)
+    elif known is not None:
+        resolved = _in_hub_cache(known) or _pinned(known, cache, fetch)
     elif model.startswith((".", os.sep, "~")) or model.endswith(os.sep) or model.count("/") > 1:
         folder = Path(model).expanduser()
         if not folder.is_dir():
