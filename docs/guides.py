@@ -15,7 +15,7 @@ from pipeline.exports import ExportFacts
 from stages import catalog, formats
 from stages.models.profile import ModelProfile
 from stages.profiles import own_family
-from stages.tokenizers import carriers
+from stages.tokenizers import builtin
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -60,7 +60,7 @@ def _family(name: str) -> str:
 def _source(profile: ModelProfile) -> str:
     if profile.ranks is None:
         return "the hub, or its cache"
-    extra = carriers.CARRIERS[profile.ranks.carrier].extra
+    extra = builtin.CARRIERS[profile.ranks.carrier].extra
     return f"the extra `{extra}`" if extra else "installed with the program"
 
 

@@ -18,7 +18,7 @@ from stages import profiles
 from stages.errors import ModelError
 from stages.models.profile import AddedToken, ModelProfile, PairFraming, StepTokens
 from stages.profiles import all_profiles, find
-from stages.tokenizers import hub, resolve, suggest
+from stages.tokenizers import hub, resolve
 from stages.tokenizers.resolve import Overrides
 
 WHOLE = """
@@ -301,7 +301,7 @@ def test_a_copy_of_a_known_model_must_have_its_ids(place: str, tmp_path: Path) -
     found = resolve.resolve(f"{folder}/", tmp_path, Overrides())
     assert found.profile.token_ids == all_profiles()["gemma-2-2b-it"].token_ids
     shutil.copytree(folder, tmp_path / "mine")
-    assert suggest.known_as(tmp_path / "mine", "mine") is None
+    assert resolve.known_as(tmp_path / "mine", "mine") is None
     assert resolve.resolve(f"{tmp_path}/mine/", tmp_path, Overrides()).profile.token_ids == ()
 
 
