@@ -19,7 +19,6 @@ from transformers import AutoTokenizer
 from pipeline.serving.tokenizer_files import write_tokenizer
 from pipeline.tasks import kind_of
 from stages import formats
-from stages.binding import bind
 from stages.chat_template.render import Render, Renderer
 from stages.chat_template.segments import controls_pattern
 from stages.columns import IGNORED
@@ -27,6 +26,7 @@ from stages.contract import FormatOptions, Record
 from stages.models import encoders
 from stages.models.profile import AddedToken, TargetModel
 from stages.normalize.stage import Normalize
+from stages.probes import bind
 from stages.profiles import all_profiles
 from stages.tokenizers import builtin
 from stages.tokens.encode import Encode

@@ -20,9 +20,9 @@ from support import read_manifest, say
 from tokenizers import Regex
 from tokenizers.pre_tokenizers import Split
 
-from stages.binding import bind
 from stages.errors import PipelineError
 from stages.models import encoders
+from stages.probes import bind
 from stages.profiles import all_profiles
 from stages.tokenizers import builders, builtin, oracle, sentencepiece
 

@@ -313,7 +313,7 @@ def test_a_profile_takes_its_tokenizer_from_the_hubs_cache(
     monkeypatch.setattr(hub, "cached", lambda model_id: hub.Snapshot(tmp_path, "abc"))
     found = resolve.resolve("gemma-2-2b-it", tmp_path, Overrides())
     assert found.source == "hub cache"
-    from stages.binding import bind
+    from stages.probes import bind
 
     with pytest.raises(ModelError, match="is 106 in this family, but 4 here"):
         bind(found.profile, found.tokenizer_json, with_steps=False)

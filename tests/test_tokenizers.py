@@ -13,9 +13,9 @@ import pytest
 from support import few
 from tokenizers import Tokenizer
 
-from stages.binding import bind
 from stages.errors import ModelError
 from stages.models.profile import ModelProfile
+from stages.probes import bind
 from stages.profiles import all_profiles, find
 from stages.tokenizers import builders, builtin, hub, resolve
 from stages.tokenizers.builtin import Carrier

@@ -19,7 +19,7 @@ from stages.chat_template.template import Template
 from stages.errors import ModelError, PipelineError
 from stages.models import encoders
 from stages.models.encoders import parsed
-from stages.models.profile import TargetModel
+from stages.models.profile import ModelProfile, TargetModel, declare
 from stages.tokenizers.claims import Claims
 from stages.tokens.segment_encoder import SegmentEncoder
 
@@ -187,3 +187,15 @@ def require(subject: ProbeSubject, kind: str) -> dict[str, str]:
             name = subject.model.profile.name
             raise ModelError(f"{name}: {verdict.detail}", verdict.remedy)
     return {name: verdict.detail for name, verdict in verdicts.items()}
+
+
+def bind(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> TargetModel:
+    """The model of a profile, once what the profile declares of tokens holds for the tokenizer.
+
+    Raises:
+        ModelError: a token is not one id, not the id that the family has, lies outside the
+            embedding, or two that must differ are the same.
+    """
+    model = declare(profile, tokenizer_json, with_steps)
+    model.probes.update(require(ProbeSubject(model, tokenizer_json), TOKENS))
+    return model
