@@ -133,7 +133,7 @@ _EXTENSIONS: dict[str, tuple[str, ...]] = {
     "stages.formats": ("stages.rows.watched",),
     "stages.readers": ("stages.files.file_version", "stages.files.strict_json"),
     "stages.profiles": ("stages.profiles",),
-    "stages.probes": ("stages.probes",),
+    "stages.probes": ("stages.probes", "stages.probes.tokens"),
     "stages.kinds": ("stages.rows.batches", "stages.conversations.examples"),
     "stages.layouts": ("stages.columns",),
     "pipeline.tasks": ("pipeline.tasks", "pipeline.recipe.stage_tools"),

@@ -14,7 +14,8 @@ from pipeline import exports, tasks
 from pipeline.exports import ExportFacts
 from stages import catalog, formats
 from stages.models.profile import ModelProfile
-from stages.tokenizers import carriers
+from stages.profiles import own_family
+from stages.tokenizers import builtin
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -36,9 +37,9 @@ def _code(words: Iterable[str]) -> str:
     return " ".join(f"`{word}`" for word in words) or "none"
 
 
-def _family(module: str) -> str:
+def _family(name: str) -> str:
     """Every profile of one file of ``stages/profiles``: what all share, and where they differ."""
-    profiles = sorted(catalog.load("stages.profiles", module, "PROFILES"), key=lambda p: p.name)
+    profiles = sorted(own_family(name), key=lambda p: p.name)
     shared, differing = [], []
     for name, say in _SAID.items():
         values = {say(profile) for profile in profiles}
@@ -59,7 +60,7 @@ def _family(module: str) -> str:
 def _source(profile: ModelProfile) -> str:
     if profile.ranks is None:
         return "the hub, or its cache"
-    extra = carriers.CARRIERS[profile.ranks.carrier].extra
+    extra = builtin.CARRIERS[profile.ranks.carrier].extra
     return f"the extra `{extra}`" if extra else "installed with the program"
 
 

@@ -15,10 +15,10 @@ from hypothesis import settings
 from preloaded import Server, outputs
 from support import Ran
 
-from stages.binding import bind
 from stages.models import encoders
 from stages.models.encoders import Encoder
 from stages.models.profile import TargetModel
+from stages.probes import bind
 from stages.profiles import all_profiles
 from stages.tokenizers import builtin
 

@@ -19,9 +19,9 @@ from pipeline.overlay.overlay import overlay
 from pipeline.overlay.safetensors_rows import read_row
 from pipeline.recipe.recipe import resolve_recipe
 from pipeline.serving import serving
-from stages.binding import bind
 from stages.errors import ModelError, UsageError
 from stages.models.encoders import parsed
+from stages.probes import bind
 from stages.profiles import all_profiles
 from stages.tokenizers import added
 

@@ -30,13 +30,13 @@ from pipeline.parts.chain import Refusal, refusals, through
 from pipeline.serving.tokenizer_files import write_tokenizer
 from pipeline.tasks import kind_of
 from stages import formats
-from stages.binding import bind
 from stages.chat_template import trained_spans
 from stages.chat_template.render import Render, Renderer
 from stages.contract import FormatOptions, Row
 from stages.models import encoders
 from stages.models.profile import TargetModel
 from stages.normalize.stage import Normalize
+from stages.probes import bind
 from stages.profiles import all_profiles
 from stages.readers import jsonl
 from stages.tokenizers import builtin

@@ -260,7 +260,7 @@ def test_a_fault_of_ours_is_not_the_models(tmp_path: Path, monkeypatch: pytest.M
     def broken(*_: object, **more: object) -> None:
         raise TypeError("a fault of ours")
 
-    monkeypatch.setattr("stages.tokenizers.repairs.of", broken)
+    monkeypatch.setattr("stages.tokenizers.claims.repairs", broken)
     with pytest.raises(TypeError, match="a fault of ours"):
         resolve(f"{tmp_path}/", tmp_path, Overrides())
 

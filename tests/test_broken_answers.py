@@ -15,7 +15,6 @@ from small_tokenizers import small
 from pipeline.parts.chain import split_off
 from pipeline.tasks import kind_of
 from stages import formats
-from stages.binding import bind
 from stages.chat_template.render import Render, Renderer
 from stages.chat_template.segments import TRAINED
 from stages.contract import FormatOptions, Record, Row
@@ -23,6 +22,7 @@ from stages.conversations import stop_text
 from stages.conversations.unfinished import FLAGS, opens_reasoning
 from stages.models.profile import TargetModel
 from stages.normalize.stage import Normalize
+from stages.probes import bind
 from stages.profiles import all_profiles
 from stages.tokenizers import builtin
 from stages.tokens.outline_tokens import segments_of

@@ -24,7 +24,7 @@ from test_guides import PAGES
 
 from pipeline.cli import cli
 from pipeline.options.recipe import builds_of
-from stages.tokenizers import profile_file
+from stages import profiles
 
 Run: TypeAlias = Callable[..., Ran]
 
@@ -168,7 +168,7 @@ def test_toml_is_a_recipe_or_a_profile(
     table = tomllib.loads(block.text)
     if block.page.stem == "profiles":
         path.write_text(block.text, "utf-8")
-        assert profile_file.load(path) is not None
+        assert (profiles.models_of if "models" in table else profiles.load)(path)
         return
     needed = {"task": '"sft"', "model": '"qwen2-1.5b"', "data": '["data.jsonl"]'}
     missing = [] if "build" in table or "source" in table else needed.keys() - table.keys()

@@ -16,7 +16,6 @@ from small_tokenizers import small
 from pipeline.parts.chain import through
 from pipeline.tasks import kind_of
 from stages import formats
-from stages.binding import bind
 from stages.chat_template.render import Render, Renderer
 from stages.chat_template.render_steps import RenderSteps
 from stages.contract import Batch, FormatOptions, Record, Row, Stage
@@ -26,6 +25,7 @@ from stages.models import encoders
 from stages.models.profile import TargetModel
 from stages.normalize import plain as plain_rows
 from stages.normalize.stage import Normalize
+from stages.probes import bind
 from stages.profiles import all_profiles
 from stages.readers import jsonl
 from stages.rows.batches import batch_of

@@ -19,7 +19,6 @@ from pipeline.parts.chain import split_off
 from pipeline.serving.tokenizer_files import write_tokenizer
 from pipeline.tasks import kind_of
 from stages import columns, formats
-from stages.binding import bind
 from stages.chat_template.render import Render, Renderer
 from stages.chat_template.render_steps import RenderSteps
 from stages.chat_template.segments import CLOSES, CONTROL, TRAINED, controls_pattern
@@ -31,6 +30,7 @@ from stages.models import encoders
 from stages.models.encoders import Encoder
 from stages.models.profile import TargetModel
 from stages.normalize.stage import Normalize
+from stages.probes import bind
 from stages.profiles import all_profiles
 from stages.tokenizers import builtin
 from stages.tokens.digest import digests

@@ -23,7 +23,6 @@ from expectations.invariants import applying, invariants
 from expectations.readback.stored_rows import StoredRows
 from pipeline.tasks import kind_of
 from stages import formats
-from stages.binding import bind
 from stages.chat_template.render_pair import PairRenderer, RenderTexts, prove_pair
 from stages.contract import Batch, FormatOptions, Record, Row
 from stages.errors import ModelError
@@ -32,6 +31,7 @@ from stages.layouts.ragged import ordered
 from stages.models import encoders
 from stages.models.profile import TargetModel
 from stages.normalize.stage import Normalize
+from stages.probes import bind
 from stages.profiles import all_profiles
 from stages.tokens.encode import EncodePair
 from stages.tokens.segment_encoder import SegmentEncoder

@@ -65,7 +65,7 @@ def test_there_is_one_for_each_thing_that_can_be_added() -> None:
     """For every entry of the table, and every folder whose files are found by name."""
     groups = example_groups()
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    table = set(re.findall(r"^\| an? .* \| `\w+/(\w+)/<\w+>\.py` \|", text, re.MULTILINE))
+    table = set(re.findall(r"^\| an? .* \| `\w+/(\w+)/<\w+>\.(?:py|toml)` \|", text, re.MULTILINE))
     assert groups == table
     used = re.compile(r"catalog\.(?:load|names)\(\s*(?:__name__|\"[\w.]+\"|\w+\.__name__)")
     folders = {

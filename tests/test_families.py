@@ -19,7 +19,6 @@ from transformers import AutoTokenizer
 from pipeline.serving.tokenizer_files import write_tokenizer
 from pipeline.tasks import kind_of
 from stages import formats
-from stages.binding import bind
 from stages.chat_template.render import Render, Renderer
 from stages.chat_template.segments import controls_pattern
 from stages.columns import IGNORED
@@ -27,7 +26,8 @@ from stages.contract import FormatOptions, Record
 from stages.models import encoders
 from stages.models.profile import AddedToken, TargetModel
 from stages.normalize.stage import Normalize
-from stages.profiles import all_profiles, llama3
+from stages.probes import bind
+from stages.profiles import all_profiles
 from stages.tokenizers import builtin
 from stages.tokens.encode import Encode
 from stages.tokens.folded_labels import unfold
@@ -63,14 +63,19 @@ _DISTILLED = {
     "<|reserved_special_token_6|>": "</think>",
 }
 # Where no package carries a family's tokenizer, one with its tokens stands in; not the vendor's.
+_LLAMA = all_profiles()["llama-3.1-8b"].ranks
+assert _LLAMA is not None
 STAND_INS = {
     "deepseek-r1-distill-llama-8b": replace(
-        llama3.RANKS_3_1,
+        _LLAMA,
         sha256="709191b3ddf7b35c6dbfa57385db754aa6e663c2ec9b9b6998046e6f0d1e8560",
         of_vendor=False,
         added_tokens=tuple(
-            AddedToken(_DISTILLED.get(name, name), special=name not in list(_DISTILLED)[2:])
-            for name in llama3.SPECIAL
+            AddedToken(
+                _DISTILLED.get(token.content, token.content),
+                special=token.content not in list(_DISTILLED)[2:],
+            )
+            for token in _LLAMA.added_tokens
         ),
     )
 }

@@ -94,6 +94,7 @@ def test_the_wheel_has_our_packages_and_their_data(tmp_path: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
     for wanted in (
         "stages/profiles/chat_templates/qwen2.jinja",
+        "stages/profiles/qwen2.toml",
         "pipeline/report/page.jinja",
         "stages/py.typed",
         "pipeline/py.typed",

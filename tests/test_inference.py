@@ -22,12 +22,12 @@ from pipeline.manifest import in_words
 from pipeline.manifest.counts import AnswerTokens
 from pipeline.shards import answers
 from pipeline.shards.answers import Answers, Counting
-from stages.binding import bind
 from stages.chat_template.render import template_of
 from stages.chat_template.template import Template
 from stages.errors import ModelError
 from stages.models.encoders import parsed
 from stages.models.profile import TargetModel
+from stages.probes import bind
 from stages.profiles import all_profiles, template
 from stages.tokenizers import builtin
 from stages.tokens.inference import prompts, switch_of, variants

@@ -20,11 +20,11 @@ from support import read_manifest, say
 from tokenizers import Regex
 from tokenizers.pre_tokenizers import Split
 
-from stages.binding import bind
 from stages.errors import PipelineError
 from stages.models import encoders
+from stages.probes import bind
 from stages.profiles import all_profiles
-from stages.tokenizers import builtin, carriers, llama3, oracle, qwen, sentencepiece
+from stages.tokenizers import builders, builtin, oracle, sentencepiece
 
 NAMES = (
     "qwen2-1.5b",
@@ -44,7 +44,7 @@ class Subject:
         assert layout is not None
         self.layout = layout
         self.json = builtin.tokenizer_json(all_profiles()[name], layout, cache, fetch=True)
-        table = carriers.at_hand(carriers.CARRIERS[layout.carrier], cache)
+        table = builtin.at_hand(builtin.CARRIERS[layout.carrier], cache)
         assert table is not None
         self.table = table
         self.pieces = layout.builder == "sentencepiece"
@@ -70,7 +70,8 @@ class Subject:
         elif self.layout.builder == "tekken":
             pattern = json.loads(self.table)["config"]["pattern"]
         else:
-            pattern = {"qwen": qwen, "llama3": llama3}[self.layout.builder].PATTERN
+            patterns = {"qwen": builders.QWEN_WORDS, "llama3": builders.LLAMA3_WORDS}
+            pattern = patterns[self.layout.builder]
         if self.layout.builder == "qwen":
             texts = [unicodedata.normalize("NFC", text) for text in texts]
         path = folder / self.layout.carrier
@@ -332,6 +333,6 @@ def test_a_model_that_ranked_merges_cannot_follow_is_refused(
     singles = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), *((c, -9.0, 1) for c in "ab▁")]
     layout = all_profiles()["mistral-7b-v0.1"].ranks
     assert layout is not None
-    assert sentencepiece.tokenizer_json(_model(*singles, ("ab", -1.0, 1)), layout)
+    assert builders.BUILDERS["sentencepiece"](_model(*singles, ("ab", -1.0, 1)), layout)
     with pytest.raises(ValueError, match=words):
-        sentencepiece.tokenizer_json(_model(*singles, *pieces), layout)
+        builders.BUILDERS["sentencepiece"](_model(*singles, *pieces), layout)

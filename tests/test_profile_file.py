@@ -14,10 +14,11 @@ from support import ROOT, SAMPLES
 from pipeline.inputs.scan import scan
 from pipeline.options.config import Config
 from pipeline.recipe.recipe import resolve_recipe
+from stages import profiles
 from stages.errors import ModelError
-from stages.models.profile import ModelProfile, PairFraming, StepTokens
+from stages.models.profile import AddedToken, ModelProfile, PairFraming, StepTokens
 from stages.profiles import all_profiles, find
-from stages.tokenizers import hub, profile_file, resolve, suggest
+from stages.tokenizers import hub, resolve
 from stages.tokenizers.resolve import Overrides
 
 WHOLE = """
@@ -54,7 +55,7 @@ position_offset = 2
 def load(tmp_path: Path, text: str) -> tuple[ModelProfile, str | None]:
     path = tmp_path / "mine.toml"
     path.write_text(text)
-    return profile_file.load(path)
+    return profiles.load(path)
 
 
 def test_every_field_can_be_said(tmp_path: Path) -> None:
@@ -161,6 +162,81 @@ def test_like_takes_over_what_is_not_said(tmp_path: Path) -> None:
     assert profile == dataclasses.replace(known, name="mine", context_length=64)
 
 
+def test_like_takes_over_a_file_beside_it(tmp_path: Path) -> None:
+    """Which may lack what this one says, and start from another; in a circle, or elsewhere, not."""
+    (tmp_path / "base.toml").write_text(WHOLE.replace("vocab_size = 10\n", ""))
+    (tmp_path / "larger.toml").write_text('like = "./base.toml"\nembedding_size = 32\n')
+    profile, _ = load(tmp_path, 'like = "larger.toml"\nvocab_size = 20\n')
+    assert (profile.name, profile.vocab_size, profile.embedding_size) == ("mine", 20, 32)
+    assert profile.pair == PairFraming(("<c>",), ("<s>",), ("<e>",), True, 2)
+    with pytest.raises(ModelError, match=r"larger\.toml has no vocab_size"):
+        profiles.load(tmp_path / "larger.toml")
+    (tmp_path / "a.toml").write_text('like = "b.toml"')
+    (tmp_path / "b.toml").write_text('like = "a.toml"')
+    for like in ("mine.toml", "a.toml", "../base.toml"):
+        with pytest.raises(ModelError, match="like must be another file beside this one"):
+            load(tmp_path, f'like = "{like}"')
+    with pytest.raises(ModelError, match=r"no\.toml cannot be read"):
+        load(tmp_path, 'like = "no.toml"')
+
+
+FAMILY = WHOLE.replace('name = "mine"\nmodel_ids = ["me/mine"]\n', "").replace(
+    "[pair]", "%s\n[pair]"
+)
+
+
+def test_several_models_in_one_file(tmp_path: Path) -> None:
+    """Keys above them hold for all; a later one may be like an earlier one; each is checked."""
+    path = tmp_path / "family.toml"
+    small = '{name = "s", model_ids = ["me/s"], embedding_size = 12}'
+    large = '{name = "l", model_ids = [], like = "s", embedding_size = 99}'
+    path.write_text(FAMILY % f"models = [{small}, {large}]")
+    first, second = profiles.models_of(path)
+    assert (first.name, first.embedding_size, first.vocab_size) == ("s", 12, 10)
+    assert second == dataclasses.replace(first, name="l", model_ids=(), embedding_size=99)
+    with pytest.raises(ModelError, match="describes several models"):
+        profiles.load(path)
+    for models, words in (
+        ('"s"', "models must be an array of tables, not 's'"),
+        ('[{name = "s"}]', "models[0] has no model_ids"),
+        (f"[{large}, {small}]", "models[0]: like names no profile: 's'"),
+        (f"[{small}, {large.replace('99', '9')}]", "models[1]: embedding_size must be at least"),
+        (f"[{small}, {large.replace('like', 'liek')}]", "models[1]: there is no key 'liek'"),
+        (
+            f"[{small.replace('12', '12, tokenizer = ' + chr(34) * 2)}]",
+            "models[0] names a tokenizer",
+        ),
+    ):
+        path.write_text(FAMILY % f"models = {models}")
+        with pytest.raises(ModelError, match=re.escape(words)):
+            profiles.models_of(path)
+
+
+def test_added_tokens_are_written_in_runs(tmp_path: Path) -> None:
+    """A text, several with the same flags, or one text for each number of a range."""
+    tokens = '["<a>", {content = ["<b{0..2}>", "<c>"], special = false}, {content = "{x}"}]'
+    profile, _ = load(
+        tmp_path, WHOLE.replace("[pair]", f'[ranks]\nsha256 = "0"\nadded_tokens = {tokens}\n[pair]')
+    )
+    plain = [AddedToken(text, special=False) for text in ("<b0>", "<b1>", "<b2>", "<c>")]
+    assert profile.ranks is not None
+    assert profile.ranks.added_tokens == (AddedToken("<a>"), *plain, AddedToken("{x}"))
+    for wrong in ("3", "[3]", "[{}]", "[{content = [3]}]", '[{content = "x", specials = true}]'):
+        ranks = f'[ranks]\nsha256 = "0"\nadded_tokens = {wrong}\n'
+        with pytest.raises(ModelError, match=r"ranks\.added_tokens"):
+            load(tmp_path, WHOLE.replace("[pair]", f"{ranks}[pair]"))
+
+
+def test_only_the_files_that_mention_a_model_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build of one model does not read the profiles of the others."""
+    parsed: list[str] = []
+    of_file = profiles.own_family
+    monkeypatch.setattr(profiles, "own_family", lambda name: parsed.append(name) or of_file(name))
+    assert profiles.named("qwen2-1.5b") is not None
+    assert profiles.find("Qwen/Qwen2-1.5B") is profiles.named("qwen2-1.5b")
+    assert {*parsed} == {"qwen2"}
+
+
 def test_what_the_file_says_is_in_the_fingerprint(tmp_path: Path, cache_dir: Path) -> None:
     """Its fields and the template beside it; not its comments, and not its path."""
     first = (
@@ -189,10 +265,12 @@ def test_the_page_speaks_of_files_that_load(tmp_path: Path) -> None:
     """Every profile of docs/profiles.md is read without complaint, and names every field."""
     page = (ROOT / "docs" / "profiles.md").read_text("utf-8")
     blocks = re.findall(r"```toml\n(.*?)```", page, re.S)
-    assert len(blocks) == 2
-    for block in blocks:
+    assert len(blocks) == 3
+    for block in blocks[:2]:
         load(tmp_path, block)
-    hidden = {"ranks", "revision", "text_lead", "chat_template"}
+    (tmp_path / "family.toml").write_text(blocks[2])
+    assert len(profiles.models_of(tmp_path / "family.toml")) == 3
+    hidden = {"revision", "text_lead", "chat_template"}
     for field in dataclasses.fields(ModelProfile):
         assert field.name in hidden or field.name in page, field.name
 
@@ -223,7 +301,7 @@ def test_a_copy_of_a_known_model_must_have_its_ids(place: str, tmp_path: Path) -
     found = resolve.resolve(f"{folder}/", tmp_path, Overrides())
     assert found.profile.token_ids == all_profiles()["gemma-2-2b-it"].token_ids
     shutil.copytree(folder, tmp_path / "mine")
-    assert suggest.known_as(tmp_path / "mine", "mine") is None
+    assert resolve.known_as(tmp_path / "mine", "mine") is None
     assert resolve.resolve(f"{tmp_path}/mine/", tmp_path, Overrides()).profile.token_ids == ()
 
 
@@ -235,7 +313,7 @@ def test_a_profile_takes_its_tokenizer_from_the_hubs_cache(
     monkeypatch.setattr(hub, "cached", lambda model_id: hub.Snapshot(tmp_path, "abc"))
     found = resolve.resolve("gemma-2-2b-it", tmp_path, Overrides())
     assert found.source == "hub cache"
-    from stages.binding import bind
+    from stages.probes import bind
 
     with pytest.raises(ModelError, match="is 106 in this family, but 4 here"):
         bind(found.profile, found.tokenizer_json, with_steps=False)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from stages.binding import bind
 from stages.chat_template import reasoning
 from stages.chat_template.render import Renderer, Row
 from stages.chat_template.segments import CONTROL, TRAINED
 from stages.contract import Message
 from stages.errors import RowError
+from stages.probes import bind
 from stages.profiles import all_profiles
 
 THOUGHT = "<think>\nadd them\n</think>\n\n"

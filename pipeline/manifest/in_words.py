@@ -148,7 +148,7 @@ def inference(manifest: Manifest) -> list[str]:
 
 
 def _sentence(repair: RepairRecord) -> str:
-    from stages.tokenizers.repairs import Repair
+    from stages.tokenizers.claims import Repair
 
     return Repair(
         file=repair.file, key=repair.key, declared=repair.declared, used=repair.used, why=repair.why

@@ -16,7 +16,7 @@ from pipeline import tasks
 from pipeline.options.config import Config
 from stages.models.encoders import Fast, Reference, load, parsed
 from stages.models.profile import ModelProfile, tokenizer_of
-from stages.profiles import all_profiles
+from stages.profiles import named
 from stages.tokenizers import builtin
 
 FAST_FROM = 1 << 20  # bytes of inputs: fewer are encoded sooner than the fast encoder is loaded
@@ -57,7 +57,7 @@ def encoders(config: Config, fast: bool) -> None:
 
 def _built_in(config: Config) -> ModelProfile | None:
     """The profile whose tokenizer follows from its name; None where it takes more to know it."""
-    profile = all_profiles().get(config.parts.model)
+    profile = named(config.parts.model)
     known = profile is not None and profile.ranks is not None and not config.parts.add_token
     return profile if known else None
 

@@ -18,7 +18,7 @@ def _sources(folder: Path) -> list[str]:
         f"{place}/{name}"
         for place, _, names in os.walk(folder)
         for name in names
-        if name.endswith((".py", ".jinja"))
+        if name.endswith((".py", ".jinja", ".toml"))
     )
 
 

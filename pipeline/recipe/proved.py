@@ -20,7 +20,6 @@ from pipeline.recipe import kept_answers
 from pipeline.recipe.declared import resolved
 from pipeline.recipe.fingerprints import code_version, hash_of
 from stages import probes
-from stages.binding import bind
 from stages.files import file_hash
 from stages.models import encoders
 from stages.models.profile import ModelProfile, TargetModel, declare
@@ -52,7 +51,7 @@ def find_model(config: Config) -> tuple[Resolved, TargetModel]:
 
 
 def _bound(config: Config, found: Resolved, profile: ModelProfile, with_steps: bool) -> TargetModel:
-    model = bind(profile, found.tokenizer_json, with_steps)
+    model = probes.bind(profile, found.tokenizer_json, with_steps)
     subject = probes.ProbeSubject(
         model=model,
         stock=found.tokenizer_json,

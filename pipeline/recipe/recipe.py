@@ -32,8 +32,8 @@ from stages.models import encoders
 from stages.models.profile import TargetModel
 from stages.normalize.stage import Normalize
 from stages.parity.sample import Witness
-from stages.tokenizers import downloads, oracle
-from stages.tokenizers.repairs import Repair
+from stages.tokenizers import hub, oracle
+from stages.tokenizers.claims import Repair
 from stages.tokenizers.resolve import Resolved
 from stages.tokens.folded_labels import NO_MARKER, readable
 from stages.tokens.pretokenized import Accept
@@ -249,7 +249,7 @@ def resolve_recipe(
         formats=tuple(d.reading for d in detected),
         evidence=tuple(d.evidence for d in detected),
         tokenizer_source=found.source,
-        fetched=downloads.of(found.tokenizer_json),
+        fetched=hub.downloaded(found.tokenizer_json),
         backend=backend,
         repairs=found.repairs,
         sources=tuple(source.source for source in inputs),

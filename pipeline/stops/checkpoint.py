@@ -80,7 +80,7 @@ def _tokenizer(
 
 def _template(folder: Path, build: StopDeclaration, examined: Examined) -> None:
     config = directory.read(folder, "tokenizer_config.json")
-    named = {key: directory.token_text(config.get(key)) for key in ("bos_token", "eos_token")}
+    named = {key: claims.token_text(config.get(key)) for key in ("bos_token", "eos_token")}
     tokens = {key: text for key, text in named.items() if isinstance(text, str)}
     source = directory.template_source(folder, config)
     theirs = Template(source, build.model.profile.date_string, **tokens)

@@ -40,8 +40,8 @@ class RankLayout:
         sha256: of the file; a rebuilt file that differs is refused.
         added_tokens: in the order of their ids.
         merges_as_pairs: merges are spelled ``["a", "b"]`` instead of ``"a b"``.
-        builder: module of ``stages.tokenizers`` that rebuilds it.
-        carrier: key of the package, see ``stages.tokenizers.carriers``.
+        builder: key of what rebuilds it, see ``stages.tokenizers.builders``.
+        carrier: key of the package, see ``stages.tokenizers.builtin``.
         of_vendor: the file is byte for byte the vendor's. Where it is not, its ids are checked
             against the vendor's own encoder.
     """

@@ -1,4 +1,4 @@
-"""One probe per file: each provides PROBE, a check of the model before any row is processed.
+"""Probes: checks of the model before any row is processed. A file has those of one subject, PROBES.
 
 A build runs every probe and stops at the first that fails; ``pipeline doctor`` runs them all and
 shows what each saw. A probe that raises any other error counts as failed, never as passed.
@@ -19,7 +19,7 @@ from stages.chat_template.template import Template
 from stages.errors import ModelError, PipelineError
 from stages.models import encoders
 from stages.models.encoders import parsed
-from stages.models.profile import TargetModel
+from stages.models.profile import ModelProfile, TargetModel, declare
 from stages.tokenizers.claims import Claims
 from stages.tokens.segment_encoder import SegmentEncoder
 
@@ -120,8 +120,10 @@ class ProbeVerdict:
 
 
 def probes() -> list[Probe]:
-    """Every probe, by name."""
-    return [catalog.load(__name__, name, "PROBE") for name in catalog.names(__name__)]
+    """Every probe, by name; an entry point may be one of them, or several."""
+    given = [catalog.load(__name__, name, "PROBES") for name in catalog.names(__name__)]
+    every = [probe for one in given for probe in ((one,) if isinstance(one, Probe) else one)]
+    return sorted(every, key=lambda probe: probe.name)
 
 
 def _verdict(probe: Probe, subject: ProbeSubject) -> ProbeVerdict | None:
@@ -185,3 +187,15 @@ def require(subject: ProbeSubject, kind: str) -> dict[str, str]:
             name = subject.model.profile.name
             raise ModelError(f"{name}: {verdict.detail}", verdict.remedy)
     return {name: verdict.detail for name, verdict in verdicts.items()}
+
+
+def bind(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool) -> TargetModel:
+    """The model of a profile, once what the profile declares of tokens holds for the tokenizer.
+
+    Raises:
+        ModelError: a token is not one id, not the id that the family has, lies outside the
+            embedding, or two that must differ are the same.
+    """
+    model = declare(profile, tokenizer_json, with_steps)
+    model.probes.update(require(ProbeSubject(model, tokenizer_json), TOKENS))
+    return model

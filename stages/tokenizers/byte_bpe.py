@@ -1,4 +1,4 @@
-"""Helpers for the byte-level tokenizers that are rebuilt from a rank table.
+"""From a rank table to the merges of byte-level byte-pair encoding.
 
 A rank table lists the bytes of every token in merge order. ``tokenizer.json`` needs the merges
 themselves, in the printable alphabet of byte-level BPE.
@@ -8,15 +8,9 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias
-
-import orjson
-
-from stages.models.profile import AddedToken
+from typing import TypeAlias
 
 Pair: TypeAlias = tuple[bytes, bytes]
-
-_FLAGS = {"s": "single_word", "l": "lstrip", "r": "rstrip", "n": "normalized"}
 
 
 def parse_ranks(table: bytes) -> list[bytes]:
@@ -94,52 +88,3 @@ def all_merges(tokens: list[bytes]) -> Iterator[Pair]:
             if token[:i] in ranks and token[i:] in ranks
         ]
         yield from sorted(pairs, key=lambda pair: (ranks[pair[0]], ranks[pair[1]]))
-
-
-def added_token(index: int, token: AddedToken) -> dict[str, Any]:
-    """An entry of ``added_tokens``."""
-    return {
-        "id": index,
-        "content": token.content,
-        **{_FLAGS[initial]: False for initial in token.flag_order},
-        "special": token.special,
-    }
-
-
-def byte_level(add_prefix_space: bool, trim_offsets: bool, use_regex: bool) -> dict[str, Any]:
-    """A ``ByteLevel`` component."""
-    return {
-        "type": "ByteLevel",
-        "add_prefix_space": add_prefix_space,
-        "trim_offsets": trim_offsets,
-        "use_regex": use_regex,
-    }
-
-
-def split_by(pattern: str, level: dict[str, Any]) -> dict[str, Any]:
-    """The pre-tokenizer: split by a pattern, then spell bytes."""
-    split = {
-        "type": "Split",
-        "pattern": {"Regex": pattern},
-        "behavior": "Isolated",
-        "invert": False,
-    }
-    return {"type": "Sequence", "pretokenizers": [split, level]}
-
-
-def leading_token(token: str, index: int) -> dict[str, Any]:
-    """A post-processor that puts a token before a text."""
-    piece = {"SpecialToken": {"id": token, "type_id": 0}}
-    other = {"SpecialToken": {"id": token, "type_id": 1}}
-    first = {"Sequence": {"id": "A", "type_id": 0}}
-    return {
-        "type": "TemplateProcessing",
-        "single": [piece, first],
-        "pair": [piece, first, other, {"Sequence": {"id": "B", "type_id": 1}}],
-        "special_tokens": {token: {"id": token, "ids": [index], "tokens": [token]}},
-    }
-
-
-def dump(document: dict[str, Any]) -> bytes:
-    """The document as the library ``tokenizers`` writes its files."""
-    return orjson.dumps(document, option=orjson.OPT_INDENT_2)

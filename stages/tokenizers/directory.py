@@ -1,4 +1,7 @@
-"""A model directory's tokenizer, and the profile that its files declare."""
+"""A model directory's tokenizer, and the profile that its files declare.
+
+Of an encoder, the tokens around two texts are read off its tokenizer.
+"""
 
 from __future__ import annotations
 
@@ -7,31 +10,33 @@ import re
 from pathlib import Path
 from typing import Any
 
+from tokenizers import Encoding, Tokenizer
+
 from stages.chat_template.template import Template
 from stages.errors import ModelError, RowError
 from stages.models.encoders import parsed
-from stages.models.profile import ModelProfile
+from stages.models.profile import ModelProfile, PairFraming
+from stages.profiles import template
+from stages.tokenizers import claims
 from stages.tokens import inference
 
 _PADS = ("<|finetune_right_pad_id|>", "<pad>", "[PAD]", "<|endoftext|>", "<|PAD_TOKEN|>")
 _ANSWER = "an answer"
 _LARGEST = 1 << 31
+# The markers of turns in the pair template, see stages/profiles/roberta.toml.
+TURN_MARKERS = ("System:", "User:", "Assistant:", "Tool:")
+# Architectures by their exact "model_type": whether positions start after the pad id, and whether
+# the model has token types as an input.
+_TYPES = {
+    "bert": (False, True),
+    "camembert": (True, False),
+    "distilbert": (False, False),
+    "electra": (False, True),
+    "roberta": (True, False),
+    "xlm-roberta": (True, False),
+}
+
 _FETCH = "Compare it with the file of the model's page, or fetch it again."
-
-
-def tokenizer_json(folder: Path) -> bytes:
-    """The bytes of a directory's ``tokenizer.json``.
-
-    Raises:
-        ModelError: there is none.
-    """
-    path = folder / "tokenizer.json"
-    if not path.is_file():
-        raise ModelError(
-            f"{folder} has no tokenizer.json.",
-            "Save the tokenizer there: AutoTokenizer.from_pretrained(...).save_pretrained(DIR).",
-        )
-    return path.read_bytes()
 
 
 def read(folder: Path, name: str) -> dict[str, Any]:
@@ -65,11 +70,6 @@ def number(config: dict[str, Any], key: str, default: int, folder: Path) -> int:
         problem = f"{folder / 'config.json'}: {key} is {str(value)[:40]}, not a number of tokens."
         raise ModelError(problem, _FETCH)
     return value
-
-
-def token_text(value: Any) -> str | None:
-    """A token as a configuration spells it: a string, or an object with its ``content``."""
-    return value.get("content") if isinstance(value, dict) else value
 
 
 def template_source(folder: Path, config: dict[str, Any]) -> str:
@@ -139,16 +139,17 @@ def load(
     Raises:
         ModelError: a file is missing, or lacks what a build needs.
     """
-    content = tokenizer_json(folder)
+    content = claims.tokenizer_json(folder)
     config, model = read(folder, "tokenizer_config.json"), read(folder, "config.json")
     document = read(folder, "tokenizer.json")
     parsed(content)  # raises unless the document below has the structure of a tokenizer
     added = {token["content"]: token for token in document.get("added_tokens", [])}
     controls = [text for text, token in added.items() if token["special"]]
-    named = {key: token_text(config.get(key)) for key in ("bos_token", "eos_token", "pad_token")}
+    keys = ("bos_token", "eos_token", "pad_token")
+    named = {key: claims.token_text(config.get(key)) for key in keys}
     tokens = {key: text for key, text in named.items() if text and isinstance(text, str)}
     source = chat_template or template_source(folder, config)
-    unknown = token_text(config.get("unk_token")) or document["model"].get("unk_token")
+    unknown = claims.token_text(config.get("unk_token")) or document["model"].get("unk_token")
     date = str(ModelProfile.__dataclass_fields__["date_string"].default)
     template = Template(source, date, **tokens)
     end_of_turn = eos or _end_of_turn(template, controls, name)
@@ -181,3 +182,92 @@ def load(
         bos_token=tokens.get("bos_token"),
     )
     return profile, content
+
+
+def _framing(encoding: Encoding, token_types: bool, offset: int, name: str) -> PairFraming:
+    """The tokens that the tokenizer puts around two texts of one word each."""
+    owners = encoding.sequence_ids
+    texts = [i for i, owner in enumerate(owners) if owner is not None]
+    answer = owners.index(1) if 1 in owners else 0
+    prompt = [i for i in texts if owners[i] == 0]
+    if not answer or not prompt or prompt[-1] > answer or prompt[0] == 0 or owners[-1] is not None:
+        raise ModelError(
+            f"{name}: the tokenizer frames a pair of texts as {encoding.tokens}.",
+            "An encoder's begins with a token to read at and ends in a separator.",
+        )
+    tokens = encoding.tokens
+    return PairFraming(
+        before=tuple(tokens[: prompt[0]]),
+        between=tuple(tokens[prompt[-1] + 1 : answer]),
+        after=tuple(tokens[texts[-1] + 1 :]),
+        token_types=token_types,
+        position_offset=offset,
+    )
+
+
+def _pad(config: dict[str, Any], model: dict[str, Any], tokenizer: Tokenizer, folder: Path) -> str:
+    """The pad token, by its text or by the id that ``config.json`` gives.
+
+    Raises:
+        ModelError: there is none.
+    """
+    pad = claims.token_text(config.get("pad_token"))
+    pad_id = model.get("pad_token_id")
+    if pad is None and isinstance(pad_id, int) and 0 <= pad_id < 1 << 32:
+        pad = tokenizer.id_to_token(pad_id)
+    if not isinstance(pad, str):
+        what = "names no pad token" if pad is None else f"names its pad token by a number, {pad!r}"
+        raise ModelError(
+            f"{folder} {what}.",
+            'Set "pad_token" in its tokenizer_config.json, as the model was trained with it.',
+        )
+    return pad
+
+
+def load_encoder(
+    folder: Path, name: str, chat_template: str | None
+) -> tuple[ModelProfile, bytes] | None:
+    """The profile that an encoder's files declare; None for other models.
+
+    Raises:
+        ModelError: a file is missing, or lacks what a build needs.
+    """
+    model: dict[str, Any] = read(folder, "config.json")
+    kind = model.get("model_type")
+    if not isinstance(kind, str | None):
+        raise ModelError(f"{folder / 'config.json'}: model_type is {kind!r:.40}, not a name.")
+    if kind not in _TYPES:
+        return None
+    content = claims.tokenizer_json(folder)
+    config = read(folder, "tokenizer_config.json")
+    tokenizer = parsed(content)
+    pad = _pad(config, model, tokenizer, folder)
+    unknown = claims.token_text(config.get("unk_token"))
+    unknown = unknown or read(folder, "tokenizer.json")["model"].get("unk_token")
+    behind_pad, types = _TYPES[kind]
+    offset = int(tokenizer.token_to_id(pad) or 0) + 1 if behind_pad else 0
+    types = types and number(model, "type_vocab_size", default=2, folder=folder) > 1
+    framing = _framing(tokenizer.encode("x", "x"), token_types=types, offset=offset, name=name)
+    separator = framing.after[-1]
+    size = tokenizer.get_vocab_size(with_added_tokens=True)
+    positions = number(model, "max_position_embeddings", default=512, folder=folder)
+    return (
+        ModelProfile(
+            name=name,
+            model_ids=(),
+            chat_template=chat_template or template("pair"),
+            end_of_turn=separator,
+            eos_token=separator,
+            pad_token=pad,
+            generation_eos=(),
+            vocab_size=size,
+            embedding_size=number(model, "vocab_size", default=size, folder=folder),
+            context_length=positions - offset,
+            is_base=False,
+            padding_side="right",
+            text_markers=() if chat_template else TURN_MARKERS,
+            unk_token=unknown,
+            pair=framing,
+        ),
+        content,
+    )

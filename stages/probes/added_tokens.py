@@ -1,4 +1,4 @@
-"""Tokens that a build adds change no other id: the server's untouched tokenizer agrees."""
+"""Tokens that a build registers: one id each beside any text, and no other id changes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from tokenizers import Tokenizer
 from stages.counted import counted
 from stages.models import encoders
 from stages.probes import TOKENS, BrokenError, Probe, ProbeSubject
+from stages.probes.tokens import one_id
 
 _ORDINARY = (
     "3.+ -\n",
@@ -73,7 +74,7 @@ def _no_added_token_in_text(subject: ProbeSubject) -> str:
     return f"no ordinary text gives {sorted(steps)}"
 
 
-def _check(subject: ProbeSubject) -> str:
+def _untouched(subject: ProbeSubject) -> str:
     if subject.wide:
         _agrees(subject)
     if subject.stock == subject.model.tokenizer_json:
@@ -84,11 +85,66 @@ def _check(subject: ProbeSubject) -> str:
     return f"{counted(count, 'token')} added, the rest of the file is untouched"
 
 
-PROBE = Probe(
-    name="added_tokens_agree_with_stock",
-    proves="added tokens change no other id, survive saving, and the stock tokenizer agrees",
-    fails="the written tokenizer and the original one disagree: {detail}",
-    remedy="Register the step tokens under names that no text contains.",
-    check=_check,
-    kind=TOKENS,
+_BEFORE = ("3.", "x", " ", "\n", "+", "ки", "好", ".\n\n")
+_AFTER = ("", "\nStep 2", " +", "x", "\n\n")
+
+
+def _alone(subject: ProbeSubject) -> str | None:
+    if subject.model.step_id < 0:
+        return None
+    tokens = subject.model.profile.step_tokens
+    ids = [one_id(subject, token) for token in tokens]
+    for before in _BEFORE:
+        for after in _AFTER:
+            frames = []
+            for token, own in zip(tokens, ids, strict=True):
+                text = before + token + after
+                encoded = subject.tokenizer.encode(text, add_special_tokens=False).ids
+                if encoded.count(own) != 1:
+                    raise BrokenError(token=token, why=f"is not one id in {text!r} ({encoded})")
+                at = encoded.index(own)
+                frames.append((encoded[:at], encoded[at + 1 :]))
+            if frames[1:] != frames[:-1]:
+                raise BrokenError(token=tokens.step, why=f"changes its neighbours in {text!r}")
+    return f"{tuple(tokens)} = {tuple(ids)}"
+
+
+def _three(subject: ProbeSubject) -> str | None:
+    model = subject.model
+    if model.step_id < 0:
+        return None
+    ids = [model.step_id, model.good_id, model.bad_id]
+    others = [model.pad_id, model.eos_id, model.end_of_turn_id]
+    if len(set(ids)) < len(ids) or set(ids) & set(others):
+        raise BrokenError(ids=ids, others=others)
+    return f"{ids} differ from {others}"
+
+
+PROBES = (
+    Probe(
+        name="added_tokens_agree_with_stock",
+        proves="added tokens change no other id, survive saving, and the stock tokenizer agrees",
+        fails="the written tokenizer and the original one disagree: {detail}",
+        remedy="Register the step tokens under names that no text contains.",
+        check=_untouched,
+        kind=TOKENS,
+    ),
+    Probe(
+        name="step_tokens_are_one_id_in_context",
+        proves="step and reward tokens are one id each, whatever text is next to them",
+        fails="step or reward token {token!r} {why}",
+        remedy="Give the profile's step_tokens texts that are one special token each.",
+        check=_alone,
+        kind=TOKENS,
+    ),
+    Probe(
+        name="step_tokens_differ",
+        proves="step, good and bad token are three ids, none of them pad, eos or end-of-turn",
+        fails="step and reward tokens {ids} are not three ids other than pad, eos and stop "
+        "{others}",
+        remedy="Give the profile's step_tokens three tokens that are neither pad, eos nor a stop.",
+        check=_three,
+        needs=("step_tokens_are_one_id_in_context",),
+        kind=TOKENS,
+    ),
 )

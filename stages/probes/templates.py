@@ -1,0 +1,255 @@
+"""What a chat template prints: every turn in its place, answers trained, each with its end."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from stages.chat_template.render import Row
+from stages.columns import IDS
+from stages.counted import counted
+from stages.errors import RowError
+from stages.layouts.padded import pad
+from stages.probes import BrokenError, Probe, ProbeSubject
+from stages.probes._rendering import (
+    QUESTION,
+    Rendering,
+    Turns,
+    dialogue,
+    examples,
+    ids_of,
+    rendered,
+    row_of,
+)
+
+
+def _ends(subject: ProbeSubject) -> str:
+    end = subject.model.profile.end_of_turn
+    rendering = rendered(subject, row_of(QUESTION))
+    if not rendering.text(trained=True).endswith(end):
+        raise BrokenError(detail=f"an answer 'y' is trained as {rendering.text(trained=True)!r}")
+    for row, answers in examples(subject, dialogue(subject)):
+        trained = rendered(subject, row).text(trained=True)
+        if trained.count(end) < len(answers):
+            raise BrokenError(detail=f"{len(answers)} answers are trained as {trained!r}")
+    return f"an answer 'y' is trained as {rendering.text(trained=True)!r} ({rendering.path})"
+
+
+def _turns(subject: ProbeSubject) -> str:
+    rows = examples(subject, dialogue(subject))
+    for row, answers in rows:
+        rendering = rendered(subject, row)
+        at = 0
+        for i, text in enumerate(row.contents):
+            at = rendering.whole.find(str(text), at)
+            if at < 0:
+                raise BrokenError(detail=f"turn {i + 1} is missing or out of order")
+            everything = subject.train_on == "all"
+            if not everything and (str(text) in rendering.text(trained=True)) != (i in answers):
+                raise BrokenError(detail=f"turn {i + 1} is trained where it must not be, or not")
+    once = "one example per trained turn" if len(rows) > 1 else "one example"
+    return f"{counted(len(dialogue(subject)), 'turn')} printed in order, {once}"
+
+
+def _system(subject: ProbeSubject) -> str:
+    wanted = subject.system
+    text = wanted if wanted is not None else "a system text"
+    try:
+        rendering = Rendering(*subject.renderer(row_of([("system", text), *QUESTION])))
+    except RowError as error:
+        if wanted is not None:
+            raise BrokenError(detail=f"--system cannot be printed: {error.detail}") from error
+        return f"rows with a system text are refused: {error.detail}"
+    if text.strip() not in rendering.whole:
+        raise BrokenError(detail=f"a system text {text[:40]!r} is not printed")
+    if subject.train_on != "all" and text.strip() not in rendering.text(trained=False):
+        raise BrokenError(detail="a system text is trained")
+    return "a system text is printed"
+
+
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "look_up_word",
+        "description": "Looks a word up.",
+        "parameters": {"type": "object", "properties": {"word": {"type": "string"}}},
+    },
+}
+_CALL = {"function": {"name": "look_up_word", "arguments": {"word": "quince"}}}
+_OUTPUT = "a sour fruit"
+
+
+def _row(*trained: int) -> Row:
+    """A question, a call, its output and an answer, up to the last trained turn."""
+    fields = json.dumps({"tool_calls": [{"id": "abcdefghi", "type": "function", **_CALL}]})
+    output = json.dumps({"name": "look_up_word", "tool_call_id": "abcdefghi"})
+    stop = trained[-1] + 1
+    return Row(
+        roles=["user", "assistant", "tool", "assistant"][:stop],
+        contents=["What is a quince?", None, _OUTPUT, "It is a fruit."][:stop],
+        fields=[None, fields, output, None][:stop],
+        trained=[i in trained for i in range(stop)],
+        tools=json.dumps([_TOOL]),
+    )
+
+
+def _tools(subject: ProbeSubject) -> str:
+    try:
+        call = Rendering(*subject.renderer(_row(1)))
+        answer = Rendering(*subject.renderer(_row(3)))
+    except RowError as error:
+        return f"rows with tools are refused: {error.detail}"
+    for word in ("look_up_word", "quince"):
+        if word not in call.text(trained=True):
+            raise BrokenError(detail=f"a call is trained as {call.text(trained=True)!r}")
+    # With --train-on all, the turn in which the tools are printed is trained, too.
+    printed = call.whole if subject.train_on == "all" else call.text(trained=False)
+    if "Looks a word up." not in printed:
+        raise BrokenError(detail="the tools are not printed")
+    if _OUTPUT not in answer.whole:
+        raise BrokenError(detail="the output of a tool is not printed")
+    if subject.train_on != "all" and _OUTPUT in answer.text(trained=True):
+        raise BrokenError(detail="the output of a tool is trained")
+    return "tools are printed, a call is trained, its output is not"
+
+
+def _prompts(subject: ProbeSubject, turns: Turns) -> list[str]:
+    seen = [{"role": role, "content": text} for role, text in turns]
+    variants: list[dict[str, Any]] = [dict(v) for v in subject.model.profile.template_variants]
+    return [subject.template.render(seen, add_generation_prompt=True, **v) for v in variants]
+
+
+def _prefix(subject: ProbeSubject) -> str:
+    turns = dialogue(subject)
+    answers = [i for i, (role, _) in enumerate(turns) if role == "assistant"]
+    for i in answers:
+        rendering = rendered(subject, row_of(turns[: i + 1], {i}))
+        prompts = _prompts(subject, turns[:i])
+        starts = rendering.edges if subject.train_on == "all" else {rendering.begins}
+        if not any(rendering.whole.startswith(p) and len(p) in starts for p in prompts):
+            before = rendering.whole[: rendering.begins]
+            raise BrokenError(
+                detail=f"turn {i + 1} is trained after {before[-40:]!r}, "
+                f"and inference would feed {prompts[0][-40:]!r}"
+            )
+    once = subject.model.profile.one_example_per_turn
+    if not once:
+        whole = rendered(subject, row_of(turns)).whole
+        for i in answers:
+            if not any(whole.startswith(prompt) for prompt in _prompts(subject, turns[:i])):
+                raise BrokenError(
+                    detail=f"turn {i + 1} of a dialogue is not rendered after the prompt that "
+                    "inference would feed"
+                )
+    shown = max(_prompts(subject, QUESTION[:1]), key=len)[-40:]
+    return f"it begins after {shown!r}" + (", one example per trained turn" if once else "")
+
+
+def _bos(subject: ProbeSubject) -> str:
+    profile = subject.model.profile
+    if profile.bos_token is None:
+        return "the model has no bos token"
+    bos = subject.tokenizer.token_to_id(profile.bos_token)
+    ids, _ = ids_of(subject, rendered(subject, row_of(QUESTION)))
+    count = 0 if bos is None else ids.count(bos)
+    wanted = 1 if profile.bos_policy == "template" else 0
+    if count != wanted or (wanted and ids[0] != bos):
+        raise BrokenError(token=profile.bos_token, count=count, wanted=wanted, head=ids[:4])
+    if not wanted:
+        return f"the template prints no {profile.bos_token}"
+    added = subject.tokenizer.encode("x", add_special_tokens=True).ids[:1] == [bos]
+    note = "; encoding templated text with special tokens on would add a second" if added else ""
+    return f"the template prints one {profile.bos_token}{note}"
+
+
+def _padded(subject: ProbeSubject) -> str:
+    rows = [row_of(QUESTION), *(row for row, _ in examples(subject, dialogue(subject)))]
+    sequences = [ids_of(subject, rendered(subject, row))[0] for row in rows]
+    pad_id = subject.model.pad_id
+    if any(pad_id in ids for ids in sequences):
+        raise BrokenError(detail=f"the pad id {pad_id} occurs inside a sequence")
+    names = [str(i) for i in range(len(rows))]
+    ids = pa.array(sequences, IDS)
+    table = pa.table({"row_id": names, "input_ids": ids, "labels": ids})
+    size = max(map(len, sequences)) + 3
+    for side in ("left", "right"):
+        padded = pad(table, size=size, side=side, pad_id=pad_id).to_pydict()
+        for ours, row, mask in zip(
+            sequences, padded["input_ids"], padded["attention_mask"], strict=True
+        ):
+            kept = np.array(row)[np.array(mask) == 1].tolist()
+            if kept != ours or set(
+                row[: size - len(ours)] if side == "left" else row[len(ours) :]
+            ) != {pad_id}:
+                raise BrokenError(detail=f"padding on the {side} changes ids")
+    return f"{counted(len(rows), 'sequence')} padded with {pad_id} on both sides"
+
+
+PROBES = (
+    Probe(
+        name="end_of_turn_is_trained",
+        proves="every trained answer ends in a trained end-of-turn token",
+        fails="the chat template cannot be trained on: {detail}",
+        remedy="Give another with --chat-template, or its end-of-turn token with --eos.",
+        check=_ends,
+        needs=("end_of_turn_is_one_token",),
+    ),
+    Probe(
+        name="turns_survive",
+        proves="every turn of a dialogue is printed in order, answers trained, questions not",
+        fails="the chat template does not print several turns correctly: {detail}",
+        remedy="Give one with --chat-template that prints each message once, in order.",
+        check=_turns,
+        needs=("end_of_turn_is_trained",),
+    ),
+    Probe(
+        name="system_survives",
+        proves="a system text is printed and not trained, or rows that have one are refused",
+        fails="the chat template loses the system text: {detail}",
+        remedy="Leave --system out, or give another template with --chat-template.",
+        check=_system,
+        needs=("end_of_turn_is_trained",),
+    ),
+    Probe(
+        name="tools_survive",
+        proves="tools are printed, calls trained and outputs not, or rows that have them are "
+        "refused",
+        fails="the chat template loses tools: {detail}",
+        remedy="Give one with --chat-template that prints tools, or leave them out: --ignore "
+        "tools.",
+        check=_tools,
+        needs=("end_of_turn_is_trained",),
+    ),
+    Probe(
+        name="generation_prompt_is_prefix",
+        proves="the generation prompt is a prefix of the example at every trained turn",
+        fails="the chat template cannot be trained on: {detail}",
+        remedy="Give one with --chat-template whose generation prompt is just how its answers "
+        "begin.",
+        check=_prefix,
+        needs=("end_of_turn_is_trained",),
+    ),
+    Probe(
+        name="no_double_bos",
+        proves="a sequence begins with one bos token or with none, as the profile says",
+        fails=(
+            "a sequence has {count} bos tokens {token!r} where it must have {wanted} at its start "
+            "(its first ids: {head})"
+        ),
+        remedy="Give a template that prints it as the profile says with --chat-template.",
+        check=_bos,
+        needs=("end_of_turn_is_trained",),
+    ),
+    Probe(
+        name="padding_sides_leave_ids",
+        proves="padding, on either side, leaves a sequence's ids as they are",
+        fails="padding cannot be separated from the sequence: {detail}",
+        remedy="Name another token as pad_token of the profile: one that its template never "
+        "prints.",
+        check=_padded,
+        needs=("end_of_turn_is_trained",),
+    ),
+)

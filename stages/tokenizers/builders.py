@@ -1,0 +1,216 @@
+"""``tokenizer.json`` built from a vendor's vocabulary: one function a family, see ``BUILDERS``.
+
+A vendor's file is a function of the vocabulary and a few constants, so nothing is downloaded: the
+file is built once, and refused unless its sha256 is the expected one.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import orjson
+
+from stages.models.profile import AddedToken, RankLayout
+from stages.tokenizers import byte_bpe, sentencepiece
+from stages.tokenizers.byte_bpe import Pair
+
+_FLAGS = {"s": "single_word", "l": "lstrip", "r": "rstrip", "n": "normalized"}
+_WORD = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s"
+_REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+# The split of text into words, as the vendors' files spell it.
+QWEN_WORDS = _WORD % r"\p{N}" + _REST
+LLAMA3_WORDS = _WORD % r"\p{N}{1,3}" + _REST
+
+
+def _file(
+    added: Iterable[tuple[int, AddedToken]], model: dict[str, Any], **parts: dict[str, Any] | None
+) -> bytes:
+    """The file as the library ``tokenizers`` writes it.
+
+    Args:
+        added: the added tokens with their ids.
+        parts: normalizer (none by default), pre_tokenizer, post_processor and decoder.
+    """
+    tokens = [
+        {
+            "id": index,
+            "content": token.content,
+            **{_FLAGS[initial]: False for initial in token.flag_order},
+            "special": token.special,
+        }
+        for index, token in added
+    ]
+    head = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": tokens}
+    document = {**head, "normalizer": None, **parts, "model": model}
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2)
+
+
+def _bpe(vocab: dict[str, int], merges: list[Any], **other: Any) -> dict[str, Any]:
+    """The model; ``other`` has the values that are not those of most vendors."""
+    usual = {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": None,
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+        "fuse_unk": False,
+        "byte_fallback": False,
+    }
+    return {**usual, **other, "vocab": vocab, "merges": merges}
+
+
+def _spelled(pairs: Iterable[Pair], spelled: dict[bytes, str], as_pairs: bool) -> list[Any]:
+    merges = ((spelled[left], spelled[right]) for left, right in pairs)
+    return [list(pair) if as_pairs else " ".join(pair) for pair in merges]
+
+
+def _bytes(add_prefix_space: bool, trim_offsets: bool, use_regex: bool) -> dict[str, Any]:
+    """A ``ByteLevel`` component."""
+    return {
+        "type": "ByteLevel",
+        "add_prefix_space": add_prefix_space,
+        "trim_offsets": trim_offsets,
+        "use_regex": use_regex,
+    }
+
+
+def _split(pattern: str, level: dict[str, Any]) -> dict[str, Any]:
+    """The pre-tokenizer: split by a pattern, then spell bytes."""
+    split = {
+        "type": "Split",
+        "pattern": {"Regex": pattern},
+        "behavior": "Isolated",
+        "invert": False,
+    }
+    return {"type": "Sequence", "pretokenizers": [split, level]}
+
+
+def _leading(token: str, index: int) -> dict[str, Any]:
+    """A post-processor that puts a token before a text."""
+    (piece, first), (other, second) = (
+        (
+            {"SpecialToken": {"id": token, "type_id": kind}},
+            {"Sequence": {"id": text, "type_id": kind}},
+        )
+        for kind, text in enumerate("AB")
+    )
+    return {
+        "type": "TemplateProcessing",
+        "single": [piece, first],
+        "pair": [piece, first, other, second],
+        "special_tokens": {token: {"id": token, "ids": [index], "tokens": [token]}},
+    }
+
+
+def _qwen(table: bytes, layout: RankLayout) -> bytes:
+    """A merge for each token of the table: the two of lower rank that it was last joined from."""
+    tokens = byte_bpe.parse_ranks(table)
+    spelled = byte_bpe.spell(tokens)
+    level = _bytes(False, False, False)
+    own = {"ignore_merges": False} if layout.merges_as_pairs else {}
+    merges = _spelled(byte_bpe.last_merges(tokens), spelled, layout.merges_as_pairs)
+    vocab = {spelled[token]: rank for rank, token in enumerate(tokens)}
+    return _file(
+        enumerate(layout.added_tokens, len(tokens)),
+        _bpe(vocab, merges, continuing_subword_prefix="", end_of_word_suffix="", **own),
+        normalizer={"type": "NFC"},
+        pre_tokenizer=_split(QWEN_WORDS, level),
+        post_processor=level,
+        decoder=level,
+    )
+
+
+def _llama3(table: bytes, layout: RankLayout) -> bytes:
+    """Every pair of tokens that joins to a token: a rank table does not say which were merged.
+
+    With ``ignore_merges``, a word of the vocabulary is one token without any merge.
+    """
+    tokens = byte_bpe.parse_ranks(table)
+    spelled = byte_bpe.spell(tokens)
+    merges = _spelled(byte_bpe.all_merges(tokens), spelled, layout.merges_as_pairs)
+    vocab = {spelled[token]: rank for rank, token in enumerate(tokens)}
+    leading = _leading(layout.added_tokens[0].content, len(tokens))
+    return _file(
+        enumerate(layout.added_tokens, len(tokens)),
+        _bpe(vocab, merges, ignore_merges=True),
+        pre_tokenizer=_split(LLAMA3_WORDS, _bytes(False, True, False)),
+        post_processor={"type": "Sequence", "processors": [_bytes(True, False, True), leading]},
+        decoder=_bytes(True, True, True),
+    )
+
+
+def tekken_ranks(table: bytes) -> tuple[list[bytes], int, str]:
+    """The tokens of a ``tekken.json`` in rank order, the number of control tokens, and the pattern
+    that splits words. The control tokens take the first ids; a table larger than the model is cut.
+
+    Raises:
+        ValueError: the file is not in rank order.
+    """
+    document = json.loads(table)
+    config = document["config"]
+    controls = config["default_num_special_tokens"]
+    tokens = []
+    for number, entry in enumerate(document["vocab"][: config["default_vocab_size"] - controls]):
+        if entry["rank"] != number:
+            raise ValueError(f"tekken file: entry {number} has rank {entry['rank']}")
+        tokens.append(base64.b64decode(entry["token_bytes"]))
+    return tokens, controls, config["pattern"]
+
+
+def _tekken(table: bytes, layout: RankLayout) -> bytes:
+    """Mistral's Tekken, from the vendor's own ``tekken.json``."""
+    tokens, controls, pattern = tekken_ranks(table)
+    spelled = byte_bpe.spell(tokens)
+    named = len(layout.added_tokens)
+    spare = (AddedToken(f"<SPECIAL_{index}>") for index in range(named, controls))
+    added = [*layout.added_tokens, *spare]
+    vocab = {token.content: index for index, token in enumerate(added)}
+    vocab |= {spelled[token]: rank for rank, token in enumerate(tokens, controls)}
+    merges = _spelled(byte_bpe.all_merges(tokens), spelled, as_pairs=True)
+    return _file(
+        enumerate(added),
+        _bpe(vocab, merges, ignore_merges=True),
+        pre_tokenizer=_split(pattern, _bytes(False, True, False)),
+        post_processor=_leading(added[1].content, 1),
+        decoder=_bytes(True, True, True),
+    )
+
+
+def _sentencepiece(table: bytes, layout: RankLayout) -> bytes:
+    """Mistral's older tokenizers, converted from a SentencePiece model."""
+    pieces, space = sentencepiece.pieces(table), sentencepiece.SPACE
+    merges = sentencepiece.merges(pieces)
+    kinds = (sentencepiece.UNKNOWN, sentencepiece.CONTROL)
+    special = [(i, AddedToken(piece.text)) for i, piece in enumerate(pieces) if piece.kind in kinds]
+    own = {"unk_token": pieces[0].text, "fuse_unk": True, "byte_fallback": True}
+    decoders = [
+        {"type": "Replace", "pattern": {"String": space}, "content": " "},
+        {"type": "ByteFallback"},
+        {"type": "Fuse"},
+        {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+    ]
+    return _file(
+        special,
+        _bpe({p.text: i for i, p in enumerate(pieces)}, merges, ignore_merges=False, **own),
+        pre_tokenizer={
+            "type": "Metaspace",
+            "replacement": space,
+            "prepend_scheme": "first",
+            "split": False,
+        },
+        post_processor=_leading(pieces[1].text, 1),
+        decoder={"type": "Sequence", "decoders": decoders},
+    )
+
+
+# By ``RankLayout.builder``. Each raises ValueError where the vocabulary is not in the order of its
+# ranks, or is no model that ranked merges can follow.
+BUILDERS: dict[str, Callable[[bytes, RankLayout], bytes]] = {
+    "llama3": _llama3,
+    "qwen": _qwen,
+    "sentencepiece": _sentencepiece,
+    "tekken": _tekken,
+}
