@@ -1,9 +1,9 @@
-"""What the preference formats have in common: prompts, sides, margins, ties."""
+"""What formats of answers, and of what orders them, have in common: prompts, sides, margins."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -11,9 +11,9 @@ from stages.contract import FormatOptions, Message, Pair, Row
 from stages.conversations import templated
 from stages.counted import counted
 from stages.errors import RowError
-from stages.formats import _turns, alpaca
-from stages.formats._asked import open_question
-from stages.formats._named_prompt import require_prompt
+from stages.formats import _messages, _turns, alpaca
+from stages.formats._asked import Asking, open_question, says
+from stages.kinds import PAIR
 from stages.rows.unread import ignore
 from stages.rows.watched import peek
 
@@ -35,11 +35,17 @@ MARGIN = {"margin": ("margin",), "scores": tuple(name for names in SCORES for na
 BESIDE = {
     "prompt": (*PROMPTS, *TURNS, "contents"),
     "instruction": ("instruction", "input", "context"),
-    **_turns.BEFORE,
-    **_turns.TOOLS,
+    **_turns.BESIDE,
     **MARGIN,
 }
-TIES = ("tie", "ties", "both", "neither", "equal", "same", "tie (bothbad)", "both_bad")
+_TEXTS = ("text", "content", "response", "answer", "output", "completion")
+
+
+class PairFormat(Asking, abstract=True):
+    """A format whose rows have answers to one prompt, and say what orders them."""
+
+    kinds = (PAIR,)
+    prompts: tuple[str, ...] = PROMPTS
 
 
 def prompt(row: Row, options: FormatOptions) -> list[Message]:
@@ -50,9 +56,7 @@ def prompt(row: Row, options: FormatOptions) -> list[Message]:
     """
     turns = _turns_column(row, options)
     if turns is not None:
-        shared = _turns.whole(row, turns)
-        require_prompt(row, shared)
-        return shared
+        return _turns.dialogue(row, turns)
     text = _text_prompt(row, options)
     if text is not None:
         return _turns.asked(row, text, options)
@@ -82,6 +86,34 @@ def _text_prompt(row: Row, options: FormatOptions) -> str | None:
     return row[name] if name is not None and isinstance(row[name], str) else None
 
 
+def text_of(answer: Any, where: str) -> Any:
+    """The answer itself; a turn or turns stay as they are.
+
+    Args:
+        where: its place in the row, ``answers[2]``.
+
+    Raises:
+        AskError: an object has two texts that differ.
+    """
+    if not isinstance(answer, dict) or not {"role", "from"}.isdisjoint(answer):
+        return answer
+    names = [name for name in _TEXTS if says(answer, name)]
+    if not names:
+        empty = next((name for name in _TEXTS if peek(answer, name) is not None), None)
+        return answer[empty] if empty else answer
+    odd = [name for name in names if peek(answer, name) != peek(answer, names[0])]
+    if odd:
+        place = f"{where.partition('[')[0]}{'[]' if '[' in where else ''}"
+        flags = [
+            " ".join(ignore(f"{place}.{n}") for n in (names[0], *odd) if n != kept)
+            for kept in (names[0], *odd)
+        ]
+        what = f"{' and '.join((names[0], *odd))} of {where} could each be the answer"
+        raise open_question(what, f"Say which with {' or '.join(flags)}")
+    said = [answer[name] for name in names]  # all of them are read: they say the same
+    return said[0]
+
+
 def side(value: Any, where: str) -> list[Message]:
     """One answer: a text, one turn, or turns."""
     if isinstance(value, str):
@@ -89,7 +121,7 @@ def side(value: Any, where: str) -> list[Message]:
             raise RowError("bad_column", f"{where} is the JSON text of turns; store them as a list")
         return [Message("assistant", value)]
     if isinstance(value, dict):
-        return [_turns.message(value, where)]
+        return [_messages.message(value, where)]
     return _turns.conversation(value, where)
 
 
@@ -241,6 +273,20 @@ def require_answers(sides: Iterable[list[Message]]) -> None:
             raise RowError("prompt_differs", detail)
 
 
+def compared(
+    row: Row,
+    prompt: list[Message],
+    sides: Sequence[list[Message]],
+    options: FormatOptions,
+    beside: Row | None = None,
+) -> Pair:
+    """A pair of turns; ``beside``: where its tools are, if not in the row."""
+    chosen, rejected = sides
+    extent = margin(row, options.columns)
+    tools = _turns.tools(row if beside is None else beside)
+    return Pair(prompt, chosen, rejected, margin=extent, tools=tools)
+
+
 def pair(
     row: Row,
     chosen: Any,
@@ -258,7 +304,7 @@ def pair(
         sides = wholes or [_turns.behind(row, turns) for turns in sides]
         shared = split(*sides)
         if not wholes:
-            require_prompt(row, shared)
+            _turns.require_prompt(row, shared)
         return Pair(shared, sides[0], sides[1], margin=extent, tools=tools)
     shared = prompt(row, options)
     if not shared and isinstance(chosen, str):

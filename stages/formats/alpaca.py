@@ -73,8 +73,7 @@ class _Alpaca(Format):
         "input": _INPUTS,
         "answer": _OUTPUTS,
         "instances": ("instances",),
-        **_turns.BEFORE,
-        **_turns.TOOLS,
+        **_turns.BESIDE,
     }
     prompts = ("instruction",)
     exchange = (("instruction",), _OUTPUTS)
