@@ -70,10 +70,6 @@ def meant(names: Sequence[str], columns: Mapping[str, str]) -> Sequence[str]:
     return [name for name in names if name in columns] or names
 
 
-def _which(names: Sequence[str]) -> str:
-    return f"Say which with {' or '.join(f'--map {name}={name}' for name in names)}"
-
-
 def both_of(row: Row, pairs: Iterable[tuple[str, str]]) -> tuple[str, str] | None:
     """The first of several pairs of columns that a row has both of."""
     return next((names for names in pairs if all(peek(row, n) is not None for n in names)), None)
@@ -97,8 +93,9 @@ def one_of(
         odd = [name for name in held if peek(row, name) != peek(row, held[0])]
         if odd:
             both = [held[0], *odd]
+            ways = " or ".join(f"--map {name}={name}" for name in both)
             text = f"{' and '.join(both)} could each be the {what}"
-            raise open_question(text, _which(both))
+            raise open_question(text, f"Say which with {ways}")
         for name in held[1:]:
             _ = row[name]  # read: the first one says it
     return held[0] if held else None
@@ -137,6 +134,12 @@ def two_of(
     return first
 
 
+def keeping_one(names: Sequence[str], before: str = "") -> str:
+    """The options that leave out all but one of some columns, for each of them."""
+    ways = [" ".join(ignore(f"{before}{one}") for one in names if one != kept) for kept in names]
+    return " or ".join(ways)
+
+
 def which(names: Sequence[str], what: str, before: str = "") -> Question:
     """The question that names of one meaning leave, and the options that keep one of them each.
 
@@ -144,9 +147,8 @@ def which(names: Sequence[str], what: str, before: str = "") -> Question:
         what: each could be: ``rating of each step``.
         before: their place in the row: ``steps[].``.
     """
-    ways = [" ".join(ignore(f"{before}{one}") for one in names if one != kept) for kept in names]
     said = f"{' and '.join(names)} could each be {what}, and they differ"
-    return said, f"Say which to leave out with {' or '.join(ways)}"
+    return said, f"Say which to leave out with {keeping_one(names, before)}"
 
 
 def require_same(

@@ -12,7 +12,7 @@ from stages.conversations import templated
 from stages.counted import counted
 from stages.errors import RowError
 from stages.formats import _messages, _turns, alpaca
-from stages.formats._asked import Asking, open_question, says
+from stages.formats._asked import Asking, keeping_one, open_question, says
 from stages.kinds import PAIR
 from stages.rows.unread import ignore
 from stages.rows.watched import peek
@@ -70,10 +70,8 @@ def prompt(row: Row, options: FormatOptions) -> list[Message]:
 
 def _turns_column(row: Row, options: FormatOptions) -> str | None:
     """The column that holds the prompt as turns."""
-    turns = _turns.chosen_of(row, TURNS, options.columns)
-    if turns is None:
-        turns = next((name for name in _LISTED if _turns.are_turns(peek(row, name))), None)
-    return turns
+    listed = (name for name in _LISTED if _turns.are_turns(peek(row, name)))
+    return _turns.chosen_of(row, TURNS, options.columns) or next(listed, None)
 
 
 def _text_prompt(row: Row, options: FormatOptions) -> str | None:
@@ -103,13 +101,10 @@ def text_of(answer: Any, where: str) -> Any:
         return answer[empty] if empty else answer
     odd = [name for name in names if peek(answer, name) != peek(answer, names[0])]
     if odd:
-        place = f"{where.partition('[')[0]}{'[]' if '[' in where else ''}"
-        flags = [
-            " ".join(ignore(f"{place}.{n}") for n in (names[0], *odd) if n != kept)
-            for kept in (names[0], *odd)
-        ]
-        what = f"{' and '.join((names[0], *odd))} of {where} could each be the answer"
-        raise open_question(what, f"Say which with {' or '.join(flags)}")
+        both = [names[0], *odd]
+        place = f"{where.partition('[')[0]}{'[]' if '[' in where else ''}."
+        what = f"{' and '.join(both)} of {where} could each be the answer"
+        raise open_question(what, f"Say which with {keeping_one(both, place)}")
     said = [answer[name] for name in names]  # all of them are read: they say the same
     return said[0]
 
@@ -184,9 +179,13 @@ def number(value: Any, where: str) -> float:
     return float(value)
 
 
-def _margins(row: Row) -> list[tuple[str, float, tuple[str, ...]]]:
-    """Every margin that a row's columns give: how it is found, the number, its columns."""
-    margins: list[tuple[str, float, tuple[str, ...]]] = []
+_Margin = tuple[str, float, tuple[str, ...]]  # how it is found, the number, its columns
+Own = tuple[str, float] | None  # a margin that a format itself found: where, and the number
+
+
+def _margins(row: Row) -> list[_Margin]:
+    """Every margin that a row's columns give."""
+    margins: list[_Margin] = []
     if peek(row, "margin") is not None:
         margins.append(("margin", number(row["margin"], "margin"), ("margin",)))
     for names in SCORES:
@@ -197,7 +196,7 @@ def _margins(row: Row) -> list[tuple[str, float, tuple[str, ...]]]:
     return margins
 
 
-def _which_margin(margins: list[tuple[str, float, tuple[str, ...]]]) -> str:
+def _which_margin(margins: list[_Margin]) -> str:
     """The options that leave one margin of several; without columns it cannot be left out."""
     ways = []
     for one in margins:
@@ -210,9 +209,7 @@ def _which_margin(margins: list[tuple[str, float, tuple[str, ...]]]) -> str:
     return f"Say which with {' or '.join(ways)}"
 
 
-def margin(
-    row: Row, columns: Mapping[str, str] = NOTHING, own: tuple[str, float] | None = None
-) -> float | None:
+def margin(row: Row, columns: Mapping[str, str] = NOTHING, own: Own = None) -> float | None:
     """How much better the chosen side is: the margin column, or the difference of two scores.
 
     A ``margin`` of 0 is kept: it is what the loss shall ask for. Two equal scores say that neither
@@ -267,10 +264,9 @@ def require_answers(sides: Iterable[list[Message]]) -> None:
     Raises:
         RowError: one brings turns of somebody else, which the other side would not answer.
     """
-    for turns in sides:
-        if is_whole(turns):
-            detail = f"a side begins with a {turns[0].role} turn, but the row has a prompt too"
-            raise RowError("prompt_differs", detail)
+    for turns in filter(is_whole, sides):
+        detail = f"a side begins with a {turns[0].role} turn, but the row has a prompt too"
+        raise RowError("prompt_differs", detail)
 
 
 def compared(
@@ -281,34 +277,25 @@ def compared(
     beside: Row | None = None,
 ) -> Pair:
     """A pair of turns; ``beside``: where its tools are, if not in the row."""
-    chosen, rejected = sides
     extent = margin(row, options.columns)
-    tools = _turns.tools(row if beside is None else beside)
-    return Pair(prompt, chosen, rejected, margin=extent, tools=tools)
+    return Pair(prompt, sides[0], sides[1], margin=extent, tools=_turns.tools(beside or row))
 
 
-def pair(
-    row: Row,
-    chosen: Any,
-    rejected: Any,
-    options: FormatOptions,
-    *,
-    own: tuple[str, float] | None = None,
-) -> Pair:
+def pair(row: Row, chosen: Any, rejected: Any, options: FormatOptions, own: Own = None) -> Pair:
     """A pair from the row's prompt and two answers; ``own``: as ``margin`` takes it."""
     extent = margin(row, options.columns, own)
     tools = _turns.tools(row)
     wholes = templated_sides(row, [chosen, rejected], options)
     sides = wholes or [side(chosen, "chosen"), side(rejected, "rejected")]
-    if all(is_whole(turns) for turns in sides):
+    if all(map(is_whole, sides)):
         sides = wholes or [_turns.behind(row, turns) for turns in sides]
         shared = split(*sides)
         if not wholes:
             _turns.require_prompt(row, shared)
         return Pair(shared, sides[0], sides[1], margin=extent, tools=tools)
     shared = prompt(row, options)
-    if not shared and isinstance(chosen, str):
-        raise RowError("no_prompt", "two texts without a prompt")
     if shared:
         require_answers(sides)
+    elif isinstance(chosen, str):
+        raise RowError("no_prompt", "two texts without a prompt")
     return Pair(shared, sides[0], sides[1], margin=extent, tools=tools)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -103,15 +104,24 @@ def asked(text: str, options: FormatOptions) -> str:
     Raises:
         RowError: it carries one and nobody allowed that, or more than the question stands in it.
     """
-    parsed = templated.read(text)
+    parsed = templated.allowed(text, "the problem", options.already_templated)
     if parsed is None:
         return text
-    dialect, inside = parsed
-    templated.require_allowed(dialect, "the problem", options.already_templated)
-    turns = _without_system(templated.question(inside), options)
+    turns = _without_system(templated.question(parsed[1]), options)
     if [turn.role for turn in turns] != ["user"]:
         raise RowError("bad_column", "the templated problem has more than one question")
     return turns[0].content or ""
+
+
+def own_texts(one: Row, names: Iterable[str]) -> list[str]:
+    """The keys of an object's texts; of empty ones where it has no others."""
+    held = [name for name in names if isinstance(dict.get(one, name), str)]
+    return [name for name in held if dict.get(one, name, "").strip()] or held
+
+
+def differing(one: Row, names: Iterable[str]) -> bool:
+    """Whether texts of an object say different things."""
+    return len({dict.get(one, name, "").strip() for name in names}) > 1
 
 
 def texts(value: Any, column: str) -> list[str]:
@@ -161,21 +171,14 @@ def problem(row: Row, options: FormatOptions) -> str:
 
 def turn_column(row: Row) -> str | None:
     """The column that holds turns."""
-    for name in _TURNS:
-        value = peek(row, name)
-        if _turns.are_turns(value):
-            return name
-    return None
+    return next((name for name in _TURNS if _turns.are_turns(peek(row, name))), None)
 
 
 def spoken(turns: list[Row]) -> list[tuple[str | None, Any]]:
     """Role and content of each turn, whatever the dialect."""
-    pairs = []
-    for turn in turns:
-        content = turn.get("content")
-        said = turn.get("value") if content is None else content
-        pairs.append((_messages.role_of(turn), said))
-    return pairs
+    contents = [(turn.get("content"), turn) for turn in turns]
+    said = [turn.get("value") if content is None else content for content, turn in contents]
+    return [*zip(map(_messages.role_of, turns), said, strict=True)]
 
 
 def conversation(row: Row, options: FormatOptions) -> list[Message]:

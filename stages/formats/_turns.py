@@ -188,12 +188,10 @@ def exchange(row: Row, prompt: str, answer: str, options: FormatOptions) -> list
     Raises:
         RowError: the prompt already carries a chat template and nobody allowed that.
     """
-    parsed = templated.read(prompt)
+    parsed = templated.allowed(prompt, "the prompt", options.already_templated)
     if parsed is None:
         return [*before(row), Message("user", prompt), Message("assistant", answer)]
-    dialect, turns = parsed
-    templated.require_allowed(dialect, "the prompt", options.already_templated)
-    return joined(before(row), templated.answered(dialect, turns, answer))
+    return joined(before(row), templated.answered(*parsed, answer))
 
 
 def asked(row: Row, prompt: str, options: FormatOptions) -> list[Message]:
@@ -203,15 +201,13 @@ def asked(row: Row, prompt: str, options: FormatOptions) -> list[Message]:
         RowError: the prompt already carries a chat template and nobody allowed that; or it begins
             the answer, which is not a text that could go on from there.
     """
-    parsed = templated.read(prompt)
+    parsed = templated.allowed(prompt, "the prompt", options.already_templated)
     if parsed is None:
         return [*before(row), Message("user", prompt)]
-    dialect, turns = parsed
-    templated.require_allowed(dialect, "the prompt", options.already_templated)
-    if begun := templated.opening(turns):
+    if begun := templated.opening(parsed[1]):
         detail = f"the templated prompt begins the answer with {begun[:40]!r}, and the answer is "
         raise RowError("bad_column", f"{detail}a list of turns")
-    return joined(before(row), templated.question(turns))
+    return joined(before(row), templated.question(parsed[1]))
 
 
 def joined(ahead: list[Message], turns: list[Message]) -> list[Message]:
@@ -230,10 +226,7 @@ def joined(ahead: list[Message], turns: list[Message]) -> list[Message]:
 
 def first_of(row: Mapping[str, Any], names: Iterable[str]) -> str | None:
     """The first of the names that the row has."""
-    for name in names:
-        if row.get(name) is not None:
-            return name
-    return None
+    return next((name for name in names if row.get(name) is not None), None)
 
 
 def chosen_of(row: Row, names: tuple[str, ...], columns: Mapping[str, str]) -> str | None:

@@ -7,16 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stages.contract import (
-    Columns,
-    Conversation,
-    Example,
-    FormatOptions,
-    Message,
-    Pair,
-    Refused,
-    Row,
-)
+from stages.contract import Conversation, Example, FormatOptions, Message, Pair, Refused, Row
 from stages.errors import RowError, UndecidedError
 from stages.format import Format
 from stages.formats import _messages, _turns
@@ -27,7 +18,7 @@ _CHILDREN = ("replies", "children")
 _TEXTS = ("text", "content")
 # What a message says of itself when it was taken out of its tree.
 _FLAGS = {"deleted": True, "is_deleted": True, "removed": True, "review_result": False}
-_COLUMNS: Columns = {"tree": (*_ROOTS, *_CHILDREN, *_TEXTS, "role")}
+_COLUMNS = {"tree": (*_ROOTS, *_CHILDREN, *_TEXTS, "role")}
 
 
 def _is_node(value: Any) -> bool:
@@ -181,7 +172,7 @@ class _Tree(Format, abstract=True):
 def _has_ranks(node: Any) -> bool:
     if not isinstance(node, dict):
         return False
-    given = [value for value in map(node.get, ("replies", "children")) if isinstance(value, list)]
+    given = [value for value in map(node.get, _CHILDREN) if isinstance(value, list)]
     children = [one for value in given for one in value if isinstance(one, dict)]
     answers = [one for one in children if _is_answer(one)]
     return _ranked(answers) or any(map(_has_ranks, children))

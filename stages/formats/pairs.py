@@ -14,6 +14,8 @@ from stages.formats._asked import one_of, open_question, says, two_of
 from stages.formats._messages import role_of
 from stages.rows.watched import peek
 
+_Turns = list[Message]
+
 
 class _NamedSides(_pairs.PairFormat):
     """A format whose answers stand under one of several pairs of names.
@@ -228,28 +230,27 @@ class _RejectedResponse(_pairs.PairFormat):
             name = one_of(row, _QUESTIONS, options.columns, what="question") or _QUESTIONS[0]
             asked, answered = _turns.text(row, name), _turns.text(row, str(answer))
             turns = _turns.exchange(row, asked, answered, options)
-        return [_against(row, turns, _pairs.side(row[rejected], rejected), options)]
+        side = _pairs.side(row[rejected], rejected)
+        margin = _pairs.margin(row, options.columns)
+        parts = _against(row, turns, side)
+        return [Pair(*parts, margin=margin, tools=_turns.tools(row))]
 
 
-def _against(
-    row: Row, turns: list[Message], rejected: list[Message], options: FormatOptions
-) -> Pair:
-    """The conversation's last answer against the rejected one.
+def _against(row: Row, turns: _Turns, rejected: _Turns) -> tuple[_Turns, _Turns, _Turns]:
+    """The prompt of a conversation, its last answer, and the rejected one.
 
     Raises:
         RowError: the conversation does not end in an answer.
     """
-    margin = _pairs.margin(row, options.columns)
     if _pairs.is_whole(rejected):
         other = _turns.behind(row, rejected)
-        shared = _pairs.split(turns, other)
-        return Pair(shared, turns, other, margin=margin, tools=_turns.tools(row))
+        return _pairs.split(turns, other), turns, other
     if turns[-1].role != "assistant":
         raise RowError("no_answer", "the conversation next to the rejected answer has no answer")
     at = len(turns) - 1
     while len(rejected) > 1 and at and turns[at - 1].role != "user":
         at -= 1  # several turns stand for all that follows the question
-    return Pair(turns[:at], turns[at:], rejected, margin=margin, tools=_turns.tools(row))
+    return turns[:at], turns[at:], rejected
 
 
 TABLE = (

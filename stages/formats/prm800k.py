@@ -51,9 +51,8 @@ class _PRM800K(Format):
 
     def matches(self, row: Row) -> str | None:
         label, question = row.get("label"), row.get("question")
-        if isinstance(label, dict) and "steps" in label and isinstance(question, dict):
-            return "question.problem and label.steps"
-        return None
+        known = isinstance(label, dict) and "steps" in label and isinstance(question, dict)
+        return "question.problem and label.steps" if known else None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         question, label = row.get("question"), row.get("label")

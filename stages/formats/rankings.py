@@ -212,11 +212,8 @@ class _Ranked(_pairs.PairFormat):
 
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         if rows and not any(self._is_ordered(row) for row in rows):
-            what = (
-                "nothing says that the answers are in order, from best to worst; if they are, "
-                "ranked/in-order reads them so"
-            )
-            raise UndecidedError(what, ("in-order",))
+            what = "nothing says that the answers are in order, from best to worst; if they are, "
+            raise UndecidedError(f"{what}ranked/in-order reads them so", ("in-order",))
         others = "ranked/all makes them of all, ranked/extremes of the best and the worst"
         return "", f"a pair for each two neighbours; {others}"
 
@@ -230,13 +227,11 @@ class _Ranked(_pairs.PairFormat):
         return any(peek(one, name) is not None for one in [row, *inner] for name in _NUMBERS)
 
     def matches(self, row: Row) -> str | None:
-        if "chosen" in row or verdicts.INDEXED.matches(row) is not None:
+        if not {"chosen", "labels"}.isdisjoint(row) or verdicts.INDEXED.matches(row) is not None:
             return None
-        name = next((name for name in (*_ORDERED, *_LISTS) if _is_list(row, name)), None)
-        value = peek(row, name) if name else []
-        if not name or not all(isinstance(one, (str, dict, list)) for one in value):
-            return None
-        if "labels" in row:
+        name = next((name for name in self.columns["answers"] if _is_list(row, name)), None)
+        value = peek(row, name) if name else None
+        if not value or not all(isinstance(one, (str, dict, list)) for one in value):
             return None
         inner = [one for one in value if isinstance(one, dict)]
         how = next((n for n in _NUMBERS if n in row or any(n in one for one in inner)), None)
@@ -258,7 +253,8 @@ class _Ranked(_pairs.PairFormat):
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         columns = options.columns
-        name = one_of(row, (*_ORDERED, *_LISTS), columns, what="list of answers", holds=_is_list)
+        names = self.columns["answers"]
+        name = one_of(row, names, columns, what="list of answers", holds=_is_list)
         if name is None:
             raise RowError("bad_column", "there is no list of two answers or more")
         given = row[name]
@@ -288,21 +284,11 @@ def _is_several(value: Any) -> bool:
     """Whether a value is a list of answers, each a text or turns; one answer's turns are none."""
     if not isinstance(value, list) or not value:
         return False
-    if all(isinstance(one, str) for one in value):
-        return True
-    return all(isinstance(one, list) and _turns.are_turns(one) for one in value)
+    return all(isinstance(one, str) for one in value) or all(map(_turns.are_turns, value))
 
 
 def _answers(value: Any) -> list[Any]:
     return value if _is_several(value) else [value]
-
-
-def _left_out(side: str, answers: list[Any]) -> list[Refused]:
-    """The answers behind the first."""
-    return [
-        Refused("not_the_first", f"{side} answer {number} of {len(answers)}")
-        for number in range(2, len(answers) + 1)
-    ]
 
 
 class _AnswerLists(_pairs.PairFormat):
@@ -319,20 +305,16 @@ class _AnswerLists(_pairs.PairFormat):
 
     def matches(self, row: Row) -> str | None:
         sides = [dict.get(row, name) for name in _SIDES]
-        if None in sides or not any(map(_is_several, sides)):
-            return None
-        return "lists of answers in chosen and rejected"
+        several = None not in sides and any(map(_is_several, sides))
+        return "lists of answers in chosen and rejected" if several else None
 
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         several = sum(any(len(_answers(row.get(name))) > 1 for name in _SIDES) for row in rows)
         if not several:
             return "", "one answer in each"
-        what = (
-            f"several chosen or rejected answers in {several:,} of "
-            f"{counted(len(rows), 'row')}: the first of "
-            "each may be the pair, or all of one with all of the other"
-        )
-        raise UndecidedError(what, self.ways)
+        ways = "the first of each may be the pair, or all of one with all of the other"
+        what = f"several chosen or rejected answers in {several:,} of {counted(len(rows), 'row')}"
+        raise UndecidedError(f"{what}: {ways}", self.ways)
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         chosen, rejected = (_answers(row.get(name)) for name in _SIDES)
@@ -342,8 +324,13 @@ class _AnswerLists(_pairs.PairFormat):
             detail = f"{len(chosen)} chosen and {len(rejected)} rejected answers; see --format "
             raise RowError("several_answers", detail + " or ".join(self.ways))
         if self._way == "first":
-            pair = _pairs.pair(row, chosen[0], rejected[0], options)
-            return [pair, *_left_out("chosen", chosen), *_left_out("rejected", rejected)]
+            sides = zip(_SIDES, (chosen, rejected), strict=True)
+            left_out = [
+                Refused("not_the_first", f"{side} answer {number} of {len(answers)}")
+                for side, answers in sides
+                for number in range(2, len(answers) + 1)
+            ]
+            return [_pairs.pair(row, chosen[0], rejected[0], options), *left_out]
         _pairs.require_one_margin(row, len(chosen) * len(rejected), options.columns)
         pairs = itertools.product(chosen, rejected)
         return [_pairs.pair(row, better, worse, options) for better, worse in pairs]

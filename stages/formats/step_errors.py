@@ -98,11 +98,8 @@ def _other(row: Row, columns: Mapping[str, str]) -> str | None:
     """The column of an index that may count from 1: ``label`` does not say the same."""
     able = meant(_INDICES, columns)
     name = _column(row, [one for one in able if one != _OWN])
-    if name is None or (
-        _OWN in able and _OWN in row and _said(peek(row, _OWN)) == _said(peek(row, name))
-    ):
-        return None
-    return name
+    own = name and _OWN in able and _OWN in row
+    return None if own and _said(peek(row, _OWN)) == _said(peek(row, name or "")) else name
 
 
 class _ProcessBench(_Numbered):
@@ -129,10 +126,9 @@ class _ProcessBench(_Numbered):
         said = [row[name] for name, row in others]
         if all(_said(value) == _said(None) for value in said):  # none, or the same from 0 and 1
             return "", ""
-        named = [
-            ([row[name]] if type(row[name]) is int else [], len(row[_steps.step_column(row) or ""]))
-            for name, row in others
-        ]
+        counts = [len(row[_steps.step_column(row) or ""]) for _, row in others]
+        numbers = [[value] if type(value) is int else [] for value in said]
+        named = [*zip(numbers, counts, strict=True)]
         none_said = any(_said(value) == _said(None) for value in said)
         return _settle(named, f"the values of {others[0][0]} name", none_said)
 
@@ -165,10 +161,8 @@ class _ProcessBench(_Numbered):
             raise RowError("bad_label", f"{detail}; say which with {ways}")
         base = int(self._way == _ONE)
         if type(number) is not int or not 0 <= number - base < steps:
-            counting = f" counted from {base}" if base else ""
-            raise RowError(
-                "bad_label", f"{column} {number!r} is not a step of {steps}{counting}, nor -1"
-            )
+            detail = f"{column} {number!r} is not a step of {steps}"
+            raise RowError("bad_label", f"{detail}{' counted from 1' * base}, nor -1")
         return number - base
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
@@ -247,10 +241,8 @@ class _ErrorList(_Numbered):
         require_same(row, column, _LISTS, options.columns, what, fits=fits)
         listed = row.get(column)
         if not isinstance(listed, list) or not all(type(one) is int for one in listed):
-            raise RowError(
-                "bad_label",
-                f"column {column!r} is not a list of step numbers (empty where no step is wrong)",
-            )
+            detail = "is not a list of step numbers (empty where no step is wrong)"
+            raise RowError("bad_label", f"column {column!r} {detail}")
         base = 0 if self._way == _ZERO else 1
         wrong = sorted(one - base for one in listed)
         if wrong and not 0 <= wrong[0] <= wrong[-1] < len(steps):

@@ -43,8 +43,8 @@ def _twice_rated(keys: Sequence[str], column: str) -> tuple[str, str]:
 def _two_texts(steps: Iterable[Any], column: str) -> Question | None:
     """What a step with two texts that differ leaves open, and the options that settle it."""
     for step in steps:
-        names = _texts_of(step) if isinstance(step, dict) else []
-        if len({dict.get(step, name, "").strip() for name in names}) > 1:
+        names = _steps.own_texts(step, _TEXTS) if isinstance(step, dict) else []
+        if _steps.differing(step, names):
             return which(names, f"the text of a step in {column}", f"{column}[].")
     return None
 
@@ -55,19 +55,13 @@ def _left_open(steps: Sequence[Any], column: str) -> Question | None:
     return _twice_rated(keys, column) if keys else _two_texts(steps, column)
 
 
-def _texts_of(one: Row) -> list[str]:
-    """The keys of an object's texts; of empty ones where it has no others."""
-    names = [name for name in _TEXTS if isinstance(dict.get(one, name), str)]
-    return [name for name in names if dict.get(one, name, "").strip()] or names
-
-
 def _objects(row: Row) -> str | None:
     """The column with a list of objects that have a text, and some of them a rating."""
     for name in _OBJECTS:
         value = dict.get(row, name)
         if not isinstance(value, list) or not value:
             continue
-        if not all(isinstance(one, dict) and _texts_of(one) for one in value):
+        if not all(isinstance(one, dict) and _steps.own_texts(one, _TEXTS) for one in value):
             continue
         if any(_rating_of(one) for one in value) and not any("completions" in one for one in value):
             return name
@@ -94,7 +88,9 @@ def _rated(
     for number, step in enumerate(row[name]):
         if question := _two_texts([step], f"{before}{name}"):
             raise open_question(*question)
-        said = [step[key] for key in _texts_of(step)]  # all of them are read: they say the same
+        said = [
+            step[key] for key in _steps.own_texts(step, _TEXTS)
+        ]  # all of them are read: they say the same
         texts.append(said[0])
         labels.append(_ratings.one_rating(step, RATINGS, f"{name}[{number}]", label))
     return texts, labels
@@ -138,18 +134,20 @@ def _labels(inner: Row) -> str | None:
     return next((name for name in _LISTS if isinstance(dict.get(inner, name), list)), None)
 
 
-def _require_same(inner: Row, outer: str) -> None:
-    """A solution's lists of ratings say the same, and all count as read.
+def _beside(inner: Row, outer: str) -> tuple[str, str] | None:
+    """The keys of a solution's texts and of the ratings beside them.
 
     Args:
         outer: the column with the solutions.
 
     Raises:
-        AskError: two say different things.
+        AskError: two lists of ratings say different things; where they do not, all count as read.
     """
-    name = _labels(inner)
-    if name is not None and _steps.step_column(inner) is not None:
-        _ratings.require_same_ratings(inner, name, _LISTS, {}, before=f"{outer}[].")
+    steps, labels = _steps.step_column(inner), _labels(inner)
+    if steps is None or labels is None:
+        return None
+    _ratings.require_same_ratings(inner, labels, _LISTS, {}, before=f"{outer}[].")
+    return steps, labels
 
 
 def _is_solution(inner: Any) -> bool:
@@ -205,7 +203,7 @@ class _NestedSteps(_ratings.Signed):
             if asked := _left_open(dict.get(inner, steps) or [], f"{name}[].{steps}"):
                 return asked
             try:
-                _require_same(inner, name)
+                _beside(inner, name)
             except AskError as error:
                 return question(error)
         return None
@@ -228,10 +226,10 @@ class _NestedSteps(_ratings.Signed):
     ) -> tuple[list[str], list[float | None]]:
         if not isinstance(inner, dict):
             raise RowError("bad_column", f"it is a {type(inner).__name__}, not an object")
-        _require_same(inner, outer)
-        steps, labels = _steps.step_column(inner), _labels(inner)
-        if steps is None or labels is None:
+        beside = _beside(inner, outer)
+        if beside is None:
             return _rated(inner, self._label(options), f"{outer}[].")
+        steps, labels = beside
         texts = _steps.texts(inner[steps], steps)
         return texts, _ratings.ratings(inner[labels], len(texts), labels, self._label(options))
 

@@ -27,12 +27,6 @@ def _key(node: Row, names: tuple[str, ...], kind: type) -> str | None:
     return next((name for name in names if isinstance(dict.get(node, name), kind)), None)
 
 
-def _steps_of(node: Row) -> list[str]:
-    """The keys of a node's own step; of empty ones where it has no others."""
-    names = [name for name in _OWN if isinstance(dict.get(node, name), str)]
-    return [name for name in names if dict.get(node, name, "").strip()] or names
-
-
 def _has_values(node: Any) -> bool:
     if not isinstance(node, dict) or _key(node, (*_OWN, *_WHOLE), str) is None:
         return False
@@ -69,8 +63,8 @@ def _nodes(node: Any, before: str = "") -> Iterator[tuple[Row, str]]:
 
 def _two_texts(node: Row, before: str) -> list[str]:
     """The keys of a node's own step and of all steps up to it, where these do not fit."""
-    own, whole = _steps_of(node), _key(node, _WHOLE, str)
-    if len({dict.get(node, name, "").strip() for name in own}) > 1:
+    own, whole = _steps.own_texts(node, _OWN), _key(node, _WHOLE, str)
+    if _steps.differing(node, own):
         return own
     if not own or whole is None:
         return []
@@ -117,7 +111,7 @@ class _Tree:
             RowError: it has no text, one that does not begin with the text before, or two that
                 say different things.
         """
-        own, whole = _steps_of(node), _key(node, _WHOLE, str)
+        own, whole = _steps.own_texts(node, _OWN), _key(node, _WHOLE, str)
         if keys := _two_texts(node, before):
             both = " and ".join(f"{key} is {node[key][:40]!r}" for key in keys)
             raise RowError("bad_column", f"a node of the tree has two texts: {both}")

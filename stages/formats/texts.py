@@ -29,10 +29,8 @@ def _column(row: Row, what: str, names: tuple[str, ...], options: FormatOptions)
     Raises:
         RowError: there is none, or two say different things.
     """
-    columns = options.columns
-    name = one_of(row, names, columns, what=what, holds=_holds) or _turns.chosen_of(
-        row, names, columns
-    )
+    name = one_of(row, names, options.columns, what=what, holds=_holds)
+    name = name or _turns.chosen_of(row, names, options.columns)
     if name is None:
         raise RowError("bad_column", f"there is no {what} column")
     return name
@@ -52,9 +50,7 @@ class _QueryResponse(Format):
         if "instruction" in row or "chosen" in row or question is None or answer is None:
             return None
         asked = isinstance(row[question], str) or _turns.are_turns(row[question])
-        if asked and isinstance(row[answer], str):
-            return f"{question} and {answer}"
-        return None
+        return f"{question} and {answer}" if asked and isinstance(row[answer], str) else None
 
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
         for what, names in (("question", _QUESTIONS), ("answer", _ANSWERS)):
@@ -170,12 +166,10 @@ class _Text(Format):
         text = _turns.text(row, "text")
         if role := _speaker(row):
             raise RowError("bad_column", f"the text is a turn: role is {role!r}")
-        parsed = templated.read(text)
+        parsed = templated.allowed(text, "the text", options.already_templated)
         if parsed is None:
             return [Conversation([Message(BARE, text)])]
-        dialect, turns = parsed
-        templated.require_allowed(dialect, "the text", options.already_templated)
-        return [Conversation(turns.messages, _turns.tools(row))]
+        return [Conversation(parsed[1].messages, _turns.tools(row))]
 
 
 def _speaker(row: Row) -> str | None:

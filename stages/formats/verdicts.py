@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Row
@@ -36,6 +36,7 @@ _CHOICES = tuple(
 )
 # Columns with a verdict in letters; under these names other texts are common, such as its reasons.
 _VERDICTS = ("verdict", "judgment", "judgement", "judge_verdict", "comparison", "decision")
+_SAID = (*_CHOICES, *_VERDICTS)
 _LETTERS = {"a": 0, "b": 1}
 _TIES = ("tie", "ties", "both", "neither", "equal", "same", "tie (bothbad)", "both_bad")
 _NOUNS = ("model", "response", "answer", "output", "assistant", "option", "completion")
@@ -63,10 +64,6 @@ def _is_two(row: Row, name: str) -> bool:
     return isinstance(value, list) and len(value) == 2
 
 
-def _list(row: Row) -> str | None:
-    return next((name for name in _LISTS if _is_two(row, name)), None)
-
-
 def _answers(row: Row, columns: Mapping[str, str]) -> tuple[list[Any], tuple[str, ...]]:
     """The two answers of a row, and the columns that they stand in, empty for a list.
 
@@ -86,9 +83,8 @@ def _answers(row: Row, columns: Mapping[str, str]) -> tuple[list[Any], tuple[str
         return [_pairs.text_of(row[name], name) for name in names], names
     if listed is None:
         raise RowError("bad_column", "there are no two answers to choose from")
-    return [
-        _pairs.text_of(one, f"{listed}[{place}]") for place, one in enumerate(row[listed])
-    ], _UNNAMED
+    answers = enumerate(row[listed])
+    return [_pairs.text_of(one, f"{listed}[{place}]") for place, one in answers], _UNNAMED
 
 
 def _compared(value: Any) -> int | None:
@@ -118,18 +114,16 @@ def _by_name(value: str, names: tuple[str, ...]) -> int | None:
 
 def _is_verdict(value: Any, row: Row) -> bool:
     """Whether a value of a column that may hold any text names the better answer."""
-    return isinstance(value, str) and (
-        _is_tie(value) or _by_name(value, both_of(row, _PAIRS) or _UNNAMED) is not None
-    )
+    named = isinstance(value, str) and _by_name(value, both_of(row, _PAIRS) or _UNNAMED)
+    return isinstance(value, str) and (named is not None or _is_tie(value))
 
 
 def _index(value: Any) -> int | None:
     """A value as the number that it is or spells."""
-    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
-        return int(value)
-    if isinstance(value, (bool, int)):
-        return int(value)
-    return int(value) if isinstance(value, float) and value.is_integer() else None
+    if isinstance(value, str):
+        return int(value) if value.strip().isascii() and value.strip().isdigit() else None
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    return int(value) if whole else None
 
 
 def _is_tie(value: Any) -> bool:
@@ -162,8 +156,7 @@ class _IndexedPair(_pairs.PairFormat):
             *(
                 f"{stem}{joint}{end}"
                 for stem in _STEMS
-                for ends in _ENDS
-                for end in ends
+                for end in "1201abAB"
                 for joint in ("_", "")
             ),
             *_LISTS,
@@ -174,24 +167,19 @@ class _IndexedPair(_pairs.PairFormat):
     ways = tuple(_ORDERS)
 
     def matches(self, row: Row) -> str | None:
-        there = [name for name in _CHOICES if name in row] or [
-            name for name in _VERDICTS if _speaks(row, name)
-        ]
-        values = [peek(row, name) for name in (*_CHOICES, *_VERDICTS) if _speaks(row, name)]
-        if not there or "chosen" in row or not (names := both_of(row, _PAIRS) or _list(row)):
+        speaking = [name for name in _SAID if _speaks(row, name)]
+        there = [name for name in _CHOICES if name in row] or speaking
+        if not there or "chosen" in row:
             return None
-        if values and not any(_names_one(value, row) for value in values):
+        if speaking and not any(_names_one(peek(row, name), row) for name in speaking):
             return None
-        if isinstance(names, tuple):
+        if names := both_of(row, _PAIRS):
             return f"{names[0]}, {names[1]} and {there[0]}"
-        return f"a list of two answers and {there[0]}"
+        listed = any(_is_two(row, name) for name in _LISTS)
+        return f"a list of two answers and {there[0]}" if listed else None
 
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Question | None:
-        names = [
-            name
-            for name in meant((*_CHOICES, *_VERDICTS), columns)
-            if any(_speaks(row, name) for row in rows)
-        ]
+        names = [n for n in meant(_SAID, columns) if any(_speaks(row, n) for row in rows)]
         if len(names) < 2:
             return super().doubt(rows, columns)
         flags = " or ".join(f"--map label={name}" for name in names)
@@ -200,7 +188,7 @@ class _IndexedPair(_pairs.PairFormat):
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         # More than one column only where --map has settled which is read; each must say the same.
         shown: dict[str, str] = {}
-        for name in (*_CHOICES, *_VERDICTS):
+        for name in _SAID:
             variant, why = self._settled([row for row in rows if _speaks(row, name)], name)
             if variant:
                 shown.setdefault(variant, why)
@@ -210,17 +198,14 @@ class _IndexedPair(_pairs.PairFormat):
 
     def _settled(self, rows: Sequence[Row], name: str) -> tuple[str, str]:
         """What the values of one column show."""
-        open_ones = [
-            (row, value)
-            for row in rows
-            if not _is_tie(value := peek(row, name)) and not _is_verdict(value, row)
-        ]
+        said = [(row, peek(row, name)) for row in rows]
+        unnamed = [one for one in said if not _is_tie(one[1]) and not _is_verdict(*one[::-1])]
         # What is not an index at all is refused row by row, and is no reason to read it as one.
-        seen = {index for _, value in open_ones if (index := _index(value)) in (0, 1, 2)}
+        seen = {index for _, value in unnamed if (index := _index(value)) in (0, 1, 2)}
         if not seen:
             return "", ""
-        flags = any(isinstance(value, bool) for _, value in open_ones)
-        ends = _ends(open_ones[0][0])
+        flags = any(isinstance(value, bool) for _, value in unnamed)
+        ends = _ends(unnamed[0][0])
         words = f"the better answer's index is {' or '.join(sorted(map(str, seen)))}"
         if flags:
             words = "the choice is true or false"
@@ -244,20 +229,20 @@ class _IndexedPair(_pairs.PairFormat):
         named = _by_name(value, names) if isinstance(value, str) else None
         if named is not None:
             return named
-        index = _index(value)
-        order = _ORDERS.get(self._way, ())
+        index, order = _index(value), _ORDERS.get(self._way, ())
         if index is not None and index in order:
             return order.index(index)
         if not order and index in (0, 1, 2):
             ways = " or ".join(f"--format indexed_pair/{name}" for name in _ORDERS)
             what = f"{value!r} may be an index from 0, an index from 1, or a yes or no"
             raise RowError("bad_label", f"{what}; say which with {ways}")
-        known = f"{order[0]} and {order[1]}, or A and B" if order else "0 and 1, or A and B"
+        low, high = order or (0, 1)
+        known = f"{low} and {high}, or A and B"
         raise RowError("bad_label", f"{value!r} names neither answer; they are {known}")
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         answers, sides = _answers(row, options.columns)
-        names = meant((*_CHOICES, *_VERDICTS), options.columns)
+        names = meant(_SAID, options.columns)
         # Where no column names an answer, the first that says anything is refused for its value.
         said = [name for name in names if _speaks(row, name)]
         said = said or [name for name in names if says(row, name)][:1]
@@ -290,14 +275,6 @@ _STRONG = _named(("response", "answer", "output", "completion"), (*_ENDS[:1], *_
 _STRENGTHS = ("preference_strength", "overall_preference")
 
 
-def _numbers(row: Row) -> Iterator[float]:
-    """The strengths of a row that are numbers."""
-    for name in _STRENGTHS:
-        value = peek(row, name)
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            yield value
-
-
 class _StrengthPair(_pairs.PairFormat):
     """Two answers and how strongly one is preferred: below 0 the first, above 0 the second.
 
@@ -315,7 +292,8 @@ class _StrengthPair(_pairs.PairFormat):
     ways = ("negative-is-first", "positive-is-first")
 
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
-        shown = [number for row in rows for number in _numbers(row)]
+        values = [peek(row, name) for row in rows for name in _STRENGTHS]
+        shown = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
         if shown and min(shown) >= 0:
             least, most = (f"{value:g}" for value in (min(shown), max(shown)))
             what = (
