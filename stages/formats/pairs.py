@@ -62,11 +62,18 @@ class _NamedSides(_pairs.PairFormat):
 
 
 class _Preference(_NamedSides):
+    """``chosen`` and ``rejected``: text, one turn or turns, with or without a prompt of any
+    kind."""
+
+    name = "preference"
     prompts = (*_pairs.PROMPTS, "instruction", "chosen")
     answers = ("chosen", "rejected")
     asks = _pairs.PROMPTS
     asks_in_turns = _pairs.TURNS
     restates = ("prompt",)
+
+    def __init__(self) -> None:
+        super().__init__(self.name, str(self.__doc__), ("chosen", "rejected"))
 
     def matches(self, row: Row) -> str | None:
         listed = rankings.LISTS.matches(row) is not None
@@ -254,12 +261,7 @@ def _against(row: Row, turns: _Turns, rejected: _Turns) -> tuple[_Turns, _Turns,
 
 
 TABLE = (
-    _Preference(
-        "preference",
-        "``chosen`` and ``rejected``: text, one turn or turns, with or without a prompt of any "
-        "kind.",
-        ("chosen", "rejected"),
-    ),
+    _Preference(),
     _NamedSides(
         "history_pair",
         "``response_chosen`` and ``response_rejected``, or "
