@@ -1,7 +1,8 @@
 """Plug-ins by file name: each module of a folder is one, and is imported when it is used.
 
-Other packages add theirs through entry points: the group is ``posttrain_pipeline.<folder>``, the
-entry's name is the key, and its value the object itself.
+A folder may keep several in one module: each that its ``TABLES`` names provides a ``TABLE``, and
+the ``name`` of a row is its key. Other packages add theirs through entry points: the group is
+``posttrain_pipeline.<folder>``, the entry's name is the key, and its value the object itself.
 """
 
 from __future__ import annotations
@@ -25,10 +26,19 @@ _INSTALLED = (".dist-info", ".egg-info")
 
 
 @functools.cache
+def _own(package: str) -> dict[str, Any]:
+    """Our own plug-ins of a folder by key: those of tables, and None for a file that is one."""
+    folder = importlib.import_module(package)
+    tables = getattr(folder, "TABLES", ())
+    files = {m.name for m in pkgutil.iter_modules(folder.__path__) if not m.name.startswith("_")}
+    modules = [importlib.import_module(f"{package}.{name}") for name in tables]
+    rows = {row.name: row for module in modules for row in module.TABLE}
+    return dict.fromkeys(files.difference(tables)) | rows
+
+
 def own(package: str) -> tuple[str, ...]:
     """The keys of our own plug-ins of a folder, sorted."""
-    path = importlib.import_module(package).__path__
-    return tuple(sorted(m.name for m in pkgutil.iter_modules(path) if not m.name.startswith("_")))
+    return tuple(sorted(_own(package)))
 
 
 @functools.cache
@@ -106,12 +116,14 @@ def names(package: str) -> list[str]:
 
 
 def load(package: str, name: str, attribute: str) -> Any:
-    """The object that a module (or an entry point) of this name provides.
+    """The object that a module, a row of a table or an entry point of this name provides.
 
     Raises:
         UsageError: there is none; the message names the nearest.
     """
-    if name in own(package):
+    if (row := _own(package).get(name)) is not None:
+        return row
+    if name in _own(package):
         return getattr(importlib.import_module(f"{package}.{name}"), attribute)
     if name in _foreign(package):
         return _foreign(package)[name].load()
@@ -119,10 +131,14 @@ def load(package: str, name: str, attribute: str) -> Any:
 
 
 def summary(package: str, name: str) -> str:
-    """The first paragraph of a module's docstring, on one line."""
-    ours = name in own(package)
-    where = f"{package}.{name}" if ours else _foreign(package)[name].module
-    text = importlib.import_module(where).__doc__ or ""
+    """The first paragraph of the docstring of a module, or of a table's row, on one line."""
+    row = _own(package).get(name)
+    if row is None:
+        ours = name in _own(package)
+        row = importlib.import_module(
+            f"{package}.{name}" if ours else _foreign(package)[name].module
+        )
+    text = row.__doc__ or ""
     return " ".join(text.strip().split("\n\n")[0].split())
 
 

@@ -7,6 +7,7 @@ off without a word.
 
 from __future__ import annotations
 
+import copy
 import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -48,6 +49,7 @@ class Format(ABC):
         named_only: why rows are recognised but read only where ``--format`` names the format;
             empty where they are read as soon as they are recognised.
         usable: whether rows can be trained on; if not, they are recognised to be refused by name.
+        ways: the ways in which all rows of a file can be read; a variant has its own in ``_way``.
     """
 
     name: str
@@ -69,6 +71,8 @@ class Format(ABC):
     first_error: bool = False
     named_only: str = ""
     usable: bool = True
+    ways: tuple[str, ...] = ()
+    _way: str = ""
 
     def __init_subclass__(cls, *, abstract: bool = False) -> None:
         super().__init_subclass__()
@@ -108,7 +112,10 @@ class Format(ABC):
 
         They all have its name, and a key is what ``--format name/key`` takes.
         """
-        return {}
+        variants = {way: copy.copy(self) for way in self.ways}
+        for way, variant in variants.items():
+            variant._way = way
+        return variants
 
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         """The variant that some rows of a file show ("" for the format itself), and why.

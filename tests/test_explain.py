@@ -29,7 +29,7 @@ from stages import catalog, formats, readers
 from stages.contract import FormatOptions
 from stages.errors import DataError, UsageError
 from stages.formats._asked import open_question
-from stages.formats._unusable import Unusable
+from stages.formats.unusable import Unusable
 from stages.normalize.stage import Normalize
 
 Run: TypeAlias = Callable[..., Ran]

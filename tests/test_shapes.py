@@ -11,23 +11,22 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Ran, check_reading, read_manifest
+from rows import READ, of
+from support import Ran, read_manifest
 
 from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import (
     Conversation,
-    Example,
     FormatOptions,
     Message,
     Pair,
     Refused,
     Row,
-    StepChain,
 )
 from stages.conversations import loss_mask
 from stages.detection.evidence import detect
-from stages.errors import DataError, RowError
+from stages.errors import DataError
 
 Run = Callable[..., Ran]
 MODEL = ("--model", "qwen2-1.5b")
@@ -43,17 +42,11 @@ def said(content: str, trained: bool | None = None) -> Message:
     return Message("assistant", content, trained=trained)
 
 
-def turn(role: str, content: str, **more: Any) -> Row:
-    """A turn in the spelling of ``messages``."""
-    return {"role": role, "content": content, **more}
-
-
 def node(role: str, text: str, *replies: Row, **more: Any) -> Row:
     """A message with the replies to it."""
     return {"role": role, "text": text, "replies": list(replies), **more}
 
 
-Q, A, B = turn("user", "q"), turn("assistant", "a"), turn("assistant", "b")
 TREE: Row = {
     "message_tree_id": "1",
     "prompt": node(
@@ -75,298 +68,6 @@ UNRANKED: Row = {
 }
 UNRANKED["prompt"]["replies"][0]["replies"].append(node("prompter", "s", node("assistant", "d")))
 UNRANKED["prompt"]["replies"][0]["replies"].append(node("prompter", "nobody answers"))
-RATED = [{"text": "s", "rating": 1}, {"text": "t", "rating": 0.25}, {"text": "u", "rating": None}]
-SIGNED = [{"step": "s", "label": 1}, {"step": "t", "label": 0}, {"step": "u", "label": -1}]
-CHAIN = [StepChain("P", ["s", "t", "u"], [1.0, 0.25, None])]
-SEARCHED: Row = {
-    "problem": "P",
-    "tree": {
-        "text": "P",
-        "children": [
-            {"text": "s", "value": 0.5, "children": [{"text": "t", "value": 1.0}]},
-            {"text": "u", "value": 0, "children": []},
-        ],
-    },
-}
-GROWN: Row = {
-    "prefix_tree": {
-        "prefix": "P\n",
-        "children": [
-            {
-                "prefix": "P\ns\n",
-                "mc_value": 0.5,
-                "children": [{"prefix": "P\ns\nt", "mc_value": 0.25}],
-            }
-        ],
-    }
-}
-
-# reading that rows are detected as, task, row, examples
-READ: dict[str, tuple[str, str, Row, list[Example]]] = {
-    "message_pair": (
-        "message_pair",
-        "rm",
-        {"chosen_messages": [Q, A], "rejected_messages": [Q, B], "margin": 2},
-        [Pair([user("q")], [said("a")], [said("b")], 2.0)],
-    ),
-    "message_pair_prompt": (
-        "message_pair",
-        "rm",
-        {"prompt": "q", "messages_chosen": [A], "messages_rejected": [B]},
-        [Pair([user("q")], [said("a")], [said("b")])],
-    ),
-    "verdict": (
-        "indexed_pair",
-        "rm",
-        {"question": "q", "answer_a": "a", "answer_b": "b", "verdict": "B>>A"},
-        [Pair([user("q")], [said("b")], [said("a")])],
-    ),
-    "verdict_in_brackets": (
-        "indexed_pair",
-        "rm",
-        {"question": "q", "response_1": "a", "response_2": "b", "judgment": "[[A > B]]"},
-        [Pair([user("q")], [said("a")], [said("b")])],
-    ),
-    "verdict_in_label": (
-        "indexed_pair",
-        "rm",
-        {"question": "q", "responses": ["a", "b"], "label": "A<B"},
-        [Pair([user("q")], [said("b")], [said("a")])],
-    ),
-    "one_answer_each": (
-        "answer_lists",
-        "rm",
-        {"prompt": "q", "chosen": ["a"], "rejected": ["b"]},
-        [Pair([user("q")], [said("a")], [said("b")])],
-    ),
-    "one_conversation_each": (
-        "answer_lists",
-        "rm",
-        {"chosen": [[Q, A]], "rejected": [[Q, B]]},
-        [Pair([user("q")], [said("a")], [said("b")])],
-    ),
-    "message_tree": (
-        "message_tree",
-        "rm",
-        TREE,
-        [
-            Refused("deleted_message", "'gone': deleted is true"),
-            Refused("unranked_answer", "'none' has no rank"),
-            Pair([user("q")], [said("a")], [said("b")]),
-            Refused("only_answer", "'c' has no other answer to compare it with"),
-        ],
-    ),
-    "message_paths": (
-        "message_paths",
-        "sft",
-        UNRANKED,
-        [
-            Conversation([user("q"), said("a")]),
-            Conversation([user("q"), said("a", False), user("r"), said("c")]),
-            Conversation([user("q"), said("a", False), user("s"), said("d")]),
-            Refused("no_answer", "'nobody answers' has no answer"),
-            Conversation([user("q"), said("b")]),
-        ],
-    ),
-    "strength": (
-        "strength_pair",
-        "rm",
-        {"prompt": "q", "response_1": "a", "response_2": "b", "preference_strength": -2},
-        [Pair([user("q")], [said("a")], [said("b")], 2.0)],
-    ),
-    "strength_of_turns": (
-        "strength_pair",
-        "rm",
-        {"prompt": [Q], "response1": "a", "response2": "b", "overall_preference": -3},
-        [Pair([user("q")], [said("a")], [said("b")], 3.0)],
-    ),
-    "scored_completions": (
-        "ranked",
-        "rm",
-        {
-            "instruction": "q",
-            "completions": [
-                {"response": "b", "overall_score": 3.0, "model": "m"},
-                {"response": "a", "overall_score": 7.5, "model": "n"},
-            ],
-        },
-        [Pair([user("q")], [said("a")], [said("b")], 4.5)],
-    ),
-    "rated_steps": ("rated_steps", "prm", {"problem": "P", "steps": RATED}, CHAIN),
-    "rated_steps_signed": (
-        "rated_steps/signed",
-        "prm",
-        {"problem": "P", "steps": SIGNED},
-        [StepChain("P", ["s", "t", "u"], [1.0, None, 0.0])],
-    ),
-    "stepwise_signed": (
-        "stepwise/signed",
-        "prm",
-        {"problem": "P", "steps": ["s", "t", "u"], "ratings": [1, 0, -1]},
-        [StepChain("P", ["s", "t", "u"], [1.0, None, 0.0])],
-    ),
-    "rated_steps_booleans": (
-        "rated_steps",
-        "prm",
-        {"question": "P", "process": [{"content": "s", "correct": True}]},
-        [StepChain("P", ["s"], [1.0])],
-    ),
-    "nested_steps": (
-        "nested_steps",
-        "prm",
-        {
-            "question": "P",
-            "chain_of_thoughts": [
-                {"steps": RATED, "final": 1},
-                {"steps": ["s", "t"], "labels": [True, False]},
-                {"steps": ["s", "t"], "labels": [True]},
-            ],
-        },
-        [
-            *CHAIN,
-            StepChain("P", ["s", "t"], [1.0, 0.0]),
-            Refused("label_count", "chain_of_thoughts[2]: 2 steps and 1 label"),
-        ],
-    ),
-    "nested_steps_signed": (
-        "nested_steps/signed",
-        "prm",
-        {"question": "P", "solutions": [{"steps": SIGNED}, {"steps": ["s"], "ratings": [-1]}]},
-        [StepChain("P", ["s", "t", "u"], [1.0, None, 0.0]), StepChain("P", ["s"], [0.0])],
-    ),
-    "step_tree": (
-        "step_tree",
-        "prm",
-        SEARCHED,
-        [StepChain("P", ["s", "t"], [0.5, 1.0]), StepChain("P", ["u"], [0.0])],
-    ),
-    "step_tree_of_prefixes": (
-        "step_tree",
-        "prm",
-        GROWN,
-        [StepChain("P\n", ["s\n", "t"], [0.5, 0.25])],
-    ),
-    "rated_messages": (
-        "rated_messages",
-        "prm",
-        {"messages": [Q, {**A, "rating": 0.75}, {**B, "rating": None}]},
-        [StepChain("q", ["a", "b"], [0.75, None])],
-    ),
-    "rated_messages_signed": (
-        "rated_messages/signed",
-        "prm",
-        {
-            "conversations": [
-                {"from": "human", "value": "q"},
-                {"from": "gpt", "value": "a", "score": -1},
-            ]
-        },
-        [StepChain("q", ["a"], [0.0])],
-    ),
-}
-
-
-@pytest.mark.parametrize(("name", "task", "row", "wanted"), READ.values(), ids=READ)
-def test_each_shape_says_what_it_says(
-    name: str, task: str, row: Row, wanted: list[Example]
-) -> None:
-    """Detected among all formats of its task, and turned into exactly these examples."""
-    check_reading(name, task, row, wanted)
-
-
-# reading, task, row, code
-REFUSED: dict[str, tuple[str, str, Row, str]] = {
-    "verdict_tie": (
-        "indexed_pair",
-        "rm",
-        {"question": "q", "answer_a": "a", "answer_b": "b", "verdict": "A=B"},
-        "tie",
-    ),
-    "verdict_tie_in_words": (
-        "indexed_pair",
-        "rm",
-        {"question": "q", "answer_a": "a", "answer_b": "b", "verdict": "[[Tie]]"},
-        "tie",
-    ),
-    "verdict_third_letter": (
-        "indexed_pair",
-        "rm",
-        {"question": "q", "answer_a": "a", "answer_b": "b", "winner": "[[C]]"},
-        "tie",
-    ),
-    "verdict_of_one": (
-        "indexed_pair",
-        "rm",
-        {"question": "q", "answer_a": "a", "answer_b": "b", "verdict": "A>A"},
-        "bad_label",
-    ),
-    "several_unasked": (
-        "answer_lists",
-        "rm",
-        {"prompt": "q", "chosen": ["a", "c"], "rejected": ["b"]},
-        "several_answers",
-    ),
-    "no_answer_in_list": (
-        "answer_lists",
-        "rm",
-        {"prompt": "q", "chosen": [], "rejected": ["b"]},
-        "empty_answer",
-    ),
-    "tree_without_answers": ("message_tree", "rm", {"prompt": node("prompter", "q")}, "no_pair"),
-    "ranked_paths_unasked": ("message_paths", "sft", TREE, "ranked_answers"),
-    "strength_none": (
-        "strength_pair",
-        "rm",
-        {"prompt": "q", "response_1": "a", "response_2": "b", "preference_strength": 0},
-        "tie",
-    ),
-    "regression": (
-        "regression_reward",
-        "rm",
-        {"prompt": "q", "response": "a", "reward": 0.5},
-        "regression_reward",
-    ),
-    "unsigned": ("rated_steps", "prm", {"problem": "P", "steps": SIGNED}, "bad_label"),
-    "stepwise_signed_half": (
-        "stepwise/signed",
-        "prm",
-        {"problem": "P", "steps": ["s", "t"], "ratings": [1, 0.5]},
-        "bad_label",
-    ),
-    "signed_half": (
-        "rated_steps/signed",
-        "prm",
-        {"problem": "P", "steps": [{"text": "s", "rating": 0.5}]},
-        "bad_label",
-    ),
-    "turn_between_steps": (
-        "rated_messages",
-        "prm",
-        {"messages": [Q, {**A, "rating": 1}, turn("tool", "42"), {**B, "rating": 0}]},
-        "turns_between_steps",
-    ),
-    "tree_of_other_prefixes": (
-        "step_tree",
-        "prm",
-        {"problem": "P", "tree": {"prefix": "a", "children": [{"prefix": "b", "value": 1}]}},
-        "not_cumulative",
-    ),
-    "tree_without_problem": (
-        "step_tree",
-        "prm",
-        {"tree": {"children": [{"text": "s", "value": 1}]}},
-        "no_problem",
-    ),
-}
-
-
-@pytest.mark.parametrize(("name", "task", "row", "code"), REFUSED.values(), ids=REFUSED)
-def test_what_says_nothing_clear_is_refused(name: str, task: str, row: Row, code: str) -> None:
-    """By its code, with a reason."""
-    with pytest.raises(RowError) as refused:
-        formats.choose(name, kind_of(task)).read(row, FormatOptions())
-    assert refused.value.code == code
-    assert refused.value.detail
 
 
 SEVERAL: Row = {"prompt": "q", "chosen": ["a", "c"], "rejected": ["b", "d"]}
@@ -420,7 +121,7 @@ def test_trees_follow_the_best_or_all() -> None:
 
 def test_the_sign_of_a_strength_can_be_turned() -> None:
     """By --format; the evidence says which way it is read."""
-    name, task, row, _ = READ["strength"]
+    name, task, row = READ["strength"].reading, "rm", READ["strength"].row
     assert (
         "below 0 the first answer is the better one" in detect([row], kind_of(task), "x").evidence
     )
@@ -493,19 +194,13 @@ def _lines(path: Path, *rows: Row) -> str:
     return path.name
 
 
-FILES: dict[str, list[str]] = {
-    task: [name for name, (_, its, _, _) in READ.items() if its == task]
-    for task in ("sft", "rm", "prm")
-}
-
-
 @pytest.mark.parametrize(
     "task", ["rm", *(pytest.param(t, marks=pytest.mark.slow) for t in ("sft", "prm"))]
 )
 def test_each_shape_is_planned_and_built(pipeline: Run, tmp_path: Path, task: str) -> None:
     """One file a shape, all in one build: plan and run see the same readings and examples."""
-    names = FILES[task]
-    files = [_lines(tmp_path / f"{name}.jsonl", READ[name][2]) for name in names]
+    cases = of("shapes", task)
+    files = [_lines(tmp_path / f"{name}.jsonl", case.row) for name, case in cases.items()]
     command = (*files, *MODEL)
     planned = pipeline("plan", *command, "--task", task, "--json")
     assert planned.status == 0, planned.err
@@ -513,13 +208,13 @@ def test_each_shape_is_planned_and_built(pipeline: Run, tmp_path: Path, task: st
     done = pipeline("run", task, *command, "-o", "out", "--max-reject", 1)
     assert done.status == 0, done.err
     manifest = read_manifest(tmp_path / "out")
-    wanted = [example for name in names for example in READ[name][3]]
+    wanted = [example for case in cases.values() for example in case.examples]
     refused = [example.code for example in wanted if isinstance(example, Refused)]
     assert manifest["examples"]["kept"] == len(wanted) - len(refused)
     assert sorted(refused) == sorted(
         code for code, n in manifest["examples"]["rejected_by_code"].items() for _ in range(n)
     )
-    readings = [READ[name][0] for name in names]
+    readings = [case.reading for case in cases.values()]
     assert [one["format"] for one in said_["inputs"]] == readings
     assert [one["format"] for one in manifest["inputs"]] == readings
 

@@ -25,7 +25,7 @@ from stages.detection.evidence import detect
 from stages.detection.survey import survey
 from stages.errors import AskError, DataError, RowError, UsageError
 from stages.format import Format
-from stages.formats.rated_steps import RATINGS
+from stages.formats.step_objects import RATINGS
 from stages.normalize.stage import Normalize
 from stages.rows import column_names, watched
 from stages.rows.selection import Selection, condition, names_something

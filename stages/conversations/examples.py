@@ -7,16 +7,17 @@ with a code when it would train nothing or something wrong.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from stages.contract import BARE, Conversation, Message, Pair, StepChain
-from stages.conversations.one_question import require_one_question
+from stages.conversations import tool_results
 from stages.conversations.unfinished import require_finished
 from stages.errors import RowError
 
-_NO_USER_TURN = "no user turn"
-
-
+# Each rollout has ids of its own; turns that differ in them alone say the same.
+_IDS = ("id", tool_results.FIELD)
+_CALLS = "tool_calls"
 _ANSWERS_NOBODY = (
     "the conversation begins with an assistant turn; "
     "leave its first turn out, or put the user's turn before it"
@@ -30,7 +31,7 @@ def require_asked(messages: list[Message]) -> None:
         RowError: ``no_user_turn``, ``begins_with_assistant``.
     """
     if all(message.role != "user" for message in messages):
-        raise RowError("no_user_turn", _NO_USER_TURN)
+        raise RowError("no_user_turn", "no user turn")
     first = next(message.role for message in messages if message.role != "system")
     if first == "assistant":
         raise RowError("begins_with_assistant", _ANSWERS_NOBODY)
@@ -98,8 +99,56 @@ def pair(
         sides.append(Conversation([*prompt, *turns], example.tools))
     if sides[0] == sides[1]:
         raise RowError("identical_pair", "chosen and rejected are the same")
-    require_one_question(example.chosen, example.rejected, printed)
+    _require_one_question(example.chosen, example.rejected, printed)
     return sides[0], sides[1]
+
+
+def _without_ids(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in _IDS}
+
+
+def _said(message: Message, printed: Collection[str] | None) -> tuple[str, str, dict[str, Any]]:
+    """What a turn says, whether it is trained or not."""
+    fields = _without_ids(message.fields or {})
+    if printed is not None:
+        fields = {name: value for name, value in fields.items() if name in printed}
+    if calls := fields.get(_CALLS):
+        functions = [{**call, "function": _without_ids(call["function"])} for call in calls]
+        fields[_CALLS] = [_without_ids(call) for call in functions]
+    return message.role, message.content or "", fields
+
+
+def _require_one_question(
+    chosen: Sequence[Message], rejected: Sequence[Message], printed: Collection[str] | None = None
+) -> None:
+    """Two sides of a pair first differ in an answer; what others say behind it may follow from it.
+
+    Otherwise a user or a tool says something else in each, and two questions are compared.
+
+    Args:
+        chosen, rejected: the turns behind the prompt.
+        printed: the fields of a turn that the chat template prints; None for all.
+
+    Raises:
+        RowError: ``questions_differ``: they differ first in a turn of somebody else, or one side
+            ends where somebody else goes on in the other.
+    """
+    at = 0
+    while at < min(len(chosen), len(rejected)):
+        if _said(chosen[at], printed) != _said(rejected[at], printed):
+            break
+        at += 1
+    sides = {"chosen": chosen, "rejected": rejected}
+    others = {n: side[at].role for n, side in sides.items() if at < len(side)}
+    spoken = next(((n, role) for n, role in others.items() if role != "assistant"), None)
+    if spoken is None:
+        return
+    name, role = spoken
+    if len(others) == 2:
+        how = f"differ first in turn {at + 1} behind the prompt, a {role} turn of {name}"
+    else:
+        how = f"are alike until {name} goes on with a {role} turn"
+    raise RowError("questions_differ", f"chosen and rejected {how}, so they answer two questions")
 
 
 def is_rewritten(steps: list[str]) -> bool:

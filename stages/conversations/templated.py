@@ -38,6 +38,18 @@ def dialect_of(value: Any) -> str | None:
     return templated[0].name if templated else None
 
 
+def allowed(text: str, where: str, already_templated: bool) -> tuple[Dialect, Turns] | None:
+    """The same as ``read``, where the option ``--already-templated`` allows what there is.
+
+    Raises:
+        RowError: the option was not given.
+    """
+    parsed = read(text)
+    if parsed is not None:
+        require_allowed(parsed[0], where, already_templated)
+    return parsed
+
+
 def require_allowed(dialect: Dialect, where: str, allowed: bool) -> None:
     """Refuse templated text without ``--already-templated``.
 

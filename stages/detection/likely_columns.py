@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stages.contract import Row
-from stages.formats._roles import role_of
+from stages.formats._messages import role_of
 from stages.kinds import Kind
 from stages.rows.column_names import ANSWERED, ANSWERING, ASKED, plain
 from stages.rows.unread import mapped

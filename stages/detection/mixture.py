@@ -14,7 +14,6 @@ from stages.contract import Row
 from stages.counted import counted
 from stages.detection.evidence import MIXED_SHARE, Detection, common, matching, settle
 from stages.errors import DataError
-from stages.formats._mixed import AND
 from stages.kinds import Kind
 
 
@@ -85,7 +84,7 @@ def detect_mixture(
     counts = {name: len(some) for name, some in alone.items()}
     return Detection(
         # In the order of names: what a part depends on must not follow from counts.
-        reading=AND.join(sorted(readings)),
+        reading=formats.AND.join(sorted(readings)),
         evidence=f"by row: {in_words(counts, len(rows))}",
         sampled=len(rows),
         counts=counts,

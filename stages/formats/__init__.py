@@ -1,4 +1,4 @@
-"""One record format per file: each provides FORMAT.
+"""Record formats: a file provides FORMAT, or a TABLE of several.
 
 A *reading* is what a build settles on for a file: a format's name, or ``name/variant`` where one
 format's rows can be read in more than one way (``indexed_pair/1-based``). ``--format`` takes both.
@@ -8,14 +8,19 @@ The reading of a file whose rows have several formats has those of all of them: 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from stages import catalog, kinds
-from stages.errors import UsageError
+from stages.contract import Columns, Example, FormatOptions, Row
+from stages.errors import RowError, UsageError
 from stages.format import Format
-from stages.formats._mixed import AND, Mixed
 from stages.kinds import Kind
 
+TABLES = tuple(
+    "dialogues message_trees pairs rankings step_errors step_lists step_objects step_texts texts "
+    "unusable verdicts".split()
+)
+AND = "+"  # between the readings of a mixture, which is their reading
 MIXED_FORMATS = "--mixed-formats"
 
 
@@ -107,3 +112,46 @@ def choose(reading: str, kind: Kind) -> Format:
             f"For {kind.words}: {', '.join(f.name for f in usable_for(kind))}.",
         )
     return row_format
+
+
+class Mixed(Format):
+    """Several formats in one file: each row is read by the one that it fits."""
+
+    name = AND
+    kinds: tuple[str, ...] = ()
+    columns: Columns = {}
+
+    def __init__(self, readings: Sequence[str], parts: Sequence[Format]) -> None:
+        self._parts = dict(zip(readings, parts, strict=True))
+        self.name = AND.join(part.name for part in parts)
+        self.kinds = tuple(k for k in parts[0].kinds if all(k in part.kinds for part in parts))
+        meanings = dict.fromkeys(meaning for part in parts for meaning in part.columns)
+        self.columns = {
+            meaning: tuple(
+                dict.fromkeys(name for part in parts for name in part.columns.get(meaning, ()))
+            )
+            for meaning in meanings
+        }
+        self.prompts = tuple(dict.fromkeys(name for part in parts for name in part.prompts))
+        self.fans_out = any(part.fans_out for part in parts)
+        self.first_error = any(part.first_error for part in parts)
+
+    def matches(self, row: Row) -> str | None:
+        fits = fitting(self, row)
+        return f"fits {fits[0]}" if len(fits) == 1 else None
+
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
+        fits = fitting(self, row)
+        if len(fits) > 1:
+            raise RowError("ambiguous_format", f"the row fits {' and '.join(fits)}")
+        if not fits:
+            raise RowError("no_format", f"the row fits none of {', '.join(self._parts)}")
+        return self._parts[fits[0]].read(row, options)
+
+
+def fitting(format_: Format, row: Row) -> list[str]:
+    """The readings of a mixture that a row fits; none of a format that is no mixture."""
+    if not isinstance(format_, Mixed):
+        return []
+    plain = dict(dict.items(row))  # to look at a column here is not to read it
+    return [reading for reading, part in format_._parts.items() if part.matches(plain)]

@@ -8,7 +8,8 @@ is built, so that both ask the same.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from stages.contract import FormatOptions, Row
 from stages.errors import AskError, RowError
@@ -31,19 +32,6 @@ def open_question(what: str, how: str, code: str = "bad_column") -> AskError:
     return AskError(code, f"{what}; {how[:1].lower()}{how[1:]}", how)
 
 
-def doubt(row_format: Format, rows: Sequence[Row], columns: Mapping[str, str]) -> Question | None:
-    """What some rows leave open; None where none does, or so few that they are left to be refused.
-
-    The first question of the first such row: its answer may lead to another one.
-    """
-    options = FormatOptions(columns=columns, already_templated=True)
-    ways = [row_format, *row_format.variants.values()]
-    asked = [error for row in rows if (error := _asks(row, ways, options)) is not None]
-    if len(asked) <= FEW * len(rows):
-        return None
-    return question(asked[0])
-
-
 def question(error: AskError) -> Question:
     """What an error asks, without the options that its detail names too."""
     end = open_question("", error.remedy).detail
@@ -64,11 +52,17 @@ def _asks(row: Row, ways: Sequence[Format], options: FormatOptions) -> AskError 
 
 
 class Asking(Format, abstract=True):
-    """A pair format that asks about a file what it refuses its rows for."""
+    """A format that asks about a file what it refuses its rows for."""
 
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Question | None:
-        """What a row leaves open, and the options that settle it."""
-        return doubt(self, rows, columns)
+        """What some rows leave open, unless they are so few that they are left to be refused.
+
+        The first question of the first such row: its answer may lead to another one.
+        """
+        options = FormatOptions(columns=columns, already_templated=True)
+        ways = [self, *self.variants.values()]
+        asked = [error for row in rows if (error := _asks(row, ways, options)) is not None]
+        return question(asked[0]) if len(asked) > FEW * len(rows) else None
 
 
 def meant(names: Sequence[str], columns: Mapping[str, str]) -> Sequence[str]:
@@ -76,8 +70,9 @@ def meant(names: Sequence[str], columns: Mapping[str, str]) -> Sequence[str]:
     return [name for name in names if name in columns] or names
 
 
-def _which(names: Sequence[str]) -> str:
-    return f"Say which with {' or '.join(f'--map {name}={name}' for name in names)}"
+def both_of(row: Row, pairs: Iterable[tuple[str, str]]) -> tuple[str, str] | None:
+    """The first of several pairs of columns that a row has both of."""
+    return next((names for names in pairs if all(peek(row, n) is not None for n in names)), None)
 
 
 def one_of(
@@ -98,8 +93,9 @@ def one_of(
         odd = [name for name in held if peek(row, name) != peek(row, held[0])]
         if odd:
             both = [held[0], *odd]
+            ways = " or ".join(f"--map {name}={name}" for name in both)
             text = f"{' and '.join(both)} could each be the {what}"
-            raise open_question(text, _which(both))
+            raise open_question(text, f"Say which with {ways}")
         for name in held[1:]:
             _ = row[name]  # read: the first one says it
     return held[0] if held else None
@@ -136,3 +132,53 @@ def two_of(
             what = f"{mine} and {name} could each be the answer"
             raise open_question(what, f"Say which with {' or '.join(ways)}")
     return first
+
+
+def keeping_one(names: Sequence[str], before: str = "") -> str:
+    """The options that leave out all but one of some columns, for each of them."""
+    ways = [" ".join(ignore(f"{before}{one}") for one in names if one != kept) for kept in names]
+    return " or ".join(ways)
+
+
+def which(names: Sequence[str], what: str, before: str = "") -> Question:
+    """The question that names of one meaning leave, and the options that keep one of them each.
+
+    Args:
+        what: each could be: ``rating of each step``.
+        before: their place in the row: ``steps[].``.
+    """
+    said = f"{' and '.join(names)} could each be {what}, and they differ"
+    return said, f"Say which to leave out with {keeping_one(names, before)}"
+
+
+def require_same(
+    row: Row,
+    column: str,
+    names: Sequence[str],
+    columns: Mapping[str, str],
+    what: str,
+    *,
+    said: Callable[[Any], Any] = lambda value: value,
+    fits: Callable[[Any], bool] = lambda value: True,
+    before: str = "",
+) -> None:
+    """Other columns say what the one that is read says, and so count as read.
+
+    Args:
+        names: of all columns with its meaning.
+        columns: those that ``--map`` named: nothing but these is meant.
+        what: they could each be, for a sentence.
+        said: what a value says, however it is written.
+        fits: whether a value can have the meaning.
+        before: the place of the columns in the row: ``solutions[].``.
+
+    Raises:
+        AskError: one says something else.
+    """
+    others = [n for n in meant(names, columns) if n != column and n in row and fits(peek(row, n))]
+    mine = said(peek(row, column))
+    if any(said(peek(row, name)) != mine for name in others):
+        sources = [columns.get(name, name) for name in (column, *others)]
+        raise open_question(*which(sources, what, before))
+    for name in others:
+        _ = row[name]

@@ -1,9 +1,9 @@
-"""What the preference formats have in common: prompts, sides, margins, ties."""
+"""What formats of answers, and of what orders them, have in common: prompts, sides, margins."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -11,9 +11,9 @@ from stages.contract import FormatOptions, Message, Pair, Row
 from stages.conversations import templated
 from stages.counted import counted
 from stages.errors import RowError
-from stages.formats import _turns, alpaca
-from stages.formats._asked import open_question
-from stages.formats._named_prompt import require_prompt
+from stages.formats import _messages, _turns, alpaca
+from stages.formats._asked import Asking, keeping_one, open_question, says
+from stages.kinds import PAIR
 from stages.rows.unread import ignore
 from stages.rows.watched import peek
 
@@ -35,11 +35,17 @@ MARGIN = {"margin": ("margin",), "scores": tuple(name for names in SCORES for na
 BESIDE = {
     "prompt": (*PROMPTS, *TURNS, "contents"),
     "instruction": ("instruction", "input", "context"),
-    **_turns.BEFORE,
-    **_turns.TOOLS,
+    **_turns.BESIDE,
     **MARGIN,
 }
-TIES = ("tie", "ties", "both", "neither", "equal", "same", "tie (bothbad)", "both_bad")
+_TEXTS = ("text", "content", "response", "answer", "output", "completion")
+
+
+class PairFormat(Asking, abstract=True):
+    """A format whose rows have answers to one prompt, and say what orders them."""
+
+    kinds = (PAIR,)
+    prompts: tuple[str, ...] = PROMPTS
 
 
 def prompt(row: Row, options: FormatOptions) -> list[Message]:
@@ -50,9 +56,7 @@ def prompt(row: Row, options: FormatOptions) -> list[Message]:
     """
     turns = _turns_column(row, options)
     if turns is not None:
-        shared = _turns.whole(row, turns)
-        require_prompt(row, shared)
-        return shared
+        return _turns.dialogue(row, turns)
     text = _text_prompt(row, options)
     if text is not None:
         return _turns.asked(row, text, options)
@@ -66,10 +70,8 @@ def prompt(row: Row, options: FormatOptions) -> list[Message]:
 
 def _turns_column(row: Row, options: FormatOptions) -> str | None:
     """The column that holds the prompt as turns."""
-    turns = _turns.chosen_of(row, TURNS, options.columns)
-    if turns is None:
-        turns = next((name for name in _LISTED if _turns.are_turns(peek(row, name))), None)
-    return turns
+    listed = (name for name in _LISTED if _turns.are_turns(peek(row, name)))
+    return _turns.chosen_of(row, TURNS, options.columns) or next(listed, None)
 
 
 def _text_prompt(row: Row, options: FormatOptions) -> str | None:
@@ -82,6 +84,31 @@ def _text_prompt(row: Row, options: FormatOptions) -> str | None:
     return row[name] if name is not None and isinstance(row[name], str) else None
 
 
+def text_of(answer: Any, where: str) -> Any:
+    """The answer itself; a turn or turns stay as they are.
+
+    Args:
+        where: its place in the row, ``answers[2]``.
+
+    Raises:
+        AskError: an object has two texts that differ.
+    """
+    if not isinstance(answer, dict) or not {"role", "from"}.isdisjoint(answer):
+        return answer
+    names = [name for name in _TEXTS if says(answer, name)]
+    if not names:
+        empty = next((name for name in _TEXTS if peek(answer, name) is not None), None)
+        return answer[empty] if empty else answer
+    odd = [name for name in names if peek(answer, name) != peek(answer, names[0])]
+    if odd:
+        both = [names[0], *odd]
+        place = f"{where.partition('[')[0]}{'[]' if '[' in where else ''}."
+        what = f"{' and '.join(both)} of {where} could each be the answer"
+        raise open_question(what, f"Say which with {keeping_one(both, place)}")
+    said = [answer[name] for name in names]  # all of them are read: they say the same
+    return said[0]
+
+
 def side(value: Any, where: str) -> list[Message]:
     """One answer: a text, one turn, or turns."""
     if isinstance(value, str):
@@ -89,7 +116,7 @@ def side(value: Any, where: str) -> list[Message]:
             raise RowError("bad_column", f"{where} is the JSON text of turns; store them as a list")
         return [Message("assistant", value)]
     if isinstance(value, dict):
-        return [_turns.message(value, where)]
+        return [_messages.message(value, where)]
     return _turns.conversation(value, where)
 
 
@@ -152,9 +179,13 @@ def number(value: Any, where: str) -> float:
     return float(value)
 
 
-def _margins(row: Row) -> list[tuple[str, float, tuple[str, ...]]]:
-    """Every margin that a row's columns give: how it is found, the number, its columns."""
-    margins: list[tuple[str, float, tuple[str, ...]]] = []
+_Margin = tuple[str, float, tuple[str, ...]]  # how it is found, the number, its columns
+Own = tuple[str, float] | None  # a margin that a format itself found: where, and the number
+
+
+def _margins(row: Row) -> list[_Margin]:
+    """Every margin that a row's columns give."""
+    margins: list[_Margin] = []
     if peek(row, "margin") is not None:
         margins.append(("margin", number(row["margin"], "margin"), ("margin",)))
     for names in SCORES:
@@ -165,7 +196,7 @@ def _margins(row: Row) -> list[tuple[str, float, tuple[str, ...]]]:
     return margins
 
 
-def _which_margin(margins: list[tuple[str, float, tuple[str, ...]]]) -> str:
+def _which_margin(margins: list[_Margin]) -> str:
     """The options that leave one margin of several; without columns it cannot be left out."""
     ways = []
     for one in margins:
@@ -178,9 +209,7 @@ def _which_margin(margins: list[tuple[str, float, tuple[str, ...]]]) -> str:
     return f"Say which with {' or '.join(ways)}"
 
 
-def margin(
-    row: Row, columns: Mapping[str, str] = NOTHING, own: tuple[str, float] | None = None
-) -> float | None:
+def margin(row: Row, columns: Mapping[str, str] = NOTHING, own: Own = None) -> float | None:
     """How much better the chosen side is: the margin column, or the difference of two scores.
 
     A ``margin`` of 0 is kept: it is what the loss shall ask for. Two equal scores say that neither
@@ -235,34 +264,38 @@ def require_answers(sides: Iterable[list[Message]]) -> None:
     Raises:
         RowError: one brings turns of somebody else, which the other side would not answer.
     """
-    for turns in sides:
-        if is_whole(turns):
-            detail = f"a side begins with a {turns[0].role} turn, but the row has a prompt too"
-            raise RowError("prompt_differs", detail)
+    for turns in filter(is_whole, sides):
+        detail = f"a side begins with a {turns[0].role} turn, but the row has a prompt too"
+        raise RowError("prompt_differs", detail)
 
 
-def pair(
+def compared(
     row: Row,
-    chosen: Any,
-    rejected: Any,
+    prompt: list[Message],
+    sides: Sequence[list[Message]],
     options: FormatOptions,
-    *,
-    own: tuple[str, float] | None = None,
+    beside: Row | None = None,
 ) -> Pair:
+    """A pair of turns; ``beside``: where its tools are, if not in the row."""
+    extent = margin(row, options.columns)
+    return Pair(prompt, sides[0], sides[1], margin=extent, tools=_turns.tools(beside or row))
+
+
+def pair(row: Row, chosen: Any, rejected: Any, options: FormatOptions, own: Own = None) -> Pair:
     """A pair from the row's prompt and two answers; ``own``: as ``margin`` takes it."""
     extent = margin(row, options.columns, own)
     tools = _turns.tools(row)
     wholes = templated_sides(row, [chosen, rejected], options)
     sides = wholes or [side(chosen, "chosen"), side(rejected, "rejected")]
-    if all(is_whole(turns) for turns in sides):
+    if all(map(is_whole, sides)):
         sides = wholes or [_turns.behind(row, turns) for turns in sides]
         shared = split(*sides)
         if not wholes:
-            require_prompt(row, shared)
+            _turns.require_prompt(row, shared)
         return Pair(shared, sides[0], sides[1], margin=extent, tools=tools)
     shared = prompt(row, options)
-    if not shared and isinstance(chosen, str):
-        raise RowError("no_prompt", "two texts without a prompt")
     if shared:
         require_answers(sides)
+    elif isinstance(chosen, str):
+        raise RowError("no_prompt", "two texts without a prompt")
     return Pair(shared, sides[0], sides[1], margin=extent, tools=tools)

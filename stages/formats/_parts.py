@@ -2,7 +2,7 @@
 
 Three spellings: a ``type`` and a key for the value (``{type: text, value}``, ``{type: thinking,
 thinking}``, ``{type: tool_use, name, input}``), or one key that is both (``{text}``,
-``{functionCall}``, ``{toolUse}``, ``{reasoningContent}``).
+``{functionCall}``, ``{toolUse}``, ``{reasoningContent}``). Values may be written as JSON text.
 """
 
 from __future__ import annotations
@@ -13,26 +13,18 @@ from typing import Any
 
 from stages.contract import Row
 from stages.errors import RowError
-from stages.formats._calls import calls_of
+from stages.files import strict_json
 
 TEXT, REASONING, CALL, RESULT = "text", "reasoning", "call", "result"
 _KINDS = {
-    "text": TEXT,
-    "input_text": TEXT,
-    "output_text": TEXT,
-    "reasoning": REASONING,
-    "thinking": REASONING,
-    "reasoningContent": REASONING,
-    "tool_call": CALL,
-    "tool_use": CALL,
-    "toolUse": CALL,
-    "functionCall": CALL,
-    "function_call": CALL,
-    "tool_result": RESULT,
-    "tool_response": RESULT,
-    "toolResult": RESULT,
-    "functionResponse": RESULT,
-    "function_response": RESULT,
+    name: kind
+    for kind, names in {
+        TEXT: "text input_text output_text",
+        REASONING: "reasoning thinking reasoningContent",
+        CALL: "tool_call tool_use toolUse functionCall function_call",
+        RESULT: "tool_result tool_response toolResult functionResponse function_response",
+    }.items()
+    for name in names.split()
 }
 _VALUES = {
     TEXT: ("text", "value", "content"),
@@ -52,7 +44,7 @@ class Parts:
     Attributes:
         text: the text parts, joined; None where there are none.
         reasoning: the same of the reasoning.
-        calls: tool calls, as ``_calls.calls_of`` gives them.
+        calls: tool calls, as ``calls_of`` gives them.
         results: results of tools as turns: their text, and the call's id or the tool's name.
         left: what the parts say beside that, by ``content[].key``.
     """
@@ -216,3 +208,55 @@ def _add_result(into: Parts, part: dict[str, Any], where: str) -> set[str]:
 
 
 _ADDED = {TEXT: _add_text, REASONING: _add_reasoning, CALL: _add_call, RESULT: _add_result}
+
+
+def json_value(value: Any, where: str, code: str) -> Any:
+    """A value that may be written as JSON text; the text is read as strictly as a row.
+
+    Raises:
+        RowError: it is text and not JSON, or ambiguous.
+    """
+    if not isinstance(value, str):
+        return value
+    try:
+        holder = strict_json.parse(f'{{"value":{value}}}'.encode())
+    except RowError as error:
+        raise RowError(code, f"{where} is not JSON: {error.detail}") from error
+    if len(holder) != 1:  # the text closed the object that it was put in: 1, "more": 2
+        raise RowError(code, f"{where} is not one JSON value")
+    return holder["value"]
+
+
+def _function(call: Any, where: str) -> dict[str, Any]:
+    """A function's name and arguments; arguments written as JSON text become the object.
+
+    Raises:
+        RowError: ``bad_tool_call``: there is no name, or the arguments are not an object.
+    """
+    if not isinstance(call, dict) or "name" not in call:
+        raise RowError("bad_tool_call", f"{where} has no name")
+    arguments = call.get("arguments")
+    if isinstance(arguments, str) and not arguments.strip():
+        raise RowError("bad_tool_call", f"{where} arguments are empty; write {{}} for none")
+    arguments = json_value(arguments, f"{where} arguments", "bad_tool_call")
+    if not isinstance(arguments, dict):
+        what = "missing" if arguments is None else f"a {type(arguments).__name__}, not an object"
+        raise RowError("bad_tool_call", f"{where} arguments are {what}")
+    return {**call, "arguments": arguments}
+
+
+def _call(value: Any, where: str) -> dict[str, Any]:
+    """A tool call in either spelling: the function inside, or by itself."""
+    if isinstance(value, dict) and "function" in value:
+        return {**value, "function": _function(value["function"], where)}
+    return {"type": "function", "function": _function(value, where)}
+
+
+def calls_of(value: Any, where: str) -> list[dict[str, Any]]:
+    """Tool calls as a list, one object, or the JSON text of either."""
+    calls = json_value(value, where, "bad_tool_call")
+    if isinstance(calls, dict):
+        calls = [calls]
+    if not isinstance(calls, list) or not calls:
+        raise RowError("bad_tool_call", f"{where} has no calls")
+    return [_call(call, where) for call in calls]

@@ -1,108 +1,31 @@
-"""What the PRM formats have in common: ratings, and the split of a joined text."""
+"""What formats of rated steps have in common: problems, lists of steps, texts with tags, turns."""
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
-from stages.contract import FormatOptions, Message, Row, StepChain
+from stages.contract import Columns, FormatOptions, Message, Row, StepChain
 from stages.conversations import templated
 from stages.counted import counted
 from stages.errors import RowError
-from stages.formats import _roles, _turns
+from stages.formats import _messages, _turns
 from stages.rows.watched import peek
 
 # Step tags in the wild: Math-Shepherd, Qwen2.5-Math-PRM, Llama PRMs.
 TAGS = ("ки", "<extra_0>", "<|reserved_special_token_0|>", "<step>", "<|step|>")
-_SIGNS = {"+": 1.0, "-": 0.0}
 PROBLEMS = ("problem", "prompt", "question", "query", "input")
-COLUMNS = ("steps", "completions", "process", "solution_steps", "modified_process")
+LISTS = ("steps", "completions", "process", "solution_steps", "modified_process")
 _TURNS = ("conversations", "messages", "conversation")
+PROBLEM: Columns = {"problem": PROBLEMS, **_turns.BEFORE}
+LISTED: Columns = {**PROBLEM, "steps": LISTS}
+TURNS: Columns = {"turns": _TURNS, **_turns.BEFORE}
 
 
-PROBLEM = {"problem": PROBLEMS, **_turns.BEFORE}
-STEPS = {"steps": COLUMNS}
-TURNS = {"turns": _TURNS, **_turns.BEFORE}
-
-
-def rating(value: Any, where: str) -> float | None:
-    """A label as a rating from 0 (bad) to 1 (good); null is unlabelled.
-
-    Raises:
-        RowError: it is something else.
-    """
-    if value is None:
-        return None
-    if isinstance(value, str) and value.strip() in _SIGNS:
-        return _SIGNS[value.strip()]
-    if isinstance(value, (bool, int, float)) and math.isfinite(value) and 0 <= value <= 1:
-        return float(value)
-    raise RowError("bad_label", f"{where} is {value!r}; a rating is +, -, a boolean or 0 to 1")
-
-
-def is_rating(value: Any) -> bool:
-    """Whether a value can be a rating."""
-    try:
-        rating(value, "")
-    except RowError:
-        return False
-    return True
-
-
-def differ(values: Iterable[Any]) -> bool:
-    """Whether ratings of one step say different things."""
-    read = [float(v) if isinstance(v, (bool, int, float)) else _sign(v) for v in values]
-    return any(value != read[0] for value in read[1:])  # of none or one there is nothing to differ
-
-
-def _sign(value: Any) -> Any:
-    return _SIGNS.get(value.strip(), value) if isinstance(value, str) else value
-
-
-def one_rating(
-    one: Row, names: Iterable[str], where: str, label: Callable[[Any, str], float | None]
-) -> float | None:
-    """The rating that a step gives under any of some keys; None where it is unlabelled.
-
-    Args:
-        label: a value and its place as a rating.
-
-    Raises:
-        RowError: it is none, or two keys say different things.
-    """
-    given = [name for name in names if dict.get(one, name) is not None]
-    labels = [label(one[name], f"{where}.{name}") for name in given]
-    if differ(one[name] for name in given):
-        said = " and ".join(f"{name} is {one[name]!r}" for name in given)
-        raise RowError("bad_label", f"{where} has two ratings: {said}")
-    return labels[0] if labels else None
-
-
-def ratings(
-    values: Any, steps: int, column: str, label: Callable[[Any, str], float | None] = rating
-) -> list[float | None]:
-    """One rating per step.
-
-    Args:
-        label: a value and its place as a rating.
-
-    Raises:
-        RowError: there are more or fewer than steps.
-    """
-    if not isinstance(values, list):
-        raise RowError("bad_column", f"column {column!r} is not a list of labels")
-    if len(values) != steps:
-        raise RowError(
-            "label_count", f"{counted(steps, 'step')} and {counted(len(values), 'label')}"
-        )
-    return [label(value, f"{column}[{i}]") for i, value in enumerate(values)]
-
-
-def find_tag(text: str, options: FormatOptions) -> str:
-    """The step tag that the text uses.
+def cut(text: str, options: FormatOptions) -> list[str]:
+    """A text without the step tag that it uses: what stands before each, and after the last.
 
     Raises:
         RowError: none of the known ones stands in it.
@@ -111,7 +34,7 @@ def find_tag(text: str, options: FormatOptions) -> str:
     tag = next((tag for tag in tags if tag in text), None)
     if tag is None:
         raise RowError("no_steps", f"no step tag ({', '.join(tags)}) occurs in the text")
-    return tag
+    return text.split(tag)
 
 
 def require_tail(pieces: list[str]) -> None:
@@ -181,15 +104,24 @@ def asked(text: str, options: FormatOptions) -> str:
     Raises:
         RowError: it carries one and nobody allowed that, or more than the question stands in it.
     """
-    parsed = templated.read(text)
+    parsed = templated.allowed(text, "the problem", options.already_templated)
     if parsed is None:
         return text
-    dialect, inside = parsed
-    templated.require_allowed(dialect, "the problem", options.already_templated)
-    turns = _without_system(templated.question(inside), options)
+    turns = _without_system(templated.question(parsed[1]), options)
     if [turn.role for turn in turns] != ["user"]:
         raise RowError("bad_column", "the templated problem has more than one question")
     return turns[0].content or ""
+
+
+def own_texts(one: Row, names: Iterable[str]) -> list[str]:
+    """The keys of an object's texts; of empty ones where it has no others."""
+    held = [name for name in names if isinstance(dict.get(one, name), str)]
+    return [name for name in held if dict.get(one, name, "").strip()] or held
+
+
+def differing(one: Row, names: Iterable[str]) -> bool:
+    """Whether texts of an object say different things."""
+    return len({dict.get(one, name, "").strip() for name in names}) > 1
 
 
 def texts(value: Any, column: str) -> list[str]:
@@ -199,9 +131,19 @@ def texts(value: Any, column: str) -> list[str]:
     return value
 
 
+def listed(row: Row, usual: str = "steps") -> list[str]:
+    """The row's list of steps.
+
+    Raises:
+        RowError: there is none, or it holds other things than texts.
+    """
+    name = step_column(row) or usual
+    return texts(row.get(name), name)
+
+
 def step_column(row: Row) -> str | None:
     """The column that holds a list of steps."""
-    for name in COLUMNS:
+    for name in LISTS:
         value = peek(row, name)
         if isinstance(value, list) and value and all(isinstance(step, str) for step in value):
             return name
@@ -229,21 +171,14 @@ def problem(row: Row, options: FormatOptions) -> str:
 
 def turn_column(row: Row) -> str | None:
     """The column that holds turns."""
-    for name in _TURNS:
-        value = peek(row, name)
-        if _turns.are_turns(value):
-            return name
-    return None
+    return next((name for name in _TURNS if _turns.are_turns(peek(row, name))), None)
 
 
 def spoken(turns: list[Row]) -> list[tuple[str | None, Any]]:
     """Role and content of each turn, whatever the dialect."""
-    pairs = []
-    for turn in turns:
-        content = turn.get("content")
-        said = turn.get("value") if content is None else content
-        pairs.append((_roles.role_of(turn), said))
-    return pairs
+    contents = [(turn.get("content"), turn) for turn in turns]
+    said = [turn.get("value") if content is None else content for content, turn in contents]
+    return [*zip(map(_messages.role_of, turns), said, strict=True)]
 
 
 def conversation(row: Row, options: FormatOptions) -> list[Message]:

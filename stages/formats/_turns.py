@@ -1,4 +1,4 @@
-"""What the dialects of conversation have in common: roles, contents, flags, values."""
+"""Columns that hold turns, or stand before them: system texts, histories, prompts, tools."""
 
 from __future__ import annotations
 
@@ -8,24 +8,15 @@ from typing import Any
 from stages.contract import FormatOptions, Message, Row
 from stages.conversations import templated
 from stages.errors import RowError
-from stages.formats import _parts
-from stages.formats._calls import CALLS, calls_of, is_call, json_value, together
-from stages.formats._flags import trained
-from stages.formats._roles import ROLES, role_of, speaker
-from stages.rows.unread import FLAGS
+from stages.formats import _messages, _parts
+from stages.formats._messages import kind_of
+from stages.formats._parts import json_value
+from stages.rows.watched import peek
 
-_OWN = {"role", "from", "content", "value", "parts", *FLAGS}
-_BODIES = ("content", "value", "parts")
 SYSTEM = ("system", "system_prompt", "system_instruction", "systemInstruction")
 BEFORE = {"system text": SYSTEM, "history": ("history",)}  # what stands before a question
 TOOLS = {"tools": ("tools", "functions")}
-REASONING = ("reasoning_content", "reasoning", "thinking")
-_SAME = {"tool_calls": ("function_call",), "reasoning_content": REASONING}
-
-
-def _kind(value: Any) -> str:
-    """What a value is; objects inside a row are watched, and of a class of their own."""
-    return "an object" if isinstance(value, dict) else f"a {type(value).__name__}"
+BESIDE = {**BEFORE, **TOOLS}
 
 
 def text(row: Mapping[str, Any], key: str) -> str:
@@ -37,108 +28,8 @@ def text(row: Mapping[str, Any], key: str) -> str:
     value = row.get(key)
     if isinstance(value, str):
         return value
-    what = "missing" if value is None else f"{_kind(value)}, not text"
+    what = "missing" if value is None else f"{kind_of(value)}, not text"
     raise RowError("bad_column", f"column {key!r} is {what}")
-
-
-def _fields(turn: Mapping[str, Any], where: str) -> dict[str, Any] | None:
-    """What a turn says beside its text, in one spelling."""
-    fields = {key: value for key, value in turn.items() if key not in _OWN and value is not None}
-    named = [fields.pop(name) for name in ("tool_calls", "function_call") if name in fields]
-    calls = [one for one in named if one not in ([], "")]
-    if len(calls) > 1:
-        raise RowError("bad_tool_call", f"{where} has both tool_calls and function_call")
-    if calls:
-        fields["tool_calls"] = calls_of(calls[0], f"{where} tool_calls")
-    for name in REASONING[1:]:
-        if isinstance(fields.get(name), str) and REASONING[0] not in fields:
-            fields[REASONING[0]] = fields.pop(name)
-    return fields or None
-
-
-def _require_one_spelling(turn: Mapping[str, Any], where: str) -> None:
-    """A turn says its role once and its text once."""
-    for names in (("role", "from"), _BODIES):
-        said = [name for name in names if turn.get(name) not in (None, [])]
-        if any(turn[name] != turn[said[0]] for name in said[1:]):
-            both = " and ".join(said)
-            raise RowError("bad_column", f"{where} has both {both}, and they differ")
-
-
-def _of_parts(turn: dict[str, Any], body: list[Any], where: str) -> list[dict[str, Any]]:
-    """A turn whose content is a list of typed parts as turns whose content is text.
-
-    The results of tools become turns of their own, in front of what the user says.
-    """
-    parts = _parts.read(body, f"{where} content")
-    plain = {key: value for key, value in turn.items() if key not in _BODIES}
-    role = role_of(turn)
-    if role != "assistant" and (parts.calls or parts.reasoning):
-        raise RowError(
-            "unsupported_content", f"{where}: only an assistant turn has calls or reasoning"
-        )
-    if role == "assistant" and parts.results:
-        raise RowError("unsupported_content", f"{where}: a tool's result in an assistant turn")
-    said = {"tool_calls": parts.calls, "reasoning_content": parts.reasoning}
-    for key, value in said.items():
-        if value and any(plain.get(name) for name in (key, *_SAME[key])):
-            raise RowError(
-                "bad_column", f"{where} has its {key} both inside its content and next to it"
-            )
-        if value:
-            plain[key] = value
-    plain.update(parts.left)
-    if not parts.results or parts.text is not None:
-        return [*parts.results, {**plain, "content": parts.text}]
-    beside = {key: value for key, value in plain.items() if key not in ("role", "from")}
-    return [*parts.results[:-1], {**parts.results[-1], **beside}]
-
-
-def _said(turn: Any, where: str) -> list[Message]:
-    """One turn in any dialect; the results of tools that it holds are turns of their own."""
-    if isinstance(turn, dict):
-        body = next((turn[name] for name in _BODIES if turn.get(name) is not None), None)
-        if isinstance(body, list):
-            if len(turn) > 2:
-                _require_one_spelling(turn, where)
-            return [_message(one, where) for one in _of_parts(turn, body, where)]
-    return [_message(turn, where)]
-
-
-def message(turn: Any, where: str) -> Message:
-    """One turn in any dialect."""
-    messages = _said(turn, where)
-    if len(messages) > 1:
-        raise RowError("bad_column", f"{where} has more than one turn")
-    return messages[0]
-
-
-def _message(turn: Any, where: str) -> Message:
-    if not isinstance(turn, dict):
-        raise RowError("bad_column", f"{where} is {_kind(turn)}, not an object")
-    if len(turn) > 2:
-        _require_one_spelling(turn, where)
-    spelled = speaker(turn)
-    role = ROLES.get(spelled.lower()) if isinstance(spelled, str) else None
-    if role is None:
-        raise RowError("unknown_role", f"{where} has the role {spelled!r}")
-    body = turn.get("content")
-    if body is None:
-        body = turn.get("value")
-    if isinstance(spelled, str) and spelled.lower() in CALLS:
-        beside = _fields(turn, where) or {}
-        if "tool_calls" in beside:
-            raise RowError("bad_tool_call", f"{where} has other calls next to its own")
-        spoken: dict[str, Any] = {"tool_calls": calls_of(body, where), **beside}
-        return Message(role, None, spoken, *trained(turn, where))
-    if not isinstance(body, str | None):
-        raise RowError("bad_column", f"{where} content is {_kind(body)}, not text")
-    if len(turn) == 2 and body is not None:  # a role and a text, as most turns are
-        return Message(role, body)
-    fields = _fields(turn, where)
-    if body is None and not (fields and fields.get("tool_calls")):
-        raise RowError("empty_answer" if role == "assistant" else "bad_column", f"{where} is empty")
-    return Message(role, body, fields, *trained(turn, where))
 
 
 def conversation(turns: Any, where: str) -> list[Message]:
@@ -152,10 +43,10 @@ def conversation(turns: Any, where: str) -> list[Message]:
     messages: list[Message] = []
     called = False
     for i, turn in enumerate(turns):
-        said, before_it = _said(turn, f"{where}[{i}]"), called
-        called = is_call(turn)
+        said, before_it = _messages.read(turn, f"{where}[{i}]"), called
+        called = _messages.is_call(turn)
         if called and before_it:  # calls one after another are made at once, in one turn
-            messages[-1] = together(messages[-1], said[0], f"{where}[{i}]")
+            messages[-1] = _messages.together(messages[-1], said[0], f"{where}[{i}]")
         else:
             messages += said
     return messages
@@ -179,7 +70,7 @@ def _tools(row: Row, name: str) -> list[Any]:
     value = row.get(name)
     value = json_value(value, name, "bad_tools") if value not in ("", None) else None
     if value not in (None, "") and not isinstance(value, list):
-        raise RowError("bad_tools", f"{name} is {_kind(value)}, not a list")
+        raise RowError("bad_tools", f"{name} is {kind_of(value)}, not a list")
     return value or []
 
 
@@ -214,7 +105,7 @@ def _history(value: Any) -> list[Message]:
     if value in (None, "", []):
         return []
     if not isinstance(value, list):
-        raise RowError("bad_column", f"column 'history' is {_kind(value)}, not a list")
+        raise RowError("bad_column", f"column 'history' is {kind_of(value)}, not a list")
     if all(isinstance(turn, dict) for turn in value):
         return conversation(value, "history")
     turns = []
@@ -255,18 +146,52 @@ def whole(row: Row, column: str) -> list[Message]:
     return behind(row, conversation(row.get(column), column))
 
 
+def require_prompt(row: Row, turns: list[Message]) -> None:
+    """A prompt column beside a whole conversation must be a part of that conversation.
+
+    Args:
+        turns: of the conversation; for a pair, those that both sides share.
+
+    Raises:
+        RowError: ``prompt_differs``: it says something else.
+    """
+    named = peek(row, "prompt")
+    if not named or not turns:
+        return
+    if isinstance(named, str):
+        wanted = [Message("user", named)]
+    elif are_turns(named):
+        wanted = conversation(named, "prompt")
+    else:  # neither text nor turns: nothing that a conversation could hold
+        return
+    said = {(turn.content or "").strip() for turn in turns}
+    if any((turn.content or "").strip() not in said for turn in wanted):
+        detail = "the prompt column says something that is not in the conversation"
+        raise RowError("prompt_differs", f"{detail}; --ignore prompt leaves the column out")
+    _ = row["prompt"]  # read: the conversation says it
+
+
+def dialogue(row: Row, column: str) -> list[Message]:
+    """A column that holds a whole conversation, its last answer included.
+
+    Raises:
+        RowError: a prompt column says something else.
+    """
+    turns = whole(row, column)
+    require_prompt(row, turns)
+    return turns
+
+
 def exchange(row: Row, prompt: str, answer: str, options: FormatOptions) -> list[Message]:
     """A prompt that is a text and the answer to it, behind what the row says before them.
 
     Raises:
         RowError: the prompt already carries a chat template and nobody allowed that.
     """
-    parsed = templated.read(prompt)
+    parsed = templated.allowed(prompt, "the prompt", options.already_templated)
     if parsed is None:
         return [*before(row), Message("user", prompt), Message("assistant", answer)]
-    dialect, turns = parsed
-    templated.require_allowed(dialect, "the prompt", options.already_templated)
-    return joined(before(row), templated.answered(dialect, turns, answer))
+    return joined(before(row), templated.answered(*parsed, answer))
 
 
 def asked(row: Row, prompt: str, options: FormatOptions) -> list[Message]:
@@ -276,15 +201,13 @@ def asked(row: Row, prompt: str, options: FormatOptions) -> list[Message]:
         RowError: the prompt already carries a chat template and nobody allowed that; or it begins
             the answer, which is not a text that could go on from there.
     """
-    parsed = templated.read(prompt)
+    parsed = templated.allowed(prompt, "the prompt", options.already_templated)
     if parsed is None:
         return [*before(row), Message("user", prompt)]
-    dialect, turns = parsed
-    templated.require_allowed(dialect, "the prompt", options.already_templated)
-    if begun := templated.opening(turns):
+    if begun := templated.opening(parsed[1]):
         detail = f"the templated prompt begins the answer with {begun[:40]!r}, and the answer is "
         raise RowError("bad_column", f"{detail}a list of turns")
-    return joined(before(row), templated.question(turns))
+    return joined(before(row), templated.question(parsed[1]))
 
 
 def joined(ahead: list[Message], turns: list[Message]) -> list[Message]:
@@ -303,10 +226,7 @@ def joined(ahead: list[Message], turns: list[Message]) -> list[Message]:
 
 def first_of(row: Mapping[str, Any], names: Iterable[str]) -> str | None:
     """The first of the names that the row has."""
-    for name in names:
-        if row.get(name) is not None:
-            return name
-    return None
+    return next((name for name in names if row.get(name) is not None), None)
 
 
 def chosen_of(row: Row, names: tuple[str, ...], columns: Mapping[str, str]) -> str | None:

@@ -44,9 +44,8 @@ def asked(row: Row, options: FormatOptions) -> str:
     """
     instruction = _turns.text(row, "instruction")
     if more := _unread(row, options.columns):
-        raise RowError(
-            "bad_column", f"column {more!r} may be part of the question; {_either(more)}"
-        )
+        detail = f"column {more!r} may be part of the question"
+        raise RowError("bad_column", f"{detail}; {_either(more)}")
     names = [name for name in _INPUTS if name in options.columns] or _INPUTS
     named = [name for name in names if row.get(name) not in (None, "")]
     extra = [_turns.text(row, name) for name in named]
@@ -73,8 +72,7 @@ class _Alpaca(Format):
         "input": _INPUTS,
         "answer": _OUTPUTS,
         "instances": ("instances",),
-        **_turns.BEFORE,
-        **_turns.TOOLS,
+        **_turns.BESIDE,
     }
     prompts = ("instruction",)
     exchange = (("instruction",), _OUTPUTS)
@@ -93,9 +91,8 @@ class _Alpaca(Format):
         if more is not None:
             return f"instruction and {more} could each be the question", _either(more).capitalize()
         said = [[peek(row, name) for name in _OUTPUTS if says(row, name)] for row in rows]
-        if all(one == values[0] for values in said for one in values) or any(
-            name in columns for name in _OUTPUTS
-        ):
+        same = all(one == values[0] for values in said for one in values)
+        if same or any(name in columns for name in _OUTPUTS):
             return None
         flags = " or ".join(f"--map output={name}" for name in _OUTPUTS)
         return f"{' and '.join(_OUTPUTS)} could each be the answer", f"Say which with {flags}"

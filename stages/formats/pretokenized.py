@@ -18,22 +18,17 @@ _MASKS = ("loss_mask", "assistant_masks", "assistant_mask", "completion_mask", "
 _MAX_ID = 2**31
 
 
-def _numbers(row: Row, name: str, length: int | None = None) -> list[int]:
-    value = row.get(name)
-    if not isinstance(value, list) or not all(type(one) is int for one in value):
+def _numbers(row: Row, name: str, length: int | None = None, mask: bool = False) -> list[int]:
+    """A column of whole numbers, as many as ``length``; of a mask they are 0 and 1."""
+    value: Any = row.get(name)
+    if mask and (not isinstance(value, list) or not all(one in (0, 1) for one in value)):
+        raise RowError("bad_mask", f"column {name!r} has values other than 0 and 1")
+    if not mask and (not isinstance(value, list) or not all(type(one) is int for one in value)):
         raise RowError("bad_column", f"column {name!r} is not a list of integers")
     if length is not None and len(value) != length:
         raise RowError("label_count", f"{length} input_ids and {len(value)} {name}")
-    return value
-
-
-def _mask(row: Row, name: str, length: int) -> list[bool]:
-    value = row.get(name)
-    if not isinstance(value, list) or not all(one in (0, 1) for one in value):
-        raise RowError("bad_mask", f"column {name!r} has values other than 0 and 1")
-    if len(value) != length:
-        raise RowError("label_count", f"{length} input_ids and {len(value)} {name}")
-    return [bool(one) for one in value]
+    numbers: list[int] = value
+    return numbers
 
 
 def _labels(row: Row, ids: list[int]) -> list[int]:
@@ -49,7 +44,7 @@ def _labels(row: Row, ids: list[int]) -> list[int]:
         detail = "input_ids without labels or a loss mask: nothing says what is trained; to train "
         detail += "all of it, use --map labels=input_ids --map input_ids=input_ids"
         raise RowError("no_labels", detail)
-    mask = _mask(row, name, len(ids))
+    mask = _numbers(row, name, len(ids), mask=True)
     return [one if kept else IGNORED for one, kept in zip(ids, mask, strict=True)]
 
 
@@ -57,10 +52,10 @@ def _real(row: Row, length: int) -> slice:
     """Where the row's own tokens are, without padding."""
     if row.get("attention_mask") is None:
         return slice(0, length)
-    mask = _mask(row, "attention_mask", length)
-    if True not in mask:
+    mask = _numbers(row, "attention_mask", length, mask=True)
+    if 1 not in mask:
         return slice(0, 0)
-    start, stop = mask.index(True), length - mask[::-1].index(True)
+    start, stop = mask.index(1), length - mask[::-1].index(1)
     if not all(mask[start:stop]):
         raise RowError("bad_mask", "the attention mask hides tokens in the middle")
     return slice(start, stop)
@@ -74,20 +69,19 @@ def _refuse_packed(row: Row, real: slice) -> None:
             cannot be that of one example, since a build gives positions of its own.
     """
     size = real.stop - real.start
+    packed = RowError(
+        "packed_row", f"the row packs several examples ({size} tokens); give one a row"
+    )
     if row.get("seq_lengths") is not None:
         lengths = _numbers(row, "seq_lengths")
         if len(lengths) > 1:
-            raise RowError(
-                "packed_row", f"the row packs several examples ({size} tokens); give one a row"
-            )
+            raise packed
         if lengths != [size]:
             raise RowError("bad_column", f"seq_lengths is {lengths} for {size} input_ids")
     if row.get("position_ids") is not None:
         positions = _numbers(row, "position_ids", len(row["input_ids"]))[real]
-        if positions[1:].count(0) > 0:
-            raise RowError(
-                "packed_row", f"the row packs several examples ({size} tokens); give one a row"
-            )
+        if 0 in positions[1:]:
+            raise packed
         if positions != list(range(size)):
             detail = "position_ids do not count 0, 1, 2, …; a build counts them anew, so leave "
             raise RowError("bad_column", detail + "them out with --ignore position_ids")
@@ -107,9 +101,8 @@ class _Pretokenized(Format):
 
     def matches(self, row: Row) -> str | None:
         ids: Any = row.get("input_ids")
-        if isinstance(ids, list) and ids and type(ids[0]) is int:
-            return "token ids in input_ids"
-        return None
+        known = isinstance(ids, list) and ids and type(ids[0]) is int
+        return "token ids in input_ids" if known else None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         ids = _numbers(row, "input_ids")

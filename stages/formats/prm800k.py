@@ -15,11 +15,8 @@ from typing import Any
 from stages.contract import Columns, Example, FormatOptions, Refused, Row, StepChain
 from stages.errors import RowError
 from stages.format import Format
-from stages.formats import _turns
+from stages.formats import _ratings, _turns
 from stages.kinds import STEPS
-
-_RATINGS = {1: 1.0, -1: 0.0}
-_NEUTRAL = {"null": None, "good": 1.0, "bad": 0.0}
 
 Rated = tuple[str, float | None]
 
@@ -30,7 +27,7 @@ def _rated(completion: Any, where: str, options: FormatOptions) -> Rated:
     value = completion.get("rating")
     if value is not None and value not in (-1, 0, 1):
         raise RowError("bad_label", f"{where} has the rating {value!r}, not -1, 0 or 1")
-    label = None if value is None else {**_RATINGS, 0: _NEUTRAL[options.neutral]}[value]
+    label = None if value is None else _ratings.signed_ratings(options)[value]
     return _turns.text(completion, "text"), label
 
 
@@ -54,9 +51,8 @@ class _PRM800K(Format):
 
     def matches(self, row: Row) -> str | None:
         label, question = row.get("label"), row.get("question")
-        if isinstance(label, dict) and "steps" in label and isinstance(question, dict):
-            return "question.problem and label.steps"
-        return None
+        known = isinstance(label, dict) and "steps" in label and isinstance(question, dict)
+        return "question.problem and label.steps" if known else None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         question, label = row.get("question"), row.get("label")

@@ -6,42 +6,25 @@ both, where they say the same. ``step_tree/signed`` reads values of -1 (bad), 0 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
-from stages.format import Format
-from stages.formats import _steps, rated_steps
-from stages.kinds import STEPS
+from stages.formats import _ratings, _steps
+from stages.formats._asked import Question
 
 _TREES = ("tree", "root", "search_tree", "prefix_tree", "mcts_tree", "step_tree")
 _CHILDREN = ("children", "branches", "nodes", "next_steps")
 _OWN = ("text", "step", "content", "thought", "action")
 _WHOLE = ("prefix", "partial_solution", "state")
-_VALUES = (
-    "value",
-    "mc_value",
-    "q_value",
-    "soft_label",
-    "score",
-    "reward",
-    "rating",
-    "label",
-    "correctness",
-)
+_VALUES = tuple("value mc_value q_value soft_label score reward rating label correctness".split())
 
 _Step = tuple[str, float | None]
 
 
 def _key(node: Row, names: tuple[str, ...], kind: type) -> str | None:
     return next((name for name in names if isinstance(dict.get(node, name), kind)), None)
-
-
-def _steps_of(node: Row) -> list[str]:
-    """The keys of a node's own step; of empty ones where it has no others."""
-    names = [name for name in _OWN if isinstance(dict.get(node, name), str)]
-    return [name for name in names if dict.get(node, name, "").strip()] or names
 
 
 def _has_values(node: Any) -> bool:
@@ -80,8 +63,8 @@ def _nodes(node: Any, before: str = "") -> Iterator[tuple[Row, str]]:
 
 def _two_texts(node: Row, before: str) -> list[str]:
     """The keys of a node's own step and of all steps up to it, where these do not fit."""
-    own, whole = _steps_of(node), _key(node, _WHOLE, str)
-    if len({dict.get(node, name, "").strip() for name in own}) > 1:
+    own, whole = _steps.own_texts(node, _OWN), _key(node, _WHOLE, str)
+    if _steps.differing(node, own):
         return own
     if not own or whole is None:
         return []
@@ -100,7 +83,7 @@ def _rivals(node: Row, before: str) -> tuple[list[str], str] | None:
     if keys := _two_texts(node, before):
         return keys, "text"
     values = _given(node)
-    return (list(values), "value") if _steps.differ(values.values()) else None
+    return (list(values), "value") if _ratings.differ(values.values()) else None
 
 
 class _Tree:
@@ -110,8 +93,8 @@ class _Tree:
         column: that holds it, for messages.
     """
 
-    def __init__(self, column: str, signed: bool, options: FormatOptions) -> None:
-        self.column, self._signed, self._options = column, signed, options
+    def __init__(self, column: str, label: _ratings.Label, options: FormatOptions) -> None:
+        self.column, self._label, self._options = column, label, options
 
     def value(self, node: Row, where: str) -> float | None:
         """The value of a node; None where it has none.
@@ -119,11 +102,7 @@ class _Tree:
         Raises:
             RowError: it is no rating, or two keys give different ones.
         """
-
-        def label(value: Any, place: str) -> float | None:
-            return rated_steps.label(value, place, signed=self._signed, options=self._options)
-
-        return _steps.one_rating(node, _VALUES, where, label)
+        return _ratings.one_rating(node, _VALUES, where, self._label)
 
     def own(self, node: Row, before: str) -> tuple[str, str]:
         """A node's own step, and the text up to its end.
@@ -132,7 +111,7 @@ class _Tree:
             RowError: it has no text, one that does not begin with the text before, or two that
                 say different things.
         """
-        own, whole = _steps_of(node), _key(node, _WHOLE, str)
+        own, whole = _steps.own_texts(node, _OWN), _key(node, _WHOLE, str)
         if keys := _two_texts(node, before):
             both = " and ".join(f"{key} is {node[key][:40]!r}" for key in keys)
             raise RowError("bad_column", f"a node of the tree has two texts: {both}")
@@ -189,63 +168,46 @@ def _names_problem(row: Row) -> bool:
     return any(dict.get(row, name) is not None for name in _steps.PROBLEMS)
 
 
-def _open(row: Row, column: str) -> tuple[str, str] | None:
-    """What a row leaves open, and the options that settle it."""
-    root = dict.get(row, column)
-    for node, before in _nodes(root):
-        rivals = _rivals(node, before)
-        if rivals is not None:
-            keys, what = rivals
-            flags = " or ".join(f"--ignore '{column}.**.{key}'" for key in keys)
-            seen = f"{' and '.join(keys)} could each be the {what} of a node in {column}"
-            return f"{seen}, and they differ", f"Say which to leave out with {flags}"
-    values = _given(root) if isinstance(root, dict) and not _names_problem(row) else {}
-    if values:
-        key = next(iter(values))
-        seen = f"the first node of {column} has a {key}, as a step has"
-        return f"{seen}, and nothing else says what the problem is", (
-            "Give the problem in a separate column, or take the first node for it with "
-            f"--ignore {column}.{key}"
-        )
-    return None
-
-
-class _StepTree(Format):
-    """The format; ``signed`` values are -1, 0 and 1."""
-
+class _StepTree(_ratings.Signed):
     name = "step_tree"
-    kinds = (STEPS,)
     columns: Columns = {"tree": _TREES, **_steps.PROBLEM}
     prompts = _steps.PROBLEMS
     fans_out = True
+    _word = "values"
 
-    def __init__(self, signed: bool = False) -> None:
-        self._signed = signed
-
-    @property
-    def variants(self) -> Mapping[str, Format]:
-        return {"signed": _StepTree(signed=True), "unsigned": _StepTree()}
-
-    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
+    def _shown(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Iterable[Any]:
         nodes = (node for row in rows for node, _ in _nodes(dict.get(row, _column(row) or "")))
-        if rated_steps.is_signed([dict.get(node, name) for node in nodes for name in _VALUES]):
-            return "signed", "values are -1, 0 and 1; 0 follows --neutral"
-        return "", ""
+        return (dict.get(node, name) for node in nodes for name in _VALUES)
 
     def matches(self, row: Row) -> str | None:
         name = _column(row)
         return f"{name} of steps with a value each" if name else None
 
-    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
-        return next(
-            (question for row in rows if (question := _open(row, _column(row) or ""))), None
-        )
+    def _open(self, row: Row) -> Question | None:
+        column = _column(row) or ""
+        root = dict.get(row, column)
+        for node, before in _nodes(root):
+            rivals = _rivals(node, before)
+            if rivals is not None:
+                keys, what = rivals
+                flags = " or ".join(f"--ignore '{column}.**.{key}'" for key in keys)
+                seen = f"{' and '.join(keys)} could each be the {what} of a node in {column}"
+                return f"{seen}, and they differ", f"Say which to leave out with {flags}"
+        values = _given(root) if isinstance(root, dict) and not _names_problem(row) else {}
+        if values:
+            key = next(iter(values))
+            seen = f"the first node of {column} has a {key}, as a step has"
+            return f"{seen}, and nothing else says what the problem is", (
+                "Give the problem in a separate column, or take the first node for it with "
+                f"--ignore {column}.{key}"
+            )
+        return None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         name = _column(row)
         if name is None:
             raise RowError("bad_column", "there is no tree of steps with a value each")
-        tree = _Tree(name, self._signed, options)
+        tree = _Tree(name, self._label(options), options)
         asked, first, before = tree.root(row, row[name])
         paths = tree.paths(row[name], first, before)
         return [StepChain(asked, [t for t, _ in path], [v for _, v in path]) for path in paths]

@@ -23,6 +23,7 @@ from stages.conversations import examples, stop_text, templated
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _steps
+from stages.formats._ratings import ratings as rated_list
 from stages.kinds import Kind
 from stages.kinds.steps import one_text
 from stages.normalize.plain import Found, Reading, reading_beside
@@ -120,7 +121,7 @@ def _ratings(values: Any, count: int) -> Ratings | None:
         return None
     try:
         if any(type(value) in _UNUSUAL for value in values):
-            return _steps.ratings(values, count, "")
+            return rated_list(values, count, "")
         return [_USUAL[value] for value in values]
     except (KeyError, TypeError, RowError):
         return None

@@ -30,7 +30,6 @@ from stages.conversations import stop_text, tool_results
 from stages.errors import RowError
 from stages.files.line_block import LineBlock, lines_of
 from stages.format import Format
-from stages.formats._mixed import fitting
 from stages.kinds import Kind
 from stages.normalize import native_rows, plain, plain_pairs, plain_steps
 from stages.overlap import search, signatures
@@ -152,7 +151,7 @@ class Normalize:
         """
         watched = Watched(row)
         examples = self._examples(watched)
-        self.tally.formats.update(fitting(self.format, row))
+        self.tally.formats.update(formats.fitting(self.format, row))
         self._account(watched, examples)
         return examples
 

@@ -1,7 +1,4 @@
-"""Two answers and which is the better one: its index, letter or column's name, or ``A>B``.
-
-An index alone does not say whether it counts from 0 or from 1; the rows of a file together may.
-"""
+"""Two answers and a verdict: which is the better one, or how strongly one is preferred."""
 
 from __future__ import annotations
 
@@ -11,81 +8,46 @@ from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Row
 from stages.errors import RowError, UndecidedError
-from stages.format import Format
 from stages.formats import _pairs
-from stages.formats._answers import require_no_third, text_of
-from stages.formats._asked import Asking, Question, meant, one_of, open_question, says, two_of
-from stages.kinds import PAIR
+from stages.formats._asked import Question, both_of, meant, one_of, open_question, says, two_of
 from stages.rows.watched import peek
 
 _STEMS = (
-    "output",
-    "response",
-    "answer",
-    "completion",
-    "conversation",
-    "candidate",
-    "summary",
-    "generation",
-    "text",
-    "human_ref",
-)
+    "output response answer completion conversation candidate summary generation text human_ref"
+).split()
 _ENDS = (("1", "2"), ("0", "1"), ("a", "b"), ("A", "B"))
+
+
+def _named(stems: Sequence[str], ends: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """The columns of two answers: ``output_1`` and ``output_2``, ``output1`` and ``output2``."""
+    return tuple(
+        (f"{stem}{joint}{left}", f"{stem}{joint}{right}")
+        for stem in stems
+        for left, right in ends
+        for joint in ("_", "")
+    )
+
+
+_PAIRS = _named(_STEMS, _ENDS)
 _LISTS = ("responses", "answers", "completions", "outputs", "candidates", "summaries")
-CHOICES = (
-    "label",
-    "labels",
-    "better",
-    "better_index",
-    "better_answer",
-    "better_response",
-    "better_response_id",
-    "safer_response_id",
-    "preferred",
-    "preference",
-    "preferred_index",
-    "winner",
-    "choice",
-    "best",
+_CHOICES = tuple(
+    "label labels better better_index better_answer better_response better_response_id "
+    "safer_response_id preferred preference preferred_index winner choice best".split()
 )
 # Columns with a verdict in letters; under these names other texts are common, such as its reasons.
 _VERDICTS = ("verdict", "judgment", "judgement", "judge_verdict", "comparison", "decision")
+_SAID = (*_CHOICES, *_VERDICTS)
 _LETTERS = {"a": 0, "b": 1}
-_PAIRS = tuple(
-    (f"{stem}{joint}{left}", f"{stem}{joint}{right}")
-    for stem in _STEMS
-    for left, right in _ENDS
-    for joint in ("_", "")
-)
-_COLUMNS = {
-    "answers": (
-        *(
-            name
-            for stem in _STEMS
-            for pair in _ENDS
-            for end in pair
-            for name in (f"{stem}_{end}", f"{stem}{end}")
-        ),
-        *_LISTS,
-    ),
-    "choice": CHOICES,
-    **_pairs.BESIDE,
-}
+_TIES = ("tie", "ties", "both", "neither", "equal", "same", "tie (bothbad)", "both_bad")
 _NOUNS = ("model", "response", "answer", "output", "assistant", "option", "completion")
 _SIDE = rf"(?:{'|'.join(_NOUNS)})?_?([ab])"
 # A>B, model_a>>model_b, B~A; brackets and blanks are taken off before
 _COMPARED = re.compile(rf"{_SIDE}(>+|<+|=+|~|≈){_SIDE}")
 # What the better answer's index is, by variant: where the first is better, and where the second.
-VARIANTS = {"0-based": (0, 1), "1-based": (1, 2), "1-is-first": (1, 0)}
+_ORDERS = {"0-based": (0, 1), "1-based": (1, 2), "1-is-first": (1, 0)}
 
 
 _UNNAMED: tuple[str, ...] = ()  # the columns of answers in a list
-
-
-def _sides(row: Row) -> tuple[str, str] | None:
-    """The two columns that hold the answers."""
-    sides = (names for names in _PAIRS if all(peek(row, name) is not None for name in names))
-    return next(sides, None)
 
 
 def _ends(row: Row) -> tuple[str, ...]:
@@ -102,17 +64,13 @@ def _is_two(row: Row, name: str) -> bool:
     return isinstance(value, list) and len(value) == 2
 
 
-def _list(row: Row) -> str | None:
-    return next((name for name in _LISTS if _is_two(row, name)), None)
-
-
 def _answers(row: Row, columns: Mapping[str, str]) -> tuple[list[Any], tuple[str, ...]]:
     """The two answers of a row, and the columns that they stand in, empty for a list.
 
     Raises:
         RowError: there are none; or two columns could each hold one, or there is a third.
     """
-    names = two_of(row, _PAIRS, columns) or _sides(row)
+    names = two_of(row, _PAIRS, columns) or both_of(row, _PAIRS)
     listed = one_of(row, _LISTS, columns, what="list of answers", holds=_is_two)
     if names is not None and listed is not None and listed not in columns:
         if [peek(row, name) for name in names] != peek(row, listed):
@@ -121,11 +79,12 @@ def _answers(row: Row, columns: Mapping[str, str]) -> tuple[list[Any], tuple[str
             raise open_question(what, f"Say which with {ways}")
         _ = row[listed]  # read: the two columns say it
     if names is not None and listed not in columns:
-        require_no_third(row, names, columns)
-        return [text_of(row[name], name) for name in names], names
+        _require_no_third(row, names, columns)
+        return [_pairs.text_of(row[name], name) for name in names], names
     if listed is None:
         raise RowError("bad_column", "there are no two answers to choose from")
-    return [text_of(one, f"{listed}[{place}]") for place, one in enumerate(row[listed])], _UNNAMED
+    answers = enumerate(row[listed])
+    return [_pairs.text_of(one, f"{listed}[{place}]") for place, one in answers], _UNNAMED
 
 
 def _compared(value: Any) -> int | None:
@@ -155,31 +114,29 @@ def _by_name(value: str, names: tuple[str, ...]) -> int | None:
 
 def _is_verdict(value: Any, row: Row) -> bool:
     """Whether a value of a column that may hold any text names the better answer."""
-    return isinstance(value, str) and (
-        _is_tie(value) or _by_name(value, _sides(row) or _UNNAMED) is not None
-    )
+    named = isinstance(value, str) and _by_name(value, both_of(row, _PAIRS) or _UNNAMED)
+    return isinstance(value, str) and (named is not None or _is_tie(value))
 
 
 def _index(value: Any) -> int | None:
     """A value as the number that it is or spells."""
-    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
-        return int(value)
-    if isinstance(value, (bool, int)):
-        return int(value)
-    return int(value) if isinstance(value, float) and value.is_integer() else None
+    if isinstance(value, str):
+        return int(value) if value.strip().isascii() and value.strip().isdigit() else None
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    return int(value) if whole else None
 
 
 def _is_tie(value: Any) -> bool:
     if isinstance(value, str):  # [[C]] is a tie where judges answer [[A]], [[B]] or [[C]]
         plain = value.strip().lower()
-        return plain.strip("[]") in _pairs.TIES or plain == "[[c]]" or _compared(value) == -1
+        return plain.strip("[]") in _TIES or plain == "[[c]]" or _compared(value) == -1
     return isinstance(value, float) and value == 0.5
 
 
 def _speaks(row: Row, name: str) -> bool:
     """Whether a column of a verdict says something of the answers: any text may stand there."""
     value = peek(row, name)
-    return says(row, name) and (name in CHOICES or _is_verdict(value, row))
+    return says(row, name) and (name in _CHOICES or _is_verdict(value, row))
 
 
 def _names_one(value: Any, row: Row) -> bool:
@@ -187,40 +144,42 @@ def _names_one(value: Any, row: Row) -> bool:
     return _is_tie(value) or _is_verdict(value, row) or _index(value) in (0, 1, 2)
 
 
-class _IndexedPair(Asking):
-    """The format; ``variant`` says what an index means."""
+class _IndexedPair(_pairs.PairFormat):
+    """Two answers and which is the better one: its index, letter or column's name, or ``A>B``.
+
+    An index alone does not say whether it counts from 0 or from 1; the rows of a file together may.
+    """
 
     name = "indexed_pair"
-    kinds = (PAIR,)
-    columns: Columns = _COLUMNS
-    prompts = _pairs.PROMPTS
-
-    def __init__(self, variant: str = "") -> None:
-        self._variant = variant
-
-    @property
-    def variants(self) -> Mapping[str, Format]:
-        return {name: _IndexedPair(name) for name in VARIANTS}
+    columns: Columns = {
+        "answers": (
+            *(
+                f"{stem}{joint}{end}"
+                for stem in _STEMS
+                for end in "1201abAB"
+                for joint in ("_", "")
+            ),
+            *_LISTS,
+        ),
+        "choice": _CHOICES,
+        **_pairs.BESIDE,
+    }
+    ways = tuple(_ORDERS)
 
     def matches(self, row: Row) -> str | None:
-        there = [name for name in CHOICES if name in row] or [
-            name for name in _VERDICTS if _speaks(row, name)
-        ]
-        values = [peek(row, name) for name in (*CHOICES, *_VERDICTS) if _speaks(row, name)]
-        if not there or "chosen" in row or not (names := _sides(row) or _list(row)):
+        speaking = [name for name in _SAID if _speaks(row, name)]
+        there = [name for name in _CHOICES if name in row] or speaking
+        if not there or "chosen" in row:
             return None
-        if values and not any(_names_one(value, row) for value in values):
+        if speaking and not any(_names_one(peek(row, name), row) for name in speaking):
             return None
-        if isinstance(names, tuple):
+        if names := both_of(row, _PAIRS):
             return f"{names[0]}, {names[1]} and {there[0]}"
-        return f"a list of two answers and {there[0]}"
+        listed = any(_is_two(row, name) for name in _LISTS)
+        return f"a list of two answers and {there[0]}" if listed else None
 
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Question | None:
-        names = [
-            name
-            for name in meant((*CHOICES, *_VERDICTS), columns)
-            if any(_speaks(row, name) for row in rows)
-        ]
+        names = [n for n in meant(_SAID, columns) if any(_speaks(row, n) for row in rows)]
         if len(names) < 2:
             return super().doubt(rows, columns)
         flags = " or ".join(f"--map label={name}" for name in names)
@@ -229,7 +188,7 @@ class _IndexedPair(Asking):
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         # More than one column only where --map has settled which is read; each must say the same.
         shown: dict[str, str] = {}
-        for name in (*CHOICES, *_VERDICTS):
+        for name in _SAID:
             variant, why = self._settled([row for row in rows if _speaks(row, name)], name)
             if variant:
                 shown.setdefault(variant, why)
@@ -239,17 +198,14 @@ class _IndexedPair(Asking):
 
     def _settled(self, rows: Sequence[Row], name: str) -> tuple[str, str]:
         """What the values of one column show."""
-        open_ones = [
-            (row, value)
-            for row in rows
-            if not _is_tie(value := peek(row, name)) and not _is_verdict(value, row)
-        ]
+        said = [(row, peek(row, name)) for row in rows]
+        unnamed = [one for one in said if not _is_tie(one[1]) and not _is_verdict(*one[::-1])]
         # What is not an index at all is refused row by row, and is no reason to read it as one.
-        seen = {index for _, value in open_ones if (index := _index(value)) in (0, 1, 2)}
+        seen = {index for _, value in unnamed if (index := _index(value)) in (0, 1, 2)}
         if not seen:
             return "", ""
-        flags = any(isinstance(value, bool) for _, value in open_ones)
-        ends = _ends(open_ones[0][0])
+        flags = any(isinstance(value, bool) for _, value in unnamed)
+        ends = _ends(unnamed[0][0])
         words = f"the better answer's index is {' or '.join(sorted(map(str, seen)))}"
         if flags:
             words = "the choice is true or false"
@@ -259,7 +215,7 @@ class _IndexedPair(Asking):
             return "0-based", f"{words}: it counts from 0"
         able = tuple(
             name
-            for name, order in VARIANTS.items()
+            for name, order in _ORDERS.items()
             if (seen <= set(order) or len(seen) > 2) and not (flags and name == "1-based")
         )
         ways = "an index from 0, an index from 1," if "1-based" in able else "an index from 0"
@@ -273,20 +229,20 @@ class _IndexedPair(Asking):
         named = _by_name(value, names) if isinstance(value, str) else None
         if named is not None:
             return named
-        index = _index(value)
-        order = VARIANTS.get(self._variant, ())
+        index, order = _index(value), _ORDERS.get(self._way, ())
         if index is not None and index in order:
             return order.index(index)
         if not order and index in (0, 1, 2):
-            ways = " or ".join(f"--format indexed_pair/{name}" for name in VARIANTS)
+            ways = " or ".join(f"--format indexed_pair/{name}" for name in _ORDERS)
             what = f"{value!r} may be an index from 0, an index from 1, or a yes or no"
             raise RowError("bad_label", f"{what}; say which with {ways}")
-        known = f"{order[0]} and {order[1]}, or A and B" if order else "0 and 1, or A and B"
+        low, high = order or (0, 1)
+        known = f"{low} and {high}, or A and B"
         raise RowError("bad_label", f"{value!r} names neither answer; they are {known}")
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         answers, sides = _answers(row, options.columns)
-        names = meant((*CHOICES, *_VERDICTS), options.columns)
+        names = meant(_SAID, options.columns)
         # Where no column names an answer, the first that says anything is refused for its value.
         said = [name for name in names if _speaks(row, name)]
         said = said or [name for name in names if says(row, name)][:1]
@@ -301,4 +257,77 @@ class _IndexedPair(Asking):
         return [_pairs.pair(row, answers[better], answers[1 - better], options)]
 
 
-FORMAT = _IndexedPair()
+def _require_no_third(row: Row, names: tuple[str, str], columns: Mapping[str, str]) -> None:
+    """Two answers of several are no pair that anybody chose.
+
+    Raises:
+        AskError: a column beside the two has the next number or letter.
+    """
+    stem, known = names[0][:-1], (*names, *columns)
+    more = (f"{stem}{end}" for end in "0123cCdD")
+    third = next((name for name in more if name not in known and says(row, name)), None)
+    if third is not None:
+        what = f"{third} could be a third answer besides {' and '.join(names)}"
+        raise open_question(what, f"To leave it out, add --ignore {third}")
+
+
+_STRONG = _named(("response", "answer", "output", "completion"), (*_ENDS[:1], *_ENDS[2:]))
+_STRENGTHS = ("preference_strength", "overall_preference")
+
+
+class _StrengthPair(_pairs.PairFormat):
+    """Two answers and how strongly one is preferred: below 0 the first, above 0 the second.
+
+    ``preference_strength`` and ``overall_preference`` run from -3 to 3 where they were published.
+    ``strength_pair/positive-is-first`` reads the sign the other way round; where no strength is
+    below 0, nothing shows which of the two it is. The strength is the margin.
+    """
+
+    name = "strength_pair"
+    columns: Columns = {
+        "answers": tuple(name for names in _STRONG for name in names),
+        "strength": _STRENGTHS,
+        **_pairs.BESIDE,
+    }
+    ways = ("negative-is-first", "positive-is-first")
+
+    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
+        values = [peek(row, name) for row in rows for name in _STRENGTHS]
+        shown = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
+        if shown and min(shown) >= 0:
+            least, most = (f"{value:g}" for value in (min(shown), max(shown)))
+            what = (
+                f"the strengths run from {least} to {most}, and none below 0 shows which answer "
+                "they prefer: negative-is-first makes the second answer the better one in every "
+                "row, positive-is-first the first"
+            )
+            raise UndecidedError(what, self.ways)
+        other = "strength_pair/positive-is-first reads it the other way round"
+        return "", f"below 0 the first answer is the better one; {other}"
+
+    def matches(self, row: Row) -> str | None:
+        names = both_of(row, _STRONG)
+        strength = next((name for name in _STRENGTHS if name in row), None)
+        if names is None or strength is None or isinstance(row[strength], (str, list, dict)):
+            return None
+        return f"{names[0]}, {names[1]} and {strength}"
+
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
+        names = two_of(row, _STRONG, options.columns) or both_of(row, _STRONG)
+        column = one_of(row, _STRENGTHS, options.columns, what="strength")
+        if names is None:
+            raise RowError("bad_column", "there are no two answers")
+        _require_no_third(row, names, options.columns)
+        if column is None:
+            raise RowError("bad_margin", f"nothing in {' or '.join(_STRENGTHS)} gives a strength")
+        strength = _pairs.number(row[column], column)
+        if strength == 0:
+            raise RowError("tie", f"{column} is 0: the answers are equally good")
+        answers = [row[name] for name in names]
+        first = (strength > 0) == (self._way == "positive-is-first")
+        better, worse = answers if first else answers[::-1]
+        return [_pairs.pair(row, better, worse, options, own=(f"the {column}", abs(strength)))]
+
+
+INDEXED = _IndexedPair()
+TABLE = (INDEXED, _StrengthPair())

@@ -1,0 +1,218 @@
+"""One message in any dialect: who says it, what, and whether it is trained with which weight."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from stages.contract import Message
+from stages.errors import RowError
+from stages.formats import _parts
+from stages.formats._parts import calls_of
+from stages.rows.unread import FLAGS, NUMERIC
+
+_CALLS = ("function_call", "tool_call")  # roles of turns whose text is a call
+_ROLES = {
+    name: role
+    for role, names in {
+        "system": "system developer",
+        "user": "user human prompter",
+        "assistant": "assistant gpt chatgpt bing bard claude ai bot chatbot model",
+        "tool": "tool function ipython observation function_response tool_response tool_result",
+    }.items()
+    for name in names.split()
+} | dict.fromkeys(_CALLS, "assistant")
+_OWN = {"role", "from", "content", "value", "parts", *FLAGS}
+_BODIES = ("content", "value", "parts")
+_REASONING = ("reasoning_content", "reasoning", "thinking")
+_SAME = {"tool_calls": ("function_call",), "reasoning_content": _REASONING}
+
+
+def speaker(turn: Mapping[str, Any]) -> Any:
+    """Who says a turn, as the turn spells it; a table may hold both keys and fill one."""
+    said = turn.get("role")
+    return turn.get("from") if said is None else said
+
+
+def role_named(said: Any) -> str | None:
+    """A role in one spelling; None for none that is known."""
+    return _ROLES.get(said.lower()) if isinstance(said, str) else None
+
+
+def role_of(turn: Mapping[str, Any]) -> str | None:
+    """Who says a turn, in one spelling; None for nobody that is known."""
+    return role_named(speaker(turn))
+
+
+def trained(turn: Mapping[str, Any], where: str) -> tuple[bool | None, float | None]:
+    """Whether a turn is trained, and its weight where that is neither 0 nor 1.
+
+    Raises:
+        RowError: ``bad_weight``; also where one flag trains the turn and another does not.
+    """
+    given = {key: turn[key] for key in FLAGS if turn.get(key) is not None}
+    weights = [_weight(key, flag, where) for key, flag in given.items()]
+    if not weights:
+        return None, None
+    if len({weight > 0 for weight in weights}) > 1:
+        said = " and ".join(f"{key} is {flag!r}" for key, flag in given.items())
+        raise RowError("bad_weight", f"{where}: {said}, so it is not clear whether it is trained")
+    told = {weight for key, weight in zip(given, weights, strict=True) if key in NUMERIC}
+    if len(told) > 1:
+        raise RowError("bad_weight", f"{where}: {' and '.join(NUMERIC)} differ")
+    weight = weights[0]  # a number, where there is one
+    return weight > 0, None if weight in (0, 1) else weight
+
+
+def _weight(key: str, flag: Any, where: str) -> float:
+    """What a flag weighs a turn with; only a weight may be anything but 0 and 1."""
+    if flag in (0, 1):  # True and False included
+        return float(flag)
+    if key not in NUMERIC:
+        raise RowError("bad_weight", f"{where}: {key} is {flag!r}; it must be 0 or 1")
+    weight = _as_stored(flag)
+    if not (weight > 0 and math.isfinite(weight)):
+        detail = f"{where}: {key} is {flag!r}; it must be a finite number from 0 up"
+        raise RowError("bad_weight", detail)
+    return weight
+
+
+def _as_stored(value: Any) -> float:
+    """A number as float32 has it; NaN for what is none, or beyond its range."""
+    if not isinstance(value, int | float):
+        return math.nan
+    try:
+        (stored,) = struct.unpack("<f", struct.pack("<f", value))
+    except (OverflowError, struct.error):
+        return math.nan
+    return float(stored)
+
+
+def kind_of(value: Any) -> str:
+    """What a value is; objects inside a row are watched, and of a class of their own."""
+    return "an object" if isinstance(value, dict) else f"a {type(value).__name__}"
+
+
+def _fields(turn: Mapping[str, Any], where: str) -> dict[str, Any] | None:
+    """What a turn says beside its text, in one spelling."""
+    fields = {key: value for key, value in turn.items() if key not in _OWN and value is not None}
+    named = [fields.pop(name) for name in ("tool_calls", "function_call") if name in fields]
+    calls = [one for one in named if one not in ([], "")]
+    if len(calls) > 1:
+        raise RowError("bad_tool_call", f"{where} has both tool_calls and function_call")
+    if calls:
+        fields["tool_calls"] = calls_of(calls[0], f"{where} tool_calls")
+    for name in _REASONING[1:]:
+        if isinstance(fields.get(name), str) and _REASONING[0] not in fields:
+            fields[_REASONING[0]] = fields.pop(name)
+    return fields or None
+
+
+def _require_one_spelling(turn: Mapping[str, Any], where: str) -> None:
+    """A turn says its role once and its text once."""
+    for names in (("role", "from"), _BODIES):
+        said = [name for name in names if turn.get(name) not in (None, [])]
+        if any(turn[name] != turn[said[0]] for name in said[1:]):
+            both = " and ".join(said)
+            raise RowError("bad_column", f"{where} has both {both}, and they differ")
+
+
+def _of_parts(turn: dict[str, Any], body: list[Any], where: str) -> list[dict[str, Any]]:
+    """A turn whose content is a list of typed parts as turns whose content is text.
+
+    The results of tools become turns of their own, in front of what the user says.
+    """
+    parts = _parts.read(body, f"{where} content")
+    plain = {key: value for key, value in turn.items() if key not in _BODIES}
+    role = role_of(turn)
+    if role != "assistant" and (parts.calls or parts.reasoning):
+        raise RowError(
+            "unsupported_content", f"{where}: only an assistant turn has calls or reasoning"
+        )
+    if role == "assistant" and parts.results:
+        raise RowError("unsupported_content", f"{where}: a tool's result in an assistant turn")
+    said = {"tool_calls": parts.calls, "reasoning_content": parts.reasoning}
+    for key, value in said.items():
+        if value and any(plain.get(name) for name in (key, *_SAME[key])):
+            raise RowError(
+                "bad_column", f"{where} has its {key} both inside its content and next to it"
+            )
+        if value:
+            plain[key] = value
+    plain.update(parts.left)
+    if not parts.results or parts.text is not None:
+        return [*parts.results, {**plain, "content": parts.text}]
+    beside = {key: value for key, value in plain.items() if key not in ("role", "from")}
+    return [*parts.results[:-1], {**parts.results[-1], **beside}]
+
+
+def read(turn: Any, where: str) -> list[Message]:
+    """One turn in any dialect; the results of tools that it holds are turns of their own."""
+    if isinstance(turn, dict):
+        body = next((turn[name] for name in _BODIES if turn.get(name) is not None), None)
+        if isinstance(body, list):
+            if len(turn) > 2:
+                _require_one_spelling(turn, where)
+            return [_message(one, where) for one in _of_parts(turn, body, where)]
+    return [_message(turn, where)]
+
+
+def message(turn: Any, where: str) -> Message:
+    """One turn in any dialect."""
+    messages = read(turn, where)
+    if len(messages) > 1:
+        raise RowError("bad_column", f"{where} has more than one turn")
+    return messages[0]
+
+
+def _message(turn: Any, where: str) -> Message:
+    if not isinstance(turn, dict):
+        raise RowError("bad_column", f"{where} is {kind_of(turn)}, not an object")
+    if len(turn) > 2:
+        _require_one_spelling(turn, where)
+    spelled = speaker(turn)
+    role = role_named(spelled)
+    if role is None:
+        raise RowError("unknown_role", f"{where} has the role {spelled!r}")
+    body = turn.get("content") if turn.get("content") is not None else turn.get("value")
+    if _names_call(spelled):
+        beside = _fields(turn, where) or {}
+        if "tool_calls" in beside:
+            raise RowError("bad_tool_call", f"{where} has other calls next to its own")
+        spoken: dict[str, Any] = {"tool_calls": calls_of(body, where), **beside}
+        return Message(role, None, spoken, *trained(turn, where))
+    if not isinstance(body, str | None):
+        raise RowError("bad_column", f"{where} content is {kind_of(body)}, not text")
+    if len(turn) == 2 and body is not None:  # a role and a text, as most turns are
+        return Message(role, body)
+    fields = _fields(turn, where)
+    if body is None and not (fields and fields.get("tool_calls")):
+        raise RowError("empty_answer" if role == "assistant" else "bad_column", f"{where} is empty")
+    return Message(role, body, fields, *trained(turn, where))
+
+
+def _names_call(said: Any) -> bool:
+    return isinstance(said, str) and said.lower() in _CALLS
+
+
+def is_call(turn: Any) -> bool:
+    """Whether a turn is a call by its role alone (``tool_call``)."""
+    return isinstance(turn, dict) and _names_call(speaker(turn))
+
+
+def together(first: Message, second: Message, where: str) -> Message:
+    """Two turns of calls as one.
+
+    Raises:
+        RowError: they say different things beside their calls, so that one turn cannot say both.
+    """
+    said = [dict(turn.fields or {}) for turn in (first, second)]
+    calls = [call for fields in said for call in fields.pop("tool_calls")]
+    flags = [(turn.trained, turn.weight) for turn in (first, second)]
+    if said[0] != said[1] or flags[0] != flags[1]:
+        detail = f"{where} follows another turn of tool calls, and their other fields differ"
+        raise RowError("bad_tool_call", f"{detail}, so they cannot be joined")
+    return replace(first, fields={"tool_calls": calls, **said[0]})

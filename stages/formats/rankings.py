@@ -1,0 +1,340 @@
+"""Several answers to one prompt, in one list or two, and which of them make pairs.
+
+Answers are ordered by a score or a rank of each, or as they are listed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stages.contract import Columns, Example, FormatOptions, Refused, Row
+from stages.counted import counted
+from stages.errors import RowError, UndecidedError
+from stages.formats import _pairs, _turns, verdicts
+from stages.formats._asked import meant, one_of, open_question
+from stages.rows.unread import ignore
+from stages.rows.watched import peek
+
+_SCORES = ("scores", "score", "ratings", "rating", "rewards", "reward", "overall_score")
+_RANKS = ("ranks", "rank")
+_NUMBERS = (*_SCORES, *_RANKS)
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """One number per answer.
+
+    Attributes:
+        path: where they stand, as ``--ignore`` takes it: ``scores``, ``answers[].rank``.
+        values: None where an answer has none.
+        scored: they are scores, whose difference is a margin; ranks otherwise, the best lowest.
+    """
+
+    path: str
+    values: list[float | None]
+    scored: bool
+
+    def level(self, place: int) -> float | None:
+        """How good an answer is: higher is better."""
+        value = self.values[place]
+        return value if value is None or self.scored else -value
+
+    @property
+    def word(self) -> str:
+        """What one of them is."""
+        return "score" if self.scored else "rank"
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """One answer of a row.
+
+    Attributes:
+        where: its place, ``answers[2]``.
+        said: the answer as the row has it.
+        level: higher is better; ``word``: what says so, empty where only the list does.
+        score: the number that margins are made of, found under ``path``.
+    """
+
+    where: str
+    said: Any
+    level: float
+    word: str
+    score: float | None
+    path: str
+
+    def ties_with(self, other: _Answer) -> str:
+        """The number that both have, in words; empty where one is better."""
+        if self.word and self.level == other.level:
+            return f"{self.word} {-self.level if self.word == 'rank' else self.level:g}"
+        same = self.score is not None and self.score == other.score
+        return f"score {self.score:g}" if same else ""
+
+    def margin_over(self, worse: _Answer) -> tuple[str, float] | None:
+        """By how much its score is higher, and where that stands; None without two scores."""
+        if self.score is None or worse.score is None:
+            return None
+        return f"the difference in {self.path}", self.score - worse.score
+
+
+def _numbers_of(
+    row: Row, name: str, answers: list[Any], columns: Mapping[str, str]
+) -> list[_Numbers]:
+    """Every number that a row has for each of its answers: beside them, or within each.
+
+    Raises:
+        RowError: ``bad_margin``: a value is not a number, or there is not one for each answer.
+    """
+    numbers: list[_Numbers] = []
+    objects = all(isinstance(one, dict) for one in answers)
+    for key in meant(_NUMBERS, columns):
+        scored = key in _SCORES
+        inside = objects and any(peek(one, key) is not None for one in answers)
+        values = peek(row, key)
+        if isinstance(values, list) and len(values) == len(answers):
+            given = [_number(value, key) for value in row[key]]
+            numbers.append(_Numbers(key, given, scored))
+        elif values is not None:
+            detail = f"column {key!r} does not hold one number per answer"
+            if inside:
+                raise open_question(detail, f"Leave it out with --ignore {key}", "bad_margin")
+            raise RowError("bad_margin", detail)
+        if inside:
+            path = f"{name}[].{key}"
+            given = [_number(one.get(key), path) for one in answers]
+            numbers.append(_Numbers(path, given, scored))
+    return [one for one in numbers if any(value is not None for value in one.values)]
+
+
+def _number(value: Any, where: str) -> float | None:
+    return None if value is None else _pairs.number(value, where)
+
+
+def _disagree(one: _Numbers, other: _Numbers) -> bool:
+    """Whether two columns order some answers differently, or two scores differ."""
+    values = zip(one.values, other.values, strict=True)
+    both = [place for place, pair in enumerate(values) if None not in pair]
+    if one.scored == other.scored:
+        return any(one.values[place] != other.values[place] for place in both)
+    couples = itertools.combinations(both, 2)
+    return any(_sign(one, a, b) != _sign(other, a, b) for a, b in couples)
+
+
+def _sign(one: _Numbers, a: int, b: int) -> int:
+    x, y = one.level(a) or 0.0, one.level(b) or 0.0
+    return (x > y) - (x < y)
+
+
+def _require_one_order(name: str, numbers: Sequence[_Numbers], listed: str) -> None:
+    """Everything that orders the answers of a row says the same.
+
+    Raises:
+        AskError: two columns do not, or the list itself.
+    """
+    for one, other in itertools.combinations(numbers, 2):
+        if _disagree(one, other):
+            what = f"{one.path} and {other.path} disagree about the same answers"
+            ways = f"{ignore(other.path)} or {ignore(one.path)}"
+            raise open_question(what, f"Say which with {ways}", "two_orders")
+    for one in numbers if listed else ():
+        places = range(len(one.values))
+        levels = [level for place in places if (level := one.level(place)) is not None]
+        if levels != sorted(levels, reverse=True):
+            what = f"{name} is sorted from best to worst, but {one.path} says otherwise"
+            ways = f"{listed} or {ignore(one.path)}"
+            raise open_question(what, f"Say which with {ways}", "two_orders")
+
+
+def _in_order(
+    name: str, answers: list[Any], numbers: Sequence[_Numbers], listed: str
+) -> tuple[list[_Answer], list[str]]:
+    """The answers from best to worst, and where those stand that nothing orders.
+
+    Args:
+        name: of the column with the answers.
+        listed: the option that takes this back, where they stand from best to worst; else empty.
+
+    Raises:
+        RowError: ``unrated_answer``: fewer than two answers can be ordered; ``two_orders``.
+    """
+    _require_one_order(name, numbers, listed)
+    scores = next((one for one in numbers if one.scored), None)
+    # The column with the most numbers orders; of two with as many, the scores do.
+    best = max(numbers, key=lambda one: sum(v is not None for v in one.values), default=None)
+    if listed and (best is None or None in best.values):
+        best = None  # the list orders all of them, numbers only some
+    elif best is None:
+        raise RowError(
+            "unrated_answer", f"no answer of {name} has a number, and nothing gives their order"
+        )
+    rated: list[_Answer] = []
+    unrated: list[str] = []
+    for place, said in enumerate(answers):
+        where = f"{name}[{place}]"
+        level = best.level(place) if best is not None else -float(place)
+        if level is None:
+            unrated.append(where)
+            continue
+        score = scores.values[place] if scores is not None else None
+        word, path = best.word if best is not None else "", scores.path if scores else ""
+        rated.append(_Answer(where, said, level=level, word=word, score=score, path=path))
+    if len(rated) < 2:
+        raise RowError("unrated_answer", f"fewer than two answers of {name} have a number")
+    return sorted(rated, key=lambda one: -one.level), unrated
+
+
+_ORDERED = ("ranked", "ranked_responses", "ranked_answers", "ranked_completions", "best_to_worst")
+_LISTS = ("responses", "answers", "completions", "candidates", "outputs", "generations")
+_Couple = tuple[_Answer, _Answer]
+
+
+def _is_list(row: Row, name: str) -> bool:
+    value = peek(row, name)
+    return isinstance(value, list) and len(value) > 1 and not _turns.is_turns(value, "role")
+
+
+class _Ranked(_pairs.PairFormat):
+    """Several answers to one prompt, from best to worst or with a score or a rank each.
+
+    A row gives a pair for each two neighbours, with ``ranked/all`` for each two answers, with
+    ``ranked/extremes`` for the best and the worst. Two that are equally good are refused as a tie,
+    and an answer without a number among others is refused by name. Where nothing orders the
+    answers, ``ranked/in-order`` reads them from best to worst.
+    """
+
+    name = "ranked"
+    columns: Columns = {"answers": (*_ORDERED, *_LISTS), "numbers": _NUMBERS, **_pairs.BESIDE}
+    fans_out = True
+    ways = ("adjacent", "all", "extremes", "in-order", "in-order-all", "in-order-extremes")
+
+    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
+        if rows and not any(self._is_ordered(row) for row in rows):
+            what = "nothing says that the answers are in order, from best to worst; if they are, "
+            raise UndecidedError(f"{what}ranked/in-order reads them so", ("in-order",))
+        others = "ranked/all makes them of all, ranked/extremes of the best and the worst"
+        return "", f"a pair for each two neighbours; {others}"
+
+    def _is_ordered(self, row: Row) -> bool:
+        """Whether the row says in which order its answers stand."""
+        names = [name for name in self.columns["answers"] if _is_list(row, name)]
+        if not names or names[0] in _ORDERED:
+            return bool(names)
+        answers = peek(row, names[0])
+        inner = [one for one in answers if isinstance(one, dict)]
+        return any(peek(one, name) is not None for one in [row, *inner] for name in _NUMBERS)
+
+    def matches(self, row: Row) -> str | None:
+        if not {"chosen", "labels"}.isdisjoint(row) or verdicts.INDEXED.matches(row) is not None:
+            return None
+        name = next((name for name in self.columns["answers"] if _is_list(row, name)), None)
+        value = peek(row, name) if name else None
+        if not value or not all(isinstance(one, (str, dict, list)) for one in value):
+            return None
+        inner = [one for one in value if isinstance(one, dict)]
+        how = next((n for n in _NUMBERS if n in row or any(n in one for one in inner)), None)
+        return f"answers in {name}" + (f" with {how}" if how else "")
+
+    def _couples(self, ordered: list[_Answer]) -> list[_Couple]:
+        if self._way.endswith("extremes"):
+            return [(ordered[0], ordered[-1])]
+        every = self._way.endswith("all")
+        return [*(itertools.combinations(ordered, 2) if every else itertools.pairwise(ordered))]
+
+    def _left_out(self, ordered: list[_Answer], unrated: list[str]) -> Iterable[Refused]:
+        """The answers that are in no pair."""
+        for where in unrated:
+            yield Refused("unrated_answer", f"{where} has no number, but other answers have one")
+        if self._way.endswith("extremes"):
+            for one in ordered[1:-1]:
+                yield Refused("not_an_extreme", f"{one.where} is neither the best nor the worst")
+
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
+        columns = options.columns
+        names = self.columns["answers"]
+        name = one_of(row, names, columns, what="list of answers", holds=_is_list)
+        if name is None:
+            raise RowError("bad_column", "there is no list of two answers or more")
+        given = row[name]
+        numbers = _numbers_of(row, name, given, columns)
+        listed = f"--map responses={name}" if name in _ORDERED else ""
+        listed = listed or ("--format ranked" if self._way.startswith("in-order") else "")
+        ordered, unrated = _in_order(name, given, numbers, listed)
+        couples = self._couples(ordered)
+        _pairs.require_one_margin(row, len(couples), columns)
+        texts = {one.where: _pairs.text_of(one.said, one.where) for one in ordered}
+        examples: list[Example] = []
+        for better, worse in couples:
+            if tie := better.ties_with(worse):
+                examples.append(Refused("tie", f"two answers have the same {tie}"))
+                continue
+            sides = texts[better.where], texts[worse.where]
+            examples.append(_pairs.pair(row, *sides, options, own=better.margin_over(worse)))
+        if all(isinstance(one, Refused) for one in examples):
+            raise RowError("tie", "all answers are equally good")
+        return [*examples, *self._left_out(ordered, unrated)]
+
+
+_SIDES = ("chosen", "rejected")
+
+
+def _is_several(value: Any) -> bool:
+    """Whether a value is a list of answers, each a text or turns; one answer's turns are none."""
+    if not isinstance(value, list) or not value:
+        return False
+    return all(isinstance(one, str) for one in value) or all(map(_turns.are_turns, value))
+
+
+def _answers(value: Any) -> list[Any]:
+    return value if _is_several(value) else [value]
+
+
+class _AnswerLists(_pairs.PairFormat):
+    """``chosen`` and ``rejected`` as lists of several answers each.
+
+    ``answer_lists/first`` pairs the first of each, and counts the others as left out;
+    ``answer_lists/all`` pairs every chosen answer with every rejected one.
+    """
+
+    name = "answer_lists"
+    columns: Columns = {"answers": _SIDES, **_pairs.BESIDE}
+    fans_out = True
+    ways = ("first", "all")
+
+    def matches(self, row: Row) -> str | None:
+        sides = [dict.get(row, name) for name in _SIDES]
+        several = None not in sides and any(map(_is_several, sides))
+        return "lists of answers in chosen and rejected" if several else None
+
+    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
+        several = sum(any(len(_answers(row.get(name))) > 1 for name in _SIDES) for row in rows)
+        if not several:
+            return "", "one answer in each"
+        ways = "the first of each may be the pair, or all of one with all of the other"
+        what = f"several chosen or rejected answers in {several:,} of {counted(len(rows), 'row')}"
+        raise UndecidedError(f"{what}: {ways}", self.ways)
+
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
+        chosen, rejected = (_answers(row.get(name)) for name in _SIDES)
+        if chosen in ([], [[]]) or rejected in ([], [[]]):
+            raise RowError("empty_answer", "a list of answers is empty")
+        if not self._way and len(chosen) * len(rejected) > 1:
+            detail = f"{len(chosen)} chosen and {len(rejected)} rejected answers; see --format "
+            raise RowError("several_answers", detail + " or ".join(self.ways))
+        if self._way == "first":
+            sides = zip(_SIDES, (chosen, rejected), strict=True)
+            left_out = [
+                Refused("not_the_first", f"{side} answer {number} of {len(answers)}")
+                for side, answers in sides
+                for number in range(2, len(answers) + 1)
+            ]
+            return [_pairs.pair(row, chosen[0], rejected[0], options), *left_out]
+        _pairs.require_one_margin(row, len(chosen) * len(rejected), options.columns)
+        pairs = itertools.product(chosen, rejected)
+        return [_pairs.pair(row, better, worse, options) for better, worse in pairs]
+
+
+LISTS = _AnswerLists()
+TABLE = (_Ranked(), LISTS)

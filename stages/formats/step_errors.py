@@ -1,0 +1,254 @@
+"""Steps in a list, and which of them are wrong: the first, or a list of their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from stages.contract import Columns, Example, FormatOptions, Row, StepChain
+from stages.counted import counted
+from stages.errors import RowError, UndecidedError
+from stages.formats import _steps, _turns
+from stages.formats._asked import Asking, meant, require_same
+from stages.kinds import STEPS
+from stages.rows.unread import mapped
+from stages.rows.watched import peek
+
+_ZERO, _ONE = "0-based", "1-based"
+
+
+def _settle(
+    named: Sequence[tuple[Sequence[int], int]], what: str, none_said: bool = True
+) -> tuple[str, str]:
+    """The variant that rows show, and why.
+
+    Args:
+        named: by row, the numbers of its wrong steps, and how many steps it has.
+        none_said: rows without a wrong step say so otherwise than by a 0: without such rows, a 0
+            may be a file's way to say it.
+        what: says these numbers, as words with a verb in the plural: ``the lists name``.
+
+    Raises:
+        UndecidedError: no row has a step 0 or one with the number of the last, or both occur, or
+            a 0 may say that no step is wrong.
+    """
+    zero = sum(0 in numbers for numbers, _ in named)
+    last = sum(steps in numbers for numbers, steps in named)
+    if zero and not none_said and not last:
+        raise UndecidedError(
+            f"{what} a 0 in {counted(zero, 'row')}, which may be the first step or say that no "
+            "step is wrong (no row has -1 or null), so they may count from 0 or from 1",
+            (_ZERO, _ONE),
+        )
+    if zero and not last:
+        return _ZERO, f"it counts from 0, as step 0 is listed in {counted(zero, 'row')}"
+    if last and not zero:
+        listed = f"the last step is listed by its number in {counted(last, 'row')}"
+        return _ONE, f"it counts from 1, as {listed}"
+    seen = "both a step 0 and a step past the end" if zero else "neither a step 0 nor a last step"
+    raise UndecidedError(f"{what} {seen}, so they may count from 0 or from 1", (_ZERO, _ONE))
+
+
+class _Numbered(Asking, abstract=True):
+    """A format that names wrong steps by their numbers."""
+
+    kinds = (STEPS,)
+    prompts = _steps.PROBLEMS
+    ways = (_ZERO, _ONE)
+
+    def _chain(
+        self, row: Row, steps: list[str], wrong: Sequence[int], options: FormatOptions
+    ) -> list[Example]:
+        """Steps before the first wrong one are good, and others that are not wrong unlabelled.
+
+        Args:
+            wrong: places from 0, in order.
+        """
+        labels: list[float | None] = [1.0] * len(steps)
+        if wrong:
+            labels[wrong[0] :] = [None] * (len(steps) - wrong[0])
+        for one in wrong:
+            labels[one] = 0.0
+        return [StepChain(_steps.problem(row, options), steps, labels)]
+
+
+_OWN = "label"
+_NAMED = ("first_error", "first_error_step", "first_error_index", "error_step", "error_index")
+_INDICES = (_OWN, *_NAMED)
+_ENOUGH = 4  # rows that show no -1 and no step beyond the second before that is suspicious
+
+
+def _is_index(value: Any) -> bool:
+    return value is None or type(value) is int
+
+
+def _said(value: Any) -> tuple[bool, Any]:
+    """What a value says: null is -1, and a boolean no number."""
+    return isinstance(value, bool), -1 if value is None else value
+
+
+def _column(row: Row, names: Sequence[str] = _INDICES) -> str | None:
+    """The column of an index that holds one, before one that holds null."""
+    there = [name for name in names if name in row]
+    return _turns.first_of(row, there) or next(iter(there), None)
+
+
+def _other(row: Row, columns: Mapping[str, str]) -> str | None:
+    """The column of an index that may count from 1: ``label`` does not say the same."""
+    able = meant(_INDICES, columns)
+    name = _column(row, [one for one in able if one != _OWN])
+    own = name and _OWN in able and _OWN in row
+    return None if own and _said(peek(row, _OWN)) == _said(peek(row, name or "")) else name
+
+
+class _ProcessBench(_Numbered):
+    """``problem``, ``steps`` and the index of the first wrong step; -1 or null for none.
+
+    ``label`` counts from 0, as ProcessBench does. A column with another name (``first_error_step``)
+    may count from 0 or from 1. Whether a step after the first error is right is unknown, so those
+    steps stay unlabelled.
+    """
+
+    name = "processbench"
+    columns: Columns = {**_steps.LISTED, "first error": _INDICES}
+    first_error = True
+
+    def matches(self, row: Row) -> str | None:
+        steps = _steps.step_column(row)
+        name = next((n for n in _INDICES if n in row and _is_index(row[n])), None)
+        if name is None or steps is None:
+            return None
+        return f"{steps} and the index of the first error in {name}"
+
+    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
+        others = [(name, row) for row in rows if (name := _other(row, columns))]
+        said = [row[name] for name, row in others]
+        if all(_said(value) == _said(None) for value in said):  # none, or the same from 0 and 1
+            return "", ""
+        counts = [len(row[_steps.step_column(row) or ""]) for _, row in others]
+        numbers = [[value] if type(value) is int else [] for value in said]
+        named = [*zip(numbers, counts, strict=True)]
+        none_said = any(_said(value) == _said(None) for value in said)
+        return _settle(named, f"the values of {others[0][0]} name", none_said)
+
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
+        if question := super().doubt(rows, columns):
+            return question
+        if len(rows) < _ENOUGH or any(name in columns for name in _INDICES):
+            return None
+        seen = {row.get(_OWN, -1) for row in rows if _column(row, _NAMED) is None}
+        longest = max(len(row[_steps.step_column(row) or ""]) for row in rows)
+        if seen != {0, 1} or longest < 3:
+            return None
+        what = "label is 0 or 1 in every row: the index of the first wrong step, or a verdict"
+        return f"{what} on the whole solution", "If it is the index, add --format processbench"
+
+    def _first(self, number: Any, column: str, steps: int, options: FormatOptions) -> int | None:
+        """The place of the first wrong step, from 0; None where there is none.
+
+        Raises:
+            RowError: it is no step, or ``label`` is to count from 1.
+        """
+        if _said(number) == _said(None):
+            return None
+        if column == _OWN and self._way == _ONE:
+            other = mapped(_NAMED[0], options.columns.get(_OWN, _OWN))
+            raise RowError("bad_label", f"{_OWN} counts from 0; to read it from 1, add {other}")
+        if column != _OWN and not self._way:
+            ways = " or ".join(f"--format {self.name}/{way}" for way in self.ways)
+            detail = f"{column} {number!r}, and no sampled row shows whether it counts from 0 or 1"
+            raise RowError("bad_label", f"{detail}; say which with {ways}")
+        base = int(self._way == _ONE)
+        if type(number) is not int or not 0 <= number - base < steps:
+            detail = f"{column} {number!r} is not a step of {steps}"
+            raise RowError("bad_label", f"{detail}{' counted from 1' * base}, nor -1")
+        return number - base
+
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
+        steps = _steps.listed(row)
+        column = _column(row, meant(_INDICES, options.columns))
+        if column is None:
+            raise RowError("bad_column", "nothing says which step is the first wrong one")
+        what = "the index of the first wrong step"
+        require_same(row, column, _INDICES, options.columns, what, said=_said)
+        first = self._first(row[column], column, len(steps), options)
+        return self._chain(row, steps, [] if first is None else [first], options)
+
+
+_LISTED = tuple(
+    "error_steps errors error_list error_indices wrong_steps incorrect_steps mistakes".split()
+)
+_LISTS = (*_LISTED, "label", "labels")
+
+
+def _is_list(value: Any, steps: int) -> bool:
+    """Whether a value can be a list of distinct step numbers, in order."""
+    if not isinstance(value, list) or not all(type(one) is int for one in value):
+        return False
+    return value == sorted(set(value)) and (not value or (value[0] >= 0 and value[-1] <= steps))
+
+
+def _list_of(row: Row) -> str | None:
+    """The column with the step numbers."""
+    name = _steps.step_column(row)
+    if name is None:
+        return None
+    for column in _LISTED:
+        if column in row and (peek(row, column) is None or isinstance(peek(row, column), list)):
+            return column
+    columns = (column for column in _LISTS if column in row)
+    count = len(peek(row, name))
+    return next((column for column in columns if _is_list(peek(row, column), count)), None)
+
+
+def _meant(row: Row, columns: Mapping[str, str]) -> str | None:
+    """The column with the step numbers: one that ``--map`` named, where it named any."""
+    named = [name for name in _LISTS if name in columns]
+    return _turns.first_of(row, named) if named else _list_of(row)
+
+
+class _ErrorList(_Numbered):
+    """``steps`` and the numbers of the wrong ones, counted from 0 or from 1; an empty list for
+    none.
+
+    Steps before the first wrong one are good, listed ones bad, and later ones that are not listed
+    stay unlabelled: what follows an error is unknown.
+    """
+
+    name = "error_list"
+    columns: Columns = {**_steps.LISTED, "wrong steps": _LISTS}
+
+    def matches(self, row: Row) -> str | None:
+        column = _list_of(row)
+        return f"{_steps.step_column(row)} and the wrong ones in {column}" if column else None
+
+    def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
+        named = [
+            (row[name], len(row[_steps.step_column(row) or ""]))
+            for row in rows
+            if (name := _meant(row, columns)) and isinstance(row[name], list) and row[name]
+        ]
+        return _settle(named, "the lists of wrong steps name")
+
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
+        steps = _steps.listed(row)
+        column = _turns.chosen_of(row, _LISTS, options.columns) or _list_of(row)
+        if column is None:
+            raise RowError("bad_column", "nothing says which steps are wrong")
+        what = "the list of wrong steps"
+        fits = partial(_is_list, steps=len(steps))
+        require_same(row, column, _LISTS, options.columns, what, fits=fits)
+        listed = row.get(column)
+        if not isinstance(listed, list) or not all(type(one) is int for one in listed):
+            detail = "is not a list of step numbers (empty where no step is wrong)"
+            raise RowError("bad_label", f"column {column!r} {detail}")
+        base = 0 if self._way == _ZERO else 1
+        wrong = sorted(one - base for one in listed)
+        if wrong and not 0 <= wrong[0] <= wrong[-1] < len(steps):
+            detail = f"{column} {listed} does not fit {counted(len(steps), 'step')}"
+            raise RowError("bad_label", f"{detail} counted from {base}")
+        return self._chain(row, steps, wrong, options)
+
+
+TABLE = (_ProcessBench(), _ErrorList())

@@ -1,0 +1,129 @@
+"""Steps in a list, each a text, beside a list of their ratings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from stages.contract import Columns, Example, FormatOptions, Row, StepChain
+from stages.errors import RowError
+from stages.format import Format
+from stages.formats import _ratings, _steps, _turns
+from stages.formats._asked import Asking, meant
+from stages.kinds import STEPS
+from stages.rows.watched import peek
+
+_LABELS = tuple(
+    "labels label ratings rating step_labels rewards scores step_rewards step_scores".split()
+)
+
+
+def _counts_from_minus_one(value: Any) -> bool:
+    """Whether these are ratings of -1, 0 and 1, as a -1 among them shows."""
+    known = isinstance(value, list) and all(
+        one is None or (type(one) in (int, float) and one in (-1, 0, 1)) for one in value
+    )
+    return known and _ratings.is_signed(value)
+
+
+def _fits(value: Any, steps: int) -> bool:
+    """Whether a value can be a rating per step; bare integers could also be step numbers."""
+    if _counts_from_minus_one(value):
+        return len(value) == steps
+    if not isinstance(value, list) or not all(map(_ratings.is_rating, value)):
+        return False
+    return len(value) == steps or any(type(one) is not int for one in value)
+
+
+def _labels(row: Row, names: Sequence[str] = _LABELS) -> str | None:
+    """The column with a rating for each step."""
+    steps = _steps.step_column(row)
+    if steps is None:
+        return None
+    return next((name for name in names if _fits(peek(row, name), len(peek(row, steps)))), None)
+
+
+class _Stepwise(Asking, _ratings.Signed):
+    """``prompt``, ``completions`` (the steps) and ``labels`` (one per step, hard or soft).
+
+    ``stepwise/signed`` reads ratings of -1 (bad), 0 (neutral) and 1 (good).
+    """
+
+    name = "stepwise"
+    columns: Columns = {**_steps.LISTED, "ratings": _LABELS}
+    prompts = _steps.PROBLEMS
+    step_lists: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None = (
+        _steps.PROBLEMS,
+        _steps.LISTS,
+        _LABELS,
+    )
+
+    @property
+    def variants(self) -> Mapping[str, Format]:
+        variants = super().variants
+        variants["signed"].step_lists = None  # whoever reads lists as columns reads 0 as bad
+        return variants
+
+    def _shown(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Iterable[Any]:
+        names = meant(_LABELS, columns)
+        lists = [peek(row, _labels(row, names) or "") for row in rows]
+        return [value for values in lists if _counts_from_minus_one(values) for value in values]
+
+    def matches(self, row: Row) -> str | None:
+        labels = _labels(row)
+        return f"{_steps.step_column(row)} and a rating each in {labels}" if labels else None
+
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
+        steps = _steps.listed(row, "completions")
+        column = _ratings.rated(row, _LABELS, options.columns)
+        labels = _ratings.ratings(row.get(column), len(steps), column, self._label(options))
+        return [StepChain(_steps.problem(row, options), steps, labels)]
+
+
+_PREFIXES = ("prefixes", "prefix", "partial_solutions", "step_prefixes", "cumulative_steps")
+_VALUES = ("values", "value", "mc_values", "mc_value", "soft_labels", "scores", "labels", "label")
+
+
+def _steps_of(prefixes: list[str]) -> list[str]:
+    """What each prefix adds to the one before.
+
+    Raises:
+        RowError: one does not begin with the one before.
+    """
+    steps = []
+    before = ""
+    for number, prefix in enumerate(prefixes, 1):
+        if not prefix.startswith(before):
+            raise RowError("not_cumulative", f"prefix {number} does not begin with the one before")
+        steps.append(prefix[len(before) :])
+        before = prefix
+    return steps
+
+
+class _SoftPrefix(Asking):
+    """``prefixes`` of a solution, each a step longer than the one before, and a value for each.
+
+    The values are shares of continuations that reached the right answer, from 0 to 1.
+    """
+
+    name = "soft_prefix"
+    kinds = (STEPS,)
+    columns: Columns = {**_steps.PROBLEM, "prefixes": _PREFIXES, "values": _VALUES}
+    prompts = _steps.PROBLEMS
+
+    def matches(self, row: Row) -> str | None:
+        prefixes, values = _turns.first_of(row, _PREFIXES), _turns.first_of(row, _VALUES)
+        if prefixes is None or values is None:
+            return None
+        lists = isinstance(row[prefixes], list) and isinstance(row[values], list)
+        return f"{prefixes} and {values}" if lists else None
+
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
+        name = _turns.chosen_of(row, _PREFIXES, options.columns) or "prefixes"
+        steps = _steps_of(_steps.texts(row.get(name), name))
+        column = _ratings.rated(row, _VALUES, options.columns)
+        labels = _ratings.ratings(row.get(column), len(steps), column)
+        return [StepChain(_steps.problem(row, options), steps, labels)]
+
+
+TABLE = (_Stepwise(), _SoftPrefix())

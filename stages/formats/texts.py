@@ -1,0 +1,181 @@
+"""Texts in columns of their own: a question and its answer, or one text alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from stages.contract import BARE, Columns, Conversation, Example, FormatOptions, Message, Row
+from stages.conversations import templated
+from stages.errors import RowError
+from stages.format import Format
+from stages.formats import _messages, _turns, message_trees
+from stages.formats._asked import one_of, says
+from stages.kinds import CONVERSATION
+from stages.rows.watched import peek
+
+_QUESTIONS = ("question", "query", "problem", "prompt", "input", "input_text", "text_input")
+_ANSWERS = ("answer", "response", "solution", "output", "output_text")
+
+
+def _holds(row: Row, name: str) -> bool:
+    """Whether a column says something that can be a question or an answer."""
+    value = peek(row, name)
+    return says(row, name) and (isinstance(value, str) or _turns.are_turns(value))
+
+
+def _column(row: Row, what: str, names: tuple[str, ...], options: FormatOptions) -> str:
+    """The column of the question, or of the answer.
+
+    Raises:
+        RowError: there is none, or two say different things.
+    """
+    name = one_of(row, names, options.columns, what=what, holds=_holds)
+    name = name or _turns.chosen_of(row, names, options.columns)
+    if name is None:
+        raise RowError("bad_column", f"there is no {what} column")
+    return name
+
+
+class _QueryResponse(Format):
+    """A question column and an answer column, under any of their usual names."""
+
+    name = "query_response"
+    kinds = (CONVERSATION,)
+    columns: Columns = {"question": _QUESTIONS, "answer": _ANSWERS, **_turns.BESIDE}
+    prompts = _QUESTIONS
+    exchange = (_QUESTIONS, _ANSWERS)
+
+    def matches(self, row: Row) -> str | None:
+        question, answer = _turns.first_of(row, _QUESTIONS), _turns.first_of(row, _ANSWERS)
+        if "instruction" in row or "chosen" in row or question is None or answer is None:
+            return None
+        asked = isinstance(row[question], str) or _turns.are_turns(row[question])
+        return f"{question} and {answer}" if asked and isinstance(row[answer], str) else None
+
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
+        for what, names in (("question", _QUESTIONS), ("answer", _ANSWERS)):
+            if any(name in columns for name in names):
+                continue
+            said = [[name for name in names if _holds(row, name)] for row in rows]
+            able = [name for name in names if any(name in some for some in said)]
+            if any(peek(r, n) != peek(r, s[0]) for r, s in zip(rows, said, strict=True) for n in s):
+                flags = " or ".join(f"--map {what}={name}" for name in able)
+                return f"{' and '.join(able)} could each be the {what}", f"Say which with {flags}"
+        return None
+
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
+        stray = peek(row, "instruction") not in (None, "")
+        if stray and options.columns.keys().isdisjoint(_QUESTIONS):
+            detail = "'instruction' may be a question too; see --format alpaca --map input=COLUMN"
+            raise RowError("bad_column", detail)
+        question = _column(row, "question", _QUESTIONS, options)
+        answer = _column(row, "answer", _ANSWERS, options)
+        answered = _turns.text(row, answer)
+        if _turns.are_turns(row[question]):
+            turns = [*_turns.whole(row, question), Message("assistant", answered)]
+        else:
+            turns = _turns.exchange(row, _turns.text(row, question), answered, options)
+        return [Conversation(turns, _turns.tools(row))]
+
+
+_ASKED = (*_QUESTIONS, "instruction")
+
+
+class _MessageThinking(Format):
+    """``problem``, ``message_thinking`` and ``message_content``: reasoning outside the answer."""
+
+    name = "message_thinking"
+    kinds = (CONVERSATION,)
+    columns: Columns = {
+        "question": _ASKED,
+        "reasoning": ("message_thinking",),
+        "answer": ("message_content",),
+        **_turns.BESIDE,
+    }
+    prompts = _ASKED
+
+    def matches(self, row: Row) -> str | None:
+        question = _turns.first_of(row, _ASKED)
+        if question and "message_thinking" in row and isinstance(row.get("message_content"), str):
+            return f"{question}, message_thinking and message_content"
+        return None
+
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
+        question = one_of(row, _ASKED, options.columns, what="question")
+        if question is None:
+            raise RowError("bad_column", "there is no question column")
+        answer = _turns.text(row, "message_content")
+        messages = _turns.exchange(row, _turns.text(row, question), answer, options)
+        if row.get("message_thinking") not in (None, ""):
+            thinking = _turns.text(row, "message_thinking")
+            messages[-1].fields = {"reasoning_content": thinking}
+        return [Conversation(messages, _turns.tools(row))]
+
+
+class _PromptCompletion(Format):
+    """``prompt`` and ``completion``, as text (a user and an assistant turn) or as messages."""
+
+    name = "prompt_completion"
+    kinds = (CONVERSATION,)
+    columns: Columns = {"question": ("prompt",), "answer": ("completion",), **_turns.BESIDE}
+    prompts = ("prompt",)
+    exchange = (("prompt",), ("completion",))
+
+    def matches(self, row: Row) -> str | None:
+        return "prompt and completion" if "prompt" in row and "completion" in row else None
+
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
+        prompt, completion = row.get("prompt"), row.get("completion")
+        if isinstance(prompt, list) and isinstance(completion, list):
+            turns = _turns.whole(row, "prompt") + _turns.conversation(completion, "completion")
+            return [Conversation(turns, _turns.tools(row))]
+        if isinstance(prompt, list) and isinstance(completion, str):
+            turns = [*_turns.whole(row, "prompt"), Message("assistant", completion)]
+            return [Conversation(turns, _turns.tools(row))]
+        if isinstance(prompt, list) or isinstance(completion, list):
+            raise RowError("bad_column", "a completion of turns needs a prompt of turns")
+        asked, answer = _turns.text(row, "prompt"), _turns.text(row, "completion")
+        return [Conversation(_turns.exchange(row, asked, answer, options), _turns.tools(row))]
+
+
+class _Text(Format):
+    """``text``: bare text, encoded as it is plus the end of turn; all of it is trained.
+
+    A text whose row says who speaks is one turn of a conversation, not a text of its own.
+    """
+
+    name = "text"
+    kinds = (CONVERSATION,)
+    columns: Columns = {"text": ("text",), **_turns.TOOLS}
+    prompts = ("text",)
+
+    def matches(self, row: Row) -> str | None:
+        if not isinstance(row.get("text"), str) or message_trees.where(row) == "":
+            return None
+        return "text alone"
+
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
+        if not any(map(_speaker, rows)):
+            return None
+        return "the texts are turns: role says who speaks each of them", (
+            "Give rows with whole conversations (messages), or train each text by itself with "
+            "--ignore role"
+        )
+
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
+        text = _turns.text(row, "text")
+        if role := _speaker(row):
+            raise RowError("bad_column", f"the text is a turn: role is {role!r}")
+        parsed = templated.allowed(text, "the text", options.already_templated)
+        if parsed is None:
+            return [Conversation([Message(BARE, text)])]
+        return [Conversation(parsed[1].messages, _turns.tools(row))]
+
+
+def _speaker(row: Row) -> str | None:
+    """Who says the text, where the row says so."""
+    role = peek(row, "role")
+    return role if _messages.role_named(role) else None
+
+
+TABLE = (_PromptCompletion(), _QueryResponse(), _MessageThinking(), _Text())

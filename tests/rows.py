@@ -1,0 +1,66 @@
+"""Rows of every format, a line each: what they say, and why others are refused.
+
+``tests/corpus/rows_read.jsonl`` has the reading that a row is detected as among all formats of its
+task, and its examples; ``rows_refused.jsonl`` the code that it is refused with, and words of the
+reason. A turn is ``[role, text]``, and behind it what else it says. ``of`` names the file of tests
+that also builds the row.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stages.contract import Conversation, Example, Message, Pair, Refused, Row, StepChain
+
+_CORPUS = Path(__file__).parent / "corpus"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row; ``reading``: the format, or a variant of one."""
+
+    reading: str
+    task: str
+    row: Row
+    examples: list[Example]
+    code: str
+    words: str
+    of: str
+
+
+def _turns(said: list[list[Any]]) -> list[Message]:
+    return [Message(role, text, **(more[0] if more else {})) for role, text, *more in said]
+
+
+def _example(told: dict[str, Any]) -> Example:
+    if "turns" in told:
+        return Conversation(_turns(told.pop("turns")), **told)
+    if "chosen" in told:
+        sides = [_turns(told.pop(name)) for name in ("prompt", "chosen", "rejected")]
+        return Pair(*sides, **told)
+    if "refused" in told:
+        return Refused(told["refused"], told["detail"])
+    return StepChain(**told)
+
+
+def _cases(name: str) -> dict[str, Case]:
+    found = {}
+    for line in (_CORPUS / name).read_text("utf-8").splitlines():
+        told = json.loads(line)
+        examples = [_example(one) for one in told.get("examples", ())]
+        more = {key: told.get(key, "") for key in ("code", "words", "of")}
+        assert told["name"] not in found
+        found[told["name"]] = Case(told["format"], told["task"], told["row"], examples, **more)
+    return found
+
+
+READ = _cases("rows_read.jsonl")
+REFUSED = _cases("rows_refused.jsonl")
+
+
+def of(tests: str, task: str) -> dict[str, Case]:
+    """The rows of a task that a file of tests also builds."""
+    return {name: one for name, one in READ.items() if (one.of, one.task) == (tests, task)}
