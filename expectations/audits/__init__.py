@@ -74,12 +74,14 @@ class AuditFacts:
     Attributes:
         lengths: the lengths in tokens that kept examples have, ascending, and how many have each.
         leaked: test examples equal to a train example.
+        lost: sampled rows whose text the tokenizer loses, of how many, and what the first loses.
     """
 
     context: Context
     ledger: BuildCounts
     lengths: tuple[Ints, Ints]
     leaked: int
+    lost: tuple[int, int, str]
     sources: tuple[SourceCounts, ...]
 
 

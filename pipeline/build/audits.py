@@ -18,6 +18,7 @@ from pipeline.build.description import Outcome
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.manifest import AuditLine
 from pipeline.manifest.records import AUDITS
+from pipeline.parts.part import PartReport
 from pipeline.shards.measured import read
 from stages.columns import Ints, offsets_of
 
@@ -107,6 +108,7 @@ def audit(folder: Path, outcome: Outcome) -> list[AuditResult]:
         ledger=_ledger(outcome),
         lengths=outcome.outline.counts.histogram(),
         leaked=outcome.outline.counts.leaked,
+        lost=PartReport.lost_of(outcome.parts),
         sources=_sources(outcome),
     )
     chunks = [partial(_chunks, folder, outcome, context, step) for step in (stride, 1)]
