@@ -139,11 +139,16 @@ def plan(prepared: Prepared, made: MadeParts, report: Report = _unseen) -> Plann
     prepared = prepared.having_read(made.reports).encoded_by(made.backend)
     works = works_of(prepared, made.backend)
     reports = [made.reports[number] for number in range(len(works))]
-    _require_text_kept(prepared.config, reports)
+    require_text_kept(prepared.config, reports)
     return replace(of_parts(prepared, works, reports, report), compared=made.compared)
 
 
-def _require_text_kept(config: Config, reports: Sequence[PartReport]) -> None:
+def require_text_kept(config: Config, reports: Sequence[PartReport]) -> None:
+    """The rows that were read twice come back from their ids, but for a few.
+
+    Raises:
+        ModelError: the tokenizer loses the text of too many.
+    """
     lost, sampled, first = PartReport.lost_of(reports)
     limit = with_tolerances(config.judge.tolerance)["lost_text"]["fail"]
     # One row may be an odd one, unless there is no other.

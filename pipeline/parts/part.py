@@ -35,12 +35,12 @@ from stages.tokens.folded_labels import fold
 
 PLAN_COLUMNS = ("line", "sequence", "length", "trained", "digest")
 # Of these a plan is made, as far as a part has them: 32 to 44 bytes an example.
-_PLANNED = ("line", "length", "trained", "digest", groups.NAME, "margin")
+_PLANNED = ("line", "length", "trained", "digest", groups.NAME, groups.ASKED, "margin")
 
 
 def columns_of(recipe: Recipe) -> list[str]:
     """The columns of a part: what plans are made from, and what is stored of an example."""
-    grouped = (groups.NAME,) if recipe.config.grouped else ()
+    grouped = groups.columns_of(recipe.config.groups)
     asked = (*recipe.config.carried.columns, *overlaps.columns_of(recipe.config.plan))
     return [*PLAN_COLUMNS, *grouped, *asked, *recipe.task.stored]
 
