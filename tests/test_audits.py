@@ -296,7 +296,9 @@ def test_prompts_that_ids_make_equal_are_found_on_both_sides(make: Make, tmp_pat
     data = tmp_path / "rows.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     asked = {"test_size": 0.4, "group_by": "topic", "layout": "ragged"}
-    with pytest.raises(ExpectationError, match=r"leaked prompts: .* asks what rows\.jsonl") as caught:
+    with pytest.raises(
+        ExpectationError, match=r"leaked prompts: .* asks what rows\.jsonl"
+    ) as caught:
         make("sft", data, **asked)
     assert "--group-by COLUMN+question" in caught.value.remedy
     out = make("sft", data, **asked, tolerance={"leaks.fail": 1.0})

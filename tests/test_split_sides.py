@@ -282,7 +282,9 @@ def test_rows_of_one_value_or_one_question_stay_together(pipeline: Run, tmp_path
     command = ("run", "sft", "--model", "qwen2-1.5b", "-o", tmp_path / "out", data)
     ran = pipeline(*command, "--test-size", 0.3, "--group-by", "topic")
     assert ran.status == 3
-    found = re.search(r"\((\d+) of (\d+) .*: rows.jsonl:(\d+) asks what rows.jsonl:(\d+) ask", ran.err)
+    found = re.search(
+        r"\((\d+) of (\d+) .*: rows.jsonl:(\d+) asks what rows.jsonl:(\d+) ask", ran.err
+    )
     assert found is not None, ran.err
     leaked, tested, one, other = map(int, found.groups())
     assert 0.01 < leaked / tested <= 1
@@ -294,7 +296,8 @@ def test_rows_of_one_value_or_one_question_stay_together(pipeline: Run, tmp_path
         side: {row["topic"] for row in rows if row["prompt"] in asked}
         for side, asked in sides_.items()
     }
-    assert sides_["train"] and not sides_["train"] & sides_["test"]
+    assert sides_["train"]
+    assert not sides_["train"] & sides_["test"]
     assert not topics["train"] & topics["test"]
     manifest = read_manifest(tmp_path / "out")
     assert manifest["sides"]["column"] == "topic+question"
@@ -306,7 +309,7 @@ LINKED = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 8)), min_size=1, 
 
 @given(LINKED, SEEDS)
 def test_no_question_and_no_group_is_on_both_sides(rows: list[tuple[int, int]], seed: int) -> None:
-    """Whatever hangs together by values and questions in turn; a row that asks nothing joins none."""
+    """Whatever hangs together by values and questions in turn; what asks nothing joins none."""
     group, asked = (np.array(column, np.uint64) for column in zip(*rows, strict=True))
     config = Config.of(
         *("sft", ("rows.jsonl",), "acme", Path("out")),

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from conftest import NAME
+from datasets import load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import few
@@ -307,7 +308,8 @@ def test_groups_that_share_a_question_are_joined_over_windows(shop: Shop, index_
         sides.append(_lines(out))
         for name in ("question", "of"):
             values = [{rows[at][name] for at in lines} for lines in sides[-1].values()]
-            assert len(values) == 2 and not values[0] & values[1]
+            assert len(values) == 2
+            assert not values[0] & values[1]
     assert sides[0] == sides[1]
 
 
