@@ -71,6 +71,7 @@ TYPES: dict[str, pa.DataType] = {
     "reject_code": pa.string(),
     "reject_detail": pa.string(),
     "note": pa.string(),  # a peculiarity of a row that is kept; counted
+    "asked": pa.uint64(),  # the same by question, where groups that share one are joined
     "group": pa.uint64(),  # rows that are on one side of a split, where there is one: rows.groups
     # what a build chooses examples by, where it asks for it: rows.carried
     "carried": CARRIED,

@@ -25,7 +25,7 @@ from expectations.audits import (
     BuildCounts,
     Totals,
     audits,
-    duplicates,
+    leaks,
     level,
     short_answers,
     shortcuts,
@@ -295,13 +295,19 @@ def test_prompts_that_ids_make_equal_are_found_on_both_sides(make: Make, tmp_pat
     ]
     data = tmp_path / "rows.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    out = make("sft", data, test_size=0.4, group_by="topic", layout="ragged")
+    asked = {"test_size": 0.4, "group_by": "topic", "layout": "ragged"}
+    with pytest.raises(
+        ExpectationError, match=r"leaked prompts: .* asks what rows\.jsonl"
+    ) as caught:
+        make("sft", data, **asked)
+    assert "--group-by COLUMN+question" in caught.value.remedy
+    out = make("sft", data, **asked, tolerance={"leaks.fail": 1.0})
     sides = {}
     for side in ("train", "test"):
         table = read(out / side / "data-00000-of-00001.arrow")
         lines = [int(name.rpartition(":")[2]) - 1 for name in table.column("row_id").to_pylist()]
         sides[side] = [n % 20 for n in lines]
-    found = figures(out, "duplicates")
+    found = figures(out, "leaks")
     leaked = sum(prompt in set(sides["train"]) for prompt in sides["test"])
     detail = found["leaked prompts"]["detail"]
     assert leaked > 0
@@ -342,9 +348,9 @@ def test_prompts_of_chains_end_where_the_problem_ends(step_model: TargetModel) -
     context = Context(kind_of("prm"), "ragged", 64, step_model)
     names = pa.array(["a", "b", "c"])
     chunk = Chunk("test", context, names, Sequences(offsets, ids), np.zeros(len(ids), bool))
-    ends = duplicates._prompt_ends(chunk) - offsets[:-1]
+    ends = leaks._prompt_ends(chunk) - offsets[:-1]
     assert ends.tolist() == [5, 5, 1]
-    hashes = duplicates._hashes(chunk).tolist()
+    hashes = leaks._hashes(chunk).tolist()
     assert hashes[0] == hashes[1] != hashes[2]
 
 
@@ -426,7 +432,7 @@ def test_every_audit_says_why_and_is_named_by_its_file() -> None:
     """What an audit is called is its file."""
     found = audits()
     assert len(found) >= 9
-    modules = (shortcuts, duplicates, step_labels, short_answers, trained_share)
+    modules = (shortcuts, leaks, step_labels, short_answers, trained_share)
     for module in modules:
         assert module.AUDIT.name == module.__name__.rpartition(".")[2]
     for audit in found:

@@ -150,6 +150,7 @@ WITHOUT = {
     "tokens": "a shard that was exchanged together with the manifest",
     "packs": "an index that was exchanged together with the manifest",
     "made_again": "a source that changed unnoticed",
+    "lost_text": "a damaged tokenizer",
     "end_of_turn_not_learnt": "a trained checkpoint",
     "padding_changes_answers": "a trained checkpoint",
     "tokenizer_not_shown": "a server",

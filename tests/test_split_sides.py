@@ -18,11 +18,14 @@ from hypothesis import strategies as st
 from support import Ran, read_manifest
 from transformers import AutoTokenizer
 
-from pipeline.choice import sides
+from pipeline.choice import doubles, sides
+from pipeline.choice.choose import choose
+from pipeline.choice.examples import PlannedExamples
+from pipeline.options.config import Config
 from pipeline.tasks import kind_of
 from stages import columns, formats
 from stages.contract import FormatOptions, Record
-from stages.errors import PipelineError
+from stages.errors import PipelineError, UsageError
 from stages.normalize.stage import Normalize
 from stages.rows import groups
 
@@ -268,6 +271,65 @@ def test_named_files_and_a_share_are_not_both_given(pipeline: Run, tmp_path: Pat
     ran = pipeline(*command, data, "--test", again)
     assert ran.status == 2
     assert "leave nothing to train on" in ran.err
+
+
+def test_rows_of_one_value_or_one_question_stay_together(pipeline: Run, tmp_path: Path) -> None:
+    """A column alone leaks: the error names a pair and the option, which keeps both together."""
+    rows = [row | {"topic": n % 23} for n, row in enumerate(_rows(20) * 3)]
+    rows = [row | {"completion": f"{row['completion']} {n}"} for n, row in enumerate(rows)]
+    rows += [row | {"topic": f"x{n}"} for n, row in enumerate(_rows(40, 50))]
+    data = _write(tmp_path / "rows.jsonl", rows)
+    command = ("run", "sft", "--model", "qwen2-1.5b", "-o", tmp_path / "out", data)
+    ran = pipeline(*command, "--test-size", 0.3, "--group-by", "topic")
+    assert ran.status == 3
+    found = re.search(
+        r"\((\d+) of (\d+) .*: rows.jsonl:(\d+) asks what rows.jsonl:(\d+) ask", ran.err
+    )
+    assert found is not None, ran.err
+    leaked, tested, one, other = map(int, found.groups())
+    assert 0.01 < leaked / tested <= 1
+    assert rows[one - 1]["prompt"] == rows[other - 1]["prompt"]
+    assert "--group-by COLUMN+question" in ran.err
+    options = ("--test-size", 0.3, "--group-by", "topic+question")
+    sides_ = _split(pipeline, tmp_path / "out", data, *options)
+    topics = {
+        side: {row["topic"] for row in rows if row["prompt"] in asked}
+        for side, asked in sides_.items()
+    }
+    assert sides_["train"]
+    assert not sides_["train"] & sides_["test"]
+    assert not topics["train"] & topics["test"]
+    manifest = read_manifest(tmp_path / "out")
+    assert manifest["sides"]["column"] == "topic+question"
+    assert not manifest["inputs"][0].get("unread")
+
+
+LINKED = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 8)), min_size=1, max_size=40)
+
+
+@given(LINKED, SEEDS)
+def test_no_question_and_no_group_is_on_both_sides(rows: list[tuple[int, int]], seed: int) -> None:
+    """Whatever hangs together by values and questions in turn; what asks nothing joins none."""
+    group, asked = (np.array(column, np.uint64) for column in zip(*rows, strict=True))
+    config = Config.of(
+        *("sft", ("rows.jsonl",), "acme", Path("out")),
+        test_size=SHARE,
+        group_by="topic+question",
+        seed=seed,
+    )
+    ones = np.ones(len(rows), np.int32)
+    digest = np.zeros(len(rows), doubles.DIGEST)
+    digest["a"] = np.arange(len(rows))
+    at = np.arange(len(rows))
+    examples = PlannedExamples(at[:1], at, ones, ones, digest, group=group, asked=asked)
+    try:
+        test = choose(config, examples).test
+    except UsageError:  # all of them hang together
+        return
+    assert test is not None
+    for values in (group, asked[asked > 0]):
+        own = test if values is group else test[asked > 0]
+        assert not set(values[own].tolist()) & set(values[~own].tolist())
 
 
 TURNS = st.lists(

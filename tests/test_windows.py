@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from conftest import NAME
+from datasets import load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import few
@@ -288,6 +289,36 @@ def test_equal_examples_of_two_windows_are_not_put_apart(shop: Shop) -> None:
             shop.build("sft", data, f"out{parts}", parts, **options)
         said.append(caught.value.what)
     assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("index_only", [False, True])
+def test_groups_that_share_a_question_are_joined_over_windows(shop: Shop, index_only: bool) -> None:
+    """Windows and one memory choose the same sides, on which no question and no value is twice."""
+    rows = [
+        {"question": f"q{i % 30}", "answer": f"so {i}", "of": f"{i % 37}" if i < 60 else f"{i}"}
+        for i in range(120)
+    ]
+    data = [shop.write("a.jsonl", rows)]
+    more: dict[str, Any] = {"index_only": True} if index_only else {"layout": "ragged"}
+    sides = []
+    for parts in (64, 2):
+        out = shop.build(
+            *("sft", data, f"out{parts}", parts), test_size=0.3, group_by="of+question", **more
+        )
+        sides.append(_lines(out))
+        for name in ("question", "of"):
+            values = [{rows[at][name] for at in lines} for lines in sides[-1].values()]
+            assert len(values) == 2
+            assert not values[0] & values[1]
+    assert sides[0] == sides[1]
+
+
+def _lines(folder: Path) -> dict[str, set[int]]:
+    """The lines of each side of a build, from 0."""
+    return {
+        side: {int(name.rpartition(":")[2]) - 1 for name in rows["row_id"]}
+        for side, rows in load_from_disk(str(folder)).items()
+    }
 
 
 def test_a_digest_that_two_windows_share_is_looked_into(

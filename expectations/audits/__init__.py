@@ -74,6 +74,8 @@ class AuditFacts:
     Attributes:
         lengths: the lengths in tokens that kept examples have, ascending, and how many have each.
         leaked: test examples equal to a train example.
+        everything: reads the shards, all of them.
+        lost: sampled rows whose text the tokenizer loses, of how many, and what the first loses.
     """
 
     context: Context
@@ -81,6 +83,8 @@ class AuditFacts:
     lengths: tuple[Ints, Ints]
     leaked: int
     sources: tuple[SourceCounts, ...]
+    everything: Callable[[], Iterable[Chunk]] = tuple
+    lost: tuple[int, int, str] = (0, 0, "")
 
 
 class Totals:
@@ -225,14 +229,13 @@ def _measure(audits: list[Audit], chunks: Iterable[Chunk], totals: dict[str, Tot
 
 def run_audits(
     sample: Callable[[], Iterable[Chunk]],
-    everything: Callable[[], Iterable[Chunk]],
     facts: AuditFacts,
     overrides: Mapping[str, float],
 ) -> list[AuditResult]:
     """Every audit that applies to the task.
 
     Args:
-        sample, everything: read the shards, evenly spaced rows or all of them.
+        sample: reads evenly spaced rows of the shards.
 
     Raises:
         GateError: an audit could not be computed.
@@ -244,7 +247,7 @@ def run_audits(
     try:
         _measure([audit for audit in applying if not audit.whole], sample(), totals)
         if facts.ledger.test is not None:
-            _measure([audit for audit in applying if audit.whole], everything(), totals)
+            _measure([audit for audit in applying if audit.whole], facts.everything(), totals)
         for audit in applying:
             allowed = tolerances[audit.name]
             figures = audit.judge(facts, totals[audit.name], allowed)

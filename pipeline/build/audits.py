@@ -18,6 +18,7 @@ from pipeline.build.description import Outcome
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.manifest import AuditLine
 from pipeline.manifest.records import AUDITS
+from pipeline.parts.part import PartReport
 from pipeline.shards.measured import read
 from stages.columns import Ints, offsets_of
 
@@ -102,15 +103,17 @@ def audit(folder: Path, outcome: Outcome) -> list[AuditResult]:
     tokens = description.tokens_of(outcome)
     total = tokens.total + tokens.padding
     stride = -(-total // SAMPLE_TOKENS)
+    sample, everything = (partial(_chunks, folder, outcome, context, n) for n in (stride, 1))
     facts = AuditFacts(
         context=context,
         ledger=_ledger(outcome),
         lengths=outcome.outline.counts.histogram(),
         leaked=outcome.outline.counts.leaked,
+        everything=everything,
+        lost=PartReport.lost_of(outcome.parts),
         sources=_sources(outcome),
     )
-    chunks = [partial(_chunks, folder, outcome, context, step) for step in (stride, 1)]
-    results = run_audits(chunks[0], chunks[1], facts, config.judge.tolerance)
+    results = run_audits(sample, facts, config.judge.tolerance)
     content = {
         "every_nth_row": stride,
         "audits": [result.recorded() for result in results],

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import overload
 
+from expectations.audits import with_tolerances
 from pipeline.build import windowed
 from pipeline.build.parts import MadeParts, works_of
 from pipeline.build.preparation import Prepared
@@ -31,6 +32,8 @@ from pipeline.shards.plan import Chosen, ShardPlan, make_plan, orders_of
 from pipeline.windows.layout import Head, IndexRef, ShardRef
 from pipeline.windows.window import Windows
 from stages.columns import Ints
+from stages.counted import counted
+from stages.errors import ModelError
 
 PLAN = "plan"  # in the workspace
 
@@ -127,6 +130,7 @@ def plan(prepared: Prepared, made: MadeParts, report: Report = _unseen) -> Plann
         made: the parts of all splits.
 
     Raises:
+        ModelError: the tokenizer loses the text of too many of the rows that were read twice.
         UsageError: another version of the program prepared the build, or an option leaves nothing
             to train on.
         DataError: an option leaves nothing, or examples that differ have one digest.
@@ -135,7 +139,26 @@ def plan(prepared: Prepared, made: MadeParts, report: Report = _unseen) -> Plann
     prepared = prepared.having_read(made.reports).encoded_by(made.backend)
     works = works_of(prepared, made.backend)
     reports = [made.reports[number] for number in range(len(works))]
+    require_text_kept(prepared.config, reports)
     return replace(of_parts(prepared, works, reports, report), compared=made.compared)
+
+
+def require_text_kept(config: Config, reports: Sequence[PartReport]) -> None:
+    """The rows that were read twice come back from their ids, but for a few.
+
+    Raises:
+        ModelError: the tokenizer loses the text of too many.
+    """
+    lost, sampled, first = PartReport.lost_of(reports)
+    limit = with_tolerances(config.judge.tolerance)["lost_text"]["fail"]
+    # One row may be an odd one, unless there is no other.
+    if lost > min(1, sampled - 1) and lost > limit * sampled:
+        raise ModelError(
+            f"The tokenizer of {config.parts.model} loses text in {lost} of "
+            f"{counted(sampled, 'sampled row')}: {first}.",
+            "Give a model whose tokenizer can write these rows (pipeline doctor shows what it "
+            "loses), or allow it with --tolerance lost_text.fail=1.",
+        )
 
 
 def reads_examples(config: Config) -> bool:

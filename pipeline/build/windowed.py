@@ -30,6 +30,7 @@ from pipeline.windows.layout import IndexRef, Laid, Laying, ShardRef
 from pipeline.windows.window import WINDOW_EXAMPLES, Window, Windows
 from stages import layouts
 from stages.errors import SurroundingsError, UsageError
+from stages.rows.groups import AND_QUESTION
 
 _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
@@ -38,13 +39,15 @@ _Shared = TypeVar("_Shared")
 
 def needs_one_memory(config: Config) -> bool:
     """Whether an option compares examples in a way that needs all of them in one memory: filters,
-    budgets, files that they are compared with, and which of equal examples stays by a column."""
+    budgets, files that they are compared with, groups that questions join, and which of equal
+    examples stays by a column."""
     plan = config.plan
     return bool(
         plan.total is not None
         or plan.near_dedup
         or plan.decontaminate
         or Keep.of(plan.dedup_keep).column
+        or any((one.options.group_by or "").endswith(AND_QUESTION) for one in config.sources)
         or any(one.budget.given or one.test or one.options.filter for one in config.sources)
     )
 

@@ -32,10 +32,11 @@ from pipeline.stores import copies, is_address, open_store
 from pipeline.trainers import exporting
 from pipeline.verdict import gate
 from pipeline.verdict.gate import Evidence
-from stages import formats, layouts
+from stages import formats, layouts, probes
 from stages.counted import counted
 from stages.errors import DataError, GateError, PipelineError, UsageError, require_reading
 from stages.models.profile import TargetModel
+from stages.probes import ProbeSubject
 
 _DECLARED = (
     "rows_in rows_accounted examples_made examples_accounted examples_kept tokens_kept "
@@ -48,6 +49,7 @@ _OF_INDEX = {  # what packed rows have, by what the build says that its index na
     "trained_kept": "indexed_trained_declared",
     "duplicates_declared": "indexed_duplicates_declared",
 }
+_PROBE = "all_text_survives"  # of the tokenizer alone, whatever the rows are
 _TOKENS = ("eos", "end_of_turn", "pad", "step", "good", "bad")
 
 
@@ -76,6 +78,9 @@ def _read_model(build: Build, result: Checked) -> TargetModel | None:
             result.add(
                 "tokenizer/", "tokenizer", f"its {key} is {hashed}, not {getattr(record, key)}"
             )
+    verdict = probes.examine(ProbeSubject(model, model.tokenizer_json), (probes.TOKENS,))[_PROBE]
+    if verdict.passed is False:
+        result.add("tokenizer/tokenizer.json", "tokenizer", verdict.detail)
     return model
 
 

@@ -72,7 +72,12 @@ def _near(
 
 
 def _joined(config: Config, examples: PlannedExamples) -> PlannedExamples:
-    """The same, with rows in one group where what they ask is alike."""
+    """The same, with rows in one group where what they ask is equal, or alike."""
+    if examples.asked is not None and examples.group is not None:
+        _, firsts, which = np.unique(examples.asked, return_index=True, return_inverse=True)
+        own = examples.asked == NO_QUESTION
+        firsts = np.where(own, np.arange(len(examples)), firsts[which])
+        examples = replace(examples, group=near.joined(examples.group, firsts, NO_QUESTION))
     named = any(source.options.group_by for source in config.sources)
     # Who names a column says with it what belongs together.
     if examples.questions is None or examples.group is None or named:

@@ -41,6 +41,8 @@ class PlannedExamples:
         length, trained: tokens.
         digest: 16 bytes each.
         group: what decides its side of a split and which are taken first; None where not needed.
+        asked: the same by question, ``NO_QUESTION`` where groups are not joined by it; None where
+            none are.
         source: number of the source it comes from; None where there is one, without a name.
         filtered: the number from 1 of the filter that leaves it out, 0 where none does; None
             without filters.
@@ -57,6 +59,7 @@ class PlannedExamples:
     trained: Counts
     digest: Digests
     group: Groups | None = None
+    asked: Groups | None = None
     source: npt.NDArray[np.int16] | None = None
     filtered: npt.NDArray[np.uint16] | None = None
     score: npt.NDArray[np.float64] | None = None
@@ -124,10 +127,15 @@ def read_numbers(parts: Sequence[Numbers], config: Config, base: int = 0) -> Pla
         PipelineError: the examples of a part are not in the order of its rows.
     """
     named, grouped = config.named, config.grouped
-    names = (*_COLUMNS, groups.NAME) if grouped else _COLUMNS
+    of_sources = [groups.columns_of(config.only(n).groups) for n in range(len(config.sources))]
+    joined = any(groups.ASKED in own for own in of_sources)
+    names = (*_COLUMNS, *max(of_sources, key=len))
     columns: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in names}
     for part in parts:
-        table = columns_of(Path(part.path), names)
+        own = of_sources[part.source]
+        table = columns_of(Path(part.path), (*_COLUMNS, *own))
+        if joined and groups.ASKED not in own:
+            table = table.append_column(groups.ASKED, table.column(groups.NAME))
         line = table.column("line").to_numpy()
         if (line[1:] < line[:-1]).any():
             raise PipelineError(f"{part.path}: the examples are not in the order of their rows.")
@@ -147,6 +155,7 @@ def read_numbers(parts: Sequence[Numbers], config: Config, base: int = 0) -> Pla
         trained=_joined(columns, "trained", np.dtype(np.int32)),
         digest=_joined(columns, "digest", doubles.DIGEST),
         group=_joined(columns, groups.NAME, np.dtype(np.uint64)) if grouped else None,
+        asked=_joined(columns, groups.ASKED, np.dtype(np.uint64)) if joined else None,
         source=np.repeat(sources, counts) if named else None,
     )
 

@@ -28,6 +28,7 @@ from pipeline.stores.copies import default_cache as default_cache
 from stages import catalog, layouts
 from stages.errors import UsageError
 from stages.kinds import Kind
+from stages.rows.groups import AND_QUESTION
 from stages.rows.selection import condition
 
 RECORDED = "recorded as"  # metadata of a field: how its value is written down, where not as it is
@@ -162,7 +163,7 @@ class SourceOptions:
     stop_text: str = option("reject", v.one_of("reject", "keep", "strip"), "Stop tokens written as text at the end of an answer: refuse the row, train them as text, or remove them.", heading=under.TRAINED)
     reasoning_in: str = option("template", v.one_of("template", "think"), "Where reasoning in a separate field goes: where the template prints it, or into a <think> block.", heading=under.TRAINED)
     reasoning: str = option("keep", v.one_of("keep", "strip", "mask"), "Reasoning of answers, in a field or in <think>: trained, removed, or context only.", heading=under.TRAINED)
-    group_by: str | None = option(None, v.Text("COLUMN"), "Rows with one value in this column are on one side of the split, instead of rows with one question.", heading=under.LAYOUT)
+    group_by: str | None = option(None, v.Text("COLUMN"), "Rows with one value in this column are on one side of the split, instead of rows with one question; with COLUMN+question, rows with one value or one question.", heading=under.LAYOUT)
 
     def __post_init__(self) -> None:
         for text in self.where:
@@ -171,7 +172,7 @@ class SourceOptions:
             _expression(text)
         if self.mixed_formats and self.format != "auto":
             raise UsageError("--format is not for --mixed-formats.", "Leave one of them out.")
-        if self.group_by == "":
+        if self.group_by in ("", AND_QUESTION):
             raise UsageError("--group-by is empty.", "Give a column, or leave it out.")
         if self.reasoning == "mask" and self.train_on == "all":
             remedy = "Leave --train-on all out, or use --reasoning strip."

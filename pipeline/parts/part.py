@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -35,12 +35,12 @@ from stages.tokens.folded_labels import fold
 
 PLAN_COLUMNS = ("line", "sequence", "length", "trained", "digest")
 # Of these a plan is made, as far as a part has them: 32 to 44 bytes an example.
-_PLANNED = ("line", "length", "trained", "digest", groups.NAME, "margin")
+_PLANNED = ("line", "length", "trained", "digest", groups.NAME, groups.ASKED, "margin")
 
 
 def columns_of(recipe: Recipe) -> list[str]:
     """The columns of a part: what plans are made from, and what is stored of an example."""
-    grouped = (groups.NAME,) if recipe.config.grouped else ()
+    grouped = groups.columns_of(recipe.config.groups)
     asked = (*recipe.config.carried.columns, *overlaps.columns_of(recipe.config.plan))
     return [*PLAN_COLUMNS, *grouped, *asked, *recipe.task.stored]
 
@@ -56,6 +56,7 @@ class PartReport:
         filtered: rows that ``--where`` left out.
         sampled: rows that were read twice; ``skipped``: rows that could not be; ``compared``:
             of those that were, how many from the vocabulary too.
+        lost: rows read twice whose texts the tokenizer loses; ``loss``: what it loses of the first.
         counts: sums and tallies by name.
         damage: what ended the input too early, where only the rows before it were kept.
         weighted: some row has a loss weight other than 0 and 1.
@@ -74,6 +75,8 @@ class PartReport:
     sampled: int = 0
     compared: int = 0
     skipped: int = 0
+    lost: int = 0
+    loss: str = ""
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     damage: str = ""
     weighted: bool = False
@@ -90,6 +93,15 @@ class PartReport:
     def amount(self) -> Amount:
         """What progress says of it; the bytes of its split are known to whoever asks."""
         return Amount(rows=self.rows, tokens=self.tokens, refused=self.refused)
+
+    @staticmethod
+    def lost_of(reports: Iterable[PartReport]) -> tuple[int, int, str]:
+        """Rows of all parts whose text is lost, of how many that were read twice, and what the
+        first of them loses."""
+        every = list(reports)
+        sampled = sum(one.sampled + one.skipped for one in every)
+        first = next((one.loss for one in every if one.loss), "")
+        return sum(one.lost for one in every), sampled, first
 
     def tally(self, name: str, values: dict[str, int]) -> None:
         """Add to the counts of one kind."""
@@ -231,6 +243,7 @@ def _count_readings(report: PartReport, normalize: Normalize, witness: Witness) 
     """What both readings of the split have counted since it began."""
     report.sampled, report.skipped = witness.sampled, witness.skipped
     report.compared, report.filtered = witness.compared, normalize.tally.filtered
+    report.lost, report.loss = witness.lost, witness.loss
     report.tally("formats", normalize.tally.formats)
     report.tally("unread_rows", normalize.tally.rows)
     report.tally("unread_bytes", normalize.tally.bytes)

@@ -94,7 +94,7 @@ class Normalize:
 
     @property
     def writes(self) -> tuple[str, ...]:
-        grouped = () if self.group_by is None else (groups.NAME,)
+        grouped = groups.columns_of(self.group_by)
         searched = () if self.search is None else (search.NAME,)
         alike = () if self.likeness is None else tuple(name for name, _ in self.likeness.columns)
         asked = grouped + self.carried.columns + searched + alike
@@ -169,7 +169,8 @@ class Normalize:
         """Count what the examples leave out of the row, or refuse the row for it."""
         taken = (*self.options.columns.values(), *self.carried.paths)
         left = left_over(row, examples, printed=self.printed, taken=taken)
-        decided = {*self.selection.decided, self.group_by}
+        by = (self.group_by or "").removesuffix(groups.AND_QUESTION)
+        decided = {*self.selection.decided, by}
         left = [one for one in left if one.path not in decided]
         read = ReadRow(row, examples)
         for one in left:

@@ -30,6 +30,7 @@ from stages.normalize.stage import Normalize
 from stages.parity.second_ids import Reading, SecondReading
 from stages.parity.second_rows import Expected, sequence_of, sequences
 from stages.tokenizers.oracle import Oracle
+from stages.tokenizers.survival import loss
 from stages.tokens.folded_labels import unfold
 
 # Sized by tokens, since that is what a second reading costs and what a fault would train.
@@ -68,6 +69,7 @@ class Witness:
         normalize: reads a record again.
         sampled: rows that were read twice.
         skipped: rows that cannot be compared: the template changes control tokens in their texts.
+        lost: rows whose texts the tokenizer does not give back; ``loss``: what the first one lost.
     """
 
     model: TargetModel
@@ -78,6 +80,8 @@ class Witness:
     oracle: Oracle | None = None
     sampled: int = 0
     skipped: int = 0
+    lost: int = 0
+    loss: str = ""
     _rows: int = field(default=0, repr=False)
     _tokens: int = field(default=0, repr=False)
     _shapes: set[str] = field(default_factory=set, repr=False)
@@ -103,7 +107,8 @@ class Witness:
 
     def restart(self) -> None:
         """Begin another split: which rows are sampled depends on the split alone."""
-        self.sampled = self.skipped = self._rows = self._tokens = 0
+        self.sampled = self.skipped = self.lost = self._rows = self._tokens = 0
+        self.loss = ""
         self._shapes = set()
         if self.oracle is not None:
             self.oracle.restart()
@@ -167,6 +172,9 @@ class Witness:
                 raise ParityError(f"{place_of(line)}: {error}") from error
             except ReadingError as error:
                 raise ReadingError(f"{place_of(line)}: {error.what}") from error
+            lost = loss(self.model, expected.text)
+            self.lost += lost is not None
+            self.loss = self.loss or lost or ""
             self.sampled += compared
             self.skipped += not compared
             if compared and not self._proved:

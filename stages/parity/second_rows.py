@@ -37,6 +37,12 @@ class Expected:
     ratings: tuple[float | None, ...] = ()
     tokens: Tokens | None = None
 
+    @property
+    def text(self) -> str:
+        """All that turns, problem and steps say."""
+        said = [turn.content or "" for side in self.sides for turn in side]
+        return "\n".join([*said, self.problem, *self.steps])
+
 
 def _conversation(example: Conversation, train_on: str) -> tuple[Message, ...]:
     answers = [i for i, turn in enumerate(example.messages) if turn.role == "assistant"]

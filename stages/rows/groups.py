@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -28,6 +28,8 @@ from stages.rows.selection import lookup
 NAME = "group"
 BY_QUESTION = ""
 NO_QUESTION = 0  # the group of rows that ask nothing
+ASKED = "asked"  # of rows whose groups are joined where they ask the same: the group by question
+AND_QUESTION = "+question"  # the end of a --group-by that asks for that
 NO_GROUP = "no_group"  # the code of rows without a value in the column of --group-by
 _OTHERS = re.compile(r"\W+")
 # The same for ASCII, ten times as fast: what is removed, and what each byte becomes.
@@ -95,17 +97,30 @@ def put(
     """The batch with the column ``group``; a row without a value for it is refused.
 
     Args:
-        by: a path of a column, or ``BY_QUESTION``.
-        questions: of each sequence; not asked for where a column decides.
+        by: a path of a column, with ``AND_QUESTION`` behind it or not, or ``BY_QUESTION``.
+        questions: of each sequence; not asked for where a column decides alone.
     """
     lines: list[Any] = batch.column("line").to_pylist()
+    column = by.removesuffix(AND_QUESTION)
+    if column != by:
+        batch = _put(batch, ASKED, lines, _of_questions(lines, questions()))
     if by == BY_QUESTION:
         found = _of_questions(lines, questions())
     else:
-        found = _of_column(records, by)
+        found = _of_column(records, column)
         missing = np.array([line not in found for line in lines], bool)
-        details = [f"no value in {by!r}, by which rows are grouped"] * int(missing.sum())
+        details = [f"no value in {column!r}, by which rows are grouped"] * int(missing.sum())
         batch = columns.refuse(batch, missing, NO_GROUP, details)
-    return columns.put(
-        batch, NAME, pa.array([found.get(line, NO_QUESTION) for line in lines], pa.uint64())
-    )
+    return _put(batch, NAME, lines, found)
+
+
+def _put(batch: Batch, name: str, lines: Sequence[int], found: Mapping[int, int]) -> Batch:
+    values = [found.get(line, NO_QUESTION) for line in lines]
+    return columns.put(batch, name, pa.array(values, pa.uint64()))
+
+
+def columns_of(by: str | None) -> tuple[str, ...]:
+    """The columns that ``put`` fills; none where rows are not grouped."""
+    if by is None:
+        return ()
+    return (NAME, ASKED) if by.endswith(AND_QUESTION) else (NAME,)
