@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline.messages import error_page
+from pipeline.secrets import shown
 from stages.counted import counted
 from stages.errors import DataError, PipelineError, SurroundingsError
 
@@ -110,9 +111,9 @@ def print_object(code: int, content: Mapping[str, Any]) -> None:
 
 def of_built(built: Built) -> Result:
     """The result of a build that is there: a new one, or an equal one that was there before."""
+    from pipeline import stores
     from pipeline.manifest.json_records import as_json
     from pipeline.manifest.manifest import MANIFEST
-    from pipeline.stores import shown
 
     manifest = built.build.manifest
     what = f"{manifest.task} for {manifest.model.name}, {manifest.layout}"
@@ -138,7 +139,7 @@ def of_built(built: Built) -> Result:
         paths={
             "build": built.build.shown(),
             "manifest": built.build.shown(MANIFEST),
-            **({"current": shown(built.current)} if built.current else {}),
+            **({"current": stores.shown(built.current)} if built.current else {}),
         },
         manifest=manifest,
     )
@@ -182,12 +183,19 @@ def of_error(
     paths: Mapping[str, str] | None = None,
     arguments: Sequence[str] = (),
 ) -> Result:
-    """The result of a command that an exception ended.
+    """The result of a command that an exception ended, as it may be shown.
 
     Args:
         paths: what it would have written, and what it left.
         arguments: of the command, as they were typed.
     """
+    found = _of_error(error, paths, arguments)
+    return replace(found, message=shown(found.message), remedy=shown(found.remedy))
+
+
+def _of_error(
+    error: BaseException, paths: Mapping[str, str] | None, arguments: Sequence[str]
+) -> Result:
     places = dict(paths or {})
     if isinstance(error, click.ClickException):
         asked = error.exit_code
@@ -210,7 +218,7 @@ def of_error(
             paths=places,
             commands=_corrected(arguments, error.remedy),
         )
-    text = " ".join(str(error).split())[:300]
+    text = shown(" ".join(str(error).split()))[:300]
     message = f"internal error{_place(error)}, {type(error).__name__}: {text}"
     remedy = f"Run again with --debug and report it to {REPORT_TO}."
     return Result(FAILED, 1, message, remedy, paths=places)
