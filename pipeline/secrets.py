@@ -36,7 +36,7 @@ def _parts(scheme: str, rest: str) -> tuple[str, str, str]:
 
 
 def redacted(text: str, gap: str = "") -> str:
-    """An address, or a text with addresses, without users, passwords and queries (signatures, keys).
+    """An address, or a text with some, without users, passwords and queries (signatures, keys).
 
     Args:
         gap: stands where something was.
@@ -56,7 +56,8 @@ def note(secret: str, name: str = GAP) -> None:
     words = " ".join(secret.split())
     forms = {secret, secret.rstrip("/"), repr(secret)[1:-1], words, unquote(secret)}
     forms |= {quote(secret), quote(secret, safe=""), os.path.normpath(secret), redacted(secret)}
-    _noted.update({form: name for form in forms if len(form) >= LEAST})
+    kept = _noted if name == GAP else {}  # a name says more
+    _noted.update({form: name for form in forms - kept.keys() if len(form) >= LEAST})
 
 
 def note_address(text: str) -> None:
