@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+import traceback
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,6 +26,7 @@ from pipeline.messages.session import Session
 from pipeline.options import shells
 from pipeline.options.help_page import Group, Listed, listed, with_debug
 from pipeline.options.shells import VARIABLE
+from pipeline.secrets import shown
 from stages import catalog
 
 LISTED = Path(__file__).with_name("commands") / "listed.json"
@@ -99,7 +101,7 @@ def _status(session: Session) -> int:
             show(result)
         session.end(result)
         if with_traceback:
-            raise
+            sys.stderr.write(shown(traceback.format_exc()))
         return result.code
 
 

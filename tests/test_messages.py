@@ -184,11 +184,11 @@ def test_a_command_is_notified_of_every_end(pipeline: Run, tmp_path: Path, bad: 
     told = '[notify]\ncommand = "cat >> told.jsonl"\n'
     recipe.write_text(f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "{GOOD}"\n{told}')
     assert pipeline("build", recipe, "-h").status == 0
-    assert pipeline("build", recipe).status == 0
+    assert pipeline("build", recipe, "--trust").status == 0
     recipe.write_text(f'task = "sft"\nspeed = 9\ndata = "{GOOD}"\nmodel = "m"\n{told}')
-    assert pipeline("build", recipe).status == 2
+    assert pipeline("build", recipe, "--trust").status == 2
     recipe.write_text(told)
-    assert pipeline("build", recipe).status == 2
+    assert pipeline("build", recipe, "--trust").status == 2
     objects = lines_of((tmp_path / "told.jsonl").read_text())
     statuses = ["built", "refused", "failed", "built", "failed", "failed"]
     assert [one["status"] for one in objects] == statuses
@@ -209,7 +209,7 @@ def test_whom_to_notify_must_be_a_command(pipeline: Run, tmp_path: Path, notify:
     """As every key of a recipe, with its line."""
     recipe = f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "{GOOD}"\n{notify}\n'
     (tmp_path / "r.toml").write_text(recipe)
-    ran = pipeline("build", "r.toml")
+    ran = pipeline("build", "r.toml", "--trust")
     assert ran.status == 2
     assert re.search(r"r.toml:[45]: (notify must be a command|--notify is empty)", ran.err), ran.err
 

@@ -159,7 +159,7 @@ def test_a_key_takes_its_values_and_no_others(key: str, tmp_path: Path) -> None:
     """The recipe has it in its phase; what it does not take is named with its line."""
     right, wrong = KEYS[key]
     path = _write(tmp_path, f"{_head(key)}{key} = {right}\n")
-    (config,) = builds_of(path)
+    (config,) = builds_of(path, trust=True)
     option = declared.keys(OPTIONS)[key]
     phase = PHASE_OF[option.name]
     assert getattr(getattr(config, phase), option.name) != option.default or key in (
@@ -168,7 +168,7 @@ def test_a_key_takes_its_values_and_no_others(key: str, tmp_path: Path) -> None:
     path = _write(tmp_path, f"{_head(key)}{key} = {wrong}\n")
     line = path.read_text().count("\n")
     with pytest.raises(UsageError) as raised:
-        builds_of(path)
+        builds_of(path, trust=True)
     assert f"recipe.toml:{line}: " in raised.value.what
     assert key in raised.value.what
 
@@ -193,18 +193,20 @@ def test_what_was_right_before_is_right_again(
     right, wrong = KEYS[key]
     path = _write(tmp_path, f"{_head(key)}{key} = {right}\n")
     for _ in range(2):
-        assert builds_of(path, check=checked_before.checked) == builds_of(path)
+        assert builds_of(path, check=checked_before.checked, trust=True) == builds_of(
+            path, trust=True
+        )
     (kept,) = tmp_path.rglob(f"{checked_before.FOLDER}/*.json")
     with monkeypatch.context() as patch:
         patch.delattr(recipe_check, "checked")
-        builds_of(path, check=checked_before.checked)
+        builds_of(path, check=checked_before.checked, trust=True)
         kept.write_bytes(kept.read_bytes().replace(b"qwen2", b"qwen3").replace(b"sft", b"rm"))
         with pytest.raises(AttributeError):
-            builds_of(path, check=checked_before.checked)
+            builds_of(path, check=checked_before.checked, trust=True)
     path = _write(tmp_path, f"{_head(key)}{key} = {wrong}\n")
     for _ in range(2):
         with pytest.raises(UsageError, match=f"recipe.toml:.*{key}"):
-            builds_of(path, check=checked_before.checked)
+            builds_of(path, check=checked_before.checked, trust=True)
 
 
 def test_a_recipe_with_a_mistake_is_kept_nowhere(tmp_path: Path) -> None:
@@ -212,7 +214,7 @@ def test_a_recipe_with_a_mistake_is_kept_nowhere(tmp_path: Path) -> None:
     path = _write(tmp_path, f'{HEAD}cache-dir = "${{NOWHERE}}"\n')
     before = set(tmp_path.iterdir())
     with pytest.raises(UsageError, match="NOWHERE, which is not set"):
-        builds_of(path, check=checked_before.checked)
+        builds_of(path, check=checked_before.checked, trust=True)
     assert set(tmp_path.iterdir()) == before
 
 
@@ -226,7 +228,7 @@ def test_the_shipped_schema_is_current() -> None:
 def test_the_schema_takes_the_examples(path: Path) -> None:
     """And the program does, from any folder."""
     VALIDATOR.validate(_json(path.read_text()))
-    assert builds_of(path)
+    assert builds_of(path, trust=True)
 
 
 def test_the_page_s_recipes_are_recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,7 +362,7 @@ def test_a_recipe_and_a_command_are_one(
         parsed = _options.main(words, standalone_mode=False)
         return config_from(task, ("/rows.jsonl",), parsed)
 
-    read = _tried(lambda: builds_of(path)[0])
+    read = _tried(lambda: builds_of(path, trust=True)[0])
     assert _tried(by_command) == read
     assert read == "refused" or VALIDATOR.is_valid(_json(path.read_text("utf-8")))
 

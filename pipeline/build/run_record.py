@@ -11,6 +11,7 @@ from pipeline.inputs.scan import Input
 from pipeline.manifest.records import RunRecord
 from pipeline.parts.part import PartReport
 from pipeline.recipe.recipe import Recipe
+from pipeline.secrets import named
 from stages import native
 
 
@@ -40,10 +41,10 @@ def describe(
         peak_memory_bytes=_peak_memory(),
         workers=workers,
         engine=recipe.config.run.engine,
-        tokenizer_source=recipe.tokenizer_source,
+        tokenizer_source=named(recipe.tokenizer_source),
         fetched=recipe.fetched,
         tokenizer_revision=recipe.model.profile.revision,
-        model=recipe.config.parts.model,
+        model=named(recipe.config.parts.model),
         inputs=tuple(source.address for source in inputs),
         python=sys.version.split()[0],
         drift=None,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pipeline.manifest.manifest import MANIFEST, Manifest
 from pipeline.publish import store_versions, versions
+from pipeline.secrets import redacted
 from pipeline.stores import address_of, open_store
 from pipeline.stores.copies import Copies
-from pipeline.stores.filesystem import redacted
 from stages.errors import UsageError, require_reading
 
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from pipeline import tasks
+from pipeline.messages.session import current
 from pipeline.options import headings as under
 from pipeline.options.command_line import (
     CHANGES,
+    OF_RECIPE,
     OUTPUT,
-    SET,
     config_from,
     data,
     given_flags,
@@ -60,7 +61,7 @@ def of_builds(ranked: bool) -> Callable[[Command], Command]:
     """
 
     def decorate(command: Command) -> Command:
-        command = with_options((SET,), OUTPUT, _RANK if ranked else (), CHANGES)(command)
+        command = with_options(OF_RECIPE, OUTPUT, _RANK if ranked else (), CHANGES)(command)
         task = Choice(tasks.names())
         command = click.option(
             "--task",
@@ -89,7 +90,7 @@ def configs_of(
         from pipeline.recipe.checked_before import checked
 
         flags = given_flags(given) | ({"task": task} if task else {})
-        return builds_of(recipe, changes, flags, checked)
+        return builds_of(recipe, changes, flags, checked, current().trust)
     if changes:
         raise click.UsageError("--set changes a recipe; give its file.")
     for name, value in (("--task", task), ("--model", given["model"])):

@@ -10,7 +10,7 @@ import click
 from pipeline.messages.session import current
 from pipeline.options import completion
 from pipeline.options import headings as under
-from pipeline.options.command_line import CHANGES, OUTPUT, SET, given_flags, with_options
+from pipeline.options.command_line import CHANGES, OF_RECIPE, OUTPUT, given_flags, with_options
 from pipeline.options.help_page import Argument, Command
 from stages.errors import UsageError
 
@@ -34,7 +34,7 @@ from stages.errors import UsageError
     shell_complete=completion.files(".toml"),
     heading=under.DATA,
 )
-@with_options((SET,), OUTPUT, CHANGES)
+@with_options(OF_RECIPE, OUTPUT, CHANGES)
 def COMMAND(
     recipe: Path, changes: tuple[str, ...], as_json: bool, quiet: bool, **given: Any
 ) -> None:
@@ -43,11 +43,12 @@ def COMMAND(
     from pipeline.recipe.checked_before import checked
     from pipeline.run_build import build_and_report, build_each
 
+    session = current()
     try:
-        configs = builds_of(recipe, changes, given_flags(given), checked)
+        configs = builds_of(recipe, changes, given_flags(given), checked, session.trust)
     except UsageError:
-        session = current()  # who is to be notified may be readable all the same
-        session.notify = session.notify or notified_by(recipe)
+        if session.trust:  # who is to be notified may be readable all the same
+            session.notify = session.notify or notified_by(recipe)
         raise
     if len(configs) == 1:
         build_and_report(configs[0], as_json, quiet)

@@ -9,11 +9,12 @@ import click
 
 from pipeline import memory, tasks
 from pipeline.messages.result import print_object, with_status
+from pipeline.messages.session import current
 from pipeline.options import headings as under
 from pipeline.options.command_line import (
     CHANGES,
     JSON,
-    SET,
+    OF_RECIPE,
     config_from,
     given_flags,
     recipe_in,
@@ -60,7 +61,7 @@ def _print_recipe(recipe: Path, changes: tuple[str, ...], flags: Any, as_json: b
     from pipeline.estimate.forecast import forecast
     from pipeline.options.recipe import builds_of
 
-    configs = builds_of(recipe, changes, flags)
+    configs = builds_of(recipe, changes, flags, trust=current().trust)
     if len(configs) == 1:
         print_plan(configs[0], as_json)
         return
@@ -100,7 +101,7 @@ def _print_recipe(recipe: Path, changes: tuple[str, ...], flags: Any, as_json: b
     type=Choice(tasks.names()),
     help="Task to train [the one that the rows fit].",
 )
-@with_options((SET,), CHANGES)
+@with_options(OF_RECIPE, CHANGES)
 @JSON
 def COMMAND(
     data: tuple[str, ...], task: str | None, changes: tuple[str, ...], as_json: bool, **given: Any

@@ -168,7 +168,7 @@ def glimpses(
     for name, file in named:
         opening = openings[file.source]
         reader = reader_of(file, opening)
-        glimpse = reader.glimpse(file.path, each, opening.salvage)
+        glimpse = reader.glimpse(file.version or file.path, each, opening.salvage)
         seen.append((name, file, reader.name, glimpse))
     refuse_empty([file.origin for _, file, _, look in seen if is_empty(look)], len(seen), empty)
     return [one for one in seen if not is_empty(one[-1])]
@@ -183,7 +183,7 @@ def _look(name: str, file: Located, reader: str, glimpse: Glimpse, config: Confi
     return Look(
         name=name,
         origin=file.origin,
-        bytes=Path(file.path).stat().st_size,
+        bytes=file.version.size if file.version else Path(file.path).stat().st_size,
         reader=reader,
         glimpse=glimpse,
         detection=detection,

@@ -16,6 +16,7 @@ from pipeline.options import phases
 from pipeline.options.command_line import not_read
 from pipeline.options.many_values import Pairs
 from pipeline.options.values import OneOf, Switch
+from pipeline.secrets import GAP, named, redacted
 
 _TASK = "--task"
 _FLAGS = {flag: one for one in phases.OPTIONS.values() for flag in one.flags}
@@ -40,8 +41,13 @@ def commands(arguments: Sequence[str], remedy: str) -> list[str]:
     for way in _ways(remedy):
         words = _with(given, way)
         if words:
-            found.append(shlex.join(["pipeline", *words]))
+            found.append(named(shlex.join(["pipeline", *map(_shortened, words)])))
     return list(dict.fromkeys(found))
+
+
+def _shortened(word: str) -> str:
+    """An argument whose address has gaps to fill in; a sentence with an address stays one."""
+    return word if re.search(r"\s", word.partition("://")[0]) else redacted(word, GAP)
 
 
 def reads_stdin(command: str) -> bool:

@@ -20,6 +20,7 @@ import click
 
 from pipeline.messages import error_page
 from pipeline.publish import standing
+from pipeline.secrets import shown
 from stages.counted import counted
 from stages.errors import DataError, PipelineError, SurroundingsError
 
@@ -111,9 +112,9 @@ def print_object(code: int, content: Mapping[str, Any]) -> None:
 
 def of_built(built: Built) -> Result:
     """The result of a build that is there: a new one, or an equal one that was there before."""
+    from pipeline import stores
     from pipeline.manifest.json_records import as_json
     from pipeline.manifest.manifest import MANIFEST
-    from pipeline.stores import shown
 
     manifest = built.build.manifest
     what = f"{manifest.task} for {manifest.model.name}, {manifest.layout}"
@@ -139,7 +140,7 @@ def of_built(built: Built) -> Result:
         paths={
             "build": built.build.shown(),
             "manifest": built.build.shown(MANIFEST),
-            **({"current": shown(built.current)} if built.current else {}),
+            **({"current": stores.shown(built.current)} if built.current else {}),
         },
         manifest=manifest,
     )
@@ -186,13 +187,16 @@ def of_error(
     paths: Mapping[str, str] | None = None,
     arguments: Sequence[str] = (),
 ) -> Result:
-    """The result of a command that an exception ended: what it has published stands (``standing``).
+    """The result of a command that an exception ended, as it may be shown.
+
+    What it has published stands (``standing``).
 
     Args:
         paths: what it would have written, and what it left.
         arguments: of the command, as they were typed.
     """
     failed = _failed(error, paths, arguments)
+    failed = replace(failed, message=shown(failed.message), remedy=shown(failed.remedy))
     interrupted = failed.code == INTERRUPTED
     built = standing.after("interrupted" if interrupted else failed.message)
     return failed if built is None else of_built(built)
@@ -222,7 +226,7 @@ def _failed(
             paths=places,
             commands=_corrected(arguments, error.remedy),
         )
-    text = " ".join(str(error).split())[:300]
+    text = shown(" ".join(str(error).split()))[:300]
     message = f"internal error{_place(error)}, {type(error).__name__}: {text}"
     remedy = f"Run again with --debug and report it to {REPORT_TO}."
     return Result(FAILED, 1, message, remedy, paths=places)

@@ -13,6 +13,7 @@ import click
 
 from pipeline.messages import lines, progress
 from pipeline.messages.result import FAILED, REFUSED, Result
+from pipeline.secrets import note_address, shown
 
 
 def _value(arguments: Sequence[str], option: str) -> str | None:
@@ -34,6 +35,7 @@ class Session:
         in_json: stdout gets one object, whatever happens (``--json``).
         in_lines: stderr gets lines of JSON (``--log-format json``).
         debug: an exception is shown as a traceback.
+        trust: a recipe may say what runs (``--trust``).
         notify: a shell command that gets the result of a build.
         paths: what the command writes, as far as is known.
         arguments: all of them.
@@ -42,6 +44,7 @@ class Session:
     in_json: bool = False
     in_lines: bool = False
     debug: bool = False
+    trust: bool = False
     notify: str | None = None
     paths: dict[str, str] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()
@@ -52,10 +55,13 @@ class Session:
         """The session that a command's arguments ask for; no other option is looked at."""
         words = list(arguments)
         own = words[: words.index("--")] if "--" in words else words
+        for word in words:
+            note_address(word)
         return cls(
             in_json="--json" in own,
             in_lines=_value(own, "--log-format") == "json",
             debug="--debug" in own,
+            trust="--trust" in own,
             notify=_value(own, "--notify"),
             arguments=tuple(words),
         )
@@ -67,6 +73,7 @@ class Session:
 
     def warn(self, text: str) -> None:
         """A sentence that changes nothing about the result."""
+        text = shown(text)
         if self.in_lines:
             lines.log("warning", {"message": text}, level="warning")
         else:

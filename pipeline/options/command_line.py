@@ -17,6 +17,7 @@ from pipeline.options.help_page import Argument, Option
 from pipeline.options.phases import OPTIONS, PHASE_OF, default_cache
 from pipeline.options.phases import Option as Declared
 from pipeline.options.values import Switch
+from pipeline.secrets import redacted
 from pipeline.tasks import Task
 from stages.errors import UsageError
 
@@ -53,8 +54,8 @@ _BY_NAME = _all(required=True)
 BUILD = tuple(_BY_NAME.values())
 CHANGES = tuple(_all(required=False).values())  # of a recipe, which has a model
 
-# ``--debug`` and ``--log-format`` are read from the raw arguments by ``messages.session``, since
-# they also say how an error in the arguments is told.
+# ``--debug``, ``--log-format`` and ``--trust`` are read from the raw arguments by
+# ``messages.session``, since they also say how an error in the arguments is told.
 OUTPUT = (
     click.option(
         "--json",
@@ -75,14 +76,26 @@ OUTPUT = (
 )
 
 
-SET = click.option(
-    "--set",
-    "changes",
-    cls=Option,
-    heading=under.RUN,
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Change a key of the recipe: max-length=2048, map.prompt=question, source.math.system=...",
+# What is said of a recipe.
+OF_RECIPE = (
+    click.option(
+        "--set",
+        "changes",
+        cls=Option,
+        heading=under.RUN,
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Change a key of the recipe: max-length=2048, map.prompt=question, "
+        "source.math.system=...",
+    ),
+    click.option(
+        "--trust",
+        cls=Option,
+        heading=under.RUN,
+        is_flag=True,
+        expose_value=False,
+        help="Let the recipe name what runs: notify, expectations in Python, a Ray cluster.",
+    ),
 )
 
 
@@ -197,7 +210,7 @@ def stem(path: str) -> str:
     """What a build of this input is called by default."""
     if path == "-":
         return "stdin"
-    name = Path(path.partition("?")[0] if "://" in path else path).name or "data"
+    name = Path(redacted(path).partition("?")[0] if "://" in path else path).name or "data"
     return re.split("[.:]", name)[0] or "data"
 
 

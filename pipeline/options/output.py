@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from pipeline.secrets import redacted
 from pipeline.stores import address_of
 from pipeline.stores.copies import default_cache
-from pipeline.stores.filesystem import redacted
 
 OUTPUTS = "outputs"  # in the cache: where builds for stores are made
 SHARED = "shared"  # in the cache: a folder for each cache in a store

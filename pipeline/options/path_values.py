@@ -14,8 +14,8 @@ from typing import Any
 
 from pipeline.options.many_values import Texts
 from pipeline.options.values import Value, plain
+from pipeline.secrets import redacted
 from pipeline.stores import address_of
-from pipeline.stores.filesystem import redacted
 from stages.errors import UsageError
 
 # Of two letters or more; pathlib drops one of the slashes.
@@ -50,8 +50,12 @@ def require_output(path: str | PathLike[str], what: str, *, build: bool) -> None
     Raises:
         UsageError: it is another address: of the web, of the hub.
     """
-    if address_of(path).partition("://")[0].lower() not in _STORES:
+    address = address_of(path)
+    if address.partition("://")[0].lower() not in _STORES:
         require_local(path, what, build=build)
+    elif redacted(address) != address:  # it is kept with what lies there
+        what = f"{what} {redacted(address)} has a user or a query."
+        raise UsageError(what, "Leave them out: the store's own settings have credentials.")
 
 
 def read_text(path: str | PathLike[str]) -> str:
@@ -158,6 +162,15 @@ class TextFiles(TextFile):
 
 
 @dataclass(eq=False, repr=False)
+class Suites(TextFiles):
+    """Suites of expectations: those in Python run."""
+
+    def runs(self, value: Any) -> bool:
+        listed = value if isinstance(value, list) else [value]
+        return any(Path(str(path)).name.endswith(".py") for path in listed)
+
+
+@dataclass(eq=False, repr=False)
 class Data(Texts):
     """Files, folders, globs and addresses of inputs."""
 
@@ -186,6 +199,16 @@ class ModelName(Value):
         path = value.startswith((".", os.sep, "~")) or value.endswith((os.sep, ".toml"))
         there = value.count("/") == 1 and os.path.isdir(os.path.join(folder, value))
         return under(folder, value) if path or value.count("/") > 1 or there else value
+
+
+@dataclass(eq=False, repr=False)
+class Origin(Value):
+    """Where rows are from, which everybody may read."""
+
+    def loosened(self, value: Any) -> Any:
+        return redacted(value) if isinstance(value, str) else super().loosened(value)
+
+    settled = loosened
 
 
 def _each(value: Any, change: Callable[[str], str]) -> Any:

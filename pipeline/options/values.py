@@ -58,6 +58,11 @@ class Value:
         del folder
         return value
 
+    def runs(self, value: Any) -> bool:
+        """Whether a value is code, or names code, that a build would run."""
+        del value
+        return False
+
     def settled(self, value: Any) -> Any:
         """What ``Config`` has of it.
 

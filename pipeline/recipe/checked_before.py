@@ -15,6 +15,7 @@ from pipeline.options.mistakes import Mistakes
 from pipeline.options.phases import default_cache
 from pipeline.recipe import kept_answers
 from pipeline.recipe.fingerprints import code_version, hash_of
+from pipeline.secrets import shown
 
 FOLDER = "recipes"
 
@@ -24,14 +25,15 @@ def checked(table: Mapping[str, Any], mistakes: Mistakes) -> dict[str, Any]:
     cache = table.get("cache-dir")
     folder = Path(cache if isinstance(cache, str | PathLike) else default_cache()) / FOLDER
     key = hash_of([code_version(), _typed(table)])
-    # Where something is wrong already, the folder may be wrong too.
-    known = None if len(mistakes) else kept_answers.read(folder, key)
+    # Where something is wrong already, the folder may be wrong too. What is not shown is not kept.
+    kept = not len(mistakes) and shown(repr(table)) == repr(table)
+    known = kept_answers.read(folder, key) if kept else None
     if known is not None:
         return known
     from pipeline.options import recipe_check
 
     values = recipe_check.checked(table, mistakes)
-    if not len(mistakes):
+    if kept and not len(mistakes):
         kept_answers.write(folder, key, values)
     return values
 

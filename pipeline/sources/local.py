@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from pipeline.secrets import named
 from pipeline.sources import Located
 from stages import readers
 from stages.errors import UsageError
@@ -18,7 +19,19 @@ SIDECARS = ("dataset_info.json", "dataset_infos.json", "state.json", "dataset_di
 
 
 def _file(path: str, reader: str | None = None) -> Located:
-    return Located(path, parts=Path(os.path.abspath(path)).parts, origin=path, reader=reader)
+    folder, name = os.path.split(os.path.abspath(path))
+    parts = (*Path(named(folder)).parts, name)
+    return Located(path, parts=parts, origin=named(path), reader=reader)
+
+
+def _there(path: str) -> str:
+    """A path that was listed, if it is no link to nothing."""
+    if os.path.islink(path) and not os.path.exists(path):
+        raise UsageError(
+            f"{path} is a broken link: {os.readlink(path)} is not there.",
+            "Put back what it points to, or remove the link.",
+        )
+    return path
 
 
 def _unlisted(error: OSError) -> NoReturn:
@@ -37,11 +50,12 @@ def _in_folder(folder: str) -> list[Located]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         saved = hf.files(root)
         if saved is not None:  # saved by datasets: its state.json lists the files
-            located += [_file(path, hf.READER.name) for path in saved]
+            located += [_file(_there(path), hf.READER.name) for path in saved]
             folders.clear()
             continue
         names = sorted(n for n in files if not n.startswith(".") and n not in SIDECARS)
-        located += [_file(os.path.join(root, name)) for name in names if readers.of_path(name)]
+        paths = [_there(os.path.join(root, name)) for name in names]
+        located += [_file(path) for path in paths if readers.of_path(path)]
     if not located:
         raise UsageError(
             f"Folder {folder} has no data files.",
@@ -60,7 +74,7 @@ def left_out(arguments: Sequence[str]) -> list[str]:
                 continue
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             names = sorted(n for n in files if not n.startswith(".") and n not in SIDECARS)
-            unread += [os.path.join(root, name) for name in names if not readers.of_path(name)]
+            unread += [named(os.path.join(root, n)) for n in names if not readers.of_path(n)]
     return unread
 
 
@@ -76,9 +90,10 @@ def locate(argument: str) -> list[Located]:
         return _in_folder(argument)
     if os.path.exists(argument):
         return [_file(argument)]
-    if glob.has_magic(argument):
-        matched = sorted(p for p in glob.glob(argument, recursive=True) if os.path.isfile(p))
+    if glob.has_magic(argument) and not os.path.lexists(argument):
+        found = sorted(glob.glob(argument, recursive=True))
+        matched = [path for path in found if os.path.isfile(_there(path))]
         if not matched:
             raise UsageError(f"Nothing matches {argument}.", "Check the pattern.")
         return [_file(path) for path in matched]
-    raise UsageError(f"There is no file or folder {argument}.", "Check the path.")
+    raise UsageError(f"There is no file or folder {_there(argument)}.", "Check the path.")

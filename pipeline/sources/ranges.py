@@ -9,7 +9,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from pipeline.stores.filesystem import filesystem_of, redacted
+from pipeline.secrets import redacted
+from pipeline.stores.filesystem import filesystem_of
 from stages.errors import SurroundingsError
 
 # The keys under which stores give the version of an object, best first: a listing may give fewer

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
+from pipeline.secrets import named, redacted
 from pipeline.sources import Located, local, pieces, ranges, spool, stored
-from pipeline.stores.filesystem import filesystem_of, redacted, with_patience
+from pipeline.stores.filesystem import filesystem_of, with_patience
 from stages import readers
 from stages.errors import SurroundingsError, UsageError
 from stages.files.file_version import FilePiece, FileVersion
@@ -57,6 +58,10 @@ def _folder(filesystem: Any, path: str, cache_dir: Path, version: str | None) ->
     return cache_dir / spool.FOLDER / key
 
 
+def _address(filesystem: Any, path: str) -> str:
+    return redacted(str(filesystem.unstrip_protocol(path)))
+
+
 def _fetched(filesystem: Any, path: str, url: str, cache_dir: Path) -> Path:
     """The local copy of one object; fetched unless the cache has this version of it.
 
@@ -82,7 +87,8 @@ def _fetched(filesystem: Any, path: str, url: str, cache_dir: Path) -> Path:
         if size is not None and target.stat().st_size != size:
             raise ConnectionError(f"{target.stat().st_size} bytes of {size} arrived")
 
-    name = posixpath.basename(unquote(urlsplit(path).path if "://" in path else path))
+    name = _address(filesystem, path)
+    name = posixpath.basename(unquote(urlsplit(name).path if "://" in path else name))
     return spool.keep(folder, name or "data", fetch)
 
 
@@ -90,11 +96,12 @@ def _located(filesystem: Any, path: str, url: str, cache_dir: Path, info: Info |
     """One object: what is needed to read ranges of it, or a copy of it, where its store gives no
     ranges or no version."""
     info = filesystem.info(path) if info is None else info
-    origin = redacted(str(filesystem.unstrip_protocol(path)))
-    full = f"{urlsplit(origin).netloc}{urlsplit(origin).path}" if "://" in path else path
-    parts = tuple(part for part in full.split("/") if part)
+    address = _address(filesystem, path)
+    folder, _, last = address.partition("://")[2].rpartition("/")
+    origin = named(address)
+    parts = tuple(part for part in (*named(folder).split("/"), last) if part)
     version, size = ranges.version_of(info), info.get("size")
-    name = readers.of_path(origin)
+    name = readers.of_path(address)
     ours = name is None or hasattr(readers.load(name), "cut")  # others read files of this machine
     copied = _folder(filesystem, path, cache_dir, version).exists()  # it gave no ranges then
     if version and size and ours and not copied and info.get("partial", True):
@@ -105,8 +112,8 @@ def _located(filesystem: Any, path: str, url: str, cache_dir: Path, info: Info |
             suffix = spool.suffix_of(head)
             reader = None if name else readers.of_path(f"data{suffix}")
             whole = (FilePiece(0, size),)
-            seen = FileVersion(origin, size, head=head[:8], pieces=whole, stored=there)
-            return Located(origin, parts, origin, reader=reader, version=seen)
+            seen = FileVersion(address, size, head=head[:8], pieces=whole, stored=there)
+            return Located(address, parts, origin, reader=reader, version=seen)
     return Located(str(_fetched(filesystem, path, url, cache_dir)), parts, origin)
 
 

@@ -24,6 +24,7 @@ from pipeline.options.config import Config, from_record
 from pipeline.options.path_values import require_local
 from pipeline.parts import chain
 from pipeline.recipe.recipe import Recipe, resolve_recipe
+from pipeline.secrets import shown
 from pipeline.serving.tokenizer_files import write_tokenizer
 from pipeline.shards import collect, gather
 from pipeline.shards import plan as planning
@@ -51,7 +52,7 @@ class StageFile:
 def _metadata(recipe: Recipe, stage: str) -> dict[bytes, bytes]:
     config = recipe.config
     # By their spelling too, since a later stage must find the model again.
-    named = {"data": config.source.data, "model": config.parts.model}
+    named = {"data": [*map(shown, config.source.data)], "model": config.parts.model}
     content = {"stage": stage, "config": config.for_build | named, "formats": recipe.formats}
     return {METADATA: json.dumps(content, sort_keys=True).encode()}
 

@@ -26,6 +26,8 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
+from pipeline.secrets import redacted
+
 # Of two letters or more; pathlib drops one of the slashes.
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 TRIES = 8  # to exchange an object that others exchange meanwhile
@@ -145,7 +147,7 @@ def open_store(address: str | PathLike[str]) -> Store:
 
         text = fspath(address)
         return FolderStore(Path(unquote(urlsplit(text).path) if "://" in text else text))
-    from pipeline.stores.filesystem import filesystem_of, redacted
+    from pipeline.stores.filesystem import filesystem_of
     from pipeline.stores.objects import ObjectStore
 
     filesystem, root = filesystem_of(url)
@@ -154,7 +156,5 @@ def open_store(address: str | PathLike[str]) -> Store:
 
 def shown(path: str | PathLike[str]) -> str:
     """A path or an address, as messages say it: without keys and signatures."""
-    from pipeline.stores.filesystem import redacted
-
     address = address_of(path)
     return redacted(address) if address else fspath(path)

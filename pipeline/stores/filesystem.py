@@ -4,11 +4,11 @@ may pass is tried again."""
 from __future__ import annotations
 
 import errno
-import re
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from pipeline.secrets import redacted
 from stages.errors import PipelineError, SurroundingsError, UsageError
 
 ATTEMPTS = 3
@@ -16,12 +16,6 @@ PAUSE = 0.5  # seconds before the second attempt, doubled for each further one
 _OUR_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "abfs": "azure", "az": "azure"}
 _T = TypeVar("_T")
-
-
-def redacted(text: str) -> str:
-    """A URL, or a text with URLs, without passwords and query strings (signatures, keys)."""
-    text = re.sub(r"(?<=://)[^/@\s]*@", "", text)
-    return re.sub(r"(\w://[^\s?'\")]+)\?[^\s'\")]*", r"\1", text)
 
 
 def filesystem_of(url: str) -> tuple[Any, str]:

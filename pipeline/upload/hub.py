@@ -15,7 +15,7 @@ from typing import Any
 from pipeline.card import CARD
 from pipeline.manifest.json_records import MalformedError, load
 from pipeline.manifest.manifest import MANIFEST, Listed
-from pipeline.stores.filesystem import redacted
+from pipeline.secrets import redacted
 from pipeline.upload.publication import Piece, Publication
 from pipeline.upload.sent import Report, Sent
 from stages.errors import PipelineError, SurroundingsError, UsageError

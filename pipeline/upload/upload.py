@@ -16,7 +16,8 @@ from pipeline.build_dir.build import Build
 from pipeline.card.publisher import Publisher
 from pipeline.check.check import check
 from pipeline.manifest.manifest import Manifest
-from pipeline.stores.filesystem import filesystem_of, redacted
+from pipeline.secrets import redacted
+from pipeline.stores.filesystem import filesystem_of
 from pipeline.upload import folder, hub, store
 from pipeline.upload.held import held, record
 from pipeline.upload.publication import Publication, assemble
