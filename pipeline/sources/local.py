@@ -11,6 +11,7 @@ from typing import NoReturn
 from pipeline.sources import Located
 from stages import readers
 from stages.errors import UsageError
+from stages.files import regular
 from stages.readers import hf
 
 # Files that datasets writes beside its data; they hold no rows.
@@ -18,6 +19,7 @@ SIDECARS = ("dataset_info.json", "dataset_infos.json", "state.json", "dataset_di
 
 
 def _file(path: str, reader: str | None = None) -> Located:
+    regular.required(path)
     return Located(path, parts=Path(os.path.abspath(path)).parts, origin=path, reader=reader)
 
 
@@ -77,7 +79,7 @@ def locate(argument: str) -> list[Located]:
     if os.path.exists(argument):
         return [_file(argument)]
     if glob.has_magic(argument):
-        matched = sorted(p for p in glob.glob(argument, recursive=True) if os.path.isfile(p))
+        matched = sorted(p for p in glob.glob(argument, recursive=True) if not os.path.isdir(p))
         if not matched:
             raise UsageError(f"Nothing matches {argument}.", "Check the pattern.")
         return [_file(path) for path in matched]

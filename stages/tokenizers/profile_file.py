@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.errors import ModelError
-from stages.files import toml_file
+from stages.files import regular, toml_file
 from stages.models.profile import ModelProfile
 from stages.profiles import all_profiles, template, templates
 
@@ -118,7 +118,9 @@ def _template(path: Path, keys: dict[str, Any]) -> None:
     if named is None:
         return
     try:
-        keys["chat_template"] = (path.parent / named).read_text("utf-8").removesuffix("\n")
+        keys["chat_template"] = (
+            regular.required(path.parent / named).read_text("utf-8").removesuffix("\n")
+        )
     except (OSError, UnicodeDecodeError) as error:
         raise ModelError(
             f"{path}: chat_template_file {named!r} cannot be read: {error}.",

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stages.errors import ModelError
+from stages.files import regular
 from stages.models.encoders import parsed
 from stages.models.profile import ModelProfile
 from stages.profiles import all_profiles, find
@@ -110,6 +111,7 @@ def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Res
     """A model from its own files; where a profile knows the model, its token ids are required."""
     from stages.tokenizers import claims, directory, encoder_directory
 
+    regular.require_all(folder)
     try:
         declared = encoder_directory.load(folder, name, overrides.chat_template)
         if declared is None:
@@ -143,6 +145,7 @@ def _file(path: Path, cache: Path, fetch: bool) -> Resolved:
         return _pinned(profile, cache, fetch)
     folder = path.parent / Path(tokenizer).expanduser()
     if folder.is_dir():
+        regular.require_all(folder)
         return Resolved(profile, directory.tokenizer_json(folder), "directory")
     if tokenizer.startswith((".", os.sep, "~")) or tokenizer.endswith(".toml"):
         raise ModelError(
