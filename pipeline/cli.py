@@ -18,6 +18,7 @@ from typing import NoReturn
 import click
 
 from pipeline import __version__, commands, memory
+from pipeline.ending import SIGNALS
 from pipeline.lines import WIDE
 from pipeline.messages import streams
 from pipeline.messages.beginning import beginning
@@ -106,7 +107,7 @@ def _status(session: Session) -> int:
 
 
 def _interrupt(*_: object) -> NoReturn:
-    for kind in (signal.SIGINT, signal.SIGTERM):
+    for kind in SIGNALS:
         signal.signal(kind, signal.SIG_IGN)  # a second one must not cut the cleaning up short
     raise KeyboardInterrupt
 
@@ -114,8 +115,9 @@ def _interrupt(*_: object) -> NoReturn:
 def main() -> NoReturn:
     """The program; ``posttrain_pipeline.command`` calls it when all packages are ours."""
     streams.guard()
-    for kind in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(kind, _interrupt)
+    for kind in SIGNALS:
+        if kind is not signal.SIGHUP or signal.getsignal(kind) is not signal.SIG_IGN:  # nohup
+            signal.signal(kind, _interrupt)
     memory.keep_freed()
     # Nothing here multiplies matrices, and a process with threads cannot be copied.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

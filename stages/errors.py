@@ -8,6 +8,7 @@
     |   |-- UnknownFormatError    no record format fits the rows of a file
     |   `-- ExpectationError      what was written breaks a critical expectation
     |-- ReadingError    exit 1    a second reading of the input differs: a bug of this program
+    |-- IrregularError  exit 2    where a file must be, there is a pipe, a device or a folder
     |-- GateError       exit 4    the gate could not judge
     `-- SurroundingsError exit 5  disk, lock, permission, or an input that changed meanwhile
 
@@ -109,6 +110,18 @@ def require_reading(error: BaseException) -> None:
         raise error
     if isinstance(error, PermissionError) or getattr(error, "errno", None) not in _OF_THE_FILE:
         raise SurroundingsError(f"{error}.", "Check the disk, and permissions.") from error
+
+
+class IrregularError(PipelineError, OSError):
+    """Where a regular file must be, there is something else."""
+
+    exit_code = 2
+
+    def __init__(
+        self, what: str, remedy: str = "", figures: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(what, remedy, figures)
+        self.strerror = "it is not a regular file"
 
 
 class RowError(Exception):

@@ -51,6 +51,8 @@ def differences(
             yield Difference(name, MISSING, "a link is in its place")
         elif name not in present:
             yield Difference(name, MISSING, "the manifest lists it, but it does not exist")
+        elif not (folder / name).is_file():
+            yield Difference(name, HASH, "it is not a regular file")
         elif sha256(folder / name) != files[name]:
             yield Difference(name, HASH, f"its sha256 is not {files[name]}")
     for name in sorted(present - {*files} - _UNLISTED):

@@ -10,7 +10,8 @@ from pipeline.publish import store_versions, versions
 from pipeline.secrets import redacted
 from pipeline.stores import address_of, open_store
 from pipeline.stores.copies import Copies
-from stages.errors import UsageError, require_reading
+from stages.errors import DataError, IrregularError, UsageError, require_reading
+from stages.files import regular
 
 
 def found(folder: str | Path) -> tuple[Path, bytes]:
@@ -26,7 +27,7 @@ def found(folder: str | Path) -> tuple[Path, bytes]:
         return _in_store(address)
     place = versions.resolved(Path(folder))
     try:
-        return place, (place / MANIFEST).read_bytes()
+        return place, regular.required(place / MANIFEST).read_bytes()
     except OSError as error:
         require_reading(error)
         why = "it has no manifest.json" if place.is_dir() else "there is no such folder"
@@ -87,8 +88,11 @@ class Whereabouts:
         fetched now unless it was before, and has the hash that the manifest gives it.
 
         Raises:
-            DataError: the store has no such file, or it has other bytes.
+            DataError: the store has no such file, or it has other bytes, or it is no file.
         """
         if not self.address:
-            return self.folder / name
+            try:
+                return regular.required(self.folder / name)
+            except IrregularError as error:
+                raise DataError(error.what, "Build it again.") from error
         return self.copies.path(name, self.manifest.files.get(name))

@@ -110,7 +110,7 @@ def _measure_shards(
     for split in build.splits.values():
         for shard in split.shards:
             record = shard.record
-            if not shard.path.is_file():
+            if not (build.folder / record.path).is_file():
                 continue  # check_files reports the missing file
             shard_metrics = measure(
                 shard.path,

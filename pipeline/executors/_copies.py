@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from pipeline import memory
+from pipeline.ending import SIGNALS
 from pipeline.executors import local
 from pipeline.executors._job import Job
 from stages.errors import PipelineError
@@ -67,7 +68,7 @@ class _Copied:
         context = multiprocessing.get_context("fork")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, modules, ahead))
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
             self._process.start()
         finally:

@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 
 from pipeline import amounts, memory
 from pipeline.amounts import NOTHING, Amount
+from pipeline.ending import SIGNALS
 from pipeline.executors._job import JOB, Job, name_of
 from stages.errors import PipelineError, SurroundingsError
 
@@ -136,11 +137,11 @@ class Pool:
         copied = self._context.get_start_method() == "fork"
         arguments = (theirs, work if copied else None, self._pandas)
         process = self._context.Process(target=_serve, args=arguments, daemon=True)
-        # Ctrl-C and SIGTERM reach the whole process group. A worker inherits the blocked signals,
-        # so only the parent handles them, and not while it sends a worker its arguments.
+        # What ends the command reaches the whole process group. A worker inherits the blocked
+        # signals, so only the parent handles them, and not while it sends a worker its arguments.
         if not copied:
             resource_tracker.ensure_running()  # or the first worker starts it, which ends the mask
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
             process.start()
             theirs.close()

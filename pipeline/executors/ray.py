@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pipeline.ending import SIGNALS
 from pipeline.executors._job import Job, name_of
 from pipeline.executors._ray_task import Order, attempt
 from stages.errors import SurroundingsError, UsageError
@@ -78,7 +79,7 @@ def connect(address: str | None, processes: int) -> None:
     if address == _LOCAL:
         settings |= {"num_cpus": processes, "include_dashboard": False}
     _listen()
-    handlers = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {kind: signal.getsignal(kind) for kind in SIGNALS}
     try:
         _require_listening(address)
         ray.init(address=address, **settings)

@@ -17,6 +17,7 @@ from pipeline.options.values import Value, plain
 from pipeline.secrets import redacted
 from pipeline.stores import address_of
 from stages.errors import UsageError
+from stages.files import regular
 
 # Of two letters or more; pathlib drops one of the slashes.
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
@@ -63,9 +64,10 @@ def read_text(path: str | PathLike[str]) -> str:
 
     Raises:
         UsageError: it is not UTF-8.
+        IrregularError: it is no file.
     """
     try:
-        return Path(path).read_text("utf-8")
+        return regular.required(Path(path)).read_text("utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text: {error}.", "Give a text file.") from error
 
@@ -232,7 +234,7 @@ def _data_under(folder: str, argument: str) -> str:
 
 
 def _require_file(path: str | PathLike[str]) -> None:
-    if not Path(path).is_file():
+    if not regular.required(Path(path)).is_file():
         raise UsageError(f"There is no file {fspath(path)}.", "Check the path.")
 
 

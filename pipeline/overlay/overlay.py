@@ -22,6 +22,7 @@ from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.model_record import ModelRecord
 from pipeline.overlay import safetensors_rows
 from stages.errors import SurroundingsError, UsageError
+from stages.files import regular
 from stages.models.encoders import parsed
 
 # Files of the original that are not linked: the build has its own, and they would contradict those.
@@ -174,6 +175,7 @@ def overlay(original: Path, build: Path, output: Path) -> list[str]:
         SurroundingsError: the output exists.
     """
     source = Build.open(build).require_intact()
+    regular.require_all(original)
     config = _read(original / "config.json")
     changed = _configuration(config, source)
     if output.exists() and any(output.iterdir()):

@@ -25,6 +25,7 @@ from pipeline.manifest.manifest import MANIFEST, Listed, Manifest
 from pipeline.manifest.records import RUN, VALIDATION
 from pipeline.publish import history, leftovers, versions
 from stages.errors import GateError, SurroundingsError, UsageError
+from stages.files import regular
 
 if TYPE_CHECKING:  # to look for an equal build imports nothing that judges
     from expectations.verdict import Verdict
@@ -41,7 +42,7 @@ def beside(target: Path, what: str) -> Path:
 def id_of(target: Path) -> str | None:
     """The id of the build that is there; None where there is none."""
     try:
-        return load(Listed, (target / MANIFEST).read_bytes()).build_id
+        return load(Listed, regular.required(target / MANIFEST).read_bytes()).build_id
     except (OSError, MalformedError):
         return None
 
@@ -62,7 +63,7 @@ def moment(folder: Path, target: Path) -> Callable[[], bool]:
 def _files_of_build(target: Path) -> set[str] | None:
     """Relative paths of the files that a build's manifest lists; None if there is no manifest."""
     try:
-        listed = load(Listed, (target / MANIFEST).read_bytes())
+        listed = load(Listed, regular.required(target / MANIFEST).read_bytes())
     except (OSError, MalformedError):
         return None
     return {*listed.files, RUN, MANIFEST} if listed.build_id else None

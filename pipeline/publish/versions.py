@@ -26,6 +26,7 @@ from pipeline.manifest.manifest import MANIFEST, Listed
 from pipeline.manifest.records import RUN
 from pipeline.publish import history, leftovers
 from stages.errors import UsageError
+from stages.files import regular
 
 CURRENT = "current"
 HOLDS = "holds"
@@ -137,7 +138,7 @@ def _is_version(folder: Path) -> bool:
 def _fault(folder: Path) -> str:
     """Why a folder with the name of a version is none; empty where it is one."""
     try:
-        found = load(Listed, (folder / MANIFEST).read_bytes()).build_id
+        found = load(Listed, regular.required(folder / MANIFEST).read_bytes()).build_id
     except (OSError, MalformedError):
         return f"it has no {MANIFEST} that can be read"
     return "" if found == folder.name else f"it holds the build {found[:SHORT]}"
@@ -285,7 +286,7 @@ def to_go_back_to(known: Sequence[Version], name: str | None, folder: str | Path
 
 def _foreign(folder: Path) -> list[str]:
     """Files of a version that are somebody's."""
-    own = load(Listed, (folder / MANIFEST).read_bytes()).files
+    own = load(Listed, regular.required(folder / MANIFEST).read_bytes()).files
     return leftovers.apart(leftovers.files_in(folder), {*own, RUN, MANIFEST})[1]
 
 

@@ -12,6 +12,7 @@ from pipeline.secrets import named
 from pipeline.sources import Located
 from stages import readers
 from stages.errors import UsageError
+from stages.files import regular
 from stages.readers import hf
 
 # Files that datasets writes beside its data; they hold no rows.
@@ -19,7 +20,7 @@ SIDECARS = ("dataset_info.json", "dataset_infos.json", "state.json", "dataset_di
 
 
 def _file(path: str, reader: str | None = None) -> Located:
-    folder, name = os.path.split(os.path.abspath(path))
+    folder, name = os.path.split(os.path.abspath(regular.required(path)))
     parts = (*Path(named(folder)).parts, name)
     return Located(path, parts=parts, origin=named(path), reader=reader)
 
@@ -92,7 +93,7 @@ def locate(argument: str) -> list[Located]:
         return [_file(argument)]
     if glob.has_magic(argument) and not os.path.lexists(argument):
         found = sorted(glob.glob(argument, recursive=True))
-        matched = [path for path in found if os.path.isfile(_there(path))]
+        matched = [path for path in found if not os.path.isdir(_there(path))]
         if not matched:
             raise UsageError(f"Nothing matches {argument}.", "Check the pattern.")
         return [_file(path) for path in matched]

@@ -35,6 +35,7 @@ from stages.chat_template import loss_weights
 from stages.columns import Ints
 from stages.contract import Batch, Stage
 from stages.errors import DataError, UsageError
+from stages.files import regular
 from stages.tokens.folded_labels import unfold
 
 METADATA = b"posttrain-pipeline"
@@ -64,7 +65,7 @@ def describe(path: Path, cache_dir: Path) -> StageFile:
         UsageError: it is not a stage file.
     """
     try:
-        with pa.memory_map(str(path)) as source:
+        with pa.memory_map(regular.required(str(path))) as source:
             schema = pa.ipc.open_file(source).schema
         content = json.loads((schema.metadata or {})[METADATA])
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
@@ -166,7 +167,7 @@ def _reopened(path: Path, cache_dir: Path) -> tuple[StageFile, Recipe]:
 
 
 def _batches(path: Path) -> list[Batch]:
-    with pa.memory_map(str(path)) as source:
+    with pa.memory_map(regular.required(str(path))) as source:
         file = pa.ipc.open_file(source)
         batches = [file.get_batch(i) for i in range(file.num_record_batches)]
     return [batch.replace_schema_metadata(None) for batch in batches]

@@ -12,6 +12,7 @@ from pipeline.stops import Examined, StopPrompt
 from pipeline.stops.declared import ANSWERED, ASKED, StopDeclaration
 from stages.chat_template.template import Template
 from stages.errors import ModelError, RowError, UsageError
+from stages.files import regular
 from stages.tokenizers import claims, directory
 
 
@@ -36,6 +37,7 @@ def compare(
     Raises:
         UsageError: it is not a model directory.
     """
+    regular.require_all(folder)
     if not (folder / "config.json").is_file():
         raise UsageError(
             f"{folder} has no config.json.", "Give a model directory as transformers saves it."

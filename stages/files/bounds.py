@@ -7,20 +7,20 @@ kilobyte, and a table any number of rows in a few bytes, which no real text does
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from stages.contract import Lines
 from stages.errors import ContainerError
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 FREE_ROWS = 1 << 18  # rows or lines that any file may have; larger files, one for each byte
 FREE_TEXT = 1 << 30  # bytes that any file may expand to; larger files, EXPANSION times their size
 EXPANSION = 1100  # more than gzip can reach
+VALUE = 64  # bytes that a value of a table counts as before it is known how long it is; a null, too
 # Bytes of text that a zstandard frame may refer back to: all that ``zstd --long=31`` writes. Memory
 # is taken as text comes, so a file without so much of it takes less.
 ZSTD_WINDOW = 1 << 31
+
+
+TOO_FAR = f"expands more than {EXPANSION} times, more than any real text"
 
 
 def require_rows(path: str, rows: int, size: int) -> None:
@@ -53,17 +53,19 @@ def counted(parts: Iterator[Lines], path: str, size: int) -> Iterator[Lines]:
         yield part
 
 
-def counted_batches(
-    batches: Iterator[pa.RecordBatch], path: str, size: int
-) -> Iterator[pa.RecordBatch]:
-    """The same for a table, before any row of it becomes a Python object."""
-    rows = 0
-    for batch in batches:
-        rows += batch.num_rows
-        require_rows(path, rows, size)
-        yield batch
-
-
 def expands_too_far(bytes_in: int, bytes_out: int) -> bool:
     """Whether compressed bytes expanded to more than any real text does."""
     return bytes_out > max(FREE_TEXT, EXPANSION * bytes_in)
+
+
+def require_text(size: int, text: int) -> None:
+    """Check that a table, or a part of it, does not hold more text than its bytes can.
+
+    Args:
+        size: bytes of the file; ``text``: what they are to become, or have become.
+
+    Raises:
+        ContainerError: it does; the caller names the file.
+    """
+    if expands_too_far(size, text):
+        raise ContainerError(f"It {TOO_FAR}.", "Write it again without the repeated values.")

@@ -10,6 +10,8 @@ import hashlib
 from pathlib import Path
 from typing import IO
 
+from stages.files import regular
+
 _BLOCK = 1 << 20
 
 
@@ -19,7 +21,7 @@ def sha256(path: str | Path) -> str:
     Raises:
         OSError: it cannot be read.
     """
-    with Path(path).open("rb") as file:
+    with regular.required(Path(path)).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

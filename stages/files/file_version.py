@@ -20,7 +20,7 @@ from typing import IO, Protocol
 
 from xxhash import xxh3_128_digest
 
-from stages.files import file_state
+from stages.files import file_state, regular
 from stages.files.file_state import FileState
 from stages.files.version_bytes import Compared, VersionBytes
 
@@ -197,7 +197,7 @@ def look(path: str) -> FileVersion:
     Raises:
         OSError: it cannot be read.
     """
-    with Path(path).open("rb", buffering=0) as file:
+    with Path(regular.required(path)).open("rb", buffering=0) as file:
         state = file_state.of(file)
         head = file.read(_HEAD)
     return FileVersion(

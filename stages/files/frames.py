@@ -18,6 +18,7 @@ from dataclasses import astuple, dataclass
 
 import zstandard
 
+from stages.files import bounds
 from stages.files.file_version import FileVersion
 from stages.files.inflate import Inflated
 from stages.files.version_bytes import VersionBytes
@@ -90,11 +91,11 @@ def _pieces(version: FileVersion, kind: str, least: int) -> Iterator[FramedPiece
         return
     cuts = _cuts(version, kind, least, frames)
     begins = [frame.text_start for frame in frames]
-    bounds = [0, *cuts, frames[-1].text_stop]
-    for number, (start, stop) in enumerate(itertools.pairwise(bounds)):
+    places = [0, *cuts, frames[-1].text_stop]
+    for number, (start, stop) in enumerate(itertools.pairwise(places)):
         first, last = (frames[bisect_right(begins, place) - 1] for place in (start, stop - 1))
         end = version.size
-        if stop < bounds[-1]:  # frames without text between two pieces belong to the first
+        if stop < places[-1]:  # frames without text between two pieces belong to the first
             end = max(last.stop, frames[bisect_right(begins, stop) - 1].start)
         skip = start - first.text_start
         rest = last.text_stop - stop
@@ -142,7 +143,7 @@ def _frames(version: FileVersion, kind: str) -> list[Frame]:
     for size, length in sizes:
         frames.append(Frame(start, start + size, text, text + length))
         start, text = start + size, text + length
-    if start != version.size:
+    if start != version.size or bounds.expands_too_far(start, text):  # read as one, and refused
         raise _DoubtError
     return frames
 

@@ -87,9 +87,7 @@ class Inflated(io.RawIOBase):
         self._ready = memoryview(self._inflate())
         self.bytes_out += len(self._ready)
         if bounds.expands_too_far(self.bytes_in, self.bytes_out):
-            raise EOFError(
-                f"it expands more than {bounds.EXPANSION} times, more than any real text"
-            )
+            raise EOFError(f"it {bounds.TOO_FAR}")
         return True
 
     def _advance(self) -> bool:

@@ -233,8 +233,9 @@ def _record_batches(split: Split) -> Count:
         is_file = source.read(6) == b"ARROW1"
         source.seek(0)
         opened = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
-        rows = opened.read_all().num_rows
-    return _alone(rows)
+        if is_file:
+            opened = map(opened.get_batch, range(opened.num_record_batches))
+        return _alone(sum(batch.num_rows for batch in opened))
 
 
 _COUNTERS: dict[str, Callable[[Split], Count | None]] = {

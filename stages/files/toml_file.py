@@ -7,6 +7,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from stages.files import regular
+
 LONGEST = 1 << 18  # bytes of a file
 DEEPEST = 16  # tables and arrays in one another
 # Parsing a dotted key takes time with the square of its number of parts.
@@ -32,7 +34,7 @@ def text_of(path: Path) -> str:
         ValueError: it is not UTF-8, or longer than the limit.
         OSError: it cannot be read.
     """
-    with path.open("rb") as file:
+    with regular.required(path).open("rb") as file:
         data = file.read(LONGEST + 1)
     if len(data) > LONGEST:
         raise ValueError(f"it is longer than {LONGEST} bytes")

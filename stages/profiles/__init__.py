@@ -20,7 +20,7 @@ from typing import Any
 
 from stages import catalog
 from stages.errors import ModelError
-from stages.files import toml_file
+from stages.files import regular, toml_file
 from stages.models.profile import AddedToken, ModelProfile
 
 _FOLDER = Path(__file__).parent
@@ -215,7 +215,8 @@ def _template(where: str, keys: dict[str, Any], folder: Path) -> None:
     if named_file is None:
         return
     try:
-        keys["chat_template"] = (folder / named_file).read_text("utf-8").removesuffix("\n")
+        file = regular.required(folder / named_file)
+        keys["chat_template"] = file.read_text("utf-8").removesuffix("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ModelError(
             f"{where}: chat_template_file {named_file!r} cannot be read: {error}.",

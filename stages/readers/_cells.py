@@ -88,7 +88,7 @@ class Grammar:
 
 
 class Rows:
-    """The rows of a stream, one after the other; blank lines are none.
+    """The rows of a stream, one after the other; those without text are blank lines.
 
     Attributes:
         lines: that were read so far, blank ones included.
@@ -113,7 +113,7 @@ class Rows:
             row = self._row()
             if row is None:
                 self._more()
-            elif row.text:
+            else:
                 yield row
 
     def _more(self) -> None:

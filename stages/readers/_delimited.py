@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from stages.contract import Glimpse, Lines, Record, Row, Split
 from stages.errors import ContainerError, RowError, UsageError
-from stages.files import content, cutting, strict_json, unsplit
+from stages.files import bounds, content, cutting, strict_json, unsplit
 from stages.files.content import Source
 from stages.files.file_version import FileVersion
 from stages.readers import _glimpse, _shape
@@ -125,12 +125,13 @@ class Delimited:
         size = given = 0  # bytes of the batch; lines that were yielded
         try:
             for row in rows:
-                if table is None:
+                if row.text and table is None:
                     table = self._header(row, rows)
-                    continue
-                batch.append(_record(row, table, rows, file))
-                size += len(row.text)
-                if len(batch) >= BATCH_ROWS or size >= BATCH_BYTES:
+                elif row.text and table is not None:
+                    batch.append(_record(row, table, rows, file))
+                    size += len(row.text)
+                blank = rows.lines - given >= bounds.FREE_ROWS  # told, so that they are counted
+                if len(batch) >= BATCH_ROWS or size >= BATCH_BYTES or blank:
                     yield Lines(batch, rows.lines - given)
                     batch, size, given = [], 0, rows.lines
         except ContainerError:

@@ -119,6 +119,7 @@ def of_table(
     counts: list[int],
     rows: int,
     fetch: Callable[[int, int, int], pa.RecordBatch],
+    size_of_file: int,
     enter: bool = True,
 ) -> Glimpse:
     """Rows of the first, the middle and the last non-empty piece of a table.
@@ -134,7 +135,7 @@ def of_table(
     places = [0, total // 2, max(0, total - third)] if total > rows else [0]
     wanted = third if total > rows else total
     sample: list[Record] = []
-    for place in places:
+    for number, place in enumerate(places, 1):
         left = wanted
         while left and place < total:
             piece = bisect.bisect_right(starts, place) - 1
@@ -143,8 +144,10 @@ def of_table(
             if not size:
                 break
             first = starts[piece] + at
-            for lines in _tables.records([fetch(piece, at, size)]):
+            for lines in _tables.records([fetch(piece, at, size)], size_of_file):
                 sample += [replace(record, line=first + record.line) for record in lines.records]
+                if sum(len(record.raw) for record in sample) > number * _tables.HELD:
+                    break
             left -= size
             place = first + size
     sample = list({record.line: record for record in sample}.values())

@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING, Any
 from stages import late
 from stages.contract import Lines, Record
 from stages.errors import ContainerError
+from stages.files import bounds
+from stages.readers import _weights
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
 else:
+    np = late.module("numpy")
     pa = late.module("pyarrow")
 
 BATCH_ROWS = 8192  # rows that are Python objects at a time
+HELD = 64 << 20  # bytes of values that are
 
 
 def _plain(value: Any) -> Any:
@@ -77,20 +82,43 @@ def _slice(part: pa.RecordBatch, number: int, coded: dict[str, pa.DataType]) -> 
     return [_record(number + i, row, coded) for i, row in enumerate(rows)]
 
 
-def records(batches: Iterable[pa.RecordBatch]) -> Iterator[Lines]:
+def _decoded_as(plain: pa.Schema | None, part: pa.RecordBatch) -> pa.RecordBatch:
+    try:
+        return part.cast(plain) if plain else part
+    except pa.ArrowNotImplementedError:  # it takes longer so, and the values are the same
+        return part
+
+
+def records(
+    batches: Iterable[pa.RecordBatch],
+    size: int,
+    share: float = 1.0,
+    plain: pa.Schema | None = None,
+) -> Iterator[Lines]:
     """Each row as a record; ``raw`` is its JSON, since it has no text of its own.
 
+    Args:
+        size: bytes of the file; ``share``: of its rows that these are.
+        plain: the schema without the dictionaries that values are given in.
+
     Raises:
-        ContainerError: two columns have one name, so a row could hold only one of them.
+        ContainerError: two columns have one name, so a row could hold only one of them; or the file
+            expands too far. The caller names the file.
     """
-    number = 0
+    number = text = 0
     for whole in batches:
         names = whole.schema.names
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise ContainerError(f"Two columns are called {twice!r}.", "Rename one of them.")
         coded = {field.name: field.type for field in whole.schema if _has_json(field.type)}
-        for start in range(0, whole.num_rows, BATCH_ROWS):
-            part = _slice(whole.slice(start, BATCH_ROWS), number, coded)
-            number += len(part)
+        weights = (_weights.of(column, size) for column in whole.columns)
+        sums = text + np.cumsum(sum(weights, np.zeros(whole.num_rows, np.int64)))
+        start, before, text = 0, text, int(sums.max(initial=text))
+        bounds.require_text(size, round(text / share))
+        while start < whole.num_rows:
+            fitting = int(np.searchsorted(sums, before + HELD, "right"))
+            stop = min(max(fitting, start + 1), start + BATCH_ROWS)
+            part = _slice(_decoded_as(plain, whole.slice(start, stop - start)), number, coded)
+            start, before, number = stop, int(sums[stop - 1]), number + len(part)
             yield Lines(part, len(part))

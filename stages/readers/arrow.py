@@ -13,7 +13,7 @@ from stages.errors import ContainerError, SurroundingsError
 from stages.files import bounds, content, cutting
 from stages.files.content import Source
 from stages.files.file_version import FileVersion
-from stages.readers import _glimpse, _tables
+from stages.readers import _glimpse, _messages, _tables
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,14 +21,21 @@ else:
     pa = late.module("pyarrow")
 
 
-def _batches(source: Any) -> Iterator[pa.RecordBatch]:
-    magic = source.read(6)
-    source.seek(0)
-    if magic == b"ARROW1":
-        file = pa.ipc.open_file(source)
-        yield from (file.get_batch(i) for i in range(file.num_record_batches))
-    else:
-        yield from pa.ipc.open_stream(source)
+def _batches(source: Any, path: str, size: int) -> Iterator[pa.RecordBatch]:
+    """The batches of a file or a stream of so many bytes. None is decoded before it is known what
+    it will be; raises what ``bounds`` does."""
+    listed = pa.ipc.open_file(source).num_record_batches if source.read(6) == b"ARROW1" else None
+    source.seek(0 if listed is None else 8)  # a file is a stream between two marks
+    stream = pa.ipc.open_stream(source)
+    batches = rows = 0
+    bounds.require_text(size, text := _messages.next_bytes(source))
+    for batch in stream:
+        batches, rows = batches + 1, rows + batch.num_rows
+        bounds.require_rows(path, rows, size)
+        yield batch
+        bounds.require_text(size, text := text + _messages.next_bytes(source))
+    if listed not in (None, batches):
+        raise ContainerError(f"It has {batches} batches, but lists {listed}.", "Fetch it again.")
 
 
 def damaged(path: str, error: Exception) -> ContainerError:
@@ -59,8 +66,8 @@ class _Arrow:
         try:
             # No memory map: if another process truncates a mapped file, reading it kills this one.
             with version.open() as source:
-                batches = bounds.counted_batches(_batches(source), split.path, version.size)
-                yield from _tables.records(batches)
+                batches = _batches(source, split.path, version.size)
+                yield from _tables.records(batches, version.size)
         except SurroundingsError:
             raise
         except (pa.ArrowException, ContainerError, OSError) as error:
@@ -71,13 +78,14 @@ class _Arrow:
     def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
         if not isinstance(source, str):
             return self._first(source, rows, salvage)
-        path = source
+        path, size = source, os.path.getsize(source)
         try:
             with pa.memory_map(path) as mapped:  # reads the headers only
-                batches = list(_batches(mapped))
+                batches = list(_batches(mapped, path, size))
             counts = [batch.num_rows for batch in batches]
-            bounds.require_rows(path, sum(counts), os.path.getsize(path))
-            return _glimpse.of_table(counts, rows, lambda n, at, size: batches[n].slice(at, size))
+            return _glimpse.of_table(
+                counts, rows, lambda n, at, few: batches[n].slice(at, few), size
+            )
         except (pa.ArrowException, ContainerError, OSError) as error:
             raise damaged(path, error) from error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +22,50 @@ else:
     pa = late.module("pyarrow")
 
 
-def _opened(source: Any) -> Any:
-    """A ``pyarrow.parquet.ParquetFile``, which brings the clients of three clouds with it."""
-    import pyarrow.parquet as pq
+class _File:
+    """An opened file. Texts that it has in dictionaries are read so: nothing is repeated before it
+    is known how often.
 
-    return pq.ParquetFile(source)
+    Attributes:
+        meta: its ``pyarrow.parquet.FileMetaData``; ``plain``: its schema without dictionaries.
+
+    Args:
+        size: bytes of the file; ``groups``: the row groups that are read, None for all.
+
+    Raises:
+        ContainerError: they would take too much memory; see ``bounds.require_text``.
+    """
+
+    def __init__(self, source: Any, size: int, groups: Sequence[int] | None = None) -> None:
+        import pyarrow.parquet as pq  # which brings the clients of three clouds with it
+
+        file = pq.ParquetFile(source)
+        self.meta, self.plain = file.metadata, file.schema_arrow
+        groups = range(self.meta.num_row_groups) if groups is None else groups
+        text, apart, texts = 0, {"": 1}, set()
+        for group in map(self.meta.row_group, groups):
+            for at in range(group.num_columns):
+                chunk, width = group.column(at), self.meta.schema.column(at).length
+                name, length = chunk.path_in_schema, chunk.total_uncompressed_size
+                text += length + max(bounds.VALUE, width) * chunk.num_values
+                if chunk.physical_type == "BYTE_ARRAY":
+                    texts.add(name)
+                    if not _KEPT.issuperset(chunk.encodings):
+                        apart[name] = max(length, apart.get(name, 1))
+        bounds.require_text(size, text)
+        self._rows = min(_tables.BATCH_ROWS, max(_LEAST, bounds.FREE_TEXT // max(apart.values())))
+        self._file = pq.ParquetFile(
+            source, metadata=self.meta, read_dictionary=sorted(texts - {*apart})
+        )
+
+    def batches(self, groups: Sequence[int], rows: int = _tables.BATCH_ROWS) -> Any:
+        """The rows of some groups, at most so many at a time."""
+        return self._file.iter_batches(min(rows, self._rows), groups)
 
 
+_LEAST = 64  # rows at a time
+# The encodings that Arrow can read into a dictionary. In another, a text may repeat the one before.
+_KEPT = {"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"}
 _FOOTER = 1 << 16  # bytes at the end of a file that Arrow reads first
 
 
@@ -68,9 +105,11 @@ class _Parquet:
         path = version.path
         try:
             with version.open() as source:
-                meta = _opened(source).metadata
+                meta = _File(source, version.size).meta
         except SurroundingsError:
             raise
+        except ContainerError as error:
+            raise damaged(path, error) from error
         except (pa.ArrowException, OSError) as error:
             raise ContainerError(f"{path} is not Parquet: {error}.", "Fetch it again.") from error
         bounds.require_rows(path, meta.num_rows, version.size)
@@ -98,10 +137,11 @@ class _Parquet:
         version = content.version_of(split)
         try:
             with version.open() as source:
-                batches = _opened(source).iter_batches(
-                    _tables.BATCH_ROWS, list(range(split.start, split.stop))
-                )
-                rows = _tables.records(batches)
+                groups = list(range(split.start, split.stop))
+                file = _File(source, version.size, groups)
+                count = sum(file.meta.row_group(group).num_rows for group in groups)
+                share = count / max(file.meta.num_rows, 1)
+                rows = _tables.records(file.batches(groups), version.size, share, file.plain)
                 yield from bounds.counted(rows, split.path, version.size)
         except SurroundingsError:
             raise
@@ -112,7 +152,7 @@ class _Parquet:
         path = content.path_of(source)
 
         def fetch(group: int, at: int, size: int) -> pa.RecordBatch:
-            for batch in file.iter_batches(max(size, 64), [group]):
+            for batch in file.batches([group], max(size, 64)):
                 if at < batch.num_rows:
                     return batch.slice(at, size)
                 at -= batch.num_rows
@@ -120,11 +160,12 @@ class _Parquet:
 
         try:
             with content.bytes_of(source) as opened:
-                file = _opened(opened)
-                meta = file.metadata
+                size_of_file = content.size_of(source)
+                file = _File(opened, size_of_file)
+                meta = file.meta
                 counts = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
-                bounds.require_rows(path, sum(counts), content.size_of(source))
-                return _glimpse.of_table(counts, rows, fetch, enter=False)
+                bounds.require_rows(path, sum(counts), size_of_file)
+                return _glimpse.of_table(counts, rows, fetch, size_of_file, enter=False)
         except SurroundingsError:
             raise
         except (pa.ArrowException, ContainerError, OSError) as error:

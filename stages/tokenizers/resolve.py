@@ -19,6 +19,7 @@ from pathlib import Path
 
 from stages import catalog, profiles
 from stages.errors import ModelError
+from stages.files import regular
 from stages.models.encoders import parsed
 from stages.models.profile import ModelProfile
 from stages.tokenizers import added, builtin, claims, hub
@@ -113,6 +114,7 @@ def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Res
     """A model from its own files; where a profile knows the model, its token ids are required."""
     from stages.tokenizers import directory
 
+    regular.require_all(folder)
     try:
         declared = directory.load_encoder(folder, name, overrides.chat_template)
         if declared is None:
@@ -144,6 +146,7 @@ def _file(path: Path, cache: Path, fetch: bool) -> Resolved:
         return _pinned(profile, cache, fetch)
     folder = path.parent / Path(tokenizer).expanduser()
     if folder.is_dir():
+        regular.require_all(folder)
         return Resolved(profile, claims.tokenizer_json(folder), "directory")
     if tokenizer.startswith((".", os.sep, "~")) or tokenizer.endswith(".toml"):
         raise ModelError(
