@@ -21,12 +21,14 @@ def _check(subject: ProbeSubject) -> str:
     return f"{1 + len(_OTHERS) - len(others)} of {1 + len(_OTHERS)} texts come back{lossy}"
 
 
-PROBE = Probe(
-    name="all_text_survives",
-    proves="texts come back from their ids, up to what the tokenizer declares that it changes",
-    fails="the tokenizer does not keep text as it is: {detail}",
-    remedy="Correct its tokenizer.json (normalizer, vocabulary, unknown token, byte fallback, "
-    "decoder, dropout), or give the model that it was made for.",
-    check=_check,
-    kind=TOKENS,
+PROBES = (
+    Probe(
+        name="all_text_survives",
+        proves="texts come back from their ids, up to what the tokenizer declares that it changes",
+        fails="the tokenizer does not keep text as it is: {detail}",
+        remedy="Correct its tokenizer.json (normalizer, vocabulary, unknown token, byte fallback, "
+        "decoder, dropout), or give the model that it was made for.",
+        check=_check,
+        kind=TOKENS,
+    ),
 )
