@@ -44,6 +44,7 @@ class Result:
         status: ``built``, ``unchanged``, ``refused`` (the data was) or ``failed``.
         code: the exit status.
         message: what happened, and where; ``remedy``: what to do about it, empty where nothing is.
+            Both as they may be shown, whatever was given.
         task, build_id: of a build that is there.
         figures: the numbers that the message speaks of.
         paths: by what lies there: ``build``, ``manifest``, ``failed``, ``rejects``.
@@ -63,6 +64,10 @@ class Result:
     manifest: Manifest | None = None
     builds: Sequence[Result] = ()
     commands: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("message", "remedy"):
+            object.__setattr__(self, name, shown(getattr(self, name)))
 
     def described(self) -> dict[str, Any]:
         """The object that ``--json`` prints; keys without a value are null."""
@@ -183,19 +188,12 @@ def of_error(
     paths: Mapping[str, str] | None = None,
     arguments: Sequence[str] = (),
 ) -> Result:
-    """The result of a command that an exception ended, as it may be shown.
+    """The result of a command that an exception ended.
 
     Args:
         paths: what it would have written, and what it left.
         arguments: of the command, as they were typed.
     """
-    found = _of_error(error, paths, arguments)
-    return replace(found, message=shown(found.message), remedy=shown(found.remedy))
-
-
-def _of_error(
-    error: BaseException, paths: Mapping[str, str] | None, arguments: Sequence[str]
-) -> Result:
     places = dict(paths or {})
     if isinstance(error, click.ClickException):
         asked = error.exit_code
