@@ -22,7 +22,6 @@ from pipeline.options.config import Config, default_cache
 from pipeline.options.path_values import Data, ModelName
 from pipeline.options.phases import OPTIONS
 from pipeline.options.recipe import builds_of
-from pipeline.options.values import Words
 from pipeline.secrets import GAP, redacted
 from stages.counted import counted
 from stages.detection.evidence import Detection
@@ -80,11 +79,17 @@ def write(
     groups = _grouped({one: looks[one] for one in data if one not in tests}, config)
     if tests:
         given = {**given, "test": tuple(_from(path, one) for one in tests)}
-    head = _head(task, _model(path, config.parts.model))
+    secret = {f"DATA_{n}": one for n, one in enumerate(data, 1) if redacted(one) != one}
+    os.environ.update(secret)
+    head = [f"# First: export {name}=ADDRESS  # {redacted(secret[name], GAP)}" for name in secret]
+    head += _head(task, _model(path, config.parts.model))
 
     def put(why: Sequence[str] = ()) -> Forecast:
         lines = [*head, *map("# {}".format, why), *_body(groups, task, given, path), ""]
-        path.write_text("\n".join(lines), "utf-8")
+        text = "\n".join(lines)
+        for name, address in secret.items():
+            text = text.replace(_toml(address), f'"${{{name}}}"')
+        path.write_text(text, "utf-8")
         (config,) = builds_of(path)
         return forecast(config)
 
@@ -168,28 +173,13 @@ def _data(group: _Group, path: Path) -> list[str]:
     listed = ", ".join(_toml(_from(path, argument)) for argument in group.data)
     evidence = " ".join(group.found.evidence.split())
     return [
-        *(
-            f"# First: export {_variable(one)}=ADDRESS  # {redacted(one, GAP)}"
-            for one in group.data
-            if redacted(one) != one
-        ),
         f"# about {counted(group.rows, 'row')}; {group.found.reading}: {evidence}",
         f"data = [{listed}]",
     ]
 
 
-def _variable(address: str) -> str:
-    """A variable of the environment that has an address whose secrets belong in no file."""
-    number = 1
-    while os.environ.setdefault(f"DATA_{number}", address) != address:
-        number += 1
-    return f"DATA_{number}"
-
-
 def _from(path: Path, argument: str) -> str:
     """An argument as the recipe has it."""
-    if redacted(argument) != argument:
-        return Words(f"${{{_variable(argument)}}}")
     address = Data().anchored([argument], _NOWHERE)[0] == argument and not os.path.lexists(argument)
     return argument if address or Path(argument).is_absolute() else _relative(path, argument)
 
@@ -236,8 +226,6 @@ def _toml(value: Any) -> str:
         return f"{{ {', '.join(entries)} }}"
     if isinstance(value, tuple | list):
         return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, Words):
-        return f'"{value}"'
     if isinstance(value, str):
         text = json.dumps(value.replace("$", "$$"), ensure_ascii=False)
         return text.replace("\x7f", "\\u007f")

@@ -45,6 +45,7 @@ class Result:
         status: ``built``, ``unchanged``, ``refused`` (the data was) or ``failed``.
         code: the exit status.
         message: what happened, and where; ``remedy``: what to do about it, empty where nothing is.
+            Both as they may be shown, whatever was given.
         task, build_id: of a build that is there.
         figures: the numbers that the message speaks of.
         paths: by what lies there: ``build``, ``manifest``, ``failed``, ``rejects``.
@@ -64,6 +65,10 @@ class Result:
     manifest: Manifest | None = None
     builds: Sequence[Result] = ()
     commands: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("message", "remedy"):
+            object.__setattr__(self, name, shown(getattr(self, name)))
 
     def described(self) -> dict[str, Any]:
         """The object that ``--json`` prints; keys without a value are null."""
@@ -187,7 +192,7 @@ def of_error(
     paths: Mapping[str, str] | None = None,
     arguments: Sequence[str] = (),
 ) -> Result:
-    """The result of a command that an exception ended, as it may be shown.
+    """The result of a command that an exception ended.
 
     What it has published stands (``standing``).
 
@@ -196,7 +201,6 @@ def of_error(
         arguments: of the command, as they were typed.
     """
     failed = _failed(error, paths, arguments)
-    failed = replace(failed, message=shown(failed.message), remedy=shown(failed.remedy))
     interrupted = failed.code == INTERRUPTED
     built = standing.after("interrupted" if interrupted else failed.message)
     return failed if built is None else of_built(built)

@@ -79,24 +79,15 @@ OUTPUT = (
 # What is said of a recipe.
 OF_RECIPE = (
     click.option(
-        "--set",
-        "changes",
-        cls=Option,
-        heading=under.RUN,
-        multiple=True,
-        metavar="KEY=VALUE",
+        "--set", "changes", cls=Option, heading=under.RUN, multiple=True, metavar="KEY=VALUE",
         help="Change a key of the recipe: max-length=2048, map.prompt=question, "
         "source.math.system=...",
     ),
     click.option(
-        "--trust",
-        cls=Option,
-        heading=under.RUN,
-        is_flag=True,
-        expose_value=False,
+        "--trust", cls=Option, heading=under.RUN, is_flag=True, expose_value=False,
         help="Let the recipe name what runs: notify, expectations in Python, a Ray cluster.",
     ),
-)
+)  # fmt: skip
 
 
 # The ways to name what a command works on; each with its sentence of help.

@@ -141,7 +141,7 @@ class TextFile(Place):
 
 @dataclass(eq=False, repr=False)
 class TextFiles(TextFile):
-    """Several of them; with each text comes its file's name."""
+    """Several of them, of which those in Python run; with each text comes its file's name."""
 
     @property
     def words(self) -> str:
@@ -157,19 +157,14 @@ class TextFiles(TextFile):
     def loosened(self, value: Any) -> Any:
         return Texts().loosened(value)
 
+    def runs(self, value: Any) -> bool:
+        listed = value if isinstance(value, list) else [value]
+        return any(Path(str(path)).name.endswith(".py") for path in listed)
+
     def settled(self, value: Any) -> Any:
         for path in value:
             _require_file(path)
         return tuple((Path(path).name, read_text(path)) for path in value)
-
-
-@dataclass(eq=False, repr=False)
-class Suites(TextFiles):
-    """Suites of expectations: those in Python run."""
-
-    def runs(self, value: Any) -> bool:
-        listed = value if isinstance(value, list) else [value]
-        return any(Path(str(path)).name.endswith(".py") for path in listed)
 
 
 @dataclass(eq=False, repr=False)

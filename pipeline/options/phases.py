@@ -288,7 +288,7 @@ class JudgeOptions:
     max_reject: float = option(0.01, v.Number(least=0, most=1), "Share of refused rows that fails the build.", by_source=True)
     empty: str = option("refuse", v.one_of("refuse", "warn"), "An empty file among others: refuse the build, or name it and go on.", heading=under.DATA)
     tolerance: Mapping[str, float] = option({}, many.Pairs("AUDIT.LIMIT=VALUE", flag="--tolerance shortcuts.fail=1", numbers=True, check=_limits), "Limit of an audit: warn, fail or least.")
-    expectations: tuple[tuple[str, str], ...] = option((), paths.Suites("FILE"), "More suites to check the shards with: JSON of Great Expectations, or Python.", recorded={RECORDED: paths.hashed})
+    expectations: tuple[tuple[str, str], ...] = option((), paths.TextFiles("FILE"), "More suites to check the shards with: JSON of Great Expectations, or Python.", recorded={RECORDED: paths.hashed})
     title: str | None = option(None, v.Text("TEXT"), "Title of the dataset card [of task and model].", heading=under.OUTPUT)
     license: str | None = option(None, v.Text("ID"), "Licence, for the dataset card: apache-2.0, cc-by-4.0.", by_source=True, heading=under.OUTPUT)
     origin: str | None = option(None, paths.Origin("TEXT"), "Where rows are from, for the dataset card: an address, a name.", by_source=True, heading=under.OUTPUT)

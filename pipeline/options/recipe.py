@@ -62,11 +62,10 @@ def _require_data(table: dict[str, Any], mistakes: Mistakes) -> None:
     """Nothing runs because the file says so."""
     for place, inner in recipe_file.tables(table):
         for key, value in inner.items():
-            option = _EVERY.get(_BY_KEY.get(key, ""))
-            here = (*place, key)
-            if option and here not in mistakes.said and option.value.runs(value):
+            said = (*place, key) in mistakes.said
+            if key in _BY_KEY and not said and _EVERY[_BY_KEY[key]].value.runs(value):
                 remedy = f"Say --{key} on the command line; or add --trust, if you trust the file."
-                mistakes.add(here, f"{key} runs code, and a recipe is read as data", remedy)
+                mistakes.add((*place, key), f"{key} runs code, and a recipe is data", remedy)
 
 
 def notified_by(path: Path) -> str | None:

@@ -15,7 +15,6 @@ class Running(Value):
     """What runs, or has the build run it: the address of a cluster, whose answers are unpickled."""
 
     def runs(self, value: Any) -> bool:
-        del value
         return True
 
 

@@ -60,7 +60,6 @@ class Value:
 
     def runs(self, value: Any) -> bool:
         """Whether a value is code, or names code, that a build would run."""
-        del value
         return False
 
     def settled(self, value: Any) -> Any:

@@ -156,5 +156,4 @@ def open_store(address: str | PathLike[str]) -> Store:
 
 def shown(path: str | PathLike[str]) -> str:
     """A path or an address, as messages say it: without keys and signatures."""
-    address = address_of(path)
-    return redacted(address) if address else fspath(path)
+    return redacted(address_of(path) or fspath(path))
