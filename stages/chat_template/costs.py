@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from jinja2.exceptions import SecurityError
-from jinja2.runtime import LoopContext, Undefined
+from jinja2.runtime import Undefined
 from jinja2.utils import Cycler
 
 LARGEST = 1 << 24  # characters of one value
@@ -27,30 +27,24 @@ _BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # where str.splitlines cuts
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 _FLAT: tuple[type, ...] = (list, tuple, *_VIEWS)
 _HOLDING: tuple[Any, ...] = (*_FLAT, dict)
+_SIZED: tuple[Any, ...] = (*_HOLDING, range)
 _PLAIN = (float, type(None), Undefined)
 _FIELDS = string.Formatter().parse
 
-# The attributes that values have in a template; a namespace has what the template puts there.
+# The attributes that values have in a template, if they are no objects of Jinja's.
 _OF_TEXTS = (
     "capitalize casefold center count endswith find format index isalnum isalpha isascii isdecimal "
     "isdigit isidentifier islower isnumeric isprintable isspace istitle isupper join ljust lower "
     "lstrip partition removeprefix removesuffix replace rfind rindex rjust rpartition rsplit "
     "rstrip split splitlines startswith strip swapcase title upper zfill"
 )
-_OF_LOOPS = (
-    "changed cycle depth depth0 first index index0 last length nextitem previtem revindex revindex0"
+ATTRIBUTES: tuple[tuple[type, list[str]], ...] = (
+    (str, _OF_TEXTS.split()),
+    (dict, ["copy", "get", "items", "keys", "values"]),
+    (list, ["copy", "count", "index"]),
+    (tuple, ["count", "grouper", "index", "list"]),  # those of groupby have names
+    (Cycler, ["current", "next", "reset"]),
 )
-_ATTRIBUTES: dict[type, frozenset[str]] = {
-    kind: frozenset(names.split())
-    for kind, names in (
-        (str, _OF_TEXTS),
-        (dict, "copy get items keys values"),
-        (list, "copy count index"),
-        (tuple, "count grouper index list"),  # those of groupby have names
-        (LoopContext, _OF_LOOPS),
-        (Cycler, "current next reset"),
-    )
-}
 
 # What a filter, a test or a method does with its first value, where it does less than walk through
 # all of it once: look at it, or at its elements.
@@ -64,11 +58,6 @@ _SEARCHING = set(
 _WIDE = set("batch center indent ljust rjust round slice tojson truncate zfill".split())
 _NUMERIC = {"divisibleby", "even", "odd", "round"}  # of a text, these would format or repeat it
 _ESCAPING = {"e": 5, "escape": 5, "tojson": 12}  # the most characters that one becomes
-
-
-def has(value: Any, attribute: str) -> bool:
-    """Whether a value has an attribute in a template."""
-    return any(isinstance(value, one) and attribute in _ATTRIBUTES[one] for one in _ATTRIBUTES)
 
 
 def size(value: Any) -> int:
@@ -89,8 +78,9 @@ def size(value: Any) -> int:
             total += ELEMENT * len(item)
             if total <= LARGEST:
                 waiting += item
-                if isinstance(item, dict):
-                    _hashable(item)
+                if isinstance(item, dict):  # of keys that cannot be chosen to collide
+                    if any(not isinstance(key, str) and size(key) > ELEMENT for key in item):
+                        raise SecurityError("a key of a dict is neither a text nor a small number")
                     waiting += item.values()
                     total += ELEMENT * len(item)
         elif isinstance(item, int):
@@ -104,20 +94,11 @@ def size(value: Any) -> int:
     return total
 
 
-def _hashable(keys: Iterable[Any]) -> None:
-    """Refuse keys that can be chosen to collide, so that finding one takes as long as a search."""
-    for key in keys:
-        if not isinstance(key, str) and (
-            isinstance(key, tuple) or (isinstance(key, int) and key.bit_length() > _HASHED)
-        ):
-            raise SecurityError(f"a {type(key).__name__} is not a key of a dict")
-
-
 def length(value: Any) -> int:
     """Roughly the same without walking through nested values, for operations that do not either."""
     if isinstance(value, str):
         return str.__len__(value)
-    return ELEMENT * (1 + len(value) if isinstance(value, (*_HOLDING, range)) else 1)
+    return ELEMENT * (1 + len(value) if isinstance(value, _SIZED) else 1)
 
 
 def weight(value: Any) -> int:
@@ -177,6 +158,8 @@ def cost(name: str, values: Sequence[Any], method: bool = False) -> int:
         first = str(first)
     if name in _WIDE:
         _narrow(rest)
+    if name == "in":
+        work *= 2
     if name == "unique":
         work += colliding(first)
     if isinstance(first, str):
@@ -208,14 +191,13 @@ def _made(name: str, first: Any, rest: Sequence[Any], method: bool) -> int:
     if name == "format":
         return grown(first, rest)
     if name == "replace" and len(rest) > 1:
-        return length(first) + str.count(first, str(rest[0])) * size(str(rest[1]))
+        return length(first) + str.count(first, str(rest[0])) * max(size(str(one)) for one in rest)
     if name in ("split", "rsplit"):
         marks = [mark for mark in rest if isinstance(mark, str)]
         return ELEMENT * (str.count(first, marks[0]) if marks else length(first) >> 1)
     if name in ("indent", "splitlines"):
-        width = rest[0] if rest else 4
-        lines = sum(str.count(first, mark) for mark in _BREAKS) + 1
-        return lines * (ELEMENT + (width if isinstance(width, int) else size(width)))
+        widths = [one if isinstance(one, int) else size(one) for one in rest]
+        return (ELEMENT + sum(widths)) * (sum(str.count(first, mark) for mark in _BREAKS) + 1)
     return length(first) * _ESCAPING.get(name, 0)
 
 

@@ -8,8 +8,6 @@ template and row are refused or rendered alike on every machine.
 
 from __future__ import annotations
 
-import functools
-import inspect
 import operator
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
@@ -41,10 +39,8 @@ _FREE_TESTS = (
     "sequence string true undefined"
 ).split()
 _GLOBALS = "cycler dict joiner range".split()
-_STATEMENTS = (
-    *(nodes.Assign, nodes.AssignBlock, nodes.Break, nodes.CallBlock, nodes.Continue),
-    *(nodes.FilterBlock, nodes.For, nodes.If, nodes.Macro, nodes.Output, nodes.Scope, nodes.With),
-)
+_BARRED: tuple[type[nodes.Node], ...] = (nodes.Include, nodes.Import, nodes.FromImport)
+_BARRED += (nodes.Extends, nodes.Block, nodes.EvalContextModifier)
 _OPENING = (nodes.AssignBlock, nodes.CallBlock, nodes.For, nodes.Macro)  # as long as 64 others
 _SUMS = {
     "+": operator.add,
@@ -56,7 +52,6 @@ _SUMS = {
     "**": operator.pow,
 }
 _DICT = frozenset(dir(dict))
-_SHORT = 64  # characters of a constant whose comparison is not worth a charge
 Function: TypeAlias = Callable[..., Any]
 
 
@@ -69,7 +64,7 @@ class _Namespace(Namespace):
 
 def _weight(node: nodes.Node) -> int:
     """Units of running a piece of a template once, apart from what is charged while it runs."""
-    return sum(64 if isinstance(one, _OPENING) else 1 for one in node.find_all(nodes.Node)) >> 1
+    return sum(64 if isinstance(one, _OPENING) else 1 for one in node.find_all(nodes.Node))
 
 
 class Generator(CodeGenerator):
@@ -83,7 +78,9 @@ class Generator(CodeGenerator):
         """Every pass is charged, also those that the loop's own condition skips."""
         weight = self._bodies[id(node.body)] = PASS + _weight(node)
         if node.test is not None:
-            node.test = nodes.Or(_call("tick", nodes.Const(weight)), node.test)
+            tick = nodes.EnvironmentAttribute("tick")
+            called = nodes.Call(tick, [nodes.Const(weight)], [], None, None)
+            node.test = nodes.Or(called, node.test)
         super().visit_For(node, frame)
 
     def macro_body(self, node: nodes.Macro | nodes.CallBlock, frame: Frame) -> Any:
@@ -98,48 +95,44 @@ class Generator(CodeGenerator):
         super().blockvisit(nodes, frame)
 
     def signature(self, node: Any, *args: Any, **kwargs: Any) -> None:
-        """Elements that become arguments are charged."""
+        """Elements do not become arguments: a long text has as many as characters."""
         if node.dyn_args is not None:
-            node.dyn_args = _call("listed", node.dyn_args)
+            raise SecurityError("it unpacks a value into arguments")
         super().signature(node, *args, **kwargs)
 
     def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: Any) -> None:
         """What is printed becomes a text."""
         self.write("environment.text(")
 
-    def _within(self, name: str, visit: Callable[[], None]) -> None:
+    def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> None:
+        """New lists, dicts and tuples are measured, and so are slices, which are copies."""
+        sliced = isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice)
+        made = isinstance(node, (nodes.List, nodes.Dict, nodes.Tuple))
+        if not (sliced or (made and getattr(node, "ctx", "load") == "load")):
+            super().visit(node, *args, **kwargs)
+            return
+        self.write(f"environment.{'sliced' if sliced else 'charged'}(")
+        super().visit(node, *args, **kwargs)
+        self.write(")")
+
+    def _within(self, name: str, node: nodes.Node, frame: Frame) -> None:
         self.write(f"environment.{name}(")
-        visit()
+        self.visit(node, frame)
         self.write(")")
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802
         """``a ~ b`` is joined by the environment."""
         self.write("environment.concat((")
         for part in node.nodes:
-            self._within("text", functools.partial(self.visit, part, frame))
+            self._within("text", part, frame)
             self.write(", ")
         self.write("))")
-
-    def visit_List(self, node: nodes.List, frame: Frame) -> None:  # noqa: N802
-        """New lists are measured; nested ones would otherwise grow without a charge."""
-        self._within("charged", lambda: super(Generator, self).visit_List(node, frame))
-
-    def visit_Dict(self, node: nodes.Dict, frame: Frame) -> None:  # noqa: N802
-        """New dicts are measured."""
-        self._within("charged", lambda: super(Generator, self).visit_Dict(node, frame))
-
-    def visit_Tuple(self, node: nodes.Tuple, frame: Frame) -> None:  # noqa: N802
-        """New tuples are measured, but not those that are assigned to."""
-        if node.ctx != "load":
-            super().visit_Tuple(node, frame)
-        else:
-            self._within("charged", lambda: super(Generator, self).visit_Tuple(node, frame))
 
     def visit_Compare(self, node: nodes.Compare, frame: Frame) -> None:  # noqa: N802
         """What is looked up in a dict is hashed in full, so it is charged."""
         self.write("(")
-        if node.ops[0].op in ("in", "notin") and not _is_short(node.expr):
-            self._within("compared", lambda: self.visit(node.expr, frame))
+        if node.ops[0].op in ("in", "notin"):
+            self._within("compared", node.expr, frame)
         else:
             self.visit(node.expr, frame)
         for operand in node.ops:
@@ -149,26 +142,8 @@ class Generator(CodeGenerator):
     def visit_Operand(self, node: nodes.Operand, frame: Frame) -> None:  # noqa: N802
         """The right side of a comparison is searched or compared in full, so it is charged."""
         self.write(f" {operators[node.op]} ")
-        if _is_short(node.expr):
-            self.visit(node.expr, frame)
-        else:
-            name = "searched" if node.op in ("in", "notin") else "compared"
-            self._within(name, lambda: self.visit(node.expr, frame))
-
-    def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:  # noqa: N802
-        """A slice is a copy, so it is charged."""
-        if isinstance(node.arg, nodes.Slice):
-            self._within("sliced", lambda: super(Generator, self).visit_Getitem(node, frame))
-        else:
-            super().visit_Getitem(node, frame)
-
-
-def _is_short(node: nodes.Node) -> bool:
-    return isinstance(node, nodes.Const) and len(str(node.value)) <= _SHORT
-
-
-def _call(name: str, *arguments: nodes.Expr) -> nodes.Call:
-    return nodes.Call(nodes.EnvironmentAttribute(name), list(arguments), [], None, None)
+        name = "searched" if node.op in ("in", "notin") else "compared"
+        self._within(name, node.expr, frame)
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
@@ -211,16 +186,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def _charged(self, name: str, function: Function) -> Function:
         passed = int(hasattr(function, "jinja_pass_arg"))
-        code = getattr(inspect.unwrap(function), "__code__", None)
-        names = code.co_varnames[passed : code.co_argcount] if code else ()
 
         def charged(*args: Any, **kwargs: Any) -> Any:
             head, values = args[:passed], costs.settled(args[passed:])
             every = values
-            if kwargs:
-                every += tuple(kwargs.get(one) for one in names[len(values) :])
-                every += tuple(value for one, value in kwargs.items() if one not in names)
-            self.spend(CALL + (costs.cost(name, every) >> 4 if every else 0))
+            if kwargs:  # whose order is unknown: the text to search for may be one that is all over
+                every = (values[0], "", *values[1:], *kwargs.values())
+            self.spend(CALL + (costs.cost(name, every) >> 4))
             return self.charged(function(*head, *values, **kwargs))
 
         return _like(function, charged)
@@ -264,11 +236,6 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.spend(1 + (costs.length(value) >> 4))
         return value
 
-    def listed(self, value: Any) -> list[Any]:
-        """A list of a value's elements."""
-        made: list[Any] = self.filters["list"](value)
-        return made
-
     def tick(self, weight: int) -> str:
         """Charge for a loop pass, or for a macro's body."""
         self.spend(weight)
@@ -289,10 +256,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return super().getitem(obj, argument)
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Whether templates may use an attribute: only those that ``costs`` lists."""
-        if isinstance(obj, _Namespace):
+        """Whether templates may use an attribute: of values, only those that ``costs`` lists."""
+        if isinstance(obj, (_Namespace, LoopContext)):
             return super().is_safe_attribute(obj, attr, value)
-        return costs.has(obj, attr)
+        return any(isinstance(obj, kind) and attr in names for kind, names in costs.ATTRIBUTES)
 
     def wrap_str_format(self, value: Any) -> Any:
         """Jinja's safe ``format`` for the one of a text, which has no ``format_map``."""
@@ -338,10 +305,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
         raise SecurityError(f"it accesses {attribute!r} of a {type(obj).__name__}")
 
     def _generate(self, source: nodes.Template, *args: Any, **kwargs: Any) -> Any:
-        for node in source.find_all(nodes.Stmt):
-            if not isinstance(node, _STATEMENTS):
-                kind = type(node).__name__.lower()
-                raise SecurityError(f"a chat template must be one file, without {kind}")
+        for barred in source.find_all(_BARRED):
+            kind = type(barred).__name__.lower()
+            raise SecurityError(f"a chat template must be one file, without {kind}")
         self.left = COMPILING
         code = super()._generate(source, *args, **kwargs)
         if len(code) > _LONGEST_CODE:

@@ -33,6 +33,7 @@ _UNCOMPILABLE = (
     ValueError,
 )
 _LONGEST_MESSAGE = 300
+_LONGEST_DETAIL = 400  # an error may quote a key of any length
 _WIDEST_SETTING = 16  # characters of an indent or of both separators
 _HARMLESS = "Give a template that only prints the conversation with --chat-template."
 
@@ -176,9 +177,11 @@ class Template:
             )
             return str.__str__(text)  # a plain string, also of a watched text
         except SecurityError as error:
-            raise RowError("template_error", f"the chat template is refused: {error}") from error
+            told = f"is refused: {error}"
+            cause: Exception = error
         except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
-            raise RowError("template_error", f"the chat template refuses it: {error}") from error
-        except (RecursionError, MemoryError, AttributeError) as error:
-            detail = f"the chat template fails on it: {type(error).__name__}: {error}"
-            raise RowError("template_error", detail) from error
+            told, cause = f"refuses it: {error}", error
+        except (RuntimeError, MemoryError, AttributeError) as error:  # also recursion
+            told, cause = f"fails on it: {type(error).__name__}: {error}", error
+        detail = f"the chat template {told}"[:_LONGEST_DETAIL]
+        raise RowError("template_error", detail) from cause
