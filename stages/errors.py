@@ -116,12 +116,7 @@ class IrregularError(PipelineError, OSError):
     """Where a regular file must be, there is something else."""
 
     exit_code = 2
-
-    def __init__(
-        self, what: str, remedy: str = "", figures: Mapping[str, Any] | None = None
-    ) -> None:
-        super().__init__(what, remedy, figures)
-        self.strerror = "it is not a regular file"
+    strerror = "it is not a regular file"
 
 
 class RowError(Exception):

@@ -10,11 +10,13 @@ import contextlib
 import functools
 import gzip
 import json
+import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -32,6 +34,7 @@ from stages import readers
 from stages.chat_template.template import LONGEST, Template
 from stages.errors import ContainerError, DataError, ModelError, PipelineError, UsageError
 from stages.files import bounds
+from stages.readers import _weights
 from stages.tokenizers.resolve import Overrides, resolve
 
 PLENTY = 20.0  # seconds
@@ -73,6 +76,21 @@ def _parquet(column: Any) -> bytes:
     return bytes(sink.getvalue())
 
 
+def _ipc(columns: Any, **options: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    table = pa.table({"question": columns})
+    writing = pa.ipc.IpcWriteOptions(**options)
+    with pa.ipc.new_stream(sink, table.schema, options=writing) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _lying(content: bytes) -> bytes:
+    """An Arrow stream whose first compressed buffer says that it becomes a terabyte."""
+    at = content.index(b"\x28\xb5\x2f\xfd") - 8
+    return content[:at] + struct.pack("<q", 1 << 40) + content[at + 8 :]
+
+
 def _repeated(rows: int) -> Any:
     return pa.DictionaryArray.from_arrays(pa.array([0]).take(pa.array([0] * rows)), ["q"])
 
@@ -84,6 +102,8 @@ CROWDED: dict[str, Callable[[], bytes]] = {
     "blank.jsonl.zst": lambda: _zst(b"\n" * MANY, 30),
     "blanks.jsonl.zst": lambda: _zst(b" \t\r\n" * MANY, 3),
     "objects.jsonl.gz": lambda: gzip.compress(GOOD + b"{}\n" * MANY, 1),
+    "blank.csv.gz": lambda: gzip.compress(b"question,answer\n" + b"\n" * MANY, 1),
+    "blank.tsv.zst": lambda: _zst(b"\r\n" * MANY, 2),
     "numbers.json.gz": lambda: gzip.compress(b"[" + GOOD + b",1" * MANY + b"]", 1),
     "nulls.arrow": lambda: _arrow(pa.nulls(2**31 - 1)),
     "runs.arrow": lambda: _arrow(
@@ -91,6 +111,28 @@ CROWDED: dict[str, Callable[[], bytes]] = {
     ),
     "nulls.parquet": lambda: _parquet(pa.nulls(MANY)),
     "one_value.parquet": lambda: _parquet(_repeated(MANY)),
+}
+_ZEROS = np.zeros(50_000, np.int32)
+_LONG = pa.DictionaryArray.from_arrays(_ZEROS, ["x" * 60_000])
+_FLAT = pa.ListArray.from_arrays([0, len(_LONG)], _LONG)
+_VIEWS = pa.ListViewArray.from_arrays(_ZEROS, _ZEROS + 5000, pa.array(["q"] * 5000))
+_RUNS = pa.RunEndEncodedArray.from_arrays(pa.array([50_000], pa.int32()), ["x" * 60_000])
+_STRUCT = pa.StructArray.from_arrays([_LONG], ["content"])
+_NULLS = pa.ListArray.from_arrays([0, 1 << 25], pa.nulls(1 << 25))
+SWOLLEN: dict[str, Callable[[], bytes]] = {
+    "dictionary.parquet": lambda: _parquet(_FLAT),
+    "nulls.parquet": lambda: _parquet(_NULLS),
+    "rows.parquet": lambda: _parquet(_STRUCT),
+    "dictionary.arrow": lambda: _arrow(_LONG),
+    "stream.arrow": lambda: _ipc(_LONG),
+    "list.arrow": lambda: _arrow(_FLAT),
+    "struct.arrow": lambda: _arrow(_STRUCT),
+    "views.arrow": lambda: _arrow(_VIEWS),
+    "runs.arrow": lambda: _arrow(_RUNS),
+    "nulls.arrow": lambda: _arrow(_NULLS),
+    "zstd.arrow": lambda: _ipc(pa.array(["x" * (30 << 20)] * 40), compression="zstd"),
+    "lying.arrow": lambda: _lying(_ipc(pa.array(["x" * 1000]), compression="zstd")),
+    "frames.jsonl.zst": lambda: zstandard.compress(GOOD[:-1] + b" " * (17 << 20) + b"\n") * 80,
 }
 ENOUGH = ("objects.jsonl.gz", "numbers.json.gz")  # rows at their head; a plan reads no further
 LARGE: dict[str, Callable[[], bytes]] = {
@@ -155,6 +197,56 @@ def test_an_archive_expands_to_no_more_than_text_does(
     said = _within("archives", lambda: _read(path, False), ContainerError)
     assert f"expands more than {bounds.EXPANSION} times" in said
     assert bounds.EXPANSION > 1032  # what gzip comes to at most
+
+
+@pytest.mark.parametrize("name", SWOLLEN)
+def test_a_table_is_refused_before_it_swells(tmp_path: Path, name: str) -> None:
+    """What names a value once and means it a million times is counted before it is decoded."""
+    path = tmp_path / name
+    path.write_bytes(SWOLLEN[name]())
+    before = pa.total_allocated_bytes()
+    said = _within("swollen tables", lambda: _read(path, False), ContainerError)
+    assert f"expands more than {bounds.EXPANSION} times" in said
+    assert pa.total_allocated_bytes() - before < bounds.FREE_TEXT
+
+
+@pytest.mark.parametrize("pack", [_parquet, _arrow, _ipc])
+def test_categories_are_no_bomb(tmp_path: Path, pack: Callable[[Any], bytes]) -> None:
+    """Five values over many rows, one of them long."""
+    categories = pa.array(["a", "b", "c" * 2000, "", None])
+    path = tmp_path / f"categories.{'parquet' if pack is _parquet else 'arrow'}"
+    path.write_bytes(
+        pack(categories.take(pa.array(range(5)).take(pa.array([0, 1, 2, 3, 4] * 2000))))
+    )
+    _read(path, False)
+
+
+def test_a_value_weighs_what_it_will_be() -> None:
+    """Whatever it is nested in, and of a slice as of the whole."""
+    texts = pa.array(["a", "bbb", None, "cc"])
+    weights = [9, 11, 8, 10]
+    views = pa.ListViewArray.from_arrays([0, 0, 1, 3], [2, 4, 1, 0], texts)
+    pairs = [[("k", "v")], [], None, [("k", "vv")]]
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([1, 3, 4], pa.int32()), ["a", "bbb", "cc"])
+    codes = pa.array([0, 0, 1, 1], pa.int8()), pa.array([0, 1, 0, 0], pa.int32())
+    trees: list[tuple[Any, list[int]]] = [
+        (texts, weights),
+        (texts.cast(pa.string_view()), weights),
+        (texts.cast(pa.large_string()), weights),
+        (texts.take(pa.array([0, 1, 3, 3])).dictionary_encode(), [9, 11, 10, 10]),
+        (runs, [9, 11, 11, 10]),
+        (pa.StructArray.from_arrays([texts], ["t"]), [17, 19, 16, 18]),
+        (pa.array([["a", "bb"], None, [], ["c"]]), [27, 8, 8, 17]),
+        (pa.array([["a", "bb"]] * 4, pa.list_(pa.string(), 2)), [27] * 4),
+        (views, [28, 46, 19, 8]),
+        (pa.array(pairs, pa.map_(pa.string(), pa.string())), [34, 8, 8, 35]),
+        (pa.UnionArray.from_dense(*codes, [texts, pa.array([1])]), [19] * 4),
+        (pa.array([1, 2, None, 4]), [8] * 4),
+        (pa.nulls(4), [8] * 4),
+    ]
+    for array, expected in trees:
+        assert _weights.of(array, 1).tolist() == expected, array.type
+        assert _weights.of(array.slice(1, 2), 1).tolist() == expected[1:3], array.type
 
 
 def test_ordinary_files_are_far_from_the_limits(tmp_path: Path) -> None:

@@ -56,6 +56,15 @@ class Stored(Protocol):
         ...
 
 
+class _Reader(io.BufferedReader):
+    """Takes no more memory for a read than the file has bytes, whatever a header says to read."""
+
+    raw: Compared
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return super().read(-1 if size is None or size >= self.raw.size else size)
+
+
 @dataclass(frozen=True, slots=True)
 class FilePiece:
     """A range of a file's bytes.
@@ -148,7 +157,7 @@ class FileVersion:
             SurroundingsError: from here or from reading, when the bytes have changed.
         """
         unread = self.stored is not None and not self.sha256
-        return io.BufferedReader(Compared(self, again), _FEW if unread else BUFFER)
+        return _Reader(Compared(self, again), _FEW if unread else BUFFER)
 
     def hashed(self, hold: int = 0, copy: Path | None = None) -> FileVersion:
         """The same after its bytes were read, once.

@@ -99,7 +99,7 @@ class Compared(io.RawIOBase):
         self._pieces = version.pieces
         self._starts = [piece.start for piece in version.pieces]
         self._at = self._starts[0] if self._starts else 0
-        self._stop = version.pieces[-1].stop if version.pieces else 0
+        self._stop = self.size = version.stop
         self._checked: tuple[int, memoryview] = (-1, memoryview(b""))
         held = version.pieces and version.is_held
         self._source: VersionBytes | None = None if held else VersionBytes(version)

@@ -53,7 +53,7 @@ class _File:
                     if not _KEPT.issuperset(chunk.encodings):
                         apart[name] = max(length, apart.get(name, 1))
         bounds.require_text(size, text)
-        self._rows = min(_tables.BATCH_ROWS, max(_LEAST, bounds.FREE_TEXT // max(apart.values())))
+        self._rows = min(_tables.BATCH_ROWS, max(_LEAST, _tables.HELD // max(apart.values())))
         self._file = pq.ParquetFile(
             source, metadata=self.meta, read_dictionary=sorted(texts - {*apart})
         )
@@ -63,7 +63,7 @@ class _File:
         return self._file.iter_batches(min(rows, self._rows), groups)
 
 
-_LEAST = 64  # rows at a time
+_LEAST = 256  # rows at a time
 # The encodings that Arrow can read into a dictionary. In another, a text may repeat the one before.
 _KEPT = {"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"}
 _FOOTER = 1 << 16  # bytes at the end of a file that Arrow reads first
