@@ -13,7 +13,7 @@ from pipeline.stops.declared import ANSWERED, ASKED, StopDeclaration
 from stages.chat_template.template import Template
 from stages.errors import ModelError, RowError, UsageError
 from stages.files import regular
-from stages.tokenizers import claims, directory
+from stages.tokenizers import claims
 
 
 def _overlay(folder: Path, build: StopDeclaration) -> str:
@@ -56,7 +56,7 @@ def _tokenizer(
 ) -> None:
     path = folder / "tokenizer.json"
     try:
-        tokenizer = Tokenizer.from_str(directory.tokenizer_json(folder).decode())
+        tokenizer = Tokenizer.from_str(claims.tokenizer_json(folder).decode())
     except Exception as error:  # the library raises no class of its own
         raise ModelError(f"{path} cannot be read: {error}.") from error
     theirs = {t.content: i for i, t in tokenizer.get_added_tokens_decoder().items()}
