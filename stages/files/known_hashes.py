@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from stages.files import file_hash, file_state
 from stages.files.file_state import FileState
 
-_VERSION = 1
+_VERSION = 2
 
 Identity: TypeAlias = tuple[int, ...]
 
@@ -48,7 +48,7 @@ class KnownHashes:
 
     def of(self, path: str | Path) -> str | None:
         """The hash of a file that has not changed since; None where it is not known."""
-        kept = self._kept.get(os.path.realpath(path))
+        kept = self._kept.get(_key(path))
         if kept is None:
             return None
         try:
@@ -79,7 +79,7 @@ class KnownHashes:
         """
         settled = max(before[-2:]) + file_state.COARSE <= began
         if settled and identity(path) == before:
-            self._new[os.path.realpath(path)] = (before, sha256)
+            self._new[_key(path)] = (before, sha256)
 
     def keep(self, path: str | Path, sha256: str, seen: FileState, linked: bool = False) -> None:
         """Keep a hash of a file that nobody has written to since.
@@ -92,7 +92,7 @@ class KnownHashes:
         with suppress(OSError):
             now = file_state.of(path)
             if (now.written_as(seen) if linked else now == seen) and now.dated():
-                self._new[os.path.realpath(path)] = (astuple(now), sha256)
+                self._new[_key(path)] = (astuple(now), sha256)
 
     def save(self) -> None:
         """Write the hashes down, where there are new ones; the old ones that were not asked for
@@ -109,6 +109,11 @@ class KnownHashes:
         except OSError:
             with suppress(OSError):  # a read-only disk refuses this even without such a file
                 temporary.unlink()
+
+
+def _key(path: str | Path) -> str:
+    """What a file is noted as: not its path, which may have what is to be shown nowhere."""
+    return hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()
 
 
 def _seal(files: Mapping[str, Any]) -> str:
