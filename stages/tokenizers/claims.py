@@ -118,11 +118,6 @@ class Repair:
             return f"{what}, {self.why}; it is kept, since no other token is free"
         return f"{what}, {self.why}; this build uses {self.used!r}"
 
-    def described(self) -> dict[str, object]:
-        """The difference as JSON, for the manifest."""
-        names = ("file", "key", "declared", "used", "why")
-        return {name: getattr(self, name) for name in names}
-
 
 def _pad_problem(claims: Claims, profile: ModelProfile, tokenizer: Tokenizer) -> str | None:
     """Why the declared pad token cannot be used, as a clause; None where it can."""
