@@ -80,18 +80,16 @@ def pair(
         raise RowError("prompt_ends_in_answer", "the prompt ends with an assistant turn")
     for message in (*example.prompt, *example.chosen, *example.rejected):
         if message.weight is not None:
-            raise RowError(
-                "bad_weight", f"weight {message.weight:g} in a pair: a pair has no loss per turn"
-            )
+            detail = f"weight {message.weight:g} in a pair: a pair has no loss per turn"
+            raise RowError("bad_weight", detail)
     prompt = [_decided(message, False) for message in example.prompt]
     sides = []
     for name, answer in (("chosen", example.chosen), ("rejected", example.rejected)):
         if not answer or answer[-1].role != "assistant" or is_empty(answer[-1]):
             raise RowError("empty_answer", f"{name} does not end with an answer")
         if any(message.trained is False for message in answer):
-            raise RowError(
-                "bad_weight", f"a turn of {name} is not to be trained: a pair trains both"
-            )
+            detail = f"a turn of {name} is not to be trained: a pair trains both"
+            raise RowError("bad_weight", detail)
         for message in answer if name == "chosen" else ():
             if message.role == "assistant":
                 require_finished(message, "the chosen answer")

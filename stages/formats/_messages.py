@@ -129,17 +129,15 @@ def _of_parts(turn: dict[str, Any], body: list[Any], where: str) -> list[dict[st
     plain = {key: value for key, value in turn.items() if key not in _BODIES}
     role = role_of(turn)
     if role != "assistant" and (parts.calls or parts.reasoning):
-        raise RowError(
-            "unsupported_content", f"{where}: only an assistant turn has calls or reasoning"
-        )
+        detail = f"{where}: only an assistant turn has calls or reasoning"
+        raise RowError("unsupported_content", detail)
     if role == "assistant" and parts.results:
         raise RowError("unsupported_content", f"{where}: a tool's result in an assistant turn")
     said = {"tool_calls": parts.calls, "reasoning_content": parts.reasoning}
     for key, value in said.items():
         if value and any(plain.get(name) for name in (key, *_SAME[key])):
-            raise RowError(
-                "bad_column", f"{where} has its {key} both inside its content and next to it"
-            )
+            detail = f"{where} has its {key} both inside its content and next to it"
+            raise RowError("bad_column", detail)
         if value:
             plain[key] = value
     plain.update(parts.left)

@@ -7,7 +7,7 @@ thinking}``, ``{type: tool_use, name, input}``), or one key that is both (``{tex
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,6 +55,15 @@ class Parts:
     results: list[dict[str, str]] = field(default_factory=list)
     left: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def has_more(self) -> bool:
+        """Whether they say more than a text."""
+        return bool(self.reasoning or self.calls or self.results or self.left)
+
+    def leave(self, said: Row, known: Collection[str]) -> None:
+        """Keep what an object says under other keys than those that are known."""
+        self.left.update({f"content[].{key}": v for key, v in said.items() if key not in known})
+
 
 def read(value: list[Any], where: str) -> Parts:
     """The parts of one message.
@@ -76,8 +85,7 @@ def read(value: list[Any], where: str) -> Parts:
         if kind == RESULT and (parts.text or parts.calls or parts.reasoning):
             raise RowError("unsupported_content", f"{where} has a tool's result after other parts")
         used |= _ADDED[kind](parts, part, where)
-        rest = {key: one for key, one in part.items() if key not in used and one is not None}
-        parts.left.update({f"content[].{key}": one for key, one in rest.items()})
+        parts.leave({key: one for key, one in part.items() if one is not None}, used)
     return parts
 
 
@@ -116,7 +124,7 @@ def _said(value: Any, where: str) -> str:
         (value,) = value.values()
     if isinstance(value, list):
         inner = read(value, where)
-        if inner.reasoning or inner.calls or inner.results or inner.left:
+        if inner.has_more:
             raise RowError("unsupported_content", f"{where} has more than text")
         value = inner.text or ""
     if not isinstance(value, str):
@@ -135,10 +143,9 @@ def _add_text(into: Parts, part: dict[str, Any], where: str) -> set[str]:
 def _add_reasoning(into: Parts, part: dict[str, Any], where: str) -> set[str]:
     value, key = _value(part, REASONING, where)
     if isinstance(value, dict) and isinstance(value.get("reasoningText"), dict):
-        into.left.update({f"content[].{k}": v for k, v in value.items() if k != "reasoningText"})
-        inner = value["reasoningText"]
-        into.left.update({f"content[].{k}": v for k, v in inner.items() if k != "text"})
-        value = inner.get("text")
+        into.leave(value, {"reasoningText"})
+        into.leave(value["reasoningText"], {"text"})
+        value = value["reasoningText"].get("text")
     into.reasoning = (into.reasoning or "") + _said(value, where)
     return {key}
 
@@ -149,15 +156,12 @@ def _one_of(places: tuple[Row, ...], names: tuple[str, ...], where: str) -> Any:
     Raises:
         RowError: they say different things.
     """
-    said = [(name, place[name]) for place in places for name in names if _says(place, name)]
+    each = [(name, place.get(name)) for place in places for name in names]
+    said = [(name, value) for name, value in each if value is not None]
     if any(value != said[0][1] for _, value in said[1:]):
         both = " and ".join(dict.fromkeys(name for name, _ in said))
         raise RowError("bad_tool_call", f"{where} gives two values for {both}, and they differ")
     return said[0][1] if said else None
-
-
-def _says(place: Row, name: str) -> bool:
-    return place.get(name) is not None
 
 
 def _id_of(places: tuple[Row, ...], where: str) -> str | None:
@@ -178,7 +182,7 @@ def _add_call(into: Parts, part: dict[str, Any], where: str) -> set[str]:
             raise RowError("bad_tool_call", f"{where} has a call without a name")
         function = {"name": name, "arguments": _one_of(places, _ARGUMENTS, f"{where}: a call")}
         for said in places if keys else places[1:]:
-            into.left.update({f"content[].{k}": v for k, v in said.items() if k not in _CALLED})
+            into.leave(said, _CALLED)
         value, named = {"type": "function", "function": function}, _id_of(places, where)
         value = value if named is None else {**value, "id": named}
     into.calls += calls_of(value, where)
@@ -195,10 +199,8 @@ def _add_result(into: Parts, part: dict[str, Any], where: str) -> set[str]:
         if inner is None or value.get("status") not in (None, "success"):
             what = "has no content" if inner is None else "says that the tool failed"
             raise RowError("unsupported_content", f"{where} has a tool's result that {what}")
-        used = {key}
-        known = {"content", "response", "status", "name", *_IDS}
-        into.left.update({f"content[].{k}": v for k, v in value.items() if k not in known})
-        value = inner
+        into.leave(value, {"content", "response", "status", "name", *_IDS})
+        used, value = {key}, inner
     if isinstance(value, dict) and not set(value) <= {"text", "output"}:
         raise RowError("unsupported_content", f"{where} has a tool's result that is an object")
     result = {"role": "tool", "content": _said(value, where)}

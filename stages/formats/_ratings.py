@@ -82,9 +82,8 @@ def ratings(values: Any, steps: int, column: str, label: Label = rating) -> list
     if not isinstance(values, list):
         raise RowError("bad_column", f"column {column!r} is not a list of labels")
     if len(values) != steps:
-        raise RowError(
-            "label_count", f"{counted(steps, 'step')} and {counted(len(values), 'label')}"
-        )
+        detail = f"{counted(steps, 'step')} and {counted(len(values), 'label')}"
+        raise RowError("label_count", detail)
     return [label(value, f"{column}[{i}]") for i, value in enumerate(values)]
 
 

@@ -81,7 +81,7 @@ def _system_text(value: Any, name: str) -> str:
         value = value.get("parts")
     if isinstance(value, list):
         parts = _parts.read(value, name)
-        if parts.reasoning or parts.calls or parts.results or parts.left:
+        if parts.has_more:
             raise RowError("bad_column", f"column {name!r} has more than text")
         value = parts.text
     return text({name: value}, name)
@@ -231,8 +231,7 @@ def first_of(row: Mapping[str, Any], names: Iterable[str]) -> str | None:
 
 def chosen_of(row: Row, names: tuple[str, ...], columns: Mapping[str, str]) -> str | None:
     """The column of one meaning: the one that ``--map`` named, else the first that is there."""
-    named = [name for name in names if name in columns] if columns else None
-    return first_of(row, named or names)
+    return first_of(row, [name for name in names if name in columns] or names)
 
 
 def turns_in(value: Any) -> list[Any] | None:

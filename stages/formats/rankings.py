@@ -29,23 +29,13 @@ class _Numbers:
 
     Attributes:
         path: where they stand, as ``--ignore`` takes it: ``scores``, ``answers[].rank``.
-        values: None where an answer has none.
+        levels: how good each answer is, higher is better; None where an answer has no number.
         scored: they are scores, whose difference is a margin; ranks otherwise, the best lowest.
     """
 
     path: str
-    values: list[float | None]
+    levels: list[float | None]
     scored: bool
-
-    def level(self, place: int) -> float | None:
-        """How good an answer is: higher is better."""
-        value = self.values[place]
-        return value if value is None or self.scored else -value
-
-    @property
-    def word(self) -> str:
-        """What one of them is."""
-        return "score" if self.scored else "rank"
 
 
 @dataclass(frozen=True)
@@ -91,41 +81,37 @@ def _numbers_of(
     numbers: list[_Numbers] = []
     objects = all(isinstance(one, dict) for one in answers)
     for key in meant(_NUMBERS, columns):
-        scored = key in _SCORES
+        scored, path = key in _SCORES, f"{name}[].{key}"
         inside = objects and any(peek(one, key) is not None for one in answers)
         values = peek(row, key)
         if isinstance(values, list) and len(values) == len(answers):
-            given = [_number(value, key) for value in row[key]]
-            numbers.append(_Numbers(key, given, scored))
+            numbers.append(_Numbers(key, [_level(v, key, scored) for v in row[key]], scored))
         elif values is not None:
             detail = f"column {key!r} does not hold one number per answer"
             if inside:
                 raise open_question(detail, f"Leave it out with --ignore {key}", "bad_margin")
             raise RowError("bad_margin", detail)
         if inside:
-            path = f"{name}[].{key}"
-            given = [_number(one.get(key), path) for one in answers]
-            numbers.append(_Numbers(path, given, scored))
-    return [one for one in numbers if any(value is not None for value in one.values)]
+            levels = [_level(one.get(key), path, scored) for one in answers]
+            numbers.append(_Numbers(path, levels, scored))
+    return [one for one in numbers if any(level is not None for level in one.levels)]
 
 
-def _number(value: Any, where: str) -> float | None:
-    return None if value is None else _pairs.number(value, where)
+def _level(value: Any, where: str, scored: bool) -> float | None:
+    """How good an answer with a score or a rank is; None where it has none."""
+    if value is None:
+        return None
+    return _pairs.number(value, where) if scored else -_pairs.number(value, where)
 
 
 def _disagree(one: _Numbers, other: _Numbers) -> bool:
     """Whether two columns order some answers differently, or two scores differ."""
-    values = zip(one.values, other.values, strict=True)
-    both = [place for place, pair in enumerate(values) if None not in pair]
+    levels = zip(one.levels, other.levels, strict=True)
+    both = [(a, b) for a, b in levels if a is not None and b is not None]
     if one.scored == other.scored:
-        return any(one.values[place] != other.values[place] for place in both)
+        return any(a != b for a, b in both)
     couples = itertools.combinations(both, 2)
-    return any(_sign(one, a, b) != _sign(other, a, b) for a, b in couples)
-
-
-def _sign(one: _Numbers, a: int, b: int) -> int:
-    x, y = one.level(a) or 0.0, one.level(b) or 0.0
-    return (x > y) - (x < y)
+    return any(((a > c) - (a < c)) != ((b > d) - (b < d)) for (a, b), (c, d) in couples)
 
 
 def _require_one_order(name: str, numbers: Sequence[_Numbers], listed: str) -> None:
@@ -140,8 +126,7 @@ def _require_one_order(name: str, numbers: Sequence[_Numbers], listed: str) -> N
             ways = f"{ignore(other.path)} or {ignore(one.path)}"
             raise open_question(what, f"Say which with {ways}", "two_orders")
     for one in numbers if listed else ():
-        places = range(len(one.values))
-        levels = [level for place in places if (level := one.level(place)) is not None]
+        levels = [level for level in one.levels if level is not None]
         if levels != sorted(levels, reverse=True):
             what = f"{name} is sorted from best to worst, but {one.path} says otherwise"
             ways = f"{listed} or {ignore(one.path)}"
@@ -161,26 +146,25 @@ def _in_order(
         RowError: ``unrated_answer``: fewer than two answers can be ordered; ``two_orders``.
     """
     _require_one_order(name, numbers, listed)
-    scores = next((one for one in numbers if one.scored), None)
     # The column with the most numbers orders; of two with as many, the scores do.
-    best = max(numbers, key=lambda one: sum(v is not None for v in one.values), default=None)
-    if listed and (best is None or None in best.values):
+    best = max(numbers, key=lambda one: sum(v is not None for v in one.levels), default=None)
+    if listed and (best is None or None in best.levels):
         best = None  # the list orders all of them, numbers only some
     elif best is None:
-        raise RowError(
-            "unrated_answer", f"no answer of {name} has a number, and nothing gives their order"
-        )
+        detail = f"no answer of {name} has a number, and nothing gives their order"
+        raise RowError("unrated_answer", detail)
+    none: list[float | None] = [None] * len(answers)
+    scores = next((one for one in numbers if one.scored), _Numbers("", none, scored=True))
+    best = best or _Numbers("", [-float(place) for place in range(len(answers))], scored=False)
+    word = ("score" if best.scored else "rank") if best.path else ""
     rated: list[_Answer] = []
     unrated: list[str] = []
-    for place, said in enumerate(answers):
-        where = f"{name}[{place}]"
-        level = best.level(place) if best is not None else -float(place)
+    each = zip(answers, best.levels, scores.levels, strict=True)
+    for place, (said, level, score) in enumerate(each):
         if level is None:
-            unrated.append(where)
-            continue
-        score = scores.values[place] if scores is not None else None
-        word, path = best.word if best is not None else "", scores.path if scores else ""
-        rated.append(_Answer(where, said, level=level, word=word, score=score, path=path))
+            unrated.append(f"{name}[{place}]")
+        else:
+            rated.append(_Answer(f"{name}[{place}]", said, level, word, score, scores.path))
     if len(rated) < 2:
         raise RowError("unrated_answer", f"fewer than two answers of {name} have a number")
     return sorted(rated, key=lambda one: -one.level), unrated
