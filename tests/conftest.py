@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import quick_judge
 from hypothesis import settings
 from preloaded import Server, outputs
 from support import Ran
@@ -37,11 +36,6 @@ collect_ignore = [] if importlib.util.find_spec("torch") else ["failures"]
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.register_profile("fuzz", deadline=None)
 settings.load_profile("fuzz" if os.environ.get("FUZZ") else "repeatable")
-
-
-def pytest_runtest_setup() -> None:
-    """Where a test has built before, in this process, builds are judged faster from then on."""
-    quick_judge.hasten()
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import quick_judge
 
 import pipeline.build
 from expectations import checks, tallies
@@ -1538,7 +1537,6 @@ def preload(tokenizers: Path) -> None:
     importlib.import_module("pandas")  # which pyarrow would look for
 
     library.registry()
-    quick_judge.hasten()
     profile = all_profiles()["qwen2-1.5b"]
     assert profile.ranks is not None
     data = builtin.tokenizer_json(profile, profile.ranks, tokenizers.parent)

@@ -20,8 +20,6 @@ import traceback
 from pathlib import Path
 from typing import IO, Any
 
-import quick_judge
-
 ROOT = Path(__file__).parent.parent
 # What runs when it is imported, and what needs packages that the tests have not.
 NOT_IMPORTED = ("pipeline.__main__", "pipeline.executors.ray", "pipeline.torch_data")
@@ -137,7 +135,6 @@ def serve(requests: IO[str]) -> None:
     from pipeline import report
 
     library.registry()
-    quick_judge.hasten()
     report.prepare()
     _load_tokenizers()
     for line in requests:
