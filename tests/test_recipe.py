@@ -27,7 +27,7 @@ from pipeline.options.many_values import Pairs, Texts
 from pipeline.options.path_values import Data, ModelName, Place, TextFile, TextFiles
 from pipeline.options.phases import OPTIONS, Option
 from pipeline.options.recipe import builds_of
-from pipeline.options.values import OneOf, Switch, Value, Whole, Width
+from pipeline.options.values import Number, OneOf, Switch, Value, Whole, Width
 from pipeline.recipe import checked_before
 from stages import catalog
 from stages.errors import UsageError
@@ -313,6 +313,8 @@ def _values(option: Option) -> st.SearchStrategy[Any]:
         return st.sampled_from(["/a b/c", "/x.toml"])
     if isinstance(kind, Texts):
         return st.lists(_TEXT, max_size=3)
+    if isinstance(kind, Number):
+        return st.floats(0, 1, exclude_min=kind.above == 0, exclude_max=kind.below == 1)
     return st.floats(0, 1) if "number" in kind.words else _TEXT
 
 

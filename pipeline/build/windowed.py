@@ -30,7 +30,7 @@ from pipeline.windows.layout import IndexRef, Laid, Laying, ShardRef
 from pipeline.windows.window import WINDOW_EXAMPLES, Window, Windows
 from stages import layouts
 from stages.errors import SurroundingsError, UsageError
-from stages.rows.groups import AND_QUESTION
+from stages.rows.selection import AND_QUESTION
 
 _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")

@@ -28,8 +28,7 @@ from pipeline.stores.copies import default_cache as default_cache
 from stages import catalog, layouts
 from stages.errors import UsageError
 from stages.kinds import Kind
-from stages.rows.groups import AND_QUESTION
-from stages.rows.selection import condition
+from stages.rows.selection import AND_QUESTION, condition
 
 RECORDED = "recorded as"  # metadata of a field: how its value is written down, where not as it is
 _NAMED = {RECORDED: None}  # not at all: a name or a path; the hash of what it names counts

@@ -13,7 +13,7 @@ from pipeline.stops.declared import ANSWERED, ASKED, StopDeclaration
 from stages.chat_template.template import Template
 from stages.errors import ModelError, RowError, UsageError
 from stages.files import regular
-from stages.tokenizers import claims
+from stages.tokenizers import claims, directory
 
 
 def _overlay(folder: Path, build: StopDeclaration) -> str:

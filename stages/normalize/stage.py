@@ -37,7 +37,7 @@ from stages.overlap.settings import Likeness, Search
 from stages.rows import carried, groups, notes, null_fields
 from stages.rows.batches import IDENTITY, batch_of
 from stages.rows.carried import Carried
-from stages.rows.selection import Selection, renamed, replaced, rest
+from stages.rows.selection import AND_QUESTION, Selection, renamed, replaced, rest
 from stages.rows.unread import ReadRow, Tally, left_over, require_asked
 from stages.rows.watched import EMPTY, Watched
 
@@ -169,7 +169,7 @@ class Normalize:
         """Count what the examples leave out of the row, or refuse the row for it."""
         taken = (*self.options.columns.values(), *self.carried.paths)
         left = left_over(row, examples, printed=self.printed, taken=taken)
-        by = (self.group_by or "").removesuffix(groups.AND_QUESTION)
+        by = (self.group_by or "").removesuffix(AND_QUESTION)
         decided = {*self.selection.decided, by}
         left = [one for one in left if one.path not in decided]
         read = ReadRow(row, examples)

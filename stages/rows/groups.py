@@ -23,13 +23,12 @@ from xxhash import xxh3_64_intdigest
 from stages import columns
 from stages.columns import list_parts
 from stages.contract import Batch, Record
-from stages.rows.selection import lookup
+from stages.rows.selection import AND_QUESTION, lookup
 
 NAME = "group"
 BY_QUESTION = ""
 NO_QUESTION = 0  # the group of rows that ask nothing
 ASKED = "asked"  # of rows whose groups are joined where they ask the same: the group by question
-AND_QUESTION = "+question"  # the end of a --group-by that asks for that
 NO_GROUP = "no_group"  # the code of rows without a value in the column of --group-by
 _OTHERS = re.compile(r"\W+")
 # The same for ASCII, ten times as fast: what is removed, and what each byte becomes.

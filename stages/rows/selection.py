@@ -18,6 +18,7 @@ from stages.errors import UsageError
 if TYPE_CHECKING:
     from stages.contract import Row
 
+AND_QUESTION = "+question"  # the end of a --group-by that joins groups which ask the same
 _TEXT = re.compile(r"(?P<column>[^=<>!]+?)\s*(?P<sign>!=|>=|<=|=|>|<)\s*(?P<value>.*)", re.DOTALL)
 _ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,

@@ -139,9 +139,8 @@ def load(
     Raises:
         ModelError: a file is missing, or lacks what a build needs.
     """
-    content = claims.tokenizer_json(folder)
+    content, document = claims.tokenizer_json(folder), read(folder, "tokenizer.json")
     config, model = read(folder, "tokenizer_config.json"), read(folder, "config.json")
-    document = read(folder, "tokenizer.json")
     parsed(content)  # raises unless the document below has the structure of a tokenizer
     added = {token["content"]: token for token in document.get("added_tokens", [])}
     controls = [text for text, token in added.items() if token["special"]]
