@@ -352,7 +352,7 @@ def test_no_row_is_pickled(bench: Bench) -> None:
     packs = Packs(bench.build("indexed", data, index_only=True).folder)
     packs[0]
     content = pickle.dumps(packs)
-    assert len(content) < 10_000
+    assert len(content) < 12_000  # the manifest, whatever the rows are
     assert pickle.loads(content)[0]["row_ids"] == packs[0]["row_ids"]
 
 
