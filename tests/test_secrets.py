@@ -138,32 +138,35 @@ def test_builds_of_an_address_hold_none_of_its_secrets(
 
 
 @pytest.mark.slow
-def test_no_command_shows_the_secrets_of_an_address(silent: Run, host: str) -> None:
-    """Wherever one is written that has no business there."""
-    good = address(host, "good.jsonl")
-    assert silent("run", "sft", good, *MODEL, "-o", "out").status == 0
-    run = ("run", "sft", good, *MODEL)
-    for u in (
+@pytest.mark.parametrize(
+    "u",
+    [
         address("nowhere.invalid", "x"),
         address("bucket", "x", "s3"),
         address("host", "x", "foo"),
         f"http://u:{MARK}-word/more-{MARK}@host/x",
         f"s3:/{USER}@b/x?{QUERY}",
+    ],
+)
+def test_no_command_shows_the_secrets_of_an_address(silent: Run, tmp_path: Path, u: str) -> None:
+    """Wherever one is written that has no business there."""
+    (tmp_path / "d.jsonl").write_bytes(GOOD)
+    run = ("run", "sft", "d.jsonl", *MODEL)
+    assert silent(*run, "-o", "out").status == 0
+    for c in (
+        *(("run", "sft", u, *MODEL), ("plan", u, *MODEL), ("init", u), ("check", u)),
+        *(("show", u), ("report", u), ("export", "trl", u), ("export", "trl", "out", "-o", u)),
+        *(("publish", "out", u), ("versions", u), ("rollback", u), ("diff", "out", u)),
+        *(("overlaps", u), ("overlaps", "out", u), ("doctor", "--model", u), ("list", u)),
+        *(("stops", u), ("stops", "out", f"URL={u}"), ("explain", u), ("build", u), (u,)),
+        *(("cache", "info", "--cache-dir", u), ("stage", "encode", u, "x"), ("run", u)),
+        *(("overlay", u, "out"), ("overlay", "out", u), ("check", "out", "--source", u)),
+        *((*run, "-o", u), (*run, "--cache-dir", u), (*run, "--decontaminate", u)),
+        *((*run, "--test", u), (*run, "--chat-template", u), (*run, "--expectations", u)),
+        *((*run, "--origin", u, "-o", "o"), (*run, "--data-docs", u), (*run, "--engine", u)),
+        *((*run, f"--map={u}"), (*run, f"--frob={u}"), (*run, "--max-length", u)),
     ):
-        for c in (
-            *(("run", "sft", u, *MODEL), ("plan", u, *MODEL), ("init", u), ("check", u)),
-            *(("show", u), ("report", u), ("export", "trl", u), ("export", "trl", "out", "-o", u)),
-            *(("publish", "out", u), ("versions", u), ("rollback", u), ("diff", "out", u)),
-            *(("overlaps", u), ("overlaps", "out", u), ("doctor", "--model", u), ("list", u)),
-            *(("stops", u), ("stops", "out", f"URL={u}"), ("explain", u), ("build", u), (u,)),
-            *(("cache", "info", "--cache-dir", u), ("stage", "encode", u, "x"), ("run", u)),
-            *(("overlay", u, "out"), ("overlay", "out", u), ("check", "out", "--source", u)),
-            *((*run, "-o", u), (*run, "--cache-dir", u), (*run, "--decontaminate", u)),
-            *((*run, "--test", u), (*run, "--chat-template", u), (*run, "--expectations", u)),
-            *((*run, "--origin", u, "-o", "o"), (*run, "--data-docs", u), (*run, "--engine", u)),
-            *((*run, f"--map={u}"), (*run, f"--frob={u}"), (*run, "--max-length", u)),
-        ):
-            silent(*c, "--debug")
+        silent(*c, "--debug")
 
 
 @pytest.mark.parametrize(

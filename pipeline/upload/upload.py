@@ -17,6 +17,7 @@ from pipeline.card.publisher import Publisher
 from pipeline.check.check import check
 from pipeline.manifest.manifest import Manifest
 from pipeline.secrets import redacted
+from pipeline.stores import address_of
 from pipeline.stores.filesystem import filesystem_of
 from pipeline.upload import folder, hub, store
 from pipeline.upload.held import held, record
@@ -155,6 +156,7 @@ def publish(
         DataError: the build has a fault.
         SurroundingsError: the connection, the credentials, or the bytes that arrived.
     """
+    address = address_of(address) or address  # with both slashes
     place = _place(address)
     shown = os.fspath(place) if isinstance(place, Path) else redacted(address)
     with held(source, shown) as origin, tempfile.TemporaryDirectory(prefix="publish-") as work:
