@@ -108,6 +108,8 @@ def require_reading(error: BaseException) -> None:
     """
     if isinstance(error, SurroundingsError):
         raise error
+    if isinstance(error, IrregularError):
+        return
     if isinstance(error, PermissionError) or getattr(error, "errno", None) not in _OF_THE_FILE:
         raise SurroundingsError(f"{error}.", "Check the disk, and permissions.") from error
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -233,3 +236,17 @@ def test_a_hostile_template_ends_the_command_with_one_error(
     assert "Traceback" not in ran.err
     assert "refused" in ran.err
     assert {path.name for path in tmp_path.iterdir()} == {"evil.jinja"}
+
+
+@pytest.mark.slow
+def test_no_work_with_any_value_goes_on_for_ever() -> None:
+    """Methods, filters, tests, globals and operators, each with each type of value, once and often.
+
+    Some are drawn from 80,000 templates; ``python tests/sandbox_sweep.py 1 0`` tries them all.
+    """
+    command = [sys.executable, str(Path(__file__).parent / "sandbox_sweep.py"), "1", "300"]
+    tried = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert tried.returncode == 0, tried.stderr
+    *broken, last = tried.stdout.splitlines()
+    assert not broken
+    assert json.loads(last)["tried"] == 300

@@ -19,7 +19,7 @@ from stages.errors import GateError, UsageError
 
 Run = Callable[..., Ran]
 MODEL = ("--model", "qwen2-1.5b")
-MARK = "Zq7"  # in every secret
+MARK = "Zq-7"  # in every secret; no text in base64 has a hyphen
 USER, QUERY = f"al-{MARK}:pw!{MARK}-word", f"X-Amz-Signature=sig{MARK}9'x&token=tok{MARK}(8)"
 GOOD = b"".join(
     json.dumps({"question": f"What is {n} + {n}?", "answer": f"{2 * n}."}).encode() + b"\n"

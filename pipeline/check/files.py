@@ -19,7 +19,7 @@ from pipeline.manifest.manifest import MANIFEST, Manifest
 from pipeline.manifest.records import RUN
 from pipeline.publish import leftovers
 from stages.errors import UsageError, require_reading
-from stages.files import file_hash
+from stages.files import file_hash, regular
 from stages.models.profile import TargetModel
 
 
@@ -149,6 +149,8 @@ def open_with_datasets(build: Build, result: Checked) -> None:
     import datasets
 
     try:
+        for name in build.manifest.files:  # or it waits for who writes into a pipe
+            regular.required(build.folder / name)
         loaded = datasets.load_from_disk(str(build.folder))
         counts = {name: len(rows) for name, rows in loaded.items()}
         for rows in loaded.values():

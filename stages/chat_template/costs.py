@@ -158,13 +158,12 @@ def cost(name: str, values: Sequence[Any], method: bool = False) -> int:
         first = str(first)
     if name in _WIDE:
         _narrow(rest)
-    if name == "in":
-        work *= 2
+    work *= {"in": 2, "title": 4, "wordcount": 4}.get(name, 1)
     if name == "unique":
         work += colliding(first)
     if isinstance(first, str):
         if name in _PARTING and not method:
-            checked(ELEMENT * work)
+            work = checked(ELEMENT * work)
         if name in _SEARCHING:
             work += str.__len__(first) * sum(map(length, rest)) >> 4
         if name == "format" and method and any("{" in (f[2] or "") for f in _FIELDS(first)):
@@ -187,7 +186,7 @@ def _made(name: str, first: Any, rest: Sequence[Any], method: bool) -> int:
         glue, pieces = (first, rest[0]) if method else (list(rest), first)
         return size(glue) * (length(pieces) // (1 if isinstance(pieces, str) else ELEMENT))
     if not isinstance(first, str):
-        return size(first) * _ESCAPING.get(name, 0)
+        return size(first) * _ESCAPING[name] if name in _ESCAPING else 0
     if name == "format":
         return grown(first, rest)
     if name == "replace" and len(rest) > 1:

@@ -1,0 +1,153 @@
+"""Templates that do everything with everything: each must end soon, in little memory.
+
+The process limits itself, so that nothing that it tries can harm whoever tries it.
+
+    python tests/sandbox_sweep.py SEED COUNT      tries COUNT templates; 0 tries all
+
+It prints what broke a bound as lines of JSON, and ``{"tried": n}`` last.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import resource
+import signal
+import sys
+import time
+from pathlib import Path
+
+SECONDS, BYTES = 6, 3 << 29  # of processor time and of new memory, for one template
+
+# One value of every type that an expression can have, as large as is allowed at once or nearly.
+VALUES = {
+    "text": "('ab' * 400000)",
+    "breaks": "('\\n' * 300000)",
+    "fields": "('{:999}%999d' * 9000)",
+    "digits": "('9' * 4000)",
+    "safe": "(('<' * 100000)|e)",
+    "number": "(7 ** 1400)",
+    "small": "999",
+    "negative": "(-7)",
+    "real": "1e308",
+    "flag": "true",
+    "none": "none",
+    "absent": "absent.x",
+    "range": "range(99999)",
+    "numbers": "(range(90000)|list)",
+    "texts": "(['ab' * 900] * 9000)",
+    "nested": "([[[1, 'a']] * 90] * 900)",
+    "pairs": "([['k', 1]] * 9000)",
+    "tuple": "((1, 'a', [2]) * 9000)",
+    "mapping": "dict(a='x' * 400000, b=[1] * 90000)",
+    "rows": "([{'k': 'v', 'n': 1}] * 9000)",
+    "keys": "dict(a=1, b=2).keys()",
+    "items": "dict(a='x' * 400000).items()",
+    "stream": "(range(99999)|map('string'))",
+    "groups": "(([{'k': 1}] * 9000)|groupby('k'))",
+    "cycler": "cycler('a' * 400000, 2)",
+    "joiner": "joiner('a' * 400000)",
+    "namespace": "namespace(k='a' * 400000)",
+    "macro": "macro",
+    "loop": "loop",
+    "type": "dict",
+}
+ARGUMENTS = {
+    "": (),
+    "number": ("1000",),
+    "large": ("10 ** 9",),
+    "text": ("'a'",),
+    "texts": ("'a', 'b' * 900",),
+    "long": ("'ab' * 400000",),
+    "same": ("v",),
+    "twice": ("v, v",),
+    "counted": ("1000, v",),
+    "fitted": ("'k', 1000",),
+    "listed": ("['a', 1] * 90000",),
+    "named": ("attribute='k'",),
+    "streamed": ("range(99999)|map('string')",),
+}
+OPERATORS = "+ - * / // % ** ~ == < in".split()
+KINDS = (str, bytes, int, float, list, tuple, dict, set, range, type({}.items()), type(len))
+OTHERS = [
+    *("v[1:]", "v[::-1]", "v[0]", "v['k']", "v[v]", "v()", "v('a')", "-v", "[v, v]", "{v: v}"),
+    *("v.k.k", "v ~ v ~ v", "v if v in w else w", "(v, w)|sum", "'%s' % v", "'{}'.format(v)"),
+]
+NAMES = ("encode", "to_bytes", "k", "0", "copy", "punycode", "format_map", "__class__", "_x")
+
+
+def expressions() -> list[str]:
+    """All that is tried with a value ``v``: methods, filters, tests, globals, operators, slices."""
+    from jinja2.defaults import DEFAULT_FILTERS, DEFAULT_NAMESPACE, DEFAULT_TESTS
+
+    names = {name for kind in KINDS for name in dir(kind) if not name.startswith("__")} | {*NAMES}
+    given = [one for values in ARGUMENTS.values() for one in (values or ("",))]
+    found = [f"v.{name}" for name in sorted(names)]
+    found += [f"v.{name}({one})" for name in sorted(names) for one in given]
+    found += [f"v|{name}({one})" for name in sorted(DEFAULT_FILTERS) for one in given]
+    found += [f"v is {name}({one})" for name in sorted(DEFAULT_TESTS) for one in given if one]
+    found += [f"{name}({one})" for name in sorted(DEFAULT_NAMESPACE) for one in ("v, v", "n=v")]
+    found += [f"v|map('{name}')|list" for name in sorted(DEFAULT_FILTERS)]
+    found += [f"v|select('{name}', v)|list" for name in sorted(DEFAULT_TESTS) if name.isalpha()]
+    found += [one for sign in OPERATORS for one in (f"v {sign} w", f"w {sign} v")]
+    return found + OTHERS
+
+
+def templates() -> list[tuple[str, str, str]]:
+    """Each value with each expression, once and again and again: value, expression, source."""
+    again = "{% for i in range(99999) %}{% for j in range(99999) %}"
+    found = []
+    for (name, value), expression in itertools.product(VALUES.items(), expressions()):
+        other = VALUES["small" if "*" in expression else "text"]
+        source = (
+            f"{{% macro macro(a=1) %}}{{{{ a }}}}{{% endmacro %}}{{% for one in [1] %}}"
+            f"{{% set v = {value} %}}{{% set w = {other} %}}"
+            f"{again if len(found) % 2 else ''}{{{{ {expression} }}}}"
+            f"{'{% endfor %}{% endfor %}' if len(found) % 2 else ''}{{% endfor %}}"
+        )
+        found.append((name, expression, source))
+    return found
+
+
+def _peak() -> int:
+    """Bytes that this process has had at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
+def sweep(seed: int, count: int) -> int:
+    """Try templates, and print those that took more than they may; how many were tried."""
+    from stages.chat_template.template import Template
+    from stages.errors import ModelError, RowError
+
+    def late(_: int, frame: object) -> None:
+        raise TimeoutError("it takes too long")
+
+    signal.signal(signal.SIGVTALRM, late)
+    chosen = templates()
+    random.Random(seed).shuffle(chosen)
+    chosen = chosen[: count or None]
+    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + BYTES, mapped + BYTES))
+    for name, expression, source in chosen:
+        began, what = time.process_time(), ""
+        signal.setitimer(signal.ITIMER_VIRTUAL, 2 * SECONDS)
+        try:
+            Template(source, "2026-01-01").render([{"role": "user", "content": "x"}])
+        except (ModelError, RowError) as error:
+            what = "" if len(str(error)) < 900 else "a message of great length"
+        except (Exception, MemoryError) as error:  # a template has none of its own
+            what = f"{type(error).__name__}: {error}"[:200]
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        spent = time.process_time() - began
+        if what or spent > SECONDS:
+            broken = {"value": name, "expression": expression, "seconds": spent, "what": what}
+            print(json.dumps(broken), flush=True)  # noqa: T201
+    return len(chosen)
+
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parent.parent)
+    done = sweep(int(sys.argv[1]), int(sys.argv[2]))
+    print(json.dumps({"tried": done, "peak": _peak()}))  # noqa: T201
