@@ -16,6 +16,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ BESIDE = ("dataset_info.json", "state.json", "dataset_dict.json")
 _FLAG = re.compile(
     r"(--already-templated|--(?:format|reasoning-in|map|ignore|prompt-separator) [^\s.;,)]+)"
 )
+Command = Callable[..., tuple[int, str, str]]
 HEAD = ("input", "flag", "exit", "detected", "rows", "used", "refused", "examples", "reasons")
 
 
@@ -70,13 +72,21 @@ def inputs(root: Path) -> list[tuple[str, Path]]:
     return found
 
 
-def _run(task: str, path: Path, flags: list[str], folder: Path) -> tuple[int, str, dict[str, Any]]:
-    command = [str(Path(sys.executable).parent / "pipeline"), "run", task, str(path)]
-    command += ["--model", MODEL, "--max-length", "65536", "-o", str(folder / "out")]
-    command += ["--layout", "ragged", "--quiet", "--json", *flags]
+def process(*words: str) -> tuple[int, str, str]:
+    """Status, stdout and stderr of the command with these arguments."""
+    command = [str(Path(sys.executable).parent / "pipeline"), *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    said = json.loads(done.stdout)  # one object, however the build ends
-    return done.returncode, done.stderr, said["manifest"] if done.returncode == 0 else {}
+    return done.returncode, done.stdout, done.stderr
+
+
+def _run(
+    start: Command, task: str, path: Path, flags: list[str], folder: Path
+) -> tuple[int, str, dict[str, Any]]:
+    words = ["run", task, str(path), "--model", MODEL, "--max-length", "65536"]
+    words += ["-o", str(folder / "out"), "--layout", "ragged", "--quiet", "--json", *flags]
+    status, out, error = start(*words)
+    said = json.loads(out)  # one object, however the build ends
+    return status, error, said["manifest"] if status == 0 else {}
 
 
 def _summary(error: str, root: Path) -> str:
@@ -87,15 +97,19 @@ def _summary(error: str, root: Path) -> str:
     return first.removeprefix("error: ") + (f" {', '.join(codes)}" if codes else "")
 
 
-def build(task: str, path: Path, root: Path) -> Row:
-    """Build one case, with the flag that its refusal names where there is one."""
+def build(task: str, path: Path, root: Path, start: Command = process) -> Row:
+    """Build one case, with the flag that its refusal names where there is one.
+
+    Args:
+        start: runs a command as ``process`` does.
+    """
     name = path.relative_to(root).as_posix()
     with tempfile.TemporaryDirectory() as folder:
-        status, error, manifest = _run(task, path, [], Path(folder))
+        status, error, manifest = _run(start, task, path, [], Path(folder))
         flag = _FLAG.search(error) if status == 3 else None
         if flag is None:
             return Row(name, "", status, manifest, _summary(error, root))
-        status, error, manifest = _run(task, path, flag[0].split(), Path(folder))
+        status, error, manifest = _run(start, task, path, flag[0].split(), Path(folder))
         return Row(name, flag[0], status, manifest, _summary(error, root))
 
 

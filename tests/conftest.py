@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from preloaded import Server, outputs
-from support import Ran
+from support import WIDE, Ran
 
 from stages.models import encoders
 from stages.models.encoders import Encoder
@@ -36,6 +37,28 @@ collect_ignore = [] if importlib.util.find_spec("torch") else ["failures"]
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.register_profile("fuzz", deadline=None)
 settings.load_profile("fuzz" if os.environ.get("FUZZ") else "repeatable")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out all but some cases of each sweep, drawn by the commit; ``WIDE=1`` leaves out none.
+
+    Commits come often, so every case is run before long; those of a commit are the same each time.
+    """
+    if WIDE:
+        return
+    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sweep") and item.get_closest_marker("slow"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left_out: set[pytest.Item] = set()
+    for function, of_it in cases.items():
+        marker = of_it[0].get_closest_marker("sweep")
+        assert marker is not None
+        random.Random(head.stdout + function).shuffle(of_it)
+        left_out.update(of_it[marker.args[0] :])
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=[*left_out])
 
 
 @pytest.fixture(scope="session")

@@ -31,6 +31,7 @@ from stages.rows.watched import Watched
 
 ROOT = Path(__file__).parent.parent
 SAMPLES = ROOT / "sample_data"
+WIDE = bool(os.environ.get("WIDE"))  # sweeps try all that they know, not a part of it
 
 
 @dataclass(frozen=True)

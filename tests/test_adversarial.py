@@ -240,6 +240,7 @@ def test_ids_and_labels_are_those_of_huggingface(name: str, cache_dir: Path, fol
     _require_all_kinds(judge(_parity(name, cache_dir, folder), 1, FEW), FEW)
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_ids_and_labels_of_many_rows(name: str, cache_dir: Path, folder: Path) -> None:

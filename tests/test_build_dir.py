@@ -304,6 +304,7 @@ COMMANDS = ["check DIR", "show DIR", "report DIR", "export trl DIR -o x"]
 KEYS_INSIDE = ("model.pad_token_id", "rows.in", "files")
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(
     "key",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import say
+from support import WIDE, say
 
 from pipeline.build import build
 from pipeline.inputs.scan import scan
@@ -124,7 +124,7 @@ def _builds(tmp_path: Path, cache_dir: Path, count: int) -> int:
     return len(files)
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(160, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [2, pytest.param(160 if WIDE else 30, marks=pytest.mark.slow)])
 def test_a_build_over_a_damaged_cache_is_the_clean_build(
     tmp_path: Path, tokenizer_json: bytes, cache_dir: Path, count: int
 ) -> None:

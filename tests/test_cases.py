@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +11,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from datasets import load_from_disk
-from support import ROOT, Ran, read_manifest
+from support import Ran, read_manifest
 from transformers import AutoTokenizer
 
+from benchmarks import cases as every_case
 from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import FormatOptions, Record
@@ -300,14 +298,16 @@ def test_templated_prompts_have_the_ids_of_the_instructions(
 
 
 @pytest.mark.slow
-def test_the_table_of_all_cases(cases: Path) -> None:
+def test_the_table_of_all_cases(cases: Path, pipeline: Run) -> None:
     """Every file is built, or refused with status 3, with at most one flag."""
-    script = ROOT / "benchmarks" / "cases.py"
-    environment = {**os.environ, "POSTTRAIN_CASES": str(cases)}
-    ran = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, check=True, env=environment
-    )
-    rows = [[cell.strip() for cell in line.split("|")] for line in ran.stdout.splitlines()[2:]]
+
+    def start(*words: str) -> tuple[int, str, str]:
+        ran = pipeline(*words)
+        return ran.status, ran.out, ran.err
+
+    built = [every_case.build(task, path, cases, start) for task, path in every_case.inputs(cases)]
+    lines = every_case.table(built).splitlines()
+    rows = [[cell.strip() for cell in line.split("|")] for line in lines[2:]]
     assert len(rows) == len(EVERY) + len(UNPAIRED)
     refused = {row[1] for row in rows if row[3] == "3"}
     assert refused == {*UNPAIRED, "rm/trl_zen/standard_implicit_prompt_preference.jsonl"}

@@ -57,6 +57,7 @@ def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> dict[st
     return {task: root / task for task in SOURCE}
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize(("name", "task"), TAKEN)
 def test_an_export_is_sound_and_every_file_of_it_counts(
     builds: dict[str, Path], tmp_path: Path, name: str, task: str

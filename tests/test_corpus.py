@@ -249,6 +249,7 @@ def test_a_shape_becomes_what_it_says(key: str, tmp_path: Path) -> None:
     tried(SHAPES[key], tmp_path, FIRST)
 
 
+@pytest.mark.sweep(60)
 @pytest.mark.slow
 @pytest.mark.parametrize(("key", "model"), LEFT)
 def test_every_shape_becomes_what_it_says(

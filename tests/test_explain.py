@@ -229,6 +229,7 @@ HEAVY = ("line_too_long", "too_many_turns")
 CHOSEN = [one for one in STAGES[::6] if one.code not in HEAVY]
 
 
+@pytest.mark.sweep(20)
 @pytest.mark.parametrize(
     "one",
     [
@@ -285,6 +286,7 @@ def test_the_example_of_a_build_gives_its_code(one: Explanation, here: Path, pip
     assert _refused(here / "out" / "rejects.jsonl") == set()
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("one", of(AUDITS), ids=lambda one: one.code)
 def test_the_example_of_an_audit_warns_or_fails(
@@ -342,6 +344,7 @@ def built(
     return run
 
 
+@pytest.mark.sweep(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("one", of("check", "stops"), ids=lambda one: one.code)
 def test_the_commands_of_an_example_give_its_code(
@@ -382,6 +385,7 @@ def test_every_expectation_says_what_breaks_it_and_what_to_do_then() -> None:
     assert len(DAMAGED) > len(every) / 2
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("line", sorted({one.example.commands[0] for one in DAMAGED}))
 def test_a_damaged_build_is_told_by_the_expectation(

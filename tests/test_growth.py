@@ -153,6 +153,7 @@ def test_a_row_costs_the_same_however_many_there_are(
     _require("sft", _counts("calls", "sft", SIZES, cache_dir, tmp_path), SIZES)
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["sft", "rm", "prm"])
 def test_a_row_costs_the_same_in_wide_builds(
@@ -173,6 +174,7 @@ def test_memory_grows_no_faster_than_rows(
     assert not above(counts, ONE_BATCH, {"peak": PEAK})
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*CEILINGS["sft"], "peak", "quadratic"])
 def test_waste_in_a_build_is_noticed(

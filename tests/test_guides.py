@@ -40,6 +40,7 @@ def name(path: Path) -> str:
     return path.relative_to(DOCS).as_posix()
 
 
+@pytest.mark.sweep(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "sh")], ids=name)
 def test_commands_run(page: Path, pipeline: Callable[..., Ran], tmp_path: Path) -> None:

@@ -113,6 +113,7 @@ def _in_shell(words: str, here: Path, variables: dict[str, str]) -> Ran:
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
+@pytest.mark.sweep(10)
 @pytest.mark.slow
 @pytest.mark.parametrize(("path", "examples"), _examples(), ids=lambda one: " ".join(one)[:40])
 def test_the_examples_of_help_run(

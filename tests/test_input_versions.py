@@ -252,6 +252,7 @@ def _sweep(folder: Path, name: str, cache_dir: Path, run: Any, warm: tuple[bool,
     assert sweep.points > len(CHANGES)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(
     "name",
     # One container of lines, one of values and one of columns; the others are slow.
@@ -267,6 +268,7 @@ def test_one_version_is_read(
     _sweep(tmp_path, name, cache_dir, _parts, (False, True))
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WRITERS)
 def test_one_version_is_built(

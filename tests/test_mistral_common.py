@@ -197,6 +197,7 @@ def _rows(found: Family, rows: list[dict[str, Any]]) -> tuple[list[list[int]], l
     return [m.ids for m in made], [{"messages": m.messages, "tools": m.tools} for m in made]
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_ids_are_those_of_mistral_common(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Ran
+from support import WIDE, Ran
 from test_versions import strangers
 
 from pipeline.publish import history, versions
@@ -240,6 +240,7 @@ def test_a_few_nights(pipeline: Run, tmp_path: Path, cache_home: Path) -> None:
     nights.end()
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_month(pipeline: Run, tmp_path: Path, cache_home: Path, seed: int) -> None:
@@ -268,7 +269,7 @@ def test_a_kill_at_every_step(pipeline: Run, tmp_path: Path, cache_home: Path) -
     nights = Nights(tmp_path, pipeline, cache_home, keep=1)
     _start(nights)
     steps = int((tmp_path / "events.txt").read_text())
-    for step in range(1, steps, 3):
+    for step in range(1, steps, 3 if WIDE else 8):
         chosen = random.Random()
         chosen.randrange = lambda *_, step=step: step  # type: ignore[method-assign]
         nights.crash(step, chosen)

@@ -155,6 +155,7 @@ def test_ids_are_those_of_the_vocabulary(name: str, cache_dir: Path) -> None:
         assert [texts[i] for i in sure if ours[i] != found[i]] == []
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_ids_are_those_of_the_vendors_library(name: str, cache_dir: Path, tmp_path: Path) -> None:
@@ -174,6 +175,7 @@ def test_ids_are_those_of_the_vendors_library(name: str, cache_dir: Path, tmp_pa
     say(f"{name}: {len(texts)} texts")
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_every_character_has_the_ids_of_the_vendors_library(
@@ -187,6 +189,7 @@ def test_every_character_has_the_ids_of_the_vendors_library(
         assert unequal(texts, ids(encoders.load(backend, subject.json), texts), wanted) == []
 
 
+@pytest.mark.sweep(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in NAMES if "7b" not in name])
 def test_words_are_split_as_the_tokenizer_splits_them(name: str, cache_dir: Path) -> None:
@@ -213,6 +216,7 @@ def _strings(value: object) -> Iterator[str]:
         yield from itertools.chain.from_iterable(map(_strings, value))
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.slow
 @pytest.mark.cases
 @pytest.mark.parametrize("name", NAMES)

@@ -60,6 +60,7 @@ SCREENS: tuple[tuple[int, tuple[object, ...]], ...] = (
 )
 
 
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize(("status", "words"), few(SCREENS, 4), ids=str)
 def test_screens_are_as_wide_as_the_terminal(
     status: int, words: tuple[object, ...], screen: Screen

@@ -75,12 +75,16 @@ def host() -> Iterator[str]:
 def silent(pipeline: Run, tmp_path: Path, cache_home: Path) -> Run:
     """Runs a command, and finds no secret in what it prints, writes, keeps and tells."""
 
+    read: set[tuple[Path, int, int]] = set()  # files as they were before
+
     def run(*arguments: object, but: str = MARK * 9) -> Ran:
         ran = pipeline(*arguments)
         said = {"stdout": ran.out, "stderr": ran.err}
         for path in [*tmp_path.rglob("*"), *cache_home.rglob("*")]:
             said[f"{path.name} "] = path.name.replace(but, "")
-            if path.is_file():
+            known = (path, path.stat().st_mtime_ns, path.stat().st_size)
+            if path.is_file() and known not in read:
+                read.add(known)
                 said[str(path)] = path.read_bytes().decode("utf-8", "replace")
         leaks = {
             where: text[max(text.index(MARK) - 60, 0) :][:99]
@@ -137,6 +141,7 @@ def test_builds_of_an_address_hold_none_of_its_secrets(
     assert len({next(shards).read_bytes() for shards in same}) == 1
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "u",

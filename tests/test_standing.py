@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from preloaded import Server, outputs
-from support import SAMPLES, Ran
+from support import SAMPLES, WIDE, Ran
 
 DATA = str(SAMPLES / "sft" / "word_problems.jsonl")
 SFT = ("run", "sft", DATA, "--model", "qwen2-1.5b", "-o", "out", "--workers", "1")
@@ -100,13 +100,13 @@ def failing(commands: Server, cache_home: Path, tmp_path: Path) -> Failing:
     return Failing(commands, cache_home, tmp_path)
 
 
-@pytest.mark.parametrize("only", [2, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("only", [2, pytest.param(1000 if WIDE else 10, marks=pytest.mark.slow)])
 def test_a_build_stands_whatever_fails_behind_it(failing: Failing, only: int) -> None:
     """Flushes, removals, files of the cache: one call of the system fails, each in its turn."""
     failing.every((*SFT, "--layout", "ragged", "--json", "--quiet"), "out", only)
 
 
-@pytest.mark.parametrize("only", [2, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("only", [2, pytest.param(1000 if WIDE else 10, marks=pytest.mark.slow)])
 def test_a_version_stands_whatever_fails_behind_it(failing: Failing, only: int) -> None:
     """The same behind the link: the history, versions that go."""
     words = (*(word.replace("out", "kept") if word == "out" else word for word in SFT), "--keep")
@@ -117,7 +117,7 @@ def test_a_version_stands_whatever_fails_behind_it(failing: Failing, only: int) 
 def test_a_build_stands_whatever_is_interrupted_behind_it(failing: Failing) -> None:
     """Status 130 is for what was not published."""
     command = (*SFT, "--layout", "ragged", "--json", "--quiet")
-    failing.every(command, "out", 12, "KeyboardInterrupt")
+    failing.every(command, "out", 12 if WIDE else 5, "KeyboardInterrupt")
 
 
 def _started(folder: Path, cache_home: Path, line: str) -> subprocess.CompletedProcess[str]:

@@ -214,6 +214,7 @@ def _cut(examples: list[int]) -> list[int]:
     return bounds
 
 
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize(("task", "options"), few(OPTIONS, 2))
 def test_windows_store_what_one_window_stores(
     task: str, options: dict[str, Any], shop: Shop
