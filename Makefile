@@ -8,6 +8,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TRAINING_READY := $(TRAINING)/.ready
 
+# A module is compiled when it is first imported: most modules of most packages never are.
+INSTALL := -m pip install --quiet --no-compile
+
 # Where this is set, each of the thousands of commands that tests start compiles every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -25,13 +28,13 @@ endif
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(call locked,$(BIN)/python -m pip install --quiet --editable . --group dev)
+	$(call locked,$(BIN)/python $(INSTALL) --editable . --group dev)
 	touch $(READY)
 
 $(TRAINING_READY): pyproject.toml
 	$(PYTHON) -m venv $(TRAINING)
 	$(TRAINING)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(TRAINING)/bin/python -m pip install --quiet --editable . --group training
+	$(TRAINING)/bin/python $(INSTALL) --editable . --group training
 	touch $(TRAINING_READY)
 
 demo: $(READY)  ## Build SFT, RM and PRM shards from sample_data into demo-build/.
@@ -46,7 +49,7 @@ test: $(READY)  ## Run the tests.
 fuzz: $(READY)  ## Run the property tests on examples that no run has drawn before.
 	FUZZ=1 $(BIN)/python -m pytest -n 2 -m hypothesis
 
-test-slow: $(READY)  ## Run the laws over wider samples.
+test-slow: $(READY)  ## Run the laws over wider samples; WIDE=1 runs all of each.
 	$(BIN)/python -m pytest -n 2 -m slow --durations=20
 
 # The native module, in a folder of its own: the other targets run without it.
@@ -57,7 +60,7 @@ NATIVE_TESTS := tests/test_plain.py tests/test_columnar.py tests/test_readers.py
 
 $(NATIVE)/.ready: $(READY) $(NATIVE_SOURCES)
 	rm -rf $(NATIVE)
-	$(BIN)/python -m pip install --quiet --target $(NATIVE) ./native
+	$(BIN)/python $(INSTALL) --target $(NATIVE) ./native
 	touch $(NATIVE)/.ready
 
 test-native: $(NATIVE)/.ready  ## Build the native module, and run the tests that it matters to.
@@ -65,14 +68,14 @@ test-native: $(NATIVE)/.ready  ## Build the native module, and run the tests tha
 	POSTTRAIN_NATIVE=1 PYTHONPATH=$(CURDIR)/$(NATIVE) $(BIN)/python -m pytest $(NATIVE_TESTS)
 
 native: $(READY)  ## Build the native module into .venv; it needs a C compiler and Python's headers.
-	$(BIN)/python -m pip install --quiet --force-reinstall ./native
+	$(BIN)/python $(INSTALL) --force-reinstall ./native
 
 # Each scheduler in an environment of its own: they ask for different versions of the same packages.
 $(SCHEDULERS)/.ready: $(wildcard tests/schedulers/*.txt)
 	for tool in $(^:tests/schedulers/%.txt=%); do \
 	    $(PYTHON) -m venv $(SCHEDULERS)/$$tool || exit 1; \
 	    $(SCHEDULERS)/$$tool/bin/python -m pip install --quiet --upgrade 'pip>=25.1' || exit 1; \
-	    $(SCHEDULERS)/$$tool/bin/python -m pip install --quiet \
+	    $(SCHEDULERS)/$$tool/bin/python $(INSTALL) \
 	        --requirement tests/schedulers/$$tool.txt || exit 1; \
 	done
 	touch $@
@@ -105,10 +108,10 @@ test-training: $(TRAINING_READY)  ## Train tiny models on the CPU: the museum of
 # environment has not. Sources are built beside the torch that is there, without kernels for a GPU.
 PEERS := $(wildcard tests/parity/peers/*.txt)
 FROM_SOURCE := DS_BUILD_OPS=0 FLASH_ATTENTION_FORCE_BUILD=TRUE FLASH_ATTENTION_SKIP_CUDA_BUILD=TRUE
-PEER_PIP := $(FROM_SOURCE) $(TRAINING)/bin/python -m pip install --quiet --no-build-isolation
+PEER_PIP := $(FROM_SOURCE) $(TRAINING)/bin/python $(INSTALL) --no-build-isolation
 
 $(TRAINING)/.peers: $(TRAINING_READY) $(PEERS)
-	$(TRAINING)/bin/python -m pip install --quiet setuptools wheel
+	$(TRAINING)/bin/python $(INSTALL) setuptools wheel
 	$(PEER_PIP) --group parity
 	for peer in $(PEERS); do \
 	    $(PEER_PIP) --no-deps --upgrade --requirement $$peer \
@@ -137,7 +140,7 @@ docs: $(READY)  ## Write the generated pages, tables and pictures of docs/.
 $(SITE)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(SITE)
 	$(SITE)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(SITE)/bin/python -m pip install --quiet --group site
+	$(SITE)/bin/python $(INSTALL) --group site
 	touch $(SITE)/.ready
 
 site: $(SITE)/.ready  ## Build the site of docs/ into site/; a broken link or an unlisted page stops it.

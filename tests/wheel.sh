@@ -6,7 +6,7 @@ samples=$(realpath sample_data)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 "${PYTHON:-python3}" -m venv "$folder/venv"
-"$folder/venv/bin/python" -m pip install --quiet "$wheel"
+"$folder/venv/bin/python" -m pip install --quiet --no-compile "$wheel"
 if ! command -v uv >/dev/null; then
     "${PYTHON:-python3}" -m venv "$folder/tools"
     "$folder/tools/bin/python" -m pip install --quiet uv || true
