@@ -108,7 +108,13 @@ def great_expectations() -> Any:
     """
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "False")
     with _hooks(_Later):
-        return importlib.import_module("great_expectations")
+        package = importlib.import_module("great_expectations")
+        expectation = importlib.import_module(f"{_PACKAGE}.expectations.expectation")
+        if hasattr(expectation, "camel_to_snake"):  # it asks for a few names thousands of times
+            vars(expectation)["camel_to_snake"] = functools.cache(expectation.camel_to_snake)
+        _configured_once(getattr(expectation, "Expectation", None))
+        _plain_as_it_is(importlib.import_module(f"{_PACKAGE}.core.id_dict"))
+    return package
 
 
 def for_shipped_suites() -> None:
@@ -123,11 +129,6 @@ def for_shipped_suites() -> None:
     # Its progress bars, which are off, take a lock of the system otherwise: a process that is
     # killed leaves that behind.
     importlib.import_module("tqdm").tqdm.set_lock(threading.RLock())
-    expectation = importlib.import_module(f"{_PACKAGE}.expectations.expectation")
-    if hasattr(expectation, "camel_to_snake"):  # it asks for a few names thousands of times
-        vars(expectation)["camel_to_snake"] = functools.cache(expectation.camel_to_snake)
-    _configured_once(getattr(expectation, "Expectation", None))
-    _plain_as_it_is(importlib.import_module(f"{_PACKAGE}.core.id_dict"))
 
 
 def _plain_as_it_is(module: ModuleType) -> None:
