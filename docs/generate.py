@@ -16,25 +16,25 @@ import inspect
 import json
 import pkgutil
 import re
-import runpy
 import sys
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 import click
-from click.testing import CliRunner
 
 from benchmarks import page, worked
-from docs import dependencies
+from docs import dependencies, guides
+from docs.guides import table
 from expectations.contract import PLANNED, Context
 from expectations.gx.suites import shipped
 from expectations.invariants import invariants
 from pipeline import tasks
 from pipeline.cli import LISTED, cli, listed_text
-from pipeline.commands.list import audits, columns, formats, models, trainers
+from pipeline.commands.list import audits, columns, formats, trainers
 from pipeline.explain import explanations
 from pipeline.explain import page as code_page
-from pipeline.options import recipe_model
+from pipeline.options import help_page, recipe_model
 from pipeline.stagewise.stage_table import stage_table
 from pipeline.tasks import kind_of
 from stages import catalog
@@ -44,43 +44,91 @@ TARGET = ROOT / "docs" / "reference.md"
 SUITES = ROOT / "docs" / "suites"
 
 
-def _commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    yield path
+def _commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+    yield name, command
     if isinstance(command, click.Group):
         context = click.Context(command)
-        for name in command.list_commands(context):
-            found = command.get_command(context, name)
-            if found is not None:
-                yield from _commands(found, (*path, name))
+        for inner in command.list_commands(context):
+            if found := command.get_command(context, inner):
+                yield from _commands(found, f"{name} {inner}")
 
 
-def _help(path: tuple[str, ...]) -> str:
-    ran = CliRunner(env={"COLUMNS": "98"}).invoke(
-        cli, [*path, "--help"], prog_name="pipeline", terminal_width=98
-    )
-    return ran.output.rstrip()
+_HEAD = """# Reference
+
+Written by `make docs`; the tests compare it. It says what `pipeline COMMAND --help` says, but has
+the options of a build once: a command names those that it takes, and lists below its examples what
+else it takes or reads otherwise. Every command takes `-h` or `--help` (show its help) and `--debug`
+(show the traceback of an error). Square brackets behind an option have its default and its limits;
+round ones name the tasks that read it, where others do not, or say that it is for recipes.
+"""
+Options = dict[str, tuple[str, str]]  # as they are spelled: heading and sentence
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return lines + ["| " + " | ".join(row) + " |" for row in rows]
+def _options(command: click.Command) -> Options:
+    """What a command takes beside what every command takes."""
+    return {
+        ", ".join(f"`{way}`" for way in (spelled, *option.secondary_opts)): (heading, text)
+        for heading, found in help_page.by_heading(command, help_page.Context(command)).items()
+        for option, (spelled, text) in found
+        if option.opts[-1] not in ("--debug", "--help")
+    }
+
+
+def _item(spelled: str, sentence: str) -> str:
+    return f"- {spelled}: {' '.join(sentence.split()).replace('<', '&lt;')}"
+
+
+def _section(name: str, command: click.Command, build: Options) -> list[str]:
+    """A command: what it does, its examples, and what it takes."""
+    context, found = help_page.Context(command), _options(command)
+    usage = " ".join((name, *command.collect_usage_pieces(context)))
+    said = [*(command.help or "").split(), f"Usage: `{usage}`."]
+    if taken := [one for one in build if found.get(one) == build[one]]:
+        others = [one for one in build if one not in found]
+        start, named = ("", taken) if len(taken) < len(others) else ("all but ", others)
+        flags = re.findall(r"`(?:-o, )?(--(?!no-)[\w-]+)", " ".join(named))
+        which = start + ", ".join(f"`{flag}`" for flag in flags) if flags else "all"
+        said.append(f"[Options of a build](#options-of-a-build): {which}.")
+    lines = [f"## {name}", "", " ".join(said), ""]
+    if examples := getattr(command, "examples", ()):
+        lines += ["```sh", *(f"{words}  # {does}" for words, does in examples), "```", ""]
+    own = [_item(one, found[one][1]) for one in found if one not in taken]
+    if isinstance(command, help_page.Group):
+        at = name.replace(" ", "-")
+        for heading, rows in command.listed_by_heading(context).items():
+            own.append(_item(heading, ", ".join(f"[{one}](#{at}-{one})" for one, _ in rows)))
+    return [*lines, *own, ""] if own else lines
 
 
 def reference() -> str:
     """The page."""
-    lines = ["# Reference", "", "Written by `make docs`; the tests compare it.", ""]
-    for path in _commands(cli, ()):
-        lines += [f"## {' '.join(('pipeline', *path))}", "", "```", _help(path), "```", ""]
-    lines += ["## Formats", "", *_table(("format", "what a row is"), formats()), ""]
-    lines += ["## Models", "", *_table(("profile", "hub id"), models()), ""]
+    commands = dict(_commands(cli, "pipeline"))
+    build = _options(commands["pipeline build"])
+    build.pop("`RECIPE`")
+    read = {task: _options(commands[f"pipeline run {task}"]) for task in tasks.names()}
+    lines = [*_HEAD.split("\n"), *_section("pipeline", commands.pop("pipeline"), build)]
+    lines += ["## Options of a build", ""]
+    for heading, rows in groupby(build, lambda one: build[one][0]):
+        lines += [f"### {heading}", ""]
+        for one in rows:
+            by = [task for task in read if one in read[task]]
+            only = "" if by == [*read] else f" ({', '.join(by) or 'recipes'})"
+            lines.append(_item(f"{one}{only}", build[one][1]))
+        lines.append("")
+    for name, command in commands.items():
+        lines += _section(name, command, build)
+    lines += ["## Formats", "", table(("format", "what a row is"), formats())]
+    families = sorted(path.stem for path in (ROOT / "docs" / "families").glob("*.md"))
+    named = ", ".join(f"[{family}](families/{family}.md)" for family in families)
+    lines += ["## Models", "", f"Profiles and hub ids are on the page of a family: {named}.", ""]
     head = ("trainer", "versions read, and layouts by task")
-    lines += ["## Trainers", "", *_table(head, trainers()), ""]
+    lines += ["## Trainers", "", table(head, trainers())]
     stages = [(t, f"`{n}`", ", ".join(r), ", ".join(w)) for t, n, r, w in stage_table()]
-    lines += ["## Stages", "", *_table(("task", "stage", "reads", "writes"), stages), ""]
-    lines += ["## Audits", "", *_table(("audit", "what it looks at (tolerances)"), audits()), ""]
+    lines += ["## Stages", "", table(("task", "stage", "reads", "writes"), stages)]
+    lines += ["## Audits", "", table(("audit", "what it looks at (tolerances)"), audits())]
     laws = [(f"`{law.name}`", law.severity, law.level, law.why) for law in invariants()]
     head = ("invariant", "severity", "about", "why")
-    lines += ["## Invariants", "", *_table(head, laws), ""]
+    lines += ["## Invariants", "", table(head, laws)]
     return "\n".join(lines)
 
 
@@ -97,8 +145,8 @@ def formats_page() -> str:
         listed = names.split()
         more = f" and {len(listed) - _MOST} more" if len(listed) > _MOST else ""
         rows.append((f"`{name}`", meaning, ", ".join(f"`{n}`" for n in listed[:_MOST]) + more))
-    table = "\n".join(_table(("format", "what", "columns, the usual one first"), rows))
-    return _BLOCK.sub(lambda _: f"{table}\n", FORMATS.read_text("utf-8"))
+    made = table(("format", "what", "columns, the usual one first"), rows)
+    return _BLOCK.sub(lambda _: made, FORMATS.read_text("utf-8"))
 
 
 RECIPES = ROOT / "docs" / "recipes.md"
@@ -109,11 +157,11 @@ def recipes_page() -> str:
     """The page about recipes with its table of keys as they are now."""
     head = ("key", "value", "default", "where", "what it is for")
     rows = [
-        (f"`{key}`", value, f"`{default}`" if default else "", where, sentence.replace("|", "\\|"))
+        (f"`{key}`", value, f"`{default}`" if default else "", where, sentence)
         for key, value, default, where, sentence in recipe_model.rows()
     ]
-    table = "\n".join(_table(head, rows))
-    return _KEYS.sub(lambda _: f"{table}\n", RECIPES.read_text("utf-8"))
+    made = table(head, rows)
+    return _KEYS.sub(lambda _: made, RECIPES.read_text("utf-8"))
 
 
 CODES = ROOT / "docs" / "codes"
@@ -166,7 +214,7 @@ def _functions(module: str) -> list[tuple[str, ...]]:
             text = " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
             named = inspect.signature(value).parameters if inspect.isroutine(value) else None
             call = name if named is None else f"{name}({', '.join(named)})"
-            rows.append((f"`{call}`", text.replace("|", "\\|")))
+            rows.append((f"`{call}`", text))
     return rows
 
 
@@ -189,7 +237,7 @@ def extending() -> str:
         for module in modules:
             rows = _functions(module)
             if rows:
-                lines += [*_table((f"`{module}`", "what it does"), rows), ""]
+                lines += [table((f"`{module}`", "what it does"), rows)]
     return "\n".join(lines)
 
 
@@ -207,9 +255,8 @@ def exported() -> dict[Path, str]:
 
 def pages() -> dict[Path, str]:
     """Every generated file with the text that it should have."""
-    guides = runpy.run_path(str(ROOT / "docs" / "guides.py"))["pages"]()
     return {
-        **guides,
+        **guides.pages(),
         TARGET: reference(),
         EXTENDING: extending(),
         FORMATS: formats_page(),

@@ -26,7 +26,8 @@ _BLOCK = re.compile(
 )
 
 
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table of Markdown."""
     lines = [head, *rows]
     cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
     made = ["| " + " | ".join(line) + " |" for line in cells]
@@ -48,13 +49,13 @@ def _family(name: str) -> str:
     rows = [
         [
             f"`{p.name}`",
-            p.model_ids[0],
+            ", ".join(p.model_ids),
             "base" if p.is_base else "",
             *(_SAID[name](p) for name in differing),
         ]
         for p in profiles
     ]
-    return f"{_table(('all of them', ''), shared)}\n{_table(head, rows)}"
+    return f"{table(('all of them', ''), shared)}\n{table(head, rows)}"
 
 
 def _source(profile: ModelProfile) -> str:
@@ -99,7 +100,7 @@ def _trainer(name: str) -> str:
         f"and {'multiplies' if export.takes_weights else 'has no use for'} loss weights.",
         f"Encoders (RoBERTa, BERT): {'yes' if export.takes_encoders else 'no'}.",
     ]
-    return f"{_table(('task', 'layout', 'note'), rows)}\n" + " ".join(reads) + "\n"
+    return f"{table(('task', 'layout', 'note'), rows)}\n" + " ".join(reads) + "\n"
 
 
 def _formats(task: str) -> str:
@@ -110,7 +111,7 @@ def _formats(task: str) -> str:
         for name in catalog.names("stages.formats")
         if kind in formats.load(name).kinds
     ]
-    return _table(("format", "a row"), rows)
+    return table(("format", "a row"), rows)
 
 
 def _ran(_: str) -> str:
@@ -125,7 +126,7 @@ def _ran(_: str) -> str:
         files = sorted({test.partition("::")[0].rpartition("/")[2] for test in passed})
         of = ", ".join(found[peer]["tasks"]) or "no build of its own"
         rows.append((f"`{peer}`", of, f"{len(passed)}, in {_code(files)}"))
-    return _table(("release", "builds of", "tests passed"), rows)
+    return table(("release", "builds of", "tests passed"), rows)
 
 
 def _takes(_: str) -> str:
@@ -135,7 +136,7 @@ def _takes(_: str) -> str:
         kinds = [tasks.kind_of(task).trains_as for task in tasks.names()]
         layouts = [_code(export.takes.get(kind, ())) for kind in kinds]
         rows.append((f"`{export.name}`", export.versions, *layouts))
-    return _table(("trainer", "written for", *tasks.names()), rows)
+    return table(("trainer", "written for", *tasks.names()), rows)
 
 
 _TABLES: dict[str, Callable[[str], str]] = {

@@ -221,14 +221,20 @@ class Group(_Described, click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Each with its whole sentence."""
+        for heading, rows in self.listed_by_heading(ctx).items():
+            with formatter.section(heading):
+                formatter.write_dl(rows, col_max=16)
+
+    def listed_by_heading(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
+        """The commands under their headings, each with its sentence."""
         found: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):
             one = self.listed(ctx, name)
             if one is not None:
                 found.setdefault(one.heading, []).append((name, one.sentence))
-        for heading, rows in sorted(found.items(), key=lambda one: _place(headings.COMMANDS, one)):
-            with formatter.section(heading if len(found) > 1 else "Commands"):
-                formatter.write_dl(rows, col_max=16)
+        if len(found) == 1:
+            found = {"Commands": next(iter(found.values()))}
+        return dict(sorted(found.items(), key=lambda one: _place(headings.COMMANDS, one)))
 
     def listed(self, ctx: click.Context, name: str) -> Listed | None:
         """What the list says of one of the commands; None of one that is hidden."""
@@ -240,18 +246,26 @@ def _place(order: tuple[str, ...], found: tuple[str, Any]) -> int:
     return order.index(found[0]) if found[0] in order else len(order)
 
 
-def _write_options(
-    command: click.Command, ctx: click.Context, formatter: click.HelpFormatter
-) -> None:
-    found: dict[str, list[tuple[str, str]]] = {}
+def by_heading(
+    command: click.Command, ctx: click.Context
+) -> dict[str, list[tuple[click.Parameter, tuple[str, str]]]]:
+    """What a command takes, under the headings of its help: how it is spelled, and its sentence."""
+    found: dict[str, list[tuple[click.Parameter, tuple[str, str]]]] = {}
     for parameter in command.get_params(ctx):
         record = parameter.get_help_record(ctx)
         if record is not None and all(record):
             heading = getattr(parameter, "heading", "") or headings.RUN
-            found.setdefault(heading, []).append(record)
-    for heading, rows in sorted(found.items(), key=lambda one: _place(headings.ORDER, one)):
+            found.setdefault(heading, []).append((parameter, record))
+    return dict(sorted(found.items(), key=lambda one: _place(headings.ORDER, one)))
+
+
+def _write_options(
+    command: click.Command, ctx: click.Context, formatter: click.HelpFormatter
+) -> None:
+    found = by_heading(command, ctx)
+    for heading, rows in found.items():
         with formatter.section(heading if len(found) > 1 else "Options"):
-            formatter.write_dl(rows)
+            formatter.write_dl([record for _, record in rows])
 
 
 def _write_end(
