@@ -110,6 +110,11 @@ def templates() -> list[tuple[str, str, str]]:
     return found
 
 
+def _is_trouble(message: str) -> bool:
+    """Whether an error says that the process had no more memory, or says far too much."""
+    return "MemoryError" in message or len(message) > 900
+
+
 def _peak() -> int:
     """Bytes that this process has had at most."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
@@ -135,7 +140,7 @@ def sweep(seed: int, count: int) -> int:
         try:
             Template(source, "2026-01-01").render([{"role": "user", "content": "x"}])
         except (ModelError, RowError) as error:
-            what = "" if len(str(error)) < 900 else "a message of great length"
+            what = str(error)[-90:] if _is_trouble(str(error)) else ""
         except (Exception, MemoryError) as error:  # a template has none of its own
             what = f"{type(error).__name__}: {error}"[:200]
         finally:

@@ -11,6 +11,7 @@ import itertools
 import re
 import string
 from collections.abc import Iterable, Iterator, Sequence
+from types import BuiltinMethodType, MethodType
 from typing import Any
 
 from jinja2.exceptions import SecurityError
@@ -102,7 +103,13 @@ def length(value: Any) -> int:
 
 
 def weight(value: Any) -> int:
-    """The size of a value, and ``ELEMENT`` for objects that neither print nor compare in full."""
+    """The size of a value, and ``ELEMENT`` for objects that neither print nor compare in full.
+
+    Raises:
+        SecurityError: as ``size``; a method, which would print the value that has it.
+    """
+    if isinstance(value, (BuiltinMethodType, MethodType)):
+        raise SecurityError("it handles a method as data")
     return size(value) if isinstance(value, (str, int, *_HOLDING)) else ELEMENT
 
 
