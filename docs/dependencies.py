@@ -53,7 +53,7 @@ PACKAGES = {
     "fsspec": Package("fsspec", "inputs and outputs at addresses (`s3://`, `https://`, `hf://`)", ("check",), "where an address is given"),
     "great-expectations": Package("great_expectations", "judges what was written", ("check",), "`run`: in the process that judges"),
     "huggingface-hub": Package("huggingface_hub", "the hub's cache; downloads with `--fetch`; `publish`", ("check",), "models that only the hub has"),
-    "jinja2": Package("jinja2", "chat templates; the report", _BUILDS),
+    "jinja2": Package("jinja2", "chat templates; the report; launch scripts", _BUILDS),
     "numpy": Package("numpy", "all that is done for many rows at once", _BUILDS),
     "orjson": Package("orjson", "JSON", tuple(MOMENTS)),
     "polars": Package("polars", "`--filter`, `--where`; a second reader of what was written", ("run", "check"), "`show --where`"),

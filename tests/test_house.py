@@ -107,6 +107,8 @@ def test_the_wheel_has_our_packages_and_their_data(tmp_path: Path) -> None:
         "stages/profiles/chat_templates/qwen2.jinja",
         "stages/profiles/qwen2.toml",
         "pipeline/report/page.jinja",
+        "pipeline/exports/scripts/trl.sh.jinja",
+        "pipeline/exports/scripts/train_trl.py.jinja",
         "stages/py.typed",
         "pipeline/py.typed",
     ):

@@ -2,76 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from pipeline.exports import Export, ExportFacts, Projection
 from pipeline.exports._columns import list_of, nulls, ones
-from pipeline.exports._script import PLAIN, RATE, script
+from pipeline.exports._script import script, scripts
 from stages.columns import IGNORED, Ints, make_list, numbers, offsets_of
 from stages.kinds import CONVERSATION, PAIR, STEPS
 
 _MEDIA = ("images", "videos", "audios")
 
-# LLaMA-Factory requires a name under dataset, but does not read it when there is a tokenized_path.
-_CONFIG = """# Written by the build; started by launch/llamafactory.sh MODEL_DIR.
-stage: {stage}
-do_train: true
-finetuning_type: full
-dataset: build
-tokenized_path: BUILD_DIR
-model_name_or_path: MODEL_DIR
-template: empty
-cutoff_len: {length}
-{packed}output_dir: llamafactory-output
-remove_unused_columns: false
-"""
-
-_PACKED = """packing: true
-neat_packing: true
-flash_attn: fa2
-per_device_train_batch_size: 1
-"""
-
-_PAIRS = """# Defaults for small sets: give others as options after MODEL_DIR. Keep the length.
-per_device_train_batch_size: {batch}
-learning_rate: {rate}
-"""
-
 _MULTIPLE = 8  # to which its collator pads ids, but not positions
 
 
 def _width(facts: ExportFacts) -> int:
-    """Tokens of a stored pack: one more than the longest, rounded up."""
+    """Tokens of a row, at most; of a stored pack, one more than the longest, rounded up."""
+    if not facts.stored.packs:
+        return facts.max_length
     return -(-(facts.max_length + 1) // _MULTIPLE) * _MULTIPLE
-
-
-def _files(facts: ExportFacts) -> Mapping[str, str]:
-    packed = facts.stored.packs
-    # YAML reads 2e-5 as a text, and 2.0e-5 as a number.
-    pairs = _PAIRS.format(batch=max(1, min(4, facts.rows)), rate=RATE.replace("e", ".0e"))
-    more = {"packed": _PACKED}.get(facts.layout, pairs if facts.kind.compares else "")
-    config = _CONFIG.format(
-        stage={CONVERSATION: "sft", PAIR: "rm"}[facts.kind.trains_as],
-        length=_width(facts) if packed else facts.max_length,
-        packed=more,
-    )
-    return {"llamafactory.yaml": config}
-
-
-def _launch(facts: ExportFacts) -> str:
-    notes = ["The script writes both folders into the configuration."]
-    lines = [["llamafactory-cli", "train", "CONFIG"]]
-    text = script("with LLaMA-Factory", "llamafactory.sh", lines, notes=notes)
-    fill = (
-        f"{PLAIN}CONFIG=$(mktemp -d)/llamafactory.yaml\n"
-        'sed -e "s|BUILD_DIR|$(plain "$BUILD")|" -e "s|MODEL_DIR|$(plain "$MODEL")|" '
-        '"$BUILD/launch/llamafactory.yaml" > "$CONFIG"\n'
-    )
-    return text.replace("train CONFIG", 'train "$CONFIG"').replace("exec ", fill + "exec ")
 
 
 def _detail(facts: ExportFacts) -> str:
@@ -187,7 +137,7 @@ EXPORT = Export(
     takes={CONVERSATION: ("packed", "ragged"), PAIR: ("ragged",)},
     why_not={STEPS: "it has no process reward trainer"},
     detail=_detail,
-    launch=_launch,
-    files=_files,
+    launch=script("llamafactory.sh"),
+    files=scripts("llamafactory.yaml", width=_width),
     projection=_projection,
 )

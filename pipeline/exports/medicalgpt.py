@@ -10,16 +10,11 @@ alone, and puts the eos token after the answer.
 from __future__ import annotations
 
 from pipeline.exports import Export, ExportFacts, Projection
-from pipeline.exports._script import beginning, script
+from pipeline.exports._script import script
 from pipeline.exports._texts import Exact, Row, Texts, projection, stretch
 from stages.kinds import CONVERSATION, PAIR, STEPS
 
 _OTHERWISE = "is tokenized differently as text"
-_NOTES = (
-    "Run it in MedicalGPT's checkout. The rows are checked for --template_name base only; without",
-    "--validation_file_dir, some of them would be taken out of training. An older checkout has its",
-    "scripts at the top, and needs --model_type auto after MODEL_DIR as well.",
-)
 
 
 def _question(ids: list[int], exact: Exact) -> str:
@@ -67,37 +62,6 @@ def _projection(facts: ExportFacts) -> Projection:
     return projection("medicalgpt", instead, one)(facts)
 
 
-def _launch(facts: ExportFacts) -> str:
-    program = {CONVERSATION: "supervised_finetuning", PAIR: "reward_modeling"}[facts.kind.trains_as]
-    held_out = "test" if "test" in facts.splits else "train"  # read with --do_eval alone
-    # The script divides its limit between prompt and answer, and one token more must fit. These
-    # limits are so high that nothing is cut.
-    its_own = {
-        CONVERSATION: ["--model_max_length", str(3 * facts.max_length)],
-        PAIR: [
-            *("--max_source_length", str(facts.max_length), "--max_target_length", "0"),
-            *("--remove_unused_columns", "False"),
-        ],
-    }[facts.kind.trains_as]
-    notes, before = list(_NOTES), ""
-    if facts.kind.compares:
-        about_sizes, before = beginning(max(1, min(4, facts.rows)), facts.max_length)
-        notes += about_sizes
-        its_own += ["--per_device_train_batch_size", "$BATCH_SIZE"]
-        its_own += ["--learning_rate", "$LEARNING_RATE"]
-    before += f'PROGRAM=training/{program}.py\n[ -e "$PROGRAM" ] || PROGRAM={program}.py\n'
-    lines = [
-        ["python", "$PROGRAM", "--do_train"],
-        ["--model_name_or_path", "$MODEL", "--use_fast_tokenizer", "True"],
-        ["--train_file_dir", "$BUILD/jsonl/train"],
-        ["--validation_file_dir", f"$BUILD/jsonl/{held_out}"],
-        ["--template_name", "base"],
-        its_own,
-        ["--output_dir", "medicalgpt-output"],
-    ]
-    return script("with MedicalGPT", "medicalgpt.sh", lines, notes=notes, before=before)
-
-
 def _detail(facts: ExportFacts) -> str:
     text = "rows of text; the export checks that each is tokenized to the same ids again"
     text += "; not for its scripts of 2023, which print more words around each row"
@@ -112,7 +76,7 @@ EXPORT = Export(
     takes={CONVERSATION: ("ragged",), PAIR: ("ragged",)},
     why_not={STEPS: "it has no process reward trainer"},
     detail=_detail,
-    launch=_launch,
+    launch=script("medicalgpt.sh"),
     projection=_projection,
     container="jsonl",
 )

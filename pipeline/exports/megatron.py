@@ -2,87 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import pyarrow as pa
 
 from pipeline.exports import Export, ExportFacts, Projection
 from pipeline.exports._columns import labels_where, list_of, trained
-from pipeline.exports._script import script
+from pipeline.exports._script import script, scripts
 from stages.columns import list_parts, make_list, numbers, offsets_of
 from stages.errors import UsageError
 from stages.kinds import CONVERSATION, PAIR, STEPS
-
-_PROGRAM = '''"""Written by the build; started by launch/megatron.sh MODEL_DIR."""
-
-import importlib
-import sys
-from dataclasses import fields
-
-from megatron.bridge import AutoBridge
-
-
-def first(*places):
-    """The object at the first of these places: it has moved between releases."""
-    for place in places:
-        module, _, name = place.rpartition(".")
-        try:
-            return getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError):
-            pass
-    raise SystemExit("This Megatron-Bridge has none of " + ", ".join(places))
-
-
-Config = first(
-    "megatron.bridge.data.builders.GPTSFTDatasetConfig",
-    "megatron.bridge.training.config.FinetuningDatasetConfig",
-)
-Specs = first(
-    "megatron.bridge.data.packing.PackedSequenceSpecs",
-    "megatron.bridge.data.datasets.packed_sequence.PackedSequenceSpecs",
-)
-build, model_dir = sys.argv[1:3]
-bridge = AutoBridge.from_hf_pretrained(model_dir)
-packed = Specs(
-    packed_sequence_size={length},
-    packed_train_data_path=f"{{build}}/parquet/train",
-    packed_val_data_path={validation},
-    # Not read; where none is named, a folder would be made in the build.
-    packed_metadata_path=f"{{build}}/launch/none.jsonl",
-)
-if "packed_sequence_specs" in [field.name for field in fields(Config)]:
-    packing = {{"packed_sequence_specs": packed}}
-else:
-    packing = {{"enable_offline_packing": True, "offline_packing_specs": packed}}
-dataset = Config(
-    dataset_root=build,
-    seq_length={length},
-    # The stored mask is the loss mask as long as answer_only_loss stays true, its default.
-    dataset_kwargs={{"pad_to_max_length": True}},
-    do_validation={evaluate},
-    do_test=False,
-    **packing,
-)
-print("give this dataset to the recipe of your model and its", type(bridge).__name__)
-print(dataset)
-'''
-
-
-def _files(facts: ExportFacts) -> Mapping[str, str]:
-    test = "test" in facts.splits
-    program = _PROGRAM.format(
-        length=facts.max_length,
-        validation='f"{build}/parquet/test"' if test else "None",
-        evaluate=test,
-    )
-    return {"train_megatron.py": program}
-
-
-def _launch(facts: ExportFacts) -> str:
-    lines = [["python", "$BUILD/launch/train_megatron.py"], ["$BUILD", "$MODEL"]]
-    notes = ["It writes the dataset configuration; you provide the model's recipe and ranks."]
-    return script("with Megatron-Bridge", "megatron.sh", lines, notes=notes)
 
 
 def _detail(facts: ExportFacts) -> str:
@@ -151,8 +79,8 @@ EXPORT = Export(
         STEPS: "its labels are always the next token, and these are read at the step token",
     },
     detail=_detail,
-    launch=_launch,
-    files=_files,
+    launch=script("megatron.sh"),
+    files=scripts("train_megatron.py"),
     projection=_projection,
     container="parquet",
 )

@@ -2,51 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import pyarrow as pa
 
 from pipeline.exports import Export, ExportFacts, Projection
 from pipeline.exports._columns import labels_where, like, list_of, trained
-from pipeline.exports._script import script
+from pipeline.exports._script import script, scripts
 from stages.columns import list_parts, numbers
 from stages.errors import UsageError
 from stages.kinds import CONVERSATION, PAIR, STEPS
-
-_RECIPE = """# Written by the build; started by launch/open-r1.sh MODEL_DIR.
-dataset_train_split: train
-{test}max_length: {length}
-packing: false
-completion_only_loss: true
-use_liger_kernel: false
-eos_token: "{eos}"
-bf16: true
-do_eval: {evaluate}
-eval_strategy: "{strategy}"
-output_dir: open-r1-output
-"""
-
-
-def _files(facts: ExportFacts) -> Mapping[str, str]:
-    test = "test" in facts.splits
-    recipe = _RECIPE.format(
-        test="dataset_test_split: test\n" if test else "",
-        length=facts.max_length,
-        eos=facts.model.eos_token,
-        evaluate="true" if test else "false",
-        strategy="epoch" if test else "no",
-    )
-    return {"open-r1.yaml": recipe}
-
-
-def _launch(facts: ExportFacts) -> str:
-    lines = [
-        ["accelerate", "launch", "src/open_r1/sft.py"],
-        ["--config", "$BUILD/launch/open-r1.yaml"],
-        ["--model_name_or_path", "$MODEL", "--dataset_name", "$BUILD"],
-    ]
-    return script("with open-r1 (run it in its checkout)", "open-r1.sh", lines)
 
 
 def _detail(facts: ExportFacts) -> str:
@@ -85,7 +49,7 @@ EXPORT = Export(
         STEPS: "it has no process reward trainer",
     },
     detail=_detail,
-    launch=_launch,
-    files=_files,
+    launch=script("open-r1.sh"),
+    files=scripts("open-r1.yaml"),
     projection=_projection,
 )

@@ -5,13 +5,9 @@ A newline that the template prints after the end of turn is not trained, and Ope
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from pipeline.exports import Export, ExportFacts, Projection
-from pipeline.exports._openrlhf_flags import script as by_version
-from pipeline.exports._script import beginning, script
+from pipeline.exports._script import script
 from pipeline.exports._texts import Exact, Row, Texts, projection, stretch
-from pipeline.exports.openrlhf import COMMANDS, micro, sizes
 from stages.kinds import CONVERSATION, PAIR, STEPS
 
 
@@ -71,36 +67,6 @@ def _projection(facts: ExportFacts) -> Projection:
     return projection("openrlhf-text", instead, one)(facts)
 
 
-def _flags(facts: ExportFacts) -> Iterator[list[str]]:
-    yield ["deepspeed", "--module", f"openrlhf.cli.train_{COMMANDS[facts.kind.trains_as]}"]
-    yield ["--pretrain", "$MODEL", "--dataset", "$BUILD"]
-    yield ["--max_len", str(facts.max_length), "--packing_samples"]
-    yield sizes(
-        facts,
-        small="--micro_train_batch_size",
-        step="--train_batch_size",
-        from_variable=facts.kind.compares,
-    )
-    if facts.kind.trains_answers:
-        yield ["--input_key", "input", "--output_key", "output", "--input_template", ""]
-    elif facts.kind.compares:
-        yield ["--prompt_key", "prompt", "--chosen_key", "chosen", "--rejected_key", "rejected"]
-        yield ["--input_template", "", "--learning_rate", "$LEARNING_RATE"]
-    else:
-        model = facts.model
-        yield ["--input_key", "input", "--label_key", "label"]
-        yield ["--placeholder_token", str(model.step_token)]
-        yield ["--reward_tokens", str(model.good_token), str(model.bad_token)]
-
-
-def _launch(facts: ExportFacts) -> str:
-    what, file, lines = "with OpenRLHF's own datasets", "openrlhf-text.sh", list(_flags(facts))
-    if facts.kind.marks:
-        return script(what, file, lines)
-    notes, before = beginning(micro(facts), facts.max_length) if facts.kind.compares else ([], "")
-    return by_version(what, file, lines, notes=notes, before=before)
-
-
 def _detail(facts: ExportFacts) -> str:
     return "rows of text; the export checks that each is tokenized to the same ids again"
 
@@ -116,7 +82,7 @@ EXPORT = Export(
     versions="openrlhf 0.7.1 to 0.11.2 (prm: 0.7.4 to 0.9.5)",
     takes={CONVERSATION: ("ragged",), PAIR: ("ragged",), STEPS: ("ragged",)},
     detail=_detail,
-    launch=_launch,
+    launch=script("openrlhf-text.sh"),
     refuses=_refuses,
     projection=_projection,
     takes_margins=True,

@@ -7,25 +7,6 @@ from pipeline.exports._script import script
 from stages.kinds import CONVERSATION, PAIR, STEPS
 
 
-def _launch(facts: ExportFacts) -> str:
-    test = [["data.val_files=$BUILD/test"]] if "test" in facts.splits else []
-    lines = [
-        ["torchrun", "--standalone", "--nproc_per_node=gpu"],
-        ["-m", "verl.trainer.sft_trainer"],
-        ["data.train_files=$BUILD/train"],
-        *test,
-        ["data.custom_cls.path=pkg://pipeline.torch_data.verl", "data.custom_cls.name=ShardSFT"],
-        ["data.pad_mode=no_padding", f"data.max_length={facts.max_length}"],
-        [f"data.max_token_len_per_gpu={facts.max_length}", "data.truncation=error"],
-        ["model.path=$MODEL", "model.use_remove_padding=True"],
-    ]
-    notes = [
-        "Each epoch drops the documents that do not fill a last data.train_batch_size (256);",
-        "a smaller build trains nothing until it is set lower.",
-    ]
-    return script("with verl", "verl.sh", lines, notes=notes)
-
-
 def _detail(facts: ExportFacts) -> str:
     details = ["data.custom_cls pipeline.torch_data.verl.ShardSFT, pad_mode no_padding"]
     if facts.stored.packs:
@@ -44,6 +25,6 @@ EXPORT = Export(
         STEPS: "it has no process reward trainer",
     },
     detail=_detail,
-    launch=_launch,
+    launch=script("verl.sh"),
     takes_weights=True,
 )

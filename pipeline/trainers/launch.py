@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pipeline import exports
 from pipeline.exports import Export
+from pipeline.exports._script import render
 from pipeline.manifest.manifest import Manifest
 
 
@@ -34,8 +35,7 @@ def forward(folder: Path, name: str) -> None:
     """Write a script that starts the launch script of the export in the build's folder ``name``."""
     (folder / "launch").mkdir(exist_ok=True)
     path = folder / "launch" / f"{name}.sh"
-    text = f'#!/bin/sh\nexec sh "$(dirname "$0")/../{name}/launch/{name}.sh" "$@"\n'
-    path.write_text(text, "utf-8")
+    path.write_text(render("forward.sh", name=name), "utf-8")
     path.chmod(0o755)
 
 
