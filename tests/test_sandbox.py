@@ -33,8 +33,8 @@ REACHING = {
     "raise": "{{ raise_exception.__globals__ }}",
     "strf": "{{ strftime_now.__self__ }}",
     "mutate": "{% set x = [] %}{{ x.append(1) }}",
-    "method": "{{ 'x'.upper }}",
-    "escaped_method": "{{ ('x'|e).upper }}",
+    "method": "{{ messages[0].content.upper }}",
+    "escaped_method": "{{ (messages[0].content|e).upper }}",
 }
 LOOPING = {
     "loops": "{% for a in range(99999) %}{% for b in range(99999) %}"
