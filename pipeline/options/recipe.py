@@ -17,7 +17,7 @@ from pipeline.options.kept_versions import where_unsaid
 from pipeline.options.mistakes import Mistakes
 from pipeline.options.phases import OPTIONS, PHASE_OF, default_cache
 from stages.errors import UsageError
-from stages.files.toml_lines import Place
+from stages.files.toml_file import Place
 
 _FLAG = re.compile(r"--([a-z-]+)")
 _NEEDED = ("task", "data", "model")

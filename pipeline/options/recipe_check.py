@@ -13,7 +13,7 @@ from pipeline.options.mistakes import Mistakes, nearest
 from pipeline.options.phases import Option
 from pipeline.options.values import OneOf
 from stages.errors import UsageError
-from stages.files.toml_lines import Place
+from stages.files.toml_file import Place
 
 TABLES = {"source": declared.SOURCE, "build": declared.BUILD}
 
