@@ -13,8 +13,8 @@ from pipeline.options import recipe_file
 from pipeline.options.budgets import BUDGET, OF_SOURCE, Budget
 from pipeline.options.command_line import default_output, not_read
 from pipeline.options.config import PHASES, Config, Source, SourceOptions, with_test
-from pipeline.options.kept_versions import where_unsaid
 from pipeline.options.mistakes import Mistakes
+from pipeline.options.output import versions_where_unsaid
 from pipeline.options.phases import OPTIONS, PHASE_OF, default_cache
 from stages.errors import UsageError
 from stages.files.toml_file import Place
@@ -91,7 +91,7 @@ def configs_of(
     Args:
         folder: where builds go whose output is not said.
         stem: what builds of named sources are called then; ``check``: see ``builds_of``.
-        versions: whether builds that say nothing of ``keep`` are versions (see ``kept_versions``).
+        versions: whether builds that say nothing of ``keep`` are versions (see ``output``).
 
     Raises:
         UsageError: the table has mistakes.
@@ -200,7 +200,7 @@ class _Reading:
         notes: tuple[str, ...] = ()
         # The one default of a recipe that a command does not have.
         if versions and "keep" not in table.values:
-            with_defaults["keep"], notes = where_unsaid(with_defaults["output"])
+            with_defaults["keep"], notes = versions_where_unsaid(with_defaults["output"])
         made: dict[str, Any] = {
             phase: self._tried(partial(_made, kind, _of(phase, with_defaults)), table)
             for phase, kind in PHASES.items()

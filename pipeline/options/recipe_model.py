@@ -13,13 +13,12 @@ from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
-from pipeline.options.amounts import AMOUNT, Amount
 from pipeline.options.budgets import NAME, OF_SOURCE
-from pipeline.options.kept_versions import BY_RECIPE
 from pipeline.options.many_values import Pairs, Texts
+from pipeline.options.output import BY_RECIPE
 from pipeline.options.path_values import TextFiles
 from pipeline.options.phases import OPTIONS, Option
-from pipeline.options.shell import Command
+from pipeline.options.values import AMOUNT, Amount, Command
 
 SCHEMA = Path(__file__).with_name("recipe.schema.json")
 VARIABLE = r"\$\{[A-Za-z_][A-Za-z0-9_]*\}"

@@ -19,7 +19,7 @@ from pipeline import amounts
 from pipeline.amounts import Amount
 from pipeline.options import overlaps
 from pipeline.parts import chain, checks, shared, storage
-from pipeline.parts.refused import Rejects
+from pipeline.parts.checks import Rejects
 from pipeline.recipe import equal_build
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources import pieces, spool
