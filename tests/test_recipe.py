@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from support import ROOT, SAMPLES, Ran
 
 from pipeline import tasks
-from pipeline.options import recipe_check
 from pipeline.options import recipe_model as declared
 from pipeline.options.command_line import BUILD, config_from, with_options
 from pipeline.options.config import PHASE_OF, Config
@@ -197,7 +196,7 @@ def test_what_was_right_before_is_right_again(
         )
     (kept,) = tmp_path.rglob(f"{kept_answers.RECIPES}/*.json")
     with monkeypatch.context() as patch:
-        patch.delattr(recipe_check, "checked")
+        patch.delattr(declared, "checked")
         builds_of(path, check=kept_answers.checked_recipe, trust=True)
         kept.write_bytes(kept.read_bytes().replace(b"qwen2", b"qwen3").replace(b"sft", b"rm"))
         with pytest.raises(AttributeError):

@@ -40,7 +40,7 @@ def builds_of(
     Args:
         changes: ``KEY=VALUE`` of ``--set``.
         flags: options of the command line, by name; each replaces what the recipe says of it.
-        check: does what ``recipe_check.checked`` does.
+        check: does what ``recipe_model.checked`` does.
         trust: the recipe may say what runs; else it is data, and only a command line may.
 
     Raises:
@@ -112,9 +112,9 @@ def configs_of(
 
 
 def _checked(table: Values, mistakes: Mistakes) -> dict[str, Any]:
-    from pipeline.options import recipe_check  # it imports pydantic
+    from pipeline.options import recipe_model  # it imports pydantic
 
-    return recipe_check.checked(table, mistakes)
+    return recipe_model.checked(table, mistakes)
 
 
 def _require_named(

@@ -56,7 +56,7 @@ RECIPES = "recipes"
 
 
 def checked_recipe(table: Mapping[str, Any], mistakes: Mistakes) -> dict[str, Any]:
-    """What ``recipe_check.checked`` gives, from the cache where that has it."""
+    """What ``recipe_model.checked`` gives, from the cache where that has it."""
     cache = table.get("cache-dir")
     folder = Path(cache if isinstance(cache, str | PathLike) else default_cache()) / RECIPES
     key = hash_of([code_version(), _typed(table)])
@@ -65,9 +65,9 @@ def checked_recipe(table: Mapping[str, Any], mistakes: Mistakes) -> dict[str, An
     known = read(folder, key) if kept else None
     if known is not None:
         return known
-    from pipeline.options import recipe_check
+    from pipeline.options import recipe_model
 
-    values = recipe_check.checked(table, mistakes)
+    values = recipe_model.checked(table, mistakes)
     if kept and not len(mistakes):
         write(folder, key, values)
     return values
