@@ -16,8 +16,7 @@ from expectations.contract import DATASET, EXAMPLE, ROW, SHARD, Context
 from expectations.invariants import metrics_of
 from expectations.readback.dataset import Dataset
 from expectations.readback.pack_index import IndexRows
-from expectations.readback.shard_file import ShardFile
-from expectations.readback.stored_rows import StoredRows
+from expectations.readback.stored_rows import ShardFile, StoredRows
 from stages.errors import GateError
 
 _HELP = "Fix the metrics of that subject."

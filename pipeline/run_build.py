@@ -78,7 +78,7 @@ def _workers(config: Config, found: Look) -> AbstractContextManager[None]:
     from pipeline.recipe import ahead
 
     fast = sum(source.bytes for source in found.inputs) >= ahead.FAST_FROM
-    modules = ("pipeline.parts.part", "pipeline.windows.made", "expectations.validate")
+    modules = ("pipeline.parts.part", "pipeline.windows.layout", "expectations.validate")
     return copies(modules, partial(ahead.encoders, config, fast))
 
 

@@ -62,7 +62,9 @@ def _workers(config: Config) -> Iterator[None]:
 
         context = ray.connected(config.run.ray_address, config.run.processes)
     elif config.run.engine == "local" and config.run.processes > 1:
-        context = copies(("pipeline.parts.part", "pipeline.windows.made", "expectations.validate"))
+        context = copies(
+            ("pipeline.parts.part", "pipeline.windows.layout", "expectations.validate")
+        )
     with context:
         yield
 

@@ -830,7 +830,7 @@ def a_turn_is_cut_in_its_middle() -> None:
             kept[a:b] = np.cumsum(lengths[a:b]) <= limit
         return kept
 
-    segment_encoder.truncation.keep = keep
+    segment_encoder._truncated = keep
 
 
 @mutant("dedup")

@@ -23,7 +23,7 @@ from stages.errors import ModelError, UsageError
 from stages.models.encoders import parsed
 from stages.probes import bind
 from stages.profiles import all_profiles
-from stages.tokenizers import added
+from stages.tokenizers import resolve
 
 ROWS = [
     {
@@ -109,7 +109,7 @@ def test_the_overlay_gives_its_row_a_meaning(
 
 def test_step_tokens_keep_their_ids(tokenizer_json: bytes) -> None:
     """Tokens of one's own come behind those that process reward models use."""
-    profile = added.register(all_profiles()["qwen2-1.5b"], tokenizer_json, ("<search>",))
+    profile = resolve.register_added(all_profiles()["qwen2-1.5b"], tokenizer_json, ("<search>",))
     model = bind(profile, tokenizer_json, with_steps=True)
     assert (model.step_id, model.good_id, model.bad_id) == (151646, 151647, 151648)
     assert model.added_ids == {"<search>": 151649}
@@ -129,7 +129,7 @@ def test_step_tokens_keep_their_ids(tokenizer_json: bytes) -> None:
 def test_what_cannot_be_a_token_is_refused(text: str, words: str, tokenizer_json: bytes) -> None:
     """With the text and the reason."""
     with pytest.raises(UsageError, match=words.replace(".", r"\.")):
-        added.register(all_profiles()["qwen2-1.5b"], tokenizer_json, (text,))
+        resolve.register_added(all_profiles()["qwen2-1.5b"], tokenizer_json, (text,))
 
 
 def test_a_token_without_a_row_needs_a_resize(tokenizer_json: bytes) -> None:
@@ -137,7 +137,7 @@ def test_a_token_without_a_row_needs_a_resize(tokenizer_json: bytes) -> None:
     from dataclasses import replace
 
     profile: Any = replace(all_profiles()["qwen2-1.5b"], embedding_size=151646)
-    profile = added.register(profile, tokenizer_json, ("<search>",))
+    profile = resolve.register_added(profile, tokenizer_json, ("<search>",))
     with pytest.raises(ModelError, match="resize_token_embeddings"):
         bind(profile, tokenizer_json, with_steps=False)
 

@@ -19,15 +19,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import SAMPLES
 
-from pipeline.browse.condition import Condition
 from pipeline.browse.fields import of_build
-from pipeline.browse.search import Search
+from pipeline.browse.search import Condition, Search
 from pipeline.build import build as run_build
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.examples import examples
 from pipeline.cli import cli
 from pipeline.options.recipe import builds_of
-from pipeline.view import wrapping
+from pipeline.view import terminal
 from pipeline.view.drawing import Shards
 from stages.errors import UsageError
 
@@ -314,7 +313,7 @@ def test_a_narrow_terminal_breaks_between_words(make: Make, width: int, tmp_path
     for line in text.splitlines():
         body = line.rpartition(" | ")[2].strip()
         body = re.sub(r"^(--[a-z-]+) ", r"\1=", body)  # an option stays with its value
-        assert wrapping.columns_of(line) <= width or " " not in body.rstrip("\\ ↵")
+        assert terminal.columns_of(line) <= width or " " not in body.rstrip("\\ ↵")
     joined = "".join(line[10:] for line in text.splitlines() if line[8:10] == "| ")
     whole = "".join(line[10:] for line in wide.splitlines() if line[8:10] == "| ")
     assert joined == whole
@@ -325,11 +324,11 @@ def test_a_narrow_terminal_breaks_between_words(make: Make, width: int, tmp_path
 @given(st.text(alphabet="ab 编\n│é", max_size=60), st.integers(2, 12))
 def test_wrapped_text_is_the_text(text: str, width: int) -> None:
     """Lines joined are the text; a line is too wide only where it could not be broken."""
-    lines = ["".join(part for part, _ in line) for line in wrapping.wrapped([(text, 0)], width)]
+    lines = ["".join(part for part, _ in line) for line in terminal.wrapped([(text, 0)], width)]
     assert "".join(lines) == text
     for line in lines:
         shown = line.rstrip(" \n")
-        assert wrapping.columns_of(shown) <= width or not re.search("[ 编│].", shown)
+        assert terminal.columns_of(shown) <= width or not re.search("[ 编│].", shown)
 
 
 def test_a_file_name_cannot_drive_the_terminal(make: Make, tmp_path: Path) -> None:

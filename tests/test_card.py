@@ -20,7 +20,7 @@ from support import SAMPLES, Ran, read_manifest
 
 from pipeline import card, exports
 from pipeline.build_dir.build import Build
-from pipeline.card import markup
+from pipeline.card.page import block, code, plain
 from pipeline.card.publisher import Publisher
 from pipeline.check.check import check
 from pipeline.manifest import seal
@@ -274,10 +274,10 @@ def test_the_recipe_in_the_card_names_the_files_of_the_test_split(
 @given(st.text(max_size=40))
 def test_no_text_is_markup(text: str) -> None:
     """A cell is one line without a bar that would end it; a block is ended by its fence alone."""
-    for cell in (markup.plain(text), markup.code(text)):
+    for cell in (plain(text), code(text)):
         assert len(cell.splitlines()) <= 1
         assert not re.search(r"(?<!\\)(\\\\)*\|", cell.replace("\\\\", ""))
-    fence, *lines, end = markup.block(text, "").split("\n")
+    fence, *lines, end = block(text, "").split("\n")
     assert end == fence
     assert fence not in lines
 

@@ -15,8 +15,8 @@ from pipeline.options import overlaps
 from pipeline.options.command_line import BUILD, with_options
 from pipeline.options.config import PHASE_OF, PHASES, Config, PlanOptions, from_record
 from pipeline.options.phases import UNLESS_DEFAULT
-from pipeline.options.table import config_of
 from pipeline.recipe.recipe import Recipe, resolve_recipe
+from posttrain_pipeline.api import config_of
 from stages.errors import UsageError
 from stages.overlap.settings import Evaluation
 from stages.profiles import all_profiles

@@ -20,7 +20,7 @@ from support import SAMPLES, Ran, say
 from pipeline.build_dir.build import Build
 from pipeline.choice.doubles import DIGEST
 from pipeline.diff import difference, numbers, words
-from pipeline.diff.matching import match
+from pipeline.diff.difference import match
 from pipeline.diff.numbers import Numbers
 
 Run = Callable[..., Ran]

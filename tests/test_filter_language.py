@@ -25,7 +25,7 @@ from pipeline.options.phases import PlanOptions, SourceOptions
 from stages import columns
 from stages.contract import Record
 from stages.errors import DataError, ReadingError, UsageError
-from stages.parity import second_values
+from stages.parity import second_rows
 from stages.rows import carried as carrying
 from stages.rows.expressions import FIGURES, FUNCTIONS, parse
 
@@ -400,14 +400,14 @@ def test_a_value_of_another_row_is_noticed() -> None:
     asked = carrying.Carried(("a", "b", "meta.q", "t"))
     batch = _batch(rows, asked)
     records = {n: Record(n, None, b"", row) for n, row in enumerate(rows)}
-    second_values.check(batch, asked.paths, records, "row {}".format)
+    second_rows.check_values(batch, asked.paths, records, "row {}".format)
     for first, other in ((0, 1), (2, 3), (3, 4)):
         moved = list(range(5))
         moved[first], moved[other] = other, first
         values = batch.column("carried").take(pa.array(moved))
         damaged = batch.set_column(batch.schema.get_field_index("carried"), "carried", values)
         with pytest.raises(ReadingError, match=f"row {first}: the value at"):
-            second_values.check(damaged, asked.paths, records, "row {}".format)
+            second_rows.check_values(damaged, asked.paths, records, "row {}".format)
 
 
 @settings(max_examples=60)

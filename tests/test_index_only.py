@@ -28,7 +28,7 @@ from pipeline.build_dir.packs import Packs
 from pipeline.build_dir.summary import summary
 from pipeline.check.check import check
 from pipeline.diff import difference, numbers
-from pipeline.diff.matching import match
+from pipeline.diff.difference import match
 from pipeline.options.config import Config
 from pipeline.options.recipe import builds_of
 from pipeline.shards import gather, pack_index

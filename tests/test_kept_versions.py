@@ -11,7 +11,7 @@ from support import SAMPLES, Ran
 
 import posttrain_pipeline as pp
 from pipeline.options.config import Config
-from pipeline.options.kept_versions import BY_RECIPE
+from pipeline.options.output import BY_RECIPE
 from pipeline.options.recipe import builds_of
 from pipeline.publish import history, versions
 

@@ -33,7 +33,7 @@ from stages.normalize import native_rows, plain
 from stages.normalize.stage import Normalize
 from stages.normalize.turns import SPELLED
 from stages.tokens.folded_labels import folded_ids, unfolded
-from stages.tokens.put_together import put_together
+from stages.tokens.outline_tokens import put_together
 
 if os.environ.get("POSTTRAIN_NATIVE") != "1" and native.module() is None:
     pytest.skip(native.described(), allow_module_level=True)

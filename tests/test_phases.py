@@ -43,7 +43,7 @@ START = """
 import pickle
 from pathlib import Path
 from pipeline.build import finish, join, make_parts, make_shards, plan, prepare
-from pipeline.options.table import config_of
+from posttrain_pipeline.api import config_of
 
 def silent(what, done, total):
     return

@@ -30,7 +30,7 @@ from pipeline.options.config import Config
 from pipeline.options.recipe import builds_of
 from pipeline.publish import history, versions
 from pipeline.trainers.exporting import export_build
-from pipeline.upload import folder, hub, store
+from pipeline.upload import hub, store, upload
 from pipeline.upload.publication import Publication, assemble
 from pipeline.upload.upload import publish
 from stages.errors import DataError, SurroundingsError, UsageError
@@ -366,7 +366,7 @@ def test_a_folder_is_exchanged_at_once(
 ) -> None:
     """Stopped while it is copied, the old build is whole; what was copied is not copied again."""
     target = tmp_path / "shared" / "data"
-    folder.publish(target, builds["old"], copies["old"], quiet)
+    upload.publish_in_folder(target, builds["old"], copies["old"], quiet)
     assert check(target, tmp_path).faults == []
     script = target / "launch" / "axolotl.sh"
     assert script.stat().st_mode & stat.S_IXUSR
@@ -381,18 +381,18 @@ def test_a_folder_is_exchanged_at_once(
 
     monkeypatch.setattr(store.Store, "send", stopped)
     with pytest.raises(KeyboardInterrupt):
-        folder.publish(target, builds["new"], copies["new"], quiet)
+        upload.publish_in_folder(target, builds["new"], copies["new"], quiet)
     assert check(target, tmp_path).faults == []
     assert read_manifest(target)["build_id"] == read_manifest(builds["old"])["build_id"]
-    done = folder.publish(target, builds["new"], copies["new"], quiet)
+    done = upload.publish_in_folder(target, builds["new"], copies["new"], quiet)
     assert len(done.names) == len(copies["new"].all) - 3
     assert check(target, tmp_path).faults == []
     assert [path.name for path in target.parent.iterdir()] == ["data"]
     shutil.copytree(builds["old"], target.with_name(".data.publishing"))  # killed at its very end
-    assert folder.publish(target, builds["new"], copies["new"], quiet).names == ()
+    assert upload.publish_in_folder(target, builds["new"], copies["new"], quiet).names == ()
     assert [path.name for path in target.parent.iterdir()] == ["data"]
     with pytest.raises(UsageError, match="is inside a build"):
-        folder.publish(builds["new"] / "copy", builds["new"], copies["new"], quiet)
+        upload.publish_in_folder(builds["new"] / "copy", builds["new"], copies["new"], quiet)
 
 
 @pytest.fixture

@@ -273,7 +273,7 @@ def test_pieces_have_the_lines_of_the_whole(
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jsonl, "SPLIT_BYTES", least)
-        patch.setattr("stages.files.line_ranges._LOOK", few)
+        patch.setattr("stages.readers.jsonl._LOOK", few)
         splits = jsonl.READER.line_splits(version)
         patch.setattr(jsonl, "SPLIT_BYTES", len(content))
         (whole,) = jsonl.READER.line_splits(version)

@@ -18,17 +18,15 @@ from hypothesis import strategies as st
 from support import ROOT, SAMPLES, Ran
 
 from pipeline import tasks
-from pipeline.options import recipe_check
 from pipeline.options import recipe_model as declared
-from pipeline.options.amounts import Amount
 from pipeline.options.command_line import BUILD, config_from, with_options
 from pipeline.options.config import PHASE_OF, Config
 from pipeline.options.many_values import Pairs, Texts
 from pipeline.options.path_values import Data, ModelName, Place, TextFile, TextFiles
 from pipeline.options.phases import OPTIONS, Option
 from pipeline.options.recipe import builds_of
-from pipeline.options.values import Number, OneOf, Switch, Value, Whole, Width
-from pipeline.recipe import checked_before
+from pipeline.options.values import Amount, Number, OneOf, Switch, Value, Whole, Width
+from pipeline.recipe import kept_answers
 from stages import catalog
 from stages.errors import UsageError
 
@@ -193,20 +191,20 @@ def test_what_was_right_before_is_right_again(
     right, wrong = KEYS[key]
     path = _write(tmp_path, f"{_head(key)}{key} = {right}\n")
     for _ in range(2):
-        assert builds_of(path, check=checked_before.checked, trust=True) == builds_of(
+        assert builds_of(path, check=kept_answers.checked_recipe, trust=True) == builds_of(
             path, trust=True
         )
-    (kept,) = tmp_path.rglob(f"{checked_before.FOLDER}/*.json")
+    (kept,) = tmp_path.rglob(f"{kept_answers.RECIPES}/*.json")
     with monkeypatch.context() as patch:
-        patch.delattr(recipe_check, "checked")
-        builds_of(path, check=checked_before.checked, trust=True)
+        patch.delattr(declared, "checked")
+        builds_of(path, check=kept_answers.checked_recipe, trust=True)
         kept.write_bytes(kept.read_bytes().replace(b"qwen2", b"qwen3").replace(b"sft", b"rm"))
         with pytest.raises(AttributeError):
-            builds_of(path, check=checked_before.checked, trust=True)
+            builds_of(path, check=kept_answers.checked_recipe, trust=True)
     path = _write(tmp_path, f"{_head(key)}{key} = {wrong}\n")
     for _ in range(2):
         with pytest.raises(UsageError, match=f"recipe.toml:.*{key}"):
-            builds_of(path, check=checked_before.checked, trust=True)
+            builds_of(path, check=kept_answers.checked_recipe, trust=True)
 
 
 def test_a_recipe_with_a_mistake_is_kept_nowhere(tmp_path: Path) -> None:
@@ -214,7 +212,7 @@ def test_a_recipe_with_a_mistake_is_kept_nowhere(tmp_path: Path) -> None:
     path = _write(tmp_path, f'{HEAD}cache-dir = "${{NOWHERE}}"\n')
     before = set(tmp_path.iterdir())
     with pytest.raises(UsageError, match="NOWHERE, which is not set"):
-        builds_of(path, check=checked_before.checked, trust=True)
+        builds_of(path, check=kept_answers.checked_recipe, trust=True)
     assert set(tmp_path.iterdir()) == before
 
 

@@ -21,7 +21,7 @@ from support import SAMPLES, Ran, read_manifest
 from pipeline import report
 from pipeline.build_dir.build import Build, StoredShard
 from pipeline.manifest.records import Change
-from pipeline.report import changes, charts, headline, scales, template
+from pipeline.report import changes, charts, headline, template
 from pipeline.report.charts import Entry
 from pipeline.report.samples import spread
 
@@ -157,7 +157,7 @@ def test_a_histogram_keeps_every_count_inside_its_axes(counts: list[int], width:
         assert all(0 <= at <= 100.001 for at in places)
         assert 2 <= len(ticks) <= 11
     if said:
-        assert drawn.log == (max(said) > scales.TAIL * min(said))
+        assert drawn.log == (max(said) > charts.TAIL * min(said))
         assert drawn.log <= (min(heights) > 3)  # that is what the logarithm is for
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from expectations.readback import row_names
+from expectations.readback import stored_rows
 
 _TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 
@@ -30,9 +30,9 @@ def test_what_is_written_is_read_again(data: st.DataObject) -> None:
         )
     )
     columns = np.array(rows, np.int64).T
-    place = dict(zip(row_names.PLACE, columns, strict=True))
-    found = row_names.read(sources, row_names.written(sources, place))
-    for name in row_names.PLACE:
+    place = dict(zip(stored_rows.PLACE, columns, strict=True))
+    found = stored_rows.names_read(sources, stored_rows.names_written(sources, place))
+    for name in stored_rows.PLACE:
         assert found[name].tolist() == place[name].tolist()
 
 
@@ -56,7 +56,7 @@ def test_what_is_written_is_read_again(data: st.DataObject) -> None:
 )
 def test_what_is_no_row_id_names_nothing(text: str | None) -> None:
     """Not even a line, where a part of it looks like one."""
-    found = row_names.read(["x"], pa.array([text, "x:7"], pa.string()))
+    found = stored_rows.names_read(["x"], pa.array([text, "x:7"], pa.string()))
     assert found["source"].tolist() == [-1, 0]
     assert text == "y:1" or found["line"].tolist() == [-1, 7]
     assert found["sequence"].tolist() == [-1, -1]

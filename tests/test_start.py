@@ -110,7 +110,7 @@ def test_ctrl_c_leaves_nothing(
 @pytest.mark.parametrize(
     "name",
     [
-        "pipeline.build.unchanged:keep",  # for the next build
+        "pipeline.build.publication:keep_hashes",  # for the next build
         "pipeline.publish.failed:clear",
     ],
 )

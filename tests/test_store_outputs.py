@@ -404,7 +404,7 @@ def test_a_store_that_ignores_conditions_is_found_out(
 ) -> None:
     """Some take the headers and overwrite all the same."""
     monkeypatch.setattr(
-        "pipeline.stores.conditions._Memory.create",
+        "pipeline.stores.objects._Memory.create",
         lambda self, filesystem, path, content: filesystem.pipe_file(path, content) is None,
     )
     with pytest.raises(UsageError, match="ignores conditions"):

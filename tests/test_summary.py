@@ -14,7 +14,7 @@ import pytest
 from support import SAMPLES, Ran
 
 import posttrain_pipeline as pp
-from pipeline.build_dir import losses
+from pipeline.build_dir import summary as summaries
 from pipeline.build_dir.built import Built
 from pipeline.build_dir.summary import fitted, summary
 from pipeline.manifest.manifest import Manifest
@@ -175,7 +175,7 @@ def test_every_loss_has_its_line_and_codes_their_fix(make: Callable[..., Path]) 
     counts = {"rejected": 36, "duplicates": 2, "filtered": 1500, "near_duplicates": 4}
     lost = _losing(manifest, **counts, contaminated=5, left_out=6)
     fixes = {"code_8": "Do this.", "code_7": f"Do that. {'And more. ' * 20}"}
-    said = losses.lines(lost, lambda code: fixes.get(code, ""))
+    said = summaries.loss_lines(lost, lambda code: fixes.get(code, ""))
     assert said[0] == "lost      1,553 of 100,000 rows (1.6%)"
     assert [line.split()[0] for line in said[1:7]] == ["36", "2", "1,500", "5", "4", "6"]
     assert said[8:11] == [
@@ -184,7 +184,7 @@ def test_every_loss_has_its_line_and_codes_their_fix(make: Callable[..., Path]) 
         "          6 code_6",
     ]
     assert said[-1] == "          and 2 more codes (see rejects.jsonl)"
-    assert losses.lines(_losing(manifest, rejected=36))[0].endswith("(less than 0.1%)")
+    assert summaries.loss_lines(_losing(manifest, rejected=36))[0].endswith("(less than 0.1%)")
 
 
 def test_several_builds_end_in_a_line_each(pipeline: Run, tmp_path: Path) -> None:

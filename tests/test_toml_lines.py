@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.files.toml_lines import Place, lines_of
+from stages.files.toml_file import Place, lines_of
 
 _PIECES = st.sampled_from(["a", "b-c", '"d.e"', "'f = 1'", "_1", '"\\u0067"'])
 _COMMENT = st.sampled_from(["", "  # x = 1", " # [[b]] \"'"])

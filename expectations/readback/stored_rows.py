@@ -1,21 +1,24 @@
 """Rows of a shard with their layout undone, their row ids, and what was planned for them.
 
-Metrics compare what is stored with what was planned.
+Metrics compare what is stored with what was planned. Row ids are numbers here (input, line and
+sequence), and the texts that such numbers are written as.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from expectations.contract import ALONE, PLANNED, STORED, Context
-from expectations.readback import row_names, undo_layout
+from expectations.readback import undo_layout
 from expectations.readback.undo_layout import Ids, Sequences, StoredExamples
 from stages.columns import Ints
 
@@ -113,9 +116,9 @@ class StoredRows:
         ids = self.names[1]
         if self.planned is not None:
             place = self.planned.place
-            if ids.equals(row_names.written(self.sources.names, place)):
+            if ids.equals(names_written(self.sources.names, place)):
                 return {name: fitted(values, len(self), -1) for name, values in place.items()}
-        found = row_names.read(self.sources.names, ids)
+        found = names_read(self.sources.names, ids)
         return {name: fitted(values, len(self), -1) for name, values in found.items()}
 
 
@@ -136,3 +139,57 @@ def fitted(values: npt.NDArray[_N], count: int, fill: int) -> npt.NDArray[_N]:
     if len(values) >= count:
         return values[:count]
     return np.concatenate([values, np.full(count - len(values), fill, values.dtype)])
+
+
+PLACE = ("source", "line", "sequence")
+# Path, line and sequence of a row id; numbers of more digits are none of ours.
+_NAME = r"(?s)^(?P<source>.*):(?P<line>\d{1,18})(?:#(?P<sequence>\d{1,18}))?$"
+
+
+def names_written(sources: Sequence[str], place: Mapping[str, Ints]) -> pa.Array:
+    """The ids of examples.
+
+    Args:
+        sources: names of the inputs; ``place``: ``source`` among them, ``line`` from 1 and
+            ``sequence``, -1 for none, of each example.
+    """
+    starts = pa.array([f"{name}:" for name in sources], pa.string())
+    which = place["source"]
+    first = starts[0] if len(sources) == 1 else starts.take(pa.array(which))
+    ids = pc.binary_join_element_wise(first, pa.array(place["line"]).cast(pa.string()), "")
+    fanned = place["sequence"] >= 0
+    if not fanned.any():
+        return ids
+    numbers = pa.array(place["sequence"]).cast(pa.string())
+    ends = pc.binary_join_element_wise("#", numbers, "")
+    return pc.binary_join_element_wise(ids, pc.if_else(pa.array(fanned), ends, ""), "")
+
+
+def names_read(sources: Sequence[str], ids: pa.Array) -> dict[str, Ints]:
+    """``source``, ``line`` and ``sequence`` of each id; -1 where it says none."""
+    parts = pc.extract_regex(ids, _NAME)  # null where it is no such id
+    known = parts.is_valid()
+
+    def whole(values: pa.Array) -> Ints:
+        return np.asarray(pc.fill_null(values.cast(pa.int64()), -1).to_numpy())
+
+    def number(name: str) -> Ints:
+        text = parts.field(name)  # empty where it is left out
+        return whole(pc.if_else(pc.and_(known, pc.not_equal(text, "")), text, None))
+
+    ordinals = pc.index_in(parts.field("source"), pa.array(sources, pa.string()))
+    source = whole(pc.if_else(known, ordinals, None))
+    return {"source": source, "line": number("line"), "sequence": number("sequence")}
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFile:
+    """Input of metrics of a file.
+
+    Attributes:
+        table: what pyarrow reads; None where it does not open.
+    """
+
+    path: Path
+    table: pa.Table | None
+    context: Context

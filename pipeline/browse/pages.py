@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from pipeline import tasks
-from pipeline.browse.condition import Condition
 from pipeline.browse.fields import of_build
-from pipeline.browse.search import Found, Search
+from pipeline.browse.search import Condition, Found, Search
 from pipeline.view.drawing import Shards
 from pipeline.view.terminal import Canvas, Marks
 

@@ -1,4 +1,5 @@
-"""Finds stored examples by a condition, forwards or backwards from one of them.
+"""Finds stored examples by a condition in the language of ``--filter``, forwards or backwards from
+one of them.
 
 A build is looked through from where the search begins, some record batches at a time, until enough
 examples are found: what lies behind that place is not read.
@@ -6,21 +7,82 @@ examples are found: what lies behind that place is not read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.browse.condition import Bools, Condition
-from pipeline.browse.fields import Held
-from pipeline.build_dir.build import StoredShard
+from pipeline.browse.fields import Field, Held, known_as, of_build
+from pipeline.build_dir.build import Build, StoredShard
 from pipeline.build_dir.packs import Packs
+from pipeline.choice.values import TEXT
 from pipeline.view.drawing import Shards
 from stages import layouts
 from stages.columns import Ints, list_parts, whole
+from stages.errors import UsageError
+from stages.rows.expressions import Asked, key_of, parse
+
+Bools = npt.NDArray[np.bool_]
+OPTION = "--where"
+
+
+class Condition:
+    """One ``--where`` over the examples of a build.
+
+    Raises:
+        UsageError: the text is no condition, or reads what the examples do not have.
+    """
+
+    def __init__(self, text: str, build: Build) -> None:
+        fields = of_build(build)
+        named = f"Fields are {', '.join(fields)}; --fields says what they are."
+        self._expression = parse(text, Asked(OPTION, named, named, "trained = 0"))
+        names = [("column", name) for name in self._expression.columns]
+        names += [("figure", name) for name in self._expression.figures]
+        self._read = {key_of(*name): self._field(name[1], fields, named) for name in names}
+        self._types = {key: field.type for key, field in self._read.items()}
+        self.fits([])  # types that do not go together are found before any row is read
+
+    def _field(self, name: str, fields: Mapping[str, Field], named: str) -> Field:
+        field = fields.get(known_as(name))
+        if field is None:
+            near = difflib.get_close_matches(name, [*fields], 1, 0.6)
+            way = f"Did you mean {near[0]}? " if near else ""
+            text = self._expression.text
+            raise UsageError(
+                f"{OPTION} {text!r} reads {name}, which examples of this build do not have.",
+                way + named,
+            )
+        return field
+
+    def fits(self, held: Sequence[Held]) -> Bools:
+        """Whether it is true for each example of some record batches.
+
+        Raises:
+            UsageError: it compares what cannot be compared.
+        """
+        import polars as pl
+
+        from pipeline.choice.evaluated import evaluate
+
+        frame: dict[str, Any] = {".": pl.Series(np.zeros(sum(len(h.row) for h in held), bool))}
+        for key, field in self._read.items():
+            kind = pa.string() if field.type == TEXT else pa.float64()
+            chunks = [_array(field.values(one), kind) for one in held]
+            frame[key] = pl.Series(pa.chunked_array(chunks, kind))
+        found = evaluate(self._expression, pl.DataFrame(frame), self._types)
+        return found.fill_null(False).to_numpy()
+
+
+def _array(values: Any, kind: pa.DataType) -> pa.Array:
+    array = values if isinstance(values, pa.Array) else pa.array(values)
+    return array.cast(kind)
+
 
 _BATCH, _TOGETHER = 256, 8192  # rows that are unpacked, and that are compared, at a time
 _Key: TypeAlias = tuple[int, int, int]

@@ -13,12 +13,13 @@ import pyarrow as pa
 from expectations.audits import AuditFacts, AuditResult, BuildCounts, SourceCounts, run_audits
 from expectations.contract import Context
 from expectations.readback.chunk import Chunk, chunk_of
-from pipeline.build import description, indexed
+from pipeline.build import description
 from pipeline.build.description import Outcome
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.manifest import AuditLine
 from pipeline.manifest.records import AUDITS
 from pipeline.parts.part import PartReport
+from pipeline.shards import pack_index
 from pipeline.shards.measured import read
 from stages.columns import Ints, offsets_of
 
@@ -69,7 +70,7 @@ def _ledger(outcome: Outcome) -> BuildCounts:
     test = description.splits_of(outcome).get("test")
     total = tokens.total
     if outcome.indexes:  # what is trained is of packs, which may name an example several times
-        total = indexed.packs_and_tokens(outcome.indexes)[1]
+        total = pack_index.packs_and_tokens(outcome.indexes)[1]
     return BuildCounts(
         made=examples.made,
         kept=examples.kept,

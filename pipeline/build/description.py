@@ -13,7 +13,7 @@ from typing import Any
 
 from expectations.verdict import Verdict
 from pipeline import __version__
-from pipeline.build import indexed, left_out
+from pipeline.build import left_out
 from pipeline.choice import given
 from pipeline.choice.filters import Filtered
 from pipeline.choice.sides import TEST, TRAIN
@@ -49,6 +49,7 @@ from pipeline.recipe import equal_build
 from pipeline.recipe.model_description import repaired
 from pipeline.recipe.recipe import Recipe
 from pipeline.serving import inference
+from pipeline.shards import pack_index
 from pipeline.shards.facts import Outline
 from pipeline.shards.gather import ShardReport
 from pipeline.shards.pack_index import MeasuredIndex
@@ -137,7 +138,7 @@ def _packing(outcome: Outcome) -> PackingCounts | None:
     rows = sum(s.rows for s in outcome.shards)
     tokens = sum(s.tokens for s in outcome.shards)
     if outcome.indexes:
-        rows, tokens = indexed.packs_and_tokens(outcome.indexes)
+        rows, tokens = pack_index.packs_and_tokens(outcome.indexes)
     elif not layouts.load(config.plan.layout).packs:
         return None
     efficiency = round(tokens / (rows * config.plan.max_length), 6)
@@ -208,7 +209,7 @@ def ledger(outcome: Outcome) -> dict[str, int]:
         "rows_accounted": sum(getattr(rows, fate) for fate in FATES),
         "examples_made": made.made,
         "examples_accounted": made.accounted,
-        **(indexed.held(counts, stored) if outcome.indexes else stored),
+        **(pack_index.held(counts, stored) if outcome.indexes else stored),
         **{f"packed_apart_{side}": count for side, count in sides.items()},
     }
 
@@ -328,7 +329,7 @@ def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
         tokens=tokens_of(outcome),
         packing=_packing(outcome),
         padding=_padding(outcome),
-        packs=indexed.records(outcome.indexes),
+        packs=pack_index.records(outcome.indexes),
         windows=outline.windows if outline.windows > 1 else None,
         splits=splits_of(outcome),
         sides=_sides(outcome),

@@ -16,7 +16,7 @@ from expectations.audits import with_tolerances
 from pipeline.build import windowed
 from pipeline.build.parts import MadeParts, works_of
 from pipeline.build.preparation import Prepared
-from pipeline.choice import doubles, filters, scores
+from pipeline.choice import doubles, filters, values
 from pipeline.choice.choose import choose
 from pipeline.choice.examples import PlannedExamples, columns_of, read_examples
 from pipeline.choice.filters import Filtered
@@ -236,7 +236,7 @@ def _examples(
     examples = replace(
         read_examples(works, reports, config),
         filtered=None if filtered is None else filtered.by,
-        score=scores.over_parts(config, pieces),
+        score=values.scores(config, pieces),
     )
     return examples, filtered
 

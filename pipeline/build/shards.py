@@ -28,7 +28,7 @@ from pipeline.shards.gather import Gather, ShardReport
 from pipeline.shards.kept import Keeping
 from pipeline.shards.measured import METRICS, read
 from pipeline.shards.pack_index import MeasuredIndex
-from pipeline.windows import made as windows
+from pipeline.windows import layout as windows
 from stages import formats
 
 

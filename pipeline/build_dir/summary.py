@@ -1,4 +1,5 @@
-"""What a build was made of and came to, in the lines that the terminal shows.
+"""What a build was made of and came to, and what it lost of its rows, in the lines that the
+terminal shows.
 
 Each line has a label of nine characters, or none, and what it says behind it. ``fitted`` breaks
 them where the terminal is narrow.
@@ -6,23 +7,84 @@ them where the terminal is narrow.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
 from pipeline import exports
-from pipeline.build_dir import drift, losses
+from pipeline.build_dir import drift
 from pipeline.build_dir.built import Built
-from pipeline.build_dir.losses import Fix, no_fix
 from pipeline.figures import span
 from pipeline.lines import wrapped
 from pipeline.manifest import in_words, overlap_records
 from pipeline.manifest.counts import ExampleCounts, RowCounts
 from pipeline.manifest.json_records import as_json
 from pipeline.manifest.manifest import InputRecord, Manifest
-from pipeline.manifest.records import REPORT, VALIDATION
+from pipeline.manifest.records import REJECTS, REPORT, VALIDATION
 from pipeline.publish import leftovers, versions
 from pipeline.sources import local
 from stages.counted import counted
 from stages.errors import PipelineError
+
+MOST = 6  # codes on the terminal
+_LONG = 110  # characters of a fix that is said as a whole
+_REASONS = {
+    "rejected": f"refused, by the codes below; every one is in {REJECTS}",
+    "duplicates": "equal to an earlier row; without --dedup they stay",
+    "filtered": "left out by --where or a filter",
+    "contaminated": "too much like a row of an evaluation file (--decontaminate)",
+    "near_duplicates": "too much like another row (--near-dedup)",
+    "left_out": "not needed for the budget of their source",
+}
+
+Fix = Callable[[str], str]  # what to do about a code; empty where nothing is known
+
+
+def no_fix(code: str) -> str:
+    """Nothing is known of any code."""
+    return ""
+
+
+def loss_lines(manifest: Manifest, fix: Fix = no_fix) -> list[str]:
+    """What became of the rows that are not used; then the codes of those that were refused."""
+    rows, examples = manifest.rows, manifest.examples
+    found = [(getattr(rows, name), why) for name, why in _REASONS.items() if getattr(rows, name)]
+    lost = sum(count for count, _ in found)
+    told = []
+    if lost:
+        share = f"{lost / rows.in_:.1%}" if lost >= 0.001 * rows.in_ else "less than 0.1%"
+        told.append(f"lost      {lost:,} of {counted(rows.in_, 'row')} ({share})")
+        told += [f"          {count:,} {why}" for count, why in found]
+    return told + _codes(rows.rejected_by_code, fix) + _beside(rows, examples)
+
+
+def _codes(by_code: Mapping[str, int], fix: Fix) -> list[str]:
+    """The codes of refused rows, the most frequent first, each with its fix."""
+    if not by_code:
+        return []
+    told = ["refused   by code; more about one: pipeline explain CODE"]
+    for code, count in Counter(by_code).most_common(MOST):
+        what = _short(fix(code))
+        told.append(f"          {count:,} {code}{f': {what}' if what else ''}")
+    more = len(by_code) - MOST
+    return told + (
+        [f"          and {counted(more, 'more code')} (see {REJECTS})"] if more > 0 else []
+    )
+
+
+def _short(text: str) -> str:
+    """All of it, or its first sentence."""
+    text = " ".join(text.split())
+    return text if len(text) <= _LONG else f"{text.partition('. ')[0].rstrip('.')}."
+
+
+def _beside(rows: RowCounts, examples: ExampleCounts) -> list[str]:
+    """Refused examples of rows that are not refused: others of theirs are kept."""
+    left = Counter(examples.rejected_by_code) - Counter(rows.rejected_by_code)
+    return [
+        f"          {counted(count, 'example')} refused from rows that kept others: {code}"
+        for code, count in left.items()
+    ]
+
 
 MAX_INPUTS = 8  # that the summary names
 _INDENT = 10  # of what stands behind a label
@@ -81,7 +143,7 @@ def _lines(manifest: Manifest, fix: Fix) -> list[str]:
         from stages.chat_template import turn_split
 
         lines.append(f"turns     {turn_split.sentence(as_json(tokens.turn_split))}")
-    lines += losses.lines(manifest, fix)
+    lines += loss_lines(manifest, fix)
     for note, count in rows.notes.items():
         from stages.rows import notes
 

@@ -9,7 +9,7 @@ from pipeline.manifest.manifest import MANIFEST, Manifest
 from pipeline.publish import store_versions, versions
 from pipeline.secrets import redacted
 from pipeline.stores import address_of, open_store
-from pipeline.stores.copies import Copies
+from pipeline.stores.transfer import Copies
 from stages.errors import DataError, IrregularError, UsageError, require_reading
 from stages.files import regular
 

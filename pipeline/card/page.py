@@ -1,8 +1,12 @@
-"""The card's text: how to load the data, what it holds, where it came from, how it was made."""
+"""The card's text: how to load the data, what it holds, where it came from, how it was made.
+
+Texts of the data and of options are spelled so that none of them can be Markdown.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -10,12 +14,44 @@ from pipeline import tasks
 from pipeline.build_dir.build import Build
 from pipeline.build_dir.stored import arrow_of
 from pipeline.card.front_matter import title
-from pipeline.card.markup import block, code, number, plain, table
 from pipeline.card.publisher import Publisher, licenses, said_of_sources
 from pipeline.card.recipe import recipe
 from pipeline.manifest.manifest import InputRecord, Manifest
 from stages import layouts
 from stages.counted import counted
+
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>()#|!~&])")
+
+
+def plain(text: object) -> str:
+    """A text on one line, without markup."""
+    return _MARKUP.sub(r"\\\1", " ".join(str(text).split()))
+
+
+def code(text: object) -> str:
+    """A text in a code span, on one line; backticks in it end nothing."""
+    inner = " ".join(str(text).split()).replace("|", r"\|")
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", inner)), default=0))
+    space = " " if "`" in inner else ""
+    return f"{fence}{space}{inner}{space}{fence}"
+
+
+def block(text: str, language: str) -> str:
+    """Lines of a program or a file."""
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; its cells are Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def number(value: int) -> str:
+    """``1,234,567``."""
+    return f"{value:,}"
+
 
 _LOAD = """from datasets import load_dataset, load_from_disk
 

@@ -28,7 +28,7 @@ from pipeline.options.config import Config
 from pipeline.shards import pack_index
 from pipeline.shards.measured import METRICS, Measured, Wanted, measure
 from pipeline.shards.pack_index import MeasuredIndex
-from pipeline.stores import copies, is_address, open_store
+from pipeline.stores import is_address, open_store, transfer
 from pipeline.trainers import exporting
 from pipeline.verdict import gate
 from pipeline.verdict.gate import Evidence
@@ -243,7 +243,7 @@ def _check_in_store(folder: Path, cache_dir: Path) -> Checked:
     where, _ = found(folder)
     cache_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="check-", dir=cache_dir) as name:
-        return check(copies.fetch_all(open_store(where), Path(name)), cache_dir)
+        return check(transfer.fetch_all(open_store(where), Path(name)), cache_dir)
 
 
 def _check_export(build: Build, work: Path, model: TargetModel, result: Checked) -> None:

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.choice import contaminated, doubles
-from pipeline.choice.contaminated import Shares
+from pipeline.choice import doubles
 from pipeline.choice.doubles import Digests
 from pipeline.choice.fates import LEFT_OUT, Fate, Fates
 from pipeline.choice.sides import Groups
@@ -20,11 +19,31 @@ from pipeline.options import overlaps
 from pipeline.options.config import Config
 from pipeline.parts.part import PartReport, Work
 from pipeline.parts.shared import here
+from stages import columns
 from stages.columns import Ints, offsets_of
 from stages.errors import PipelineError
 from stages.overlap import search, signatures
 from stages.overlap.signatures import Signatures
 from stages.rows import groups
+
+Shares = npt.NDArray[np.float64]
+
+
+def most_shared(column: pa.ChunkedArray) -> Shares:
+    """The share of the question that each example has most of; 0 where it has nothing of any.
+
+    Args:
+        column: ``overlaps``, of a part.
+    """
+    offsets, overlaps = columns.list_parts(columns.whole(column))
+    found = np.zeros(len(offsets) - 1)
+    has = np.diff(offsets) > 0
+    if has.any():
+        place = overlaps.type.get_field_index("share")
+        shares = overlaps.flatten()[place].to_numpy()
+        found[has] = np.maximum.reduceat(shares, offsets[:-1][has])
+    return found
+
 
 _COLUMNS = ("line", "length", "trained", "digest")  # that every plan is made from
 _EVERY = slice(None)
@@ -179,7 +198,7 @@ def read_examples(works: list[Work], reports: list[PartReport], config: Config) 
     overlap: list[Shares] = []
     for work in works if searched or alike else ():
         table = columns_of(work.path, (*searched, *alike))
-        overlap += [contaminated.most_shared(table.column(name)) for name in searched]
+        overlap += [most_shared(table.column(name)) for name in searched]
         for name, found in alike.items():
             found.append(signatures.numbers(table.column(name)))
     return replace(

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pipeline.choice.examples import PlannedExamples
 from pipeline.choice.fates import Asked, Choice, Fate
 from pipeline.choice.sides import TEST, TRAIN
-from pipeline.manifest.source_records import Portion, SourceRecord
+from pipeline.manifest.counts import Portion, SourceRecord
 from pipeline.options.config import Config, Source
 
 Sources: TypeAlias = npt.NDArray[np.int16]

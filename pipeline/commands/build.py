@@ -40,12 +40,12 @@ def COMMAND(
 ) -> None:
     """Paths in the recipe count from its folder, those given here from where the command runs."""
     from pipeline.options.recipe import builds_of, notified_by
-    from pipeline.recipe.checked_before import checked
+    from pipeline.recipe.kept_answers import checked_recipe
     from pipeline.run_build import build_and_report, build_each
 
     session = current()
     try:
-        configs = builds_of(recipe, changes, given_flags(given), checked, session.trust)
+        configs = builds_of(recipe, changes, given_flags(given), checked_recipe, session.trust)
     except UsageError:
         if session.trust:  # who is to be notified may be readable all the same
             session.notify = session.notify or notified_by(recipe)

@@ -1,4 +1,8 @@
-"""Writes the first recipe for some data: what was found out about it, and what may be changed."""
+"""Writes the first recipe for some data: what was found out about it, and what may be changed.
+
+Where the build would be refused, it says why, as far as the forecast sees, and the length that
+would help.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,8 @@ from typing import Any
 
 from pipeline import tasks
 from pipeline.estimate.fitting import Looks, fitting
-from pipeline.estimate.forecast import Forecast, forecast, glimpses
-from pipeline.estimate.refusals import long_enough, reasons
+from pipeline.estimate.forecast import Forecast, forecast, glimpses, would_stop
+from pipeline.estimate.population import MAX_LENGTHS
 from pipeline.inputs.detection import recognise_glimpse, two_shapes
 from pipeline.inputs.opening import Opening
 from pipeline.inputs.scan import expand
@@ -230,3 +234,30 @@ def _toml(value: Any) -> str:
         text = json.dumps(value.replace("$", "$$"), ensure_ascii=False)
         return text.replace("\x7f", "\\u007f")
     return json.dumps(value)
+
+
+def long_enough(estimate: Forecast) -> int | None:
+    """A ``--max-length`` that nearly all sampled examples fit in, where the build's own refuses too
+    many; None where it does not, or where the model was trained on no such length."""
+    sampled, config = estimate.sampled, estimate.recipe.config
+    if not sampled.long or not would_stop(estimate):
+        return None
+    context = estimate.recipe.model.profile.context_length
+    longer = [one for one in MAX_LENGTHS if config.plan.longest_example < one <= context]
+    share = config.judge.max_reject
+    return next((one for one in longer if (sampled.lengths > one).mean() <= share), None)
+
+
+def reasons(estimate: Forecast) -> list[str]:
+    """What becomes of the sampled rows of a build that would be refused; nothing of another."""
+    if not would_stop(estimate):
+        return []
+    sampled = estimate.sampled
+    found = [
+        f"{count:,} of {counted(sampled.rows, 'sampled row')}: {code} ({sampled.details[code]})"
+        for code, count in sampled.refused.most_common()
+    ]
+    if sampled.long:
+        limit = estimate.recipe.config.plan.longest_example
+        found.append(f"{counted(sampled.long, 'example')} longer than {counted(limit, 'token')}")
+    return found or ["most margins are below zero: chosen and rejected may be exchanged"]

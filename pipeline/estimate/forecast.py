@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.estimate.alike import Alike
-from pipeline.estimate.filtered import FilteredSample
+from pipeline.estimate.alike import Alike, FilteredSample
 from pipeline.inputs.detection import (
     is_empty,
     recognise_glimpse,
@@ -24,8 +23,7 @@ from pipeline.inputs.detection import (
     rows_each,
     two_shapes,
 )
-from pipeline.inputs.opening import Opening, reader_of
-from pipeline.inputs.said_of_source import said_of_source
+from pipeline.inputs.opening import Opening, reader_of, said_of_source
 from pipeline.inputs.scan import located, short_names
 from pipeline.options.config import Config
 from pipeline.parts import chain

@@ -15,9 +15,9 @@ from pipeline.estimate.forecast import Forecast, would_stop
 from pipeline.estimate.population import packing_table, sources
 from pipeline.lines import fit
 from pipeline.manifest import in_words
+from pipeline.manifest.counts import SourceRecord
 from pipeline.manifest.json_records import as_json as of_record
 from pipeline.manifest.json_records import from_json
-from pipeline.manifest.source_records import SourceRecord
 from pipeline.recipe.model_description import model_of
 from pipeline.recipe.recipe import Recipe
 from pipeline.shards.margins import Margins

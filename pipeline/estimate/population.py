@@ -19,7 +19,7 @@ from pipeline.choice.examples import PlannedExamples
 from pipeline.choice.fates import Choice
 from pipeline.choice.sides import TEST, TRAIN, mixed
 from pipeline.estimate.forecast import Forecast
-from pipeline.manifest.source_records import Portion, SourceRecord
+from pipeline.manifest.counts import Portion, SourceRecord
 from pipeline.options.budgets import Budget
 from pipeline.options.config import Config
 from stages import layouts, packing

@@ -10,11 +10,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from pipeline import tasks
-from pipeline.inputs import other_task
-from pipeline.inputs.cells import asked_about_cells
-from pipeline.inputs.questions import ask
-from pipeline.inputs.reading import format_options, selection_of
-from pipeline.inputs.said_of_source import said_of_source
+from pipeline.inputs import questions
+from pipeline.inputs.opening import format_options, said_of_source, selection_of
+from pipeline.inputs.questions import ask, asked_about_cells
 from pipeline.inputs.scan import Input
 from pipeline.options.config import Config
 from pipeline.options.keeping import Keep
@@ -79,7 +77,7 @@ def recognise_glimpse(
         other_tasks: say which other task the rows are for, where they have no format of this one.
 
     Raises:
-        DataError: no row of it can be read; see also ``recognise_rows`` and ``cells.asked``.
+        DataError: no row of it can be read; see also ``recognise_rows`` and ``questions``.
     """
     rows = [record.data for record in glimpse.records if record.data is not None]
     if not rows:
@@ -231,7 +229,7 @@ def recognise_rows(
             must not be left out without a question.
     """
     kind = tasks.kind_of(config.task)
-    named = None if config.source.format == "auto" else other_task.chosen(config)
+    named = None if config.source.format == "auto" else questions.format_chosen(config)
     _require_named(where, raw, config)
     # A name of --map may belong to any format that could be chosen; once one is, only to that one.
     offered = formats.usable_for(kind) if named is None else [named]
@@ -265,7 +263,7 @@ def _detected(rows: list[Row], where: str, config: Config, other_tasks: bool) ->
     except UnknownFormatError as error:
         if not other_tasks:
             raise
-        raise other_task.named(error, rows, where, config) from error
+        raise questions.naming_the_task(error, rows, where, config) from error
 
 
 def mixed_formats(found: Detection, config: Config) -> str:

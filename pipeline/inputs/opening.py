@@ -1,20 +1,23 @@
-"""Which reader a file of a source gets, and what the source's options tell it."""
+"""Which reader a file of a source gets, what the source's options tell it, and how its rows are
+read."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipeline.options.config import Config, SourceOptions
+from pipeline.options.config import Config, Source, SourceOptions
 from pipeline.options.phases import OPTIONS
 from pipeline.sources import Located
 from stages import readers
-from stages.contract import Reader
-from stages.errors import UsageError
+from stages.contract import FormatOptions, Reader
+from stages.errors import PipelineError, UsageError
 from stages.readers._delimited import RFC4180, Delimited
+from stages.rows.selection import Selection, condition
 
 _SHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
 # The filter's settings: comma, double quote, UTF-8.
@@ -103,3 +106,44 @@ def require_used(files: Sequence[Located], config: Config) -> None:
             raise UsageError(
                 f"{said}: no input{whose} is a table of texts (.csv, .tsv).", "Leave it out."
             )
+
+
+def format_options(config: Config) -> FormatOptions:
+    """The options that formats take."""
+    return FormatOptions(
+        columns=dict(config.source.map),
+        neutral=config.source.neutral,
+        prompt_separator=config.source.prompt_separator,
+        step_tag=config.source.step_tag,
+        already_templated=config.source.already_templated,
+        reasoning_in=config.source.reasoning_in,
+        system=config.source.system,
+        null_fields=config.source.null_fields,
+    )
+
+
+def selection_of(config: Config) -> Selection:
+    """Which rows and columns are read."""
+    source = config.source
+    filtered: tuple[str, ...] = ()
+    if source.filter:
+        from stages.rows.expressions import parse  # few builds have a filter
+
+        filtered = tuple(path for text in source.filter for path in parse(text).columns)
+    return Selection(tuple(map(condition, source.where)), source.ignore, filtered)
+
+
+@contextmanager
+def said_of_source(source: Source) -> Iterator[None]:
+    """Errors that offer an option also say which of the sources it is for, since an option of the
+    command would be for all of them."""
+    try:
+        yield
+    except PipelineError as error:
+        if source.name and "--" in error.remedy:
+            error.remedy = (
+                f"{error.remedy} In the recipe, options of these rows are keys of the [[source]] "
+                f"{source.name}."
+            ).lstrip()
+            error.args = (error.what, error.remedy)
+        raise

@@ -1,25 +1,29 @@
-"""Errors about columns that the build would not read although they may matter.
+"""Errors about inputs that the user has to settle before a build begins.
 
-They stop a build before it begins. Each names the column, its values in the sampled rows, and
-options to choose from; the build works with any of them.
+Columns that the build would not read although they may matter; cells of tables of texts that may
+be JSON; rows that are for another task. Each error names the column and its values in the sampled
+rows, and options to choose from; the build works with any of them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import orjson
 
 from pipeline import tasks
-from pipeline.inputs import other_task
 from pipeline.options.config import Config
-from stages import formats
+from stages import catalog, formats, readers
 from stages.contract import Row
 from stages.counted import counted
+from stages.detection import evidence
 from stages.detection.survey import Column, Survey
-from stages.errors import DataError
+from stages.errors import DataError, PipelineError, UnknownFormatError, UsageError
+from stages.format import Format
+from stages.readers._delimited import Delimited
 from stages.rows import column_names
 from stages.rows.unread import ignore, mapped
 
@@ -83,7 +87,7 @@ def _rated(path: str, column: Column, rows: Sequence[Row], config: Config, where
         ways.insert(0, f"train only the good ones with --where {_quoted(chosen)}")
     if all(isinstance(row.get("text"), str) for row in rows) and path in rows[0]:
         ways.append(f"train it as the answer with --map question=text --map answer={path}")
-    other = other_task.reads(rows, where, config)
+    other = _other_task(rows, where, config)
     if other is not None:
         what += f" The rows also read as {other[0]} data ({other[1]})."
         ways.append(f"use another task: pipeline run {other[0]}")
@@ -188,3 +192,114 @@ def ask(survey: Survey, rows: Sequence[Row], reading: str, where: str, config: C
         raise DataError(f"{where}: {error.detail} ({shown}).", error.remedy)
     if survey.most is not None:
         raise _unseen(survey.most, survey.columns[survey.most], rows, reading, where)
+
+
+def format_chosen(config: Config) -> Format:
+    """The format that ``--format`` names.
+
+    Raises:
+        UsageError: there is none, or it is one of another task, which the error names.
+    """
+    try:
+        return formats.choose(config.source.format, tasks.kind_of(config.task))
+    except UsageError as error:
+        if config.source.format.partition("/")[0] not in catalog.names(formats.__name__):
+            raise
+        given = formats.load(config.source.format).kinds
+        for task in tasks.names():
+            if tasks.kind_of(task).formats in given:
+                remedy = f"Use the task that it is for: pipeline run {task}. {error.remedy}"
+                raise UsageError(error.what, remedy) from error
+        raise
+
+
+def _other_task(rows: Sequence[Row], where: str, config: Config) -> tuple[str, str] | None:
+    """The first other task that has a format for these rows, and the evidence."""
+    for task in tasks.names():
+        if task == config.task:
+            continue
+        try:
+            found = evidence.detect(rows, tasks.kind_of(task), where, columns=config.source.map)
+        except PipelineError:
+            continue
+        if found.change is None and found.format.usable:
+            return task, found.evidence
+    return None
+
+
+def naming_the_task(
+    error: UnknownFormatError, rows: Sequence[Row], where: str, config: Config
+) -> UnknownFormatError:
+    """The same error; where the rows are for another task, it says for which."""
+    other = _other_task(rows, where, config)
+    if other is None:
+        return error
+    task, why = other
+    return UnknownFormatError(
+        f"{error.what} They read as {task} data ({why}).",
+        f"Use the task that reads them: pipeline run {task}.",
+        error.figures,
+    )
+
+
+@contextmanager
+def asked_about_cells(
+    rows: Sequence[Row], where: str, config: Config, reader: str
+) -> Iterator[None]:
+    """Let rows be recognised, unless cells must be asked about first; a refusal of them says what
+    the cells could be.
+
+    Args:
+        reader: the name of the file's reader.
+
+    Raises:
+        DataError: all cells of a column are JSON lists or objects, and nobody said what they are.
+    """
+    known = readers.load(reader)
+    if not isinstance(known, Delimited):
+        yield
+        return
+    open_to_doubt = [c for c in rows[0] if c not in known.cells and c not in config.source.ignore]
+    kinds = {column: _kind([row[column] for row in rows]) for column in open_to_doubt}
+    _require_said({c: kind for c, kind in kinds.items() if kind in ("lists", "objects")}, where)
+    try:
+        yield
+    except DataError as error:
+        plain = [f"--cells {column}=json" for column, kind in kinds.items() if kind == "scalars"]
+        if plain:
+            said = f"Numbers, true and false are text here, but with {' '.join(plain)}."
+            error.remedy = f"{error.remedy} {said}".lstrip()
+            error.args = (error.what, error.remedy)
+        raise
+
+
+def _require_said(nested: Mapping[str, str], where: str) -> None:
+    """Raises DataError if there are such columns."""
+    if not nested:
+        return
+    first, *more = nested
+    others = f" (and of {', '.join(more)})" if more else ""
+    ways = [" ".join(f"--cells {column}={kind}" for column in nested) for kind in ("json", "text")]
+    raise DataError(
+        f"{where}: the cells of column {first!r}{others} are JSON {nested[first]}, but cells are "
+        "text unless it is said that they are JSON.",
+        f"Say which: {ways[0]} or {ways[1]}.",
+    )
+
+
+def _kind(cells: Sequence[str]) -> str:
+    """What all cells of a column are that have something in them; empty where they differ."""
+    kinds = {_kind_of(cell) for cell in cells if cell.strip()}
+    return kinds.pop() if len(kinds) == 1 else ""
+
+
+def _kind_of(cell: str) -> str:
+    try:
+        value: Any = orjson.loads(cell)
+    except orjson.JSONDecodeError:
+        return ""
+    if isinstance(value, list):
+        return "lists"
+    if isinstance(value, dict):
+        return "objects"
+    return "" if isinstance(value, str) else "scalars"

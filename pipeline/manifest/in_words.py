@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipeline.manifest.counts import MarginCounts, SidesRecord
+from pipeline.manifest.counts import MarginCounts, SidesRecord, SourceRecord
 from pipeline.manifest.manifest import Manifest
 from pipeline.manifest.model_record import RepairRecord
-from pipeline.manifest.source_records import SourceRecord
 from stages.counted import counted
 
 LARGE = 0.1  # share of the examples that should not all be on one side

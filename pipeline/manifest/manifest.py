@@ -20,12 +20,12 @@ from pipeline.manifest.counts import (
     PaddingCounts,
     RowCounts,
     SidesRecord,
+    SourceRecord,
     TokenCounts,
 )
 from pipeline.manifest.json_records import OPTIONAL, JsonRecord, Sealed
 from pipeline.manifest.model_record import ModelRecord
 from pipeline.manifest.overlap_records import Decontamination, Likeness
-from pipeline.manifest.source_records import SourceRecord
 
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1

@@ -11,8 +11,7 @@ from pipeline.messages.result import Result, of_built, of_error
 from pipeline.messages.session import current
 from pipeline.options.config import Config
 from pipeline.publish import history, standing
-from pipeline.publish.place import Place
-from pipeline.publish.places import place_of
+from pipeline.publish.place import Place, place_of
 
 if TYPE_CHECKING:
     from pipeline.build_dir.built import Built

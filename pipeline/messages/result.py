@@ -10,6 +10,7 @@ import errno
 import json
 import os
 import re
+import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.messages import error_page
+from pipeline import lines
 from pipeline.publish import standing
 from pipeline.secrets import shown
 from stages.counted import counted
@@ -183,7 +184,7 @@ def show(result: Result, where: str = "") -> None:
         from pipeline.messages.corrected import reads_stdin
 
         piped = reads_stdin(result.commands[0])
-    page = error_page.page(result.message, result.remedy, result.commands, where, piped)
+    page = error_page(result.message, result.remedy, result.commands, where, piped)
     click.echo("\n".join(page), err=True)
 
 
@@ -250,7 +251,7 @@ def _help(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
     if context is None:
         return ""
-    return f"{error_page.HELP}{context.command_path} --help"
+    return f"{HELP}{context.command_path} --help"
 
 
 def _from_system(error: OSError) -> SurroundingsError:
@@ -283,3 +284,43 @@ def _place(error: BaseException) -> str:
         if path.is_relative_to(_ROOT) and path.relative_to(_ROOT).parts[0] in _OURS:
             return f" ({path.relative_to(_ROOT)}:{frame.lineno})"
     return ""
+
+
+HELP = "Try:   "  # begins the remedy of an error in the arguments
+
+
+def error_page(
+    message: str,
+    remedy: str = "",
+    commands: Sequence[str] = (),
+    where: str = "",
+    piped: bool = False,
+) -> list[str]:
+    """The lines of an error.
+
+    Args:
+        commands: the user's own command, corrected; more than one where there is a choice.
+        where: what the error is about, where there are several.
+        piped: the commands read standard input.
+    """
+    columns = lines.width(sys.stderr)
+    found = _lines(f"{where}: {message}" if where else message, "Error: ", columns)
+    if remedy.startswith(HELP):
+        found += lines.wrapped(remedy.removeprefix(HELP), columns, HELP)
+    elif remedy:
+        found += _lines(remedy, "Fix:   ", columns)
+    for number, command in enumerate(commands):
+        again = ", with the same rows piped in" if piped else ""
+        found.append(f"{'Or' if number else 'Run'}{again}:")
+        found += lines.command(lines.words(command), columns, "  ")
+    return found
+
+
+def _lines(text: str, start: str, columns: int) -> list[str]:
+    """A sentence; where more follows, a list say, it stays as it is indented."""
+    first, *more = text.split("\n")
+    found = lines.wrapped(first, columns, start)
+    for line in more:
+        indent = line[: len(line) - len(line.lstrip())]
+        found += lines.wrapped(line.lstrip(), columns, indent, f"{indent}  ")
+    return found

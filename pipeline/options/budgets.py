@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from pipeline.options import values as v
-from pipeline.options.amounts import Amount
 from pipeline.options.phases import Option, declared, option
+from pipeline.options.values import Amount
 from stages.errors import UsageError
 
 _RATES, _AMOUNTS = ("share", "weight"), ("rows", "tokens", "trained_tokens")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from stages.errors import UsageError
-from stages.files.toml_lines import Place
+from stages.files.toml_file import Place
 
 
 @dataclass(slots=True)

@@ -1,13 +1,20 @@
-"""Where a build goes: a folder of this machine, or a place in a store, beside a folder here."""
+"""Where a build goes: a folder of this machine, or a place in a store, beside a folder here; and
+how many versions the builds of a recipe keep there, where neither it nor a flag says.
+
+A recipe is there to be built again, so its builds are versions; ``pipeline run`` and a call make
+one build. An output that is one build already stays one: trainers read it by that path.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
+from pipeline.manifest.manifest import MANIFEST
 from pipeline.secrets import redacted
 from pipeline.stores import address_of
-from pipeline.stores.copies import default_cache
+from pipeline.stores.transfer import default_cache
 
 OUTPUTS = "outputs"  # in the cache: where builds for stores are made
 SHARED = "shared"  # in the cache: a folder for each cache in a store
@@ -60,3 +67,18 @@ def local_cache(cache_dir: Path) -> Path:
     if not address:
         return cache_dir
     return default_cache() / SHARED / hashlib.sha256(address.encode()).hexdigest()[:32]
+
+
+BY_RECIPE = 7
+
+
+def versions_where_unsaid(output: Path) -> tuple[int, tuple[str, ...]]:
+    """The number for an output, 0 where that is one build; and notes for the user about it."""
+    # What cannot be looked at is no build here; to publish there fails with the reason.
+    if not os.path.lexists(output / MANIFEST):
+        return BY_RECIPE, ()
+    note = (
+        f"{output} is one build and stays one: each build of the recipe replaces it. To keep "
+        f"versions, give a new output (-o); keep = 0 in the recipe says that one build is meant."
+    )
+    return 0, (note,)

@@ -19,12 +19,11 @@ from pipeline.options import many_values as many
 from pipeline.options import overlaps, packing
 from pipeline.options import path_values as paths
 from pipeline.options import values as v
-from pipeline.options.amounts import Amount
 from pipeline.options.keeping import FIRST, Keep
+from pipeline.options.many_values import Cells, Delimiter
 from pipeline.options.output import Output
-from pipeline.options.shell import Command, Running
-from pipeline.options.tables import Cells, Delimiter
-from pipeline.stores.copies import default_cache as default_cache
+from pipeline.options.values import Amount, Command, Running
+from pipeline.stores.transfer import default_cache as default_cache
 from stages import catalog, layouts
 from stages.errors import UsageError
 from stages.kinds import Kind

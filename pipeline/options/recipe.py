@@ -13,11 +13,11 @@ from pipeline.options import recipe_file
 from pipeline.options.budgets import BUDGET, OF_SOURCE, Budget
 from pipeline.options.command_line import default_output, not_read
 from pipeline.options.config import PHASES, Config, Source, SourceOptions, with_test
-from pipeline.options.kept_versions import where_unsaid
 from pipeline.options.mistakes import Mistakes
+from pipeline.options.output import versions_where_unsaid
 from pipeline.options.phases import OPTIONS, PHASE_OF, default_cache
 from stages.errors import UsageError
-from stages.files.toml_lines import Place
+from stages.files.toml_file import Place
 
 _FLAG = re.compile(r"--([a-z-]+)")
 _NEEDED = ("task", "data", "model")
@@ -40,7 +40,7 @@ def builds_of(
     Args:
         changes: ``KEY=VALUE`` of ``--set``.
         flags: options of the command line, by name; each replaces what the recipe says of it.
-        check: does what ``recipe_check.checked`` does.
+        check: does what ``recipe_model.checked`` does.
         trust: the recipe may say what runs; else it is data, and only a command line may.
 
     Raises:
@@ -91,7 +91,7 @@ def configs_of(
     Args:
         folder: where builds go whose output is not said.
         stem: what builds of named sources are called then; ``check``: see ``builds_of``.
-        versions: whether builds that say nothing of ``keep`` are versions (see ``kept_versions``).
+        versions: whether builds that say nothing of ``keep`` are versions (see ``output``).
 
     Raises:
         UsageError: the table has mistakes.
@@ -112,9 +112,9 @@ def configs_of(
 
 
 def _checked(table: Values, mistakes: Mistakes) -> dict[str, Any]:
-    from pipeline.options import recipe_check  # it imports pydantic
+    from pipeline.options import recipe_model  # it imports pydantic
 
-    return recipe_check.checked(table, mistakes)
+    return recipe_model.checked(table, mistakes)
 
 
 def _require_named(
@@ -200,7 +200,7 @@ class _Reading:
         notes: tuple[str, ...] = ()
         # The one default of a recipe that a command does not have.
         if versions and "keep" not in table.values:
-            with_defaults["keep"], notes = where_unsaid(with_defaults["output"])
+            with_defaults["keep"], notes = versions_where_unsaid(with_defaults["output"])
         made: dict[str, Any] = {
             phase: self._tried(partial(_made, kind, _of(phase, with_defaults)), table)
             for phase, kind in PHASES.items()

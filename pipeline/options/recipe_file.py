@@ -14,8 +14,8 @@ from pipeline.options.mistakes import Mistakes
 from pipeline.options.phases import OPTIONS
 from pipeline.options.values import Words
 from stages.errors import UsageError
-from stages.files import toml_file, toml_lines
-from stages.files.toml_lines import Place
+from stages.files import toml_file
+from stages.files.toml_file import Place
 
 _VARIABLE = re.compile(r"\$(?:(\$)|\{([^{}]*)\})")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -40,7 +40,7 @@ def read(path: Path, changes: Sequence[str] = ()) -> tuple[dict[str, Any], Mista
         table = toml_file.parsed(text)
     except ValueError as error:
         raise UsageError(f"{path} is not TOML: {error}.", "Correct that line.") from error
-    mistakes = Mistakes(str(path), toml_lines.lines_of(text))
+    mistakes = Mistakes(str(path), toml_file.lines_of(text))
     table = spelled(table, mistakes)
     for change in changes:
         _set(table, change, mistakes)

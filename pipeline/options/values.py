@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import Any, Literal
+
+from stages.errors import UsageError
 
 
 class Words(str):
@@ -242,3 +244,70 @@ def plain(value: Any) -> Any:
     if isinstance(value, PathLike):
         return fspath(value)
     return str(value) if isinstance(value, Words) else value
+
+
+@dataclass(eq=False, repr=False)
+class Amount(Value):
+    """A number of things, also as ``"20k"``, ``"50M"`` or ``"1.5B"``."""
+
+    @property
+    def words(self) -> str:
+        return 'a whole number above 0, or a text such as "50M"'
+
+    def of_click(self) -> dict[str, Any]:
+        return {"type": self._read, "metavar": "AMOUNT"}
+
+    def _read(self, text: str) -> int:
+        """Of a word of a command line."""
+        import click
+
+        value = self.loosened(text)
+        if not isinstance(value, int) or value < 1:
+            raise click.BadParameter(f"{text!r} is not {self.words}.")
+        return value
+
+    def of_pydantic(self) -> Any:
+        from typing import Annotated
+
+        from pydantic import Field
+
+        return Annotated[int, Field(ge=1)]
+
+    def loosened(self, value: Any) -> Any:
+        found = AMOUNT.fullmatch(value) if isinstance(value, str) else None
+        if found is None:
+            return value
+        from fractions import Fraction  # few recipes have amounts in words
+
+        exact = Fraction(found[1]) * 1000 ** " kmb".index((found[2] or " ").lower())
+        return int(exact) if exact.denominator == 1 else value
+
+
+AMOUNT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([kKmMbB]?)")
+
+
+@dataclass(eq=False, repr=False)
+class Running(Value):
+    """What runs, or has the build run it: the address of a cluster, whose answers are unpickled."""
+
+    def runs(self, value: Any) -> bool:
+        return True
+
+
+@dataclass(eq=False, repr=False)
+class Command(Running):
+    """A command: in a recipe also a table with the one key ``command``."""
+
+    @property
+    def words(self) -> str:
+        return "a command of the shell"
+
+    def loosened(self, value: Any) -> Any:
+        if isinstance(value, Mapping) and set(value) == {"command"}:
+            value = value["command"]
+        return plain(value)
+
+    def settled(self, value: Any) -> Any:
+        if not value.strip():
+            raise UsageError("--notify is empty.", "Give a command, or leave it out.")
+        return value

@@ -2,18 +2,22 @@
 
 Wrong counts in a part would shift the row ids of every part after it, and a row that a reader loses
 leaves no trace. So rows are counted in a second way, and a failure here is a bug of this program.
+
+The refused rows stand in a file of their own, which is written here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeAlias
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from pipeline.parts import chain
 from pipeline.parts.chain import Gone, refusals
-from stages.contract import Batch
+from stages.contract import Batch, Record
 from stages.errors import PipelineError, ReadingError
 from stages.files import row_counts
 
@@ -100,3 +104,40 @@ def made(normalized: Batch) -> int:
     _, place, counts = np.unique(lines, return_inverse=True, return_counts=True)
     stays = normalized.column("reject_code").is_null().to_numpy(zero_copy_only=False)
     return int((stays | (counts[place] > 1)).sum())
+
+
+class PartReject(NamedTuple):
+    """A refused sequence of a part, which knows neither its file's name nor the lines before it.
+
+    Attributes:
+        line, offset: from 0, from the split's start.
+        stage, code, detail, raw: as ``manifest.records.Reject`` has them.
+    """
+
+    line: int
+    sequence: int
+    offset: int | None
+    stage: str
+    code: str
+    detail: str
+    raw: str
+
+
+def raw_text(record: Record) -> str:
+    """A row as it was read, as text; bytes that are no UTF-8 are spelled out."""
+    return record.raw.decode("utf-8", "backslashreplace")
+
+
+class Rejects:
+    """The refused rows of a part, as lines of JSON, with their raw text."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        self.refused: list[Refused] = []
+
+    def take(self, gone: Iterable[chain.Gone], records: Mapping[int, Record]) -> None:
+        for stage, line, sequence, code, detail in chain.refusals(gone):
+            record = records[line]
+            entry = PartReject(line, sequence, record.offset, stage, code, detail, raw_text(record))
+            self.lines.append(json.dumps(entry._asdict(), ensure_ascii=True).encode())
+            self.refused.append((line, stage))

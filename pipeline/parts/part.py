@@ -19,7 +19,7 @@ from pipeline import amounts
 from pipeline.amounts import Amount
 from pipeline.options import overlaps
 from pipeline.parts import chain, checks, shared, storage
-from pipeline.parts.refused import Rejects
+from pipeline.parts.checks import Rejects
 from pipeline.recipe import equal_build
 from pipeline.recipe.recipe import Recipe
 from pipeline.sources import pieces, spool
@@ -28,7 +28,7 @@ from stages.chat_template import loss_weights, turn_split
 from stages.contract import Batch, Split, Stage
 from stages.files import content, cutting
 from stages.normalize.stage import Normalize
-from stages.parity import second_values
+from stages.parity import second_rows
 from stages.parity.sample import Witness
 from stages.rows import groups, notes
 from stages.tokens.folded_labels import fold
@@ -308,7 +308,7 @@ def _made(recipe: Recipe, work: Work) -> PartReport:
         rejects.take(gone, records)
         if batch.num_rows:
             witness(batch, records, work.place)
-            second_values.check(batch, recipe.config.carried.paths, records, work.place)
+            second_rows.check_values(batch, recipe.config.carried.paths, records, work.place)
             _count(recipe, report, batch)
             report.tokens += pa.compute.sum(batch.column("length")).as_py()
             batches.append(_stored(recipe, batch))

@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipeline.manifest.manifest import MANIFEST
 from pipeline.publish import history, leftovers, publish, versions
 from stages.errors import UsageError
+
+if TYPE_CHECKING:
+    from pipeline.options.phases import RunOptions
 
 
 def before(output: Path, keep: int) -> Path:
@@ -199,3 +202,20 @@ class Place:
                 lock.unlink(missing_ok=True)
         except OSError:  # there is no lock, or a run that is alive has it
             return
+
+
+def place_of(run: RunOptions) -> Place:
+    """Where a build goes.
+
+    Raises:
+        UsageError: it is not ours to write to, or the store cannot decide between two writers.
+    """
+    if not run.address and run.single_writer:
+        raise UsageError(
+            "--single-writer is for an output in a store.", "Leave it out: a folder has a lock."
+        )
+    if not run.address:
+        return Place.of(run.output, run.keep)
+    from pipeline.publish.store_place import StorePlace  # which few builds need
+
+    return StorePlace.at(run.address, run.place, run.keep, run.single_writer)

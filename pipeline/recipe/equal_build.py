@@ -22,8 +22,7 @@ from pipeline.manifest.records import RUN
 from pipeline.manifest.seal import problem
 from pipeline.options.config import Config
 from pipeline.publish import failed, leftovers, publish, standing, versions
-from pipeline.publish.place import Place
-from pipeline.publish.places import place_of
+from pipeline.publish.place import Place, place_of
 from pipeline.recipe.declared import declared_fingerprint
 from pipeline.sources import Located, local
 from stages.errors import PipelineError

@@ -12,7 +12,7 @@ from expectations.contract import PLANNED, Context
 from expectations.validate import Validate
 from pipeline import tasks
 from pipeline.inputs.detection import recognise_all
-from pipeline.inputs.reading import format_options, selection_of
+from pipeline.inputs.opening import format_options, selection_of
 from pipeline.inputs.scan import Input
 from pipeline.options import overlaps
 from pipeline.options.config import Config

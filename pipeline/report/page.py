@@ -18,8 +18,7 @@ from pipeline.manifest.json_records import as_json
 from pipeline.manifest.records import FigureRecord
 from pipeline.report import changes, headline, plots, template
 from pipeline.report.changes import Before
-from pipeline.report.explained import explained
-from pipeline.report.losses import Loss, losses
+from pipeline.report.refused import Loss, explained, losses
 from pipeline.report.samples import samples
 from pipeline.report.template import cut, number
 from pipeline.view.drawing import KINDS, PADDING, Shards

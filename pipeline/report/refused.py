@@ -1,16 +1,53 @@
-"""The page of a refused build: why, with figures, and the first refused rows of each reason."""
+"""Refused rows as pages show them, and the page of a refused build: why, with figures, and the
+first refused rows of each reason."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
+from pipeline.explain import explanations
+from pipeline.explain.explanations import AUDITS, GROUPS, Explanation
 from pipeline.manifest.json_records import MalformedError, load
 from pipeline.manifest.records import REJECTS, VALIDATION, Reject, Validation
 from pipeline.messages.result import Result
 from pipeline.report import plots, template
-from pipeline.report.explained import explained
-from pipeline.report.losses import losses
+from pipeline.report.template import cut
+
+_READ = 5000  # refused rows; the counts come from the manifest
+_SHOWN = 5  # per code
+_DETAIL, _RAW = 240, 400  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """One refused row, as text that a page can show."""
+
+    id: str
+    code: str
+    stage: str
+    detail: str
+    raw: str
+
+
+def losses(rejects: Iterable[Reject]) -> dict[str, list[Loss]]:
+    """The first few refused rows of each code."""
+    by_code: dict[str, list[Loss]] = {}
+    for one in islice(rejects, _READ):
+        listed = by_code.setdefault(one.code, [])
+        if len(listed) < _SHOWN:
+            listed.append(
+                Loss(
+                    id=cut(one.id),
+                    code=one.code,
+                    stage=one.stage,
+                    detail=cut(one.detail, _DETAIL),
+                    raw=cut(one.raw, _RAW),
+                )
+            )
+    return by_code
 
 
 def _rejects(folder: Path | None) -> Iterator[Reject]:
@@ -52,3 +89,9 @@ def render(result: Result, staged: Path | None) -> str:
         explained=explained,
         status={"fail": "failed", "warn": "warning"},
     )
+
+
+def explained(code: str) -> Explanation | None:
+    """What is known of a code; None of one that a package of the user's own made up."""
+    groups = (explanations.group(name) for name in GROUPS if name != AUDITS)
+    return next((one for group in groups for one in group.codes if one.code == code), None)

@@ -27,8 +27,7 @@ from expectations.checks import Values
 from expectations.contract import EXAMPLE, ROW, Context
 from expectations.readback import undo_layout
 from expectations.readback.dataset import IDENTITY, SIDES, Piece
-from expectations.readback.shard_file import ShardFile
-from expectations.readback.stored_rows import Planned, Sources, StoredRows, groups
+from expectations.readback.stored_rows import Planned, ShardFile, Sources, StoredRows, groups
 from expectations.tallies import Laws, Tally
 from pipeline.choice.sides import mixed
 from pipeline.shards import grouped

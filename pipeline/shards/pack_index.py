@@ -19,6 +19,8 @@ from expectations import metric_tables
 from expectations.contract import ROW, Context
 from expectations.readback.pack_index import IndexRows
 from expectations.tallies import Laws, Tally
+from pipeline.manifest.manifest import IndexRecord
+from pipeline.shards.facts import Counts
 from stages.columns import Ints, list_parts, make_list, offsets_of, sum_per_row, whole
 from stages.errors import GateError, SurroundingsError, require_reading
 from stages.files import file_hash
@@ -136,3 +138,42 @@ def _joined(pieces: Sequence[Piece]) -> Piece:
     none = np.zeros(0, np.int64)
     order, sizes = (np.concatenate([none, *(piece[i] for piece in pieces)]) for i in (0, 1))
     return order, sizes
+
+
+def records(indexes: Sequence[MeasuredIndex]) -> dict[str, IndexRecord]:
+    """The manifest's ``packs``."""
+    return {
+        one.split: IndexRecord(
+            path=one.path,
+            packs=one.tally.rows,
+            examples=one.tally.sums["n_examples"],
+            tokens=one.tally.sums["n_tokens"],
+            sha256=one.sha256,
+        )
+        for one in indexes
+    }
+
+
+def packs_and_tokens(indexes: Sequence[MeasuredIndex]) -> tuple[int, int]:
+    """Packs of all sides, and tokens in them."""
+    every = records(indexes).values()
+    return sum(one.packs for one in every), sum(one.tokens for one in every)
+
+
+def held(counts: Counts, packed: dict[str, int]) -> dict[str, int]:
+    """What is stored: every example once, copies in the index alone.
+
+    Args:
+        packed: what would be stored in packed rows.
+    """
+    return {
+        "examples_kept": counts.held,
+        "tokens_kept": counts.held_tokens,
+        "trained_kept": counts.held_trained,
+        "duplicates_declared": counts.held_equal,
+        "indexed_declared": packed["examples_kept"],
+        "indexed_once_declared": counts.kept,
+        "indexed_tokens_declared": packed["tokens_kept"],
+        "indexed_trained_declared": packed["trained_kept"],
+        "indexed_duplicates_declared": packed["duplicates_declared"],
+    }

@@ -51,9 +51,9 @@ def locate(argument: str, cache_dir: Path) -> list[Located]:
     from pipeline.sources import hub, local
 
     if argument == "-":
-        from pipeline.sources import stdin
+        from pipeline.sources import spool
 
-        return stdin.locate(cache_dir)
+        return spool.standard_input(cache_dir)
     if "://" in argument:
         from pipeline.sources import remote
 

@@ -1,14 +1,21 @@
-"""Copies of remote data and of standard input in the cache; a copy is complete or absent."""
+"""Copies of remote data and of standard input in the cache; a copy is complete or absent.
+
+Standard input is copied so that it can be split, hashed and read twice. Its rows are ``stdin:1``
+and so on.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import sys
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 
+from pipeline.sources import Located
+from stages.errors import UsageError
 from stages.files import file_hash
 
 MAGIC = {b"PAR1": ".parquet", b"ARROW1": ".arrow"}
@@ -64,3 +71,31 @@ def _known(name: str) -> bool:
     from stages import readers
 
     return readers.of_path(name) is not None
+
+
+STDIN = "stdin"
+
+
+def standard_input(cache_dir: Path) -> list[Located]:
+    """See ``sources.locate``."""
+    if sys.stdin is None or sys.stdin.isatty():
+        raise UsageError("Nothing is piped into standard input.", "For example: cat rows | ... -")
+    sha256 = ""
+
+    def fetch(path: Path) -> None:
+        nonlocal sha256
+        with path.open("wb") as copy:
+            sha256 = file_hash.copied(sys.stdin.buffer, copy)
+
+    waiting = cache_dir / FOLDER / uuid.uuid4().hex
+    path = keep(waiting, STDIN, fetch)
+    # Named by its content, so that the same input piped again is kept only once.
+    home = waiting.with_name(sha256[:32])
+    if intact_copy(home) is None:
+        home.mkdir(exist_ok=True)
+        for name in (path.name, "copy.json"):
+            (waiting / name).replace(home / name)
+    for left in waiting.iterdir():
+        left.unlink()
+    waiting.rmdir()
+    return [Located(str(home / path.name), (STDIN,), STDIN)]

@@ -16,8 +16,7 @@ from pipeline.card import CARD
 from pipeline.manifest.json_records import MalformedError, load
 from pipeline.manifest.manifest import MANIFEST, Listed
 from pipeline.secrets import redacted
-from pipeline.upload.publication import Piece, Publication
-from pipeline.upload.sent import Report, Sent
+from pipeline.upload.publication import Piece, Publication, Report, Sent
 from stages.errors import PipelineError, SurroundingsError, UsageError
 
 _ADDRESS = re.compile(r"hf://(?:datasets/)?([\w.-]+/[\w.-]+?)(?:@([\w./-]+))?/?")

@@ -1,9 +1,10 @@
-"""The files of a publication: those of the build, and those that are made for its readers."""
+"""The files of a publication, those of the build and those that are made for its readers; and what
+came of it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +20,26 @@ from pipeline.manifest.records import REJECTS, RUN, Reject
 from pipeline.upload import croissant, view
 from stages.errors import UsageError
 from stages.files import file_hash
+
+Report = Callable[[str, int, int], None]  # what is done, how many of it, of how many
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What was done at a place.
+
+    Attributes:
+        names: files that were sent now; empty where all were there already.
+        bytes: of these.
+        removed: files of the build that was there before.
+        revision: the hub's commit; empty elsewhere.
+    """
+
+    names: tuple[str, ...]
+    bytes: int
+    removed: tuple[str, ...]
+    revision: str = ""
+
 
 _NO_RUN = "`run.json`, which says on which machine the build was made, is left out."
 _NO_TEXTS = (

@@ -23,8 +23,7 @@ from pipeline.manifest.manifest import MANIFEST, Listed
 from pipeline.manifest.records import RUN
 from pipeline.stores import Stat, transfer
 from pipeline.stores.objects import ObjectStore
-from pipeline.upload.publication import Piece, Publication
-from pipeline.upload.sent import Report, Sent
+from pipeline.upload.publication import Piece, Publication, Report, Sent
 from stages.errors import SurroundingsError, UsageError
 
 MARKER = ".publishing.json"

@@ -1,12 +1,18 @@
-"""Publishes a build: checks it, makes the copy for its readers, sends it, and says what went."""
+"""Publishes a build: checks it, makes the copy for its readers, sends it, and says what went.
+
+To a folder of this machine it is copied beside it, and exchanged for it in one step. Of a folder of
+versions the current one is published, which stays while it is sent.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import shutil
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,13 +22,13 @@ from pipeline.build_dir.build import Build
 from pipeline.card.publisher import Publisher
 from pipeline.check.check import check
 from pipeline.manifest.manifest import Manifest
+from pipeline.publish import history, versions
+from pipeline.publish import publish as local
 from pipeline.secrets import redacted
 from pipeline.stores import address_of
 from pipeline.stores.filesystem import filesystem_of
-from pipeline.upload import folder, hub, store
-from pipeline.upload.held import held, record
-from pipeline.upload.publication import Publication, assemble
-from pipeline.upload.sent import Report, Sent
+from pipeline.upload import hub, store
+from pipeline.upload.publication import Publication, Report, Sent, assemble
 from stages.errors import DataError, UsageError
 
 KNOWN = "published"  # in the cache
@@ -164,7 +170,7 @@ def publish(
         said = replace(publisher, hub=place.name if isinstance(place, hub.Repository) else "")
         publication = assemble(build, Path(work), said, with_rejects=with_rejects)
         if isinstance(place, Path):
-            sent = folder.publish(place, origin, publication, report)
+            sent = publish_in_folder(place, origin, publication, report)
         elif isinstance(place, hub.Repository):
             sent = hub.publish(place, publication, private=private, report=report)
         else:
@@ -172,3 +178,93 @@ def publish(
     done = Published(shown, publication.manifest, len(publication.all), sent)
     record(source, done.status, done.manifest.build_id, shown)
     return done
+
+
+def publish_in_folder(target: Path, source: Path, publication: Publication, report: Report) -> Sent:
+    """Copy into ``.NAME.publishing`` beside the target, which a later call continues, and exchange
+    the two.
+
+    Raises:
+        UsageError: the target has other files in it, or contains the build.
+        SurroundingsError: another process writes there, or a copy differs.
+    """
+    from fsspec.implementations.local import LocalFileSystem
+
+    real = local.check_target(target)
+    inside = source.resolve()
+    if real == inside or real in inside.parents or inside in real.parents:
+        raise UsageError(f"{target} is in the build, or the build in it.", "Give another folder.")
+    filesystem = LocalFileSystem()
+    beside = real.parent / f".{real.name}.publishing"
+    with local.staging(real):  # the lock
+        there = store.Store(filesystem, str(real), str(target))
+        if real.is_dir():
+            there.look()
+        names, before = {piece.name for piece in publication.all}, set(there.there)
+        if names == before and all(map(there.holds, publication.all)):
+            sent = Sent((), 0, ())
+        else:
+            copy = store.Store(filesystem, str(beside), str(target))
+            sent = store.publish(copy, publication, report)
+            _exchange(beside, real, publication)
+        shutil.rmtree(beside, ignore_errors=True)  # the build that was there before
+    return Sent(sent.names, sent.bytes, tuple(sorted(before - names)))
+
+
+def _exchange(beside: Path, real: Path, publication: Publication) -> None:
+    for piece in publication.pieces:
+        if piece.path.stat().st_mode & 0o100:  # launch scripts
+            (beside / piece.name).chmod(0o755)
+    local.publish(beside, real)
+
+
+def releases_of(folder: Path) -> Path | None:
+    """The folder of versions that is meant, by itself or by its link; None of any other."""
+    for one in (folder, folder.parent if folder.name == versions.CURRENT else folder):
+        if versions.is_releases(one):
+            return one
+    return None
+
+
+@contextmanager
+def held(folder: Path, address: str) -> Iterator[Path]:
+    """A build's own folder; of a folder of versions, the current one, held meanwhile.
+
+    A hold that a call left which was killed ends with the next one for the same address.
+
+    Raises:
+        UsageError: there is no current version.
+    """
+    releases = releases_of(folder)
+    if releases is None:
+        yield folder
+        return
+    version = versions.find(releases, versions.CURRENT)
+    name = f"publish-{hashlib.sha256(address.encode()).hexdigest()[:8]}"
+    # Whoever may only read there publishes all the same.
+    with suppress(OSError):
+        for other in versions.versions(releases):
+            if name in other.holds:
+                versions.release(releases, other.build_id, name)
+        versions.hold(releases, version.build_id, name)
+    try:
+        yield version.folder
+    finally:
+        with suppress(OSError):
+            versions.release(releases, version.build_id, name)
+
+
+def record(folder: Path, status: str, build_id: str, address: str) -> None:
+    """A line for the history of versions, if the folder has one that can be written."""
+    releases = releases_of(folder)
+    if releases is not None:
+        line = {
+            "time": history.stamp(),
+            "status": status,
+            "code": 0,
+            "message": f"{status} at {address}",
+            "build_id": build_id,
+            "current": versions.current_id(releases),
+        }
+        with suppress(OSError):
+            history.append(releases, line)

@@ -17,8 +17,8 @@ import pyarrow as pa
 from pipeline.manifest.json_records import one_line
 from pipeline.manifest.records import Reject
 from pipeline.parts.chain import Gone, refusals
+from pipeline.parts.checks import PartReject, raw_text
 from pipeline.parts.part import Work
-from pipeline.parts.refused import PartReject, raw_text
 from pipeline.parts.shared import here
 from pipeline.shards.collect import PartSource, row_ids_of
 from stages import columns

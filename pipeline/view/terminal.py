@@ -1,20 +1,27 @@
-"""Prints sequences of tokens on a terminal: their kinds as colours, or as words without colour."""
+"""Prints sequences of tokens on a terminal: their kinds as colours, or as words without colour.
+
+Lines are broken between words, never inside one: a word longer than a line stays whole. Text of
+scripts that are written without blanks is broken between wide characters, which take two columns
+each.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import sys
 import textwrap
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from pipeline import lines
-from pipeline.view import wrapping
 from pipeline.view.drawing import (
     ANSWER,
     BAD,
@@ -30,6 +37,82 @@ from pipeline.view.drawing import (
     visible,
 )
 from stages.counted import counted
+
+_S = TypeVar("_S")
+_UNIT = re.compile(r"\n| +|[^ \n]+")
+MARKS = "│⟩"  # end a token where its boundaries are drawn; a line may be broken behind one
+
+
+def columns_of(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(_columns(character) for character in text)
+
+
+def _columns(character: str) -> int:
+    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _units(text: str) -> Iterator[tuple[str, bool]]:
+    """Line ends, blanks and pieces of words, and whether a line may be broken behind each."""
+    for unit in _UNIT.findall(text):
+        if unit.isascii():
+            yield unit, unit.isspace()
+            continue
+        start = 0
+        for at, character in enumerate(unit):
+            if character in MARKS or _columns(character) == 2:
+                yield unit[start : at + 1], True
+                start = at + 1
+        if start < len(unit):
+            yield unit[start:], False
+
+
+def wrapped(runs: Iterable[tuple[str, _S]], width: int | None) -> Iterator[list[tuple[str, _S]]]:
+    """Lines of runs of one style each; a line end in the text stays at the end of its line.
+
+    Args:
+        width: columns of a line, None for any number of them.
+    """
+    line: list[tuple[str, _S]] = []
+    word: list[tuple[str, _S]] = []
+    used = longer = 0
+    for text, style in runs:
+        for unit, ends in _units(text):
+            takes = 0 if unit == "\n" else columns_of(unit)
+            if width and used and used + longer + takes > width:
+                yield line
+                line, used = [], 0
+            word.append((unit, style))
+            longer += takes
+            if ends:
+                line, used = line + word, used + longer
+                word, longer = [], 0
+            if unit == "\n":
+                yield line
+                line, used = [], 0
+    if line or word:
+        yield line + word
+
+
+def quoted_word(word: str) -> str:
+    """A word as a shell reads it; what a terminal would obey is escaped, as bash and zsh do."""
+    if word.isprintable():
+        plain = "'" in word and not set(word) & set('"$`\\!')
+        return f'"{word}"' if plain else shlex.quote(word)
+    escaped = "".join(c if c.isprintable() and c not in "\\'" else _escape(c) for c in word)
+    return f"$'{escaped}'"
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
 
 _STYLES: dict[str, dict[str, Any]] = {
     CONTEXT: {"dim": True},
@@ -101,7 +184,7 @@ class Canvas:
     def command(self, label: str, words: Sequence[str]) -> None:
         """A command to copy, behind what it is for."""
         self.say(f"{label}:")
-        quoted = [wrapping.quoted(word) for word in words]
+        quoted = [quoted_word(word) for word in words]
         wide = self.width or sum(map(len, quoted)) + 2 * len(quoted)
         click.echo("\n".join(lines.command(quoted, wide)))
 
@@ -134,7 +217,7 @@ class Canvas:
         click.echo(line, color=True)
 
     def _colored(self, strip: Strip) -> Iterator[str]:
-        for line in wrapping.wrapped(self._runs(strip), self.width):
+        for line in wrapped(self._runs(strip), self.width):
             parts = groupby(line, key=lambda unit: unit[1])
             texts = (("".join(text for text, _ in units), style) for style, units in parts)
             # A style that reached over a line's end would paint the rest of the line.
@@ -157,7 +240,7 @@ class Canvas:
         end = "" if self._marks else _LINE_END
         for kind, run in groupby(strip.pieces, key=lambda piece: piece.kind):
             head = kind
-            for line in wrapping.wrapped([(self._text(run), kind)], width):
+            for line in wrapped([(self._text(run), kind)], width):
                 text = "".join(one for one, _ in line)
                 yield f"{head:<{_WIDEST}} | {text.rstrip(chr(10))}" + end * (text[-1:] == "\n")
                 head = ""

@@ -2,6 +2,8 @@
 
 a line of JSON: what the window consists of, and of each side how many examples and rows it has
 of each side the examples in the order of storing, and how many each row holds; 4 bytes each
+
+The makers of shards are here, too: each is told where in the plan of a window its shard is.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -19,8 +22,10 @@ from pipeline.choice.examples import PlannedExamples
 from pipeline.choice.fates import Choice, Fate
 from pipeline.choice.sides import TEST, TRAIN
 from pipeline.parts.storage import replacing
-from pipeline.shards import facts, margins
+from pipeline.shards import compared, facts, gather, kept, margins, workspace
 from pipeline.shards.facts import Counts
+from pipeline.shards.gather import ShardReport, ShardWork
+from pipeline.shards.kept import Keeping
 from pipeline.shards.plan import Side, indexed, lay_out, orders_of
 from pipeline.windows import equal, rule
 from pipeline.windows.equal import Search
@@ -244,3 +249,38 @@ class Head:
         first, last = bounds
         at = start + _NUMBER.itemsize * first
         return np.fromfile(self.path, _NUMBER, last - first, offset=at).astype(np.int64)
+
+
+Item: TypeAlias = ShardWork | ShardRef
+_last: list[tuple[Keeping, Head, Keeping]] = []  # the window that this process works for
+
+
+def _resolved(keeping: Keeping, item: Item) -> tuple[Keeping, ShardWork]:
+    """The same shard by its examples, and of all parts those of its window."""
+    if isinstance(item, ShardWork):
+        return keeping, item
+    if not _last or _last[0][0] is not keeping or _last[0][1].path != item.plan:
+        head = Head.read(item.plan)
+        window = head.window
+        shared = replace(keeping.gather, sources=tuple(window.sources), starts=window.starts)
+        parts = tuple(member.sha256 for member in window.members)
+        _last[:] = [(keeping, head, replace(keeping, gather=shared, parts=parts))]
+    order, sizes = _last[0][1].numbers(item)
+    return _last[0][2], ShardWork(path=item.path, split=item.split, order=order, sizes=sizes)
+
+
+def make(keeping: Keeping, item: Item) -> ShardReport:
+    """Take a shard over, or make it: ``kept.make``."""
+    return kept.make(*_resolved(keeping, item))
+
+
+def leave(keeping: Keeping, item: Item) -> bool:
+    """Make a shard into the workspace: ``workspace.make``."""
+    return workspace.make(*_resolved(keeping, item))
+
+
+def forget() -> None:
+    """Let go of what this process has of the build."""
+    _last.clear()
+    gather.forget()
+    compared.forget()

@@ -1,22 +1,22 @@
-"""Opening files that may be compressed, and hashes of files."""
+"""Opening files that may be compressed, whole or a piece of them, their rows up to where they are
+damaged, and hashes of files."""
 
 from __future__ import annotations
 
 import io
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import IO, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import zstandard
 
-from stages.contract import Split
+from stages.contract import Lines, Split
 from stages.errors import ContainerError
-from stages.files import file_version, version_bytes
+from stages.files import bounds, file_version, version_bytes
 from stages.files.file_version import FileVersion
 from stages.files.inflate import Inflated
-from stages.files.piece_text import PieceText
 
 CHUNK = 1 << 20
 Source: TypeAlias = str | FileVersion
@@ -126,3 +126,73 @@ def name_in_messages(split: Split) -> str:
     and not on its path.
     """
     return "The file" if split.salvage else split.path
+
+
+_BLOCK = 1 << 16
+
+
+class PieceText(io.RawIOBase):
+    """The text of a piece.
+
+    Args:
+        file: the text of its frames; ``skip``, ``length``, ``rest``: the bytes of it before the
+            piece, in it and behind it.
+
+    Raises:
+        EOFError: from reading, where the frames do not have as much text as they should.
+    """
+
+    def __init__(self, file: IO[bytes], skip: int, length: int, rest: int) -> None:
+        self._file, self._skip, self._left, self._rest = file, skip, length, rest
+
+    def readable(self) -> bool:
+        return True
+
+    def _read(self, size: int) -> bytes:
+        block = self._file.read(size)
+        if not block:
+            raise EOFError("a frame has less text than it should")
+        return block
+
+    def _pass(self, size: int) -> None:
+        while size:
+            size -= len(self._read(min(size, _BLOCK)))
+
+    def readinto(self, into: Any) -> int:
+        self._pass(self._skip)
+        self._skip = 0
+        if self._left:
+            block = self._read(min(len(into), self._left))
+            into[: len(block)] = block
+            self._left -= len(block)
+            return len(block)
+        # The rest is read for the checksums, and because a table of frames may be wrong.
+        self._pass(self._rest)
+        self._rest = 0
+        if self._file.read(1):
+            raise EOFError("a frame has more text than it should")
+        return 0
+
+
+def rows_unsplit(
+    split: Split, read: Callable[[IO[bytes], str], Iterator[Lines]]
+) -> Iterator[Lines]:
+    """What ``read`` finds in the open file, which it calls by a name for messages.
+
+    Of a damaged file that is to be salvaged, the rows before the damage, and then what it is.
+
+    Raises:
+        ContainerError: the file is damaged or not what its name says, and is not to be salvaged.
+    """
+    version = version_of(split)
+    with opened(version, split.salvage) as file:
+        try:
+            batches = read(file, name_in_messages(split))
+            yield from bounds.counted(batches, split.path, version.size)
+        except ContainerError as error:
+            if not split.salvage:
+                raise
+            yield Lines([], 0, damage_of(file) or error.what)
+            return
+        if damage := damage_of(file):
+            yield Lines([], 0, damage)

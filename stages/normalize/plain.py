@@ -20,8 +20,7 @@ import pyarrow as pa
 from stages.contract import Row
 from stages.format import Format
 from stages.kinds import Kind
-from stages.normalize.text_ends import Bools
-from stages.normalize.turns import SPELLED, Turns, asked_and_answered, dialogues, exchanges
+from stages.normalize.turns import SPELLED, Bools, Turns, asked_and_answered, dialogues, exchanges
 from stages.rows import column_names, null_fields
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from stages.columns import Ints
 from stages.overlap import words
 from stages.overlap.hashes import SEED, Hashes, Known, mixed
-from stages.overlap.numbers import in_text
+from stages.overlap.words import numbers_in_text
 
 ANCHOR = 16  # bytes in the middle of a question that are looked for first
 _HALF = ANCHOR // 2
@@ -35,7 +35,7 @@ def signed(text: str, numbers: bool = True) -> str:
     """
     folded = unicodedata.normalize("NFKD", text.translate(_SIGNS)).casefold()
     bare = "".join(one for one in folded if not unicodedata.category(one).startswith("M"))
-    spelled = in_text(bare.encode()).decode() if numbers else bare
+    spelled = numbers_in_text(bare.encode()).decode() if numbers else bare
     return _LOOSE.sub("", _NO_SIGN.sub("", spelled))
 
 

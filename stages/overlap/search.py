@@ -22,9 +22,9 @@ from stages.kinds import Kind
 from stages.overlap import evaluations, said, words
 from stages.overlap.evaluations import Items
 from stages.overlap.letters import Letters
-from stages.overlap.numbers import in_words
 from stages.overlap.runs import Runs
 from stages.overlap.settings import Search
+from stages.overlap.words import numbers_in_words
 
 NAME = "overlaps"
 MOST = 4  # questions of one evaluation that are kept for a sequence
@@ -91,7 +91,7 @@ class Index:
     def _pairs(self, texts: Sequence[str], rows: Ints) -> list[_Pair]:
         """Every row and question that share something."""
         bare = [words.bare(text) for text in texts]
-        blocks = [words.joined(bare), words.joined(map(in_words, bare))]
+        blocks = [words.joined(bare), words.joined(map(numbers_in_words, bare))]
         every = blocks[1].split()
         ends = np.fromiter((word == words.END for word in every), bool, len(every))
         shared = self._runs.shared(every, rows[np.cumsum(ends)])

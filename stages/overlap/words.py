@@ -11,8 +11,6 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-from stages.overlap.numbers import in_words
-
 SPACE, END = b" ", b"\x01"  # between two words, and between two texts: in no word
 _ASCII = bytes(
     code if 48 <= code <= 57 or 97 <= code <= 122 else code + 32 if 65 <= code <= 90 else 32
@@ -51,7 +49,7 @@ _DIGITS, _CHARACTERS = _Digits(), _Characters()
 
 def plain(text: str) -> bytes:
     """The words of a text, in UTF-8, with one or more spaces between them."""
-    return in_words(bare(text))
+    return numbers_in_words(bare(text))
 
 
 def bare(text: str) -> bytes:
@@ -85,3 +83,53 @@ def letters_before(text: str) -> list[int]:
     for character in text:
         counts.append(counts[-1] + len(solid(plain(character))))
     return counts
+
+
+_UNITS = "zero one two three four five six seven eight nine".split()
+_TEENS = ("ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen").split()
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_VALUES = {
+    **{word.encode(): value for value, word in enumerate([*_UNITS, *_TEENS])},
+    **{word.encode(): 10 * value for value, word in enumerate(_TENS, 2)},
+}
+_SCALES = {b"thousand": 1000, b"million": 1_000_000}
+
+
+def _number() -> str:
+    """The words of a number."""
+    gap, scale = "[ -]+", "(?:thousand|million)"
+    unit, teen, ten = ("|".join(words) for words in (_UNITS[1:], _TEENS, _TENS))
+    small = f"(?:{teen}|(?:{ten})(?:{gap}(?:{unit}))?|{unit})"
+    hundreds = f"(?:{unit})(?:{gap}hundred(?:{gap}(?:and{gap})?{small}(?!{_LETTER}))?)?"
+    below = f"(?:{teen}|(?:{ten})(?:{gap}(?:{unit})(?!{_LETTER}))?|{hundreds})(?!{_LETTER})"
+    rest = f"(?:{gap}(?:and{gap})?{below}(?!{gap}{scale}))?"
+    return f"(?:zero|{below}(?:{gap}{scale}(?!{_LETTER}){rest})?)(?!{_LETTER})"
+
+
+_LETTER = r"[0-9a-z\x80-\xff]"
+_ANYWHERE = re.compile(f"(?<!{_LETTER}){_number()}".encode("latin-1"))
+# The same behind a space: begun with one byte, it is looked for much faster.
+_BEHIND_SPACE = re.compile(f" {_number()}".encode("latin-1"))
+
+
+def _digits(match: re.Match[bytes]) -> bytes:
+    found = match[0]
+    total = current = 0
+    for word in found.replace(b"-", b" ").split():
+        if word == b"hundred":
+            current *= 100
+        elif word in _SCALES:
+            total, current = total + current * _SCALES[word], 0
+        else:
+            current += _VALUES.get(word, 0)  # "and" is nothing
+    return (b" %d" if found.startswith(b" ") else b"%d") % (total + current)
+
+
+def numbers_in_words(text: bytes) -> bytes:
+    """Words in lower case with spaces between them, with digits for numbers."""
+    return _BEHIND_SPACE.sub(_digits, b" " + text)
+
+
+def numbers_in_text(text: bytes) -> bytes:
+    """The same of any text in lower case."""
+    return _ANYWHERE.sub(_digits, text)

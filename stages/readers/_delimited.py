@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from stages.contract import Glimpse, Lines, Record, Row, Split
 from stages.errors import ContainerError, RowError, UsageError
-from stages.files import bounds, content, cutting, strict_json, unsplit
+from stages.files import bounds, content, cutting, strict_json
 from stages.files.content import Source
 from stages.files.file_version import FileVersion
 from stages.readers import _glimpse, _shape
@@ -94,7 +94,7 @@ class Delimited:
         return [cutting.whole(version, self.name)]
 
     def read(self, split: Split) -> Iterator[Lines]:
-        return unsplit.rows(split, self._records)
+        return content.rows_unsplit(split, self._records)
 
     def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
         path = content.path_of(source)

@@ -1,11 +1,17 @@
-"""Arrow IPC, file or stream; also the shards of a ``save_to_disk`` folder."""
+"""Arrow IPC, file or stream; also the shards of a ``save_to_disk`` folder.
+
+What the next batch of a stream is to become is read before it is decoded: a compressed buffer
+begins with its own length, which ``pyarrow`` allocates and shows nobody. So the headers are read
+here. They are FlatBuffers: a table lies at a place, and its fields have numbers.
+"""
 
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from stages import late
 from stages.contract import Glimpse, Lines, Record, Split
@@ -13,7 +19,7 @@ from stages.errors import ContainerError, SurroundingsError
 from stages.files import bounds, content, cutting
 from stages.files.content import Source
 from stages.files.file_version import FileVersion
-from stages.readers import _glimpse, _messages, _tables
+from stages.readers import _glimpse, _tables
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,12 +34,12 @@ def _batches(source: Any, path: str, size: int) -> Iterator[pa.RecordBatch]:
     source.seek(0 if listed is None else 8)  # a file is a stream between two marks
     stream = pa.ipc.open_stream(source)
     batches = rows = 0
-    bounds.require_text(size, text := _messages.next_bytes(source))
+    bounds.require_text(size, text := _next_bytes(source))
     for batch in stream:
         batches, rows = batches + 1, rows + batch.num_rows
         bounds.require_rows(path, rows, size)
         yield batch
-        bounds.require_text(size, text := text + _messages.next_bytes(source))
+        bounds.require_text(size, text := text + _next_bytes(source))
     if listed not in (None, batches):
         raise ContainerError(f"It has {batches} batches, but lists {listed}.", "Fetch it again.")
 
@@ -112,3 +118,55 @@ class _Arrow:
 
 
 READER = _Arrow()
+
+
+_BATCH = "record batch"
+
+
+def _at(data: Any, place: int, kind: str) -> int:
+    value: int = struct.unpack_from(f"<{kind}", data, place)[0]
+    return value
+
+
+def _leads(data: Any, table: int, number: int) -> int:
+    """Where a field of a table leads to; 0 where the table does not have it."""
+    fields, at = table - _at(data, table, "i"), 4 + 2 * number
+    offset = _at(data, fields + at, "H") if at < _at(data, fields, "H") else 0
+    return table + offset + _at(data, table + offset, "I") if offset else 0
+
+
+def _decoded(message: Any) -> int:
+    """Bytes of a message's buffers when they are not compressed any more."""
+    data, body = message.metadata, message.body
+    table = _leads(data, _at(data, 0, "I"), 2)
+    if message.type != _BATCH:  # the batch of a dictionary
+        table = _leads(data, table, 1)
+    buffers, total = _leads(data, table, 2), 0
+    packed = _leads(data, table, 3)
+    for number in range(_at(data, buffers, "I") if buffers else 0):
+        start, length = struct.unpack_from("<qq", data, buffers + 4 + 16 * number)
+        total += max(length, _at(body, start, "q")) if packed and length else length
+    return total
+
+
+def _next_bytes(file: IO[bytes]) -> int:
+    """Bytes of the next batch, and of the dictionaries before it, once they are decoded. The file
+    stays where it is.
+
+    Raises:
+        ArrowException: there is no Arrow stream.
+    """
+    begin, total = file.tell(), 0
+    try:
+        while True:
+            message = pa.ipc.read_message(file)
+            if message.type in (_BATCH, "dictionary"):
+                total += _decoded(message)
+            if message.type == _BATCH:
+                return total
+    except EOFError:
+        return total
+    except (struct.error, IndexError) as error:
+        raise pa.ArrowInvalid("the header of a batch is broken") from error
+    finally:
+        file.seek(begin)

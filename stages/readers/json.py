@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stages.contract import Glimpse, Lines, Split
-from stages.files import cutting, unsplit
+from stages.files import content, cutting
 from stages.files.content import Source
 from stages.files.file_version import FileVersion
 from stages.readers import _shape, _values, jsonl
@@ -24,7 +24,7 @@ class _Json:
         return [cutting.whole(version, self.name)]
 
     def read(self, split: Split) -> Iterator[Lines]:
-        return unsplit.rows(split, lambda file, name: _values.records(file, path=name))
+        return content.rows_unsplit(split, lambda file, name: _values.records(file, path=name))
 
     def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
         if _shape.is_lines(source, default=False, limit=jsonl.MAX_LINE):

@@ -2,19 +2,23 @@
 
 Lines end at ``\\n`` and nowhere else (a raw U+2028 inside a string is text); ``\\r\\n`` and a last
 line without an end are fine; blank lines are no rows; a byte-order mark at the start is skipped.
+A file is cut at the first line end that is so many bytes after the last cut: the cuts depend on the
+file's bytes alone, and only the bytes around them are read to find them.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator
 from typing import IO
 
 from stages.contract import Glimpse, Lines, Split
-from stages.files import bounds, content, cutting, frames, line_ranges
+from stages.files import bounds, content, cutting, frames
 from stages.files.content import Source
 from stages.files.file_version import FileVersion
 from stages.files.line_block import LineBlock, too_long
+from stages.files.version_bytes import VersionBytes
 from stages.readers import _glimpse, _shape, _values
 
 SPLIT_BYTES = 16 << 20  # a constant: parts must not depend on the number of workers
@@ -102,7 +106,7 @@ class _Jsonl:
                 piece=int(start > 0),
                 version=version.range(start, stop),
             )
-            for start, stop in line_ranges.of(version, SPLIT_BYTES)
+            for start, stop in _line_ranges(version, SPLIT_BYTES)
         ]
 
     def _framed(self, version: FileVersion, kind: str) -> list[Split]:
@@ -138,3 +142,39 @@ class _Jsonl:
 
 
 READER = _Jsonl()
+
+
+_LOOK = 1 << 14  # bytes that are looked through for a line end; more where there is none
+_MOST = 1 << 22
+
+
+def _line_ranges(version: FileVersion, least: int) -> list[tuple[int, int]]:
+    """The ranges of a file, in order: at least so many bytes and up to the next line end."""
+
+    def found() -> list[int]:
+        return list(_cuts(version, least))
+
+    stored = version.stored
+    cuts = found() if stored is None else stored.noted(f"lines of {least} bytes", found)
+    return list(itertools.pairwise([0, *cuts]))
+
+
+def _cuts(version: FileVersion, least: int) -> Iterator[int]:
+    at = 0
+    with VersionBytes(version) as source:
+        while at < version.size:
+            at = _line_end(source, at + least, version.size)
+            yield at
+
+
+def _line_end(source: VersionBytes, at: int, size: int) -> int:
+    """Behind the first line end that is at this place or after it; else the end of the file."""
+    amount = _LOOK
+    while at < size:
+        block = source.read(at, min(at + amount, size))
+        found = block.find(b"\n")
+        if found >= 0:
+            return at + found + 1
+        at += len(block)
+        amount = min(4 * amount, _MOST)
+    return size

@@ -8,6 +8,10 @@ Nothing is downloaded without ``--fetch``.
 
 Names and hub ids must match exactly: two models of one architecture can have different templates,
 so a similar name is only suggested.
+
+A token that the user adds (``--add-token``) is one id wherever its text occurs. It is an ordinary
+added token, not a special one: text is meant to become it, and the rule that no text becomes a
+control token still holds.
 """
 
 from __future__ import annotations
@@ -18,11 +22,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stages import catalog, profiles
-from stages.errors import ModelError
+from stages.errors import ModelError, UsageError
 from stages.files import regular
 from stages.models.encoders import parsed
 from stages.models.profile import ModelProfile
-from stages.tokenizers import added, builtin, claims, hub
+from stages.tokenizers import builtin, claims, hub
 from stages.tokenizers.claims import Repair
 
 _WRITE = "For another model write a profile: --model ./profile.toml (see docs/profiles.md)"
@@ -90,7 +94,7 @@ def _override(model: Resolved, overrides: Overrides) -> Resolved:
         )
     if overrides.date is not None:
         profile = replace(profile, date_string=overrides.date)
-    profile = added.register(profile, model.tokenizer_json, overrides.added_tokens)
+    profile = register_added(profile, model.tokenizer_json, overrides.added_tokens)
     return replace(model, profile=profile)
 
 
@@ -224,3 +228,50 @@ def unknown_id(model_id: str, revision: str = "", *, fetch: bool) -> ModelError:
         f"{model_id!r} is not in the hub's cache{silent}, and no profile has this name.",
         f"{hint}{way}, or give --model a directory with its tokenizer. {_WRITE}.",
     )
+
+
+def _problem(text: str, profile: ModelProfile, tokenizer_json: bytes) -> str | None:
+    tokenizer = parsed(tokenizer_json)
+    controls = [t.content for t in tokenizer.get_added_tokens_decoder().values() if t.special]
+    if not text or text != text.strip():
+        return "is empty, or begins or ends in whitespace"
+    if text in controls:
+        return f"is a control token of {profile.name} already"
+    inside = next((token for token in controls if token in text), None)
+    if inside is not None:
+        return f"holds the control token {inside!r}"
+    return None
+
+
+def _is_word(text: str, tokenizer_json: bytes) -> bool:
+    tokenizer = parsed(tokenizer_json)
+    known = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
+    ids = tokenizer.encode(text, add_special_tokens=False).ids
+    return text not in known and (tokenizer.token_to_id(text) is not None or len(ids) == 1)
+
+
+def register_added(
+    profile: ModelProfile, tokenizer_json: bytes, wanted: tuple[str, ...]
+) -> ModelProfile:
+    """The profile with those of the wanted tokens that the tokenizer does not have yet.
+
+    Raises:
+        UsageError: a text cannot be a token of its own.
+    """
+    if not (wanted or profile.added_tokens):
+        return profile
+    for text in wanted:
+        problem = _problem(text, profile, tokenizer_json)
+        if problem is not None:
+            raise UsageError(
+                f"--add-token {text!r} {problem}.", "Give another text, such as <search>."
+            )
+        if _is_word(text, tokenizer_json):
+            raise UsageError(
+                f"--add-token {text!r} is one token of {profile.name} already, a word of its "
+                "vocabulary.",
+                "Leave it out; --stop stops at it by its string or its id.",
+            )
+    known = {t.content for t in parsed(tokenizer_json).get_added_tokens_decoder().values()}
+    new = dict.fromkeys(text for text in (*profile.added_tokens, *wanted) if text not in known)
+    return replace(profile, added_tokens=tuple(new))

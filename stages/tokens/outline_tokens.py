@@ -7,7 +7,7 @@ where the token is not trained, its complement where it is (see ``folded_labels`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,14 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages import columns
+from stages import columns, native
 from stages.chat_template import outline
 from stages.chat_template.segments import CONTROL, MARKER, TRAINED
 from stages.columns import Ints, list_parts, make_list, numbers, offsets_of
 from stages.contract import Batch
 from stages.models.encoders import Encoder
 from stages.tokens.merged_cuts import MergedCuts, may_merge
-from stages.tokens.put_together import put_together
 
 Ids = npt.NDArray[np.int32]
 _MOST = 4096  # outlines, and texts of templates, that are kept encoded
@@ -218,3 +217,33 @@ def segments_of(batch: Batch, prefix: str) -> pa.ListArray:
         fields=fields,
     )
     return make_list(offsets_of(np.fromiter(map(len, rows), np.int64, len(rows))), values)
+
+
+def put_together(
+    fixed: Sequence[Ids], own: tuple[Ids, Ints], trained: npt.NDArray[np.bool_], places: Ints
+) -> tuple[Ids, Ints]:
+    """Runs of ids, one behind the other, folded.
+
+    Args:
+        fixed: runs that are folded already.
+        own: ids of the other runs, and where each starts; ``trained``: which of them are.
+        places: which runs; the own ones are counted behind the fixed ones.
+
+    Returns:
+        The ids, and where each place starts.
+    """
+    ids, starts = own
+    sizes, lengths = np.array([len(run) for run in fixed], np.int64), np.diff(starts)
+    module = native.module()
+    if module is not None:
+        bounds = np.empty(len(places) + 1, np.int64)
+        folded = np.empty(int(np.concatenate([sizes, lengths])[places].sum()), np.int32)
+        printed = np.concatenate(fixed) if fixed else ids[:0]
+        module.assemble(printed, offsets_of(sizes), ids, starts, trained, places, folded, bounds)
+        return folded, bounds
+    own_ids = np.where(np.repeat(trained, lengths), ~ids, ids)
+    pool = make_list(
+        offsets_of(np.concatenate([sizes, lengths])), pa.array(np.concatenate([*fixed, own_ids]))
+    )
+    bounds, folded = numbers(pool.take(pa.array(places)))
+    return folded, bounds
