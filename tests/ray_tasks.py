@@ -16,7 +16,7 @@ from worker_tasks import die, square
 
 from pipeline.executors import ray as engine
 from pipeline.executors._job import Job
-from pipeline.recipe import fingerprints
+from pipeline.recipe import versions
 from stages.errors import DataError, ParityError
 
 
@@ -60,8 +60,8 @@ def main(address: str, folder: Path) -> None:
         found[name] = _error(function, range(3), job)
     found["poison"] = _error(die, range(4), job)
     found["lost"] = lost
-    others = {**fingerprints.versions_here(), "pyarrow": "1.2.3"}
-    alike = partial(fingerprints.require_alike, others)
+    others = {**versions.here(), "pyarrow": "1.2.3"}
+    alike = partial(versions.require_alike, others)
     found["versions"] = _error(square, range(3), Job("encode", alike=alike))
     engine._marked = lambda folders: nullcontext(("/absent/seen",))
     found["folders"] = _error(square, range(3), job)

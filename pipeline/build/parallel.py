@@ -14,7 +14,7 @@ from pipeline.executors._job import Job
 from pipeline.messages.progress import Report, Whole, follower_of
 from pipeline.messages.session import current
 from pipeline.options.config import RunOptions
-from pipeline.recipe import fingerprints
+from pipeline.recipe import versions
 from stages import catalog
 
 Shared = TypeVar("Shared")
@@ -88,9 +88,7 @@ def _answers(
     pmap = catalog.load("pipeline.executors", engine, "pmap")
     if "job" in inspect.signature(pmap).parameters:
         if engine != "local":  # whose workers are this program
-            job = replace(
-                job, alike=partial(fingerprints.require_alike, dict(fingerprints.versions_here()))
-            )
+            job = replace(job, alike=partial(versions.require_alike, dict(versions.here())))
         pmap = partial(pmap, job=job)
     found: Iterator[tuple[int, Result]] = pmap(function, shared, items, run.processes)
     return found

@@ -22,7 +22,7 @@ from pipeline.manifest import dataset_files, seal
 from pipeline.messages.progress import Report
 from pipeline.options.config import Config
 from pipeline.parts.part import PartReport
-from pipeline.recipe import fingerprints
+from pipeline.recipe import versions
 from pipeline.shards import workspace
 from pipeline.stores import Store, open_store
 from stages.errors import UsageError
@@ -137,7 +137,7 @@ def make_share(prepared: Prepared, rank: Rank, report: Report) -> tuple[MadePart
         rank=rank,
         build_id=prepared.planned_id,
         output=_output(prepared.config),
-        versions=fingerprints.versions_here(),
+        versions=versions.here(),
         made=made,
     ).write(_cache(prepared), f"{_folder(prepared)}/{rank.name}")
     others = {
@@ -213,7 +213,7 @@ def _records(prepared: Prepared) -> list[Record]:
     names = fnmatch.filter(store.list(_folder(prepared)), f"*/{_RECORDS}")
     records = [Record.read(store, name) for name in names]
     for record in records:
-        told = fingerprints.difference(fingerprints.versions_here(), record.versions)
+        told = versions.difference(versions.here(), record.versions)
         if told:
             raise UsageError(
                 f"Rank {record.rank.number} of {record.rank.of} ran with {told}.",
@@ -231,7 +231,7 @@ def _nothing(prepared: Prepared) -> tuple[str, str]:
         with suppress(UsageError, KeyError, TypeError):  # damaged, and of another build
             said = _unsealed(store, name)
             if said["output"] == _output(prepared.config):
-                differs = fingerprints.difference(fingerprints.versions_here(), said["versions"])
+                differs = versions.difference(versions.here(), said["versions"])
                 what = differs or "other options or inputs than these"
                 number, of = said["rank"]
                 told = f"Rank {number} of {of} made parts with {what}."

@@ -1,23 +1,14 @@
-"""What the bytes of a build depend on: hashes that name a recipe and a part, of options, profile
-and code, and the versions of this code and of libraries.
-
-Machines that make one build together must agree in all versions, or the build would depend on which
-machine made what.
-"""
+"""Hashes that name a recipe and a part: of options, profile and code."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import sys
-from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from stages import catalog
-from stages.errors import UsageError
 
 
 def _sources(folder: Path) -> list[str]:
@@ -51,63 +42,3 @@ def hash_of(value: object) -> str:
     """Of a value, as JSON with sorted keys."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-CODE = "this program's code"
-LIBRARIES = (
-    "datasets",
-    "fastokens",
-    "jinja2",
-    "numpy",
-    "orjson",
-    "polars",
-    "pyarrow",
-    "tokenizers",
-    "xxhash",
-    "zstandard",
-)
-ABSENT = "not installed"
-
-
-@cache
-def versions_here() -> Mapping[str, str]:
-    """The versions in this process, by what they are of."""
-    python = ".".join(map(str, sys.version_info[:2]))
-    return {CODE: code_version(), "Python": python, **{name: _of(name) for name in LIBRARIES}}
-
-
-def _of(library: str) -> str:
-    try:
-        return version(library)
-    except PackageNotFoundError:
-        return ABSENT
-
-
-def require_alike(wanted: Mapping[str, str], who: str) -> None:
-    """This process makes the bytes that another one makes.
-
-    Args:
-        wanted: the versions there; ``who``: this process, as the message names it.
-
-    Raises:
-        UsageError: it has other versions; the message says of what.
-    """
-    told = difference(wanted, versions_here())
-    if told:
-        raise UsageError(
-            f"{who} has {told}.",
-            "Install the same versions of this program and of its libraries on every machine.",
-        )
-
-
-def difference(wanted: Mapping[str, str], found: Mapping[str, str]) -> str:
-    """What differs, in words; empty where nothing does."""
-    names = [name for name in {**wanted, **found} if wanted.get(name) != found.get(name)]
-    return ", ".join(
-        f"{name} {_short(found.get(name, ABSENT))} instead of {_short(wanted.get(name, ABSENT))}"
-        for name in names
-    )
-
-
-def _short(text: str) -> str:
-    return text[:12] if len(text) == 64 else text
