@@ -95,7 +95,7 @@ def expressions() -> list[str]:
 
 
 def templates() -> list[tuple[str, str, str]]:
-    """Each value with each expression, once and again and again: value, expression, source."""
+    """Each value with each expression, every other one in loops: value, expression, source."""
     again = "{% for i in range(99999) %}{% for j in range(99999) %}"
     found = []
     for (name, value), expression in itertools.product(VALUES.items(), expressions()):
@@ -113,6 +113,11 @@ def templates() -> list[tuple[str, str, str]]:
 def _is_trouble(message: str) -> bool:
     """Whether an error says that the process had no more memory, or says far too much."""
     return "MemoryError" in message or len(message) > 900
+
+
+def _say(found: dict[str, object]) -> None:
+    sys.stdout.write(f"{json.dumps(found)}\n")
+    sys.stdout.flush()
 
 
 def _peak() -> int:
@@ -148,11 +153,11 @@ def sweep(seed: int, count: int) -> int:
         spent = time.process_time() - began
         if what or spent > SECONDS:
             broken = {"value": name, "expression": expression, "seconds": spent, "what": what}
-            print(json.dumps(broken), flush=True)  # noqa: T201
+            _say(broken)
     return len(chosen)
 
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parent.parent)
     done = sweep(int(sys.argv[1]), int(sys.argv[2]))
-    print(json.dumps({"tried": done, "peak": _peak()}))  # noqa: T201
+    _say({"tried": done, "peak": _peak()})

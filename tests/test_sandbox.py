@@ -242,7 +242,7 @@ def test_a_hostile_template_ends_the_command_with_one_error(
 
 @pytest.mark.slow
 def test_no_work_with_any_value_goes_on_for_ever() -> None:
-    """Methods, filters, tests, globals and operators, each with each type of value, once and often.
+    """Methods, filters, tests, globals and operators with each type of value, every other in loops.
 
     Some are drawn from 80,000 templates; ``python tests/sandbox_sweep.py 1 0`` tries them all.
     """
