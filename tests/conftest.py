@@ -142,6 +142,33 @@ def pipeline(commands: Server, cache_home: Path, tmp_path: Path) -> Callable[...
     return run
 
 
+@pytest.fixture(scope="session")
+def built(
+    commands: Server, cache_home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Path]:
+    """A build by the command line, made once for equal arguments: tests look at it, no more.
+
+    ``built(task, data, *options)`` returns the folder of ``pipeline run task data ...``.
+    """
+    home = tmp_path_factory.mktemp("built")
+    made: dict[tuple[str, ...], Path] = {}
+    variables = {**os.environ, "XDG_CACHE_HOME": str(cache_home), "HF_HUB_OFFLINE": "1"}
+
+    def run(task: str, data: object, *options: object) -> Path:
+        words = (task, *map(str, (data, *options)))
+        if words not in made:
+            folder = home / str(len(made))
+            model = () if "--model" in words else ("--model", NAME)
+            command = ["run", *words, *model, "--workers", "1", "--output", str(folder)]
+            assert commands(command, home, variables) == 0, outputs(home)[1].read_text("utf-8")
+            for path in folder.rglob("*"):
+                path.chmod(0o555 if path.is_dir() else 0o444)
+            made[words] = folder
+        return made[words]
+
+    return run
+
+
 @pytest.fixture
 def make(tmp_path: Path, cache_dir: Path) -> Callable[..., Path]:
     """Build in this process, where everything is loaded already; the folder of the build."""
