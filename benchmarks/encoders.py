@@ -11,7 +11,7 @@ from benchmarks.cell import Cell
 from benchmarks.results import Content
 from benchmarks.rows.statistics import statistics
 from benchmarks.workplace import Workplace, build
-from stages.models import encoders
+from stages import encoders
 
 _ALONE = Path(__file__).parent / "programs" / "encoder_alone.py"
 

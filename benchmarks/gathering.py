@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.workplace import MAX_LENGTH, MODEL
-from pipeline.build import build
+from pipeline.builder.build import build
 from pipeline.options.config import Config
 from pipeline.shards import gather
 from pipeline.shards.gather import Gather, ShardReport, ShardWork

@@ -25,11 +25,11 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.workplace import MODEL
-from pipeline.build import planning
-from pipeline.build.planning import Planned
-from pipeline.build.preparation import Prepared, prepare
+from pipeline.builder import planning
+from pipeline.builder.planning import Planned
+from pipeline.builder.preparation import Prepared, prepare
 from pipeline.options.config import Config
-from pipeline.parts.part import PartReport, Work
+from pipeline.shards.part import PartReport, Work
 from stages.contract import Split
 
 OF_PART = 30_000  # examples, about as many as 16 MiB of conversations have

@@ -18,7 +18,7 @@ from benchmarks.figures import Figures, shown
 from benchmarks.programs import OURS
 from benchmarks.workplace import ROOT
 from pipeline.shards.plan import SHARD_TOKENS
-from pipeline.windows.window import WINDOW_EXAMPLES, WINDOW_PARTS
+from pipeline.shards.window import WINDOW_EXAMPLES, WINDOW_PARTS
 from stages.readers.jsonl import SPLIT_BYTES
 
 PAGE = ROOT / "docs" / "scale.md"

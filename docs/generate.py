@@ -27,15 +27,15 @@ from benchmarks import page, worked
 from docs import dependencies, guides
 from docs.guides import table
 from expectations.contract import PLANNED, Context
-from expectations.gx.suites import shipped
+from expectations.gx_suites import shipped
 from expectations.invariants import invariants
 from pipeline import tasks
+from pipeline.builder.stage_table import stage_table
 from pipeline.cli import LISTED, cli, listed_text
 from pipeline.commands.list import audits, columns, formats, trainers
-from pipeline.explain import explanations
-from pipeline.explain import page as code_page
+from pipeline.messages import explain_page as code_page
+from pipeline.messages import explanations
 from pipeline.options import help_page, recipe_model
-from pipeline.stagewise.stage_table import stage_table
 from pipeline.tasks import kind_of
 from stages import catalog
 
@@ -180,14 +180,14 @@ EXTENDING = ROOT / "docs" / "extending.md"
 _EXTENSIONS: dict[str, tuple[str, ...]] = {
     "stages.formats": ("stages.rows.watched",),
     "stages.readers": ("stages.files.file_version", "stages.files.strict_json"),
-    "stages.profiles": ("stages.profiles",),
+    "stages.tokenizers.profiles": ("stages.tokenizers.profiles",),
     "stages.probes": ("stages.probes", "stages.probes.tokens"),
-    "stages.kinds": ("stages.rows.batches", "stages.conversations.examples"),
-    "stages.layouts": ("stages.columns",),
-    "pipeline.tasks": ("pipeline.tasks", "pipeline.recipe.stage_tools"),
+    "stages.kinds": ("stages.rows.batches", "stages.rows.examples"),
+    "stages.tokens.layouts": ("stages.columns",),
+    "pipeline.tasks": ("pipeline.tasks", "pipeline.inputs.stage_tools"),
     "pipeline.exports": ("pipeline.exports",),
     "pipeline.executors": (),
-    "pipeline.commands": ("pipeline.options.command_line", "pipeline.build_dir.build"),
+    "pipeline.commands": ("pipeline.options.command_line", "pipeline.builds.build"),
     "expectations.invariants": ("expectations.checks", "expectations.contract"),
     "expectations.audits": ("expectations.audits",),
 }

@@ -13,9 +13,9 @@ from pathlib import Path
 from pipeline import exports, tasks
 from pipeline.exports import ExportFacts
 from stages import catalog, formats
-from stages.models.profile import ModelProfile
-from stages.profiles import own_family
+from stages.profile import ModelProfile
 from stages.tokenizers import builtin
+from stages.tokenizers.profiles import own_family
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -15,9 +15,9 @@ from typing import Any
 import numpy.typing as npt
 
 from expectations.checks import Check
-from stages import layouts
 from stages.kinds import Kind
-from stages.models.profile import TargetModel
+from stages.profile import TargetModel
+from stages.tokens import layouts
 
 EXAMPLE = "examples"  # one row of metrics per example
 ROW = "rows"  # one per training row: a pack, or a padded row; ragged builds have no such table
@@ -127,7 +127,7 @@ class Metrics(Scope):
 
     Attributes:
         measure: gets the object of its level (``StoredRows`` for examples and rows, ``ShardFile``
-            for shards, ``Dataset`` for the dataset; all in ``expectations.readback``) and returns
+            for shards, ``Dataset`` for the dataset; all in ``expectations``) and returns
             columns by name: booleans or whole numbers, one for each example, row or file, and never
             missing. No two functions may measure a column of one name.
     """

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from expectations import tallies
 from expectations.contract import Context, Invariant, parameters
-from expectations.gx.runner import HELP, Runner
-from expectations.gx.suites import SHIPPED, DeclaredExpectation, Suite, columns_of
+from expectations.gx_runner import HELP, Runner
+from expectations.gx_suites import SHIPPED, DeclaredExpectation, Suite, columns_of
 from expectations.invariants import applying
 from expectations.tallies import Laws, Tally
 from expectations.verdict import Finding, Judged, Verdict

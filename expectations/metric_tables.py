@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from expectations.contract import DATASET, EXAMPLE, ROW, SHARD, Context
+from expectations.dataset import Dataset
 from expectations.invariants import metrics_of
-from expectations.readback.dataset import Dataset
-from expectations.readback.pack_index import IndexRows
-from expectations.readback.stored_rows import ShardFile, StoredRows
+from expectations.pack_index import IndexRows
+from expectations.stored_rows import ShardFile, StoredRows
 from stages.errors import GateError
 
 _HELP = "Fix the metrics of that subject."

@@ -12,7 +12,7 @@ from expectations import metric_tables
 from expectations.checks import Check
 from expectations.contract import EXAMPLE, STREAM, Context, Invariant, parameters
 from expectations.invariants import applying
-from expectations.readback.stored_rows import StoredRows
+from expectations.stored_rows import StoredRows
 from stages import columns
 from stages.chat_template import loss_weights
 from stages.contract import Batch

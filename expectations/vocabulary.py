@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages.columns import Ints
-from stages.models.encoders import parsed
-from stages.models.profile import TargetModel
+from stages.encoders import parsed
+from stages.profile import TargetModel
 
 Bools = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.uint8]

@@ -12,28 +12,28 @@ from typing import TYPE_CHECKING
 import click
 
 from pipeline import memory
+from pipeline.builder.judge import Judge
+from pipeline.builds import failed, standing
 from pipeline.messages.following import following
 from pipeline.messages.progress import START
 from pipeline.messages.recorded import recorded
 from pipeline.messages.session import Session, current
 from pipeline.options.config import Config
-from pipeline.publish import failed, standing
-from pipeline.verdict.judge import Judge
 from stages import catalog
 from stages.counted import counted
 from stages.errors import DataError, PipelineError, UsageError
 
 if TYPE_CHECKING:
-    from pipeline.build import MadeParts, Prepared, Report
-    from pipeline.build_dir.built import Built
+    from pipeline.builder.build import MadeParts, Prepared, Report
+    from pipeline.builds.built import Built
+    from pipeline.inputs.equal_build import Look
     from pipeline.messages.result import Result
-    from pipeline.recipe.equal_build import Look
 
     Parts = Callable[[Prepared, Report], MadeParts]
 
 
 def _built(config: Config, report: Report, parts: Parts | None) -> Built:
-    """``pipeline.build.build``; what it needs is imported when the judge's process has begun, and
+    """``pipeline.builder.build.build``; what it needs is imported when the judge's process has begun, and
     most of it only where something is to be made."""
     report(START, 0, 1)
     with Judge(config) as judge:
@@ -41,13 +41,13 @@ def _built(config: Config, report: Report, parts: Parts | None) -> Built:
             judge.start()
         # Suites of the user, and pages, may need it.
         plain = not config.judge.expectations and config.run.data_docs is None
-        from pipeline.recipe import equal_build
+        from pipeline.inputs import equal_build
 
         try:
             with memory.pandas_hidden() if plain else nullcontext():
                 found = equal_build.look(config)
         except DataError as error:
-            from pipeline.build import refusal
+            from pipeline.builder import refusal
 
             raise refusal.kept(error, config) from error
         if found.built is not None:
@@ -57,10 +57,10 @@ def _built(config: Config, report: Report, parts: Parts | None) -> Built:
         # First of all: an engine's library may not be imported beside threads that import.
         catalog.load("pipeline.executors", config.run.engine, "pmap")
         judge.start()
-        from pipeline.recipe import ahead
+        from pipeline.inputs import ahead
 
         with _workers(config, found), ahead.tokenizer(config):
-            from pipeline.build import make, make_parts
+            from pipeline.builder.build import make, make_parts
 
             return make(config, found, judge, report, parts=parts or make_parts)
 
@@ -68,17 +68,17 @@ def _built(config: Config, report: Report, parts: Parts | None) -> Built:
 def _workers(config: Config, found: Look) -> AbstractContextManager[None]:
     """What workers are copies of, where there will be some; or a connection to where they are."""
     if config.run.engine == "ray":
-        from pipeline.executors import ray
+        from pipeline import ray
 
         return ray.connected(config.run.ray_address, config.run.processes)
     splits = sum(len(source.splits) for source in found.inputs)
     if splits == 1 or config.run.processes == 1 or config.run.engine != "local":
         return nullcontext()
-    from pipeline.executors._copies import copies
-    from pipeline.recipe import ahead
+    from pipeline.copies import copies
+    from pipeline.inputs import ahead
 
     fast = sum(source.bytes for source in found.inputs) >= ahead.FAST_FROM
-    modules = ("pipeline.parts.part", "pipeline.windows.layout", "expectations.validate")
+    modules = ("pipeline.shards.part", "pipeline.shards.layout", "expectations.validate")
     return copies(modules, partial(ahead.encoders, config, fast))
 
 
@@ -161,7 +161,7 @@ def build_each(
 
 def _listed(configs: Sequence[Config], ended: Sequence[Result]) -> None:
     """What became of each build, in a line."""
-    from pipeline.build_dir.summary import fitted
+    from pipeline.builds.summary import fitted
     from pipeline.lines import width
 
     lines = []
@@ -180,7 +180,7 @@ def _listed(configs: Sequence[Config], ended: Sequence[Result]) -> None:
 
 def _fix(code: str) -> str:
     """What to do about rows with this code; empty for one that another package gives."""
-    from pipeline.explain import explanations
+    from pipeline.messages import explanations
 
     try:
         return explanations.find(code)[0].fix
@@ -189,14 +189,14 @@ def _fix(code: str) -> str:
 
 
 def _summarized(built: Built) -> None:
-    from pipeline.build_dir import summary
+    from pipeline.builds import summary
     from pipeline.lines import width
 
     columns = width(sys.stderr)
     for line in summary.fitted(summary.summary(built, _fix), columns):
         click.echo(line, err=True)
     if not built.build.address:
-        from pipeline.trainers import next_steps
+        from pipeline.builder import next_steps
 
         for line in next_steps.lines(built.build.folder, built.build.manifest, columns):
             click.echo(line, err=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipeline import memory
-from pipeline.executors._copies import copies
+from pipeline.copies import copies
 from pipeline.messages.following import following
 from pipeline.messages.progress import PLAN, START
 from pipeline.messages.result import OK, Result, of_builds
@@ -20,8 +20,8 @@ from stages.counted import counted
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
-    from pipeline.build import Report
-    from pipeline.build.ranks import Rank
+    from pipeline.builder.build import Report
+    from pipeline.builder.ranks import Rank
 
 Share = Callable[[Config, "Rank", "Report"], Result]
 
@@ -58,12 +58,12 @@ def _workers(config: Config) -> Iterator[None]:
     memory.without_pandas()
     context: AbstractContextManager[None] = nullcontext()
     if config.run.engine == "ray":
-        from pipeline.executors import ray
+        from pipeline import ray
 
         context = ray.connected(config.run.ray_address, config.run.processes)
     elif config.run.engine == "local" and config.run.processes > 1:
         context = copies(
-            ("pipeline.parts.part", "pipeline.windows.layout", "expectations.validate")
+            ("pipeline.shards.part", "pipeline.shards.layout", "expectations.validate")
         )
     with context:
         yield
@@ -75,7 +75,8 @@ def parts(config: Config, rank: Rank, report: Report) -> Result:
     Raises:
         PipelineError: see ``ranks.make_share``.
     """
-    from pipeline.build import prepare, ranks, refuse_early
+    from pipeline.builder import ranks
+    from pipeline.builder.build import prepare, refuse_early
 
     report(START, 0, 1)
     prepared = prepare(config)
@@ -108,7 +109,8 @@ def shards(config: Config, rank: Rank, report: Report) -> Result:
         UsageError: parts are missing; the message names the ranks to run again.
         PipelineError: see ``build.make_shards``.
     """
-    from pipeline.build import make_shards, plan, planning, prepare, ranks
+    from pipeline.builder import planning, ranks
+    from pipeline.builder.build import make_shards, plan, prepare
 
     if config.run.shared:
         raise UsageError(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from posttrain_pipeline.origin import ShadowedError, require_ours
 
 if TYPE_CHECKING:
-    from pipeline.build_dir.build import Build
+    from pipeline.builds.build import Build
     from pipeline.version import __version__
     from posttrain_pipeline.api import Plan, open, plan, run
     from stages.errors import (
@@ -33,7 +33,7 @@ DISTRIBUTION = "posttrain-pipeline"
 
 # The module of each name; they are imported on first use, so that the commands start fast.
 _HOMES = {
-    "Build": "pipeline.build_dir.build",
+    "Build": "pipeline.builds.build",
     "Plan": "posttrain_pipeline.api",
     "open": "posttrain_pipeline.api",
     "plan": "posttrain_pipeline.api",

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from pipeline.build import build
-from pipeline.build_dir.build import Build
-from pipeline.estimate import page
-from pipeline.estimate.forecast import Forecast, forecast, would_stop
+from pipeline.builder import plan_page
+from pipeline.builder.build import build
+from pipeline.builder.forecast import Forecast, forecast, would_stop
+from pipeline.builds.build import Build
 from pipeline.messages.result import with_status
 from pipeline.options.config import Config
 from pipeline.options.mistakes import Mistakes
@@ -92,10 +92,10 @@ class Plan:
     def described(self) -> dict[str, Any]:
         """Everything, as ``pipeline plan --json`` prints it."""
         code = DataError.exit_code if self.would_stop else 0
-        return with_status(code, page.as_json(self._forecast))
+        return with_status(code, plan_page.as_json(self._forecast))
 
     def __str__(self) -> str:
-        return click.unstyle(page.as_text(self._forecast))
+        return click.unstyle(plan_page.as_text(self._forecast))
 
 
 def plan(

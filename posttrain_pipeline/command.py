@@ -45,6 +45,6 @@ def main() -> NoReturn:
 def openrlhf() -> NoReturn:
     """``pipeline-openrlhf``."""
     _require_ours()
-    from pipeline.trainers.openrlhf_launch import main
+    from pipeline.builder.openrlhf_launch import main
 
     main()

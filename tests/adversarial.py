@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stages.chat_template.render import template_of
-from stages.models.profile import TargetModel
+from stages.profile import TargetModel
 
 _WORDS = (
     "What is 2+2?", "It is 4.", "Hello", "The sum of both is 91.", "yes", "No", "I don't know",

@@ -16,12 +16,12 @@ from hypothesis import settings
 from preloaded import Server, outputs
 from support import WIDE, Ran
 
-from stages.models import encoders
-from stages.models.encoders import Encoder
-from stages.models.profile import TargetModel
+from stages import encoders
+from stages.encoders import Encoder
 from stages.probes import bind
-from stages.profiles import all_profiles
+from stages.profile import TargetModel
 from stages.tokenizers import builtin
+from stages.tokenizers.profiles import all_profiles
 
 NAME = "qwen2-1.5b"
 
@@ -172,7 +172,7 @@ def built(
 @pytest.fixture
 def make(tmp_path: Path, cache_dir: Path) -> Callable[..., Path]:
     """Build in this process, where everything is loaded already; the folder of the build."""
-    from pipeline.build import build
+    from pipeline.builder.build import build
     from pipeline.options.config import Config
 
     def run(task: str, data: Path, output: str = "out", **options: Any) -> Path:

@@ -104,7 +104,7 @@ def _encoding(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _count_encoders() -> None:
-    from stages.models import encoders
+    from stages import encoders
 
     for backend in encoders.BACKENDS.values():
         kind: Any = backend
@@ -150,7 +150,7 @@ def _spent() -> Counter[str]:
 
 
 def _build(task: str, source: Path, cache: Path, output: Path) -> None:
-    from pipeline.build import build
+    from pipeline.builder.build import build
     from pipeline.options.config import Config
 
     options: dict[str, Any] = {"workers": 1, "model": "qwen2-1.5b"}
@@ -202,7 +202,7 @@ def main(prepare: Callable[[], None] = lambda: None) -> None:
         _count_hashes()
         _count_encoders()
         _count_files()
-    from pipeline.recipe import recipe
+    from pipeline.inputs import recipe
 
     recipe.FAST_FROM = 0  # one encoder for all sizes
     prepare()

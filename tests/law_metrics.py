@@ -8,7 +8,7 @@ import polars as pl
 
 from expectations import metric_tables
 from expectations.contract import EXAMPLE, ROW, Context, Invariant, parameters
-from expectations.readback.stored_rows import StoredRows
+from expectations.stored_rows import StoredRows
 
 
 def examples(rows: StoredRows) -> pl.DataFrame:

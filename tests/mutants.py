@@ -31,41 +31,35 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-import pipeline.build
-from expectations import checks, tallies
-from expectations.gx import library
+import pipeline.builder.build
+from expectations import checks, gx_library, second_sample, tallies
 from expectations.invariants import origins
 from expectations.verdict import Verdict
-from pipeline.build import description, planning
-from pipeline.choice import fates
+from pipeline.builder import description, gate, planning, rejects
+from pipeline.builds import publish
 from pipeline.options.config import Config
-from pipeline.parts import chain, part
-from pipeline.publish import publish
-from pipeline.shards import collect, gather, kept, pack_index, plan
-from pipeline.verdict import gate, rejects
-from stages import columns, kinds
+from pipeline.shards import chain, collect, fates, gather, kept, pack_index, part, plan
+from stages import columns, encoders, kinds
 from stages.chat_template import compile as compiling
 from stages.chat_template import loss_weights, reasoning, render, render_steps, shapes
 from stages.chat_template import trained_spans as turns
 from stages.chat_template.segments import MARKER, STEP
 from stages.columns import IGNORED, list_parts, make_list, numbers, offsets_of
 from stages.contract import Lines
-from stages.conversations import loss_mask
 from stages.files import file_state
-from stages.layouts import packed, padded
-from stages.models import encoders
-from stages.models.profile import with_step_tokens
 from stages.normalize import plain_pairs, plain_steps, stage
 from stages.normalize import turns as plain_turns
-from stages.parity import sample
-from stages.profiles import all_profiles
+from stages.profile import with_step_tokens
 from stages.readers import _tables, _values, jsonl, parquet
-from stages.rows import batches
+from stages.rows import batches, loss_mask
 from stages.tokenizers import builtin
+from stages.tokenizers.profiles import all_profiles
 from stages.tokens import (
     encode,
     merged_cuts,
     outline_tokens,
+    packed,
+    padded,
     segment_encoder,
 )
 
@@ -175,7 +169,7 @@ class Build:
         for content in (self.before, self.content):
             if content is not None:
                 self._write(data, content)
-                pipeline.build.build(config, lambda *_: None)
+                pipeline.builder.build.build(config, lambda *_: None)
         return folder / "out"
 
     def _write(self, data: Path, content: bytes) -> None:
@@ -912,7 +906,7 @@ def the_last_step_of_an_outline_has_no_marker() -> None:
     "tokens; test_mark.py has a model where they have not",
 )
 def the_alignment_is_not_proved() -> None:
-    from stages.parity import second_ids
+    from expectations import second_ids
 
     wrap(second_ids, "require_aligned", lambda old, *rest: None)
 
@@ -1173,17 +1167,17 @@ def a_row_is_refused_without_cause() -> None:
 
 @mutant("sft")
 def the_second_reading_reads_nothing() -> None:
-    wrap(sample.Witness, "__call__", lambda old, self, *rest: None)
+    wrap(second_sample.Witness, "__call__", lambda old, self, *rest: None)
 
 
 @mutant("sft", "rm", "prm")
 def the_second_reading_compares_nothing() -> None:
-    sample.Witness._compare = lambda self, row, said: True
+    second_sample.Witness._compare = lambda self, row, said: True
 
 
 @mutant("sft", "prm")
 def the_second_reading_compares_no_labels() -> None:
-    sample._same = lambda what, ours, theirs: None
+    second_sample._same = lambda what, ours, theirs: None
 
 
 # Plan, gather and layouts
@@ -1340,7 +1334,7 @@ def a_duplicate_is_stored_though_it_is_declared_left_out() -> None:
 
 @mutant("filtered")
 def filters_leave_nothing_out() -> None:
-    from pipeline.choice import choose
+    from pipeline.shards import choose
 
     wrap(choose, "_drop", lambda old, fate, which, reason: None)
 
@@ -1536,7 +1530,7 @@ def preload(tokenizers: Path) -> None:
     """Import and load once what every fork needs; nothing is encoded, so that forking is safe."""
     importlib.import_module("pandas")  # which pyarrow would look for
 
-    library.registry()
+    gx_library.registry()
     profile = all_profiles()["qwen2-1.5b"]
     assert profile.ranks is not None
     data = builtin.tokenizer_json(profile, profile.ranks, tokenizers.parent)

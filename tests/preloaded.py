@@ -22,7 +22,7 @@ from typing import IO, Any
 
 ROOT = Path(__file__).parent.parent
 # What runs when it is imported, and what needs packages that the tests have not.
-NOT_IMPORTED = ("pipeline.__main__", "pipeline.executors.ray", "pipeline.torch_data")
+NOT_IMPORTED = ("pipeline.__main__", "pipeline.ray", "pipeline.torch_data")
 
 
 class Server:
@@ -106,10 +106,10 @@ def _load_tokenizers() -> None:
     They are only loaded: encoding would start threads, which a fork does not take along.
     """
     from pipeline.options.config import default_cache
-    from stages.models import encoders
-    from stages.models.profile import with_step_tokens
-    from stages.profiles import all_profiles
+    from stages import encoders
+    from stages.profile import with_step_tokens
     from stages.tokenizers import builtin
+    from stages.tokenizers.profiles import all_profiles
 
     profile = all_profiles()["qwen2-1.5b"]
     assert profile.ranks is not None
@@ -131,10 +131,10 @@ def serve(requests: IO[str]) -> None:
             if not module.name.startswith(NOT_IMPORTED):
                 importlib.import_module(module.name)
 
-    from expectations.gx import library
+    from expectations import gx_library
     from pipeline import report
 
-    library.registry()
+    gx_library.registry()
     report.prepare()
     _load_tokenizers()
     for line in requests:

@@ -14,9 +14,9 @@ from typing import Any
 
 from worker_tasks import die, square
 
-from pipeline.executors import ray as engine
-from pipeline.executors._job import Job
-from pipeline.recipe import versions
+from pipeline import ray as engine
+from pipeline.inputs import versions
+from pipeline.job import Job
 from stages.errors import DataError, ParityError
 
 

@@ -23,8 +23,8 @@ from tokenizers import (
     trainers,
 )
 
-from stages.models.profile import ModelProfile
-from stages.profiles import all_profiles
+from stages.profile import ModelProfile
+from stages.tokenizers.profiles import all_profiles
 
 CORPUS = (
     "The quick brown fox jumps over the lazy dog. What is 12 * 12? It is 144.",

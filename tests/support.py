@@ -26,7 +26,7 @@ import pytest
 from pipeline.manifest.model_record import ModelRecord
 from pipeline.tasks import kind_of
 from stages.contract import Example, FormatOptions, Row
-from stages.detection.evidence import detect
+from stages.normalize.evidence import detect
 from stages.rows.watched import Watched
 
 ROOT = Path(__file__).parent.parent

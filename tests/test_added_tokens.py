@@ -14,16 +14,16 @@ from support import Ran, read_manifest
 from test_overlay import model_dir
 from transformers import AutoTokenizer
 
+from pipeline.inputs.recipe import resolve_recipe
 from pipeline.options.config import Config
-from pipeline.overlay.overlay import overlay
-from pipeline.overlay.safetensors_rows import read_row
-from pipeline.recipe.recipe import resolve_recipe
 from pipeline.serving import serving
+from pipeline.serving.overlay import overlay
+from pipeline.serving.safetensors_rows import read_row
+from stages.encoders import parsed
 from stages.errors import ModelError, UsageError
-from stages.models.encoders import parsed
 from stages.probes import bind
-from stages.profiles import all_profiles
 from stages.tokenizers import resolve
+from stages.tokenizers.profiles import all_profiles
 
 ROWS = [
     {

@@ -26,20 +26,19 @@ from support import few, say
 from transformers import AutoTokenizer
 from whole_rendering import Expected, WholeRendering
 
-from pipeline.parts.chain import Refusal, refusals, through
 from pipeline.serving.tokenizer_files import write_tokenizer
+from pipeline.shards.chain import Refusal, refusals, through
 from pipeline.tasks import kind_of
-from stages import formats
+from stages import encoders, formats
 from stages.chat_template import trained_spans
 from stages.chat_template.render import Render, Renderer
 from stages.contract import FormatOptions, Row
-from stages.models import encoders
-from stages.models.profile import TargetModel
 from stages.normalize.stage import Normalize
 from stages.probes import bind
-from stages.profiles import all_profiles
+from stages.profile import TargetModel
 from stages.readers import jsonl
 from stages.tokenizers import builtin
+from stages.tokenizers.profiles import all_profiles
 from stages.tokens.encode import COLUMNS, Encode
 from stages.tokens.folded_labels import unfold
 from stages.tokens.merged_cuts import MergedCuts

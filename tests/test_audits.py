@@ -33,17 +33,17 @@ from expectations.audits import (
     trained_share,
     with_tolerances,
 )
+from expectations.chunk import Chunk, chunk_of
 from expectations.contract import Context
-from expectations.readback.chunk import Chunk, chunk_of
-from expectations.readback.undo_layout import Sequences
-from pipeline.build.audits import taken
-from pipeline.build_dir import drift
-from pipeline.build_dir.build import Build
+from expectations.undo_layout import Sequences
+from pipeline.builder.audits import taken
+from pipeline.builds import drift
+from pipeline.builds.build import Build
 from pipeline.shards.measured import read
 from pipeline.tasks import kind_of
 from stages.columns import offsets_of
 from stages.errors import ExpectationError, UsageError
-from stages.models.profile import TargetModel
+from stages.profile import TargetModel
 
 Run = Callable[..., Ran]
 Make = Callable[..., Path]

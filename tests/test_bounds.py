@@ -25,8 +25,8 @@ from click.testing import CliRunner
 from small_tokenizers import byte_level
 from support import say
 
+from pipeline.builder.forecast import glimpses
 from pipeline.cli import cli
-from pipeline.estimate.forecast import glimpses
 from pipeline.inputs.detection import recognise
 from pipeline.inputs.scan import expand, scan
 from pipeline.options.config import Config

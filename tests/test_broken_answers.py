@@ -12,19 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_tokenizers import small
 
-from pipeline.parts.chain import split_off
+from pipeline.shards.chain import split_off
 from pipeline.tasks import kind_of
 from stages import formats
 from stages.chat_template.render import Render, Renderer
 from stages.chat_template.segments import TRAINED
 from stages.contract import FormatOptions, Record, Row
-from stages.conversations import stop_text
-from stages.conversations.unfinished import FLAGS, opens_reasoning
-from stages.models.profile import TargetModel
 from stages.normalize.stage import Normalize
 from stages.probes import bind
-from stages.profiles import all_profiles
+from stages.profile import TargetModel
+from stages.rows import stop_text
+from stages.rows.unfinished import FLAGS, opens_reasoning
 from stages.tokenizers import builtin
+from stages.tokenizers.profiles import all_profiles
 from stages.tokens.outline_tokens import segments_of
 
 FAMILIES = (

@@ -19,15 +19,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import SAMPLES
 
-from pipeline.browse.fields import of_build
-from pipeline.browse.search import Condition, Search
-from pipeline.build import build as run_build
-from pipeline.build_dir.build import Build
-from pipeline.build_dir.examples import examples
+from pipeline.builder.build import build as run_build
+from pipeline.builds.build import Build
+from pipeline.builds.examples import examples
 from pipeline.cli import cli
 from pipeline.options.recipe import builds_of
-from pipeline.view import terminal
-from pipeline.view.drawing import Shards
+from pipeline.report import terminal
+from pipeline.report.drawing import Shards
+from pipeline.report.fields import of_build
+from pipeline.report.search import Condition, Search
 from stages.errors import UsageError
 
 Make = Callable[..., Path]

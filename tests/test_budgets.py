@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Ran, read_manifest
 
-from pipeline.build import build
-from pipeline.choice.budgets import Portions, portions
-from pipeline.choice.doubles import DIGEST
-from pipeline.choice.examples import PlannedExamples
+from pipeline.builder.build import build
 from pipeline.options.budgets import Budget, require_mixture
 from pipeline.options.recipe import builds_of
+from pipeline.shards.budgets import Portions, portions
 from pipeline.shards.collect import Collector, Picks
+from pipeline.shards.doubles import DIGEST
+from pipeline.shards.examples import PlannedExamples
 from stages.errors import ExpectationError, UsageError
 
 Run = Callable[..., Ran]

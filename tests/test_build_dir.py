@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from support import ROOT, SAMPLES, Ran, read_manifest
 
 import posttrain_pipeline as pp
-from pipeline.build import Built
-from pipeline.build_dir import examples as rows
-from pipeline.build_dir.build import Build
-from pipeline.build_dir.build import read_manifest as parse
-from pipeline.build_dir.summary import summary
-from pipeline.check.check import check
+from pipeline.builder.build import Built
+from pipeline.builder.exporting import export_build
+from pipeline.builds import examples as rows
+from pipeline.builds.build import Build
+from pipeline.builds.build import read_manifest as parse
+from pipeline.builds.summary import summary
 from pipeline.manifest import build_id, seal
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import (
@@ -38,9 +38,9 @@ from pipeline.manifest.json_records import (
 )
 from pipeline.manifest.manifest import SCHEMA_VERSION, Manifest
 from pipeline.manifest.records import Audits, Reject, RunRecord, Serving, Validation
+from pipeline.publish.check import check
 from pipeline.report import make as page
-from pipeline.trainers.exporting import export_build
-from pipeline.view.drawing import Shards
+from pipeline.report.drawing import Shards
 from stages.errors import DataError, SurroundingsError, UsageError
 
 Run = Callable[..., Ran]
@@ -86,7 +86,7 @@ OPTIONAL = {
 @pytest.fixture(scope="module")
 def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> Path:
     """A folder with all of them, and an export of a whole build."""
-    from pipeline.build import build
+    from pipeline.builder.build import build
     from pipeline.options.config import Config
 
     root = tmp_path_factory.mktemp("builds")
@@ -419,10 +419,10 @@ def test_what_the_disk_does_not_give_is_no_fault_of_the_data(
             with pytest.raises(SurroundingsError, match="Input/output error"):
                 read()
     with monkeypatch.context() as changed:
-        changed.setattr("pipeline.build_dir.stored.read_file", _unreadable)
+        changed.setattr("pipeline.builds.stored.read_file", _unreadable)
         with pytest.raises(SurroundingsError, match="Input/output error"):
             list(build.splits["train"].tables())
-    for name in ("pipeline.shards.measured.Mapped", "pipeline.check.check.stored_model"):
+    for name in ("pipeline.shards.measured.Mapped", "pipeline.publish.check.stored_model"):
         with monkeypatch.context() as changed:
             changed.setattr(name, _unreadable)
             with pytest.raises(SurroundingsError, match="Input/output error"):
@@ -447,14 +447,19 @@ def test_what_is_no_build_is_said(tmp_path: Path) -> None:
 def test_reading_a_build_needs_nothing_that_builds() -> None:
     """A trainer imports no tokenizer library, no gate and no command line with it."""
     heavy = {"datasets", "transformers", "tokenizers", "great_expectations", "polars", "click"}
-    body = "import sys, pipeline.build_dir.build as b; print(*sys.modules)"
+    body = "import sys, pipeline.builds.build as b; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", body], capture_output=True, text=True, check=True, cwd=ROOT
     )
     loaded = set(done.stdout.split())
     assert not heavy & loaded
     assert (
-        not {"pipeline.build", "pipeline.parts.part", "pipeline.recipe.recipe", "expectations"}
+        not {
+            "pipeline.builder.build",
+            "pipeline.shards.part",
+            "pipeline.inputs.recipe",
+            "expectations",
+        }
         & loaded
     )
 
@@ -465,6 +470,6 @@ def test_no_other_file_reads_a_manifest() -> None:
         text = path.read_text("utf-8")
         where = path.relative_to(ROOT).as_posix()
         assert not re.search(r"\bmanifest: (dict|Mapping)\[str, Any\]", text), where
-        if "json" in path.stem or where.startswith("pipeline/build_dir/"):
+        if "json" in path.stem or where.startswith("pipeline/builds/"):
             continue
         assert not re.search(r"loads\([^\n]*(MANIFEST|manifest\.json|RUN\b|run\.json)", text), where

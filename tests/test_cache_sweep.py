@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from support import WIDE, say
 
-from pipeline.build import build
+from pipeline.builder.build import build
+from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import scan
 from pipeline.options.config import Config
-from pipeline.parts import part
-from pipeline.recipe.recipe import Recipe, resolve_recipe
-from pipeline.sources import spool
-from stages.profiles import all_profiles
+from pipeline.shards import part
+from pipeline.stores import spool
 from stages.tokenizers import builtin
+from stages.tokenizers.profiles import all_profiles
 
 NAME = "qwen2-1.5b"
 ROWS: list[object] = [{"question": f"q{i} <|im_end|>", "answer": f"a{i}"} for i in range(6)]

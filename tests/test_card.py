@@ -18,14 +18,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import SAMPLES, Ran, read_manifest
 
-from pipeline import card, exports
-from pipeline.build_dir.build import Build
-from pipeline.card.page import block, code, plain
-from pipeline.card.publisher import Publisher
-from pipeline.check.check import check
+from pipeline import exports
+from pipeline.builder.exporting import export_build
+from pipeline.builds.build import Build
 from pipeline.manifest import seal
 from pipeline.manifest.dataset_files import write_json
-from pipeline.trainers.exporting import export_build
+from pipeline.publish.check import check
+from pipeline.report import card
+from pipeline.report.card_page import block, code, plain
+from pipeline.report.publisher import Publisher
 from stages.errors import UsageError
 from stages.files import file_hash
 

@@ -18,8 +18,8 @@ from benchmarks import cases as every_case
 from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import FormatOptions, Record
-from stages.detection.evidence import detect
 from stages.errors import DataError
+from stages.normalize.evidence import detect
 from stages.normalize.stage import Normalize
 
 Run = Callable[..., Ran]

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 from support import SAMPLES, Ran
 
-import pipeline.build
-from pipeline.check.check import check
-from pipeline.check.checked import Checked
+import pipeline.builder.build
 from pipeline.manifest import seal
 from pipeline.manifest.dataset_files import write_json
 from pipeline.options.config import Config
+from pipeline.publish.check import check
+from pipeline.publish.checked import Checked
 from pipeline.shards.measured import read
 from stages.errors import UsageError
 from stages.files import file_hash
@@ -42,7 +42,7 @@ def built(source: Path, cache_dir: Path, tmp_path_factory: pytest.TempPathFactor
     """A good build."""
     output = tmp_path_factory.mktemp("built") / "out"
     config = Config.of("rm", (str(source),), "qwen2-1.5b", output, cache_dir=cache_dir, workers=1)
-    pipeline.build.build(config, lambda *_: None)
+    pipeline.builder.build.build(config, lambda *_: None)
     return output
 
 
@@ -240,7 +240,7 @@ def test_every_layout_is_checked(
         cache_dir=cache_dir, workers=1, max_reject=1.0, dedup=True, test_size=0.4, shuffle=True,
         seed=3,
     )  # fmt: skip
-    pipeline.build.build(config, lambda *_: None)
+    pipeline.builder.build.build(config, lambda *_: None)
     found = check(tmp_path / "out", cache_dir)
     assert found.faults == []
     assert found.rows_made_again > 0

@@ -11,14 +11,14 @@ import pytest
 from support import SAMPLES, Ran
 
 from pipeline import exports
-from pipeline.build import build
-from pipeline.check.check import check
+from pipeline.builder.build import build
+from pipeline.builder.exporting import export_build
+from pipeline.builds.publish import MANIFEST
 from pipeline.manifest import seal
 from pipeline.manifest.dataset_files import write_json
 from pipeline.options.config import Config
-from pipeline.publish.publish import MANIFEST
+from pipeline.publish.check import check
 from pipeline.tasks import kind_of
-from pipeline.trainers.exporting import export_build
 from stages.files import file_hash
 
 Run = Callable[..., Ran]

@@ -24,7 +24,7 @@ from test_guides import PAGES
 
 from pipeline.cli import cli
 from pipeline.options.recipe import builds_of
-from stages import profiles
+from stages.tokenizers import profiles
 
 Run: TypeAlias = Callable[..., Ran]
 

@@ -13,22 +13,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_tokenizers import small
 
-from pipeline.parts.chain import through
+from pipeline.shards.chain import through
 from pipeline.tasks import kind_of
-from stages import formats
+from stages import encoders, formats
 from stages.chat_template.render import Render, Renderer
 from stages.chat_template.render_steps import RenderSteps
 from stages.contract import Batch, FormatOptions, Record, Row, Stage
-from stages.conversations import stop_text
 from stages.files import line_block, strict_json
-from stages.models import encoders
-from stages.models.profile import TargetModel
 from stages.normalize import plain as plain_rows
 from stages.normalize.stage import Normalize
 from stages.probes import bind
-from stages.profiles import all_profiles
+from stages.profile import TargetModel
 from stages.readers import jsonl
+from stages.rows import stop_text
 from stages.rows.batches import batch_of
+from stages.tokenizers.profiles import all_profiles
 from stages.tokens.encode import Encode, EncodePair, EncodeSteps
 from stages.tokens.insert_step_tokens import Mark
 from stages.tokens.outline_tokens import segments_of

@@ -11,15 +11,15 @@ import click
 import pytest
 from conftest import NAME
 
+from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.options import overlaps
 from pipeline.options.command_line import BUILD, with_options
 from pipeline.options.config import PHASE_OF, PHASES, Config, PlanOptions, from_record
 from pipeline.options.phases import UNLESS_DEFAULT
-from pipeline.recipe.recipe import Recipe, resolve_recipe
 from posttrain_pipeline.api import config_of
 from stages.errors import UsageError
 from stages.overlap.settings import Evaluation
-from stages.profiles import all_profiles
+from stages.tokenizers.profiles import all_profiles
 
 # Another value of each option, where one example cannot be made up from its type; with it come the
 # options without which it would be refused.

@@ -16,7 +16,7 @@ _PROGRAM = """
 import multiprocessing, os, signal, time
 import test_copies as here
 from pipeline.executors import local
-from pipeline.executors._copies import copies
+from pipeline.copies import copies
 from stages.errors import SurroundingsError
 from worker_tasks import die, die_once, square
 

@@ -25,8 +25,8 @@ from pipeline import tasks
 from pipeline.cli import cli
 from pipeline.commands.run import of_task
 from stages.errors import PipelineError
-from stages.profiles import all_profiles
 from stages.tokenizers import builtin
+from stages.tokenizers.profiles import all_profiles
 
 SHAPES = corpus()
 FIRST, SECOND = FAMILIES

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support import SAMPLES
 
-from expectations.gx import data_docs
+from expectations import data_docs
 from stages.errors import ExpectationError, UsageError
 
 Make = Callable[..., Path]

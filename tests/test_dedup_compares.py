@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.choice import doubles
-from pipeline.choice.doubles import DIGEST
-from pipeline.shards import dedup
+from pipeline.shards import dedup, doubles
 from pipeline.shards.collect import PartSource
+from pipeline.shards.doubles import DIGEST
 from stages.errors import DataError
 
 LISTS = st.lists(st.lists(st.integers(-3, 3), min_size=1, max_size=3), min_size=1, max_size=8)

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import Ran, read_manifest
 
-from pipeline.build_dir.build import Build
+from pipeline.builds.build import Build
 from stages import readers
 from stages.contract import Record
 from stages.errors import ContainerError, UsageError

@@ -16,8 +16,8 @@ from support import Ran, read_manifest
 from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import FormatOptions, Pair, Refused, Row, StepChain
-from stages.detection.evidence import detect
 from stages.errors import DataError, RowError, UsageError
+from stages.normalize.evidence import detect
 
 Run = Callable[..., Ran]
 MODEL = ("--model", "qwen2-1.5b")

@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import SAMPLES, Ran, say
 
-from pipeline.build_dir.build import Build
-from pipeline.choice.doubles import DIGEST
-from pipeline.diff import difference, numbers, words
-from pipeline.diff.difference import match
-from pipeline.diff.numbers import Numbers
+from pipeline.builds.build import Build
+from pipeline.report import difference, numbers, words
+from pipeline.report.difference import match
+from pipeline.report.numbers import Numbers
+from pipeline.shards.doubles import DIGEST
 
 Run = Callable[..., Ran]
 Make = Callable[..., Path]

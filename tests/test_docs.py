@@ -21,7 +21,7 @@ from pipeline.options import help_page
 from stages import readers
 from stages.contract import Record
 from stages.errors import ContainerError
-from stages.profiles import all_profiles
+from stages.tokenizers.profiles import all_profiles
 
 
 def test_generated_pages_are_current() -> None:

@@ -14,8 +14,8 @@ from support import Ran
 
 from pipeline.serving import doctor
 from stages import probes
-from stages.models.profile import declare
-from stages.profiles import all_profiles
+from stages.profile import declare
+from stages.tokenizers.profiles import all_profiles
 
 TEMPLATE = all_profiles()["qwen2-1.5b-instruct"].chat_template
 

@@ -17,11 +17,11 @@ from support import Ran, read_manifest
 from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import Conversation, Example, FormatOptions, Message, Record, Row
-from stages.conversations import templated
-from stages.detection.evidence import detect
 from stages.errors import DataError, RowError
 from stages.files.strict_json import parse
+from stages.normalize.evidence import detect
 from stages.normalize.stage import Normalize
+from stages.rows import templated
 
 Run = Callable[..., Ran]
 MODEL = ("--model", "qwen2-1.5b")

@@ -15,24 +15,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from pipeline.parts.chain import split_off
 from pipeline.serving.tokenizer_files import write_tokenizer
+from pipeline.shards.chain import split_off
 from pipeline.tasks import kind_of
-from stages import columns, formats
+from stages import columns, encoders, formats
 from stages.chat_template.render import Render, Renderer
 from stages.chat_template.render_steps import RenderSteps
 from stages.chat_template.segments import CLOSES, CONTROL, TRAINED, controls_pattern
 from stages.columns import IGNORED
 from stages.contract import Batch, FormatOptions, Record, Row
-from stages.conversations import stop_text
-from stages.conversations.unfinished import opens_reasoning
-from stages.models import encoders
-from stages.models.encoders import Encoder
-from stages.models.profile import TargetModel
+from stages.encoders import Encoder
 from stages.normalize.stage import Normalize
 from stages.probes import bind
-from stages.profiles import all_profiles
+from stages.profile import TargetModel
+from stages.rows import stop_text
+from stages.rows.unfinished import opens_reasoning
 from stages.tokenizers import builtin
+from stages.tokenizers.profiles import all_profiles
 from stages.tokens.digest import digests
 from stages.tokens.encode import Encode, EncodePair, EncodeSteps
 from stages.tokens.folded_labels import fold, unfold

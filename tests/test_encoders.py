@@ -20,20 +20,19 @@ from transformers import AutoTokenizer, BertTokenizerFast, RobertaTokenizerFast
 
 from expectations.contract import ENCODER, EXAMPLE, PADS, ROW, Context
 from expectations.invariants import applying, invariants
-from expectations.readback.stored_rows import StoredRows
+from expectations.stored_rows import StoredRows
 from pipeline.tasks import kind_of
-from stages import formats
+from stages import encoders, formats
 from stages.chat_template.render_pair import PairRenderer, RenderTexts, prove_pair
 from stages.contract import Batch, FormatOptions, Record, Row
 from stages.errors import ModelError
-from stages.layouts.padded import pad
-from stages.layouts.ragged import ordered
-from stages.models import encoders
-from stages.models.profile import TargetModel
 from stages.normalize.stage import Normalize
 from stages.probes import bind
-from stages.profiles import all_profiles
+from stages.profile import TargetModel
+from stages.tokenizers.profiles import all_profiles
 from stages.tokens.encode import EncodePair
+from stages.tokens.padded import pad
+from stages.tokens.ragged import ordered
 from stages.tokens.segment_encoder import SegmentEncoder
 
 FAMILIES = ("roberta-base", "bert-base-uncased")

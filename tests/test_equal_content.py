@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pipeline.tasks import kind_of
 from stages.contract import FormatOptions, Record, Row
-from stages.detection.evidence import detect
+from stages.normalize.evidence import detect
 from stages.normalize.stage import Normalize
 
 TAG = "<extra_0>"

@@ -18,9 +18,9 @@ from stages.contract import (
     Record,
     StepChain,
 )
-from stages.conversations import examples, loss_mask
 from stages.errors import RowError
 from stages.normalize.stage import Normalize
+from stages.rows import examples, loss_mask
 
 CALL = {"tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {}}}]}
 

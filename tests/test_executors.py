@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from worker_tasks import die, die_once, square
 
-from pipeline.executors import local
-from pipeline.executors.local import pmap
-from pipeline.parts.part import Work
+from pipeline import processes
+from pipeline.processes import pmap
 from pipeline.shards.gather import ShardWork
+from pipeline.shards.part import Work
 from stages.contract import Split
 from stages.errors import DataError, SurroundingsError
 
@@ -33,7 +33,7 @@ def _leaves_it_to_the_parent(shared: None, item: int) -> bool:
 
 def test_every_worker_leaves_interruptions_to_its_parent() -> None:
     """Also the first one of a process, with which multiprocessing starts a helper of its own."""
-    code = "from pipeline.executors.local import pmap; import test_executors as here; "
+    code = "from pipeline.processes import pmap; import test_executors as here; "
     code += "print(*dict(pmap(here._leaves_it_to_the_parent, None, range(4), 2)).values())"
     tests = Path(__file__).parent
     ran = subprocess.run(
@@ -96,7 +96,7 @@ def test_a_worker_that_dies_at_its_start_is_no_riddle() -> None:
     """Whoever starts it does not wait for a reader that is gone, however much there is to read."""
     shared = (b"x" * (1 << 22), _Fatal(), b"y" * (1 << 22))
     with pytest.raises(SurroundingsError, match="killed its worker 3 times"):
-        dict(local.pooled(_first, shared, range(4), 2))
+        dict(processes.pooled(_first, shared, range(4), 2))
 
 
 def _first(shared: Any, item: int) -> int:

@@ -20,10 +20,10 @@ from support import ROOT, SAMPLES, Ran, read_manifest
 
 from expectations.audits import audits
 from expectations.invariants import invariants
+from pipeline.builder.stagewise import describe
 from pipeline.cli import cli
-from pipeline.explain import page
-from pipeline.explain.explanations import AUDITS, GROUPS, INVARIANTS, Explanation, find, group
-from pipeline.stagewise.stagewise import describe
+from pipeline.messages import explain_page
+from pipeline.messages.explanations import AUDITS, GROUPS, INVARIANTS, Explanation, find, group
 from pipeline.tasks import kind_of
 from stages import catalog, formats, readers
 from stages.contract import FormatOptions
@@ -116,13 +116,13 @@ def _second_argument(folder: str, method: str, place: int) -> set[str]:
 
 def test_every_code_has_a_page_and_every_page_a_code() -> None:
     """Codes of rows, faults of checks, findings about stops, audits with limits, invariants."""
-    from pipeline.build_dir import files
+    from pipeline.builds import files
 
     wanted = {
         "rows": _of_rows(),
-        "check": _second_argument("pipeline/check", "add", 1)
+        "check": _second_argument("pipeline/publish", "add", 1)
         | {files.MISSING, files.HASH, files.UNKNOWN},
-        "stops": _second_argument("pipeline/stops", "add", 0),
+        "stops": _second_argument("pipeline/serving", "add", 0),
         AUDITS: {one.name for one in audits() if one.tolerances},
         INVARIANTS: {law.name for law in invariants()},
     }
@@ -378,7 +378,7 @@ def test_every_expectation_says_what_breaks_it_and_what_to_do_then() -> None:
     assert all(one.breaks.endswith(".") for one in every)
     assert len({one.breaks for one in every}) == len({one.fix for one in every}) == len(every)
     otherwise = tomllib.loads(
-        (ROOT / "pipeline/explain/codes/expectations.toml").read_text("utf-8")
+        (ROOT / "pipeline/messages/codes/expectations.toml").read_text("utf-8")
     )
     assert {*otherwise["codes"]} == {one.code for one in every}
     assert all(one.fix.removesuffix(otherwise["otherwise"].strip()).strip() for one in every)
@@ -415,20 +415,21 @@ def test_a_damaged_build_is_told_by_the_expectation(
 def test_the_terminal_shows_the_page_in_eighty_columns() -> None:
     """Title, meaning, example and fix; no line is wider, but for a word that is."""
     for one in EVERY:
-        text = page.plain(one)
+        text = explain_page.plain(one)
         assert one.code in text
         assert "FIX" in text
         for line in text.splitlines():
-            assert len(line) <= page.WIDTH or " " not in line.strip(), line
+            assert len(line) <= explain_page.WIDTH or " " not in line.strip(), line
     assert all(
-        len(line) <= page.WIDTH for line in page.listing(list(map(group, GROUPS))).split("\n")
+        len(line) <= explain_page.WIDTH
+        for line in explain_page.listing(list(map(group, GROUPS))).split("\n")
     )
 
 
 def test_explain_prints_the_page(pipeline: Run) -> None:
     """Of a code; of all codes by group; and the nearest to one that does not exist."""
     done = pipeline("explain", "tie")
-    assert (done.status, done.out.rstrip("\n")) == (0, page.plain(find("tie")[0]))
+    assert (done.status, done.out.rstrip("\n")) == (0, explain_page.plain(find("tie")[0]))
     done = pipeline("explain")
     assert done.status == 0
     assert all(f"  {one.code} " in done.out for one in EVERY)

@@ -22,15 +22,16 @@ from hypothesis import strategies as st
 from support import SAMPLES, Ran, model_record, read_manifest
 
 from pipeline import exports, tasks
-from pipeline.build_dir import examples as rows
-from pipeline.build_dir.build import Build
+from pipeline.builder.exporting import export_build
+from pipeline.builds import examples as rows
+from pipeline.builds.build import Build
 from pipeline.exports import ExportFacts
-from pipeline.trainers.exporting import export_build
-from stages import columns, packing
+from stages import columns
 from stages.errors import DataError, UsageError
-from stages.layouts.packed import pack
-from stages.layouts.padded import pad
-from stages.layouts.ragged import ordered
+from stages.tokens import packing
+from stages.tokens.packed import pack
+from stages.tokens.padded import pad
+from stages.tokens.ragged import ordered
 
 Run = Callable[..., Ran]
 SOURCE = {
@@ -147,7 +148,7 @@ def test_layouts_are_taken_apart_into_the_same_examples(
 @pytest.fixture(scope="module")
 def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> dict[str, Path]:
     """One build a task, in the default layout."""
-    from pipeline.build import build
+    from pipeline.builder.build import build
     from pipeline.options.config import Config
 
     root = tmp_path_factory.mktemp("builds")

@@ -13,11 +13,11 @@ import pytest
 from datasets import load_from_disk
 from support import ROOT, Ran, example_groups, install_examples, read_manifest
 
-from pipeline.build_dir.build import Build
-from pipeline.check.check import check
-from pipeline.recipe import fingerprints
-from pipeline.trainers.exporting import export_build
-from pipeline.view.drawing import Shards
+from pipeline.builder.exporting import export_build
+from pipeline.builds.build import Build
+from pipeline.inputs import fingerprints
+from pipeline.publish.check import check
+from pipeline.report.drawing import Shards
 from stages import catalog, readers
 
 QUIZ = "stem: 2 + 2?\nkey: It is 4.\n\nstem: 3 + 4?\nkey: It is 7.\n\nstem: No key?\nyes\n"

@@ -18,17 +18,16 @@ from transformers import AutoTokenizer
 
 from pipeline.serving.tokenizer_files import write_tokenizer
 from pipeline.tasks import kind_of
-from stages import formats
+from stages import encoders, formats
 from stages.chat_template.render import Render, Renderer
 from stages.chat_template.segments import controls_pattern
 from stages.columns import IGNORED
 from stages.contract import FormatOptions, Record
-from stages.models import encoders
-from stages.models.profile import AddedToken, TargetModel
 from stages.normalize.stage import Normalize
 from stages.probes import bind
-from stages.profiles import all_profiles
+from stages.profile import AddedToken, TargetModel
 from stages.tokenizers import builtin
+from stages.tokenizers.profiles import all_profiles
 from stages.tokens.encode import Encode
 from stages.tokens.folded_labels import unfold
 from stages.tokens.segment_encoder import SegmentEncoder

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support import ROOT
 
-from pipeline.recipe import fingerprints
+from pipeline.inputs import fingerprints
 from pipeline.stores import transfer
 from stages.files import file_hash
 

@@ -13,19 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.choice import doubles
-from pipeline.choice.choose import choose
-from pipeline.choice.examples import PlannedExamples, rows_left_out
-from pipeline.choice.fates import Fate
-from pipeline.choice.filters import SourceFilters
-from pipeline.choice.values import Seen
+from expectations import second_rows
 from pipeline.options.asked import carried
 from pipeline.options.config import Config
 from pipeline.options.phases import PlanOptions, SourceOptions
+from pipeline.shards import doubles
+from pipeline.shards.choose import choose
+from pipeline.shards.examples import PlannedExamples, rows_left_out
+from pipeline.shards.fates import Fate
+from pipeline.shards.filters import SourceFilters
+from pipeline.shards.values import Seen
 from stages import columns
 from stages.contract import Record
 from stages.errors import DataError, ReadingError, UsageError
-from stages.parity import second_rows
 from stages.rows import carried as carrying
 from stages.rows.expressions import FIGURES, FUNCTIONS, parse
 

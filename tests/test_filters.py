@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Ran, read_manifest
 
-from pipeline.choice import doubles
 from pipeline.options.keeping import Keep
+from pipeline.shards import doubles
 from stages.errors import UsageError
 
 Run = Callable[..., Ran]

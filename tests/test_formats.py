@@ -24,10 +24,10 @@ from stages.contract import (
     Row,
     StepChain,
 )
-from stages.conversations import examples
-from stages.detection.evidence import detect
 from stages.errors import DataError, RowError, UsageError
+from stages.normalize.evidence import detect
 from stages.normalize.stage import Normalize
+from stages.rows import examples
 from stages.rows.selection import renamed
 
 SAMPLES = Path(__file__).parent.parent / "sample_data"

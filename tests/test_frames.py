@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from stub_s3 import BUCKET, serve_s3
 from support import few, read_manifest
 
-from pipeline.build import build
+from pipeline.builder.build import build
 from pipeline.options.config import Config
 from stages import readers
 from stages.contract import Split

@@ -17,18 +17,17 @@ import polars as pl
 import pytest
 from support import ROOT, SAMPLES, Ran, read_manifest
 
-from expectations import gate, tallies, verdict
+from expectations import gate, gx_library, gx_runner, gx_suites, tallies, verdict
 from expectations.contract import EXAMPLE, PLANNED, SEVERITIES, Context, parameters
 from expectations.gate import Table
-from expectations.gx import library, runner, suites
 from expectations.invariants import applying
+from pipeline.builds import publish
 from pipeline.manifest.json_records import Sealed
-from pipeline.publish import publish
 from pipeline.tasks import kind_of
 from pipeline.tasks import load as load_task
 from stages import catalog
 from stages.errors import GateError
-from stages.models.profile import TargetModel
+from stages.profile import TargetModel
 
 Run = Callable[..., Ran]
 LENGTH = {
@@ -62,7 +61,7 @@ def judged(
     frame: pl.DataFrame, text: str, context: Context, rows: int | None = None
 ) -> verdict.Verdict:
     """A frame of metrics by a user's suite."""
-    loaded = suites.load("mine.json", text)
+    loaded = gx_suites.load("mine.json", text)
     return gate.judge({EXAMPLE: table(frame, rows=rows)}, loaded, context, places)
 
 
@@ -111,7 +110,7 @@ def test_what_does_not_load_whole_is_not_judged(context: Context, text: str, why
 
 def test_the_bare_library_drops_what_it_does_not_know() -> None:
     """Why the loader is our own: if this changes, the library has become stricter."""
-    gx = library.great_expectations()
+    gx = gx_library.great_expectations()
     loaded = gx.ExpectationSuite(
         name="typo", expectations=[{"type": "expect_nothing_like_it", "kwargs": {}}]
     )
@@ -172,7 +171,7 @@ def test_what_is_about_a_whole_column_is_judged_over_all_of_it(context: Context)
             "kwargs": {"column": "n_tokens", "min_value": 2, "max_value": 9},
         },
     )
-    found = gate.judge({EXAMPLE: pieces}, suites.load("a.json", wanted), context, places)
+    found = gate.judge({EXAMPLE: pieces}, gx_suites.load("a.json", wanted), context, places)
     unique, mean = found.findings
     assert (unique.broken, unique.rows) == (2, (0, 3))
     assert (mean.passed, mean.checks[0].observed) == (False, 1.75)
@@ -191,7 +190,7 @@ def suite(gx):
 def test_a_suite_in_python(context: Context) -> None:
     """It may bring expectations of its own, class defaults and all."""
     text = PLUGIN.format(name="ExpectLongRows", low=5)
-    loaded = suites.load("plugin.py", text)
+    loaded = gx_suites.load("plugin.py", text)
     found = gate.judge({EXAMPLE: table(GOOD)}, loaded, context, places)
     assert found.findings[0].broken == 1
     assert found.findings[0].described()["checks"][0]["kwargs"]["min_value"] == 5
@@ -200,22 +199,22 @@ def test_a_suite_in_python(context: Context) -> None:
 def test_a_suite_in_python_can_be_loaded_again(context: Context) -> None:
     """A notebook runs two builds, and edits the file in between; two files cannot share a class."""
     for low in (5, 5, 1):
-        loaded = suites.load("again.py", PLUGIN.format(name="ExpectEditedRows", low=low))
+        loaded = gx_suites.load("again.py", PLUGIN.format(name="ExpectEditedRows", low=low))
         found = gate.judge({EXAMPLE: table(GOOD)}, loaded, context, places)
         assert found.findings[0].described()["checks"][0]["kwargs"]["min_value"] == low
     with pytest.raises(GateError, match=r"other\.py redefines expect_edited_rows"):
-        suites.load("other.py", PLUGIN.format(name="ExpectEditedRows", low=5))
+        gx_suites.load("other.py", PLUGIN.format(name="ExpectEditedRows", low=5))
 
 
 def test_a_suite_cannot_redefine_an_expectation(context: Context) -> None:
     """A class that takes a core expectation's name would be the judge of every later suite."""
     text = PLUGIN.format(name="ExpectColumnPairValuesToBeEqual", low=0)
-    before = library.registry()["expect_column_pair_values_to_be_equal"]
+    before = gx_library.registry()["expect_column_pair_values_to_be_equal"]
     with pytest.raises(GateError, match="redefines expect_column_pair_values_to_be_equal"):
-        suites.load("plugin.py", text)
-    assert library.registry()["expect_column_pair_values_to_be_equal"] is before
+        gx_suites.load("plugin.py", text)
+    assert gx_library.registry()["expect_column_pair_values_to_be_equal"] is before
     with pytest.raises(GateError, match="does not load: ZeroDivisionError"):
-        suites.load("plugin.py", "1 / 0")
+        gx_suites.load("plugin.py", "1 / 0")
 
 
 def test_two_judges_that_disagree_stop_the_build(
@@ -223,20 +222,20 @@ def test_two_judges_that_disagree_stop_the_build(
 ) -> None:
     """What the library counts must be what our own code counts."""
     (law,) = [law for law in applying(context, EXAMPLE) if law.name == "something_trained"]
-    monkeypatch.setattr(suites, "applying", lambda *_: [law])
+    monkeypatch.setattr(gx_suites, "applying", lambda *_: [law])
     monkeypatch.setattr(gate, "applying", lambda *_: [law])
     monkeypatch.setattr(tallies, "applying", lambda *_: [law])
-    loaded = [s for s in suites.shipped(context) if s.table == EXAMPLE]
+    loaded = [s for s in gx_suites.shipped(context) if s.table == EXAMPLE]
     frame = pl.DataFrame({"n_trained": [1, 0, 2]})
     found = gate.judge({EXAMPLE: table(frame)}, loaded, context, places)
     assert found.findings[0].rows == (1,)
-    run = runner.Runner.run
+    run = gx_runner.Runner.run
 
     def blind(self: Any, *suite: Any, frame: Any, **more: Any) -> Any:
         good = pl.from_arrow(frame).with_columns(pl.lit(1, pl.Int64).alias("n_trained"))
         return run(self, *suite, frame=good.to_arrow(), **more)
 
-    monkeypatch.setattr(runner.Runner, "run", blind)
+    monkeypatch.setattr(gx_runner.Runner, "run", blind)
     with pytest.raises(GateError, match="disagree on something_trained"):
         gate.judge({EXAMPLE: table(frame)}, loaded, context, places)
 
@@ -246,9 +245,9 @@ def test_telling_rows_that_tell_something_else_stop_the_build(
 ) -> None:
     """All rows of a table, counted where they were, against the rows that stand for them."""
     (law,) = [law for law in applying(context, EXAMPLE) if law.name == "something_trained"]
-    for module in (suites, gate, tallies):
+    for module in (gx_suites, gate, tallies):
         monkeypatch.setattr(module, "applying", lambda *_: [law])
-    loaded = [s for s in suites.shipped(context) if s.table == EXAMPLE]
+    loaded = [s for s in gx_suites.shipped(context) if s.table == EXAMPLE]
     all_rows = tallies.Laws(context, EXAMPLE).tally({"n_trained": np.array([1, 0, 0, 7, 2])})
     shown = pl.DataFrame(dict(all_rows.shown))
     told = Table(EXAMPLE, len(shown), lambda: iter([shown.to_arrow()]), all_rows)
@@ -280,8 +279,8 @@ def test_both_judges_agree_on_any_table(model: TargetModel, step_model: TargetMo
     draw = np.random.default_rng(0)
     for context in contexts(model, step_model):
         bounds = sorted({*parameters(context).values(), -1, 0, 1, 2})
-        for shipped in suites.shipped(context):
-            names = suites.columns_of(shipped.expectations)
+        for shipped in gx_suites.shipped(context):
+            names = gx_suites.columns_of(shipped.expectations)
             for share in (0.0, 0.3):
                 rows = 64
                 data = {n: np.where(draw.random(rows) < share, draw.choice(bounds, rows), 1)
@@ -298,14 +297,16 @@ def test_both_judges_agree_on_any_table(model: TargetModel, step_model: TargetMo
 def test_shipped_suites_use_no_tolerance(model: TargetModel, step_model: TargetModel) -> None:
     """Every row counts; and what is exported as JSON is what is judged, word for word."""
     for context in contexts(model, step_model):
-        made = [shipped.described() for shipped in suites.shipped(context)]
+        made = [shipped.described() for shipped in gx_suites.shipped(context)]
         assert {entry["meta"]["table"] for entry in made} >= {EXAMPLE, "shards", "dataset"}
         assert all("mostly" not in e["kwargs"] for entry in made for e in entry["expectations"])
         path = ROOT / "docs" / "suites" / f"{TASK_OF[context.kind]}-{context.layout}.json"
         assert json.loads(path.read_text("utf-8")) == made
         renamed = [entry | {"name": "copy." + entry["name"]} for entry in made]
-        loaded = suites.load(path.name, json.dumps(renamed))
-        assert [s.expectations for s in loaded] == [s.expectations for s in suites.shipped(context)]
+        loaded = gx_suites.load(path.name, json.dumps(renamed))
+        assert [s.expectations for s in loaded] == [
+            s.expectations for s in gx_suites.shipped(context)
+        ]
 
 
 TRAP = """
@@ -341,7 +342,7 @@ from click.testing import CliRunner
 from pipeline.cli import cli
 assert CliRunner().invoke(cli, ["run", "sft", "--help"]).exit_code == 0
 """
-WORKER = "import pipeline.parts.part, pipeline.shards.gather, pipeline.executors.local"
+WORKER = "import pipeline.shards.part, pipeline.shards.gather, pipeline.processes"
 PLAN = """
 from click.testing import CliRunner
 from pipeline.cli import cli
@@ -374,10 +375,10 @@ def test_one_module_imports_it_and_one_function_permits() -> None:
             calls = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Call)]
             if any("write" in ast.unparse(c.func) and "MANIFEST" in ast.unparse(c) for c in calls):
                 writing.add(name)
-    assert all(name.startswith("expectations/gx/") for name in importing)
-    assert "expectations/gx/library.py" in importing
-    copied = {"pipeline/trainers/exporting.py", "pipeline/upload/publication.py"}
-    assert writing == {"pipeline/publish/publish.py", *copied}
+    assert all(name.startswith("expectations/") for name in importing)
+    assert "expectations/gx_library.py" in importing
+    copied = {"pipeline/builder/exporting.py", "pipeline/publish/publication.py"}
+    assert writing == {"pipeline/builds/publish.py", *copied}
 
 
 def test_no_manifest_without_the_verdict(context: Context, tmp_path: Path) -> None:

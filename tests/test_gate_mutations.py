@@ -16,18 +16,18 @@ import pyarrow as pa
 import pytest
 from support import SAMPLES
 
-import pipeline.build
+import pipeline.builder.build
 from expectations.contract import ENCODER, STREAM
 from expectations.invariants import invariants
-from pipeline.build import assembly, description, preparation
+from pipeline.builder import assembly, description, preparation
+from pipeline.inputs import recipe
 from pipeline.options.config import Config
-from pipeline.recipe import recipe
 from pipeline.shards import gather
 from pipeline.shards.measured import read
-from stages import packing
 from stages.columns import IGNORED
 from stages.errors import ExpectationError
-from stages.models.profile import TargetModel
+from stages.profile import TargetModel
+from stages.tokens import packing
 
 Rows = list[dict[str, Any]]
 Damage = Callable[[Rows, TargetModel], None]
@@ -350,7 +350,7 @@ def build(tmp_path: Path, parts: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
             max_reject=1.0,
             **options,
         )
-        pipeline.build.build(config, lambda *_: None)
+        pipeline.builder.build.build(config, lambda *_: None)
         return output
 
     return run

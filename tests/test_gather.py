@@ -13,17 +13,18 @@ from hypothesis import strategies as st
 
 from expectations import tallies
 from expectations.contract import EXAMPLE, PLANNED, Context
-from expectations.readback.dataset import as_one, n_distinct, n_distinct_pairs
-from expectations.readback.stored_rows import Sources
+from expectations.dataset import as_one, n_distinct, n_distinct_pairs
+from expectations.stored_rows import Sources
 from pipeline.shards.collect import Collector, PartSource
 from pipeline.shards.expected import Expected
 from pipeline.shards.gather import BATCH_ROWS, write
 from pipeline.tasks import kind_of
-from stages import columns, layouts
+from stages import columns
 from stages.columns import offsets_of
 from stages.files import file_state
-from stages.layouts import Shape
-from stages.models.profile import TargetModel
+from stages.profile import TargetModel
+from stages.tokens import layouts
+from stages.tokens.layouts import Shape
 
 SIZES = (7, 1, 12)
 WIDTH = 16

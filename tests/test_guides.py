@@ -20,7 +20,7 @@ from support import ROOT, SAMPLES, Ran
 
 from pipeline import exports, tasks
 from pipeline.cli import cli
-from stages.profiles import own_families
+from stages.tokenizers.profiles import own_families
 
 DOCS = ROOT / "docs"
 FOLDERS = ("families", "trainers", "tasks", "how")

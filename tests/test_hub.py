@@ -12,7 +12,7 @@ from threading import Thread
 import pytest
 from support import SAMPLES, Ran, read_manifest
 
-from stages.profiles import all_profiles
+from stages.tokenizers.profiles import all_profiles
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 OTHER = "89abcdef0123456789abcdef0123456789abcdef"

@@ -66,8 +66,10 @@ def test_help_imports_nothing_heavy(imported: Imported, arguments: tuple[str, ..
 def test_a_plan_loads_nothing_that_makes_or_reports_a_build(tmp_path: Path) -> None:
     arguments = ("plan", str(SAMPLES / "sft" / "chat.jsonl"), "--model", "qwen2-1.5b")
     names = modules_of(arguments, tmp_path)
-    assert "pipeline.estimate.forecast" in names
-    assert not {name for name in names if name.startswith(("pipeline.build.", "pipeline.report"))}
+    assert "pipeline.builder.forecast" in names
+    assert not {
+        name for name in names if name.startswith(("pipeline.builder.build.", "pipeline.report"))
+    }
 
 
 def test_the_list_of_commands_loads_no_command(tmp_path: Path) -> None:

@@ -20,20 +20,19 @@ from hypothesis import strategies as st
 import pipeline.shards.plan
 from expectations import metric_tables
 from expectations.contract import Context
-from expectations.readback.pack_index import IndexRows
-from pipeline.build import build
-from pipeline.build_dir.build import Build
-from pipeline.build_dir.built import Built
-from pipeline.build_dir.packs import Packs
-from pipeline.build_dir.summary import summary
-from pipeline.check.check import check
-from pipeline.diff import difference, numbers
-from pipeline.diff.difference import match
+from expectations.pack_index import IndexRows
+from pipeline.builder.build import build
+from pipeline.builder.exporting import export_build
+from pipeline.builds.build import Build
+from pipeline.builds.built import Built
+from pipeline.builds.packs import Packs
+from pipeline.builds.summary import summary
 from pipeline.options.config import Config
 from pipeline.options.recipe import builds_of
-from pipeline.shards import gather, pack_index
-from pipeline.trainers.exporting import export_build
-from pipeline.windows import window
+from pipeline.publish.check import check
+from pipeline.report import difference, numbers
+from pipeline.report.difference import match
+from pipeline.shards import gather, pack_index, window
 from stages.errors import DataError, UsageError
 from stages.kinds import load as kind_of
 from stages.readers import jsonl
@@ -359,7 +358,7 @@ def test_no_row_is_pickled(bench: Bench) -> None:
 
 
 def test_the_reader_imports_no_torch() -> None:
-    code = "import sys, pipeline.build_dir.packs; sys.exit('torch' in sys.modules)"
+    code = "import sys, pipeline.builds.packs; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

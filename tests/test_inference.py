@@ -17,19 +17,19 @@ from hypothesis import strategies as st
 from support import read_manifest
 from transformers import AutoTokenizer
 
-from pipeline.build_dir.build import Build
+from pipeline.builds.build import Build
 from pipeline.manifest import in_words
 from pipeline.manifest.counts import AnswerTokens
 from pipeline.shards import answers
 from pipeline.shards.answers import Answers, Counting
 from stages.chat_template.render import template_of
 from stages.chat_template.template import Template
+from stages.encoders import parsed
 from stages.errors import ModelError
-from stages.models.encoders import parsed
-from stages.models.profile import TargetModel
 from stages.probes import bind
-from stages.profiles import all_profiles, template
+from stages.profile import TargetModel
 from stages.tokenizers import builtin
+from stages.tokenizers.profiles import all_profiles, template
 from stages.tokens.inference import prompts, switch_of, variants
 
 HYBRIDS = sorted(n for n, p in all_profiles().items() if switch_of(p) and p.ranks)

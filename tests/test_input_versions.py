@@ -27,11 +27,11 @@ import pytest
 import zstandard
 from support import say, table_bytes
 
-from pipeline import build as building
-from pipeline.build.parts import works_of
+from pipeline.builder import build as building
+from pipeline.builder.parts import works_of
+from pipeline.inputs import recipe as recipes
 from pipeline.inputs import scan
 from pipeline.options.config import Config
-from pipeline.recipe import recipe as recipes
 from stages import readers
 from stages.errors import PipelineError, SurroundingsError
 from stages.files import file_version, version_bytes

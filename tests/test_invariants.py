@@ -27,27 +27,26 @@ from expectations.contract import (
     Invariant,
 )
 from expectations.invariants import applying, invariants, subjects
-from expectations.readback.pack_index import IndexRows
-from expectations.readback.stored_rows import Planned, Sources, StoredRows
+from expectations.pack_index import IndexRows
+from expectations.stored_rows import Planned, Sources, StoredRows
 from expectations.validate import Validate
-from pipeline.parts.chain import split_off
 from pipeline.shards import pack_index
+from pipeline.shards.chain import split_off
 from pipeline.tasks import kind_of
-from stages import formats
+from stages import encoders, formats
 from stages.chat_template import loss_weights
 from stages.chat_template.render import Render, Renderer
 from stages.chat_template.render_steps import RenderSteps
 from stages.columns import IGNORED
 from stages.contract import Batch, FormatOptions, Record, Row
-from stages.layouts.packed import pack
-from stages.layouts.padded import pad
-from stages.layouts.ragged import ordered
-from stages.models import encoders
-from stages.models.profile import TargetModel
 from stages.normalize.stage import Normalize
+from stages.profile import TargetModel
 from stages.tokens.encode import Encode, EncodePair, EncodeSteps
 from stages.tokens.folded_labels import unfold
 from stages.tokens.insert_step_tokens import Mark
+from stages.tokens.packed import pack
+from stages.tokens.padded import pad
+from stages.tokens.ragged import ordered
 from stages.tokens.segment_encoder import SegmentEncoder
 
 LIMIT = 256

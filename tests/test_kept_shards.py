@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import pipeline.shards.plan
-from pipeline.build import assembly, build
+from pipeline.builder import assembly
+from pipeline.builder.build import build
 from pipeline.inputs import scan
 from pipeline.options.config import Config
-from pipeline.parts import part
-from pipeline.shards import gather, kept
+from pipeline.shards import gather, kept, part
 from stages.files import file_hash, file_state
 from stages.readers import jsonl
 

@@ -10,10 +10,10 @@ import pytest
 from support import SAMPLES, Ran
 
 import posttrain_pipeline as pp
+from pipeline.builds import history, versions
 from pipeline.options.config import Config
 from pipeline.options.output import BY_RECIPE
 from pipeline.options.recipe import builds_of
-from pipeline.publish import history, versions
 
 Run = Callable[..., Ran]
 LINES = (SAMPLES / "sft" / "word_problems.jsonl").read_text("utf-8").splitlines(keepends=True)

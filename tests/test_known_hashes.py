@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from support import SAMPLES
 
-from pipeline.build import build
+from pipeline.builder.build import build
+from pipeline.inputs import equal_build
 from pipeline.options.config import Config
-from pipeline.recipe import equal_build
 from stages.files import file_hash, known_hashes
 from stages.files.file_version import FileVersion
 from stages.files.known_hashes import KnownHashes

@@ -15,9 +15,9 @@ from support import Ran
 
 from pipeline.tasks import kind_of
 from stages.contract import Row
-from stages.detection.evidence import detect
-from stages.detection.likely_columns import answered, offer
 from stages.errors import DataError
+from stages.normalize.evidence import detect
+from stages.normalize.likely_columns import answered, offer
 
 Run = Callable[..., Ran]
 MODEL = ("--model", "qwen2-1.5b")

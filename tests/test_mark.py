@@ -6,16 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from expectations.second_sample import Witness
 from pipeline.tasks import kind_of
-from stages import formats, probes
+from stages import encoders, formats, probes
 from stages.chat_template.render import Renderer
 from stages.chat_template.render_steps import RenderSteps
 from stages.contract import FormatOptions, Record
 from stages.errors import ReadingError
-from stages.models import encoders
-from stages.models.profile import StepTokens, TargetModel
 from stages.normalize.stage import Normalize
-from stages.parity.sample import Witness
+from stages.profile import StepTokens, TargetModel
 from stages.tokens.encode import EncodeSteps
 from stages.tokens.insert_step_tokens import Mark
 from stages.tokens.segment_encoder import SegmentEncoder

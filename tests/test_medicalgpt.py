@@ -21,8 +21,8 @@ import pytest
 from datasets import load_dataset
 from support import SAMPLES, Ran
 
-from pipeline.build_dir.build import Build
-from pipeline.build_dir.examples import examples
+from pipeline.builds.build import Build
+from pipeline.builds.examples import examples
 
 Run = Callable[..., Ran]
 Ids = tuple[list[int], ...]

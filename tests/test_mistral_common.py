@@ -18,8 +18,8 @@ from peers import packages
 from test_families import Family, family, make
 from tokenizers import Tokenizer
 
-from stages.profiles import all_profiles
 from stages.tokenizers import builtin
+from stages.tokenizers.profiles import all_profiles
 
 # Measured with mistral-common 1.13.1: ids of a short conversation, by tokenizer.
 TALK = [

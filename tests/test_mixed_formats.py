@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from support import Ran, read_manifest
 
-from pipeline.build_dir.build import Build
+from pipeline.builds.build import Build
 from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import FormatOptions
-from stages.detection.mixture import detect_mixture
 from stages.errors import DataError, RowError, UsageError
+from stages.normalize.mixture import detect_mixture
 
 Run = Callable[..., Ran]
 Row = dict[str, Any]

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Ran, read_manifest
 
-from pipeline.choice import near
+from pipeline.shards import near
 from stages.overlap import signatures, words
 
 Run = Callable[..., Ran]

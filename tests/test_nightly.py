@@ -18,7 +18,7 @@ import pytest
 from support import WIDE, Ran
 from test_versions import strangers
 
-from pipeline.publish import history, versions
+from pipeline.builds import history, versions
 
 Run = Callable[..., Ran]
 ROWS = 15  # of a day
@@ -39,7 +39,7 @@ command = "cat >> told.jsonl"
 # process is killed by the one with the wanted number.
 DIES = """
 import os, signal, sys
-from pipeline.publish import place
+from pipeline.builds import place
 counted, last, watched = [], int(sys.argv.pop(1)), []
 def hook(event, _):
     if watched and os.getpid() == watched[0] and event.split(".")[0] in ("os", "open", "shutil"):

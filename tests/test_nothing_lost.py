@@ -19,9 +19,9 @@ from stages.contract import (
     Row,
     StepChain,
 )
-from stages.detection.evidence import detect
 from stages.errors import DataError, RowError
 from stages.format import Format
+from stages.normalize.evidence import detect
 from stages.normalize.stage import Normalize
 
 Q, A, B = ("user", "q"), ("assistant", "a"), ("assistant", "b")

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from stages import formats
 from stages.contract import Example, FormatOptions, Pair, Refused, Row
-from stages.conversations import examples
 from stages.errors import AskError, RowError
+from stages.rows import examples
 from stages.rows.selection import lookup, rest
 
 TURNS = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]

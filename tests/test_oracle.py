@@ -20,11 +20,11 @@ from support import read_manifest, say
 from tokenizers import Regex
 from tokenizers.pre_tokenizers import Split
 
+from stages import encoders
 from stages.errors import PipelineError
-from stages.models import encoders
 from stages.probes import bind
-from stages.profiles import all_profiles
 from stages.tokenizers import builders, builtin, oracle, sentencepiece
+from stages.tokenizers.profiles import all_profiles
 
 NAMES = (
     "qwen2-1.5b",

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from support import SAMPLES
 from transformers import AutoTokenizer
 
-from pipeline.build import build
+from pipeline.builder.build import build
 from pipeline.options.config import Config
-from pipeline.overlay import safetensors_rows
-from pipeline.overlay.overlay import overlay
-from pipeline.overlay.safetensors_rows import narrow, read_row, set_means, widen
+from pipeline.serving import safetensors_rows
+from pipeline.serving.overlay import overlay
+from pipeline.serving.safetensors_rows import narrow, read_row, set_means, widen
 from stages.errors import DataError, UsageError
 
 ROWS, WIDTH = 151936, 2

@@ -19,12 +19,12 @@ from support import Ran, contributed, install_examples, read_manifest
 from expectations import invariants, metric_tables
 from expectations.checks import Between, none
 from expectations.contract import EXAMPLE, PLANNED, STORED, Context, Invariant, Metrics, Subject
-from expectations.readback.stored_rows import StoredRows
-from pipeline.recipe import fingerprints
+from expectations.stored_rows import StoredRows
+from pipeline.inputs import fingerprints
 from pipeline.tasks import kind_of
 from stages import catalog
 from stages.errors import GateError, UsageError
-from stages.models.profile import TargetModel
+from stages.profile import TargetModel
 
 Run = Callable[..., Ran]
 

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stages import columns, packing
+from stages import columns
 from stages.columns import IGNORED, Ints
-from stages.layouts.packed import pack
+from stages.tokens import packing
+from stages.tokens.packed import pack
 
 
 def ints(values: list[int]) -> Ints:

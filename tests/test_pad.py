@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from stages import columns
 from stages.columns import IGNORED
 from stages.errors import UsageError
-from stages.layouts.padded import LAYOUT, pad
-from stages.layouts.ragged import ordered
+from stages.tokens.padded import LAYOUT, pad
+from stages.tokens.ragged import ordered
 
 PAD = 151643
 SIDES = st.sampled_from(["left", "right"])

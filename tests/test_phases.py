@@ -12,7 +12,7 @@ import pytest
 from conftest import NAME
 from support import SAMPLES, Ran, run_python
 
-from pipeline.build import (
+from pipeline.builder.build import (
     Prepared,
     assemble,
     build,
@@ -24,13 +24,12 @@ from pipeline.build import (
     plan,
     prepare,
 )
-from pipeline.build.parts import REFERENCE
+from pipeline.builder.judge import Judge
+from pipeline.builder.parts import REFERENCE
+from pipeline.inputs import declared, recipe
 from pipeline.options.config import Config
-from pipeline.parts import part
-from pipeline.recipe import declared, recipe
-from pipeline.shards import gather
+from pipeline.shards import gather, part
 from pipeline.shards import plan as laid
-from pipeline.verdict.judge import Judge
 from stages.errors import DataError, ParityError, PipelineError, UsageError
 
 DATA = [
@@ -42,7 +41,7 @@ OPTIONS = {"dedup": True, "shuffle": True, "seed": 5, "test_size": 0.2, "max_len
 START = """
 import pickle
 from pathlib import Path
-from pipeline.build import finish, join, make_parts, make_shards, plan, prepare
+from pipeline.builder.build import finish, join, make_parts, make_shards, plan, prepare
 from posttrain_pipeline.api import config_of
 
 def silent(what, done, total):

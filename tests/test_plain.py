@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import FormatOptions, Record
-from stages.conversations import stop_text
 from stages.normalize import plain
 from stages.normalize.stage import Normalize
+from stages.rows import stop_text
 
 CHARS = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 ODD = [*("", " \n", "a</s>", "b <|im_end|>\n", "<think>\nx", "<think>x</think>y", "### Response:")]

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import Example, FormatOptions, Record, Row
-from stages.conversations import stop_text
 from stages.kinds.pair import Pairs
 from stages.normalize.stage import Normalize
+from stages.rows import stop_text
 
 TEXTS = ["x", "y", "an ordinary text", " padded \n", "", " \n", "a</s>", "b <|im_end|>\n"]
 TEXTS += ["<think>\nx", "<think>x</think>y", "<|im_start|>user\nx<|im_end|>\n", "[INST] x [/INST]"]

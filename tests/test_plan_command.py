@@ -13,11 +13,11 @@ from datasets import load_from_disk
 from support import SAMPLES, Ran, read_manifest
 from transformers import AutoTokenizer
 
+from pipeline.builder import population
+from pipeline.builder.forecast import Forecast, forecast
+from pipeline.builder.plan_page import as_json, as_text
+from pipeline.builder.population import packing_table
 from pipeline.cli import cli
-from pipeline.estimate import population
-from pipeline.estimate.forecast import Forecast, forecast
-from pipeline.estimate.page import as_json, as_text
-from pipeline.estimate.population import packing_table
 from pipeline.options.config import Config
 from stages.errors import DataError
 

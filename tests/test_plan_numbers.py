@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.build.planning import Shards
-from pipeline.choice import doubles
-from pipeline.choice.doubles import DIGEST
-from pipeline.choice.examples import PlannedExamples, part_of
+from pipeline.builder.planning import Shards
 from pipeline.options.config import Config, PlanOptions
+from pipeline.shards import doubles
 from pipeline.shards import plan as planning
+from pipeline.shards.doubles import DIGEST
+from pipeline.shards.examples import PlannedExamples, part_of
 from stages.columns import Ints
 from stages.errors import UsageError
 

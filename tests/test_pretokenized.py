@@ -16,8 +16,8 @@ from support import SAMPLES, Ran, read_manifest
 from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import FormatOptions, Record, Row
-from stages.models.profile import TargetModel
 from stages.normalize.stage import Normalize
+from stages.profile import TargetModel
 from stages.tokens.pretokenized import Accept
 
 Run = Callable[..., Ran]

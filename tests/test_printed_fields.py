@@ -7,7 +7,7 @@ import pytest
 from stages.chat_template.printed_fields import EVERY, printed_fields
 from stages.chat_template.template import Template
 from stages.errors import ModelError, RowError
-from stages.profiles import all_profiles, template
+from stages.tokenizers.profiles import all_profiles, template
 
 BASE = {"content", "role"}
 CALLS = BASE | {"tool_calls"}

@@ -11,14 +11,13 @@ import pytest
 from small_tokenizers import small
 from support import ROOT, SAMPLES
 
+from pipeline.inputs.recipe import resolve_recipe
 from pipeline.inputs.scan import scan
 from pipeline.options.config import Config
-from pipeline.recipe.recipe import resolve_recipe
-from stages import profiles
 from stages.errors import ModelError
-from stages.models.profile import AddedToken, ModelProfile, PairFraming, StepTokens
-from stages.profiles import all_profiles, find
-from stages.tokenizers import hub, resolve
+from stages.profile import AddedToken, ModelProfile, PairFraming, StepTokens
+from stages.tokenizers import hub, profiles, resolve
+from stages.tokenizers.profiles import all_profiles, find
 from stages.tokenizers.resolve import Overrides
 
 WHOLE = """

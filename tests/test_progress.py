@@ -17,10 +17,9 @@ from typing import Any
 import pytest
 from support import SAMPLES, Ran
 
-from pipeline import amounts, figures
+from pipeline import amounts, figures, processes
 from pipeline.amounts import NOTHING, Amount
-from pipeline.executors import local
-from pipeline.executors._job import Job
+from pipeline.job import Job
 from pipeline.messages import lines, painted, progress
 from pipeline.messages.following import following
 from pipeline.messages.progress import ENCODE, Follower, Phase, Whole, follower_of
@@ -142,7 +141,7 @@ def test_workers_tell_while_they_work(workers: int, monkeypatch: pytest.MonkeyPa
     told: list[tuple[int, Amount]] = []
     job = Job(partly=lambda number, amount: told.append((number, amount)))
     items = [3, 4] if workers == 2 else [3, 4, 5]
-    assert dict(local.pmap(_told, None, items, workers, job)) == dict(enumerate(items))
+    assert dict(processes.pmap(_told, None, items, workers, job)) == dict(enumerate(items))
     assert (0, Amount(rows=3)) in told
     assert (1, Amount(rows=4)) in told
 
@@ -151,7 +150,7 @@ def test_what_a_lost_worker_told_is_taken_back(tmp_path: Path) -> None:
     """Its item is made again from nothing."""
     told: list[tuple[int, Amount]] = []
     job = Job(partly=lambda number, amount: told.append((number, amount)))
-    assert dict(local.pmap(_die_after_telling, str(tmp_path), [1, 2], 2, job)) == {0: 1, 1: 2}
+    assert dict(processes.pmap(_die_after_telling, str(tmp_path), [1, 2], 2, job)) == {0: 1, 1: 2}
     assert (1, NOTHING) in told
 
 

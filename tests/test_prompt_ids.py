@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from test_broken_answers import bound
 
 from pipeline.tasks import kind_of
-from stages import formats
+from stages import encoders, formats
 from stages.chat_template.render import Render, Renderer, template_of
 from stages.columns import IGNORED
 from stages.contract import FormatOptions, Record
-from stages.models import encoders
-from stages.models.profile import TargetModel
 from stages.normalize.stage import Normalize
+from stages.profile import TargetModel
 from stages.tokens.encode import Encode
 from stages.tokens.folded_labels import unfold
 from stages.tokens.segment_encoder import SegmentEncoder

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 from support import SAMPLES
 
-from pipeline.executors import local
-from pipeline.executors._job import Job
+from pipeline import processes
+from pipeline.inputs import proved
+from pipeline.inputs.proved import fast_encoder, find_model
+from pipeline.job import Job
 from pipeline.options.config import Config
-from pipeline.recipe import proved
-from pipeline.recipe.proved import fast_encoder, find_model
-from stages import probes
+from stages import encoders, probes
 from stages.errors import ModelError
-from stages.models import encoders
 
 DATA = str(SAMPLES / "sft" / "word_problems.jsonl")
 
@@ -138,7 +137,7 @@ def test_encoders_are_compared_where_workers_come_from(
         for at, item in enumerate(items):
             yield at, function(there, item)
 
-    monkeypatch.setattr(local, "copied", copied)
+    monkeypatch.setattr(processes, "copied", copied)
     assert fast_encoder(config.run.cache_dir, content) == "fastokens"
     assert (calls, asked) == ([], ["encoder"])
 

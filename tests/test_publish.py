@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from support import SAMPLES, Ran, read_manifest
 
-from pipeline.publish import publish
+from pipeline.builds import publish
 from stages.errors import SurroundingsError, UsageError
 
 Run = Callable[..., Ran]

@@ -22,17 +22,17 @@ from stub_hub import LARGE, HubStub, serve_hub
 from stub_s3 import S3Stub, serve_s3
 from support import SAMPLES, WIDE, Ran, read_manifest
 
-from pipeline.build import build
-from pipeline.build_dir.build import Build
-from pipeline.card.publisher import NOTHING, Publisher
-from pipeline.check.check import check
+from pipeline.builder.build import build
+from pipeline.builder.exporting import export_build
+from pipeline.builds import history, versions
+from pipeline.builds.build import Build
 from pipeline.options.config import Config
 from pipeline.options.recipe import builds_of
-from pipeline.publish import history, versions
-from pipeline.trainers.exporting import export_build
-from pipeline.upload import hub, store, upload
-from pipeline.upload.publication import Publication, assemble
-from pipeline.upload.upload import publish
+from pipeline.publish import hub, store, upload
+from pipeline.publish.check import check
+from pipeline.publish.publication import Publication, assemble
+from pipeline.publish.upload import publish
+from pipeline.report.publisher import NOTHING, Publisher
 from stages.errors import DataError, SurroundingsError, UsageError
 
 # What huggingface_hub says of itself as it sends large files.
@@ -560,7 +560,7 @@ def test_killed_after_each_upload_to_s3_the_next_call_finishes(
 ) -> None:
     """Processes that end at once after an upload or a few, without any handler of their own."""
     code = (
-        "import os, sys\nfrom pipeline.upload import store\nsend, left = store.Store.send, "
+        "import os, sys\nfrom pipeline.publish import store\nsend, left = store.Store.send, "
         "[int(sys.argv.pop(1))]\n"
         "def stopped(self, piece):\n    left[0] -= 1\n    left[0] < 0 and os._exit(9)\n"
         "    send(self, piece)\nstore.Store.send = stopped\n"

@@ -20,12 +20,11 @@ from fsspec.implementations.http import HTTPFileSystem
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import build as building
-from pipeline.build.parts import works_of
+from pipeline.builder import build as building
+from pipeline.builder.parts import works_of
 from pipeline.inputs import scan
 from pipeline.options.config import Config
-from pipeline.sources import stored
-from pipeline.stores import filesystem
+from pipeline.stores import filesystem, stored
 from stages import readers
 from stages.contract import Split
 from stages.errors import SurroundingsError

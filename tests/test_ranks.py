@@ -19,16 +19,16 @@ from stub_s3 import BUCKET, serve_s3
 from support import ROOT, SAMPLES, Ran
 
 from pipeline import run_ranks
-from pipeline.build import build, finish, make_shards, plan, planning, prepare, ranks
-from pipeline.build.parts import REFERENCE
-from pipeline.build.ranks import Rank
+from pipeline.builder import planning, ranks
+from pipeline.builder.build import build, finish, make_shards, plan, prepare
+from pipeline.builder.parts import REFERENCE
+from pipeline.builder.ranks import Rank
 from pipeline.commands import _ranks
-from pipeline.inputs import scan
+from pipeline.inputs import equal_build, recipe, scan, versions
 from pipeline.manifest import seal
 from pipeline.manifest.dataset_files import json_text
 from pipeline.options.config import Config
-from pipeline.parts import part
-from pipeline.recipe import equal_build, recipe, versions
+from pipeline.shards import part
 from pipeline.shards import plan as laid
 from pipeline.stores import open_store
 from stages.errors import ParityError, SurroundingsError, UsageError

@@ -10,7 +10,7 @@ from stages.chat_template.segments import CONTROL, TRAINED
 from stages.contract import Message
 from stages.errors import RowError
 from stages.probes import bind
-from stages.profiles import all_profiles
+from stages.tokenizers.profiles import all_profiles
 
 THOUGHT = "<think>\nadd them\n</think>\n\n"
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from support import ROOT, SAMPLES, Ran
 
 from pipeline import tasks
+from pipeline.inputs import kept_answers
 from pipeline.options import recipe_model as declared
 from pipeline.options.command_line import BUILD, config_from, with_options
 from pipeline.options.config import PHASE_OF, Config
@@ -26,7 +27,6 @@ from pipeline.options.path_values import Data, ModelName, Place, TextFile, TextF
 from pipeline.options.phases import OPTIONS, Option
 from pipeline.options.recipe import builds_of
 from pipeline.options.values import Amount, Number, OneOf, Switch, Value, Whole, Width
-from pipeline.recipe import kept_answers
 from stages import catalog
 from stages.errors import UsageError
 

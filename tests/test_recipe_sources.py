@@ -12,15 +12,15 @@ import pytest
 from support import SAMPLES, Ran
 from test_recipe import KEYS, NEEDS, TASK_OF, VALIDATOR, _json
 
-from pipeline.build_dir.build import Build
-from pipeline.estimate import page, population
-from pipeline.estimate.forecast import forecast
+from pipeline.builder import plan_page, population
+from pipeline.builder.forecast import forecast
+from pipeline.builds.build import Build
+from pipeline.inputs import equal_build
 from pipeline.inputs.scan import scan
 from pipeline.manifest.json_records import as_json as of_record
 from pipeline.options import recipe_model as declared
 from pipeline.options.config import Config
 from pipeline.options.recipe import builds_of
-from pipeline.recipe import equal_build
 from stages.errors import UsageError
 
 Run = Callable[..., Ran]
@@ -382,7 +382,7 @@ def test_plan_says_what_sources_would_give(
     assert (talk["splits"], talk["has"]) == (given["splits"], given["has"])
     table = {one["max_length"]: one["packs"] for one in population.packing_table(estimate)}
     assert table[4096] == manifest["packing"]["packs"]
-    assert "math: about 4 examples from 10" in page.as_text(estimate)
+    assert "math: about 4 examples from 10" in plan_page.as_text(estimate)
     monkeypatch.setattr(population, "MOST", 12)
     (words, talk) = (of_record(one) for one in population.sources(estimate))
     assert abs(words["splits"]["train"]["examples"] - 4) <= 2

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from support import SAMPLES, Ran, few, read_manifest
 from test_publish import fingerprint
 
+from pipeline.builder import reject_limit
+from pipeline.builder.rejects import Ledger
 from pipeline.options.config import Config
-from pipeline.verdict import reject_limit
-from pipeline.verdict.rejects import Ledger
 
 Run = Callable[..., Ran]
 GOOD = SAMPLES / "sft" / "word_problems.jsonl"

@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner
 from conftest import NAME
 
+from pipeline.builder.stage_table import stage_table
 from pipeline.cli import cli
 from pipeline.manifest.json_records import load, one_line
 from pipeline.manifest.records import Reject
-from pipeline.stagewise.stage_table import stage_table
 from stages.readers import jsonl
 
 KEYS = ["id", "source", "line", "offset", "stage", "code", "detail", "raw"]

@@ -19,9 +19,9 @@ import pytest
 from support import Ran
 from test_versions import MODEL, _rows, id_of, ids, publish, strangers
 
-from pipeline.publish import history, versions
-from pipeline.publish import publish as publishing
-from pipeline.publish.place import Place
+from pipeline.builds import history, versions
+from pipeline.builds import publish as publishing
+from pipeline.builds.place import Place
 from stages.errors import SurroundingsError
 
 Run = Callable[..., Ran]

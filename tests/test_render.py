@@ -19,8 +19,8 @@ from stages.chat_template.render_steps import RenderSteps
 from stages.chat_template.segments import CLOSES, CONTROL, STEP, TRAINED
 from stages.chat_template.template import Template
 from stages.errors import ModelError, RowError
-from stages.models.profile import TargetModel
-from stages.profiles import all_profiles
+from stages.profile import TargetModel
+from stages.tokenizers.profiles import all_profiles
 from stages.tokens.outline_tokens import segments_of
 
 END = "<|im_end|>"

@@ -11,10 +11,10 @@ import pytest
 from small_tokenizers import model_folder, small
 from support import read_manifest
 
-from pipeline.build_dir.build import Build
+from pipeline.builds.build import Build
 from pipeline.manifest import in_words
 from stages.errors import ModelError
-from stages.profiles import template
+from stages.tokenizers.profiles import template
 from stages.tokenizers.resolve import Overrides, resolve
 
 ROW = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]}

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from support import SAMPLES, Ran, read_manifest
 from test_publish import fingerprint
 
-from pipeline.build_dir import limits
+from pipeline.builds import leftovers, limits
 from pipeline.manifest.drifts import DRIFTS
-from pipeline.publish import leftovers
 from stages.errors import DataError, UsageError
 
 Run = Callable[..., Ran]
@@ -150,7 +149,7 @@ def _like(build: Any, used: int, trained: int) -> Any:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> Any:
     """A small build."""
-    from pipeline.build import build
+    from pipeline.builder.build import build
     from pipeline.options.config import Config
 
     folder = tmp_path_factory.mktemp("built") / "out"

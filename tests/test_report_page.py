@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from support import SAMPLES, Ran, read_manifest
 
 from pipeline import report
-from pipeline.build_dir.build import Build, StoredShard
+from pipeline.builds.build import Build, StoredShard
 from pipeline.manifest.records import Change
 from pipeline.report import changes, charts, headline, template
 from pipeline.report.charts import Entry

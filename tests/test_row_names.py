@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from expectations.readback import stored_rows
+from expectations import stored_rows
 
 _TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 

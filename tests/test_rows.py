@@ -10,8 +10,8 @@ from support import check_reading
 from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import FormatOptions
-from stages.detection.evidence import detect
 from stages.errors import RowError
+from stages.normalize.evidence import detect
 
 
 @pytest.mark.parametrize("name", READ)

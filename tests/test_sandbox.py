@@ -14,7 +14,7 @@ from support import SAMPLES, Ran
 
 from stages.chat_template.template import Template
 from stages.errors import ModelError, RowError
-from stages.profiles import all_profiles
+from stages.tokenizers.profiles import all_profiles
 
 DATE = "2024-07-26"
 PLENTY = 3.0  # seconds of this process, on a busy machine; alone it is a tenth of that

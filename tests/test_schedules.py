@@ -21,7 +21,7 @@ import pytest
 import yaml
 from support import ROOT, SAMPLES, read_manifest
 
-from pipeline.check.check import check
+from pipeline.publish.check import check
 
 SCHEDULES = ROOT / "examples" / "schedules"
 PROGRAM = shutil.which("pipeline", path=str(Path(sys.executable).parent))

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from support import Ran
 
-from expectations.gx import suites
+from expectations import gx_suites
 from pipeline import secrets
 from pipeline.options.recipe import builds_of
-from pipeline.sources import locate
+from pipeline.stores.sources import locate
 from stages.errors import GateError, UsageError
 
 Run = Callable[..., Ran]
@@ -283,7 +283,7 @@ def test_a_suite_in_json_runs_nothing() -> None:
     for kwargs in ({"column": "x", "row_condition": "@pd.io.common.os.system('true') == 0"},):
         suite = {"name": "mine", "expectations": [{**one, "kwargs": kwargs}]}
         with pytest.raises(GateError, match="row_condition"):
-            suites.load("s.json", json.dumps([suite]))
+            gx_suites.load("s.json", json.dumps([suite]))
 
 
 def test_a_broken_link_is_named_with_what_it_points_to(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from transformers import AutoTokenizer
 
 from pipeline.serving import serving
 from pipeline.serving.tokenizer_files import write_tokenizer
-from stages.models.profile import TargetModel
 from stages.probes import bind
-from stages.profiles import all_profiles
+from stages.profile import TargetModel
+from stages.tokenizers.profiles import all_profiles
 
 ANSWER = "I do not know this year. <search>population of Oslo"
 

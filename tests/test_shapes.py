@@ -24,9 +24,9 @@ from stages.contract import (
     Refused,
     Row,
 )
-from stages.conversations import loss_mask
-from stages.detection.evidence import detect
 from stages.errors import DataError
+from stages.normalize.evidence import detect
+from stages.rows import loss_mask
 
 Run = Callable[..., Ran]
 MODEL = ("--model", "qwen2-1.5b")

@@ -13,9 +13,9 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from support import SAMPLES
 
-from pipeline.build import build
+from pipeline.builder.build import build
 from pipeline.options.config import Config
-from pipeline.parts import part, shared, storage
+from pipeline.shards import part, shared, storage
 from pipeline.stores import Store, filesystem, open_store, transfer
 from stages.errors import SurroundingsError
 from stages.readers import jsonl

@@ -16,9 +16,9 @@ from small_tokenizers import small
 from support import SAMPLES, model_record
 from transformers import AutoTokenizer
 
-from pipeline.build_dir.build import Build
+from pipeline.builds.build import Build
 from pipeline.cli import cli
-from pipeline.view.drawing import (
+from pipeline.report.drawing import (
     ANSWER,
     BAD,
     CONTEXT,
@@ -31,9 +31,9 @@ from pipeline.view.drawing import (
     Shards,
     visible,
 )
+from stages.encoders import Encoder, parsed
 from stages.errors import UsageError
-from stages.models.encoders import Encoder, parsed
-from stages.models.profile import TargetModel
+from stages.profile import TargetModel
 
 Make = Callable[..., Path]
 MODEL = model_record()

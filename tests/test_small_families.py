@@ -22,17 +22,16 @@ from support import Ran, read_manifest
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from pipeline.tasks import kind_of
-from stages import formats
+from stages import encoders, formats
 from stages.chat_template.render import Render, Renderer, template_of
 from stages.chat_template.template import Template
 from stages.columns import IGNORED
 from stages.contract import Batch, FormatOptions, Record, Row
 from stages.errors import RowError
-from stages.models import encoders
-from stages.models.profile import TargetModel
 from stages.normalize.stage import Normalize
 from stages.probes import bind
-from stages.profiles import all_profiles
+from stages.profile import TargetModel
+from stages.tokenizers.profiles import all_profiles
 from stages.tokens.encode import Encode
 from stages.tokens.folded_labels import unfold
 from stages.tokens.segment_encoder import SegmentEncoder

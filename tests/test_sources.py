@@ -21,8 +21,8 @@ from support import SAMPLES, Ran, read_manifest
 
 from pipeline.inputs.scan import Input, scan
 from pipeline.options.config import Config
-from pipeline.sources import hub, locate
-from pipeline.stores import filesystem
+from pipeline.stores import filesystem, hub
+from pipeline.stores.sources import locate
 from stages import readers
 from stages.errors import ContainerError, SurroundingsError, UsageError
 

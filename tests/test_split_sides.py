@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from support import Ran, read_manifest
 from transformers import AutoTokenizer
 
-from pipeline.choice import doubles, sides
-from pipeline.choice.choose import choose
-from pipeline.choice.examples import PlannedExamples
 from pipeline.options.config import Config
+from pipeline.shards import doubles, sides
+from pipeline.shards.choose import choose
+from pipeline.shards.examples import PlannedExamples
 from pipeline.tasks import kind_of
 from stages import columns, formats
 from stages.contract import FormatOptions, Record

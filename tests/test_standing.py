@@ -20,7 +20,7 @@ FULL = 'OSError(28, "No space left on device")'
 # Raises at one call of the system behind the publication; all such calls are in the file "calls".
 _FAILING = """
 import os, sys, threading
-from pipeline.publish import standing
+from pipeline.builds import standing
 inside, calls, fsync, process = [], [], os.fsync, os.getpid()
 EVENTS = ("open", "os.", "shutil.", "fcntl.", "subprocess.", "tempfile.")
 def hook(event, details):

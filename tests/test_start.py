@@ -14,9 +14,9 @@ import pytest
 from support import SAMPLES
 
 import posttrain_pipeline as pp
-from pipeline.build import assembly
+from pipeline.builder import assembly
+from pipeline.inputs import ahead, proved
 from pipeline.options.config import Config
-from pipeline.recipe import ahead, proved
 from stages.errors import ExpectationError
 from stages.once import once
 
@@ -90,11 +90,11 @@ def _run(name: str, body: str, folder: Path, cache: Path) -> subprocess.Complete
 @pytest.mark.parametrize(
     "name",
     [
-        "pipeline.publish.publish:shutil.rmtree",  # of what an earlier run may have left
-        "pipeline.recipe.ahead:_parse",  # in a thread, while the program is imported
-        "pipeline.build.assembly:audit",  # while the other process judges
-        pytest.param("pipeline.recipe.recipe:find_model", marks=pytest.mark.slow),
-        pytest.param("pipeline.build.assembly:report_page.write", marks=pytest.mark.slow),
+        "pipeline.builds.publish:shutil.rmtree",  # of what an earlier run may have left
+        "pipeline.inputs.ahead:_parse",  # in a thread, while the program is imported
+        "pipeline.builder.assembly:audit",  # while the other process judges
+        pytest.param("pipeline.inputs.recipe:find_model", marks=pytest.mark.slow),
+        pytest.param("pipeline.builder.assembly:report_page.write", marks=pytest.mark.slow),
     ],
 )
 def test_ctrl_c_leaves_nothing(
@@ -110,8 +110,8 @@ def test_ctrl_c_leaves_nothing(
 @pytest.mark.parametrize(
     "name",
     [
-        "pipeline.build.publication:keep_hashes",  # for the next build
-        "pipeline.publish.failed:clear",
+        "pipeline.builder.publication:keep_hashes",  # for the next build
+        "pipeline.builds.failed:clear",
     ],
 )
 def test_ctrl_c_behind_the_publication_changes_nothing(
@@ -130,7 +130,7 @@ def test_ctrl_c_behind_the_publication_changes_nothing(
 def test_a_judge_that_dies_is_replaced(tmp_path: Path, cache_dir: Path) -> None:
     """Killed while it judges: the build is judged where it is made."""
     kill = "os.kill(arguments[0]._pool.workers[0].process.pid, signal.SIGKILL)"
-    ran = _run("pipeline.verdict.judge:Judge._verdict", kill, tmp_path, cache_dir)
+    ran = _run("pipeline.builder.judge:Judge._verdict", kill, tmp_path, cache_dir)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert pp.open(tmp_path / "out").validation.passed
 

@@ -11,8 +11,8 @@ from support import kind_of
 
 from stages import formats
 from stages.contract import FormatOptions, Refused, Row, StepChain
-from stages.detection.evidence import detect
 from stages.errors import AskError, DataError, RowError
+from stages.normalize.evidence import detect
 from stages.rows.selection import Selection
 from stages.rows.watched import Watched
 

@@ -15,9 +15,9 @@ from support import Ran, read_manifest
 from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import FormatOptions, Record, Row, StepChain
-from stages.conversations import examples
 from stages.errors import RowError
 from stages.normalize.stage import Normalize
+from stages.rows import examples
 
 Run = Callable[..., Ran]
 TAG = "ки"

@@ -13,11 +13,11 @@ from stub_server import Stub, serve
 from support import Ran
 from tokenizers import Tokenizer
 
-from pipeline.stops import KINDS
-from pipeline.stops.declared import prompts, read
-from pipeline.stops.examine import StopRun, examine
+from pipeline.serving.declared import prompts, read
+from pipeline.serving.examine import StopRun, examine
+from pipeline.serving.stops import KINDS
 from stages.errors import SurroundingsError, UsageError
-from stages.profiles import template
+from stages.tokenizers.profiles import template
 
 TOOL = {"type": "function", "function": {"name": "count", "parameters": {"type": "object"}}}
 BAD_TEMPLATE = template("qwen2").replace("<|im_end|>", "")
@@ -41,7 +41,7 @@ def rows() -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> Path:
     """A build of such rows, packed."""
-    from pipeline.build import build
+    from pipeline.builder.build import build
     from pipeline.options.config import Config
 
     root = tmp_path_factory.mktemp("stops")

@@ -18,7 +18,7 @@ import pytest
 from stub_s3 import BUCKET, S3Stub, serve_s3
 from support import SAMPLES, Ran
 
-from pipeline.publish import store_versions
+from pipeline.builds import store_versions
 from pipeline.stores import Store, open_store
 
 Run = Callable[..., Ran]
@@ -250,7 +250,7 @@ def test_a_killed_writer_is_followed_by_the_next(
     """Processes that end at once after nine puts, without any handler of their own: their lock runs
     out, the next one takes it over and goes on, and one of them finishes."""
     code = (
-        "import os, sys\nfrom pipeline.publish import lease\nfrom pipeline.stores import transfer\n"
+        "import os, sys\nfrom pipeline.builds import lease\nfrom pipeline.stores import transfer\n"
         "lease.LEASE, lease.RENEWAL = 2.0, 0.5\nsend, left = transfer.send, [9]\n"
         "def stopped(*given):\n    left[0] -= 1\n    left[0] < 0 and os._exit(9)\n"
         "    return send(*given)\ntransfer.send = stopped\nfrom pipeline.cli import main\nmain()\n"

@@ -16,10 +16,10 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from stub_s3 import BUCKET, S3Stub, serve_s3
 
+from pipeline.builds import lease, store_place, store_versions
+from pipeline.builds.store_place import StorePlace
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.seal import sealed
-from pipeline.publish import lease, store_place, store_versions
-from pipeline.publish.store_place import StorePlace
 from pipeline.stores import Store, open_store
 from pipeline.stores.objects import ObjectStore
 from stages.errors import SurroundingsError, UsageError

@@ -14,11 +14,11 @@ import pytest
 from support import SAMPLES, Ran
 
 import posttrain_pipeline as pp
-from pipeline.build_dir import summary as summaries
-from pipeline.build_dir.built import Built
-from pipeline.build_dir.summary import fitted, summary
+from pipeline.builder import next_steps
+from pipeline.builds import summary as summaries
+from pipeline.builds.built import Built
+from pipeline.builds.summary import fitted, summary
 from pipeline.manifest.manifest import Manifest
-from pipeline.trainers import next_steps
 
 Run = Callable[..., Ran]
 DATA = SAMPLES / "sft" / "word_problems.jsonl"

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from small_tokenizers import SMALL, model_folder, small
 from support import Ran, read_manifest
 
-from pipeline.build import planning
-from pipeline.check.check import check
+from pipeline.builder import planning
 from pipeline.options.config import Config
-from pipeline.parts.part import PartReport
+from pipeline.publish.check import check
+from pipeline.shards.part import PartReport
 from stages import probes
 from stages.errors import ModelError
-from stages.models.profile import declare
+from stages.profile import declare
 from stages.tokenizers.survival import loss
 
 Run = Callable[..., Ran]

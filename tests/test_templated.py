@@ -15,9 +15,9 @@ from support import Ran
 from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import Conversation, FormatOptions, Message, Pair, Row
-from stages.conversations import templated
-from stages.detection.evidence import detect
 from stages.errors import DataError, RowError
+from stages.normalize.evidence import detect
+from stages.rows import templated
 
 Run = Callable[..., Ran]
 Said = list[tuple[str, str]]

@@ -12,12 +12,11 @@ from pipeline.tasks import kind_of
 from stages import formats
 from stages.chat_template.template import Template
 from stages.contract import FormatOptions, Message, Record, Row
-from stages.conversations import templated
 from stages.errors import RowError
-from stages.models.profile import ModelProfile
 from stages.normalize.stage import Normalize
-from stages.profiles import all_profiles
-from stages.rows import notes
+from stages.profile import ModelProfile
+from stages.rows import notes, templated
+from stages.tokenizers.profiles import all_profiles
 
 # One profile for each template that is shipped.
 BY_SOURCE = {p.chat_template: p for p in all_profiles().values() if p.pair is None}

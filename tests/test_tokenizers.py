@@ -14,11 +14,11 @@ from support import few
 from tokenizers import Tokenizer
 
 from stages.errors import ModelError
-from stages.models.profile import ModelProfile
 from stages.probes import bind
-from stages.profiles import all_profiles, find
+from stages.profile import ModelProfile
 from stages.tokenizers import builders, builtin, hub, resolve
 from stages.tokenizers.builtin import Carrier
+from stages.tokenizers.profiles import all_profiles, find
 from stages.tokenizers.resolve import Overrides
 
 VENDORS = [

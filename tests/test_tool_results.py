@@ -9,9 +9,9 @@ import pytest
 from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import FormatOptions, Message, Record
-from stages.conversations.tool_results import require_order
 from stages.errors import RowError
 from stages.normalize.stage import Normalize
+from stages.rows.tool_results import require_order
 
 USER, ANSWER = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support import SAMPLES, Ran, read_manifest
 from test_plan_command import planned
 
-from pipeline.estimate.page import as_json, as_text
+from pipeline.builder.plan_page import as_json, as_text
 from stages import columns
 from stages.chat_template import turn_split
 

@@ -15,9 +15,9 @@ from stages.chat_template.excerpts import SHORT, Excerpts
 from stages.chat_template.render import Renderer, Row
 from stages.chat_template.template import Template
 from stages.contract import Conversation, Message
-from stages.conversations import loss_mask
 from stages.errors import RowError
-from stages.models.profile import TargetModel
+from stages.profile import TargetModel
+from stages.rows import loss_mask
 
 CALL = (
     '{{"tool_calls": [{{"type": "function", "function": '

@@ -20,14 +20,13 @@ from pipeline.inputs.questions import condition_for
 from pipeline.tasks import kind_of
 from stages import catalog, formats
 from stages.contract import FormatOptions, Record, Row
-from stages.conversations import unfinished
-from stages.detection.evidence import detect
-from stages.detection.survey import survey
 from stages.errors import AskError, DataError, RowError, UsageError
 from stages.format import Format
 from stages.formats.step_objects import RATINGS
+from stages.normalize.evidence import detect
 from stages.normalize.stage import Normalize
-from stages.rows import column_names, watched
+from stages.normalize.survey import survey
+from stages.rows import column_names, unfinished, watched
 from stages.rows.selection import Selection, condition, names_something
 from stages.rows.unread import FLAGS, ReadRow, left_over, require_asked
 from stages.rows.watched import Watched

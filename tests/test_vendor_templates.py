@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from stages.profiles import all_profiles
+from stages.tokenizers.profiles import all_profiles
 
 TRL = ("trl==1.16.0", "trl/chat_templates")
 AXOLOTL = ("axolotl==0.19.0", "axolotl/utils/chat_templates/templates")

@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Ran, run_python
 
-from pipeline.build_dir.build import Build
-from pipeline.publish import history, versions
-from pipeline.publish.place import Place
+from pipeline.builds import history, versions
+from pipeline.builds.build import Build
+from pipeline.builds.place import Place
 from stages.errors import PipelineError, UsageError
 
 Run = Callable[..., Ran]
@@ -222,8 +222,8 @@ def test_a_kill_at_any_step_of_publication(tmp_path: Path, place_of_death: str) 
 import os, signal, shutil, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
-from pipeline.publish import publish as publishing, versions
-from pipeline.publish.place import Place
+from pipeline.builds import publish as publishing, versions
+from pipeline.builds.place import Place
 from test_versions import publish, id_of
 def die(*_, **__): os.kill(os.getpid(), signal.SIGKILL)
 place = Place.of(Path("r"), 1)

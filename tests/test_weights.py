@@ -15,21 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import SAMPLES, read_manifest
 
-from pipeline.check.check import check
+from pipeline.builder import stagewise
 from pipeline.options.config import Config
-from pipeline.parts.chain import split_off
-from pipeline.stagewise import stagewise
+from pipeline.publish.check import check
+from pipeline.shards.chain import split_off
 from pipeline.tasks import kind_of
-from stages import formats
+from stages import encoders, formats
 from stages.chat_template import loss_weights
 from stages.chat_template.render import Render, Renderer
 from stages.chat_template.segments import CONTROL, TRAINED
 from stages.columns import IGNORED
 from stages.contract import FormatOptions, Record
 from stages.errors import RowError, UsageError
-from stages.models import encoders
-from stages.models.profile import TargetModel
 from stages.normalize.stage import Normalize
+from stages.profile import TargetModel
 from stages.tokens.encode import Encode
 from stages.tokens.folded_labels import unfold
 from stages.tokens.segment_encoder import SegmentEncoder

@@ -24,16 +24,15 @@ from support import few
 
 import pipeline.shards.plan
 from pipeline import tasks
-from pipeline.build import build, finish, make_parts, make_shards, plan, prepare, windowed
-from pipeline.choice import doubles
-from pipeline.choice.examples import Numbers, read_numbers
+from pipeline.builder import windowed
+from pipeline.builder.build import build, finish, make_parts, make_shards, plan, prepare
 from pipeline.options.config import Config, PlanOptions
-from pipeline.parts.part import PartReport
-from pipeline.shards import facts, gather
+from pipeline.shards import doubles, facts, gather, window
 from pipeline.shards import plan as planning
 from pipeline.shards.collect import PartSource
-from pipeline.windows import window
-from pipeline.windows.layout import Head
+from pipeline.shards.examples import Numbers, read_numbers
+from pipeline.shards.layout import Head
+from pipeline.shards.part import PartReport
 from stages.errors import DataError, UsageError
 from stages.readers import jsonl
 

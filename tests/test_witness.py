@@ -11,16 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from expectations.second_sample import Witness
 from pipeline.tasks import kind_of
 from stages import columns, formats
 from stages.chat_template.render import Render, Renderer
 from stages.chat_template.render_steps import RenderSteps
 from stages.contract import Batch, FormatOptions, Record, Row
+from stages.encoders import Encoder
 from stages.errors import ParityError, ReadingError
-from stages.models.encoders import Encoder
-from stages.models.profile import TargetModel
 from stages.normalize.stage import Normalize
-from stages.parity.sample import Witness
+from stages.profile import TargetModel
 from stages.tokens.encode import Encode, EncodePair, EncodeSteps
 from stages.tokens.folded_labels import unfold
 from stages.tokens.insert_step_tokens import Mark
@@ -78,7 +78,7 @@ def bench(model: TargetModel, fast: Encoder) -> Bench:
 @pytest.fixture(scope="module")
 def step_bench(step_model: TargetModel) -> Bench:
     """Qwen2 with step tokens."""
-    from stages.models import encoders
+    from stages import encoders
 
     return Bench(step_model, encoders.load("fastokens", step_model.tokenizer_json))
 

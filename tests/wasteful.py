@@ -39,7 +39,7 @@ def _hashed(batch: Any) -> None:
 
 
 def _encoded(batch: Any) -> None:
-    from stages.models import encoders
+    from stages import encoders
 
     backend = encoders.BACKENDS["tokenizers"]
     model = _SMALL.setdefault("one", backend(_tokenizer()))
@@ -122,7 +122,7 @@ def main() -> None:
     waste = WASTES[sys.argv.pop(1)]
 
     def prepare() -> None:
-        from pipeline.parts import part
+        from pipeline.shards import part
 
         made: Callable[..., Any] = part._stored
 

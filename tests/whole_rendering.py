@@ -18,7 +18,7 @@ import jinja2
 from tokenizers import Tokenizer
 
 from stages.columns import IGNORED
-from stages.models.profile import TargetModel
+from stages.profile import TargetModel
 
 _SIGNS = range(0x100000, 0x10FFFE)  # private-use characters, which stand for control tokens
 _EVERY = 16  # conversations of which the template is asked for ids as well as for the text

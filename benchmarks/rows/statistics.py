@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from benchmarks.rows import rows
-from stages.models.encoders import Encoder
+from stages.encoders import Encoder
 
 
 def statistics(encoder: Encoder, text: str, count: int) -> dict[str, float]:

@@ -6,8 +6,8 @@ import numpy as np
 
 from expectations import vocabulary
 from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, level, share
-from expectations.readback.chunk import Chunk
-from expectations.readback.undo_layout import Sequences
+from expectations.chunk import Chunk
+from expectations.undo_layout import Sequences
 from stages.counted import counted
 
 

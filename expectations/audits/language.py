@@ -6,7 +6,7 @@ import numpy as np
 
 from expectations import vocabulary
 from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, share
-from expectations.readback.chunk import Chunk
+from expectations.chunk import Chunk
 from stages.columns import Ints
 
 _NAMES = (*vocabulary.SCRIPTS, "no letters")

@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 
 from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, level, share
-from expectations.readback.chunk import Chunk
+from expectations.chunk import Chunk
 from stages.columns import Ints
 
 

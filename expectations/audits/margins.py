@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, level, share
+from expectations.chunk import Chunk
 from expectations.contract import COMPARES
-from expectations.readback.chunk import Chunk
 from stages.counted import counted
 
 

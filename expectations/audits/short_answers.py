@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, level, share
-from expectations.readback.chunk import Chunk
+from expectations.chunk import Chunk
 from stages.columns import Ints
 
 SHORT = 2  # tokens besides the one that ends an answer or a step

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from expectations import vocabulary
 from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, level
+from expectations.chunk import Chunk
 from expectations.contract import COMPARES
-from expectations.readback.chunk import Chunk
-from expectations.readback.undo_layout import Sequences
+from expectations.undo_layout import Sequences
 from stages.columns import Ints
 from stages.counted import counted
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, level, share
+from expectations.chunk import Chunk
 from expectations.contract import MARKS
-from expectations.readback.chunk import Chunk
 
 _PLACES = 20  # steps that are counted separately; later ones are counted together
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, share
+from expectations.chunk import Chunk
 from expectations.contract import ANSWERS
-from expectations.readback.chunk import Chunk
 from stages.columns import offsets_of
 from stages.counted import counted
 

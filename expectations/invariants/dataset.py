@@ -10,14 +10,7 @@ import numpy as np
 
 from expectations.checks import Equal, none
 from expectations.contract import DATASET, EXAMPLE, LABELLED, Columns, Invariant, Metrics, Subject
-from expectations.readback.dataset import (
-    SIDES,
-    Dataset,
-    as_one,
-    n_distinct,
-    n_distinct_pairs,
-    n_in_both,
-)
+from expectations.dataset import SIDES, Dataset, as_one, n_distinct, n_distinct_pairs, n_in_both
 
 
 def _declared(dataset: Dataset) -> Columns:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from expectations.checks import Between, holds, none
 from expectations.contract import ANSWERS, LABELLED, Columns, Invariant, Metrics, Subject
-from expectations.readback.stored_rows import StoredRows
-from expectations.readback.undo_layout import Sequences
+from expectations.stored_rows import StoredRows
+from expectations.undo_layout import Sequences
 from stages.columns import IGNORED
 
 

@@ -12,11 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from expectations import contents, undo_layout
 from expectations.checks import Between, Equal, none
+from expectations.contents import Lists
 from expectations.contract import LABELLED, PLANNED, STORED, Columns, Invariant, Metrics, Subject
-from expectations.readback import contents, undo_layout
-from expectations.readback.contents import Lists
-from expectations.readback.stored_rows import Planned, StoredRows, fitted
+from expectations.stored_rows import Planned, StoredRows, fitted
 from stages.columns import Ints
 
 

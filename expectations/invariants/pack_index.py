@@ -15,8 +15,8 @@ from expectations.contract import (
     Metrics,
     Subject,
 )
-from expectations.readback.dataset import Dataset
-from expectations.readback.pack_index import IndexRows
+from expectations.dataset import Dataset
+from expectations.pack_index import IndexRows
 from stages.columns import Ints, count_per_row, offsets_of, sum_per_row
 
 

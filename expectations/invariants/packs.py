@@ -6,11 +6,11 @@ import numpy as np
 
 from expectations.checks import Between, Equal, none
 from expectations.contract import DATASET, PACKS, ROW, SHARES, Columns, Invariant, Metrics, Subject
-from expectations.readback.dataset import SIDES, Dataset
-from expectations.readback.stored_rows import StoredRows
-from expectations.readback.undo_layout import column
+from expectations.dataset import SIDES, Dataset
+from expectations.stored_rows import StoredRows
+from expectations.undo_layout import column
 from stages.columns import count_per_row, numbers, offsets_of, sum_per_row
-from stages.packing import GLOBAL_EXAMPLES
+from stages.tokens.packing import GLOBAL_EXAMPLES
 
 MANY_PACKS = 10  # with fewer, how full they are says nothing about the packing
 MILLION = 1_000_000

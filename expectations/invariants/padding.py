@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from expectations.checks import holds, none
 from expectations.contract import COMPARES, ENCODER, PADS, ROW, Columns, Invariant, Metrics, Subject
-from expectations.readback.stored_rows import StoredRows
-from expectations.readback.undo_layout import Bools, column, counts
+from expectations.stored_rows import StoredRows
+from expectations.undo_layout import Bools, column, counts
 from stages.columns import Ints, count_per_row, numbers, offsets_of
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from expectations.checks import Between, holds, none
 from expectations.contract import COMPARES, ENCODER, Columns, Invariant, Metrics, Subject
-from expectations.readback.stored_rows import StoredRows
+from expectations.stored_rows import StoredRows
 
 
 def _pairs(rows: StoredRows) -> Columns:

@@ -6,10 +6,10 @@ import numpy as np
 
 from expectations.checks import Between, Equal, every_sequence, none
 from expectations.contract import STREAM, Columns, Invariant, Metrics, Subject
-from expectations.readback.stored_rows import StoredRows
-from expectations.readback.undo_layout import Sequences
+from expectations.stored_rows import StoredRows
+from expectations.undo_layout import Sequences
 from stages.columns import Ints
-from stages.models.profile import TargetModel
+from stages.profile import TargetModel
 
 
 def _highest(sequences: Sequences) -> Ints:

@@ -22,7 +22,7 @@ from expectations.contract import (
     Metrics,
     Subject,
 )
-from expectations.readback.stored_rows import ShardFile
+from expectations.stored_rows import ShardFile
 from stages.columns import IGNORED, TYPES, numbers
 from stages.errors import require_reading
 

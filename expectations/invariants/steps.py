@@ -16,8 +16,8 @@ from expectations.contract import (
     Metrics,
     Subject,
 )
-from expectations.readback.dataset import Dataset
-from expectations.readback.stored_rows import StoredRows
+from expectations.dataset import Dataset
+from expectations.stored_rows import StoredRows
 from stages.columns import IGNORED, Ints, count_per_row, list_parts, numbers, offsets_of
 
 MANY_RATINGS = 1000  # with fewer, the share of good ones says little

@@ -6,7 +6,7 @@ import numpy as np
 
 from expectations.checks import holds, none
 from expectations.contract import ANSWERS, Columns, Invariant, Metrics, Subject
-from expectations.readback.stored_rows import StoredRows
+from expectations.stored_rows import StoredRows
 from stages.columns import IGNORED
 
 

@@ -26,7 +26,7 @@ from pipeline.options.help_page import Choice, Option
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
-    from pipeline.build.ranks import Rank
+    from pipeline.builder.ranks import Rank
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -86,8 +86,8 @@ def configs_of(
     """
     recipe = recipe_in(data)
     if recipe is not None:
+        from pipeline.inputs.kept_answers import checked_recipe
         from pipeline.options.recipe import builds_of
-        from pipeline.recipe.kept_answers import checked_recipe
 
         flags = given_flags(given) | ({"task": task} if task else {})
         return builds_of(recipe, changes, flags, checked_recipe, current().trust)
@@ -105,7 +105,7 @@ def rank_of(shard_id: int | None, num_shards: int | None) -> Rank:
     Raises:
         UsageError: nothing says it.
     """
-    from pipeline.build.ranks import Rank
+    from pipeline.builder.ranks import Rank
 
     number, of = _said()
     number = shard_id if shard_id is not None else number

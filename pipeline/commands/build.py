@@ -39,8 +39,8 @@ def COMMAND(
     recipe: Path, changes: tuple[str, ...], as_json: bool, quiet: bool, **given: Any
 ) -> None:
     """Paths in the recipe count from its folder, those given here from where the command runs."""
+    from pipeline.inputs.kept_answers import checked_recipe
     from pipeline.options.recipe import builds_of, notified_by
-    from pipeline.recipe.kept_answers import checked_recipe
     from pipeline.run_build import build_and_report, build_each
 
     session = current()

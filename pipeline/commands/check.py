@@ -19,7 +19,7 @@ from pipeline.options.output import local_cache
 from stages.counted import counted
 
 if TYPE_CHECKING:
-    from pipeline.check.checked import Checked
+    from pipeline.publish.checked import Checked
 
 SHOWN = 20
 REFUSED = 3
@@ -41,7 +41,7 @@ REFUSED = 3
 @JSON
 def COMMAND(folder: Path, cache_dir: Path | None, as_json: bool) -> None:
     """Exit status 0 without faults, 3 otherwise."""
-    from pipeline.check.check import check
+    from pipeline.publish.check import check
     from pipeline.stores import shown
 
     result = check(folder, local_cache(cache_dir or default_cache()))

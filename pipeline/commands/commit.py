@@ -11,7 +11,7 @@ from pipeline.options import headings as under
 from pipeline.options.help_page import Command
 
 if TYPE_CHECKING:
-    from pipeline.build import MadeParts, Prepared, Report
+    from pipeline.builder.build import MadeParts, Prepared, Report
 
 _EXAMPLES = (
     ("pipeline commit recipe.toml", "Publish what all runs have made"),
@@ -21,7 +21,7 @@ _EXAMPLES = (
 
 
 def _joined(prepared: Prepared, report: Report) -> MadeParts:
-    from pipeline.build import planning, ranks
+    from pipeline.builder import planning, ranks
 
     return ranks.joined(prepared, planning.reads_examples(prepared.config))
 

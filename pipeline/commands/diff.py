@@ -34,11 +34,11 @@ _BUILD = click.Path(path_type=Path)
 @JSON
 def COMMAND(one: Path, other: Path, page: Path | None, as_json: bool) -> None:
     """A and B are folders of builds; RELEASES/ID also with the first characters of an id."""
-    from pipeline.diff import difference, words
+    from pipeline.report import difference, words
 
     found = difference.difference(difference.opened(one), difference.opened(other))
     if page is not None:
-        from pipeline.diff.page import render
+        from pipeline.report.diff_page import render
 
         page.write_text(render(found), "utf-8")
     if as_json:

@@ -10,7 +10,7 @@ from pipeline.options.help_page import Argument, Command
 
 
 def _codes(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from pipeline.explain.explanations import GROUPS, INVARIANTS, group
+    from pipeline.messages.explanations import GROUPS, INVARIANTS, group
 
     named = [name for name in GROUPS if name != INVARIANTS]  # those import the most
     codes = {one.code for name in named for one in group(name).codes}
@@ -38,9 +38,9 @@ def _codes(_: click.Context, __: click.Parameter, incomplete: str) -> list[Compl
 )
 def COMMAND(code: str | None) -> None:
     """The same text as the page of the code in docs/codes."""
-    from pipeline.explain import explanations, page
+    from pipeline.messages import explain_page, explanations
 
     if code is None:
-        click.echo(page.listing([explanations.group(name) for name in explanations.GROUPS]))
+        click.echo(explain_page.listing([explanations.group(name) for name in explanations.GROUPS]))
         return
-    click.echo("\n\n\n".join(map(page.plain, explanations.find(code))))
+    click.echo("\n\n\n".join(map(explain_page.plain, explanations.find(code))))

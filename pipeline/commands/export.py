@@ -11,7 +11,7 @@ from pipeline.options import headings as under
 from pipeline.options.command_line import JSON, folder
 from pipeline.options.help_page import Argument, Command, Option
 from pipeline.options.local_path import BuildPath, LocalPath
-from stages import layouts
+from stages.tokens import layouts
 
 
 @click.command(
@@ -52,10 +52,10 @@ from stages import layouts
 @JSON
 def COMMAND(trainer: str, build: Path, output: Path, layout: str | None, as_json: bool) -> None:
     """The manifest's path goes to stdout, the command that trains to stderr."""
+    from pipeline.builder import launch
+    from pipeline.builder.exporting import export_build
     from pipeline.messages import result
     from pipeline.messages.session import current
-    from pipeline.trainers import launch
-    from pipeline.trainers.exporting import export_build
 
     built = export_build(trainer, build, output, layout or "")
     click.echo(f"train     {launch.command(output, trainer)}", err=True)

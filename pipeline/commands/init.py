@@ -77,7 +77,7 @@ def COMMAND(
     if "-" in data:
         raise UsageError("Standard input can be read only once.", "Write the rows to a file first.")
     memory.without_pandas()
-    from pipeline.estimate.first_recipe import write
+    from pipeline.builder.first_recipe import write
 
     why = write(output, data, task, given)
     click.echo(str(output))

@@ -25,7 +25,7 @@ _KINDS = (
 
 def models() -> list[tuple[str, str]]:
     """Profiles and their hub ids."""
-    from stages.profiles import all_profiles
+    from stages.tokenizers.profiles import all_profiles
 
     return [(name, ", ".join(p.model_ids)) for name, p in sorted(all_profiles().items())]
 
@@ -105,7 +105,7 @@ def _limits(tolerances: Mapping[str, float]) -> str:
 
 def stages() -> list[tuple[str, str]]:
     """Stages per task, with their columns."""
-    from pipeline.stagewise.stage_table import stage_table
+    from pipeline.builder.stage_table import stage_table
 
     return [
         (f"{task} {name}", f"{', '.join(reads)} -> {', '.join(writes) or 'the same rows, checked'}")

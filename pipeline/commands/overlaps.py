@@ -62,7 +62,7 @@ def _print_texts(*texts: tuple[str, str]) -> None:
 @JSON
 def COMMAND(folder: Path, evaluation: str | None, limit: int, as_json: bool) -> None:
     """In input order."""
-    from pipeline.build_dir.build import Build
+    from pipeline.builds.build import Build
     from pipeline.manifest.json_records import as_json as plain
     from stages.errors import UsageError
 

@@ -33,7 +33,7 @@ from pipeline.options.local_path import LocalPath
 )
 def COMMAND(model_dir: Path, output: Path, build: Path) -> None:
     """The directory goes to stdout, what its user must know to stderr."""
-    from pipeline.overlay.overlay import overlay
+    from pipeline.serving.overlay import overlay
 
     for note in overlay(model_dir, build, output):
         click.echo(note, err=True)

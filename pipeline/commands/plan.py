@@ -27,25 +27,25 @@ from stages.errors import DataError
 
 def print_plan(config: Any, as_json: bool) -> None:
     """Print the forecast of a build whose task is known."""
-    from pipeline.estimate.forecast import forecast
+    from pipeline.builder.forecast import forecast
 
     _print(forecast(config), as_json)
 
 
 def _print(estimate: Any, as_json: bool) -> None:
     """Print a forecast, and end as the build would."""
-    from pipeline.estimate import page
+    from pipeline.builder import plan_page
 
     if as_json:
-        print_object(_code(estimate), page.as_json(estimate))
+        print_object(_code(estimate), plan_page.as_json(estimate))
     else:
-        click.echo(page.as_text(estimate))
+        click.echo(plan_page.as_text(estimate))
     _end(_code(estimate))
 
 
 def _code(estimate: Any) -> int:
     """The status that the build would end with."""
-    from pipeline.estimate.forecast import would_stop
+    from pipeline.builder.forecast import would_stop
 
     return DataError.exit_code if would_stop(estimate) else 0
 
@@ -57,8 +57,8 @@ def _end(code: int) -> None:
 
 def _print_recipe(recipe: Path, changes: tuple[str, ...], flags: Any, as_json: bool) -> None:
     """Print the forecast of each build of a recipe."""
-    from pipeline.estimate import page
-    from pipeline.estimate.forecast import forecast
+    from pipeline.builder import plan_page
+    from pipeline.builder.forecast import forecast
     from pipeline.options.recipe import builds_of
 
     configs = builds_of(recipe, changes, flags, trust=current().trust)
@@ -70,10 +70,10 @@ def _print_recipe(recipe: Path, changes: tuple[str, ...], flags: Any, as_json: b
         estimate = forecast(config)
         codes.append(_code(estimate))
         if as_json:
-            described = with_status(codes[-1], page.as_json(estimate))
+            described = with_status(codes[-1], plan_page.as_json(estimate))
             found.append({"output": config.run.shown, **described})
         else:
-            click.echo(f"build     {config.run.shown}\n{page.as_text(estimate)}")
+            click.echo(f"build     {config.run.shown}\n{plan_page.as_text(estimate)}")
     if as_json:
         print_object(max(codes), {"builds": found})
     _end(max(codes))
@@ -120,8 +120,8 @@ def COMMAND(
     if task is not None:
         print_plan(config_from(task, data, given), as_json)
         return
-    from pipeline.estimate.fitting import fitting, looked_at
-    from pipeline.estimate.forecast import of_glimpses
+    from pipeline.builder.fitting import fitting, looked_at
+    from pipeline.builder.forecast import of_glimpses
 
     files, looks = looked_at(data, given)
     config = config_from(fitting(data, given, looks), data, given)

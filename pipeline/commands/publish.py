@@ -69,11 +69,11 @@ def COMMAND(
     quiet: bool,
 ) -> None:
     """The address goes to stdout, what was sent to stderr."""
-    from pipeline.card.publisher import Publisher
     from pipeline.messages.following import following
     from pipeline.messages.session import current
     from pipeline.options.path_values import read_text
-    from pipeline.upload.upload import publish
+    from pipeline.publish.upload import publish
+    from pipeline.report.publisher import Publisher
 
     text = read_text(recipe) if recipe else ""
     with following(current(), quiet) as report:

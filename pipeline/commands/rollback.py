@@ -42,7 +42,7 @@ from pipeline.options.local_path import BuildPath
 @JSON
 def COMMAND(releases: Path, version: str | None, single_writer: bool, as_json: bool) -> None:
     """The version that is left is not published again by a build of the same inputs."""
-    from pipeline.publish import history, store_versions, versions
+    from pipeline.builds import history, store_versions, versions
     from pipeline.stores import is_address, open_store, shown
 
     store = open_store(releases) if is_address(releases) else None

@@ -64,9 +64,9 @@ def COMMAND() -> None:
 
 
 def _until(config: Any, stage: str, in_json: bool) -> None:
+    from pipeline.builder.stagewise import run_until
     from pipeline.messages.result import BUILT, Result
     from pipeline.messages.session import current
-    from pipeline.stagewise.stagewise import run_until
 
     output = config.run.output
     if output.suffix != ".arrow":

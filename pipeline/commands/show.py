@@ -58,10 +58,10 @@ _drawn = partial(click.option, cls=Option, heading=under.DRAWN)
 def COMMAND(folder: Path, color: str, split: str | None, **asked: Any) -> None:
     """Without a choice, the first stored row."""
     _require_one_way(asked)
-    from pipeline.browse.pages import Pages, Shown
-    from pipeline.build_dir.build import Build
-    from pipeline.view.drawing import Shards
-    from pipeline.view.terminal import Marks
+    from pipeline.builds.build import Build
+    from pipeline.report.drawing import Shards
+    from pipeline.report.pages import Pages, Shown
+    from pipeline.report.terminal import Marks
 
     build = Build.open(folder)
     named = build.shown() if build.address else str(folder)

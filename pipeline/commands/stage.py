@@ -73,7 +73,7 @@ def _done(refused: int, output: Path) -> None:
 @with_options(BUILD)
 def normalize(data: tuple[str, ...], task: str, **given: Any) -> None:
     """The first stage."""
-    from pipeline.stagewise.stagewise import run_until
+    from pipeline.builder.stagewise import run_until
 
     config = config_from(task, data, given)
     _done(run_until(config, "normalize"), config.run.output)
@@ -103,7 +103,7 @@ def _add_stage(name: str, text: str) -> None:
     @_OUT
     @CACHE
     def command(source: Path, output: Path, cache_dir: Path | None) -> None:
-        from pipeline.stagewise.stagewise import run_stage
+        from pipeline.builder.stagewise import run_stage
 
         _done(run_stage(name, source, output, local_cache(cache_dir or default_cache())), output)
 
@@ -115,7 +115,7 @@ def _add_layout(name: str, text: str) -> None:
     @CACHE
     @click.option("--pad-to", metavar="WIDTH", default=None, help="Only for pad.")
     def command(source: Path, output: Path, cache_dir: Path | None, pad_to: str | None) -> None:
-        from pipeline.stagewise.stagewise import run_layout
+        from pipeline.builder.stagewise import run_layout
 
         options = {"pad_to": pad_to} if pad_to else {}
         _done(

@@ -16,7 +16,7 @@ from pipeline.options.help_page import Command
 from stages.counted import counted
 
 if TYPE_CHECKING:
-    from pipeline.stops import Examined
+    from pipeline.serving.stops import Examined
 
 REFUSED = 3
 
@@ -124,7 +124,7 @@ def _print(examined: Examined, seen: dict[str, Any]) -> None:
 @JSON
 def COMMAND(target: str, as_json: bool, limit: float, key_env: str, **given: Any) -> None:
     """Exit status 0 when answers end and nothing is wrong, 3 otherwise."""
-    from pipeline.stops.examine import StopRun, examine
+    from pipeline.serving.examine import StopRun, examine
 
     given["most"] = given["most"] or 0
     examined = examine(StopRun(target, key=os.environ.get(key_env, ""), **given))

@@ -16,7 +16,7 @@ from pipeline.options.local_path import BuildPath
 from stages.errors import PipelineError
 
 if TYPE_CHECKING:
-    from pipeline.publish.versions import Version
+    from pipeline.builds.versions import Version
 
 _RELEASES = folder("releases", "RELEASES", "A folder, or an address, of builds.", BuildPath())
 _VERSION = click.argument(
@@ -72,7 +72,7 @@ def _named(version: Version) -> dict[str, Any]:
 
 
 def _described(version: Version) -> dict[str, Any]:
-    from pipeline.build_dir.build import Build
+    from pipeline.builds.build import Build
 
     entry = _named(version)
     try:
@@ -92,19 +92,19 @@ def _described(version: Version) -> dict[str, Any]:
 
 def _known(releases: Path) -> list[Version]:
     """The versions of a folder, or of an output in a store."""
-    from pipeline.publish import versions
+    from pipeline.builds import versions
     from pipeline.stores import is_address, open_store
 
     if not is_address(releases):
         return versions.versions(releases)
-    from pipeline.publish import store_versions
+    from pipeline.builds import store_versions
 
     return store_versions.listed(open_store(releases))
 
 
 def _damaged(releases: Path) -> list[dict[str, Any]]:
     """The same as ``_described`` of what has the name of a version and is none."""
-    from pipeline.publish import versions
+    from pipeline.builds import versions
     from pipeline.stores import is_address
 
     if is_address(releases):
@@ -148,7 +148,7 @@ def _line(entry: dict[str, Any], short: int) -> str:
 @JSON
 def listed(releases: Path, as_json: bool) -> None:
     """One line for each."""
-    from pipeline.publish import versions
+    from pipeline.builds import versions
 
     entries = [*map(_described, _known(releases)), *_damaged(releases)]
     if as_json:
@@ -172,7 +172,7 @@ def listed(releases: Path, as_json: bool) -> None:
 @_NAME
 def hold(releases: Path, version: str, name: str) -> None:
     """VERSION is ``current``, or the first characters of an id."""
-    from pipeline.publish import versions
+    from pipeline.builds import versions
 
     _require_folder(releases)
     found = versions.find(releases, version)
@@ -193,7 +193,7 @@ def hold(releases: Path, version: str, name: str) -> None:
 @_NAME
 def release(releases: Path, version: str, name: str) -> None:
     """The version is removed by a later build, when enough newer ones are there."""
-    from pipeline.publish import versions
+    from pipeline.builds import versions
     from stages.errors import UsageError
 
     _require_folder(releases)

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 from pipeline import tasks
 from pipeline.manifest.manifest import Manifest, TrainerRecord
 from pipeline.manifest.model_record import ModelRecord, PairRecord
-from stages import catalog, layouts
+from stages import catalog
 from stages.counted import counted
 from stages.errors import UsageError
 from stages.kinds import Kind
-from stages.layouts import Layout
+from stages.tokens import layouts
+from stages.tokens.layouts import Layout
 
 if TYPE_CHECKING:
     import pyarrow as pa

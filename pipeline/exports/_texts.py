@@ -17,8 +17,8 @@ import pyarrow as pa
 from pipeline.exports import ExportFacts, Projection
 from stages.columns import IGNORED
 from stages.counted import counted
+from stages.encoders import parsed
 from stages.errors import UsageError
-from stages.models.encoders import parsed
 
 Row = Mapping[str, Any]
 Texts = dict[str, Any]

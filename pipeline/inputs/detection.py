@@ -19,11 +19,11 @@ from pipeline.options.keeping import Keep
 from stages import formats, readers
 from stages.contract import Glimpse, Record, Row
 from stages.counted import counted
-from stages.detection.evidence import Detection, detect, settle
-from stages.detection.mixture import detect_mixture, in_words
-from stages.detection.survey import survey
 from stages.errors import AskError, DataError, UnknownFormatError, UsageError
 from stages.format import Format
+from stages.normalize.evidence import Detection, detect, settle
+from stages.normalize.mixture import detect_mixture, in_words
+from stages.normalize.survey import survey
 from stages.rows import column_names, null_fields
 from stages.rows.selection import Selection, lookup, names_something, renamed
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pipeline.options.config import Config, Source, SourceOptions
 from pipeline.options.phases import OPTIONS
-from pipeline.sources import Located
+from pipeline.stores.sources import Located
 from stages import readers
 from stages.contract import FormatOptions, Reader
 from stages.errors import PipelineError, UsageError

@@ -19,10 +19,10 @@ from pipeline.options.config import Config
 from stages import catalog, formats, readers
 from stages.contract import Row
 from stages.counted import counted
-from stages.detection import evidence
-from stages.detection.survey import Column, Survey
 from stages.errors import DataError, PipelineError, UnknownFormatError, UsageError
 from stages.format import Format
+from stages.normalize import evidence
+from stages.normalize.survey import Column, Survey
 from stages.readers._delimited import Delimited
 from stages.rows import column_names
 from stages.rows.unread import ignore, mapped

@@ -13,7 +13,8 @@ from typing import cast
 
 from pipeline.inputs.opening import Opening, reader_of, require_used
 from pipeline.options.config import Config
-from pipeline.sources import Located, locate, pieces
+from pipeline.stores import pieces
+from pipeline.stores.sources import Located, locate
 from stages.contract import Cutter, Reader, Split
 from stages.errors import SurroundingsError, UsageError
 from stages.files import cutting, row_counts

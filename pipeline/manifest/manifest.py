@@ -1,6 +1,6 @@
 """The records of ``manifest.json``: what was built, from what, and what became of every row.
 
-Attributes are the keys of the file. ``pipeline.build.description`` makes these records;
+Attributes are the keys of the file. ``pipeline.builder.description`` makes these records;
 ``json_records`` reads and writes them.
 """
 

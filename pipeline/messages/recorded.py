@@ -7,14 +7,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from pipeline.builds import history, standing
+from pipeline.builds.place import Place, place_of
 from pipeline.messages.result import Result, of_built, of_error
 from pipeline.messages.session import current
 from pipeline.options.config import Config
-from pipeline.publish import history, standing
-from pipeline.publish.place import Place, place_of
 
 if TYPE_CHECKING:
-    from pipeline.build_dir.built import Built
+    from pipeline.builds.built import Built
 
 _LEFT_OUT = ("paths", "manifest")
 

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline import lines
-from pipeline.publish import standing
+from pipeline.builds import standing
 from pipeline.secrets import shown
 from stages.counted import counted
 from stages.errors import DataError, PipelineError, SurroundingsError
 
 if TYPE_CHECKING:
-    from pipeline.build_dir.built import Built
+    from pipeline.builds.built import Built
     from pipeline.manifest.manifest import Manifest
 
 BUILT, UNCHANGED, REFUSED, FAILED = "built", "unchanged", "refused", "failed"

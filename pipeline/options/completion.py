@@ -74,7 +74,7 @@ def models(_: click.Context, __: click.Parameter, begun: str) -> list[Completion
     """Profiles; directories and profile files, once a path is begun."""
     if begun.startswith((".", "/", "~")):
         return _paths(begun, lambda one: one.is_file() and one.name.endswith(".toml"))
-    from stages.profiles import all_profiles
+    from stages.tokenizers.profiles import all_profiles
 
     return _items(sorted(all_profiles()), begun)
 

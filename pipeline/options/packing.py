@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from stages import layouts
 from stages.errors import UsageError
+from stages.tokens import layouts
 
 
 def require(layout: str, pack_within: str, index_only: bool) -> None:

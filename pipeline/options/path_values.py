@@ -216,7 +216,7 @@ def _each(value: Any, change: Callable[[str], str]) -> Any:
 
 def _data_under(folder: str, argument: str) -> str:
     """An argument of the command line that counts from a folder, as it counts from here."""
-    from pipeline.sources import hub
+    from pipeline.stores import hub
 
     path = under(folder, argument)
     if argument == "-" or os.path.lexists(path):

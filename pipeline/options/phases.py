@@ -24,10 +24,11 @@ from pipeline.options.many_values import Cells, Delimiter
 from pipeline.options.output import Output
 from pipeline.options.values import Amount, Command, Running
 from pipeline.stores.transfer import default_cache as default_cache
-from stages import catalog, layouts
+from stages import catalog
 from stages.errors import UsageError
 from stages.kinds import Kind
 from stages.rows.selection import AND_QUESTION, condition
+from stages.tokens import layouts
 
 RECORDED = "recorded as"  # metadata of a field: how its value is written down, where not as it is
 _NAMED = {RECORDED: None}  # not at all: a name or a path; the hash of what it names counts

@@ -1,1 +1,1 @@
-"""A build appears at once or not at all, and what a refused one leaves behind."""
+"""Builds that leave the machine: checked first, then sent to a hub or a store."""

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipeline.build_dir.build import Build
+from pipeline.builds.build import Build
 from pipeline.manifest.records import REPORT
 from pipeline.report import changes, page
+from pipeline.report.drawing import Shards
 from pipeline.report.page import LARGEST, render
-from pipeline.view.drawing import Shards
 from stages.errors import UsageError
 
 __all__ = [

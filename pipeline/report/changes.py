@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipeline.build_dir import drift
-from pipeline.build_dir.build import Build
+from pipeline.builds import drift
+from pipeline.builds.build import Build
 from pipeline.manifest.records import Change
 from pipeline.report import charts
 from pipeline.report.charts import Bars, Entry

@@ -12,19 +12,19 @@ from typing import Any
 import jinja2
 
 from pipeline import tasks
-from pipeline.build_dir.build import Build
+from pipeline.builds.build import Build
 from pipeline.manifest.counts import TurnSplit
 from pipeline.manifest.json_records import as_json
 from pipeline.manifest.records import FigureRecord
 from pipeline.report import changes, headline, plots, template
 from pipeline.report.changes import Before
+from pipeline.report.drawing import KINDS, PADDING, Shards
 from pipeline.report.refused import Loss, explained, losses
 from pipeline.report.samples import samples
 from pipeline.report.template import cut, number
-from pipeline.view.drawing import KINDS, PADDING, Shards
-from stages import layouts
 from stages.chat_template import turn_split
 from stages.rows import notes
+from stages.tokens import layouts
 
 LARGEST = 2_000_000  # bytes of a page, whatever the build; those of usual builds are far smaller
 CODES = 60  # that are explained

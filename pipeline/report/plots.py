@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.build_dir.build import Build
+from pipeline.builds.build import Build
 from pipeline.manifest.records import AuditRecord, Audits
 from pipeline.report import charts
 from pipeline.report.charts import Bars, Entry, Histogram
-from pipeline.view.drawing import Shards, visible
-from stages import layouts
+from pipeline.report.drawing import Shards, visible
 from stages.columns import list_parts, numbers, whole
 from stages.counted import counted
+from stages.tokens import layouts
 
 PACKS = 24  # packs that are drawn, from the first
 OF_A_PACK = 60  # examples that are drawn of each; the rest is one box

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from pipeline.explain import explanations
-from pipeline.explain.explanations import AUDITS, GROUPS, Explanation
 from pipeline.manifest.json_records import MalformedError, load
 from pipeline.manifest.records import REJECTS, VALIDATION, Reject, Validation
+from pipeline.messages import explanations
+from pipeline.messages.explanations import AUDITS, GROUPS, Explanation
 from pipeline.messages.result import Result
 from pipeline.report import plots, template
 from pipeline.report.template import cut

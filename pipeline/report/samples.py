@@ -10,8 +10,8 @@ from itertools import groupby
 
 from markupsafe import Markup, escape
 
+from pipeline.report.drawing import Shards, Strip, TextPiece, visible
 from pipeline.report.template import LONGEST, counted
-from pipeline.view.drawing import Shards, Strip, TextPiece, visible
 
 ROWS = {"train": 24, "test": 8}  # stored rows of each split; a pack is one
 EXAMPLES = 48  # in all, about: packs of a small build show more of theirs

@@ -18,7 +18,7 @@ import jinja2
 import orjson
 from markupsafe import Markup
 
-from pipeline.view.drawing import visible
+from pipeline.report.drawing import visible
 
 LONGEST = 300  # characters of a value of the data; the page says nothing by its length
 _FOLDER = Path(__file__).parent

@@ -9,7 +9,7 @@ from typing import Any
 from pipeline import tasks
 from pipeline.serving import serving
 from stages import probes
-from stages.models.profile import TargetModel, declare
+from stages.profile import TargetModel, declare
 from stages.tokenizers import claims
 from stages.tokenizers.resolve import Overrides, resolve
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline.inputs.recipe import Recipe
 from pipeline.manifest.counts import AnswerTokens, Inference
-from pipeline.recipe.recipe import Recipe
 from pipeline.serving import serving
 from pipeline.shards import answers
 from pipeline.shards.gather import ShardReport

@@ -12,8 +12,8 @@ from typing import Any
 
 from pipeline.manifest.counts import AnswerTokens
 from pipeline.manifest.json_records import as_json
-from stages.models.encoders import parsed
-from stages.models.profile import TargetModel
+from stages.encoders import parsed
+from stages.profile import TargetModel
 
 STRING, EITHER = "string", "string or id"
 REGISTERED = "id, or the string where this build's tokenizer is loaded"

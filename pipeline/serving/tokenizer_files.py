@@ -7,8 +7,8 @@ from typing import Any
 
 from pipeline.manifest.dataset_files import write_json
 from pipeline.serving.serving import stop_ids
-from stages.models.encoders import parsed
-from stages.models.profile import ModelProfile, TargetModel
+from stages.encoders import parsed
+from stages.profile import ModelProfile, TargetModel
 
 _FLAGS = ("content", "lstrip", "normalized", "rstrip", "single_word", "special")
 

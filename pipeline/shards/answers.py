@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from pipeline.manifest.counts import AnswerTokens, Inference
 from stages.columns import IGNORED, Ints, numbers, whole
-from stages.models.profile import TargetModel
+from stages.profile import TargetModel
 from stages.tokens.inference import Prompt, allowed, prompts
 
 OTHER = "other"  # after none of the known prompts

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.choice.examples import part_of
-from pipeline.parts.shared import here
+from pipeline.shards.examples import part_of
+from pipeline.shards.shared import here
 from stages.columns import IDS, Ints, make_list, offsets_of, whole
 from stages.files import mapped
 from stages.files.mapped import Mapped, MappedBytes

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.choice.examples import part_of
-from pipeline.parts.shared import here
+from pipeline.shards.examples import part_of
 from pipeline.shards.gather import Gather, ShardWork
+from pipeline.shards.shared import here
 from stages.errors import SurroundingsError
 from stages.files import file_hash
 

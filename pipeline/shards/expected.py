@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from expectations.readback import contents
-from expectations.readback.contents import Lists
-from expectations.readback.stored_rows import Planned, Sources
+from expectations import contents
+from expectations.contents import Lists
+from expectations.stored_rows import Planned, Sources
 from pipeline.shards.collect import ORIGIN, Collector, PartSource
 from stages.columns import IGNORED, Ints, numbers, offsets_of
 from stages.files import mapped

@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.choice import doubles, given
-from pipeline.choice.examples import PlannedExamples, rows_left_out
-from pipeline.choice.fates import Asked, Choice
-from pipeline.choice.given import Portions
-from pipeline.choice.sides import TEST, TRAIN, SplitRule
 from pipeline.options.config import Config
+from pipeline.shards import doubles, given
+from pipeline.shards.examples import PlannedExamples, rows_left_out
+from pipeline.shards.fates import Asked, Choice
+from pipeline.shards.given import Portions
 from pipeline.shards.margins import Margins
-from stages import packing
+from pipeline.shards.sides import TEST, TRAIN, SplitRule
 from stages.columns import Ints
+from stages.tokens import packing
 
 
 @dataclass(frozen=True, slots=True)

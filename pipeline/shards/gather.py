@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from expectations.readback.stored_rows import Sources
+from expectations.stored_rows import Sources
 from pipeline.amounts import Amount
-from pipeline.parts.shared import share
-from pipeline.recipe.recipe import Recipe
+from pipeline.inputs.recipe import Recipe
 from pipeline.shards.answers import Answers, Counting
 from pipeline.shards.collect import Collector, PartSource, Picks
 from pipeline.shards.expected import Expected
 from pipeline.shards.measured import METRICS, Measured, Wanted, measure
-from stages import layouts
+from pipeline.shards.shared import share
 from stages.chat_template import loss_weights
 from stages.columns import Ints, offsets_of, whole
 from stages.errors import SurroundingsError
+from stages.tokens import layouts
 from stages.tokens.folded_labels import unfold
 
 BATCH_ROWS = 256  # rows per record batch: what a random read touches

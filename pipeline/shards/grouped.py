@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.parts.storage import replacing
+from pipeline.shards.storage import replacing
 from stages.columns import Ints, offsets_of
 
 BUCKETS = 256

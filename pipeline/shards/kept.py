@@ -27,14 +27,14 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from pipeline.build_dir.build import Build
-from pipeline.choice.examples import part_of
+from pipeline.builds.build import Build
 from pipeline.manifest import seal
 from pipeline.manifest.dataset_files import write_json
-from pipeline.parts.storage import replacing
 from pipeline.shards import compared, gather
+from pipeline.shards.examples import part_of
 from pipeline.shards.gather import Gather, ShardReport, ShardWork
 from pipeline.shards.measured import METRICS, file_of, files_of
+from pipeline.shards.storage import replacing
 from stages.columns import Ints
 from stages.errors import PipelineError
 from stages.files import file_hash, file_state

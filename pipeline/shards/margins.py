@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from expectations.audits import share, with_tolerances
-from pipeline.choice.examples import columns_of
 from pipeline.manifest.counts import MarginCounts
+from pipeline.shards.examples import columns_of
 from stages.columns import Ints
 from stages.kinds import Kind
 

@@ -22,21 +22,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from expectations import metric_tables, tallies
+from expectations import metric_tables, tallies, undo_layout
 from expectations.checks import Values
 from expectations.contract import EXAMPLE, ROW, Context
-from expectations.readback import undo_layout
-from expectations.readback.dataset import IDENTITY, SIDES, Piece
-from expectations.readback.stored_rows import Planned, ShardFile, Sources, StoredRows, groups
+from expectations.dataset import IDENTITY, SIDES, Piece
+from expectations.stored_rows import Planned, ShardFile, Sources, StoredRows, groups
 from expectations.tallies import Laws, Tally
-from pipeline.choice.sides import mixed
 from pipeline.shards import grouped
-from stages import layouts
+from pipeline.shards.sides import mixed
 from stages.columns import Ints
 from stages.errors import GateError, PipelineError
 from stages.files import file_state
 from stages.files.file_state import FileState
 from stages.files.mapped import Mapped
+from stages.tokens import layouts
 
 METRICS = ".metrics"  # in the staging directory; removed before the build is published
 _NAMES, _CONTENTS = "names", "contents"  # files of numbers

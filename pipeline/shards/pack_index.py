@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from expectations import metric_tables
 from expectations.contract import ROW, Context
-from expectations.readback.pack_index import IndexRows
+from expectations.pack_index import IndexRows
 from expectations.tallies import Laws, Tally
 from pipeline.manifest.manifest import IndexRecord
 from pipeline.shards.facts import Counts

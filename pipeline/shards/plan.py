@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.choice import sides
-from pipeline.choice.choose import choose
-from pipeline.choice.examples import PlannedExamples, part_of
-from pipeline.choice.fates import Choice
-from pipeline.choice.sides import TEST, TRAIN
 from pipeline.options.config import Config, PlanOptions
-from stages import layouts
+from pipeline.shards import sides
+from pipeline.shards.choose import choose
+from pipeline.shards.examples import PlannedExamples, part_of
+from pipeline.shards.fates import Choice
+from pipeline.shards.sides import TEST, TRAIN
 from stages.columns import Ints, offsets_of
-from stages.layouts import Layout
+from stages.tokens import layouts
+from stages.tokens.layouts import Layout
 
 # About 64 MB of ids and labels. A constant, since shards are bytes we promise.
 SHARD_TOKENS = 1 << 23

@@ -8,7 +8,7 @@ from stages import catalog
 from stages.kinds import Kind, declared
 
 if TYPE_CHECKING:  # a command's help lists tasks, and imports nothing heavy for it
-    from pipeline.recipe.stage_tools import Tools
+    from pipeline.inputs.stage_tools import Tools
     from stages.contract import Stage
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from stages import kinds
 
 if TYPE_CHECKING:
-    from pipeline.recipe.stage_tools import Tools
+    from pipeline.inputs.stage_tools import Tools
     from stages.contract import Batch, Stage
 
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from pipeline.build_dir.build import Build
+from pipeline.builds.build import Build
 from pipeline.torch_data.rows import Row, documents
-from stages import layouts
+from stages.tokens import layouts
 
 IGNORED = -100
 WEIGHTS = "loss_weights"

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.build_dir.build import Build, StoredShard
-from pipeline.build_dir.packs import Packs, value_of
+from pipeline.builds.build import Build, StoredShard
+from pipeline.builds.packs import Packs, value_of
 from stages.errors import UsageError
 
 Row = dict[str, Any]

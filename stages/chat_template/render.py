@@ -32,7 +32,7 @@ from stages.chat_template.trained_spans import Turn
 from stages.columns import Ints, list_parts
 from stages.contract import BARE, Batch
 from stages.errors import RowError
-from stages.models.profile import TargetModel
+from stages.profile import TargetModel
 
 _MAX_SHAPES = 4096  # that are kept: where each row has its own tools, each is a shape
 COMPILED = "compiled"  # a path in ``rendered``

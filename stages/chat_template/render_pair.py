@@ -18,9 +18,9 @@ from stages.chat_template.segments import CLOSES, CONTROL, TRAINED
 from stages.chat_template.segments_column import SegmentsColumn
 from stages.chat_template.trained_spans import Turn
 from stages.contract import Batch
+from stages.encoders import parsed
 from stages.errors import ModelError, RowError
-from stages.models.encoders import parsed
-from stages.models.profile import PairFraming, TargetModel
+from stages.profile import PairFraming, TargetModel
 
 
 class PairRenderer:

@@ -8,12 +8,12 @@ from types import MappingProxyType
 from typing import Any
 
 from stages.contract import FormatOptions, Message, Pair, Row
-from stages.conversations import templated
 from stages.counted import counted
 from stages.errors import RowError
 from stages.formats import _messages, _turns, alpaca
 from stages.formats._asked import Asking, keeping_one, open_question, says
 from stages.kinds import PAIR
+from stages.rows import templated
 from stages.rows.unread import ignore
 from stages.rows.watched import peek
 

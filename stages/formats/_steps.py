@@ -8,10 +8,10 @@ from itertools import pairwise
 from typing import Any
 
 from stages.contract import Columns, FormatOptions, Message, Row, StepChain
-from stages.conversations import templated
 from stages.counted import counted
 from stages.errors import RowError
 from stages.formats import _messages, _turns
+from stages.rows import templated
 from stages.rows.watched import peek
 
 # Step tags in the wild: Math-Shepherd, Qwen2.5-Math-PRM, Llama PRMs.

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stages.contract import FormatOptions, Message, Row
-from stages.conversations import templated
 from stages.errors import RowError
 from stages.formats import _messages, _parts
 from stages.formats._messages import kind_of
 from stages.formats._parts import json_value
+from stages.rows import templated
 from stages.rows.watched import peek
 
 SYSTEM = ("system", "system_prompt", "system_instruction", "systemInstruction")

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from stages.contract import Columns, Conversation, Example, FormatOptions, Row
-from stages.conversations import templated
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _turns
 from stages.formats._asked import one_of, says
 from stages.kinds import CONVERSATION
+from stages.rows import templated
 from stages.rows.watched import Overlaid, peek
 
 _INPUTS = ("input", "context")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from stages.contract import BARE, Columns, Conversation, Example, FormatOptions, Message, Row
-from stages.conversations import templated
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _messages, _turns, message_trees
 from stages.formats._asked import one_of, says
 from stages.kinds import CONVERSATION
+from stages.rows import templated
 from stages.rows.watched import peek
 
 _QUESTIONS = ("question", "query", "problem", "prompt", "input", "input_text", "text_input")

@@ -39,7 +39,7 @@ class Kind(ABC):
         marks: labels are read at markers, one after each step.
         given: the row contains token ids; nothing is rendered.
         trims: what ``--too-long trim-...`` drops from the end of its examples; empty for nothing.
-        legend: what its tokens are coloured as, by the names of ``pipeline.view.drawing``.
+        legend: what its tokens are coloured as, by the names of ``pipeline.report.drawing``.
         end_of_turn: what a token that ends a turn is for.
         plain: rows that say no more than an example needs take the fast path of normalize. A kind
             that is derived from another says so again, since that path calls none of its methods.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stages import kinds
 from stages.contract import Conversation, Message
-from stages.conversations import examples, loss_mask
+from stages.rows import examples, loss_mask
 
 if TYPE_CHECKING:
     from stages.normalize.stage import Normalize

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stages import kinds
 from stages.contract import Message, Pair
-from stages.conversations import examples
+from stages.rows import examples
 
 if TYPE_CHECKING:
     from stages.normalize.stage import Normalize

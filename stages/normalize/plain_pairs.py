@@ -20,12 +20,12 @@ from stages import columns
 from stages.chat_template.reasoning import OPEN
 from stages.columns import offsets_of
 from stages.contract import Row
-from stages.conversations import stop_text, templated
-from stages.conversations.unfinished import opens_reasoning
 from stages.format import Format
 from stages.kinds import Kind
 from stages.normalize.plain import SAID, Found, Reading, reading_beside
 from stages.normalize.turns import ASSISTANT, FOLLOWS, SPELLED, USER, Turns
+from stages.rows import stop_text, templated
+from stages.rows.unfinished import opens_reasoning
 
 if TYPE_CHECKING:
     from stages.normalize.stage import Normalize

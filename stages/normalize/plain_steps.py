@@ -19,7 +19,6 @@ import pyarrow as pa
 from stages import columns
 from stages.columns import make_list, offsets_of
 from stages.contract import FormatOptions, Row
-from stages.conversations import examples, stop_text, templated
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _steps
@@ -27,6 +26,7 @@ from stages.formats._ratings import ratings as rated_list
 from stages.kinds import Kind
 from stages.kinds.steps import one_text
 from stages.normalize.plain import Found, Reading, reading_beside
+from stages.rows import examples, stop_text, templated
 
 if TYPE_CHECKING:
     from stages.normalize.stage import Normalize

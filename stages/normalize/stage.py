@@ -26,7 +26,6 @@ from stages.contract import (
     Refused,
     Row,
 )
-from stages.conversations import stop_text, tool_results
 from stages.errors import RowError
 from stages.files.line_block import LineBlock, lines_of
 from stages.format import Format
@@ -34,7 +33,7 @@ from stages.kinds import Kind
 from stages.normalize import native_rows, plain, plain_pairs, plain_steps
 from stages.overlap import search, signatures
 from stages.overlap.settings import Likeness, Search
-from stages.rows import carried, groups, notes, null_fields
+from stages.rows import carried, groups, notes, null_fields, stop_text, tool_results
 from stages.rows.batches import IDENTITY, batch_of
 from stages.rows.carried import Carried
 from stages.rows.selection import AND_QUESTION, Selection, renamed, replaced, rest

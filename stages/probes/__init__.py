@@ -13,13 +13,12 @@ from typing import TypeAlias
 
 from tokenizers import Tokenizer
 
-from stages import catalog
+from stages import catalog, encoders
 from stages.chat_template.render import Renderer, template_of
 from stages.chat_template.template import Template
+from stages.encoders import parsed
 from stages.errors import ModelError, PipelineError
-from stages.models import encoders
-from stages.models.encoders import parsed
-from stages.models.profile import ModelProfile, TargetModel, declare
+from stages.profile import ModelProfile, TargetModel, declare
 from stages.tokenizers.claims import Claims
 from stages.tokens.segment_encoder import SegmentEncoder
 

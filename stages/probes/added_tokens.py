@@ -5,8 +5,8 @@ from __future__ import annotations
 import orjson
 from tokenizers import Tokenizer
 
+from stages import encoders
 from stages.counted import counted
-from stages.models import encoders
 from stages.probes import TOKENS, BrokenError, Probe, ProbeSubject
 from stages.probes.tokens import one_id
 

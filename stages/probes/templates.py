@@ -12,7 +12,6 @@ from stages.chat_template.render import Row
 from stages.columns import IDS
 from stages.counted import counted
 from stages.errors import RowError
-from stages.layouts.padded import pad
 from stages.probes import BrokenError, Probe, ProbeSubject
 from stages.probes._rendering import (
     QUESTION,
@@ -24,6 +23,7 @@ from stages.probes._rendering import (
     rendered,
     row_of,
 )
+from stages.tokens.padded import pad
 
 
 def _ends(subject: ProbeSubject) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stages.counted import counted
-from stages.models.profile import ModelProfile
 from stages.probes import TOKENS, BrokenError, Check, Probe, ProbeSubject
+from stages.profile import ModelProfile
 
 
 def one_id(subject: ProbeSubject, token: str) -> int:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from stages.columns import count_per_row, list_parts
 from stages.contract import Batch
-from stages.conversations import stop_text
+from stages.rows import stop_text
 
 WORDS = {
     "ends_without_answer": "the conversation ends with a turn that has no answer",

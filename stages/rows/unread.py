@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from stages.contract import Conversation, Example, Message, Pair, Row, StepChain
-from stages.conversations import unfinished
 from stages.errors import AskError
-from stages.rows import column_names
+from stages.rows import column_names, unfinished
 from stages.rows.selection import rest
 from stages.rows.watched import EMPTY, Watched
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from stages.models.profile import AddedToken, RankLayout
+from stages.profile import AddedToken, RankLayout
 from stages.tokenizers import byte_bpe, sentencepiece
 from stages.tokenizers.byte_bpe import Pair
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stages.errors import ModelError
-from stages.models.profile import ModelProfile, RankLayout
+from stages.profile import ModelProfile, RankLayout
 from stages.tokenizers import hub
 from stages.tokenizers.builders import BUILDERS
 

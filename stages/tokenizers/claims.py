@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stages.encoders import parsed
 from stages.errors import ModelError
-from stages.models.encoders import parsed
-from stages.models.profile import ModelProfile
+from stages.profile import ModelProfile
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -13,11 +13,11 @@ from typing import Any
 from tokenizers import Encoding, Tokenizer
 
 from stages.chat_template.template import Template
+from stages.encoders import parsed
 from stages.errors import ModelError, RowError
-from stages.models.encoders import parsed
-from stages.models.profile import ModelProfile, PairFraming
-from stages.profiles import template
+from stages.profile import ModelProfile, PairFraming
 from stages.tokenizers import claims
+from stages.tokenizers.profiles import template
 from stages.tokens import inference
 
 _PADS = ("<|finetune_right_pad_id|>", "<pad>", "[PAD]", "<|endoftext|>", "<|PAD_TOKEN|>")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stages.errors import ModelError
-from stages.models.profile import ModelProfile
+from stages.profile import ModelProfile
 from stages.tokenizers import claims
 
 FILES = (

@@ -4,7 +4,7 @@
 converted file: an error of the conversion would be in both. This one reads the vocabulary itself,
 and merges as the vendors' encoders do: the pair with the best rank or score first, and of equal
 ones the leftmost. It is plain Python and slow, so it encodes a small sample of a build's rows (see
-``stages.parity.sample``).
+``expectations.second_sample``).
 
 It splits text into words by Python's Unicode tables. Text with characters that this version of
 Python does not know is skipped, because other libraries may have newer tables.
@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from stages.chat_template.segments import controls_pattern
-from stages.models.encoders import parsed
-from stages.models.profile import RankLayout, TargetModel
+from stages.encoders import parsed
+from stages.profile import RankLayout, TargetModel
 from stages.tokenizers import builders, builtin, byte_bpe, sentencepiece
 
 Encode: TypeAlias = Callable[[str], "list[int] | None"]

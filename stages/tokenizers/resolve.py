@@ -21,12 +21,12 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stages import catalog, profiles
+from stages import catalog
+from stages.encoders import parsed
 from stages.errors import ModelError, UsageError
 from stages.files import regular
-from stages.models.encoders import parsed
-from stages.models.profile import ModelProfile
-from stages.tokenizers import builtin, claims, hub
+from stages.profile import ModelProfile
+from stages.tokenizers import builtin, claims, hub, profiles
 from stages.tokenizers.claims import Repair
 
 _WRITE = "For another model write a profile: --model ./profile.toml (see docs/profiles.md)"

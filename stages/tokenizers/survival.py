@@ -18,8 +18,8 @@ from collections import Counter
 
 from tokenizers import Tokenizer
 
-from stages.models.encoders import parsed
-from stages.models.profile import TargetModel
+from stages.encoders import parsed
+from stages.profile import TargetModel
 
 MOST = 1 << 16  # characters of a text that are looked at
 _SHOWN = 24  # characters of a difference in messages

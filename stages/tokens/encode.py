@@ -20,7 +20,7 @@ from stages.chat_template.segments import CONTROL, MARKER, TRAINED
 from stages.columns import IGNORED, Ints, count_per_row, list_parts, make_list, offsets_of
 from stages.contract import Batch
 from stages.counted import counted
-from stages.models.profile import TargetModel
+from stages.profile import TargetModel
 from stages.tokens.digest import digests, weighted_digests
 from stages.tokens.outline_tokens import segments_of
 from stages.tokens.segment_encoder import Encoded, SegmentEncoder

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from stages import encoders
 from stages.chat_template.render import template_of
 from stages.chat_template.segments import CONTROL, controls_pattern, cut
 from stages.chat_template.template import Template
 from stages.columns import SEGMENTS
 from stages.errors import ModelError, RowError
-from stages.models import encoders
-from stages.models.profile import ModelProfile, TargetModel
+from stages.profile import ModelProfile, TargetModel
 from stages.tokens.segment_encoder import SegmentEncoder
 
 AUTO, ON, OFF = "auto", "on", "off"  # --thinking

@@ -2,7 +2,7 @@
 
 Older trainers assert that the text with step tokens and the same text with the ratings' tokens in
 their place have the same number of tokens. A probe checks that for the model, and the second
-reading of sampled rows (``stages/parity/second_ids.py``) for the build's own texts.
+reading of sampled rows (``expectations/second_ids.py``) for the build's own texts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stages.chat_template import outline
 from stages.chat_template.segments import CONTROL, MARKER, STEP
 from stages.columns import list_parts, make_list, offsets_of
 from stages.contract import Batch
-from stages.models.profile import TargetModel
+from stages.profile import TargetModel
 
 
 @dataclass

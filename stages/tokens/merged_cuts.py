@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from stages.chat_template.segments import CONTROL
 from stages.columns import Ints
-from stages.models.encoders import Encoder
+from stages.encoders import Encoder
 from stages.tokens.swallowed_whitespace import Swallowed
 
 # Beginnings of text by which it is tested whether letters and digits merge with the text before.

@@ -20,7 +20,7 @@ from stages.chat_template import outline
 from stages.chat_template.segments import CONTROL, MARKER, TRAINED
 from stages.columns import Ints, list_parts, make_list, numbers, offsets_of
 from stages.contract import Batch
-from stages.models.encoders import Encoder
+from stages.encoders import Encoder
 from stages.tokens.merged_cuts import MergedCuts, may_merge
 
 Ids = npt.NDArray[np.int32]

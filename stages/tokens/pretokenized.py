@@ -15,7 +15,7 @@ from stages import columns
 from stages.chat_template import loss_weights
 from stages.columns import IGNORED, count_per_row, make_list, numbers
 from stages.contract import Batch
-from stages.models.profile import TargetModel
+from stages.profile import TargetModel
 from stages.tokens.digest import digests
 from stages.tokens.folded_labels import folded_ids
 

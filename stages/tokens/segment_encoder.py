@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 
 from stages.chat_template.segments import CLOSES, CONTROL, MARKER
 from stages.columns import Ints, list_parts, make_list, numbers, offsets_of, sum_per_row
-from stages.models.encoders import Encoder
-from stages.models.profile import TargetModel
+from stages.encoders import Encoder
+from stages.profile import TargetModel
 from stages.tokens.merged_cuts import MergedCuts
 from stages.tokens.outline_tokens import OutlineEncoder
 from stages.tokens.swallowed_whitespace import Edges

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from stages.chat_template.segments import CONTROL
 from stages.columns import Ints
-from stages.models.encoders import parsed
+from stages.encoders import parsed
 
 # Unicode's White_Space, which the tokenizer uses; Python's own strip removes more characters.
 WHITESPACE = (

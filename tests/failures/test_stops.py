@@ -24,7 +24,7 @@ from support import Ran
 from transformers import DataCollatorWithFlattening
 
 from pipeline.torch_data.generate import Checkpoint
-from stages.profiles import template
+from stages.tokenizers.profiles import template
 
 END_OF_TEXT, END = 0, 2  # of the small tokenizer
 STEPS = 200

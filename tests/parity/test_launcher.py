@@ -19,8 +19,8 @@ from parity.tiny import tiny
 from support import ROOT, SAMPLES, Ran, model_record
 
 from pipeline import exports
+from pipeline.builder.openrlhf_launch import check_version, split_arguments
 from pipeline.exports import ExportFacts
-from pipeline.trainers.openrlhf_launch import check_version, split_arguments
 from stages.errors import UsageError
 
 FLASH_ATTENTION = "flash-attn-2.8.3.post2"

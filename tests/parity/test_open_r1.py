@@ -15,7 +15,7 @@ from datasets import load_dataset
 from parity.tiny import tiny
 from transformers import AutoTokenizer
 
-from pipeline.build_dir.build import Build as BuildDir
+from pipeline.builds.build import Build as BuildDir
 
 Build = Callable[..., Path]
 Use = Callable[..., Callable[[str], Any]]

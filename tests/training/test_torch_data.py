@@ -46,7 +46,7 @@ LAYOUTS = [
 @pytest.fixture(scope="module")
 def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> dict[Any, Path]:
     """Every task in every layout."""
-    from pipeline.build import build
+    from pipeline.builder.build import build
     from pipeline.options.config import Config
 
     root = tmp_path_factory.mktemp("layouts")
@@ -262,7 +262,7 @@ def test_the_dataset_of_verl_gives_documents(builds: dict[Any, Path]) -> None:
 @pytest.fixture(scope="module")
 def weighted(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> dict[str, Path]:
     """A build whose turns have weights, in every layout."""
-    from pipeline.build import build
+    from pipeline.builder.build import build
     from pipeline.options.config import Config
 
     root, source = tmp_path_factory.mktemp("weighted"), SAMPLES / "sft" / "turn_weights.jsonl"

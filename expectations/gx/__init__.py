@@ -1,1 +1,0 @@
-"""Great Expectations: importing it, its suites, running them over a table, its pages."""

@@ -1,1 +1,0 @@
-"""Input of metrics and audits: stored rows, with packing and padding undone."""

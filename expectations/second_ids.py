@@ -1,0 +1,347 @@
+"""The ids and labels of a conversation, computed a second time in another way.
+
+A build compiles the template, cuts its text at control tokens and encodes each distinct piece once
+per batch. Here the template runs on one conversation as it is, once for the whole and once for the
+prompt of each answer, and the reference tokenizer encodes the text of a prompt as inference would,
+control tokens included. Labels are then read off the ids: an answer is trained from the end of its
+prompt to the next end-of-turn token.
+
+A user's text that contains the text of a control token would become that token here. So each such
+text is first replaced by a character that the row does not contain; the rendered text is then cut
+at the control tokens in it, which are the template's own, and the replaced texts are put back and
+encoded as ordinary text.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from expectations.step_alignment import require_aligned
+from stages.chat_template.render import template_of
+from stages.columns import IGNORED
+from stages.contract import BARE, Message
+from stages.encoders import Encoder, parsed
+from stages.errors import ParityError, ReadingError, RowError
+from stages.profile import TargetModel
+from stages.tokenizers.oracle import Oracle
+
+MOST = 32  # answers of a row that are read twice, since each takes a rendering of its prompt
+_FREE = range(0xF0000, 0xFFFFE)  # private-use characters, which stand for hidden control tokens
+_BLANKS = "".join(map(chr, (*range(9, 14), 32, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B)))) + (
+    "\u2028\u2029\u202f\u205f\u3000"
+)
+
+
+@dataclass(slots=True)
+class Reading:
+    """What a sequence must be.
+
+    Attributes:
+        ids: its tokens.
+        weights: of each token in the loss; 0 where it is context.
+        upto: how many of the tokens are known; the prompts of later answers were not rendered.
+        whole: ids of the rendered text encoded as one text, None where a user's text holds a
+            control token. They differ from ``ids`` only where the tokenizer merges across the start
+            of an answer.
+    """
+
+    ids: list[int]
+    weights: list[float]
+    upto: int
+    whole: list[int] | None
+
+    @property
+    def labels(self) -> list[int]:
+        """The ids where trained, else -100."""
+        pairs = zip(self.ids, self.weights, strict=True)
+        return [token if weight else IGNORED for token, weight in pairs]
+
+    def ended(self) -> Reading:
+        """The sequence up to its last trained token, where a reward is read."""
+        last = max(i for i, weight in enumerate(self.weights) if weight)
+        end = slice(last + 1)
+        whole = None if self.whole is None else self.whole[end]
+        upto = min(self.upto, last + 1)
+        return Reading(self.ids[end], self.weights[end], upto=upto, whole=whole)
+
+
+class _Hidden:
+    """Replaces control tokens in a row's own texts by characters that the row does not contain."""
+
+    def __init__(self, controls: re.Pattern[str], texts: Iterable[str]) -> None:
+        self._controls = controls
+        every = "".join(texts)
+        self.tokens = list(dict.fromkeys(controls.findall(every)))
+        taken = set(every)
+        free = (chr(code) for code in _FREE if chr(code) not in taken)
+        self._signs = dict(zip(self.tokens, free, strict=False))
+
+    def hide(self, text: str) -> str:
+        return self._controls.sub(lambda match: self._signs[match.group()], text)
+
+    def restore(self, text: str) -> str:
+        for token, sign in self._signs.items():
+            text = text.replace(sign, token)
+        return text
+
+
+class SecondReading:
+    """Reads conversations of one model.
+
+    Args:
+        reference: the Hugging Face tokenizer.
+        mask_reasoning: reasoning is not trained; an answer is trained from the end of it.
+        train_all: all turns are trained but those that the row leaves out.
+        oracle: encodes with the vocabulary that the tokenizer was converted from.
+    """
+
+    def __init__(
+        self,
+        model: TargetModel,
+        reference: Encoder,
+        system: str | None = None,
+        mask_reasoning: bool = False,
+        train_all: bool = False,
+        oracle: Oracle | None = None,
+    ) -> None:
+        self._model = model
+        self._reference = reference
+        self._system = system
+        self._mask = mask_reasoning
+        self._all = train_all
+        self.oracle = oracle
+        self._template = template_of(model)
+        names = sorted(model.controls, key=len, reverse=True)
+        self._controls = re.compile("|".join(map(re.escape, names)))
+        added = parsed(model.tokenizer_json).get_added_tokens_decoder().values()
+        self._flags = {token.content: token for token in added}
+        self._prompts = [dict(variant) for variant in model.profile.template_variants]
+
+    def _segments(self, text: str, before: str) -> list[tuple[str, bool]]:
+        """Texts (False) and control tokens (True), without the whitespace that tokens swallow."""
+        parts: list[tuple[str, bool]] = []
+        swallowing = tuple(name for name, token in self._flags.items() if token.rstrip)
+        if before.endswith(swallowing):
+            text = text.lstrip(_BLANKS)
+        at = 0
+        for match in self._controls.finditer(text):
+            parts += [(text[at : match.start()], False), (match.group(), True)]
+            at = match.end()
+        parts.append((text[at:], False))
+        for i, (part, is_control) in enumerate(parts):
+            if is_control:
+                continue
+            if i and self._flags[parts[i - 1][0]].rstrip:
+                part = part.lstrip(_BLANKS)
+            if i + 1 < len(parts) and self._flags[parts[i + 1][0]].lstrip:
+                part = part.rstrip(_BLANKS)
+            parts[i] = (part, False)
+        return [part for part in parts if part[0]]
+
+    def _begun(self, text: str) -> list[int]:
+        """Ids of a text at the start of a row, where control tokens in it are ordinary text."""
+        tokenizer = parsed(self._model.tokenizer_json)
+        tokenizer.encode_special_tokens = True
+        ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+        tokenizer.encode_special_tokens = False  # the tokenizer is shared
+        return ids
+
+    def whole(self, text: str) -> list[int]:
+        """Ids of a row's text as a trainer encodes it, control tokens included."""
+        ids: list[int] = self._reference.encode_whole([text])[0].tolist()
+        if self.oracle is not None and self.oracle.differs(text, ids):
+            what = f"ids differ from those of the vocabulary {self.oracle.name}"
+            raise ParityError(what)
+        return ids
+
+    def _ids(self, text: str, hidden: _Hidden, before: str = "") -> list[int]:
+        """Ids of rendered text that stands behind ``before``, which is empty at a row's start."""
+        first = not before
+        if first and not hidden.tokens:
+            return self.whole(text)
+        segments = self._segments(text, before)
+        plain = [hidden.restore(part) for part, is_control in segments if not is_control]
+        flat, starts = self._reference.encode(plain)
+        bounds = itertools.pairwise(starts.tolist())
+        encoded = iter([flat[a:b].tolist() for a, b in bounds])
+        ids: list[int] = []
+        for i, (part, is_control) in enumerate(segments):
+            if is_control:
+                ids.append(self._model.controls[part])
+                continue
+            part_ids = next(encoded)
+            ids += self._begun(hidden.restore(part)) if first and not i else part_ids
+        return ids
+
+    def _start(self, text: str, before: list[dict[str, Any]], tools: list[Any] | None) -> int:
+        """Where an answer starts: behind the longest generation prompt that begins the text."""
+        prompts = [
+            self._template.render(before, tools, add_generation_prompt=True, **variant)
+            for variant in self._prompts
+        ]
+        fitting = [len(prompt) for prompt in prompts if text.startswith(prompt)]
+        if not fitting:
+            raise ReadingError(f"turn {len(before) + 1} does not come after its own prompt.")
+        return max(fitting)
+
+    def _reasoning(self, text: str, start: int, stop: int) -> int:
+        """The number of characters at the start of an answer that are reasoning."""
+        answer = text[start:stop]
+        if not (answer.lstrip().startswith("<think>") or text[:start].rstrip().endswith("<think>")):
+            return 0
+        closed = answer.find("</think>") + len("</think>")
+        return len(answer) - len(answer[closed:].lstrip())
+
+    def conversation(self, turns: Sequence[Message], tools: list[Any] | None) -> Reading | None:
+        """The ids and weights of a conversation of whose turns it is known which are trained.
+
+        Returns:
+            None where control tokens that a text holds cannot be hidden from the template.
+
+        Raises:
+            ReadingError: the template does not print an answer after its prompt, or does not end
+            it.
+        """
+        if turns[0].role == BARE:
+            return self._bare(turns[0])
+        if self._system is not None and turns[0].role != "system":
+            turns = [Message("system", self._system, trained=False, weight=0.0), *turns]
+        hidden = _Hidden(self._controls, [turn.content or "" for turn in turns])
+        seen = [{"role": t.role, "content": t.content, **(t.fields or {})} for t in turns]
+        # Content None (a turn of tool calls alone) stays None: templates tell it from an empty
+        # text.
+        shown = [{**one, "content": hidden.hide(one["content"] or "")} for one in seen]
+        shown = [a if b["content"] is not None else b for a, b in zip(shown, seen, strict=True)]
+        text = self._rendered(shown, tools)
+        if hidden.tokens and hidden.restore(text) != self._rendered(seen, tools):
+            return None
+        answers = [
+            i for i, t in enumerate(turns) if t.role == "assistant" and (t.trained or self._all)
+        ]
+        starts = [self._start(text, shown[:i], tools) for i in answers[:MOST]]
+        weights = [turns[i].weight or 0.0 for i in answers[:MOST]]
+        ids, token_weights, last = self._read(text, starts, weights, hidden)
+        upto = len(ids) if len(answers) <= MOST else last
+        if self._all:
+            token_weights = self._every_turn(ids, turns)
+        token_weights[0] = 0.0  # in a pack it would be predicted from the example before
+        whole = None if hidden.tokens else self.whole(text)
+        return Reading(ids, token_weights, upto=upto, whole=whole)
+
+    def _rendered(self, seen: list[dict[str, Any]], tools: list[Any] | None) -> str:
+        try:
+            return self._template.render(seen, tools)
+        except RowError as error:
+            raise ReadingError(
+                f"the template refuses it the second time: {error.detail}"
+            ) from error
+
+    def _read(
+        self, text: str, starts: list[int], weights: list[float], hidden: _Hidden
+    ) -> tuple[list[int], list[float], int]:
+        """Ids and weights of a rendered text that is cut where its answers start, and its number of
+        tokens up to the end of the last answer."""
+        ids = self._ids(text[: starts[0] if starts else len(text)], hidden)
+        token_weights = [0.0] * len(ids)
+        upto = len(ids)
+        for (start, stop), weight in zip(
+            itertools.pairwise([*starts, len(text)]), weights, strict=True
+        ):
+            # Up to ``cut`` is reasoning, which is encoded apart: a build cuts there, too.
+            left = self._reasoning(text, start, stop) if self._mask else 0
+            cut = start + left
+            head = self._ids(text[start:cut], hidden, text[:start]) if left else []
+            tail = self._ids(text[cut:stop], hidden, text[:cut])
+            if self._model.end_of_turn_id not in tail:
+                raise ReadingError("an answer has no end of turn.")
+            end = tail.index(self._model.end_of_turn_id) + 1
+            upto = len(ids) + len(head) + end
+            ids += head + tail
+            token_weights += [0.0] * len(head) + [weight] * end + [0.0] * (len(tail) - end)
+        return ids, token_weights, upto
+
+    def _every_turn(self, ids: list[int], turns: Sequence[Message]) -> list[float]:
+        """Weights of all tokens where every turn is trained, each up to its end-of-turn token."""
+        ends = [i + 1 for i, token in enumerate(ids) if token == self._model.end_of_turn_id]
+        weights = [turn.weight or 0.0 for turn in turns]
+        if len(ends) == len(turns) + 1:  # the template has added a system turn
+            weights = [1.0, *weights]
+        if len(ends) != len(weights):  # a template that joins turns
+            if set(weights) != {1.0}:
+                raise ReadingError(
+                    "turns have separate loss weights, but the template does not end each turn."
+                )
+            weights = [1.0] * len(ends)
+        token_weights = [0.0] * len(ids)
+        for (start, stop), weight in zip(itertools.pairwise([0, *ends]), weights, strict=True):
+            token_weights[start:stop] = [weight] * (stop - start)
+        return token_weights
+
+    def _bare(self, turn: Message) -> Reading:
+        text, end = turn.content or "", self._model.profile.end_of_turn
+        hidden = _Hidden(self._controls, [text])
+        ids = self._ids(hidden.hide(text) + end, hidden)
+        weights = [0.0, *[turn.weight or 0.0] * (len(ids) - 1)]
+        whole = None if hidden.tokens else self.whole(text + end)
+        return Reading(ids, weights, upto=len(ids), whole=whole)
+
+    def steps(
+        self,
+        problem: str,
+        steps: Sequence[str],
+        ratings: Sequence[float | None],
+        tail: str | None,
+    ) -> Reading | None:
+        """The ids of a problem and its steps with a marker after each; all weights are 0.
+
+        Args:
+            ratings: one for each step, None where it has none.
+            tail: the end of the row's own text; None where the steps are an answer in a chat.
+
+        Raises:
+            ReadingError: markers and ratings do not line up.
+        """
+        tokens = self._model.profile.step_tokens
+        texts = [self._system or "", problem, *steps, tail or ""]
+        hidden = _Hidden(self._controls, texts)
+        marked = [hidden.hide(step) + tokens.step for step in steps]
+        if tail is not None:
+            text = "".join(marked) + hidden.hide(tail)
+            ids = self._ids(text, hidden)
+            require_aligned(text, ratings, tokens, lambda one: len(self._ids(one, hidden)))
+            return Reading(ids, [0.0] * len(ids), upto=len(ids), whole=None)
+        shown = [{"role": "user", "content": hidden.hide(problem)}]
+        if self._system is not None:
+            shown.insert(0, {"role": "system", "content": hidden.hide(self._system)})
+        answer = {
+            "role": "assistant",
+            "content": tokens.separator.join(marked),
+        }
+        text = self._rendered([*shown, answer], None)
+        start = self._start(text, shown, None)
+        ids, weights, _ = self._read(text, starts=[start], weights=[0.0], hidden=hidden)
+        require_aligned(text, ratings, tokens, lambda one: len(self._ids(one, hidden)))
+        whole = None if hidden.tokens else self.whole(text)
+        return Reading(ids, weights, upto=len(ids), whole=whole)
+
+    def pair(self, prompt: Sequence[Message], answer: Sequence[Message]) -> Reading:
+        """The ids of two texts as an encoder's tokenizer frames them; the second is trained."""
+        texts = []
+        for turns in (prompt, answer):
+            seen = [{"role": t.role, "content": t.content, **(t.fields or {})} for t in turns]
+            texts.append(self._rendered(seen, None))
+        tokenizer = parsed(self._model.tokenizer_json)
+        tokenizer.encode_special_tokens = True
+        encoding = tokenizer.encode(texts[0], texts[1])
+        tokenizer.encode_special_tokens = False  # the tokenizer is shared
+        framing = self._model.profile.pair
+        # Where the answer has no token, its start is where the tokens after it begin.
+        start = len(encoding.ids) - (len(framing.after) if framing else 0)
+        if 1 in encoding.sequence_ids:
+            start = encoding.sequence_ids.index(1)
+        weights = [0.0] * start + [1.0] * (len(encoding.ids) - start)
+        return Reading(encoding.ids, weights, upto=len(encoding.ids), whole=encoding.ids)

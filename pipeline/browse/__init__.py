@@ -1,1 +1,0 @@
-"""Looks for stored examples: what can be asked of one, and which example fits next."""

@@ -1,0 +1,1 @@
+"""A build, phase by phase: planned, made, judged and published."""

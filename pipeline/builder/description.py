@@ -1,0 +1,349 @@
+"""Describes an outcome: what a manifest will say of a build that is being made.
+
+The record that it fills is ``pipeline.manifest.manifest.Manifest``. No clock, no host, no absolute
+path: equal builds have equal manifests.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from expectations.verdict import Verdict
+from pipeline import __version__
+from pipeline.builder import left_out
+from pipeline.builder.rejects import Ledger
+from pipeline.inputs import equal_build
+from pipeline.inputs.model_description import repaired
+from pipeline.inputs.recipe import Recipe
+from pipeline.inputs.scan import Input
+from pipeline.manifest.counts import (
+    FATES,
+    ExampleCounts,
+    PackingCounts,
+    PaddingCounts,
+    RowCounts,
+    SidesRecord,
+    TokenCounts,
+    TurnSplit,
+)
+from pipeline.manifest.json_records import from_json
+from pipeline.manifest.manifest import (
+    SCHEMA_VERSION,
+    EncoderRecord,
+    InputRecord,
+    Manifest,
+    Parity,
+    PrmRecord,
+    ProbeRecord,
+    RmRecord,
+    ShardRecord,
+    SplitRecord,
+    UnreadColumn,
+    ValidationSummary,
+)
+from pipeline.manifest.overlap_records import Decontamination, Likeness
+from pipeline.serving import inference
+from pipeline.shards import given, pack_index
+from pipeline.shards.facts import Outline
+from pipeline.shards.filters import Filtered
+from pipeline.shards.gather import ShardReport
+from pipeline.shards.pack_index import MeasuredIndex
+from pipeline.shards.part import PartReport
+from pipeline.shards.plan import Chosen
+from pipeline.shards.sides import TEST, TRAIN
+from stages import encoders, formats
+from stages.chat_template import turn_split
+from stages.tokenizers import oracle
+from stages.tokens import layouts
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """All that a finished build knows about itself.
+
+    Attributes:
+        chosen: every example, where the choice was made in one memory; None where it was not.
+    """
+
+    recipe: Recipe
+    inputs: list[Input]
+    parts: list[PartReport]
+    rows_of_input: list[int]
+    outline: Outline
+    chosen: Chosen | None
+    shards: list[ShardReport]
+    ledger: Ledger
+    filtered: Filtered | None = None
+    decontamination: Decontamination | None = None
+    near_duplicates: Likeness | None = None
+    indexes: tuple[MeasuredIndex, ...] = ()  # of packs, by side
+
+    @property
+    def counts(self) -> dict[str, Counter[str]]:
+        """The parts' tallies, added up."""
+        total: dict[str, Counter[str]] = {}
+        for part in self.parts:
+            for name, values in part.counts.items():
+                total.setdefault(name, Counter()).update(values)
+        return total
+
+
+def splits_of(outcome: Outcome) -> dict[str, SplitRecord]:
+    """The sides that have rows, with their shards."""
+    splits = {}
+    for side in outcome.outline.sides:
+        shards = [s for s in outcome.shards if s.split == side]
+        splits[side] = SplitRecord(
+            rows=sum(s.rows for s in shards),
+            examples=sum(s.examples for s in shards),
+            tokens=sum(s.tokens for s in shards),
+            shards=tuple(
+                ShardRecord(
+                    path=s.path, rows=s.rows, tokens=s.tokens, bytes=s.bytes, sha256=s.sha256
+                )
+                for s in shards
+            ),
+        )
+    return splits
+
+
+def _sides(outcome: Outcome) -> SidesRecord | None:
+    config, rule = outcome.recipe.config, outcome.outline.rule
+    if rule is None:
+        return None
+    (column, *others) = dict.fromkeys(one.options.group_by for one in config.sources)
+    by = "question" if column is None else "column"
+    if others:  # the options of each source say by what
+        by, column = "source", None
+    if config.plan.test:
+        by, column = "files", None
+    return SidesRecord(
+        by=by,
+        column=column,
+        asked=config.plan.test_size,
+        share=rule.share,
+        deviation=rule.deviation,
+        groups=rule.groups,
+        groups_in_test=rule.groups_in_test,
+        largest=rule.largest,
+    )
+
+
+def _packing(outcome: Outcome) -> PackingCounts | None:
+    config = outcome.recipe.config
+    rows = sum(s.rows for s in outcome.shards)
+    tokens = sum(s.tokens for s in outcome.shards)
+    if outcome.indexes:
+        rows, tokens = pack_index.packs_and_tokens(outcome.indexes)
+    elif not layouts.load(config.plan.layout).packs:
+        return None
+    efficiency = round(tokens / (rows * config.plan.max_length), 6)
+    return PackingCounts(rows, efficiency, outcome.outline.counts.lower_bound)
+
+
+def _padding(outcome: Outcome) -> PaddingCounts | None:
+    if not layouts.load(outcome.recipe.config.plan.layout).pads:
+        return None
+    tokens = sum(s.tokens for s in outcome.shards)
+    padding = sum(s.padding for s in outcome.shards)
+    return PaddingCounts(outcome.outline.width, round(padding / (tokens + padding), 6))
+
+
+def _notes(outcome: Outcome) -> Counter[str]:
+    notes = Counter(outcome.counts.get("note", Counter()))
+    salvaged = sum(part.rows for part in outcome.parts if part.damage)
+    return notes + Counter({"salvaged_before_damage": salvaged})
+
+
+def _rows(outcome: Outcome) -> RowCounts:
+    ledger, counts = outcome.ledger, outcome.outline.counts
+    rows_in = sum(part.rows for part in outcome.parts)
+    others: dict[str, Any] = dict(counts.rows_left_out)
+    others["filtered"] += sum(part.filtered for part in outcome.parts)
+    return RowCounts(
+        in_=rows_in,
+        used=counts.rows_used,
+        rejected=ledger.rejected_rows,
+        **others,
+        duplicates_found=counts.found,
+        rejected_by_code=dict(sorted(ledger.rows_by_code.items())),
+        notes=dict(sorted(_notes(outcome).items())),
+    )
+
+
+def examples_of(outcome: Outcome) -> ExampleCounts:
+    """What became of every example."""
+    ledger, counts = outcome.ledger, outcome.outline.counts
+    others: dict[str, Any] = dict(counts.left_out)
+    return ExampleCounts(
+        made=sum(part.made for part in outcome.parts),
+        rejected=ledger.examples_by_code.total(),
+        kept=counts.kept,
+        rejected_by_code=dict(sorted(ledger.examples_by_code.items())),
+        copies=counts.copies,
+        **others,
+    )
+
+
+def ledger(outcome: Outcome) -> dict[str, int]:
+    """What became of every row and every example, as the gate's dataset table has it."""
+    rows, made, outline = _rows(outcome), examples_of(outcome), outcome.outline
+    counts = outline.counts
+    # Packs of one part, or of one window, hold no examples of another.
+    within = outcome.recipe.config.plan.pack_within == "part" or outline.windows > 1
+    copies = {"copies_declared": made.copies} if made.copies else {}
+    sides = outline.sides if within else {}
+    stored = {
+        "examples_kept": made.kept + made.copies,
+        "tokens_kept": counts.tokens,
+        "trained_kept": counts.trained,
+        "duplicates_declared": counts.equal + made.copies,  # copies are equal, too
+        **copies,
+    }
+    return {
+        "rows_in": rows.in_,
+        "rows_accounted": sum(getattr(rows, fate) for fate in FATES),
+        "examples_made": made.made,
+        "examples_accounted": made.accounted,
+        **(pack_index.held(counts, stored) if outcome.indexes else stored),
+        **{f"packed_apart_{side}": count for side, count in sides.items()},
+    }
+
+
+def _prm(outcome: Outcome) -> PrmRecord | None:
+    if not outcome.recipe.task.kind.marks:
+        return None
+    config, step_tokens = outcome.recipe.config, outcome.recipe.model.profile.step_tokens
+    return PrmRecord(
+        template=config.parts.prm_template,
+        step_separator=step_tokens.separator if config.parts.prm_template == "chat" else None,
+        label_kind="soft" if any(s.measured.soft_labels for s in outcome.shards) else "hard",
+        neutral=",".join(dict.fromkeys(one.options.neutral for one in config.sources)),
+    )
+
+
+def _encoder(outcome: Outcome) -> EncoderRecord:
+    recipe = outcome.recipe
+    return EncoderRecord(
+        backend=recipe.backend,
+        version=encoders.version_of(recipe.backend),
+        parity=_parity(outcome),
+        rendered=dict(sorted(outcome.counts.get("rendered", Counter()).items())),
+        merged_cuts=outcome.counts.get("sums", Counter())["merged_cuts"],
+        encoded=dict(sorted(outcome.counts.get("encoded", Counter()).items())) or None,
+    )
+
+
+def _tallied(parts: Sequence[PartReport], name: str) -> Counter[str]:
+    return sum((Counter(part.counts.get(name, {})) for part in parts), Counter[str]())
+
+
+def _unread(parts: Sequence[PartReport]) -> tuple[UnreadColumn, ...]:
+    """Columns of one input that nothing read, the largest first."""
+    rows, size = _tallied(parts, "unread_rows"), _tallied(parts, "unread_bytes")
+    total = max(sum(part.rows - part.filtered for part in parts), 1)
+    order = sorted(rows, key=lambda column: (-size[column], column))
+    return tuple(
+        UnreadColumn(
+            column=name, rows=rows[name], share=round(rows[name] / total, 6), bytes=size[name]
+        )
+        for name in order
+    )
+
+
+def _parity(outcome: Outcome) -> Parity:
+    """What sampled rows were compared with; a build with a difference has no manifest."""
+    return Parity(
+        sampled=sum(part.sampled for part in outcome.parts),
+        skipped=sum(part.skipped for part in outcome.parts),
+        mismatches=0,
+        # How many were compared with it is in run.json: not every machine has the vocabulary.
+        oracle=oracle.vocabulary(outcome.recipe.model.profile.ranks),
+    )
+
+
+def _inputs(outcome: Outcome) -> tuple[InputRecord, ...]:
+    recipe = outcome.recipe
+    reports = iter(outcome.parts)
+    parts = [[next(reports) for _ in source.splits] for source in outcome.inputs]
+    columns = (outcome.inputs, outcome.rows_of_input, recipe.formats, recipe.evidence, parts)
+    return tuple(
+        InputRecord(
+            path=source.name,
+            bytes=source.bytes,
+            sha256=source.sha256,
+            rows=rows,
+            format=name,
+            evidence=why,
+            damage=next((part.damage for part in mine if part.damage), None),
+            unread=_unread(mine),
+            source=source.source_name or None,
+            pieces=source.pieces if source.pieces > 1 else None,
+            formats=dict(sorted(_tallied(mine, "formats").items())) or None,
+        )
+        for source, rows, name, why, mine in zip(*columns, strict=True)
+    )
+
+
+def tokens_of(outcome: Outcome) -> TokenCounts:
+    """All stored tokens, by what they are for."""
+    split = turn_split.figures(outcome.counts.get("turn_split", {}))
+    return TokenCounts(
+        total=sum(s.tokens for s in outcome.shards),
+        trained=outcome.outline.counts.trained,
+        padding=sum(s.padding for s in outcome.shards),
+        truncated=outcome.counts.get("sums", Counter())["truncated"],
+        turn_split=TurnSplit(**split) if split else None,
+    )
+
+
+def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
+    """The manifest, without writing it; what is read back from the shards is filled in later:
+    ``audits``, ``columns``, ``trainers``, ``for_`` and ``files``."""
+    recipe, outline = outcome.recipe, outcome.outline
+    config = recipe.config
+    sides = (TRAIN, TEST) if outline.split else (TRAIN,)
+    probes = recipe.model.probes.items()
+    answers = inference.of_build(recipe, outcome.shards)
+    return Manifest(
+        schema_version=SCHEMA_VERSION,
+        version=__version__,
+        build_id=equal_build.id_of(recipe.fingerprint, outcome.inputs),
+        recipe_fingerprint=recipe.fingerprint,
+        task=config.task,
+        layout=config.plan.layout,
+        max_length=config.plan.max_length,
+        seed=config.plan.seed,
+        options=config.for_build,
+        model=repaired(recipe),
+        prm=_prm(outcome),
+        rm=RmRecord(rated.recorded()) if (rated := outline.counts.margins) else None,
+        format=",".join(dict.fromkeys(formats.load(name).name for name in recipe.formats)),
+        inputs=_inputs(outcome),
+        rows=_rows(outcome),
+        examples=examples_of(outcome),
+        tokens=tokens_of(outcome),
+        packing=_packing(outcome),
+        padding=_padding(outcome),
+        packs=pack_index.records(outcome.indexes),
+        windows=outline.windows if outline.windows > 1 else None,
+        splits=splits_of(outcome),
+        sides=_sides(outcome),
+        sources=given.records(config, outline.counts.portions, outline.asked, sides),
+        filters=left_out.filters(config, outcome.chosen, outcome.filtered),
+        doubles=left_out.doubles(config, outline.counts),
+        decontamination=outcome.decontamination,
+        near_duplicates=outcome.near_duplicates,
+        probes={name: ProbeRecord(True, detail) for name, detail in probes},
+        encoder=_encoder(outcome),
+        inference=answers.inference,
+        max_new_tokens=answers.max_new_tokens,
+        audits={},
+        trainers={},
+        files={},
+        validation=from_json(ValidationSummary, verdict.summary()),
+        columns=(),
+    )

@@ -1,0 +1,263 @@
+"""Writes the first recipe for some data: what was found out about it, and what may be changed.
+
+Where the build would be refused, it says why, as far as the forecast sees, and the length that
+would help.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline import tasks
+from pipeline.builder.fitting import Looks, fitting
+from pipeline.builder.forecast import Forecast, forecast, glimpses, would_stop
+from pipeline.builder.population import MAX_LENGTHS
+from pipeline.inputs.detection import recognise_glimpse, two_shapes
+from pipeline.inputs.opening import Opening
+from pipeline.inputs.scan import expand
+from pipeline.options.command_line import config_from, not_read, stem
+from pipeline.options.config import Config, default_cache
+from pipeline.options.path_values import Data, ModelName
+from pipeline.options.phases import OPTIONS
+from pipeline.options.recipe import builds_of
+from pipeline.secrets import GAP, redacted
+from stages.counted import counted
+from stages.normalize.evidence import Detection
+
+# What a first recipe names, beside what is needed: the options that are changed most.
+_OFFERED = (
+    "output layout trainer max_length too_long system train_on reasoning neutral max_reject dedup "
+    "test_size shuffle tolerance"
+).split()
+_SHOWN = {"output": '"build"', "trainer": '"trl"', "system": '"You are helpful."'} | {
+    "test_size": "0.05",
+    "tolerance": "{ shortcuts.fail = 0.9 }",
+}
+
+
+# Names of files that nobody means to train on, where others are named too.
+_TEST = re.compile(r"(test|valid(ation)?|val|dev|eval(uation)?|hold-?out|held-?out)([-_.]|$)", re.I)
+_NOWHERE = "\0"  # a folder without files: paths count from it, addresses and ids do not
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Arguments whose rows are read alike.
+
+    Attributes:
+        found: of the first file that was looked at; ``rows``: of those that were, about.
+    """
+
+    data: list[str]
+    found: Detection
+    rows: int
+
+
+def write(
+    path: Path, data: tuple[str, ...], task: str | None, given: Mapping[str, Any]
+) -> list[str]:
+    """Write the recipe.
+
+    Args:
+        given: the options of sources, and the model, as click parsed them.
+
+    Returns:
+        Why a build of it would be refused, as far as sampled rows show; nothing if it would not.
+
+    Raises:
+        UsageError: the rows are for several tasks.
+        DataError: for none, or something about them must be decided first.
+    """
+    given = {**given, "cache_dir": None}
+    looks = {one: _looks(one, given) for one in data}
+    every = [look for some in looks.values() for look in some]
+    task = task or fitting(data, given, every)
+    config = config_from(task, data, given)
+    tests = _tests(data)
+    groups = _grouped({one: looks[one] for one in data if one not in tests}, config)
+    if tests:
+        given = {**given, "test": tuple(_from(path, one) for one in tests)}
+    secret = {f"DATA_{n}": one for n, one in enumerate(data, 1) if redacted(one) != one}
+    os.environ.update(secret)
+    head = [f"# First: export {name}=ADDRESS  # {redacted(secret[name], GAP)}" for name in secret]
+    head += _head(task, _model(path, config.parts.model))
+
+    def put(why: Sequence[str] = ()) -> Forecast:
+        lines = [*head, *map("# {}".format, why), *_body(groups, task, given, path), ""]
+        text = "\n".join(lines)
+        for name, address in secret.items():
+            text = text.replace(_toml(address), f'"${{{name}}}"')
+        path.write_text(text, "utf-8")
+        (config,) = builds_of(path)
+        return forecast(config)
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    estimate = put()
+    length = long_enough(estimate)
+    if length is not None:
+        given = {**given, "max_length": length}
+        estimate = put()
+    why = reasons(estimate)
+    if why:
+        put(["As it stands, a build of it is refused:", *(f"  {one}" for one in why)])
+    return why
+
+
+def _looks(argument: str, given: Mapping[str, Any]) -> Looks:
+    return glimpses(expand((argument,), default_cache()), [Opening.given(given)])
+
+
+def _tests(data: Sequence[str]) -> list[str]:
+    """Those that are called as test files are, beside others."""
+    found = [one for one in data if _TEST.match(stem(one.rstrip("/*")))]
+    return found if len(found) < len(data) else []
+
+
+def _grouped(looks: Mapping[str, Looks], config: Config) -> list[_Group]:
+    groups: dict[tuple[str, ...], _Group] = {}
+    for argument, some in looks.items():
+        found = [recognise_glimpse(look[3], look[1].origin, config, look[2]) for look in some]
+        for (_, file, _, _), one in zip(some, found, strict=True):
+            if one.change is not None:
+                raise two_shapes(one, file.origin, config)
+        rows = sum(look[3].rows for look in some)
+        alike = tuple(sorted({one.reading for one in found}))
+        if alike in groups:
+            before = groups[alike]
+            groups[alike] = _Group([*before.data, argument], before.found, before.rows + rows)
+        else:
+            groups[alike] = _Group([argument], found[0], rows)
+    return list(groups.values())
+
+
+def _head(task: str, model: str) -> list[str]:
+    return [
+        "# Build it:              pipeline build RECIPE.toml",
+        "# What it would give:    pipeline plan RECIPE.toml",
+        "# Change a key for once: --set max-length=2048, or any option of pipeline run",
+        "# For an editor:         pipeline init --schema > recipe.schema.json, and as first line",
+        "#                        the comment #:schema ./recipe.schema.json",
+        "# Paths count from the folder of this file; ${NAME} is a variable of the environment.",
+        "",
+        f"task = {_toml(task)}  # {tasks.load(task).help}",
+        f"model = {_toml(model)}  # or another: pipeline list models; org/name; ./dir",
+        "# Builds are versions in the folder output, with a link current. How many are kept:",
+        "# keep = 7  # 0: output is one build, and the next one replaces it",
+    ]
+
+
+def _body(groups: Sequence[_Group], task: str, given: Mapping[str, Any], path: Path) -> list[str]:
+    """The data, in sources where it is not read alike, and what may be changed."""
+    said = [
+        f"{OPTIONS[name].key} = {_toml(OPTIONS[name].value.loosened(value))}"
+        for name, value in given.items()
+        if name not in ("model", "cache_dir") and value not in (OPTIONS[name].default, None, (), "")
+    ]
+    if given.get("test"):
+        said.append("# Its rows are the test split; rows above that ask the same are left out.")
+    offered = _offers(task, given)
+    if len(groups) == 1:
+        return [*_data(groups[0], path), *said, "", *offered]
+    lines = [*said, "", *offered]
+    names: set[str] = set()
+    for group in groups:
+        name = _name(group.data[0], names)
+        lines += ["", "[[source]]", f"name = {_toml(name)}", *_data(group, path)]
+        lines += ["# What differs for this source goes here: map, system, where, max-reject."]
+    return lines
+
+
+def _data(group: _Group, path: Path) -> list[str]:
+    listed = ", ".join(_toml(_from(path, argument)) for argument in group.data)
+    evidence = " ".join(group.found.evidence.split())
+    return [
+        f"# about {counted(group.rows, 'row')}; {group.found.reading}: {evidence}",
+        f"data = [{listed}]",
+    ]
+
+
+def _from(path: Path, argument: str) -> str:
+    """An argument as the recipe has it."""
+    address = Data().anchored([argument], _NOWHERE)[0] == argument and not os.path.lexists(argument)
+    return argument if address or Path(argument).is_absolute() else _relative(path, argument)
+
+
+def _model(path: Path, model: str) -> str:
+    """The model as the recipe has it."""
+    named = ModelName().anchored(model, _NOWHERE) == model and not Path(model).is_dir()
+    return model if named or Path(model).is_absolute() else f"./{_relative(path, model)}"
+
+
+def _relative(path: Path, other: str) -> str:
+    return os.path.relpath(Path(other).expanduser(), path.parent)
+
+
+def _offers(task: str, given: Mapping[str, Any]) -> list[str]:
+    """Lines that can be uncommented."""
+    lines = ["# What else can be said; each line has the default, or an example:"]
+    for name in _OFFERED:
+        option = OPTIONS[name]
+        if not_read(name, task) or given.get(name) not in (option.default, None):
+            continue
+        if name == "test_size" and given.get("test"):
+            continue
+        value = _SHOWN.get(name) or _toml(option.default or tasks.load(task).layouts[0])
+        if option.default is False:
+            value = "true"
+        lines.append(f"# {option.key} = {value}  # {option.help}")
+    return [*lines, "# All keys: docs/recipes.md"]
+
+
+def _name(argument: str, taken: set[str]) -> str:
+    """A name for a source, from its first argument."""
+    name = first = re.sub(r"[^\w.-]", "", stem(argument.rstrip("/*"))) or "source"
+    number = 2
+    while name in taken:
+        name, number = f"{first}-{number}", number + 1
+    taken.add(name)
+    return name
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        entries = (f"{_toml(key)} = {_toml(one)}" for key, one in value.items())
+        return f"{{ {', '.join(entries)} }}"
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, str):
+        text = json.dumps(value.replace("$", "$$"), ensure_ascii=False)
+        return text.replace("\x7f", "\\u007f")
+    return json.dumps(value)
+
+
+def long_enough(estimate: Forecast) -> int | None:
+    """A ``--max-length`` that nearly all sampled examples fit in, where the build's own refuses too
+    many; None where it does not, or where the model was trained on no such length."""
+    sampled, config = estimate.sampled, estimate.recipe.config
+    if not sampled.long or not would_stop(estimate):
+        return None
+    context = estimate.recipe.model.profile.context_length
+    longer = [one for one in MAX_LENGTHS if config.plan.longest_example < one <= context]
+    share = config.judge.max_reject
+    return next((one for one in longer if (sampled.lengths > one).mean() <= share), None)
+
+
+def reasons(estimate: Forecast) -> list[str]:
+    """What becomes of the sampled rows of a build that would be refused; nothing of another."""
+    if not would_stop(estimate):
+        return []
+    sampled = estimate.sampled
+    found = [
+        f"{count:,} of {counted(sampled.rows, 'sampled row')}: {code} ({sampled.details[code]})"
+        for code, count in sampled.refused.most_common()
+    ]
+    if sampled.long:
+        limit = estimate.recipe.config.plan.longest_example
+        found.append(f"{counted(sampled.long, 'example')} longer than {counted(limit, 'token')}")
+    return found or ["most margins are below zero: chosen and rejected may be exchanged"]

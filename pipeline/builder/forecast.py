@@ -1,0 +1,347 @@
+"""What a build would give, from a sample of its rows. Reads little and writes nothing.
+
+The sample goes through the very stages of a build. Only the limit on length is lifted, so that one
+sample answers for every ``--max-length``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.builder.alike import Alike, FilteredSample
+from pipeline.builder.reject_limit import limits, too_many
+from pipeline.inputs.detection import (
+    is_empty,
+    recognise_glimpse,
+    refuse_empty,
+    rows_each,
+    two_shapes,
+)
+from pipeline.inputs.opening import Opening, reader_of, said_of_source
+from pipeline.inputs.recipe import Recipe, resolve_recipe
+from pipeline.inputs.scan import located, short_names
+from pipeline.options.config import Config
+from pipeline.shards import chain
+from pipeline.shards.margins import Margins, of_column
+from pipeline.stores import local
+from pipeline.stores.sources import Located
+from stages.chat_template import turn_split
+from stages.columns import Ints
+from stages.contract import Batch, Glimpse, Record
+from stages.normalize.evidence import Detection
+from stages.rows import notes
+from stages.tokens.folded_labels import unfold
+
+SAMPLE_BYTES = 3 << 20
+ROW_BYTES = 1 << 18  # larger rows would take seconds to encode; they are counted instead
+MOST_FILES = 48
+_NO_LIMIT = 1 << 30
+_IDS = {"folded", "input_ids", "chosen_ids", "rejected_ids"}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One input that was looked at."""
+
+    name: str
+    origin: str
+    bytes: int
+    reader: str
+    glimpse: Glimpse
+    detection: Detection
+    source: int = 0
+
+    def row_name(self, record: Record) -> str:
+        """``data.jsonl:1``, or a byte offset where the line's number is unknown."""
+        at = f":{record.line + 1}" if record.line >= 0 else f" at byte {record.offset}"
+        return f"{self.name}{at}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What became of the sample.
+
+    Attributes:
+        rows: rows that went in; ``large``: those that were left out for their size.
+        refused: rows by refusal code; ``first``: where the first ones of each code stand;
+            ``details``: the detail of the first of each.
+        filtered: rows that ``--where`` leaves out, by input.
+        unread: rows by input and by column that nothing reads.
+        notes: rows by what is odd about them.
+        lengths: tokens of every example (rm: of its longer side).
+        shown: the first rows as they are stored, each with its name.
+        tokens: of all examples, both sides of a pair counted.
+        split: what ``turn_split.count`` finds.
+        margins: of the sampled pairs (rm); None elsewhere.
+        alike: what is like evaluations, or like other examples.
+        long: examples that a build refuses for their length, trimmed as it trims them.
+        left: at least so many are neither refused nor left out by a filter.
+        chosen: what filters leave out.
+        of_looks: rows of each input that went in, and the examples that ``lengths`` has of them.
+        read: rows that went in, by the number of their source; ``lost``: of these, refused ones.
+    """
+
+    rows: int
+    large: int
+    refused: Counter[str]
+    first: dict[str, list[str]]
+    details: dict[str, str]
+    notes: Counter[str]
+    lengths: Ints
+    trained: Ints
+    shown: list[tuple[str, dict[str, Any]]]
+    filtered: Counter[str] = field(default_factory=Counter)
+    unread: dict[str, Counter[str]] = field(default_factory=dict)
+    alike: Alike = field(default_factory=Alike)
+    tokens: int = 0
+    split: Counter[str] = field(default_factory=Counter)
+    margins: Margins | None = None
+    long: int = 0
+    left: int = 0
+    chosen: FilteredSample = field(default_factory=FilteredSample)
+    of_looks: tuple[tuple[int, int], ...] = ()
+    read: Counter[int] = field(default_factory=Counter)
+    lost: Counter[int] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What ``pipeline plan`` prints."""
+
+    recipe: Recipe
+    files: int
+    looks: tuple[Look, ...]
+    sampled: Sampled
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Rows of all inputs, about; files that were not looked at are taken to be alike."""
+        return self.rows_of({look.source for look in self.looks})
+
+    def rows_of(self, sources: Container[int]) -> int:
+        """The same of some sources, by their numbers."""
+        seen = sum(look.glimpse.rows for look in self.looks if look.source in sources)
+        return round(seen * self.files / len(self.looks))
+
+    @property
+    def examples(self) -> int:
+        """Examples of the whole build, about."""
+        return round(sum(self.examples_of))
+
+    @property
+    def examples_of(self) -> list[float]:
+        """The same of each input that was looked at, and of those that it stands for."""
+        more = self.files / len(self.looks)
+        return [
+            look.glimpse.rows * more * made / max(rows, 1)
+            for look, (rows, made) in zip(self.looks, self.sampled.of_looks, strict=True)
+        ]
+
+
+def glimpses(
+    files: Sequence[Located], openings: Sequence[Opening] = (Opening(),), empty: str = "refuse"
+) -> list[tuple[str, Located, str, Glimpse]]:
+    """Name, file, reader and sample of every input with rows, or of some where there are many.
+
+    Args:
+        openings: of each source, how its files are opened.
+        empty: whether some may be empty: the choice of ``--empty``.
+
+    Raises:
+        DataError: a file is damaged, or empty where it must not be.
+    """
+    each = rows_each(len(files))
+    named = list(zip(short_names(files), files, strict=True))
+    if len(named) > MOST_FILES:
+        places = np.linspace(0, len(named) - 1, MOST_FILES).astype(int)
+        named = [named[place] for place in places]
+    seen = []
+    for name, file in named:
+        opening = openings[file.source]
+        reader = reader_of(file, opening)
+        glimpse = reader.glimpse(file.version or file.path, each, opening.salvage)
+        seen.append((name, file, reader.name, glimpse))
+    refuse_empty([file.origin for _, file, _, look in seen if is_empty(look)], len(seen), empty)
+    return [one for one in seen if not is_empty(one[-1])]
+
+
+def _look(name: str, file: Located, reader: str, glimpse: Glimpse, config: Config) -> Look:
+    own = config.only(file.source)
+    with said_of_source(*own.sources):
+        detection = recognise_glimpse(glimpse, file.origin, own, reader)
+    if detection.change is not None:
+        raise two_shapes(detection, file.origin, own)
+    return Look(
+        name=name,
+        origin=file.origin,
+        bytes=file.version.size if file.version else Path(file.path).stat().st_size,
+        reader=reader,
+        glimpse=glimpse,
+        detection=detection,
+        source=file.source,
+    )
+
+
+def _affordable(records: list[Record], budget: int) -> list[Record]:
+    """Records up to a number of bytes, from all over the sample, without monstrous ones."""
+    small = [record for record in records if len(record.raw) <= ROW_BYTES]
+    total = sum(len(record.raw) for record in small)
+    if total <= budget:
+        return small
+    step = -(-total // budget)
+    return small[:3] + small[3::step]
+
+
+def _through(recipe: Recipe, look: Look, records: list[Record], made: Sampled) -> Batch:
+    """The sample through every stage of a build of its source alone."""
+    normalize = recipe.normalize(look.detection.reading)
+    normalized = normalize([replace(record, line=i) for i, record in enumerate(records)])
+    made.unread[look.name] = normalize.tally.rows
+    made.filtered[look.name] = normalize.tally.filtered
+    batch, gone = chain.through(normalized, recipe.stages(look.detection.reading))
+    left = set(range(len(records))) - set(batch.column("line").to_pylist())
+    for refusal in chain.refusals(gone):
+        if refusal.line in left:
+            left.discard(refusal.line)
+            made.refused[refusal.code] += 1
+            made.lost[look.source] += 1
+            made.details.setdefault(refusal.code, refusal.detail)
+            row_name = look.row_name(records[refusal.line])
+            made.first.setdefault(refusal.code, []).append(row_name)
+    if "note" in batch.schema.names:
+        made.notes.update(notes.tally(batch))
+    batch = made.alike.taken(batch, recipe.config, lambda at: look.row_name(records[at]))
+    _show(look, records, batch=batch, made=made)
+    return batch
+
+
+def _too_long(recipe: Recipe, look: Look, records: list[Record], batch: Batch) -> int:
+    """Examples of a batch without limits that are refused under the limit of the build.
+
+    Where they are trimmed, a build may still refuse one: an exchange may be too long by itself.
+    """
+    over = batch.column("length").to_numpy() > recipe.config.plan.longest_example
+    if recipe.config.parts.too_long == "reject" or not over.any():
+        return int(over.sum())
+    lines = sorted(set(batch.filter(pa.array(over)).column("line").to_pylist()))
+    again = [replace(records[line], line=number) for number, line in enumerate(lines)]
+    normalized = recipe.normalize(look.detection.reading)(again)
+    trimmed, _ = chain.through(normalized, recipe.stages(look.detection.reading))
+    whole = int(np.isin(batch.column("line").to_numpy(), lines).sum())
+    left: int = trimmed.num_rows
+    return whole - left
+
+
+def _show(look: Look, records: list[Record], batch: Batch, made: Sampled) -> None:
+    wanted = ("input_ids", "labels", "chosen_ids", "rejected_ids", "prompt_length", "step_labels")
+    shown = unfold(batch)
+    kept = [name for name in ("line", "sequence", *wanted) if name in shown.schema.names]
+    for row in shown.select(kept).slice(0, 3 - len(made.shown)).to_pylist():
+        name = look.row_name(records[row.pop("line")])
+        sequence = row.pop("sequence")
+        made.shown.append((f"{name}#{sequence}" if sequence >= 0 else name, row))
+
+
+def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
+    # Lengths of all examples, whatever the build allows: the packing table is over many limits.
+    unlimited = recipe.config.but(max_length=_NO_LIMIT, pad_to="longest", too_long="reject")
+    machine = replace(recipe, config=unlimited)
+    made = Sampled(
+        rows=0,
+        large=0,
+        refused=Counter(),
+        first={},
+        details={},
+        notes=Counter(),
+        lengths=np.zeros(0, np.int64),
+        trained=np.zeros(0, np.int64),
+        shown=[],
+    )
+    lengths, trained, of_looks, large, tokens, long, left = [], [], [], 0, 0, 0, 0
+    rated = Margins() if recipe.task.kind.compares else None
+    for look in looks:
+        records = _affordable(look.glimpse.records, SAMPLE_BYTES // len(looks))
+        large += sum(len(record.raw) > ROW_BYTES for record in look.glimpse.records)
+        made.read[look.source] += len(records)
+        batch = _through(machine.of_source(look.source), look, records=records, made=made)
+        own = recipe.of_source(look.source)
+        longer = _too_long(own, look, records=records, batch=batch)
+        long += longer
+        made.lost[look.source] += longer
+        # What is too long is refused before a filter sees it.
+        batch = made.chosen.left(own.config, look.source, batch, [*map(look.row_name, records)])
+        fit = int((batch.column("length").to_numpy() <= own.config.plan.longest_example).sum())
+        left += fit + max(batch.num_rows - fit - longer, 0)  # trimmed ones fit too
+        of_looks.append((len(records), batch.num_rows))
+        lengths.append(batch.column("length").to_numpy().astype(np.int64))
+        trained.append(batch.column("trained").to_numpy().astype(np.int64))
+        tokens += sum(len(batch.column(name).flatten()) for name in _IDS & set(batch.schema.names))
+        if own.splits_turns and "messages" in batch.schema.names:
+            made.split.update(turn_split.count(batch))
+        if rated is not None:
+            rated += of_column(batch.column("margin"))
+    return replace(
+        made,
+        rows=sum(rows for rows, _ in of_looks),
+        large=large,
+        lengths=np.concatenate(lengths),
+        trained=np.concatenate(trained),
+        tokens=tokens,
+        margins=rated,
+        long=long,
+        left=left,
+        of_looks=tuple(of_looks),
+    )
+
+
+def forecast(config: Config) -> Forecast:
+    """Look at the inputs, and put a sample of their rows through a build's stages.
+
+    Raises:
+        PipelineError: what a build would raise before its first row.
+    """
+    files = located(config)
+    openings = [Opening.of(one.options) for one in config.sources]
+    return of_glimpses(config, len(files), glimpses(files, openings, config.judge.empty))
+
+
+def of_glimpses(
+    config: Config, files: int, seen: Sequence[tuple[str, Located, str, Glimpse]]
+) -> Forecast:
+    """The same, of inputs that were looked at before."""
+    looks = tuple(_look(*each, config) for each in seen)
+    files = len(looks) if files <= MOST_FILES else files  # empty ones are no looks
+    # A sample is encoded sooner by the reference than the fast encoder is loaded; ids are the same.
+    recipe = resolve_recipe(config, [], choose=lambda _: "tokenizers")
+    recipe = replace(
+        recipe,
+        formats=tuple(look.detection.reading for look in looks),
+        evidence=tuple(look.detection.evidence for look in looks),
+        sources=tuple(look.source for look in looks),
+    )
+    left_out = tuple(local.left_out(config.data))
+    return Forecast(
+        recipe=recipe, files=files, looks=looks, sampled=_sampled(recipe, looks), left_out=left_out
+    )
+
+
+def would_stop(estimate: Forecast) -> bool:
+    """Whether a build would refuse more rows than ``--max-reject`` allows, or fail because most
+    margins are below zero, as far as one sees."""
+    made, config = estimate.sampled, estimate.recipe.config
+    reversed_pairs = made.margins is not None and made.margins.reversed_by(config.judge.tolerance)
+    refused = False
+    for limit in limits(config):
+        read = sum(made.read[number] for number in limit.sources)
+        lost = sum(made.lost[number] for number in limit.sources)
+        rows = max(estimate.rows_of(limit.sources), read)
+        refused |= too_many(round(lost / max(read, 1) * rows), rows, limit.share)
+    return not made.left or refused or reversed_pairs

@@ -1,0 +1,239 @@
+"""Parts that the ranks of a job array make, each rank in a run of its own.
+
+A rank leaves a record of its parts in the cache, be it a folder or a store. The records are joined
+when the build goes on. Nobody waits for anybody: whatever is missing is named, with the ranks to
+run again.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from pipeline.builder.parts import REFERENCE, MadeParts, join, make_parts, missing
+from pipeline.builder.preparation import Prepared
+from pipeline.inputs import versions
+from pipeline.manifest import dataset_files, seal
+from pipeline.messages.progress import Report
+from pipeline.options.config import Config
+from pipeline.shards import workspace
+from pipeline.shards.part import PartReport
+from pipeline.stores import Store, open_store
+from stages.errors import UsageError
+
+_RECORDS = "parts-*-of-*.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One run of so many; counted from 0."""
+
+    number: int
+    of: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.number < self.of:
+            raise UsageError(
+                f"--shard-id {self.number} is not below --num-shards {self.of}.",
+                "Ranks count from 0.",
+            )
+
+    def share(self, total: int) -> list[int]:
+        """Which of so many pieces this rank makes."""
+        return list(range(self.number, total, self.of))
+
+    @property
+    def name(self) -> str:
+        """Of the file of its record."""
+        return f"parts-{self.number}-of-{self.of}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a rank leaves behind.
+
+    Attributes:
+        versions: that it ran with, by what they are of.
+        output: of the build, as a real path.
+    """
+
+    rank: Rank
+    build_id: str
+    output: str
+    versions: Mapping[str, str]
+    made: MadeParts
+
+    @classmethod
+    def read(cls, store: Store, name: str) -> Record:
+        """The record of this name.
+
+        Raises:
+            UsageError: it is damaged.
+        """
+        content = _unsealed(store, name)
+        reports = {int(at): PartReport(**one) for at, one in content["reports"].items()}
+        return cls(
+            rank=Rank(*content["rank"]),
+            build_id=content["build_id"],
+            output=content["output"],
+            versions=content["versions"],
+            made=MadeParts(content["backend"], reports),
+        )
+
+    def write(self, store: Store, name: str) -> None:
+        """Write it, whole or not at all."""
+        content: dict[str, Any] = {
+            "rank": [self.rank.number, self.rank.of],
+            "build_id": self.build_id,
+            "output": self.output,
+            "versions": dict(self.versions),
+            "backend": self.made.backend,
+            "reports": {str(at): asdict(one) for at, one in self.made.reports.items()},
+        }
+        text = dataset_files.json_text(seal.sealed(content))
+        store.put(name, text.encode(errors="surrogatepass"))
+
+
+def _unsealed(store: Store, name: str) -> dict[str, Any]:
+    """What a record says, as JSON has it: one of another version may say other things.
+
+    Raises:
+        UsageError: it is damaged.
+    """
+    data = store.get(name) or b""
+    wrong = seal.problem(data)
+    if wrong is not None:
+        raise UsageError(
+            f"{store.shown}/{name} is damaged: {wrong}.", "Remove it, and run its rank again."
+        )
+    content: dict[str, Any] = json.loads(data)
+    return content
+
+
+def make_share(prepared: Prepared, rank: Rank, report: Report) -> tuple[MadeParts, list[int]]:
+    """Make the parts of one rank, and leave their record.
+
+    Where another rank had to turn to the reference encoder, this one begins with it.
+
+    Returns:
+        The parts, and the numbers of the ranks whose parts another encoder made before: they have
+        to run again.
+
+    Raises:
+        UsageError: another rank ran with other versions.
+        PipelineError: see ``make_parts``.
+    """
+    before = _records(prepared)
+    if any(record.made.backend == REFERENCE for record in before):
+        prepared = prepared.encoded_by(REFERENCE)
+    made = make_parts(prepared, report, rank.share(len(prepared.splits)))
+    Record(
+        rank=rank,
+        build_id=prepared.planned_id,
+        output=_output(prepared.config),
+        versions=versions.here(),
+        made=made,
+    ).write(_cache(prepared), f"{_folder(prepared)}/{rank.name}")
+    others = {
+        record.rank.number
+        for record in before
+        if record.made.reports and record.made.backend != made.backend
+    }
+    return made, sorted(others - {rank.number}) if made.backend == REFERENCE else []
+
+
+def joined(prepared: Prepared, compared: bool = True) -> MadeParts:
+    """The parts of all ranks.
+
+    Args:
+        compared: read the examples of all, and compare them with their hashes; else the makers of
+            shards do that, each of the parts that it reads. Not where plans read examples, too.
+
+    Raises:
+        UsageError: some are missing, or were made by other versions; the message names the ranks.
+    """
+    records = _records(prepared)
+    if not records:
+        raise UsageError(*_nothing(prepared))
+    made = replace(join([record.made for record in records]), compared=compared)
+    lacking = missing(prepared, made)
+    if lacking:
+        of = Counter(record.rank.of for record in records).most_common(1)[0][0]
+        ranks = sorted({number % of for number in lacking})
+        raise UsageError(
+            f"{len(lacking)} of {len(prepared.splits)} parts are missing"
+            + (f" ({made.backend} has to make all)" if _differ(records) else "")
+            + f": those of rank {_listed(ranks)} of {of}.",
+            f"Run pipeline parts again with --num-shards {of} and --shard-id {ranks[0]}"
+            + (", and so on." if len(ranks) > 1 else "."),
+            {"ranks": ranks, "of": of},
+        )
+    return made
+
+
+def _differ(records: list[Record]) -> bool:
+    return len({record.made.backend for record in records}) > 1
+
+
+def _listed(ranks: list[int]) -> str:
+    return ", ".join(map(str, ranks[:20])) + (" and more" if len(ranks) > 20 else "")
+
+
+def _cache(prepared: Prepared) -> Store:
+    """Where ranks find each other's records: a folder, or a store."""
+    return open_store(prepared.config.run.cache_dir)
+
+
+def _folder(prepared: Prepared) -> str:
+    return f"{workspace.FOLDER}/{prepared.planned_id}"
+
+
+def shown(prepared: Prepared, name: str = "") -> str:
+    """Where ranks leave what they make; the record of one by its name."""
+    return f"{_cache(prepared).shown}/{_folder(prepared)}/{name}".rstrip("/")
+
+
+def _output(config: Config) -> str:
+    return config.run.shown if config.run.address else os.path.realpath(config.run.output)
+
+
+def _records(prepared: Prepared) -> list[Record]:
+    """The records of the build, in the order of their ranks.
+
+    Raises:
+        UsageError: one was written with other versions than this process has.
+    """
+    store = _cache(prepared)
+    names = fnmatch.filter(store.list(_folder(prepared)), f"*/{_RECORDS}")
+    records = [Record.read(store, name) for name in names]
+    for record in records:
+        told = versions.difference(versions.here(), record.versions)
+        if told:
+            raise UsageError(
+                f"Rank {record.rank.number} of {record.rank.of} ran with {told}.",
+                "Install the same versions on every machine. Then run its pipeline parts again, "
+                f"after removing {shown(prepared, record.rank.name)}.",
+            )
+    return sorted(records, key=lambda record: (record.rank.of, record.rank.number))
+
+
+def _nothing(prepared: Prepared) -> tuple[str, str]:
+    """That no rank has made anything; or that they made parts of a build that differs."""
+    store = _cache(prepared)
+    told, remedy = "No rank has made parts of this build.", "Run pipeline parts first."
+    for name in sorted(fnmatch.filter(store.list(workspace.FOLDER), f"*/*/{_RECORDS}")):
+        with suppress(UsageError, KeyError, TypeError):  # damaged, and of another build
+            said = _unsealed(store, name)
+            if said["output"] == _output(prepared.config):
+                differs = versions.difference(versions.here(), said["versions"])
+                what = differs or "other options or inputs than these"
+                number, of = said["rank"]
+                told = f"Rank {number} of {of} made parts with {what}."
+                remedy = "Run all phases with the same recipe, inputs, cache and versions."
+    return told, remedy

@@ -1,0 +1,191 @@
+"""Fourth phase: the plan to shards, in one process or in several, now or later.
+
+Shards go where the build is assembled, or into its workspace in the cache, by processes that make
+some of them each. A build that is assembled later takes over what lies there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from expectations.stored_rows import Sources
+from pipeline.builder.parallel import in_parallel
+from pipeline.builder.planning import Planned, workspace_of
+from pipeline.builder.preparation import Prepared
+from pipeline.builds.place import before
+from pipeline.inputs import declared, equal_build
+from pipeline.manifest.dataset_files import write_json, write_split, write_splits
+from pipeline.manifest.records import SERVING
+from pipeline.messages.progress import WRITE, Report, Whole
+from pipeline.serving import inference
+from pipeline.serving.tokenizer_files import write_tokenizer
+from pipeline.shards import kept, pack_index, workspace
+from pipeline.shards import layout as windows
+from pipeline.shards.gather import Gather, ShardReport
+from pipeline.shards.kept import Keeping
+from pipeline.shards.measured import METRICS, read
+from pipeline.shards.pack_index import MeasuredIndex
+from stages import formats
+
+
+def _named(prepared: Prepared) -> Sources:
+    """What row ids may name, and which of it rates steps up to the first error only."""
+    return Sources(
+        names=tuple(source.name for source in prepared.inputs),
+        first_error=tuple(map(formats.rates_to_first_error, prepared.recipe.formats)),
+        named=tuple(source.source_name for source in prepared.inputs if source.source_name),
+    )
+
+
+def _keeping(shared: Gather, planned: Planned, made: Path) -> Keeping:
+    """What shards are taken over by.
+
+    Args:
+        made: the build's workspace.
+    """
+    run = shared.recipe.config.run
+    cache = run.cache / kept.FOLDER
+    return Keeping(
+        gather=shared,
+        recipe=shared.recipe.fingerprint,
+        rows=declared.fingerprint_of_rows(
+            shared.recipe.config, shared.recipe.model.profile, shared.recipe.model.tokenizer_json
+        ),
+        parts=() if planned.shards else tuple(part.sha256 for part in planned.reports),
+        previous=kept.previous(before(run.place, run.keep or bool(run.address)), cache)
+        | workspace.found(made, cache),
+        hashes=equal_build.known_hashes(shared.recipe.config),
+        cache=str(cache),
+        compared=planned.compared,
+    )
+
+
+def _gather(prepared: Prepared, planned: Planned, folder: Path) -> Gather:
+    """What all shards of a build have in common.
+
+    Args:
+        folder: where they are written.
+    """
+    config, rated = prepared.config, planned.outline.counts.margins
+    chosen = None if planned.shards else planned.chosen  # each window has its own
+    return Gather(
+        recipe=prepared.recipe,
+        sources=() if chosen is None else tuple(planned.sources),
+        inputs=_named(prepared),
+        starts=np.zeros(1, np.int64) if chosen is None else chosen.examples.starts,
+        folder=str(folder),
+        width=planned.outline.width,
+        with_margin=bool(rated and rated.present),
+        # The column is stored for all rows or for none.
+        with_weights=any(part.weighted for part in planned.reports),
+        # Somebody's own suite or page is about every row, not only telling ones.
+        tables=bool(config.judge.expectations) or config.run.data_docs is not None,
+    )
+
+
+def write_shards(
+    prepared: Prepared, planned: Planned, folder: Path, report: Report
+) -> list[ShardReport]:
+    """Write every shard, read it back and judge it; numbers of it lie in ``folder / METRICS`` then.
+
+    Shards that lie in the workspace, or in the build that this one replaces, are taken over.
+    """
+    prepared = prepared.encoded_by(planned.backend)
+    shared = _gather(prepared, planned, folder)
+    (folder / METRICS).mkdir()
+    try:
+        return in_parallel(
+            windows.make,
+            _keeping(shared, planned, workspace_of(prepared)),
+            planned.items,
+            run=prepared.config.run,
+            report=report,
+            what=WRITE,
+            folders=(prepared.config.run.cache, folder),
+            whole=Whole(pieces=planned.n_shards, row=_row(prepared)),
+        )
+    finally:
+        windows.forget()
+
+
+def _row(prepared: Prepared) -> str:
+    """What a row of a shard is."""
+    return "pack" if prepared.config.plan.layout == "packed" else "row"
+
+
+def make_shards(
+    prepared: Prepared, planned: Planned, report: Report, numbers: Sequence[int] | None = None
+) -> int:
+    """Make shards into the build's workspace; those that are there already are not made again.
+
+    The build that ``assemble`` or ``finish`` makes of the same cache takes them over.
+
+    Args:
+        numbers: of the shards, below ``planned.n_shards``; None for all.
+
+    Returns:
+        How many were made.
+
+    Raises:
+        UsageError: another version of the program prepared the build.
+        SurroundingsError: the disk is full.
+    """
+    prepared.require_current()
+    prepared = prepared.encoded_by(planned.backend)
+    made, every = workspace_of(prepared), planned.items
+    with workspace.own(made) as folder:
+        try:
+            new = in_parallel(
+                windows.leave,
+                _keeping(_gather(prepared, planned, folder), planned, made),
+                every if numbers is None else [every[number] for number in numbers],
+                run=prepared.config.run,
+                report=report,
+                what=WRITE,
+                folders=(prepared.config.run.cache, folder),
+            )
+        finally:
+            windows.forget()
+    return sum(new)
+
+
+def write_index(
+    prepared: Prepared, planned: Planned, folder: Path, shards: Sequence[ShardReport]
+) -> tuple[MeasuredIndex, ...]:
+    """Write which examples are in which pack, and read it back; nothing where packs are rows.
+
+    Raises:
+        SurroundingsError: the disk is full.
+        GateError: what was written cannot be read.
+    """
+    context, measured = prepared.recipe.context, []
+    for split, pieces in planned.index().items():
+        own = [folder / shard.path for shard in shards if shard.split == split]
+        lengths = pack_index.lengths_of(own)
+        pack_index.write(folder, split, pieces, lengths)
+        measured.append(pack_index.measure(folder, split, lengths, context, pieces))
+    return tuple(measured)
+
+
+def _schema(folder: Path, shards: Sequence[ShardReport]) -> pa.Schema:
+    """That of the first shard that opens; the gate names those that do not."""
+    for shard in shards:
+        if shard.measured.counts["opens_pyarrow"]:
+            return read(folder / shard.path).schema
+    return pa.schema([])
+
+
+def write_dataset(folder: Path, prepared: Prepared, shards: Sequence[ShardReport]) -> None:
+    """The files beside the shards: those of ``datasets``, the tokenizer and the stop contract."""
+    sides = list(dict.fromkeys(shard.split for shard in shards))
+    for side in sides:
+        own = [shard for shard in shards if shard.split == side]
+        names = [Path(shard.path).name for shard in own]
+        write_split(folder, side, _schema(folder, own), shards=names, key=prepared.build_id)
+    write_splits(folder, sides)
+    write_tokenizer(folder / "tokenizer", prepared.recipe.model)
+    write_json(folder / SERVING, inference.contract(prepared.recipe, shards))

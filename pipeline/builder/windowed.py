@@ -1,0 +1,241 @@
+"""The plan of a large build, window by window: what is asked of which workers, in which order."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar, overload
+
+from pipeline.builder.parallel import in_parallel
+from pipeline.builder.preparation import Prepared
+from pipeline.messages.progress import PLAN, Report
+from pipeline.options.config import Config
+from pipeline.options.keeping import Keep
+from pipeline.shards import equal, exchange, facts, layout, rule, sides
+from pipeline.shards.choose import nothing_to_train_on, require_none_apart
+from pipeline.shards.equal import Search
+from pipeline.shards.exchange import Dealing
+from pipeline.shards.facts import Counts, Outline
+from pipeline.shards.fates import Choice
+from pipeline.shards.grouped import BUCKETS
+from pipeline.shards.layout import IndexRef, Laid, Laying, ShardRef
+from pipeline.shards.plan import Chosen
+from pipeline.shards.sides import TEST, TRAIN
+from pipeline.shards.window import WINDOW_EXAMPLES, Window, Windows
+from stages.errors import SurroundingsError, UsageError
+from stages.rows.selection import AND_QUESTION
+from stages.tokens import layouts
+
+_Item = TypeVar("_Item")
+_Found = TypeVar("_Found")
+_Shared = TypeVar("_Shared")
+
+
+def needs_one_memory(config: Config) -> bool:
+    """Whether an option compares examples in a way that needs all of them in one memory: filters,
+    budgets, files that they are compared with, groups that questions join, and which of equal
+    examples stays by a column."""
+    plan = config.plan
+    return bool(
+        plan.total is not None
+        or plan.near_dedup
+        or plan.decontaminate
+        or Keep.of(plan.dedup_keep).column
+        or any((one.options.group_by or "").endswith(AND_QUESTION) for one in config.sources)
+        or any(one.budget.given or one.test or one.options.filter for one in config.sources)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Workers:
+    """Calls of functions over windows and buckets, by the build's engine."""
+
+    prepared: Prepared
+    report: Report
+
+    def each(
+        self, function: Callable[[_Shared, _Item], _Found], shared: _Shared, items: Sequence[_Item]
+    ) -> list[_Found]:
+        run = self.prepared.config.run
+        try:
+            return in_parallel(function, shared, items, run=run, report=self.report, what=PLAN)
+        except OSError as error:
+            raise SurroundingsError(
+                f"The plan cannot be kept in {run.cache}: {error}.",
+                "Make room on the disk, or name another folder with --cache-dir.",
+            ) from error
+
+
+@contextmanager
+def _search(prepared: Prepared, windows: Windows, folder: Path) -> Iterator[Search]:
+    """With a folder of its own: several processes may plan one build at once."""
+    scratch = folder / f".{uuid.uuid4().hex}"
+    try:
+        yield Search(
+            config=prepared.config,
+            folder=str(scratch),
+            windows=len(windows),
+            stored=tuple(prepared.recipe.task.stored),
+        )
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _width(config: Config, longest: int) -> int:
+    options = config.plan
+    return layouts.load(options.layout).width(options.pad_to, longest, options.max_length)
+
+
+def in_buckets(
+    prepared: Prepared, windows: Windows, folder: Path, report: Report
+) -> tuple[Outline, list[ShardRef], list[IndexRef]]:
+    """Plan a build of which no process has all examples.
+
+    Args:
+        folder: for the files of the plan, which the makers of shards read.
+
+    Raises:
+        UsageError: the test side leaves nothing to train on.
+        DataError: equal examples are on both sides, or examples that differ have one digest.
+    """
+    with _search(prepared, windows, folder) as search:
+        return _in_buckets(prepared, windows, str(folder), search, report)
+
+
+def _in_buckets(
+    prepared: Prepared, windows: Windows, folder: str, search: Search, report: Report
+) -> tuple[Outline, list[ShardRef], list[IndexRef]]:
+    config, workers = prepared.config, _Workers(prepared, report)
+    seen = workers.each(equal.scatter, search, windows)
+    found = equal.joined(workers.each(equal.find, search, range(BUCKETS)))
+    search.forget_digests()
+    require_none_apart(found.apart)
+    width = _width(config, max((one.longest for one in seen), default=0))
+    laid, counted = _laid(
+        workers, Laying(search, prepared.recipe.task.kind, folder, width), windows
+    )
+    counts = replace(facts.joined(counted), leaked=found.leaked, doubles=found.by_source)
+    split = bool(config.grouped and config.plan.test_size and counts.kept)
+    if split and not _stored(laid, TRAIN):
+        raise nothing_to_train_on(config.plan)
+    outline = Outline(
+        counts=counts,
+        sides=_apart(laid),
+        split=split,
+        width=width,
+        rule=_rule(workers, search) if split else None,
+        windows=len(windows),
+    )
+    return outline, layout.shards_of(laid), layout.packs_of(laid)
+
+
+def _laid(
+    workers: _Workers, laying: Laying, windows: Windows, choice: Choice | None = None
+) -> tuple[list[Laid], list[Counts]]:
+    """The plans of all windows, or of the buckets that a shuffle deals them to; what is counted of
+    each window."""
+    items = _Items(windows, choice)
+    if laying.search.config.plan.index_only and laying.search.config.plan.shuffle:
+        raise UsageError(
+            "--index-only stores examples in input order, and --shuffle mixes those of a build of "
+            f"more than one window ({WINDOW_EXAMPLES:,} examples) before they are packed.",
+            "Leave --shuffle out: trainers shuffle packs. Or leave --index-only out.",
+        )
+    if not laying.search.config.plan.shuffle:
+        laid = workers.each(layout.lay, laying, items)
+        return laid, [one.counts for one in laid]
+    names = tuple(source.name for source in workers.prepared.inputs)
+    dealing = Dealing(laying, windows.examples, names)
+    dealt = workers.each(exchange.deal, dealing, items)
+    buckets = exchange.buckets(dealt, windows.digest)
+    return workers.each(exchange.lay, laying, buckets), [one.counts for one in dealt]
+
+
+def _stored(laid: Sequence[Laid], side: str) -> int:
+    """How many shards a side has."""
+    return sum(len(one.shards.get(side, ())) for one in laid)
+
+
+def _apart(laid: Sequence[Laid]) -> dict[str, int]:
+    """The sides that have examples, and of each how many packings were made apart."""
+    return {
+        side: sum(one.apart.get(side, 0) for one in laid)
+        for side in (TRAIN, TEST)
+        if _stored(laid, side)
+    }
+
+
+def _rule(workers: _Workers, search: Search) -> sides.SplitRule:
+    counted = workers.each(rule.count, search, range(BUCKETS))
+    rule.forget(search)
+    return rule.outcome(counted, search.config.plan.test_size)
+
+
+class _Items(Sequence[tuple[Window, Choice | None]]):
+    """Windows, each with what is chosen of it; None where the workers choose themselves."""
+
+    def __init__(self, windows: Windows, choice: Choice | None = None) -> None:
+        self._windows, self._choice = windows, choice
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[Window, Choice | None]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[tuple[Window, Choice | None]]: ...
+
+    def __getitem__(
+        self, index: int | slice
+    ) -> tuple[Window, Choice | None] | list[tuple[Window, Choice | None]]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        window, choice = self._windows[index], self._choice
+        return window, None if choice is None else _part_of(choice, window)
+
+
+def _part_of(choice: Choice, window: Window) -> Choice:
+    own = slice(window.first, window.first + int(window.starts[-1]))
+    return Choice(
+        choice.fate[own],
+        choice.duplicate[own],
+        test=None if choice.test is None else choice.test[own],
+        times=None if choice.times is None else choice.times[own],
+    )
+
+
+def of_chosen(
+    prepared: Prepared,
+    windows: Windows,
+    folder: Path,
+    *,
+    chosen: Chosen,
+    counts: Counts,
+    report: Report,
+) -> tuple[Outline, list[ShardRef], list[IndexRef]]:
+    """Lay out a build whose examples were chosen in one memory.
+
+    Args:
+        counts: of what is chosen.
+    """
+    workers, choice = _Workers(prepared, report), chosen.choice
+    longest = int(chosen.examples.length[choice.used].max(initial=0))
+    width, kind = _width(prepared.config, longest), prepared.recipe.task.kind
+    with _search(prepared, windows, folder) as search:
+        laying = Laying(search, kind, str(folder), width, counted=True)
+        laid, _ = _laid(workers, laying, windows, choice)
+    outline = Outline(
+        counts=counts,
+        sides=_apart(laid),
+        split=choice.test is not None,
+        width=width,
+        rule=choice.rule,
+        asked=choice.asked,
+        windows=len(windows),
+    )
+    return outline, layout.shards_of(laid), layout.packs_of(laid)

@@ -1,0 +1,348 @@
+"""``Build``: a finished build, or an export of one, as one typed object. ::
+
+build = Build.open("DIR")
+build.manifest.rows.used
+for table in build.splits["train"].tables():
+    table.column("input_ids")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from pipeline import exports
+from pipeline.builds import files, stored
+from pipeline.builds.whereabouts import Whereabouts, found
+from pipeline.manifest.json_records import JsonRecord, MalformedError, load
+from pipeline.manifest.manifest import (
+    MANIFEST,
+    SCHEMA_VERSION,
+    Header,
+    Manifest,
+    ShardRecord,
+    SplitRecord,
+)
+from pipeline.manifest.overlap_records import CONTAMINATED, NEAR_DUPLICATES, Hit, NearDuplicate
+from pipeline.manifest.records import (
+    AUDITS,
+    REJECTS,
+    RUN,
+    SERVING,
+    TOKENIZER,
+    VALIDATION,
+    Audits,
+    Reject,
+    RunRecord,
+    Serving,
+    Validation,
+)
+from stages import late
+from stages.errors import DataError, UsageError, require_reading
+from stages.files import file_hash
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = late.module("pyarrow")
+
+_R = TypeVar("_R", bound=JsonRecord)
+
+
+def _reading_raises() -> tuple[type[Exception], ...]:
+    """What the reading of a shard raises that is no longer what was written."""
+    return (OSError, ValueError, KeyError, TypeError, pa.ArrowException)
+
+
+def read_manifest(data: bytes) -> Manifest:
+    """A manifest from its bytes.
+
+    Raises:
+        MalformedError: naming the key that is missing or of another type.
+        UsageError: a newer version wrote it, in a schema that this one does not know.
+    """
+    # Only the header is sure to be readable: a newer schema may lack any other key.
+    header = load(Header, data)
+    if header.schema_version > SCHEMA_VERSION:
+        raise UsageError(
+            f"The build was made by version {header.version} in schema {header.schema_version}; "
+            f"this version reads {SCHEMA_VERSION}.",
+            "Install that version or a newer one: pip install --upgrade posttrain-pipeline",
+        )
+    return load(Manifest, data)
+
+
+@dataclass(frozen=True)
+class StoredShard:
+    """One shard of a split.
+
+    Attributes:
+        record: its path in the build, rows, tokens, bytes and sha256.
+    """
+
+    build: Build = field(repr=False)
+    record: ShardRecord
+
+    @property
+    def path(self) -> Path:
+        """Where it lies on this machine: of a build in a store, its copy."""
+        return self.build.path(self.record.path)
+
+    def table(self) -> pa.Table:
+        """Its rows in our columns (``manifest.columns``), whatever it is stored in.
+
+        Ids and labels are list<int32>, labels -100 where not trained; ``row_id`` is string;
+        ratings and loss weights are list<float32>. Memory-mapped, but for exports to other columns.
+
+        Raises:
+            DataError: it is missing or damaged.
+            SurroundingsError: it may not be read.
+        """
+        return self._read(self.build.projection)
+
+    def trainer_table(self) -> pa.Table:
+        """Its rows as they are stored: an export's are in its trainer's columns.
+
+        Raises:
+            DataError: it is missing or damaged.
+            SurroundingsError: it may not be read.
+        """
+        return self._read(None)
+
+    def _read(self, projection: exports.Projection | None) -> pa.Table:
+        path = self.path
+        if projection is not None:
+            self.build.path(stored.lineage_of(self.record.path))
+        try:
+            return stored.read(self.build.here, self.record.path, projection)
+        except _reading_raises() as error:
+            require_reading(error)
+            what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            raise DataError(f"{path} cannot be read: {what}.", "Build it again.") from error
+
+
+@dataclass(frozen=True)
+class StoredSplit:
+    """``train`` or ``test``.
+
+    Attributes:
+        record: rows (packs, where they are packed), examples and tokens.
+    """
+
+    name: str
+    record: SplitRecord = field(repr=False)
+    shards: tuple[StoredShard, ...]
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The shards in our columns, in order, one at a time; raises as ``Shard.table`` does."""
+        return (shard.table() for shard in self.shards)
+
+
+@dataclass(frozen=True)
+class Build(Whereabouts):
+    """A finished build, or an export; its files are read when they are asked for.
+
+    Attributes:
+        folder: where it lies: a folder, or an address in a store, as a path (``shown`` prints it).
+        manifest: all that ``manifest.json`` says.
+    """
+
+    folder: Path
+    manifest: Manifest = field(repr=False)
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Build:
+        """The build in a folder, or at an address in a store. Its files are not compared with their
+        hashes (``require_intact``); those in a store are, when they are fetched.
+
+        The link to the current version is followed once, here: what is read later is of the same
+        version, whichever is current then.
+
+        Raises:
+            UsageError: the folder holds no build, or one in a newer schema.
+            DataError: its manifest is damaged; the key is named. Or a file of it is a link.
+            SurroundingsError: it may not be read.
+        """
+        place, data = found(folder)
+        try:
+            build = cls(place, read_manifest(data))
+        except MalformedError as error:
+            raise _damaged(str(place / MANIFEST), folder, error) from error
+        for name in () if build.address else files.links(place, build.manifest.files):
+            raise DataError(
+                f"{place / name} is a link, or behind one, and so is not the build's own.",
+                f"Put the file itself there (cp -RL {place} COPY copies all), or build again.",
+            )
+        return build
+
+    def fetched(self) -> Build:
+        """The same build with all its files on this machine; raises as ``path`` does."""
+        if not self.address:
+            return self
+        for name in (*self.manifest.files, MANIFEST):
+            self.path(name)
+        return Build(self.here, self.manifest)
+
+    @cached_property
+    def splits(self) -> Mapping[str, StoredSplit]:
+        """``train``, and ``test`` where the build has one."""
+        return {
+            name: StoredSplit(
+                name, record, tuple(StoredShard(self, shard) for shard in record.shards)
+            )
+            for name, record in self.manifest.splits.items()
+        }
+
+    @property
+    def tokenizer(self) -> Path:
+        """The folder that ``AutoTokenizer.from_pretrained`` takes."""
+        for name in self.manifest.files:
+            if name.startswith(f"{TOKENIZER}/"):
+                self.path(name)
+        return self.here / TOKENIZER
+
+    @cached_property
+    def tokenizer_json(self) -> bytes:
+        """The tokenizer's own file.
+
+        Raises:
+            DataError: it is missing.
+        """
+        return self._bytes(f"{TOKENIZER}/tokenizer.json")
+
+    @cached_property
+    def run(self) -> RunRecord:
+        """``run.json``: when, where and how it was made; exports have none.
+
+        Raises:
+            DataError: it is missing or damaged; so of the files below.
+        """
+        return self._record(RunRecord, RUN)
+
+    @cached_property
+    def serving(self) -> Serving:
+        """``serving.json``: the stop contract."""
+        return self._record(Serving, SERVING)
+
+    @cached_property
+    def validation(self) -> Validation:
+        """``validation.json``: the verdict of the expectations; an export has its build's."""
+        return self._record(Validation, VALIDATION)
+
+    @cached_property
+    def audits(self) -> Audits:
+        """``audits.json``: what the audits measured; exports have none."""
+        return self._record(Audits, AUDITS)
+
+    def rejects(self) -> Iterator[Reject]:
+        """The refused rows, in input order, one at a time; exports have none.
+
+        Raises:
+            DataError: ``rejects.jsonl`` is missing or damaged; the line is named.
+        """
+        return self._lines(Reject, REJECTS)
+
+    def contaminated(self) -> Iterator[Hit]:
+        """What was left out for a question of an evaluation file, in input order, one at a time.
+
+        Raises:
+            DataError: ``contaminated.jsonl`` is missing or damaged; the line is named.
+        """
+        asked = self.manifest.decontamination is not None
+        return self._lines(Hit, CONTAMINATED) if asked else iter(())
+
+    def near_duplicates(self) -> Iterator[NearDuplicate]:
+        """What was left out for an example that is like it, in input order, one at a time.
+
+        Raises:
+            DataError: ``near_duplicates.jsonl`` is missing or damaged; the line is named.
+        """
+        asked = self.manifest.near_duplicates is not None
+        return self._lines(NearDuplicate, NEAR_DUPLICATES) if asked else iter(())
+
+    def _lines(self, kind: type[_R], name: str) -> Iterator[_R]:
+        try:
+            with self.path(name).open("rb") as lines:
+                for number, line in enumerate(lines, 1):
+                    try:
+                        yield load(kind, line)
+                    except MalformedError as error:
+                        raise _damaged(
+                            self.shown(f"{name}:{number}"), self.shown(), error
+                        ) from error
+        except OSError as error:
+            raise _missing(self.shown(name), self.shown(), error) from error
+
+    def differences(
+        self, sha256: Callable[[Path], str] = file_hash.sha256
+    ) -> Iterator[files.Difference]:
+        """Files that are missing, changed, or not named by the manifest.
+
+        Args:
+            sha256: gives the hash of a file; by default every file is read.
+        """
+        return files.differences(self.fetched().folder, self.manifest.files, sha256)
+
+    def require_intact(self) -> Build:
+        """The build itself, when every file that its manifest names is what was written.
+
+        Raises:
+            DataError: a file is missing or has changed.
+        """
+        for difference in self.differences():
+            if difference.code != files.UNKNOWN:  # a file that somebody added changes no row
+                what = "has changed since" if difference.code == files.HASH else "is missing from"
+                raise DataError(
+                    f"{self.shown(difference.name)} {what} the build.", "Build it again."
+                )
+        return self
+
+    @cached_property
+    def facts(self) -> exports.ExportFacts:
+        """What a trainer's export may know of it.
+
+        Raises:
+            DataError: its tokenizer is missing.
+        """
+        # The manifest has no tokenizer bytes, and exports of text need them to encode again.
+        return replace(exports.facts_of(self.manifest), tokenizer_json=self.tokenizer_json)
+
+    @cached_property
+    def projection(self) -> exports.Projection | None:
+        """Between our columns and those of an export; None where they are ours.
+
+        Raises:
+            UsageError: there is no such trainer here.
+        """
+        made_for = self.manifest.export
+        return exports.load(made_for.trainer).projection(self.facts) if made_for else None
+
+    def _bytes(self, name: str) -> bytes:
+        try:
+            return self.path(name).read_bytes()
+        except OSError as error:
+            raise _missing(self.shown(name), self.shown(), error) from error
+
+    def _record(self, kind: type[_R], name: str) -> _R:
+        try:
+            return load(kind, self._bytes(name))
+        except MalformedError as error:
+            raise _damaged(self.shown(name), self.shown(), error) from error
+
+
+def _missing(file: str, build: str, error: OSError) -> DataError:
+    require_reading(error)
+    return DataError(
+        f"{file} cannot be read: {error.strerror}.",
+        f"Build it again; pipeline check {build} says what else differs.",
+    )
+
+
+def _damaged(file: str, build: str | Path, error: MalformedError) -> DataError:
+    return DataError(
+        f"{file} is damaged: {error}.",
+        f"Build it again; pipeline check {build} says what else differs.",
+    )

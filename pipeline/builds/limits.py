@@ -1,0 +1,148 @@
+"""How much a build may differ from the one whose place it takes, before somebody has to agree.
+
+``--replace`` agrees. Nothing of a build depends on these comparisons but whether it is published.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from pipeline.builds.build import Build
+from pipeline.manifest.drifts import DRIFTS
+from pipeline.manifest.manifest import Manifest
+from stages.errors import DataError, PipelineError, UsageError
+
+ROWS, TRAINED, SHARE = DRIFTS
+SHRINK = 0.5  # of the rows may be lost without a limit of the user's
+FEW = 100  # rows; less is never too much of a loss
+_AGREE = "If this is meant, publish it with --replace"
+
+
+def require_same_kind(before: Manifest, task: str, model: str, shown: object) -> None:
+    """A build of the same task and model is replaced.
+
+    Args:
+        before: of the build that would be replaced; ``shown``: where it lies.
+
+    Raises:
+        UsageError: it is another task's or model's.
+    """
+    if (before.task, before.model.name) != (task, model):
+        raise UsageError(
+            f"{shown} is a build of {before.task} for {before.model.name}; this one would be "
+            f"{task} for {model}.",
+            f"Give another directory with -o. {_AGREE}.",
+        )
+
+
+def _shares(one: Build, other: Build) -> tuple[Mapping[str, float], Mapping[str, float]]:
+    """What two builds are made of: the share of each source in the trained tokens of the train
+    split, where both have sources; else of each input in all tokens, of those that both list."""
+    first, second = one.manifest.sources, other.manifest.sources
+    if first and second:
+        return {s.name: s.share for s in first}, {s.name: s.share for s in second}
+    old, new = _of_inputs(one), _of_inputs(other)
+    left_out = _unlisted(one.manifest, old) | _unlisted(other.manifest, new)
+    listed = {*old, *new} - left_out
+    return {n: old.get(n, 0.0) for n in listed}, {n: new.get(n, 0.0) for n in listed}
+
+
+def _of_inputs(build: Build) -> dict[str, float]:
+    """The share of each input in the tokens of all examples; only of the largest of many."""
+    try:
+        audits = build.audits.audits
+    except PipelineError:
+        return {}
+    figures = (figure for audit in audits if audit.name == "sources" for figure in audit.figures)
+    return {figure.name: figure.value for figure in figures if figure.unit == "share"}
+
+
+def _unlisted(manifest: Manifest, shares: Mapping[str, float]) -> set[str]:
+    """Inputs of a build that are too small to be among the shares that it lists."""
+    return {one.path for one in manifest.inputs if one.path not in shares}
+
+
+def _change(before: float, after: float) -> float:
+    return after / before - 1 if before else math.inf if after else 0.0
+
+
+def exceeded(before: Build, after: Build, limits: Mapping[str, float]) -> dict[str, dict[str, Any]]:
+    """The numbers that changed more than allowed: before, after, change, limit.
+
+    Changes of rows and tokens are relative; those of shares are differences.
+    """
+    one, two = before.manifest, after.manifest
+    over: dict[str, dict[str, Any]] = {}
+
+    def compare(name: str, old: float, new: float, change: float, limit: float) -> None:
+        if abs(change) > limit:
+            exact = change if math.isfinite(change) else None
+            over[name] = {"before": old, "after": new, "change": exact, "limit": limit}
+
+    rows = (one.rows.used, two.rows.used)
+    if ROWS in limits:
+        compare(ROWS, *rows, _change(*rows), limits[ROWS])
+    elif rows[0] - rows[1] >= FEW:
+        compare(ROWS, *rows, min(_change(*rows), 0.0), SHRINK)
+    if TRAINED in limits:
+        tokens = (one.tokens.trained, two.tokens.trained)
+        compare(TRAINED, *tokens, _change(*tokens), limits[TRAINED])
+    if SHARE in limits:
+        old, new = _shares(before, after)
+        for name in sorted({*old, *new}):
+            pair = (old.get(name, 0.0), new.get(name, 0.0))
+            compare(f"{SHARE} of {name}", *pair, pair[1] - pair[0], limits[SHARE])
+    return over
+
+
+def require_within(before: Build, after: Build, limits: Mapping[str, float]) -> None:
+    """The build changed no more than allowed against the one before.
+
+    Raises:
+        DataError: it did, with the numbers.
+    """
+    over = exceeded(before, after, limits)
+    if not over:
+        return
+    lines = "\n".join(
+        f"  {name}: {one['before']:g} -> {one['after']:g} "
+        f"({'from nothing' if one['change'] is None else format(one['change'], '+.1%')}; "
+        f"the limit is {one['limit']:.1%})"
+        for name, one in over.items()
+    )
+    allowed = allowing(over, limits)
+    flags = f", or allow it with {allowed}" if allowed else ""
+    raise DataError(
+        f"The build differs more from the one before than it may:\n{lines}",
+        f"{_AGREE}{flags}.",
+        {"drift": {name: _rounded(one) for name, one in over.items()}},
+    )
+
+
+def _rounded(one: Mapping[str, Any]) -> dict[str, Any]:
+    change = one["change"]
+    return {**one, "change": None if change is None else round(change, 6)}
+
+
+def allowing(over: Mapping[str, Mapping[str, Any]], limits: Mapping[str, float]) -> str:
+    """The flags with which the build passes, those of the other limits too, since flags take the
+    place of a recipe's table; empty where no share is enough."""
+    raised = dict(limits)
+    for name, one in over.items():
+        if one["change"] is None:  # from nothing
+            return ""
+        limit = name.partition(" ")[0]
+        change = abs(one["change"])
+        least = math.ceil(100 * change - 1e-9) / 100
+        raised[limit] = max(raised.get(limit, 0.0), least if change <= least else least + 0.01)
+    return " ".join(f"--drift {name}={limit:.12g}" for name, limit in raised.items())
+
+
+def opened(folder: Any) -> Build | None:
+    """The build that would be replaced; None where there is none that can be read."""
+    try:
+        return Build.open(folder)
+    except PipelineError:
+        return None

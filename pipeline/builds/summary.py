@@ -1,0 +1,266 @@
+"""What a build was made of and came to, and what it lost of its rows, in the lines that the
+terminal shows.
+
+Each line has a label of nine characters, or none, and what it says behind it. ``fitted`` breaks
+them where the terminal is narrow.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from pipeline import exports
+from pipeline.builds import drift, leftovers, versions
+from pipeline.builds.built import Built
+from pipeline.figures import span
+from pipeline.lines import wrapped
+from pipeline.manifest import in_words, overlap_records
+from pipeline.manifest.counts import ExampleCounts, RowCounts
+from pipeline.manifest.json_records import as_json
+from pipeline.manifest.manifest import InputRecord, Manifest
+from pipeline.manifest.records import REJECTS, REPORT, VALIDATION
+from pipeline.stores import local
+from stages.counted import counted
+from stages.errors import PipelineError
+
+MOST = 6  # codes on the terminal
+_LONG = 110  # characters of a fix that is said as a whole
+_REASONS = {
+    "rejected": f"refused, by the codes below; every one is in {REJECTS}",
+    "duplicates": "equal to an earlier row; without --dedup they stay",
+    "filtered": "left out by --where or a filter",
+    "contaminated": "too much like a row of an evaluation file (--decontaminate)",
+    "near_duplicates": "too much like another row (--near-dedup)",
+    "left_out": "not needed for the budget of their source",
+}
+
+Fix = Callable[[str], str]  # what to do about a code; empty where nothing is known
+
+
+def no_fix(code: str) -> str:
+    """Nothing is known of any code."""
+    return ""
+
+
+def loss_lines(manifest: Manifest, fix: Fix = no_fix) -> list[str]:
+    """What became of the rows that are not used; then the codes of those that were refused."""
+    rows, examples = manifest.rows, manifest.examples
+    found = [(getattr(rows, name), why) for name, why in _REASONS.items() if getattr(rows, name)]
+    lost = sum(count for count, _ in found)
+    told = []
+    if lost:
+        share = f"{lost / rows.in_:.1%}" if lost >= 0.001 * rows.in_ else "less than 0.1%"
+        told.append(f"lost      {lost:,} of {counted(rows.in_, 'row')} ({share})")
+        told += [f"          {count:,} {why}" for count, why in found]
+    return told + _codes(rows.rejected_by_code, fix) + _beside(rows, examples)
+
+
+def _codes(by_code: Mapping[str, int], fix: Fix) -> list[str]:
+    """The codes of refused rows, the most frequent first, each with its fix."""
+    if not by_code:
+        return []
+    told = ["refused   by code; more about one: pipeline explain CODE"]
+    for code, count in Counter(by_code).most_common(MOST):
+        what = _short(fix(code))
+        told.append(f"          {count:,} {code}{f': {what}' if what else ''}")
+    more = len(by_code) - MOST
+    return told + (
+        [f"          and {counted(more, 'more code')} (see {REJECTS})"] if more > 0 else []
+    )
+
+
+def _short(text: str) -> str:
+    """All of it, or its first sentence."""
+    text = " ".join(text.split())
+    return text if len(text) <= _LONG else f"{text.partition('. ')[0].rstrip('.')}."
+
+
+def _beside(rows: RowCounts, examples: ExampleCounts) -> list[str]:
+    """Refused examples of rows that are not refused: others of theirs are kept."""
+    left = Counter(examples.rejected_by_code) - Counter(rows.rejected_by_code)
+    return [
+        f"          {counted(count, 'example')} refused from rows that kept others: {code}"
+        for code, count in left.items()
+    ]
+
+
+MAX_INPUTS = 8  # that the summary names
+_INDENT = 10  # of what stands behind a label
+
+
+# What is named only where there is some.
+_SELDOM = {
+    "filtered": "filtered",
+    "contaminated": "contaminated",
+    "near_duplicates": "near-duplicates",
+    "left_out": "left out by budgets",
+}
+
+
+def _ledger(rows: RowCounts, examples: ExampleCounts) -> list[str]:
+    def lost(counts: RowCounts | ExampleCounts) -> str:
+        seldom = [(getattr(counts, name), words) for name, words in _SELDOM.items()]
+        named = "".join(f" + {count:,} {words}" for count, words in seldom if count)
+        return f"{counts.rejected:,} rejected + {counted(counts.duplicates, 'duplicate')}{named}"
+
+    copies = f", {examples.copies:,} copies of them beside" if examples.copies else ""
+    return [
+        f"rows      {rows.in_:,} in = {rows.used:,} used + {lost(rows)}",
+        f"examples  {examples.made:,} made = {examples.kept:,} kept + {lost(examples)}{copies}",
+    ]
+
+
+def _tokens(manifest: Manifest) -> list[str]:
+    tokens = manifest.tokens
+    total = manifest.tokens_in_rows
+    share = f" ({tokens.trained / total:.1%})" if total else ""
+    stored = f"; {tokens.total:,} stored, each example once" if manifest.packs else ""
+    lines = [f"tokens    {total:,}, {tokens.trained:,} of them trained{share}, "]
+    lines[0] += f"{tokens.padding:,} padding{stored}"
+    if tokens.truncated:
+        cut = tokens.truncated / (total + tokens.truncated)
+        lines.append(f"warning   {counted(tokens.truncated, 'token')} cut off ({cut:.1%} of all)")
+    return lines
+
+
+def _time(built: Built) -> list[str]:
+    """How long it took, and how fast that was."""
+    try:
+        seconds = built.build.run.seconds
+    except PipelineError:  # it is of no use, and no reason to fail
+        return []
+    manifest, each = built.build.manifest, max(seconds, 1e-3)
+    rows, tokens = manifest.rows.in_ / each, manifest.tokens.total / each
+    return [f"time      {span(seconds)}, {rows:,.0f} rows/s, {tokens:,.0f} tokens/s"]
+
+
+def _lines(manifest: Manifest, fix: Fix) -> list[str]:
+    rows, tokens = manifest.rows, manifest.tokens
+    lines = [*_ledger(rows, manifest.examples), *_tokens(manifest)]
+    if tokens.turn_split:
+        from stages.chat_template import turn_split
+
+        lines.append(f"turns     {turn_split.sentence(as_json(tokens.turn_split))}")
+    lines += loss_lines(manifest, fix)
+    for note, count in rows.notes.items():
+        from stages.rows import notes
+
+        label = "warning" if note in notes.WARNINGS else ""
+        lines.append(f"{label:<9} {counted(count, 'row')}: {note} ({notes.of(note)})")
+    if rows.duplicates_found and not rows.duplicates:
+        # They were counted before anything was left out as a near-duplicate or by a budget.
+        later = manifest.examples.near_duplicates + manifest.examples.left_out
+        fate = f"found, before {later:,} examples were left out" if later else "kept"
+        lines.append(
+            f"          {counted(rows.duplicates_found, 'equal example')} {fate} (see --dedup)"
+        )
+    rated = in_words.margins(manifest.margins)
+    lines += [rated] if rated else []
+    if rated and manifest.for_:
+        no_margin = exports.load(manifest.for_).no_margin
+        lines += [f"          {manifest.for_}: {no_margin}"] if no_margin else []
+    packing, padding = manifest.packing, manifest.padding
+    if packing:
+        lines.append(
+            f"packs     {packing.packs:,} (no fewer than {packing.lower_bound:,}), "
+            f"{packing.efficiency:.2%} full"
+        )
+    lines += in_words.choice(manifest)
+    lines += in_words.sides(manifest.sides)
+    lines += in_words.sources(manifest.sources)
+    lines += overlap_records.in_words(manifest.decontamination, manifest.near_duplicates)
+    failed = manifest.validation.failed
+    for severity in ("warning", "info"):
+        lines += [f"{severity:<9} {name} (see {VALIDATION})" for name in failed.get(severity, ())]
+    if padding:
+        lines.append(f"padding   width {padding.width}, {padding.waste:.1%} of it wasted")
+    return lines
+
+
+def unread(source: InputRecord) -> str:
+    """The columns of one input that nothing read, with the share of rows that have them."""
+    return ", ".join(f"{one.column} ({one.share:.0%} of rows)" for one in source.unread)
+
+
+def by_format(source: InputRecord) -> str:
+    """Of an input with rows of several formats, the rows that each of them read."""
+    counts = (source.formats or {}).items()
+    return ", ".join(f"{counted(rows, 'row')} as {name}" for name, rows in counts)
+
+
+def _formats(inputs: Sequence[InputRecord]) -> list[str]:
+    """The format of each input and the evidence for it; of many inputs the first few."""
+    several = len(inputs) > 1
+    lines = [
+        f"format    {one.path + ': ' if several else ''}{one.format} ({one.evidence})"
+        for one in inputs[:MAX_INPUTS]
+    ]
+    lines += [
+        f"by format {one.path + ': ' if several else ''}{by_format(one)}"
+        for one in inputs[:MAX_INPUTS]
+        if one.formats
+    ]
+    lines += [
+        f"not read  {one.path + ': ' if several else ''}{unread(one)}"
+        for one in inputs[:MAX_INPUTS]
+        if one.unread
+    ]
+    left = len(inputs) - MAX_INPUTS
+    return [*lines, f"          and {left} more, see the manifest"] if left > 0 else lines
+
+
+def summary(built: Built, fix: Fix = no_fix) -> list[str]:
+    """The summary of a build, in lines; of one that was there already it is short.
+
+    Args:
+        fix: says what to do about a code of refused rows.
+    """
+    manifest = built.build.manifest
+    head = "built" if built.fresh else "already up to date"
+    lines = [f"{head}: {manifest.task} for {manifest.model.name}, {manifest.layout}"]
+    if built.fresh:
+        lines += [*_time(built), *_formats(manifest.inputs), *_lines(manifest, fix)]
+        lines += in_words.inference(manifest)
+    else:
+        lines += [*_ledger(manifest.rows, manifest.examples)[:1], *_tokens(manifest)]
+    lines += _noted(built)
+    report = built.build.folder / REPORT
+    return lines if built.build.address else [*lines, f"report    {report}"]
+
+
+def fitted(lines: Sequence[str], columns: int) -> list[str]:
+    """The lines, broken between words where they are longer, and indented behind their labels."""
+    found = []
+    for line in lines:
+        label, said = line[:_INDENT], line[_INDENT:]
+        labelled = len(line) > _INDENT and label.endswith(" ")
+        if len(line) <= columns:
+            found.append(line)
+        elif labelled:
+            found += wrapped(said, columns, label, " " * _INDENT)
+        else:
+            found += wrapped(line, columns, "", " " * _INDENT)
+    return found
+
+
+def _noted(built: Built) -> list[str]:
+    """What somebody has to know of the build, and of what it took the place of."""
+    manifest, lines = built.build.manifest, []
+    empty = [one.path for one in manifest.inputs if not one.rows]
+    if empty:
+        more = f" and {len(empty) - MAX_INPUTS} more" if len(empty) > MAX_INPUTS else ""
+        lines.append(f"warning   empty: {', '.join(empty[:MAX_INPUTS])}{more} (--empty warn)")
+    if built.left_out:
+        lines.append(f"not read  {local.in_words(built.left_out)}")
+    if built.left_by_tools:
+        names = leftovers.in_words(built.left_by_tools)
+        what = "removed with the build before" if built.fresh else "in it, and not part of it"
+        lines.append(f"left      by other programs, {what}: {names}")
+    if built.removed:
+        lines.append(f"removed   {', '.join(one[: versions.SHORT] for one in built.removed)}")
+    lines += [f"warning   {note}" for note in built.notes]
+    for name, audit in manifest.audits.items():
+        if audit.status == "warn":
+            lines.append(f"audit     {name}, {audit.detail}")
+    return lines + drift.lines(built.drift)

@@ -1,1 +1,0 @@
-"""``pipeline check``: a finished build examined as if by a stranger."""

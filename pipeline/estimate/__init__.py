@@ -1,1 +1,0 @@
-"""``pipeline plan``: what a build would give, from a sample."""

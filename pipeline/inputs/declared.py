@@ -1,0 +1,155 @@
+"""What options declare of a build before anything is proved: its model, layout and fingerprint.
+
+An equal build that is there already is found with this alone, so nothing heavy is imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from pipeline import exports, tasks
+from pipeline.inputs.fingerprints import code_version, hash_of
+from pipeline.options.config import PHASE_OF, Config
+from stages.errors import ModelError, UsageError
+from stages.files import file_hash
+from stages.profile import ModelProfile, tokenizer_of
+from stages.tokenizers.resolve import Overrides, Resolved, resolve
+from stages.tokens import layouts
+
+
+def resolved(config: Config) -> tuple[Resolved, ModelProfile]:
+    """The model of a build as it was found, and its profile as the options have it.
+
+    Raises:
+        ModelError: there is no such model, or the options do not suit it.
+    """
+    overrides = Overrides(
+        chat_template=config.parts.chat_template,
+        eos=config.parts.eos,
+        date=config.parts.date,
+        added_tokens=config.parts.add_token,
+    )
+    found = resolve(config.parts.model, config.run.cache, overrides, fetch=config.run.fetch)
+    return found, _suited(found.profile, config)
+
+
+def _suited(profile: ModelProfile, config: Config) -> ModelProfile:
+    """The profile with the build's padding side.
+
+    Raises:
+        ModelError: the family is not trained on this task, or not padded so.
+    """
+    if profile.pair is not None and not tasks.kind_of(config.task).compares:
+        raise ModelError(
+            f"{profile.name} is an encoder: it reads a pair of texts and generates no text.",
+            f"Use it for rm, or name a language model for {config.task}.",
+        )
+    if profile.pair is not None and config.plan.padding_side == "left":
+        raise ModelError(
+            f"{profile.name} is read at its first token and counts positions from the left.",
+            "Leave --padding-side out: encoders are padded right.",
+        )
+    if config.parts.thinking != "auto":
+        from stages.tokens import inference  # which renders prompts
+
+        profile = inference.chosen(profile, config.parts.thinking)
+    return replace(profile, padding_side=config.plan.padding_side or profile.padding_side)
+
+
+def layout_of(config: Config, task: tasks.Task) -> str:
+    """The build's layout: as asked for, or the first that task and trainer have in common.
+
+    Raises:
+        UsageError: it is not offered.
+    """
+    if config.plan.index_only:
+        return _indexed(config, task)
+    export = exports.load(config.plan.trainer) if config.plan.trainer else None
+    if not config.plan.layout:
+        return export.layout(task.name, task.layouts) if export else task.layouts[0]
+    if layouts.load(config.plan.layout).indexed:
+        raise UsageError(
+            f"Layout {config.plan.layout} is that of --index-only.", "Give --index-only instead."
+        )
+    if config.plan.layout not in task.layouts:
+        raise UsageError(
+            f"{task.name} does not support layout {config.plan.layout}.",
+            f"Choose {' or '.join(task.layouts)}.",
+        )
+    if export is not None:
+        export.require(
+            exports.ExportFacts(
+                task=config.task,
+                layout=config.plan.layout,
+                max_length=config.plan.max_length,
+                bound=None,
+            )
+        )
+    return config.plan.layout
+
+
+def _indexed(config: Config, task: tasks.Task) -> str:
+    """The layout of ``--index-only``.
+
+    Raises:
+        UsageError: the task has no packs, or a trainer is to read them.
+    """
+    if layouts.PACKED not in task.layouts:
+        raise UsageError(
+            f"--index-only stores packs, and {task.name} has none.", "Leave --index-only out."
+        )
+    if config.plan.trainer:
+        name = config.plan.trainer
+        raise UsageError(
+            f"{name} reads rows, and --index-only stores packs as an index of them.",
+            f"Build without --for, then write its rows: pipeline export {name} DIR -o OUT",
+        )
+    return layouts.INDEXED
+
+
+def fitted(config: Config, profile: ModelProfile) -> Config:
+    """The options with a length that the model can read: an encoder's positions are absolute."""
+    if profile.pair is None:
+        return config
+    return config.but(max_length=min(config.plan.max_length, profile.context_length))
+
+
+def fingerprint_of(config: Config, profile: ModelProfile, tokenizer_json: bytes) -> str:
+    """Hash of options, profile and code."""
+    tokenizer = file_hash.of_content(tokenizer_json)
+    return hash_of([config.for_build, asdict(profile), tokenizer, code_version()])
+
+
+def fingerprint_of_rows(config: Config, profile: ModelProfile, tokenizer_json: bytes) -> str:
+    """Hash of all that a stored row follows from beside its part."""
+    tokenizer = file_hash.of_content(tokenizer_json)
+    options: Mapping[str, Any] = config.for_build
+    sources = [{"name": one["name"], **_of_rows(one)} for one in options.get("sources", [])]
+    return hash_of([_of_rows(options), sources, asdict(profile), tokenizer, code_version()])
+
+
+def _of_rows(options: Mapping[str, Any]) -> dict[str, object]:
+    """The options that stored rows depend on: not which rows are stored, in which packs, or what is
+    judged and said of them."""
+    phases = ("source", "parts")
+    return {
+        name: value
+        for name, value in options.items()
+        if PHASE_OF.get(name) in phases or name in ("layout", "padding_side")
+    }
+
+
+def declared_fingerprint(config: Config) -> str:
+    """The fingerprint of the recipe that ``resolve_recipe`` would give, in a fraction of its time:
+    no row is looked at, no claim about the model is proved, no encoder is loaded.
+
+    Raises:
+        UsageError, ModelError: model and options do not go together.
+    """
+    task = tasks.load(config.task)
+    config = config.but(layout=layout_of(config, task))
+    found, profile = resolved(config)
+    tokenizer_json = tokenizer_of(profile, found.tokenizer_json, task.with_steps)
+    return fingerprint_of(fitted(config, profile), profile, tokenizer_json)

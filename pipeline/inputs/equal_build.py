@@ -1,0 +1,215 @@
+"""Looks for an equal build before anything is made, proved, or even imported."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from pipeline.builds import failed, leftovers, limits, publish, standing, versions
+from pipeline.builds.build import Build, read_manifest
+from pipeline.builds.built import Built
+from pipeline.builds.files import UNKNOWN, Difference
+from pipeline.builds.place import Place, place_of
+from pipeline.inputs.declared import declared_fingerprint
+from pipeline.inputs.scan import Input, located, scan, short_names
+from pipeline.manifest import build_id
+from pipeline.manifest.manifest import MANIFEST
+from pipeline.manifest.records import RUN
+from pipeline.manifest.seal import problem
+from pipeline.options.config import Config
+from pipeline.stores import local
+from pipeline.stores.sources import Located
+from stages.errors import PipelineError
+from stages.files.known_hashes import Identity, KnownHashes, identity
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was found at the output.
+
+    Attributes:
+        place: where the build is to be.
+        inputs: in the order in which they were named.
+        built: the equal build; None where there is none.
+    """
+
+    place: Place
+    inputs: tuple[Input, ...]
+    built: Built | None
+
+
+def id_of(fingerprint: str, inputs: Sequence[Input]) -> str:
+    """Hash of the recipe and its inputs: equal ids, equal shards."""
+    return build_id.of_recipe(fingerprint, [_named(one) for one in inputs])
+
+
+def planned_id_of(fingerprint: str, inputs: Sequence[Input]) -> str:
+    """The same of the versions that were looked at, before all bytes of them are read."""
+    return build_id.of_recipe(
+        fingerprint, [(one.name, one.seen, one.source_name) for one in inputs]
+    )
+
+
+def _named(one: Input) -> build_id.Named:
+    return one.name, one.sha256, one.source_name
+
+
+def look(config: Config) -> Look:
+    """Look whether the output is what the inputs would give; scan them where it is not.
+
+    Sizes and times of inputs and output are compared first, and only what changed is read. The
+    hashes of the rest are those that an earlier look has kept.
+
+    Raises:
+        UsageError: the output is not ours to replace, or an input does not exist.
+        DataError, SurroundingsError: an input is damaged or not readable.
+    """
+    place = place_of(config.run)
+    files = located(config)
+    if config.run.data_docs is not None:  # which an equal build does not have
+        return Look(place, tuple(scan(config, files, hash_now=False)), None)
+    hashes = known_hashes(config)
+    known = [None if file.version else hashes.of(file.path) for file in files]
+    if all(known) and place.before.exists():
+        sources = [config.sources[file.source].name for file in files]
+        every = list(zip(short_names(files), map(str, known), sources, strict=True))
+        there = up_to_date(place, _identify(config, every), hashes)
+        if there is not None:
+            hashes.save()
+            return Look(place, (), _built(config, place, there))
+    return _read(config, place, files, hashes)
+
+
+def _read(config: Config, place: Place, files: Sequence[Located], hashes: KnownHashes) -> Look:
+    here = [file.path for file in files if file.version is None]
+    began, before = time.time_ns(), {path: identity(path) for path in here}
+    inputs = tuple(scan(config, files, hash_now=False))
+    there = None
+    if place.before.exists() and all(one.sha256 for one in inputs):
+        key = _identify(config, [_named(one) for one in inputs])
+        there = up_to_date(place, key, hashes)
+    if there is None:
+        return Look(place, inputs, None)
+    for one in inputs:
+        if one.path in before:
+            hashes.note(one.path, one.sha256, before[one.path], began)
+    hashes.save()
+    return Look(place, inputs, _built(config, place, there))
+
+
+def known_hashes(config: Config, empty: bool = False) -> KnownHashes:
+    """The hashes that are kept of a build's inputs, of what it is made of, and of its files.
+
+    Args:
+        empty: begin anew, without those that were kept before.
+    """
+    return KnownHashes(_hashes_path(config), trusted=not (empty or config.run.verify))
+
+
+def _hashes_path(config: Config) -> Path:
+    target = os.path.realpath(config.run.place)
+    name = hashlib.sha256(os.fsencode(target)).hexdigest()
+    return config.run.cache / "hashes" / f"{name}.json"
+
+
+def hashes_before(config: Config) -> KnownHashes:
+    """Those that an earlier build has kept, read once in a process: for what asks of every part."""
+    path = _hashes_path(config)
+    return _read_once(path, not config.run.verify, identity(path) if path.exists() else ())
+
+
+@functools.lru_cache(maxsize=1)
+def _read_once(path: Path, trusted: bool, state: Identity) -> KnownHashes:
+    return KnownHashes(path, trusted)
+
+
+def found_late(config: Config, place: Place, key: str) -> Built | None:
+    """The equal build, where the inputs were hashed only when their parts were made.
+
+    Raises:
+        UsageError, DataError: see ``_built``.
+    """
+    there = up_to_date(place, key, known_hashes(config)) if place.before.exists() else None
+    return None if there is None else _built(config, place, there)
+
+
+def _built(config: Config, place: Place, there: Build) -> Built:
+    """The equal build; where it is another version than the current one, it becomes that.
+
+    Raises:
+        UsageError: the current version is of another task or model.
+        DataError: it differs more from the current version than it may.
+    """
+    key, step = there.manifest.build_id, place.retain
+    notes: tuple[str, ...] = ()
+    if place.keep and place.current() != key:
+        guarded = None if config.run.replace else limits.opened(place.before)
+        if guarded is not None and place.withdrawn(key):
+            there, step, notes = guarded, lambda: ((), ()), (_taken_back(key),)
+        else:
+            if guarded is not None:
+                model, shown = there.manifest.model.name, place.shown_before
+                limits.require_same_kind(guarded.manifest, config.task, model, shown=shown)
+                limits.require_within(guarded, there, config.run.drift)
+            step = partial(place.turn_to, key)
+    built = Built(
+        Build(place.shown(there.manifest.build_id), there.manifest),
+        fresh=False,
+        left_out=tuple(local.left_out(config.data)),
+        left_by_tools=() if place.in_store else publish.left_by_tools(there.folder),
+        current=place.link,
+        notes=notes,
+    )
+    standing.publishing(built, partial(place.is_published, there.manifest.build_id))
+    removed, kept = step()
+    built = standing.publishing(replace(built, removed=removed, notes=(*notes, *kept)))
+    failed.clear(config.run.place)  # of a build that was refused since
+    return built
+
+
+def _taken_back(key: str) -> str:
+    return (
+        f"these inputs give version {key[: versions.SHORT]}, which was rolled back, so the current "
+        f"version stays; --replace publishes it again"
+    )
+
+
+def _identify(config: Config, inputs: Sequence[build_id.Named]) -> str | None:
+    """The id of the build to be; None where the options do not go together, which is for
+    ``resolve_recipe`` to say."""
+    try:
+        return build_id.of_recipe(declared_fingerprint(config), inputs)
+    except PipelineError:
+        return None
+
+
+def up_to_date(place: Place, key: str | None, hashes: KnownHashes) -> Build | None:
+    """The build that is there, if it has this id and every byte of it is there; else None.
+
+    Files that other programs left in it do not count.
+    """
+    if key is None:
+        return None
+    if place.in_store:
+        data = place.manifest_of(key)
+        return None if data is None else Build(place.shown(key), read_manifest(data))
+    target = place.build(key)
+    try:
+        there = Build.open(target)
+        broken = any(problem((target / name).read_bytes()) for name in (MANIFEST, RUN))
+        if there.manifest.build_id != key or broken:
+            return None
+        differ = (d for d in there.differences(hashes.sha256) if not _is_left_over(d))
+        return None if any(differ) else there
+    except (PipelineError, OSError):
+        return None
+
+
+def _is_left_over(difference: Difference) -> bool:
+    return difference.code == UNKNOWN and leftovers.is_one(difference.name)

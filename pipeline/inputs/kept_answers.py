@@ -1,0 +1,82 @@
+"""Answers in the cache that take long to find and depend on nothing but what their names are of.
+
+A file is named by a hash of all that its answer depends on, the code included. One that is damaged,
+or of another name, holds no answer; without a writable cache every answer is found again.
+
+What checks a recipe takes long to import, so recipes that were found right are among them. Nothing
+but a recipe's table and this program's code decides what checking gives; only recipes without a
+mistake are kept.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from pipeline.inputs.fingerprints import code_version, hash_of
+from pipeline.manifest import seal
+from pipeline.manifest.dataset_files import write_json
+from pipeline.options.mistakes import Mistakes
+from pipeline.options.phases import default_cache
+from pipeline.secrets import shown
+
+
+def read(folder: Path, key: str) -> dict[str, Any] | None:
+    """The answer of this name; None where there is none."""
+    path = folder / f"{key}.json"
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    if seal.problem(data) is not None:
+        return None
+    content = json.loads(data)
+    answer = content.get("answer")
+    return answer if content.get("key") == key and isinstance(answer, dict) else None
+
+
+def write(folder: Path, key: str, answer: Mapping[str, Any]) -> None:
+    """Keep an answer, whole or not at all."""
+    temporary = folder / f"{key}.{os.getpid()}.tmp"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(temporary, seal.sealed({"key": key, "answer": dict(answer)}))
+        temporary.replace(folder / f"{key}.json")
+    except OSError:
+        with suppress(OSError):  # a read-only disk refuses this even where there is no such file
+            temporary.unlink()
+
+
+RECIPES = "recipes"
+
+
+def checked_recipe(table: Mapping[str, Any], mistakes: Mistakes) -> dict[str, Any]:
+    """What ``recipe_model.checked`` gives, from the cache where that has it."""
+    cache = table.get("cache-dir")
+    folder = Path(cache if isinstance(cache, str | PathLike) else default_cache()) / RECIPES
+    key = hash_of([code_version(), _typed(table)])
+    # Where something is wrong already, the folder may be wrong too. What is not shown is not kept.
+    kept = not len(mistakes) and shown(repr(table)) == repr(table)
+    known = read(folder, key) if kept else None
+    if known is not None:
+        return known
+    from pipeline.options import recipe_model
+
+    values = recipe_model.checked(table, mistakes)
+    if kept and not len(mistakes):
+        write(folder, key, values)
+    return values
+
+
+def _typed(value: Any) -> Any:
+    """A value for a hash that differs wherever checking may: also by type."""
+    if isinstance(value, Mapping):
+        return {key: _typed(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_typed(one) for one in value]
+    return f"{type(value).__name__} {value}"

@@ -1,0 +1,258 @@
+"""A recipe: everything a build needs, resolved, with the columns of its stages checked.
+
+It is a value: it can be sent to a worker, which makes the same stages from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from expectations.contract import PLANNED, Context
+from expectations.second_sample import Witness
+from expectations.validate import Validate
+from pipeline import tasks
+from pipeline.inputs.ahead import FAST_FROM
+from pipeline.inputs.declared import fingerprint_of, fitted, layout_of
+from pipeline.inputs.detection import recognise_all
+from pipeline.inputs.fingerprints import code_version, hash_of
+from pipeline.inputs.opening import format_options, selection_of
+from pipeline.inputs.proved import fast_encoder, find_model
+from pipeline.inputs.scan import Input
+from pipeline.inputs.stage_tools import Tools
+from pipeline.options import overlaps
+from pipeline.options.config import Config
+from stages import encoders, formats
+from stages.chat_template import reasoning
+from stages.chat_template.printed_fields import printed_fields
+from stages.contract import Stage
+from stages.errors import UsageError
+from stages.files import file_hash
+from stages.normalize.stage import Normalize
+from stages.profile import TargetModel
+from stages.tokenizers import hub, oracle
+from stages.tokenizers.claims import Repair
+from stages.tokenizers.resolve import Resolved
+from stages.tokens.folded_labels import NO_MARKER, readable
+from stages.tokens.layouts import Shape
+from stages.tokens.pretokenized import Accept
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A resolved build.
+
+    Attributes:
+        formats: the reading of each input (see ``formats.load``), in the order of the inputs.
+        sources: the number of each input's source; ``of_source`` is the recipe for its rows.
+        evidence: why.
+        tokenizer_source: where the tokenizer's bytes were found.
+        fetched: what was downloaded for it; None where nothing was.
+        backend: the encoder that runs.
+        repairs: what the model's own files declare otherwise.
+    """
+
+    config: Config
+    model: TargetModel
+    formats: tuple[str, ...]
+    evidence: tuple[str, ...]
+    tokenizer_source: str
+    backend: str
+    repairs: tuple[Repair, ...] = ()
+    sources: tuple[int, ...] = ()
+    fetched: str | None = None
+
+    def of_source(self, number: int) -> Recipe:
+        """The recipe for the rows of one source: what makes stages takes its options from there."""
+        if len(self.config.sources) == 1:
+            return self
+        return replace(self, config=self.config.only(number))
+
+    @property
+    def readings(self) -> tuple[tuple[int, str], ...]:
+        """The source and the format of each input."""
+        return tuple(zip(self.sources, self.formats, strict=True))
+
+    @property
+    def task(self) -> tasks.Task:
+        return tasks.load(self.config.task)
+
+    @property
+    def splits_turns(self) -> bool:
+        """Whether every trained turn of a conversation becomes an example of its own."""
+        split = self.model.profile.one_example_per_turn and self.task.kind.trains_answers
+        return (
+            split and self.config.source.train_on != "all"
+        )  # which trains the text as it is printed
+
+    @property
+    def marker(self) -> int:
+        """The id at which labels stand; ``NO_MARKER`` where a label is its token's id."""
+        return self.model.step_id if self.task.kind.marks else NO_MARKER
+
+    @property
+    def context(self) -> Context:
+        """What the shards of this build are judged against."""
+        config = self.config
+        return Context(
+            kind=self.task.kind,
+            layout=config.plan.layout,
+            max_length=config.plan.longest_example,
+            model=self.model,
+            evidence=PLANNED,
+        )
+
+    def shape(self, width: int) -> Shape:
+        """What all training rows have in common; ``width``: of padded rows, in tokens."""
+        profile = self.model.profile
+        types = profile.pair is not None and profile.pair.token_types
+        return Shape(
+            width=width,
+            padding_side=profile.padding_side,
+            pad_id=self.model.pad_id,
+            token_types=types,
+        )
+
+    def normalize(self, format_name: str) -> Normalize:
+        """Normalize for rows of one format."""
+        config = self.config
+        return Normalize(
+            kind=self.task.kind,
+            format=formats.load(format_name),
+            options=format_options(config),
+            train_on=config.source.train_on,
+            turn_by_turn=self.splits_turns,
+            raw=config.parts.prm_template == "raw",
+            reasoning=self._reasoning_field,
+            strip_reasoning=config.source.reasoning == "strip",
+            selection=selection_of(config),
+            printed=printed_fields(self.model.profile.chat_template),
+            stop_text=config.source.stop_text,
+            step_separator=self.model.profile.step_tokens.separator,
+            group_by=config.groups,
+            carried=config.carried,
+            search=overlaps.search_of(config.plan),
+            likeness=overlaps.likeness_of(config.plan),
+        )
+
+    @property
+    def _reasoning_field(self) -> str | None:
+        """Where reasoning goes; a template that prints none is left to refuse it."""
+        if self.config.source.reasoning_in == "think":
+            return None
+        return reasoning.spelled_by(self.model.profile.chat_template) or reasoning.FIELD
+
+    def stages(self, format_name: str) -> tuple[Stage, ...]:
+        """The stages after normalize for rows of one format, made in this process."""
+        encoder = encoders.load(self.backend, self.model.tokenizer_json)
+        tools = Tools(config=self.config, kind=self.task.kind, model=self.model, encoder=encoder)
+        if formats.load(format_name).token_ids:
+            return (Accept(self.model, self.config.plan.longest_example), Validate(tools.context))
+        return self.task.stages(tools)
+
+    def witness(self, format_name: str) -> Witness:
+        """The second reading of sampled rows of one format."""
+        reference = encoders.load("tokenizers", self.model.tokenizer_json)
+        config = self.config
+        mask = config.source.reasoning == "mask"
+        normalize = self.normalize(format_name)
+        vocabulary = oracle.find(self.model, config.run.cache)
+        return Witness(
+            model=self.model,
+            reference=reference,
+            normalize=normalize,
+            system=config.source.system,
+            mask_reasoning=mask,
+            oracle=vocabulary,
+        )
+
+    def load(self) -> None:
+        """Load what the stages and second readings load once per process."""
+        encoders.load(self.backend, self.model.tokenizer_json)
+        for source, name in dict.fromkeys(self.readings):
+            self.of_source(source).witness(name)
+
+    def _profile(self) -> dict[str, object]:
+        return asdict(self.model.profile)
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of options, profile and code."""
+        return fingerprint_of(self.config, self.model.profile, self.model.tokenizer_json)
+
+    def part_fingerprint(self, format_name: str) -> str:
+        """Hash of all that a part of the one source depends on but its split."""
+        tokenizer = file_hash.of_content(self.model.tokenizer_json)
+        options = self.config.for_parts | {"format": format_name}
+        profile = self._profile() | {"padding_side": None}  # of the plan: a part is not padded
+        engine = [self.backend, encoders.version_of(self.backend)]
+        return hash_of([options, profile, tokenizer, code_version(), engine])
+
+
+def _check_columns(recipe: Recipe) -> None:
+    """What a stage reads must have been written before it."""
+    recipe = recipe.of_source(recipe.sources[0])
+    present = set(recipe.normalize(recipe.formats[0]).writes)
+    recipe = replace(recipe, backend=encoders.Reference.name)  # which is loaded already
+    for stage in recipe.stages(recipe.formats[0]):
+        missing = set(stage.reads) - readable(present)
+        if missing:
+            raise UsageError(
+                f"Stage {stage.name} reads {', '.join(sorted(missing))}; no stage writes it."
+            )
+        present |= set(stage.writes)
+
+
+def _encoder_for(config: Config, inputs: Sequence[Input], tokenizer_json: bytes) -> str:
+    """The fast encoder where it agrees with the reference, and where there is so much to encode
+    that loading it pays. It depends on nothing else, so that equal inputs give equal manifests."""
+    if sum(source.bytes for source in inputs) < FAST_FROM:
+        return encoders.Reference.name
+    return fast_encoder(config.run.cache, tokenizer_json)
+
+
+def _proved(config: Config) -> tuple[Resolved, TargetModel]:
+    """The model, proved for what each source asks of it."""
+    asked = [(one.options.train_on, one.options.system) for one in config.sources]
+    places = sorted(asked.index(one) for one in set(asked))
+    first, *others = [find_model(config.only(at)) for at in places]
+    for _, model in others:
+        first[1].probes.update(model.probes)
+    return first
+
+
+def resolve_recipe(
+    config: Config,
+    inputs: Sequence[Input],
+    choose: Callable[[bytes], str] | None = None,
+) -> Recipe:
+    """Resolve a build's options over its inputs.
+
+    Args:
+        choose: names the encoder for a tokenizer; by default the fast one, if it agrees
+            with the reference and there is enough to encode.
+
+    Raises:
+        UsageError: model, format, layout or columns do not go together.
+        DataError: an input's format cannot be detected.
+    """
+    task = tasks.load(config.task)
+    config = config.but(layout=layout_of(config, task))  # before any row is read
+    detected = recognise_all(inputs, config)
+    found, model = _proved(config)
+    content = model.tokenizer_json
+    backend = choose(content) if choose else _encoder_for(config, inputs, content)
+    recipe = Recipe(
+        config=fitted(config, model.profile),
+        model=model,
+        formats=tuple(d.reading for d in detected),
+        evidence=tuple(d.evidence for d in detected),
+        tokenizer_source=found.source,
+        fetched=hub.downloaded(found.tokenizer_json),
+        backend=backend,
+        repairs=found.repairs,
+        sources=tuple(source.source for source in inputs),
+    )
+    if inputs:
+        _check_columns(recipe)
+    return recipe

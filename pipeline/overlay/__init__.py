@@ -1,1 +1,0 @@
-"""``pipeline overlay``: a model directory with this build's tokenizer."""

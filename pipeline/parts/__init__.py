@@ -1,1 +1,0 @@
-"""One split through the stages of a task, as a content-addressed part."""

@@ -1,0 +1,312 @@
+"""``pipeline check``: a finished build is checked again from its files alone.
+
+No number of the build is trusted: every file is hashed, the manifest's numbers are counted again
+from the shards, the gate judges the shards once more, ``datasets`` opens them, and a sample of rows
+is rebuilt from the source if that is still there. The rows of an export are converted to a build's
+columns and judged there; they are not rebuilt.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from expectations.contract import STORED, Context
+from expectations.stored_rows import Sources
+from pipeline import tasks
+from pipeline.builder import exporting, gate
+from pipeline.builder.gate import Evidence
+from pipeline.builds.build import Build
+from pipeline.builds.model import stored_model
+from pipeline.builds.whereabouts import found
+from pipeline.manifest.manifest import MANIFEST, Manifest
+from pipeline.manifest.model_record import ModelRecord
+from pipeline.manifest.records import VALIDATION
+from pipeline.options.config import Config
+from pipeline.publish import checked_files, remake
+from pipeline.publish.checked import Checked
+from pipeline.shards import pack_index
+from pipeline.shards.measured import METRICS, Measured, Wanted, measure
+from pipeline.shards.pack_index import MeasuredIndex
+from pipeline.stores import is_address, open_store, transfer
+from stages import formats, probes
+from stages.counted import counted
+from stages.errors import DataError, GateError, PipelineError, UsageError, require_reading
+from stages.probes import ProbeSubject
+from stages.profile import TargetModel
+from stages.tokens import layouts
+
+_DECLARED = (
+    "rows_in rows_accounted examples_made examples_accounted examples_kept tokens_kept "
+    "trained_kept duplicates_declared"
+).split()
+_SELDOM = ("packed_apart_", "copies_declared", "indexed_")  # not in every build
+_OF_INDEX = {  # what packed rows have, by what the build says that its index names
+    "examples_kept": "indexed_declared",
+    "tokens_kept": "indexed_tokens_declared",
+    "trained_kept": "indexed_trained_declared",
+    "duplicates_declared": "indexed_duplicates_declared",
+}
+_PROBE = "all_text_survives"  # of the tokenizer alone, whatever the rows are
+_TOKENS = ("eos", "end_of_turn", "pad", "step", "good", "bad")
+
+
+def _tokens_differ(model: TargetModel, record: ModelRecord) -> Iterator[str]:
+    for name in _TOKENS:
+        key = f"{name}_id" if name == "end_of_turn" else f"{name}_token_id"
+        declared, index = getattr(record, key), getattr(model, f"{name}_id")
+        # None: a task without step tokens declares none.
+        if declared is not None and declared != index:
+            yield f"{key} is {declared} in the manifest and {index} in the tokenizer"
+
+
+def _read_model(build: Build, result: Checked) -> TargetModel | None:
+    try:
+        model = stored_model(build)
+    except Exception as error:  # whatever the tokenizer library makes of a damaged file
+        require_reading(error)
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        result.add("tokenizer/tokenizer.json", "tokenizer", f"it cannot be read: {what}")
+        return None
+    record = build.manifest.model
+    for problem in _tokens_differ(model, record):
+        result.add("tokenizer/tokenizer.json", "tokenizer", problem)
+    for key, hashed in checked_files.model_hashes(model).items():
+        if getattr(record, key) != hashed:
+            result.add(
+                "tokenizer/", "tokenizer", f"its {key} is {hashed}, not {getattr(record, key)}"
+            )
+    verdict = probes.examine(ProbeSubject(model, model.tokenizer_json), (probes.TOKENS,))[_PROBE]
+    if verdict.passed is False:
+        result.add("tokenizer/tokenizer.json", "tokenizer", verdict.detail)
+    return model
+
+
+def _context(manifest: Manifest, model: TargetModel) -> Context:
+    width = str(manifest.options.get("pad_to"))
+    longest = layouts.load(manifest.layout).room(width, manifest.max_length)
+    return Context(
+        kind=tasks.kind_of(manifest.task),
+        layout=manifest.layout,
+        max_length=longest,
+        model=model,
+        evidence=STORED,
+    )
+
+
+def _sources(manifest: Manifest) -> Sources:
+    first = (formats.rates_to_first_error(source.format) for source in manifest.inputs)
+    named = tuple(source.source for source in manifest.inputs if source.source)
+    return Sources(tuple(source.path for source in manifest.inputs), tuple(first), named)
+
+
+def _measure_shards(
+    build: Build, metrics: Path, context: Context, result: Checked
+) -> list[Measured]:
+    shards = []
+    wanted = Wanted(metrics, context, _sources(build.manifest))
+    for split in build.splits.values():
+        for shard in split.shards:
+            record = shard.record
+            if not (build.folder / record.path).is_file():
+                continue  # check_files reports the missing file
+            shard_metrics = measure(
+                shard.path,
+                shard=record.path,
+                split=split.name,
+                wanted=wanted,
+                plan=None,
+            )
+            shard_metrics.counts["n_rows_planned"] = record.rows
+            if shard_metrics.rows and shard_metrics.counts["n_tokens"] != record.tokens:
+                text = (
+                    f"it has {counted(shard_metrics.counts['n_tokens'], 'token')}, not "
+                    f"{record.tokens}"
+                )
+                result.add(record.path, "tokens", text)
+            shards.append(shard_metrics)
+    return shards
+
+
+def _measure_indexes(build: Build, context: Context, result: Checked) -> list[MeasuredIndex]:
+    """The indexes of packs, read back; none where packs are rows.
+
+    Raises:
+        GateError: one cannot be read.
+    """
+    indexes = []
+    for split, record in build.manifest.packs.items():
+        shards = [shard.path for shard in build.splits[split].shards]
+        lengths = pack_index.lengths_of(shards)
+        build.path(record.path)  # fetched from a store, where it lies in one
+        index = pack_index.measure(build.here, split, lengths, context, planned=None)
+        sums = {"packs": index.tally.rows, **index.tally.sums}
+        for name, told in (("packs", "packs"), ("examples", "n_examples"), ("tokens", "n_tokens")):
+            if getattr(record, name) != sums[told]:
+                text = f"it has {sums[told]} {name}, not {getattr(record, name)}"
+                result.add(record.path, "packs", text)
+        indexes.append(index)
+    return indexes
+
+
+def _declared_counts(build: Build) -> dict[str, int]:
+    """The totals of the whole dataset that ``validation.json`` declares.
+
+    Raises:
+        DataError: ``validation.json`` is damaged.
+    """
+    dataset = build.validation.dataset
+    missing = [name for name in _DECLARED if name not in dataset]
+    if missing:
+        raise DataError(f"dataset.{missing[0]} is missing in {VALIDATION}.")
+    some = [name for name in dataset if name.startswith(_SELDOM)]
+    declared = {name: dataset[name] for name in (*_DECLARED, *some)}
+    if "indexed_declared" in declared and not build.manifest.packs:  # rows written from an index
+        declared |= {name: dataset[source] for name, source in _OF_INDEX.items()}
+        copies = dataset["indexed_declared"] - dataset["indexed_once_declared"]
+        declared |= {"copies_declared": copies} if copies else {}
+    return declared
+
+
+def _judge(build: Build, metrics: Path, model: TargetModel, result: Checked) -> list[Measured]:
+    """Judge the shards again, as the gate of the build did."""
+    context = _context(build.manifest, model)
+    try:
+        shards = _measure_shards(build, metrics, context, result)
+        declared = _declared_counts(build)
+        hashes = {shard.path: shard.sha256 for shard in build.manifest.shards}
+        if not shards:
+            return []
+        indexes = _measure_indexes(build, context, result)
+        evidence = Evidence(
+            build.folder, metrics, shards, hashes=hashes, declared=declared, indexes=indexes
+        )
+        verdict = gate.judge(evidence, context, [])
+    except (GateError, OSError, ValueError, KeyError, TypeError) as error:
+        require_reading(error)
+        result.add(VALIDATION, "unjudged", f"the shards cannot be checked: {error}")
+        return []
+    result.verdict = verdict
+    for finding in verdict.findings:
+        if finding.fatal:
+            places = finding.places or ({"row": "the dataset", "shard": ""},)
+            for place in places:
+                # "at", the index in the shard, is in the finding's line already.
+                where = " ".join(str(v) for k, v in place.items() if k != "at" and v)
+                result.add(where, finding.name, f"{finding.why} ({gate.line(finding).strip()})")
+    return shards
+
+
+def check(folder: Path, cache_dir: Path) -> Checked:
+    """Check a finished build.
+
+    Raises:
+        UsageError: there is no such folder.
+        SurroundingsError: a file may not, or cannot, be read.
+    """
+    if is_address(folder):
+        return _check_in_store(folder, cache_dir)
+    if not folder.is_dir():
+        raise UsageError(f"There is no folder {folder}.", "Give the directory of a build.")
+    result = Checked()
+    build = checked_files.open_build(folder, result)
+    if build is None:
+        return result
+    result.expectations = build.manifest.validation.judged
+    checked_files.check_files(build, result)
+    checked_files.check_figures(build.manifest, result)
+    model = _read_model(build, result)
+    if model is None:
+        return result
+    with tempfile.TemporaryDirectory() as name:
+        if build.manifest.export:
+            _check_export(build, Path(name), model, result)
+            return result
+        if build.manifest.published is None:  # such a copy leaves run.json out
+            checked_files.check_record(folder, result)
+        shards = _judge(build, Path(name), model, result)
+        checked_files.open_with_datasets(build, result)
+        # Rebuilding takes longest and says nothing new about a build that is known to be damaged.
+        if not result.faults:
+            _rebuild_sample(build, Path(name), shards, cache_dir, result)
+    return result
+
+
+def _check_in_store(folder: Path, cache_dir: Path) -> Checked:
+    """Read every object as it is there now, not a copy that was fetched before, and check these.
+
+    Raises:
+        UsageError: there is no build.
+    """
+    where, _ = found(folder)
+    cache_dir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="check-", dir=cache_dir) as name:
+        return check(transfer.fetch_all(open_store(where), Path(name)), cache_dir)
+
+
+def _check_export(build: Build, work: Path, model: TargetModel, result: Checked) -> None:
+    """Convert an export's rows to our columns, and judge them like those of a build."""
+    ours, metrics = work / "ours", work / METRICS
+    metrics.mkdir()
+    if not (build.folder / VALIDATION).is_file():
+        result.add(VALIDATION, "unjudged", "it is missing, so the rows cannot be checked")
+        return
+    try:
+        back = exporting.bring_back(build, ours)
+    except Exception as error:  # whatever damaged files make of their readers
+        require_reading(error)
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        result.add(
+            MANIFEST, "unjudged", f"the rows cannot be converted to a build's columns: {what}"
+        )
+        return
+    result.notes.append("This is an export: its rows are not rebuilt from the source.")
+    shutil.copyfile(build.folder / VALIDATION, ours / VALIDATION)
+    _judge(back, metrics, model, result)
+    if (build.folder / "dataset_dict.json").is_file():
+        checked_files.check_copies(build, result)
+        checked_files.open_with_datasets(build, result)
+
+
+def _by_source(manifest: Manifest, paths: Sequence[str]) -> list[tuple[str, ...]]:
+    """Where the inputs are, grouped by the source that they belong to."""
+    grouped: dict[str | None, list[str]] = {}
+    for one, path in zip(manifest.inputs, paths, strict=False):
+        grouped.setdefault(one.source, []).append(path)
+    return [tuple(group) for group in grouped.values()]
+
+
+def _rebuild_sample(
+    build: Build, metrics: Path, shards: list[Measured], cache_dir: Path, result: Checked
+) -> None:
+    """Build a sample of rows from the source again and compare it with the stored rows.
+
+    If the source is gone or has changed, that becomes a note, not a fault.
+    """
+    if build.manifest.published is not None:
+        result.notes.append("This is a published copy: its rows are not rebuilt from the source.")
+        return
+    try:
+        inputs = build.run.inputs
+        gone = [path for path in inputs if not Path(path).exists()]  # an address of a server
+        if gone:
+            result.notes.append(f"No row was rebuilt from the source: {gone[0]} is not here.")
+            return
+        config = Config.of_record(
+            build.manifest.options,
+            _by_source(build.manifest, inputs),
+            model=build.run.model,
+            output=build.folder,
+            cache_dir=cache_dir,
+        )
+        left_out = {hit.id for hit in build.contaminated()}
+        left_out |= {one.id for one in build.near_duplicates()}
+        remade = remake.remake(config, build.manifest, metrics, shards, left_out)
+    except (PipelineError, OSError, KeyError, TypeError) as error:
+        result.notes.append(f"No row was rebuilt from the source: {error}")
+        return
+    result.rows_made_again = remade.rows
+    for where, detail in remade.differ:
+        result.add(where, "made_again", detail)

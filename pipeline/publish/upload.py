@@ -1,0 +1,270 @@
+"""Publishes a build: checks it, makes the copy for its readers, sends it, and says what went.
+
+To a folder of this machine it is copied beside it, and exchanged for it in one step. Of a folder of
+versions the current one is published, which stays while it is sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from pipeline.builds import history, versions
+from pipeline.builds import publish as local
+from pipeline.builds.build import Build
+from pipeline.manifest.manifest import Manifest
+from pipeline.publish import hub, store
+from pipeline.publish.check import check
+from pipeline.publish.publication import Publication, Report, Sent, assemble
+from pipeline.report.publisher import Publisher
+from pipeline.secrets import redacted
+from pipeline.stores import address_of
+from pipeline.stores.filesystem import filesystem_of
+from stages.errors import DataError, UsageError
+
+KNOWN = "published"  # in the cache
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What was published, and where.
+
+    Attributes:
+        address: without keys and signatures.
+        files: of the publication, the manifest included.
+    """
+
+    address: str
+    manifest: Manifest
+    files: int
+    sent: Sent
+
+    @property
+    def status(self) -> str:
+        """``published``, or ``unchanged`` where every byte was there already."""
+        return "published" if self.sent.names or self.sent.removed else "unchanged"
+
+    def described(self) -> dict[str, Any]:
+        """What ``--json`` prints."""
+        return {
+            "status": self.status,
+            "code": 0,
+            "address": self.address,
+            "build_id": self.manifest.build_id,
+            "manifest_sha256": self.manifest.content_sha256,
+            "files": self.files,
+            "sent": len(self.sent.names),
+            "bytes": self.sent.bytes,
+            "removed": len(self.sent.removed),
+            "revision": self.sent.revision or None,
+        }
+
+
+Place = Path | hub.Repository | store.Store
+
+
+def _place(address: str) -> Place:
+    """Where an address leads; nothing is asked of it yet.
+
+    Raises:
+        UsageError: no such place can be written.
+    """
+    scheme = address.partition("://")[0].lower() if "://" in address else ""
+    if scheme in ("", "file"):
+        return Path(unquote(urlsplit(address).path) if scheme else address)
+    if scheme == "hf":
+        return hub.repository(address)
+    if scheme in ("http", "https"):
+        raise UsageError(
+            f"{redacted(address)} cannot be written.",
+            "Give hf://org/name, s3://bucket/path, gs://bucket/path or a folder.",
+        )
+    filesystem, root = filesystem_of(address)
+    return store.Store(filesystem, root.rstrip("/"), redacted(address).rstrip("/"))
+
+
+def _require_sound(source: Path, cache_dir: Path) -> Build:
+    """The build, when a check finds nothing.
+
+    Raises:
+        UsageError: there is none.
+        DataError: it has a fault.
+    """
+    build = Build.open(source)
+    found = check(source, cache_dir)
+    if found.faults:
+        first = found.faults[0]
+        more = f" ({len(found.faults)} problems)" if len(found.faults) > 1 else ""
+        raise DataError(
+            f"{source} is not published: {first.where}: {first.detail}{more}.",
+            f"See all with: pipeline check {source}",
+        )
+    return build
+
+
+def _known(path: Path) -> dict[str, list[str]]:
+    """What earlier calls read back; empty where that is lost."""
+    try:
+        found: dict[str, list[str]] = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _to_store(
+    place: store.Store, publication: Publication, report: Report, cache_dir: Path, verify: bool
+) -> Sent:
+    name = hashlib.sha256(f"{place.filesystem.protocol} {place.root}".encode()).hexdigest()
+    path = cache_dir / KNOWN / f"{name}.json"
+    place.known = {} if verify else _known(path)
+    try:
+        return store.publish(place, publication, report)
+    finally:
+        with suppress(OSError):  # it only saves time
+            path.parent.mkdir(parents=True, exist_ok=True)
+            beside = path.with_name(f"{name}.{os.getpid()}")
+            beside.write_text(json.dumps(place.known), "utf-8")
+            beside.replace(path)
+
+
+def publish(
+    source: Path,
+    address: str,
+    publisher: Publisher,
+    *,
+    cache_dir: Path,
+    report: Report,
+    with_rejects: bool = False,
+    private: bool = True,
+    verify: bool = False,
+) -> Published:
+    """Publish a build or an export.
+
+    Args:
+        source: its folder, or a folder of versions, of which it is the current one.
+        address: ``hf://org/name``, ``s3://bucket/path`` and the like, or a folder.
+        cache_dir: where the check finds the tokenizer, and what was read back is noted.
+        with_rejects: with the text of refused rows.
+        private: of a repository that is created now.
+        verify: read all back, also what an earlier call has read.
+
+    Raises:
+        UsageError: the address cannot be written, or has somebody else's files.
+        DataError: the build has a fault.
+        SurroundingsError: the connection, the credentials, or the bytes that arrived.
+    """
+    address = address_of(address) or address  # with both slashes
+    place = _place(address)
+    shown = os.fspath(place) if isinstance(place, Path) else redacted(address)
+    with held(source, shown) as origin, tempfile.TemporaryDirectory(prefix="publish-") as work:
+        build = _require_sound(origin, cache_dir)
+        said = replace(publisher, hub=place.name if isinstance(place, hub.Repository) else "")
+        publication = assemble(build, Path(work), said, with_rejects=with_rejects)
+        if isinstance(place, Path):
+            sent = publish_in_folder(place, origin, publication, report)
+        elif isinstance(place, hub.Repository):
+            sent = hub.publish(place, publication, private=private, report=report)
+        else:
+            sent = _to_store(place, publication, report, cache_dir, verify)
+    done = Published(shown, publication.manifest, len(publication.all), sent)
+    record(source, done.status, done.manifest.build_id, shown)
+    return done
+
+
+def publish_in_folder(target: Path, source: Path, publication: Publication, report: Report) -> Sent:
+    """Copy into ``.NAME.publishing`` beside the target, which a later call continues, and exchange
+    the two.
+
+    Raises:
+        UsageError: the target has other files in it, or contains the build.
+        SurroundingsError: another process writes there, or a copy differs.
+    """
+    from fsspec.implementations.local import LocalFileSystem
+
+    real = local.check_target(target)
+    inside = source.resolve()
+    if real == inside or real in inside.parents or inside in real.parents:
+        raise UsageError(f"{target} is in the build, or the build in it.", "Give another folder.")
+    filesystem = LocalFileSystem()
+    beside = real.parent / f".{real.name}.publishing"
+    with local.staging(real):  # the lock
+        there = store.Store(filesystem, str(real), str(target))
+        if real.is_dir():
+            there.look()
+        names, before = {piece.name for piece in publication.all}, set(there.there)
+        if names == before and all(map(there.holds, publication.all)):
+            sent = Sent((), 0, ())
+        else:
+            copy = store.Store(filesystem, str(beside), str(target))
+            sent = store.publish(copy, publication, report)
+            _exchange(beside, real, publication)
+        shutil.rmtree(beside, ignore_errors=True)  # the build that was there before
+    return Sent(sent.names, sent.bytes, tuple(sorted(before - names)))
+
+
+def _exchange(beside: Path, real: Path, publication: Publication) -> None:
+    for piece in publication.pieces:
+        if piece.path.stat().st_mode & 0o100:  # launch scripts
+            (beside / piece.name).chmod(0o755)
+    local.publish(beside, real)
+
+
+def releases_of(folder: Path) -> Path | None:
+    """The folder of versions that is meant, by itself or by its link; None of any other."""
+    for one in (folder, folder.parent if folder.name == versions.CURRENT else folder):
+        if versions.is_releases(one):
+            return one
+    return None
+
+
+@contextmanager
+def held(folder: Path, address: str) -> Iterator[Path]:
+    """A build's own folder; of a folder of versions, the current one, held meanwhile.
+
+    A hold that a call left which was killed ends with the next one for the same address.
+
+    Raises:
+        UsageError: there is no current version.
+    """
+    releases = releases_of(folder)
+    if releases is None:
+        yield folder
+        return
+    version = versions.find(releases, versions.CURRENT)
+    name = f"publish-{hashlib.sha256(address.encode()).hexdigest()[:8]}"
+    # Whoever may only read there publishes all the same.
+    with suppress(OSError):
+        for other in versions.versions(releases):
+            if name in other.holds:
+                versions.release(releases, other.build_id, name)
+        versions.hold(releases, version.build_id, name)
+    try:
+        yield version.folder
+    finally:
+        with suppress(OSError):
+            versions.release(releases, version.build_id, name)
+
+
+def record(folder: Path, status: str, build_id: str, address: str) -> None:
+    """A line for the history of versions, if the folder has one that can be written."""
+    releases = releases_of(folder)
+    if releases is not None:
+        line = {
+            "time": history.stamp(),
+            "status": status,
+            "code": 0,
+            "message": f"{status} at {address}",
+            "build_id": build_id,
+            "current": versions.current_id(releases),
+        }
+        with suppress(OSError):
+            history.append(releases, line)

@@ -1,1 +1,0 @@
-"""Everything that a build needs, resolved and checked before the first row."""

@@ -1,0 +1,219 @@
+"""A build's examples as arrays of numbers, about 40 bytes each, whatever their texts are.
+
+Where packs are an index, the examples are those of the packs, in their order, each as often as
+packs name it: they are what a trainer reads. Elsewhere they are those of the shards. Shards are
+read a few thousand stored rows at a time, so memory depends on how many examples there are, not on
+how long they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from xxhash import xxh3_64_intdigest
+
+from pipeline.builds.build import Build
+from pipeline.builds.examples import examples
+from pipeline.builds.packs import Packs
+from pipeline.shards.doubles import DIGEST, Digests, digests_of
+from stages.columns import IGNORED, Ints, count_per_row, list_parts, numbers, offsets_of, whole
+from stages.tokens.digest import Side, digests
+
+AT_ONCE = 4096  # stored rows, or examples of packs
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_NULL = np.float32(np.nan)
+_NAMES = ("row_id", "step_positions", "source")  # where an example is, not what
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The examples of a build, in the order of ``tables``; arrays have one value for each.
+
+    Attributes:
+        sides: names of the splits; ``side``: which of them, uint8.
+        sources: names of the recipe's sources, or of the inputs; ``source``: which of them, int32.
+        who: uint64, hashes of row ids, each with the number of its copy.
+        what: 128-bit digests of all that a trainer reads of it.
+        length: tokens of all its sequences, int32; ``trained``: those with a label.
+    """
+
+    sides: tuple[str, ...]
+    sources: tuple[str, ...]
+    who: npt.NDArray[np.uint64]
+    what: Digests
+    length: npt.NDArray[np.int32]
+    trained: npt.NDArray[np.int32]
+    side: npt.NDArray[np.uint8]
+    source: npt.NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.who)
+
+
+def _indexed(build: Build, split: str) -> tuple[Packs, Ints]:
+    """The packs of a split, and the numbers of the stored examples in them, in their order."""
+    packs = Packs(build, split)
+    return packs, packs.members(0, len(packs))[0]
+
+
+def tables(build: Build) -> Iterator[tuple[str, pa.Table]]:
+    """Examples in our columns, unpadded and unpacked, a few thousand at a time, with their split.
+
+    Raises:
+        DataError: a shard or an index is missing or damaged.
+    """
+    for name, split in build.splits.items():
+        if build.manifest.packs:
+            packs, members = _indexed(build, name)
+            for start in range(0, len(members), AT_ONCE):
+                yield name, packs.examples(members[start : start + AT_ONCE])
+            continue
+        for shard in split.shards:
+            stored = shard.table()
+            for start in range(0, len(stored), AT_ONCE):
+                piece = stored.slice(start, AT_ONCE).combine_chunks()
+                yield name, examples(piece, build.manifest.layout)
+
+
+def _side(column: pa.Array) -> Side:
+    """A column as one list of 32-bit numbers per row."""
+    if not pa.types.is_list(column.type):
+        values = column.cast(pa.float32() if pa.types.is_floating(column.type) else pa.int32())
+        flat = values.to_numpy(zero_copy_only=False)
+        return offsets_of(np.ones(len(flat), np.int64)), flat.view(np.int32)
+    if pa.types.is_floating(column.type.value_type):
+        offsets, values = list_parts(column)
+        flat = pc.fill_null(values, pa.scalar(_NULL)).to_numpy(zero_copy_only=False)
+        return offsets, np.ascontiguousarray(flat, np.float32).view(np.int32)
+    return numbers(column)
+
+
+def _digests(table: pa.Table) -> Digests:
+    """Of everything in an example but its name and the positions that follow from its ids."""
+    columns = {n: whole(table.column(n)) for n in table.schema.names if n not in _NAMES}
+    sides: list[Side] = []
+    if "labels" in columns:
+        offsets, ids = numbers(columns.pop("input_ids"))
+        labels = numbers(columns.pop("labels"))[1]
+        ignored = labels == IGNORED
+        # Trained ids are stored as negative numbers, so that ids and labels are hashed as one list.
+        sides = [(offsets, np.where(ignored, ids, ~ids))]
+        if not np.array_equal(labels[~ignored], ids[~ignored]):
+            sides.append((offsets, labels))
+    sides += [_side(columns[name]) for name in sorted(columns)]
+    return digests_of(pa.chunked_array([digests(*sides)]))
+
+
+def _lengths(table: pa.Table) -> tuple[Ints, Ints]:
+    """Tokens, and those that are trained; of a pair, those of both answers."""
+    if "labels" in table.schema.names:
+        offsets, labels = numbers(whole(table.column("labels")))
+        return np.diff(offsets), count_per_row(offsets, labels != IGNORED)
+    sides = [np.diff(numbers(whole(table.column(f"{s}_ids")))[0]) for s in ("chosen", "rejected")]
+    prompt = table.column("prompt_length").to_numpy().astype(np.int64)
+    total = sides[0] + sides[1]
+    return total, total - 2 * prompt
+
+
+class _Index:
+    """Numbers names in the order of their first appearance."""
+
+    def __init__(self, build: Build) -> None:
+        self._called = {one.path: one.source or one.path for one in build.manifest.inputs}
+        self.names: dict[str, int] = {}
+
+    def of(self, column: pa.Array) -> npt.NDArray[np.int32]:
+        encoded = column.dictionary_encode()
+        called = [self._called.get(path, path) for path in encoded.dictionary.to_pylist()]
+        known = [self.names.setdefault(name, len(self.names)) for name in called]
+        indices = encoded.indices.to_numpy(zero_copy_only=False)
+        return np.array(known, np.int32)[indices] if known else np.zeros(0, np.int32)
+
+
+def _bytes(texts: pa.Array) -> list[bytes]:
+    found: list[bytes] = texts.cast(pa.large_binary()).to_pylist()
+    return found
+
+
+def read(build: Build) -> Numbers:
+    """The numbers of every example of a build, or of an export of one.
+
+    Raises:
+        DataError: a shard is missing or damaged.
+    """
+    sides, sources = tuple(build.splits), _Index(build)
+    pieces: list[tuple[npt.NDArray[np.generic], ...]] = []
+    for name, table in tables(build):
+        names = whole(table.column("row_id"))
+        length, trained = _lengths(table)
+        pieces.append(
+            (
+                np.fromiter(map(xxh3_64_intdigest, _bytes(names)), np.uint64, len(names)),
+                _digests(table),
+                length.astype(np.int32),
+                trained.astype(np.int32),
+                np.full(len(names), sides.index(name), np.uint8),
+                sources.of(pc.replace_substring_regex(names, r":[^:]*$", "")),
+            )
+        )
+    kinds = (np.uint64, DIGEST, np.int32, np.int32, np.uint8, np.int32)
+    joined = [
+        np.concatenate([piece[at] for piece in pieces]) if pieces else np.zeros(0, kind)
+        for at, kind in enumerate(kinds)
+    ]
+    return Numbers(sides, tuple(sources.names), _apart(joined[0]), *joined[1:])
+
+
+def _apart(who: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The same with other values for the second and later copies of an example that is stored
+    several times, so that a copy is found by its row id and its number."""
+    order = np.argsort(who, kind="stable")
+    ordered = who[order]
+    copy = np.arange(len(who)) - np.searchsorted(ordered, ordered)
+    made = np.empty_like(who)
+    made[order] = ordered + copy.astype(np.uint64) * _STEP  # wraps around
+    return made
+
+
+def names(build: Build, places: Sequence[int]) -> list[str]:
+    """The row ids of a few examples, by their places in the order of ``tables``."""
+    found: dict[int, str] = {}
+    before = 0
+    for count, ids_at in _row_ids(build):
+        if len(found) == len(set(places)):
+            break
+        here = [place for place in places if before <= place < before + count]
+        if here:
+            ids = ids_at(np.array(here, np.int64) - before).to_pylist()
+            found |= zip(here, ids, strict=True)
+        before += count
+    return [found[place] for place in places]
+
+
+def _row_ids(build: Build) -> Iterator[tuple[int, Callable[[Ints], pa.Array]]]:
+    """Of each shard, or of each split with an index: its examples, and what takes ids of them."""
+    for name, split in build.splits.items():
+        if build.manifest.packs:
+            packs, members = _indexed(build, name)
+            yield len(members), partial(_ids_in_packs, packs, members)
+            continue
+        for shard in split.shards:
+            stored = shard.table()
+            packed = "row_ids" in stored.schema.names
+            column = whole(stored.column("row_ids" if packed else "row_id"))
+            flat = list_parts(column)[1] if packed else column
+            yield len(flat), partial(_ids_of, flat)
+
+
+def _ids_of(names: pa.Array, places: Ints) -> pa.Array:
+    return names.take(pa.array(places))
+
+
+def _ids_in_packs(packs: Packs, members: Ints, places: Ints) -> pa.Array:
+    return whole(packs.examples(members[places]).column("row_id"))

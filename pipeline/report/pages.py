@@ -1,0 +1,145 @@
+"""What ``pipeline show`` prints: stored rows, or examples, and the commands for those around them.
+
+A command that is printed names the build as the user did, and shows its examples as they are shown
+now.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from pipeline import tasks
+from pipeline.report.drawing import Shards
+from pipeline.report.fields import of_build
+from pipeline.report.search import Condition, Found, Search
+from pipeline.report.terminal import Canvas, Marks
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What of a command the commands that it prints repeat.
+
+    Attributes:
+        folder: as it was given; ``split``: None where none was given.
+    """
+
+    folder: str
+    marks: Marks
+    color: str
+    split: str | None
+
+    def again(self, *more: str) -> list[str]:
+        """A command on the same build."""
+        words = ["pipeline", "show", self.folder, *more]
+        words += ["--split", self.split] if self.split else []
+        words += ["--boundaries"] if self.marks.boundaries else []
+        words += ["--ids"] if self.marks.ids else []
+        return words + (["--color", self.color] if self.color != "auto" else [])
+
+
+class Pages:
+    """Prints parts of one build."""
+
+    def __init__(self, shards: Shards, shown: Shown) -> None:
+        self._shards, self._shown = shards, shown
+        self._canvas = Canvas(shown.color, shown.marks)
+        self._build = shards.build
+
+    def fields(self) -> None:
+        """What a condition can read."""
+        found = of_build(self._build).values()
+        widest = max(len(field.name) for field in found)
+        for field in found:
+            self._canvas.say(f"{field.name:<{widest}}  {field.type:<6}  {field.says}")
+
+    def count(self, where: str) -> None:
+        """How many examples fit."""
+        search = self._search(where)
+        fit = sum(1 for _ in search.matches())
+        different = search.different
+        copies = "" if different == search.examples else " (a copy is not counted)"
+        self._canvas.say(f"{fit:,} of {different:,} examples have {where}{copies}")
+
+    def some(self, count: int, seed: int | None) -> None:
+        """Stored rows at random."""
+        split = self._shown.split or "train"
+        self._shards.require_split(split)
+        rows = self._rows(split)
+        for number in sorted(random.Random(seed).sample(range(rows), min(count, rows))):
+            self._stored(split, number)
+
+    def row(self, number: int) -> None:
+        """One stored row with all that is in it, and how to see its neighbours."""
+        split = self._shown.split or "train"
+        self._shards.require_split(split)
+        self._stored(split, number)
+        if number + 1 < self._rows(split):
+            self._canvas.command("Next", self._shown.again("--pack", str(number + 1)))
+        if number:
+            self._canvas.command("Previous", self._shown.again("--pack", str(number - 1)))
+
+    def example(self, row_id: str) -> None:
+        """One example, wherever it is stored, and how to see its neighbours."""
+        self._example(self._search(None).find(row_id))
+        self._around((), [row_id], backwards=False)
+
+    def found(self, where: str | None, begin: str | None, limit: int, *, backwards: bool) -> None:
+        """The next examples that fit, and how to see those after and before them.
+
+        Args:
+            begin: the id of the example that the search begins at; None is the end of the build.
+        """
+        search = self._search(where)
+        place = search.find(begin).at if begin is not None else None
+        found = list(islice(search.matches(place, backwards=backwards), limit))
+        if backwards:
+            found.reverse()
+        for one in found:
+            self._example(one)
+        asked = ["--where", where] if where is not None else []
+        asked += ["--limit", str(limit)] if limit > 1 else []
+        ids = [one.row_id for one in found]
+        if ids:
+            self._around(asked, ids, first=begin is None, backwards=backwards)
+        else:
+            also = "" if begin is None else f"{'before' if backwards else 'after'} {begin} "
+            self._canvas.say(
+                f"No example {also}has {where}." if where else f"No example {also}is stored."
+            )
+        self._canvas.say(f"Looked at {search.looked:,} of {search.examples:,} examples.")
+
+    def _around(
+        self, asked: Sequence[str], ids: Sequence[str], *, backwards: bool, first: bool = False
+    ) -> None:
+        if not (backwards and first):
+            self._canvas.command("Next", self._shown.again(*asked, "--after", ids[-1]))
+        if backwards or not first:
+            self._canvas.command("Previous", self._shown.again(*asked, "--before", ids[0]))
+
+    def _search(self, where: str | None) -> Search:
+        condition = Condition(where, self._build) if where is not None else None
+        return Search(self._shards, condition, self._shown.split)
+
+    def _rows(self, split: str) -> int:
+        packs = self._build.manifest.packs.get(split)
+        return packs.packs if packs else self._build.splits[split].record.rows
+
+    def _stored(self, split: str, number: int) -> None:
+        indexed = split in self._build.manifest.packs
+        row = self._shards.pack(split, number) if indexed else self._shards.row(split, number)
+        what = "pack" if indexed else "row"
+        title = f"{split} {what} {number} of {self._rows(split)}"
+        self._canvas.draw(title, self._shards.strips(row))
+
+    def _example(self, found: Found) -> None:
+        split, number, place = found.at
+        strips = self._shards.strips(self._shards.row(split, number))
+        of = "" if len(strips) == 1 else f", {place + 1} of {len(strips)} in it"
+        if tasks.kind_of(self._build.manifest.task).compares:
+            of = ""
+        else:
+            strips = [strips[place]]
+        self._canvas.draw(f"{split} row {number}{of}", strips)

@@ -1,0 +1,255 @@
+"""Prints sequences of tokens on a terminal: their kinds as colours, or as words without colour.
+
+Lines are broken between words, never inside one: a word longer than a line stays whole. Text of
+scripts that are written without blanks is broken between wide characters, which take two columns
+each.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import sys
+import textwrap
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, TypeVar
+
+import click
+
+from pipeline import lines
+from pipeline.report.drawing import (
+    ANSWER,
+    BAD,
+    CONTEXT,
+    GOOD,
+    KINDS,
+    OPEN,
+    PADDING,
+    SCORED,
+    TRAINED,
+    Strip,
+    TextPiece,
+    visible,
+)
+from stages.counted import counted
+
+_S = TypeVar("_S")
+_UNIT = re.compile(r"\n| +|[^ \n]+")
+MARKS = "│⟩"  # end a token where its boundaries are drawn; a line may be broken behind one
+
+
+def columns_of(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(_columns(character) for character in text)
+
+
+def _columns(character: str) -> int:
+    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _units(text: str) -> Iterator[tuple[str, bool]]:
+    """Line ends, blanks and pieces of words, and whether a line may be broken behind each."""
+    for unit in _UNIT.findall(text):
+        if unit.isascii():
+            yield unit, unit.isspace()
+            continue
+        start = 0
+        for at, character in enumerate(unit):
+            if character in MARKS or _columns(character) == 2:
+                yield unit[start : at + 1], True
+                start = at + 1
+        if start < len(unit):
+            yield unit[start:], False
+
+
+def wrapped(runs: Iterable[tuple[str, _S]], width: int | None) -> Iterator[list[tuple[str, _S]]]:
+    """Lines of runs of one style each; a line end in the text stays at the end of its line.
+
+    Args:
+        width: columns of a line, None for any number of them.
+    """
+    line: list[tuple[str, _S]] = []
+    word: list[tuple[str, _S]] = []
+    used = longer = 0
+    for text, style in runs:
+        for unit, ends in _units(text):
+            takes = 0 if unit == "\n" else columns_of(unit)
+            if width and used and used + longer + takes > width:
+                yield line
+                line, used = [], 0
+            word.append((unit, style))
+            longer += takes
+            if ends:
+                line, used = line + word, used + longer
+                word, longer = [], 0
+            if unit == "\n":
+                yield line
+                line, used = [], 0
+    if line or word:
+        yield line + word
+
+
+def quoted_word(word: str) -> str:
+    """A word as a shell reads it; what a terminal would obey is escaped, as bash and zsh do."""
+    if word.isprintable():
+        plain = "'" in word and not set(word) & set('"$`\\!')
+        return f'"{word}"' if plain else shlex.quote(word)
+    escaped = "".join(c if c.isprintable() and c not in "\\'" else _escape(c) for c in word)
+    return f"$'{escaped}'"
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+_STYLES: dict[str, dict[str, Any]] = {
+    CONTEXT: {"dim": True},
+    TRAINED: {"fg": "green"},
+    ANSWER: {"fg": "green"},
+    GOOD: {"fg": "black", "bg": "green", "bold": True},
+    BAD: {"fg": "white", "bg": "red", "bold": True},
+    OPEN: {"fg": "black", "bg": "yellow"},
+    SCORED: {"fg": "black", "bg": "cyan", "bold": True},
+    PADDING: {"fg": "bright_black"},
+}
+AS_TEXT = "[text: {}]"
+_WIDEST = max(map(len, _STYLES))
+_HEADING = 78
+_LINE_END = "↵"
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What is drawn of single tokens.
+
+    Attributes:
+        boundaries: a line behind each; ``ids``: its id in brackets.
+    """
+
+    boundaries: bool = False
+    ids: bool = False
+
+    def __bool__(self) -> bool:
+        return self.boundaries or self.ids
+
+    def text(self, piece: TextPiece) -> str:
+        """A piece with its mark, which comes before the line end that the piece ends in."""
+        if not self:
+            return piece.text
+        shown = "".join(f"\\u{ord(c):04x}" if c in "│⟨⟩" else c for c in piece.text)
+        shown = shown.replace("\n", f"{_LINE_END}\n")
+        own, end = (shown[:-1], "\n") if shown.endswith("\n") else (shown, "")
+        return f"{own}⟨{' '.join(map(str, piece.ids))}⟩{end}" if self.ids else f"{own}│{end}"
+
+
+class Canvas:
+    """Writes to stdout, in lines of the terminal's width where it is one (or of ``COLUMNS``).
+
+    Args:
+        color: ``always``, ``never`` or ``auto``: a terminal, and no ``NO_COLOR``.
+    """
+
+    def __init__(self, color: str, marks: Marks = Marks()) -> None:
+        terminal = sys.stdout.isatty()
+        wanted = terminal and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
+        self._color = color == "always" or (color == "auto" and wanted)
+        self._marks = marks
+        looked_at = terminal or os.environ.get("COLUMNS", "").isdecimal()
+        self.width = shutil.get_terminal_size().columns if looked_at else None
+
+    def say(self, text: str, **style: Any) -> None:
+        """A sentence, or a heading."""
+        for line in self._lines(visible(text)):
+            painted = click.style(line, **style) if self._color and style else line
+            click.echo(painted, color=self._color)
+
+    def _lines(self, text: str) -> list[str]:
+        if self.width is None:
+            return [text]
+        found = textwrap.wrap(text, self.width, break_long_words=False, break_on_hyphens=False)
+        return found or [""]
+
+    def command(self, label: str, words: Sequence[str]) -> None:
+        """A command to copy, behind what it is for."""
+        self.say(f"{label}:")
+        quoted = [quoted_word(word) for word in words]
+        wide = self.width or sum(map(len, quoted)) + 2 * len(quoted)
+        click.echo("\n".join(lines.command(quoted, wide)))
+
+    def draw(self, title: str, strips: Sequence[Strip]) -> None:
+        """Sequences, one under the other."""
+        self.say(title, bold=True)
+        if self._color:
+            self._legend({piece.kind for strip in strips for piece in strip.pieces})
+        for strip in strips:
+            counts = f"{counted(strip.tokens, 'token')}, {strip.trained:,} trained"
+            if any(piece.kind == SCORED for piece in strip.pieces):
+                counts = counted(strip.tokens, "token")
+            name = visible(strip.name).replace("\n", "\\n")
+            wide = min(_HEADING, self.width or _HEADING)
+            self.say(f"── {name} · {counts} ".ljust(wide, "─"), fg="blue")
+            drawn = self._colored(strip) if self._color else self._worded(strip)
+            for line in drawn:
+                click.echo(line, color=self._color)
+        click.echo()
+
+    def _legend(self, present: set[str]) -> None:
+        items = [(f" {KINDS[kind]} ", kind) for kind in KINDS if kind in present]
+        line, used = "", 0
+        for text, kind in items:
+            if used and self.width and used + 2 + len(text) > self.width:
+                click.echo(line, color=True)
+                line, used = "", 0
+            line += ("  " if used else "") + click.style(text, **_STYLES[kind])
+            used += len(text) + 2 * (used > 0)
+        click.echo(line, color=True)
+
+    def _colored(self, strip: Strip) -> Iterator[str]:
+        for line in wrapped(self._runs(strip), self.width):
+            parts = groupby(line, key=lambda unit: unit[1])
+            texts = (("".join(text for text, _ in units), style) for style, units in parts)
+            # A style that reached over a line's end would paint the rest of the line.
+            yield "".join(_painted(text.rstrip("\n"), style) for text, style in texts)
+
+    def _runs(self, strip: Strip) -> Iterator[tuple[str, tuple[str, bool, bool]]]:
+        """Text of one style each: its kind, and whether it is a control token, or looks like it."""
+        for style, run in groupby(strip.pieces, key=lambda p: (p.kind, p.control, p.spelled)):
+            yield self._text(run), style
+
+    def _text(self, pieces: Iterable[TextPiece]) -> str:
+        """Pieces as one text; text that only looks like a control token is put in brackets."""
+        runs = groupby(pieces, key=lambda piece: piece.spelled)
+        texts = ((spelled, "".join(map(self._marks.text, run))) for spelled, run in runs)
+        return "".join(AS_TEXT.format(text) if spelled else text for spelled, text in texts)
+
+    def _worded(self, strip: Strip) -> Iterator[str]:
+        """Lines of text, with the kind's name before the first line of each run of one kind."""
+        width = None if self.width is None else max(self.width - _WIDEST - len(" | "), 1)
+        end = "" if self._marks else _LINE_END
+        for kind, run in groupby(strip.pieces, key=lambda piece: piece.kind):
+            head = kind
+            for line in wrapped([(self._text(run), kind)], width):
+                text = "".join(one for one, _ in line)
+                yield f"{head:<{_WIDEST}} | {text.rstrip(chr(10))}" + end * (text[-1:] == "\n")
+                head = ""
+
+
+def _painted(text: str, style: tuple[str, bool, bool]) -> str:
+    kind, control, spelled = style
+    painted = dict(_STYLES[kind])
+    if control and kind in (CONTEXT, TRAINED):
+        painted |= {"underline": True}
+    painted |= {"fg": "yellow"} if spelled else {}
+    return click.style(text, **painted) if text else ""

@@ -1,0 +1,179 @@
+"""The stop tokens and the template that a build declares, and prompts from its examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from tokenizers import Tokenizer
+
+from pipeline import tasks
+from pipeline.builds import examples
+from pipeline.builds.build import Build
+from pipeline.builds.model import stored_model
+from pipeline.manifest.records import Serving
+from pipeline.serving.stops import BATCH, MULTI, SINGLE, TOOLS, StopPrompt
+from pipeline.shards.answers import matches
+from stages.chat_template.render import template_of
+from stages.chat_template.template import Template
+from stages.columns import IGNORED
+from stages.encoders import parsed
+from stages.errors import RowError, UsageError
+from stages.profile import TargetModel
+from stages.tokens.inference import prompts as generation_prompts
+
+_LOOKED_AT = 4000  # examples
+_TOOL = {
+    "type": "function",
+    "function": {"name": "f", "description": "d", "parameters": {"type": "object"}},
+}
+ASKED: list[dict[str, Any]] = [{"role": "user", "content": "How many are 2 and 3?"}]
+ANSWERED = [*ASKED, {"role": "assistant", "content": "They are 5."}]
+
+
+@dataclass(frozen=True)
+class StopDeclaration:
+    """A build, with its model and everything that it declares about stopping."""
+
+    source: Build
+    model: TargetModel
+
+    @property
+    def folder(self) -> Path:
+        return self.source.folder
+
+    @property
+    def serving(self) -> Serving:
+        return self.source.serving
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return parsed(self.model.tokenizer_json)
+
+    @property
+    def template(self) -> Template:
+        return template_of(self.model)
+
+    @property
+    def stop_ids(self) -> list[int]:
+        return list(self.serving.stop_token_ids)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of the chat template for the generation prompt that the build trains."""
+        inference = self.source.manifest.inference
+        return dict(inference.arguments or {}) if inference else {}
+
+    @property
+    def end(self) -> str:
+        """The end of a turn, for a sentence."""
+        return f"{self.model.profile.end_of_turn!r} ({self.model.end_of_turn_id})"
+
+    @property
+    def room(self) -> int:
+        """Tokens to wait for an end: twice what the longest trained answer has."""
+        measured = self.serving.max_new_tokens
+        return min(max(32, 2 * measured.max), 4096) if measured else 512
+
+
+def read(folder: Path) -> StopDeclaration:
+    """What a build declares.
+
+    Raises:
+        UsageError: the folder is not a build, or not one of answers.
+        DataError: it is damaged.
+    """
+    build = Build.open(folder)
+    if not tasks.kind_of(build.manifest.task).trains_answers:
+        raise UsageError(
+            f"{folder} is a build for {build.manifest.task}, which trains no model to answer.",
+            "Give the sft build that the model was trained on.",
+        )
+    model = stored_model(build)
+    date = build.manifest.model.date_string
+    return StopDeclaration(build, replace(model, profile=replace(model.profile, date_string=date)))
+
+
+def _examples(build: StopDeclaration) -> Iterator[tuple[str, list[int], list[int]]]:
+    """Row id, ids and labels of examples, of the test side where there is one."""
+    splits = build.source.splits
+    for table in splits["test" if "test" in splits else "train"].tables():
+        for start in range(0, len(table), 64):
+            block = table.slice(start, 64).combine_chunks()
+            single = examples.examples(block, build.source.manifest.layout)
+            columns = (single.column(n).to_pylist() for n in ("row_id", "input_ids", "labels"))
+            yield from zip(*columns, strict=True)
+
+
+def _cut(build: StopDeclaration, ids: list[int], labels: list[int]) -> int:
+    """Where the last trained answer starts; the ids before it are a prompt. 0 if there is none."""
+    trained = [i for i, label in enumerate(labels) if label != IGNORED]
+    if not _trains_all(build.source.manifest.options):
+        last = [i for i in trained if i == 0 or labels[i - 1] == IGNORED]
+        return last[-1] if last else 0
+    # With --train-on all the labels do not show where an answer begins, but its prompt does.
+    flat = pa.array(ids, pa.int32()).to_numpy()
+    known = (prompt.tail for prompt in generation_prompts(build.model))
+    ends = [int(at[-1]) + len(tail) for tail in known if len(at := matches(flat, tail))]
+    return max((end for end in ends if end < len(ids)), default=0)
+
+
+def _trains_all(options: Mapping[str, Any]) -> bool:
+    """Whether some source trains turns of every role."""
+    sources = options.get("sources") or [options]
+    return any(one.get("train_on") == "all" for one in sources)
+
+
+def _literal(build: StopDeclaration, with_it: dict[str, Any], without: dict[str, Any]) -> str:
+    """The longest line that the template prints only with some arguments; it shows their use."""
+    try:
+        one = build.template.render(ASKED, add_generation_prompt=True, **with_it)
+        other = build.template.render(ASKED, add_generation_prompt=True, **without)
+    except RowError:
+        return ""
+    lines = [line for line in one.split("\n") if line not in other and '"name"' not in line]
+    return max(lines, key=len, default="")
+
+
+def _kind(build: StopDeclaration, text: str, header: str, tools: str) -> str:
+    if tools and tools in text:
+        return TOOLS
+    end = build.model.profile.end_of_turn
+    turns = text.count(header) > 1 if end in header else end in text
+    return MULTI if turns else SINGLE
+
+
+def prompts(build: StopDeclaration, count: int) -> list[StopPrompt]:
+    """Prompts of each kind, up to so many; those of a batch have different lengths.
+
+    Raises:
+        UsageError: no example has a prompt.
+    """
+    tools = _literal(build, {"tools": [_TOOL]}, {})
+    question = str(ASKED[0]["content"])
+    opened = build.template.render(ASKED, add_generation_prompt=True)
+    header = opened.rpartition(question)[2].split("<think>")[0]
+    by_kind: dict[str, list[StopPrompt]] = {SINGLE: [], MULTI: [], TOOLS: []}
+    for number, (row, ids, labels) in enumerate(_examples(build)):
+        if number >= _LOOKED_AT or all(len(some) >= count for some in by_kind.values()):
+            break
+        cut = _cut(build, ids, labels)
+        if cut < 1:
+            continue
+        text = build.tokenizer.decode(ids[:cut], skip_special_tokens=False)
+        kind = _kind(build, text, header, tools)
+        if len(by_kind[kind]) < count:
+            by_kind[kind].append(StopPrompt(kind, row, tuple(ids[:cut]), text))
+    every = [prompt for some in by_kind.values() for prompt in some]
+    if not every:
+        raise UsageError(
+            f"No example of {build.folder} has a prompt.", "Give a build of questions and answers."
+        )
+    # The shortest and the longest prompts together need the most padding.
+    by_length = sorted(every, key=lambda prompt: len(prompt.ids))
+    batch = [*by_length[: count // 2], *by_length[-(count - count // 2) :]]
+    batched = dict.fromkeys(replace(prompt, kind=BATCH) for prompt in batch)
+    return [*every, *(batched if len(batched) > 1 else ())]

@@ -1,0 +1,180 @@
+"""Expressions of ``--filter``, evaluated with polars: checked for their types first.
+
+A comparison with nothing is null, as in SQL: neither true nor false. Numbers are compared as they
+are, and computed with as doubles; what has no result (a division by zero) is null.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, NoReturn
+
+import polars as pl
+
+from pipeline.shards.values import NOTHING, NUMBER, TEXT, TRUTH, WORDS
+from stages.rows.expressions import Expression, Node, key_of, refuse
+
+_DTYPES: dict[str, Any] = {NUMBER: pl.Float64, TEXT: pl.String, TRUTH: pl.Boolean}
+
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_COMPUTE: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "%": operator.mod,
+}
+_OF_TEXT: dict[str, Callable[..., Any]] = {
+    "lower": lambda one: one.str.to_lowercase(),
+    "upper": lambda one: one.str.to_uppercase(),
+    "length": lambda one: one.str.len_chars(),
+    "contains": lambda one, other: one.str.contains(other, literal=True),
+    "starts_with": lambda one, other: one.str.starts_with(other),
+    "ends_with": lambda one, other: one.str.ends_with(other),
+}
+_GIVES = {"lower": TEXT, "upper": TEXT, "length": NUMBER}
+
+
+@dataclass(frozen=True, slots=True)
+class _Typed:
+    type: str
+    value: Any  # an expression of polars
+
+    def as_(self, type_: str) -> Any:
+        """The expression; where it is always null, of the type that is needed."""
+        return pl.lit(None, dtype=_DTYPES[type_]) if self.type == NOTHING else self.value
+
+
+class _Evaluation:
+    """One expression over columns of known types.
+
+    Args:
+        types: of each name that it reads, by its key.
+    """
+
+    def __init__(self, expression: Expression, types: Mapping[str, str]) -> None:
+        self._text, self._asked = expression.text, expression.asked
+        self._types = types
+
+    def _refuse(self, at: int, why: str) -> NoReturn:
+        refuse(self._text, at, why, asked=self._asked)
+
+    def of(self, node: Node) -> _Typed:
+        """The type and the value of a node.
+
+        Raises:
+            UsageError: the types of its parts do not go together.
+        """
+        if node.kind in ("column", "figure"):
+            return self._name(node)
+        if node.kind in _DTYPES:  # a literal
+            return _Typed(node.kind, pl.lit(node.value))
+        if node.kind == "in":
+            return self._in(node)
+        parts = [self.of(part) for part in node.parts]
+        if node.kind == "null":
+            return _Typed(TRUTH, parts[0].as_(TEXT).is_null())
+        if node.kind in ("and", "or", "not"):
+            return self._logic(node, parts)
+        if node.kind in _COMPARE:
+            return self._compare(node, node.kind, parts)
+        if node.kind == "between":
+            low = self._compare(node, ">=", [parts[0], parts[1]])
+            return _Typed(TRUTH, low.value & self._compare(node, "<=", [parts[0], parts[2]]).value)
+        if node.kind == "coalesce":
+            type_ = self._common(node, parts)
+            if type_ == NOTHING:
+                return _Typed(NOTHING, None)
+            return _Typed(type_, pl.coalesce(*[one.as_(type_) for one in parts]))
+        if node.kind in _OF_TEXT:
+            values = self._all(node, parts, TEXT)
+            return _Typed(_GIVES.get(node.kind, TRUTH), _OF_TEXT[node.kind](*values))
+        return self._computed(node, parts)
+
+    def _name(self, node: Node) -> _Typed:
+        key = key_of(node.kind, node.value)
+        type_ = self._types[key]
+        return _Typed(type_, None if type_ == NOTHING else pl.col(key))
+
+    def _all(self, node: Node, parts: list[_Typed], type_: str) -> list[Any]:
+        """The values of all parts, which are of one type."""
+        for part, typed in zip(node.parts, parts, strict=True):
+            if typed.type not in (type_, NOTHING):
+                what = f"{WORDS[type_]} is needed here, and this is {WORDS[typed.type]}"
+                self._refuse(part.at, what)
+        return [one.as_(type_) for one in parts]
+
+    def _common(self, node: Node, parts: list[_Typed]) -> str:
+        """The type of all parts; ``NOTHING`` where none has a value."""
+        type_ = next((one.type for one in parts if one.type != NOTHING), NOTHING)
+        if type_ != NOTHING:
+            self._all(node, parts, type_)
+        return type_
+
+    def _logic(self, node: Node, parts: list[_Typed]) -> _Typed:
+        values = self._all(node, parts, TRUTH)
+        if node.kind == "not":
+            return _Typed(TRUTH, values[0].not_())
+        return _Typed(TRUTH, reduce(operator.and_ if node.kind == "and" else operator.or_, values))
+
+    def _compare(self, node: Node, sign: str, parts: list[_Typed]) -> _Typed:
+        types = [one.type for one in parts if one.type != NOTHING]
+        if len(types) == 2 and types[0] != types[1]:
+            what = f"{WORDS[types[0]]} is compared with {WORDS[types[1]]}"
+            self._refuse(node.at, what)
+        type_ = types[0] if types else TEXT
+        if type_ == TRUTH and sign not in ("=", "!="):
+            self._refuse(node.at, "true and false are equal or not, never more or less")
+        left, right = (one.as_(type_) for one in parts)
+        return _Typed(TRUTH, _COMPARE[sign](left, right))
+
+    def _in(self, node: Node) -> _Typed:
+        (one,) = [self.of(part) for part in node.parts]
+        for literal in node.value:
+            if one.type not in (literal.kind, NOTHING):
+                what = f"{WORDS[one.type]} is compared with {WORDS[literal.kind]}"
+                self._refuse(literal.at, what)
+        kind = node.value[0].kind
+        if any(literal.kind != kind for literal in node.value):
+            self._refuse(node.at, "IN takes numbers or texts, not both")
+        value = one.as_(kind)
+        equal = [value == pl.lit(literal.value) for literal in node.value]
+        return _Typed(TRUTH, reduce(operator.or_, equal))
+
+    def _computed(self, node: Node, parts: list[_Typed]) -> _Typed:
+        """Arithmetic, in doubles: whole numbers would wrap around."""
+        values = [one.cast(pl.Float64) for one in self._all(node, parts, NUMBER)]
+        if node.kind == "negate":
+            return _Typed(NUMBER, -values[0])
+        if node.kind == "abs":
+            return _Typed(NUMBER, values[0].abs())
+        if node.kind in "/%":
+            values[1] = pl.when(values[1] != 0).then(values[1])
+        return _Typed(NUMBER, _COMPUTE[node.kind](*values).fill_nan(None))
+
+
+def evaluate(expression: Expression, frame: pl.DataFrame, types: Mapping[str, str]) -> pl.Series:
+    """The value for each row: true, false or null.
+
+    Args:
+        frame: a column for each name that it reads, called by ``key_of``.
+        types: of these: ``NUMBER``, ``TEXT``, ``TRUTH``, or ``NOTHING`` where no row has a value.
+
+    Raises:
+        UsageError: types do not go together, or it is no condition.
+    """
+    found = _Evaluation(expression, types).of(expression.tree)
+    if found.type not in (TRUTH, NOTHING):
+        why = f"it gives {WORDS[found.type]}, not true or false"
+        refuse(expression.text, 0, why, asked=expression.asked)
+    return frame.with_columns(found.as_(TRUTH).alias("."))["."]

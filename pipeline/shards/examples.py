@@ -1,0 +1,221 @@
+"""The examples of all parts, as far as choosing and planning see them: numbers, never text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pipeline.options import overlaps
+from pipeline.options.config import Config
+from pipeline.shards import doubles
+from pipeline.shards.doubles import Digests
+from pipeline.shards.fates import LEFT_OUT, Fate, Fates
+from pipeline.shards.part import PartReport, Work
+from pipeline.shards.shared import here
+from pipeline.shards.sides import Groups
+from stages import columns
+from stages.columns import Ints, offsets_of
+from stages.errors import PipelineError
+from stages.overlap import search, signatures
+from stages.overlap.signatures import Signatures
+from stages.rows import groups
+
+Shares = npt.NDArray[np.float64]
+
+
+def most_shared(column: pa.ChunkedArray) -> Shares:
+    """The share of the question that each example has most of; 0 where it has nothing of any.
+
+    Args:
+        column: ``overlaps``, of a part.
+    """
+    offsets, overlaps = columns.list_parts(columns.whole(column))
+    found = np.zeros(len(offsets) - 1)
+    has = np.diff(offsets) > 0
+    if has.any():
+        place = overlaps.type.get_field_index("share")
+        shares = overlaps.flatten()[place].to_numpy()
+        found[has] = np.maximum.reduceat(shares, offsets[:-1][has])
+    return found
+
+
+_COLUMNS = ("line", "length", "trained", "digest")  # that every plan is made from
+_EVERY = slice(None)
+Counts: TypeAlias = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedExamples:
+    """Every example of the build, in input order: 32 bytes each.
+
+    Attributes:
+        starts: index of each part's first example, and the total.
+        row: number of the input row, over all inputs; ascending.
+        length, trained: tokens.
+        digest: 16 bytes each.
+        group: what decides its side of a split and which are taken first; None where not needed.
+        asked: the same by question, ``NO_QUESTION`` where groups are not joined by it; None where
+            none are.
+        source: number of the source it comes from; None where there is one, without a name.
+        filtered: the number from 1 of the filter that leaves it out, 0 where none does; None
+            without filters.
+        score: what it is worth among its equals, more is better and NaN is least; None where the
+            first of them stays.
+        overlap: the largest share of an evaluation's question that it has; None without any.
+        signatures: of each part, mapped: what its examples are like; ``questions``: what their
+            questions are like. None where rows are not compared.
+    """
+
+    starts: Ints
+    row: Ints
+    length: Counts
+    trained: Counts
+    digest: Digests
+    group: Groups | None = None
+    asked: Groups | None = None
+    source: npt.NDArray[np.int16] | None = None
+    filtered: npt.NDArray[np.uint16] | None = None
+    score: npt.NDArray[np.float64] | None = None
+    overlap: Shares | None = None
+    signatures: tuple[Signatures, ...] | None = None
+    questions: tuple[Signatures, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def rows(self, which: npt.NDArray[np.bool_] | slice = _EVERY) -> int:
+        """How many input rows some of the examples come from."""
+        # Examples of one row stand side by side, so a row begins wherever the number changes.
+        row = self.row[which]
+        return int(np.count_nonzero(row[1:] != row[:-1])) + bool(len(row))
+
+
+def rows_left_out(examples: PlannedExamples, fate: Fates) -> dict[str, int]:
+    """How many input rows are not used at all, by the last fate of their examples."""
+    seen = np.equal(fate, Fate.USED)
+    counts = dict.fromkeys(LEFT_OUT.values(), 0)
+    if seen.all():
+        return counts
+    before = examples.rows(seen)
+    for one in reversed(LEFT_OUT):
+        seen |= fate == one
+        rows = examples.rows(seen)
+        counts[LEFT_OUT[one]] = rows - before
+        before = rows
+    return counts
+
+
+def columns_of(path: Path, names: Sequence[str]) -> pa.Table:
+    """Some columns of a part, mapped: no byte of the others is read."""
+    with pa.memory_map(str(here(path))) as source:
+        schema = pa.ipc.open_file(source).schema
+        wanted = [schema.get_field_index(name) for name in names]
+        options = pa.ipc.IpcReadOptions(included_fields=wanted)
+        return pa.ipc.open_file(source, options=options).read_all()
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The numbers of a part that plans need.
+
+    Attributes:
+        path: of their file.
+        lines: of its split; ``examples``: that were kept.
+        source: the number of its source.
+    """
+
+    path: str
+    lines: int
+    examples: int
+    source: int = 0
+
+
+def read_numbers(parts: Sequence[Numbers], config: Config, base: int = 0) -> PlannedExamples:
+    """The examples of some consecutive parts.
+
+    Args:
+        base: lines of the parts before them.
+
+    Raises:
+        PipelineError: the examples of a part are not in the order of its rows.
+    """
+    named, grouped = config.named, config.grouped
+    of_sources = [groups.columns_of(config.only(n).groups) for n in range(len(config.sources))]
+    joined = any(groups.ASKED in own for own in of_sources)
+    names = (*_COLUMNS, *max(of_sources, key=len))
+    columns: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in names}
+    for part in parts:
+        own = of_sources[part.source]
+        table = columns_of(Path(part.path), (*_COLUMNS, *own))
+        if joined and groups.ASKED not in own:
+            table = table.append_column(groups.ASKED, table.column(groups.NAME))
+        line = table.column("line").to_numpy()
+        if (line[1:] < line[:-1]).any():
+            raise PipelineError(f"{part.path}: the examples are not in the order of their rows.")
+        if len(line) != part.examples:
+            raise PipelineError(f"{part.path} has {len(line)} examples of {part.examples}.")
+        columns["line"].append(line + base)
+        for name in set(names) - {"line", "digest"}:
+            columns[name].append(table.column(name).to_numpy())
+        columns["digest"].append(doubles.digests_of(table.column("digest")))
+        base += part.lines
+    counts = np.array([part.examples for part in parts], np.int64)
+    sources = np.array([part.source for part in parts], np.int16)
+    return PlannedExamples(
+        starts=offsets_of(counts),
+        row=_joined(columns, "line", np.dtype(np.int64)),
+        length=_joined(columns, "length", np.dtype(np.int32)),
+        trained=_joined(columns, "trained", np.dtype(np.int32)),
+        digest=_joined(columns, "digest", doubles.DIGEST),
+        group=_joined(columns, groups.NAME, np.dtype(np.uint64)) if grouped else None,
+        asked=_joined(columns, groups.ASKED, np.dtype(np.uint64)) if joined else None,
+        source=np.repeat(sources, counts) if named else None,
+    )
+
+
+def read_examples(works: list[Work], reports: list[PartReport], config: Config) -> PlannedExamples:
+    """Every example of a build: the numbers that plans need, and what rows are compared by.
+
+    Raises:
+        PipelineError: the examples of a part are not in the order of its rows.
+    """
+    parts = [
+        Numbers(str(work.files.plan), report.lines, report.examples, work.source)
+        for work, report in zip(works, reports, strict=True)
+    ]
+    examples = read_numbers(parts, config)
+    searched = () if overlaps.search_of(config.plan) is None else (search.NAME,)
+    likeness = overlaps.likeness_of(config.plan)
+    alike: dict[str, list[Signatures]] = {
+        name: [] for name, _ in (likeness.columns if likeness else ())
+    }
+    overlap: list[Shares] = []
+    for work in works if searched or alike else ():
+        table = columns_of(work.path, (*searched, *alike))
+        overlap += [most_shared(table.column(name)) for name in searched]
+        for name, found in alike.items():
+            found.append(signatures.numbers(table.column(name)))
+    return replace(
+        examples,
+        overlap=np.concatenate(overlap) if overlap else None,
+        signatures=tuple(alike[signatures.ROW]) if likeness else None,
+        questions=tuple(alike[likeness.by_question]) if likeness and likeness.sides else None,
+    )
+
+
+def _joined(
+    columns: dict[str, list[npt.NDArray[Any]]], name: str, kind: np.dtype[Any]
+) -> npt.NDArray[Any]:
+    """One column of all parts, whose pieces are given up."""
+    return np.concatenate([np.zeros(0, kind), *columns.pop(name)], dtype=kind)
+
+
+def part_of(starts: Ints, index: Ints) -> Ints:
+    """The part that holds each example."""
+    return np.searchsorted(starts, index, side="right") - 1

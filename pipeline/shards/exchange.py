@@ -1,0 +1,221 @@
+"""A shuffle of a large build: every window's examples are dealt to as many buckets as there are
+windows, and then a bucket is planned as a window is.
+
+A seeded hash of its number says where an example stands among all, and so in which bucket: the
+first bucket has the first of the shuffled examples, the next those after them. A window writes its
+examples once more, bucket by bucket, in record batches of about a million tokens; a shard reads the
+batches of its own bucket and no others. So a build that is shuffled takes the space of its parts
+once more while it is made.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pipeline.shards import layout
+from pipeline.shards.collect import ORIGIN, Collector, PartSource
+from pipeline.shards.examples import Numbers
+from pipeline.shards.facts import Counts
+from pipeline.shards.fates import Choice
+from pipeline.shards.gather import BLOCK_TOKENS
+from pipeline.shards.layout import Laid, Laying
+from pipeline.shards.plan import keys_of, lay_out
+from pipeline.shards.sides import TEST, TRAIN, mixed
+from pipeline.shards.storage import replacing
+from pipeline.shards.window import Member, Window
+from stages.columns import Ints, offsets_of
+
+_KEY, _TEST = "key", "test"  # where it stands among all, before it is hashed; its side
+_PLANNED = ("line", "sequence", "length", "digest")
+
+
+@dataclass(frozen=True, slots=True)
+class Dealing:
+    """What dealing out a window needs. It can be pickled.
+
+    Attributes:
+        examples: of the build, used or not.
+        inputs: all that row ids name.
+    """
+
+    laying: Laying
+    examples: int
+    inputs: tuple[str, ...]
+
+    def file(self, window: int) -> Path:
+        """What a window has dealt out."""
+        return Path(self.laying.folder) / "dealt" / f"{window}.arrow"
+
+
+@dataclass(frozen=True, slots=True)
+class Dealt:
+    """What became of a window.
+
+    Attributes:
+        batches: of the file, in its order: the bucket of each, and how many examples it has.
+    """
+
+    path: str
+    batches: tuple[tuple[int, int], ...]
+    counts: Counts
+
+
+def _places(
+    dealing: Dealing, window: Window, choice: Choice
+) -> tuple[Ints, Ints, npt.NDArray[np.bool_], Ints]:
+    """Of all that is stored of a window, bucket by bucket: the example in the window, its key, its
+    side and its bucket."""
+    search = dealing.laying.search
+    places, keys, tests = [], [], []
+    for side, (own, passes) in keys_of(choice).items():
+        places.append(own)
+        keys.append(own + window.first + passes * dealing.examples)
+        tests.append(np.full(len(own), side == TEST))
+    place, key = (np.concatenate([np.zeros(0, np.int64), *one]) for one in (places, keys))
+    hashes = mixed(key, search.config.plan.seed)
+    # The upper half of the hash says which bucket, so that buckets follow one another in its order.
+    bucket = ((hashes >> np.uint64(32)) * np.uint64(search.windows) >> np.uint64(32)).astype(
+        np.int64
+    )
+    order = np.lexsort((place, bucket))
+    test = np.concatenate([np.zeros(0, bool), *tests])
+    return place[order], key[order], test[order], bucket[order]
+
+
+def _cuts(bucket: Ints, parts: Ints | None, lengths: Ints) -> Ints:
+    """Where record batches begin: at every bucket, and after about so many tokens; at every part
+    and nowhere else where no pack has examples of two."""
+    if parts is not None:
+        bucket = bucket * (int(parts.max(initial=0)) + 1) + parts
+    begins = np.flatnonzero(np.concatenate([[True], bucket[1:] != bucket[:-1]]))
+    before = offsets_of(lengths)
+    run = np.repeat(before[begins], np.diff(np.append(begins, len(bucket))))
+    block = (
+        np.zeros(len(bucket), np.int64)
+        if parts is not None
+        else ((before[:-1] - run) // BLOCK_TOKENS)
+    )
+    new = (bucket[1:] != bucket[:-1]) | (block[1:] != block[:-1])
+    return np.concatenate([[0], np.flatnonzero(new) + 1, [len(bucket)]])
+
+
+def deal(dealing: Dealing, item: tuple[Window, Choice | None]) -> Dealt:
+    """Write the examples of a window, bucket by bucket.
+
+    Args:
+        item: what is chosen of it, where that was decided in one memory.
+    """
+    window, chosen = item
+    laying = dealing.laying
+    config = laying.search.config
+    examples = window.examples(config)
+    choice = layout.choose(laying.search, window, examples) if chosen is None else chosen
+    counts = Counts() if laying.counted else layout.count(laying, window, examples, choice)
+    place, key, test, bucket = _places(dealing, window, choice)
+    path = dealing.file(window.number)
+    if not len(place):
+        return Dealt(str(path), (), counts)
+    collect = Collector(window.sources, window.starts)
+    within = config.plan.pack_within == "part"
+    parts = collect.picks(place).parts if within else None
+    cuts = _cuts(bucket, parts, examples.length[place].astype(np.int64))
+    stored = laying.search.stored
+    ordinals = {name: number for number, name in enumerate(dealing.inputs)}
+    origins = np.array([ordinals[source.name] for source in window.sources], np.int64)
+    tables = (
+        _table(stored, collect, place[a:b], origins=origins, key=key[a:b], test=test[a:b])
+        for a, b in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)
+    )
+    if not path.exists():  # whole, of the same build: another process has dealt it out
+        _write(path, tables)
+    sizes = np.diff(cuts).tolist()
+    return Dealt(str(path), tuple(zip(bucket[cuts[:-1]].tolist(), sizes, strict=True)), counts)
+
+
+def _table(
+    stored: Sequence[str],
+    collect: Collector,
+    order: Ints,
+    *,
+    origins: Ints,
+    key: Ints,
+    test: npt.NDArray[np.bool_],
+) -> pa.Table:
+    """Some examples with all that shards are made of, and where they come from.
+
+    Args:
+        origins: the number of each part's input.
+    """
+    collect.forget()  # those before
+    picked = collect.picks(order)
+    wanted = dict.fromkeys((*_PLANNED, *stored))
+    columns: dict[str, Any] = {
+        name: collect.blocks(picked, name)(0, len(picked)) for name in wanted if name != "line"
+    }
+    first = np.array([source.first_line for source in collect.sources], np.int64)
+    columns["line"] = collect.numbers(picked, "line") + first[picked.parts]
+    columns[ORIGIN] = origins[picked.parts]
+    return pa.table({**columns, _KEY: key, _TEST: test})
+
+
+def _write(path: Path, tables: Iterator[pa.Table]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    first = next(tables)
+    with replacing(path) as temporary:
+        sink = pa.OSFile(str(temporary), "wb")
+        with sink, pa.ipc.new_file(sink, first.schema) as out:
+            out.write_table(first)
+            for table in tables:
+                out.write_table(table)
+        # Whoever plans the same build takes what has this name for whole, also after a crash.
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+
+
+def buckets(dealt: Sequence[Dealt], digest: str) -> list[Window]:
+    """The buckets, as windows: their members are record batches.
+
+    Args:
+        digest: of all parts, which says with the recipe what every batch holds.
+    """
+    members: list[list[Member]] = [[] for _ in dealt]
+    for one in dealt:
+        for batch, (bucket, examples) in enumerate(one.batches):
+            source = PartSource(one.path, "", 0, batch=batch)
+            sha256 = f"{digest} {Path(one.path).name} {batch}"
+            members[bucket].append(Member(Numbers(one.path, 0, examples), source, sha256))
+    return [
+        Window(number, first=0, line=0, members=tuple(own)) for number, own in enumerate(members)
+    ]
+
+
+def lay(laying: Laying, bucket: Window) -> Laid:
+    """Plan a bucket, and write its file."""
+    options = laying.search.config.plan
+    collect = Collector(bucket.sources, bucket.starts)
+    every = range(len(bucket.members))
+    length, key, test = (
+        np.concatenate(
+            [
+                np.zeros(0, np.int64),
+                *(collect.column(at, name).to_numpy(zero_copy_only=False) for at in every),
+            ]
+        )
+        for name in ("length", _KEY, _TEST)
+    )
+    laid = []
+    for name, which in ((TRAIN, test == 0), (TEST, test != 0)):
+        own = np.flatnonzero(which)
+        order = own[np.argsort(mixed(key[own].astype(np.int64), options.seed), kind="stable")]
+        if len(order):
+            starts = bucket.starts
+            laid.append(lay_out(name, order, length, options, width=laying.width, starts=starts))
+    return layout.written(laying.plan(bucket.number), bucket, laid, Counts())

@@ -1,0 +1,184 @@
+"""Where a part lies: four files of one name, written whole or not at all, the report last.
+
+    <folder>/<2 characters>/<key>.arrow            the examples
+    <folder>/<2 characters>/<key>.plan             of each example the numbers that plans need
+    <folder>/<2 characters>/<key>.rejects.jsonl    the refused rows
+    <folder>/<2 characters>/<key>.json             the report, which has the hashes of the others
+
+What a report says, and how a part is made, is the business of ``part``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.manifest import seal
+from pipeline.manifest.dataset_files import write_json
+from pipeline.shards import shared
+from stages.files import file_hash
+
+_KEY, _REPORT = "part", "report"  # of the part's ``.json``
+SHA256, PLAN_SHA256, REJECTS_SHA256 = "sha256", "plan_sha256", "rejects_sha256"  # of the report
+
+
+@dataclass(frozen=True, slots=True)
+class PartFiles:
+    """The files of one part."""
+
+    folder: str
+    key: str
+
+    @property
+    def path(self) -> Path:
+        """The examples."""
+        return Path(self.folder) / self.key[:2] / f"{self.key}.arrow"
+
+    @property
+    def plan(self) -> Path:
+        """Of each example the numbers that plans need: an Arrow file, in the order of the part."""
+        return self.path.with_suffix(".plan")
+
+    @property
+    def rejects(self) -> Path:
+        """The refused rows."""
+        return self.path.with_suffix(".rejects.jsonl")
+
+    @property
+    def report(self) -> Path:
+        """What was counted, and the hashes of the others."""
+        return self.path.with_suffix(".json")
+
+    @property
+    def all(self) -> tuple[Path, ...]:
+        """Every file; the report last, as they are written."""
+        return self.path, self.plan, self.rejects, self.report
+
+
+def read(
+    files: PartFiles,
+    known: Callable[[Path], str | None] | None = None,
+    examples: bool = True,
+) -> Mapping[str, Any] | None:
+    """The report of a part that is there; None where any byte of the part is not as written.
+
+    A part that another machine has put into a shared store is there by its report alone.
+
+    Args:
+        known: gives the hash of a file, or None; by default every file is read, and a store asked.
+        examples: read the examples, too; else whoever takes some compares them.
+    """
+    report = _read_here(files, known or file_hash.sha256, examples)
+    return report if report is not None or known is not None else _read_shared(files)
+
+
+def _said(files: PartFiles, data: bytes) -> Mapping[str, Any] | None:
+    """The report in the bytes of its file; None where they are not what was written."""
+    if seal.problem(data) is not None:
+        return None
+    content = json.loads(data)
+    report: Mapping[str, Any] = content[_REPORT]
+    return report if content[_KEY] == files.key else None
+
+
+def _read_shared(files: PartFiles) -> Mapping[str, Any] | None:
+    data = shared.report_of(files)
+    report = None if data is None else _said(files, data)
+    if data is None or report is None:
+        return None
+    for path in files.all[:-1]:  # whatever is here of the part is not whole
+        path.unlink(missing_ok=True)
+    files.report.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(files.report) as path:
+        path.write_bytes(data)
+    return report
+
+
+def _read_here(
+    files: PartFiles, sha256: Callable[[Path], str | None], examples: bool
+) -> Mapping[str, Any] | None:
+    try:
+        report = _said(files, files.report.read_bytes())
+        if report is None:
+            return None
+        whole = sha256(files.path) == report[SHA256] if examples else files.path.is_file()
+        whole = whole and sha256(files.plan) == report[PLAN_SHA256]
+        whole = whole and sha256(files.rejects) == report[REJECTS_SHA256]
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return report if whole else None
+
+
+def write(
+    files: PartFiles,
+    table: pa.Table,
+    planned: Sequence[str],
+    rejects: Iterable[bytes],
+    report: Mapping[str, Any],
+) -> Mapping[str, Any]:
+    """Write a part's files; the report last.
+
+    Args:
+        planned: the columns that plans need.
+        rejects: lines, without their ends.
+
+    Returns:
+        The report as it was written: with the hashes of the other files.
+    """
+    files.path.parent.mkdir(parents=True, exist_ok=True)
+    hashes = {
+        SHA256: _written(files.path, table),
+        PLAN_SHA256: _written(files.plan, table.select(list(planned))),
+    }
+    with replacing(files.rejects) as path:
+        path.write_bytes(b"".join(line + b"\n" for line in rejects))
+        hashes[REJECTS_SHA256] = file_hash.sha256(path)
+    report = {**report, **hashes}
+    with replacing(files.report) as path:  # last: it vouches for the others
+        write_json(path, seal.sealed({_KEY: files.key, _REPORT: report}))
+    shared.send(files)
+    return report
+
+
+def _written(target: Path, table: pa.Table) -> str:
+    """Write a table as an Arrow file; the hash of its bytes."""
+    with replacing(target) as path:
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        return file_hash.sha256(path)
+
+
+def use(files: PartFiles) -> None:
+    """Note that a part is in use: what is in use is not pruned."""
+    for path in filter(Path.is_file, files.all):  # of a shared part some are not here
+        _use(path)
+
+
+def _use(path: Path) -> None:
+    """Set the time of a file's last use. Nothing was written to it, so the time of modification
+    stays."""
+    try:
+        os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
+    except PermissionError:  # somebody else's file: they alone may set times of their choice
+        path.touch()
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path whose file takes the place of ``path`` when the block ends well."""
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()

@@ -1,0 +1,181 @@
+"""Values of raw columns that parts carry (``stages.rows.carried``): their types over a source.
+
+A column has one type in all rows of a source: numbers, texts, or true and false. It is decided over
+all of them, so that a comparison means the same in every row, and never by the rows of one part.
+
+``--dedup-keep`` chooses by them: of equal examples the one stays that has the best number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.options.config import Config
+from pipeline.options.keeping import Keep
+from pipeline.shards.examples import columns_of
+from stages.columns import whole
+from stages.errors import DataError, UsageError
+from stages.rows.carried import KINDS, VALUES
+
+NUMBER, TEXT, TRUTH, NOTHING = "number", "text", "truth", "nothing"
+_TYPE_OF = {"whole": NUMBER, "number": NUMBER, "text": TEXT, "truth": TRUTH}
+WORDS = {
+    NUMBER: "a number",
+    TEXT: "a text",
+    TRUTH: "true or false",
+    NOTHING: "null",
+    "other": "a list or an object",
+}
+Rows: TypeAlias = pa.Table | pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part, as choosing reads it.
+
+    Attributes:
+        name: of its file in row ids; ``first_line``: of the part in that file, from 0.
+        source: the number of its source in the build.
+        unread: columns that some of its rows have, and that nothing reads.
+    """
+
+    path: Path
+    name: str
+    first_line: int
+    source: int
+    unread: frozenset[str] = frozenset()
+
+    def read(self, names: Sequence[str]) -> pa.Table:
+        """Some of its columns, mapped."""
+        return columns_of(self.path, tuple(names))
+
+    def row(self, line: int) -> str:
+        """What a message calls one of its rows: ``data.jsonl:1042``."""
+        return f"{self.name}:{self.first_line + line + 1}"
+
+
+def at_path(rows: Rows, paths: Sequence[str], path: str) -> pa.StructArray:
+    """The values of one path in each row.
+
+    Args:
+        paths: all that the rows carry, in their order.
+    """
+    column = whole(rows.column(VALUES))
+    flat = column.flatten()
+    places = np.arange(paths.index(path), len(flat), len(paths))
+    return flat.take(pa.array(places))
+
+
+@dataclass(slots=True)
+class Seen:
+    """The types of some columns over all rows of a source, and the first row that has each.
+
+    Attributes:
+        first: by path and by field of a value.
+        rows: how many were looked at.
+    """
+
+    paths: tuple[str, ...]
+    first: dict[str, dict[str, str]] = field(default_factory=dict)
+    rows: int = 0
+
+    def add(self, rows: Rows, name_of: Callable[[int], str]) -> None:
+        """Look at some rows; ``name_of``: of the row with an index among them."""
+        self.rows += rows.num_rows
+        for path in self.paths:
+            values = at_path(rows, self.paths, path)
+            found = self.first.setdefault(path, {})
+            for kind in KINDS:
+                column = values.field(kind)
+                if kind not in found and column.null_count < len(column):
+                    there = column.is_valid().to_numpy(zero_copy_only=False)
+                    found[kind] = name_of(int(there.argmax()))
+
+    def type_of(self, path: str, option: str) -> str:
+        """The one type of a column; ``NOTHING`` where no row has a value.
+
+        Raises:
+            DataError: it has several, or holds lists or objects.
+        """
+        found = self.first.get(path, {})
+        if "other" in found:
+            raise DataError(
+                f"{option} reads {path}, which is {WORDS['other']} in {found['other']}.",
+                "Name what is inside with dots (meta.score), or leave the column out of it.",
+            )
+        types: Mapping[str, str] = {_TYPE_OF[kind]: row for kind, row in found.items()}
+        if len(types) > 1:
+            said = " and ".join(f"{WORDS[type_]} in {row}" for type_, row in types.items())
+            raise DataError(
+                f"{option} reads {path}, which is {said}.",
+                "Write it in one type in all rows, or use --where, which compares row by row.",
+            )
+        return next(iter(types), NOTHING)
+
+    def is_whole(self, path: str) -> bool:
+        """Whether all numbers of a column are whole."""
+        return "number" not in self.first.get(path, {})
+
+
+def over(pieces: Sequence[Piece], paths: tuple[str, ...]) -> Seen:
+    """The types of columns over some parts."""
+    seen = Seen(paths)
+    for piece in pieces if paths else ():
+        rows = piece.read(("line", VALUES))
+        seen.add(rows, partial(_row, piece, rows))
+    return seen
+
+
+def _row(piece: Piece, rows: pa.Table, at: int) -> str:
+    return piece.row(rows.column("line")[at].as_py())
+
+
+Scores = npt.NDArray[np.float64]
+_OPTION = "--dedup-keep"
+
+
+def scores(config: Config, pieces: Sequence[Piece]) -> Scores | None:
+    """What each example is worth among its equals, more is better, NaN without a value; None where
+    the first stays.
+
+    Raises:
+        DataError: the column holds something else than numbers.
+        UsageError: no row has it.
+    """
+    keep = Keep.of(config.plan.dedup_keep)
+    if not keep.column:
+        return None
+    found: list[Scores] = [np.zeros(0)] * len(pieces)
+    types = set()
+    for number in range(len(config.sources)):
+        paths = config.only(number).carried.paths
+        mine = [at for at, piece in enumerate(pieces) if piece.source == number]
+        seen = over([pieces[at] for at in mine], paths)
+        type_ = seen.type_of(keep.column, _OPTION)
+        if type_ not in (NUMBER, NOTHING):
+            row = next(iter(seen.first[keep.column].values()))
+            raise DataError(
+                f"{_OPTION} compares {keep.column}, which is {WORDS[type_]} in {row}.",
+                "Name a column of numbers, or leave it out to keep the first of equal examples.",
+            )
+        types.update([type_] if seen.rows else [])
+        for at in mine:
+            values = at_path(pieces[at].read((VALUES,)), paths, keep.column)
+            whole = values.field("whole").cast(pa.float64())
+            number_ = pc.fill_null(pc.coalesce(whole, values.field("number")), float("nan"))
+            found[at] = number_.to_numpy() * (1 if keep.highest else -1)
+    if types == {NOTHING}:
+        raise UsageError(
+            f"{_OPTION} compares {keep.column}, and no row has a number in it.",
+            "Name a column of the rows, with dots for what is inside (meta.score).",
+        )
+    return np.concatenate([np.zeros(0), *found])

@@ -1,1 +1,0 @@
-"""``pipeline stage`` and ``--until``: one stage alone, Arrow in, Arrow out."""

@@ -1,1 +1,0 @@
-"""A build in the columns of a trainer, and how that is started."""

@@ -1,1 +1,0 @@
-"""Whether a build may be published: the gate, the refused rows, their limits."""

@@ -1,1 +1,0 @@
-"""Stored rows as coloured tokens, for pages and terminals."""

@@ -1,1 +1,0 @@
-"""What every conversation must be, and the templates that its texts may already carry."""

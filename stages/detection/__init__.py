@@ -1,1 +1,0 @@
-"""Which record format the rows of a file have, by evidence."""

@@ -1,0 +1,91 @@
+"""Which record formats the rows of one file have, where they may have several.
+
+Each format that some row fits alone is part of the mixture. A row that fits two of them is refused,
+one by one where there are few, else with the file: which of the two is meant is not guessed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from stages import formats
+from stages.contract import Row
+from stages.counted import counted
+from stages.errors import DataError
+from stages.kinds import Kind
+from stages.normalize.evidence import MIXED_SHARE, Detection, common, matching, settle
+
+
+def in_words(counts: Mapping[str, int], sampled: int) -> str:
+    """The formats of sampled rows, and how many rows each fits."""
+    each = ", ".join(f"{name} in {count}" for name, count in counts.items())
+    return f"{each} of {counted(sampled, 'sampled row')}"
+
+
+def parts_of(rows: Sequence[Row], kind: Kind, where: str) -> dict[str, list[Row]]:
+    """The rows that fit each format alone, by its name; the most frequent format first.
+
+    Raises:
+        DataError: rows fit two formats.
+    """
+    evidence = matching(rows, kind)
+    readable = {f.name for f in formats.usable_for(kind) if not f.named_only}
+    alone: dict[str, list[Row]] = {}
+    twice: Counter[tuple[str, ...]] = Counter()
+    for number, row in enumerate(rows):
+        fits = [name for name, reasons in evidence.items() if reasons[number]]
+        if len(fits) == 1 and fits[0] in readable:
+            alone.setdefault(fits[0], []).append(row)
+        elif len(fits) > 1:
+            twice[tuple(sorted(fits))] += 1
+    if twice.total() > MIXED_SHARE * len(rows):
+        (names, count), *_ = twice.most_common(1)
+        ways = [f"{name} ({common(evidence[name])})" for name in names]
+        flags = " or ".join(f"--format {name}" for name in names)
+        raise DataError(
+            f"{where}: {count} of {len(rows)} sampled rows read as {' and as '.join(ways)}.",
+            f"Say which with {flags}.",
+        )
+    return dict(sorted(alone.items(), key=lambda pair: (-len(pair[1]), pair[0])))
+
+
+def detect_mixture(
+    rows: Sequence[Row],
+    kind: Kind,
+    where: str,
+    already_templated: bool = False,
+    columns: Mapping[str, str] | None = None,
+) -> Detection | None:
+    """The reading of rows that have several formats; None where they have one or none.
+
+    Args:
+        rows: after ``columns`` (``--map``) was applied to them.
+
+    Raises:
+        DataError: rows fit two formats, the formats cannot be mixed, or a column's meaning is open.
+    """
+    alone = parts_of(rows, kind, where)
+    if len(alone) < 2:
+        return None
+    if len({formats.load(name).first_error for name in alone}) > 1:
+        raise DataError(
+            f"{where} has rows that rate steps up to the first error, and rows that rate all steps "
+            f"({', '.join(alone)}).",
+            "Give them as files of their own.",
+        )
+    readings = []
+    for name, some in alone.items():
+        doubt = formats.load(name).doubt(some, columns or {})
+        if doubt is not None:
+            raise DataError(f"{where}: {doubt[0]}.", f"{doubt[1]}.")
+        reading, _ = settle(formats.load(name), some, where, already_templated, columns)
+        readings.append(reading)
+    counts = {name: len(some) for name, some in alone.items()}
+    return Detection(
+        # In the order of names: what a part depends on must not follow from counts.
+        reading=formats.AND.join(sorted(readings)),
+        evidence=f"by row: {in_words(counts, len(rows))}",
+        sampled=len(rows),
+        counts=counts,
+    )

@@ -1,0 +1,185 @@
+"""Checks of every example before it is rendered, whatever its format was.
+
+Each function takes one example of its kind, returns it ready for columns, and raises RowError
+with a code when it would train nothing or something wrong.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from stages.contract import BARE, Conversation, Message, Pair, StepChain
+from stages.errors import RowError
+from stages.rows import tool_results
+from stages.rows.unfinished import require_finished
+
+# Each rollout has ids of its own; turns that differ in them alone say the same.
+_IDS = ("id", tool_results.FIELD)
+_CALLS = "tool_calls"
+_ANSWERS_NOBODY = (
+    "the conversation begins with an assistant turn; "
+    "leave its first turn out, or put the user's turn before it"
+)
+
+
+def require_asked(messages: list[Message]) -> None:
+    """The first turn after a system text must be the user's, for every model family.
+
+    Raises:
+        RowError: ``no_user_turn``, ``begins_with_assistant``.
+    """
+    if all(message.role != "user" for message in messages):
+        raise RowError("no_user_turn", "no user turn")
+    first = next(message.role for message in messages if message.role != "system")
+    if first == "assistant":
+        raise RowError("begins_with_assistant", _ANSWERS_NOBODY)
+
+
+def is_empty(message: Message) -> bool:
+    """Whether a turn says nothing: blanks alone, and no tool call."""
+    return not (message.content and message.content.strip()) and not (
+        message.fields and message.fields.get("tool_calls")
+    )
+
+
+def notes(messages: list[Message]) -> list[str]:
+    """Peculiarities of turns that do not refuse the row; counted in the manifest."""
+    if len(messages) == 2 and messages[0].role == "user" and messages[1].role == "assistant":
+        return []
+    roles = [message.role for message in messages]
+    if roles[-1] not in ("assistant", BARE):
+        return ["ends_without_answer"]
+    if any(a == b and a in ("user", "assistant") for a, b in itertools.pairwise(roles)):
+        return ["repeated_role"]
+    return []
+
+
+def _decided(message: Message, trained: bool) -> Message:
+    return Message(message.role, message.content, message.fields, trained, message.weight)
+
+
+def pair(
+    example: Pair, printed: Collection[str] | None = None
+) -> tuple[Conversation, Conversation]:
+    """Both sides as whole conversations, of which only the answers are trained.
+
+    Args:
+        printed: the fields of a turn that the chat template prints; None for all.
+
+    Raises:
+        RowError: ``no_prompt``, ``no_user_turn``, ``begins_with_assistant``, ``bad_weight``,
+            ``empty_answer``, ``identical_pair``, ``questions_differ``; of the chosen side,
+            ``unclosed_reasoning`` and ``unfinished_answer``. A rejected answer may be cut off.
+    """
+    if not example.prompt:
+        raise RowError("no_prompt", "chosen and rejected share no prompt")
+    require_asked(example.prompt)
+    if example.prompt[-1].role == "assistant":
+        raise RowError("prompt_ends_in_answer", "the prompt ends with an assistant turn")
+    for message in (*example.prompt, *example.chosen, *example.rejected):
+        if message.weight is not None:
+            detail = f"weight {message.weight:g} in a pair: a pair has no loss per turn"
+            raise RowError("bad_weight", detail)
+    prompt = [_decided(message, False) for message in example.prompt]
+    sides = []
+    for name, answer in (("chosen", example.chosen), ("rejected", example.rejected)):
+        if not answer or answer[-1].role != "assistant" or is_empty(answer[-1]):
+            raise RowError("empty_answer", f"{name} does not end with an answer")
+        if any(message.trained is False for message in answer):
+            detail = f"a turn of {name} is not to be trained: a pair trains both"
+            raise RowError("bad_weight", detail)
+        for message in answer if name == "chosen" else ():
+            if message.role == "assistant":
+                require_finished(message, "the chosen answer")
+        turns = [_decided(message, message.role == "assistant") for message in answer]
+        sides.append(Conversation([*prompt, *turns], example.tools))
+    if sides[0] == sides[1]:
+        raise RowError("identical_pair", "chosen and rejected are the same")
+    _require_one_question(example.chosen, example.rejected, printed)
+    return sides[0], sides[1]
+
+
+def _without_ids(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in _IDS}
+
+
+def _said(message: Message, printed: Collection[str] | None) -> tuple[str, str, dict[str, Any]]:
+    """What a turn says, whether it is trained or not."""
+    fields = _without_ids(message.fields or {})
+    if printed is not None:
+        fields = {name: value for name, value in fields.items() if name in printed}
+    if calls := fields.get(_CALLS):
+        functions = [{**call, "function": _without_ids(call["function"])} for call in calls]
+        fields[_CALLS] = [_without_ids(call) for call in functions]
+    return message.role, message.content or "", fields
+
+
+def _require_one_question(
+    chosen: Sequence[Message], rejected: Sequence[Message], printed: Collection[str] | None = None
+) -> None:
+    """Two sides of a pair first differ in an answer; what others say behind it may follow from it.
+
+    Otherwise a user or a tool says something else in each, and two questions are compared.
+
+    Args:
+        chosen, rejected: the turns behind the prompt.
+        printed: the fields of a turn that the chat template prints; None for all.
+
+    Raises:
+        RowError: ``questions_differ``: they differ first in a turn of somebody else, or one side
+            ends where somebody else goes on in the other.
+    """
+    at = 0
+    while at < min(len(chosen), len(rejected)):
+        if _said(chosen[at], printed) != _said(rejected[at], printed):
+            break
+        at += 1
+    sides = {"chosen": chosen, "rejected": rejected}
+    others = {n: side[at].role for n, side in sides.items() if at < len(side)}
+    spoken = next(((n, role) for n, role in others.items() if role != "assistant"), None)
+    if spoken is None:
+        return
+    name, role = spoken
+    if len(others) == 2:
+        how = f"differ first in turn {at + 1} behind the prompt, a {role} turn of {name}"
+    else:
+        how = f"are alike until {name} goes on with a {role} turn"
+    raise RowError("questions_differ", f"chosen and rejected {how}, so they answer two questions")
+
+
+def is_rewritten(steps: list[str]) -> bool:
+    """Whether stripping the steps and joining them removes indents or blank lines.
+
+    One line break between two steps, and blanks at the end of a line, do not count.
+    """
+    before = ""
+    for step in steps:
+        body = step.lstrip()
+        lead = step[: len(step) - len(body)]
+        if not lead.endswith(("\n", "\r")) and lead:
+            return True
+        if (before + lead).count("\n") > 1:
+            return True
+        before = step[len(step.rstrip()) :]
+    return before.count("\n") > 1
+
+
+def chain(example: StepChain) -> StepChain:
+    """Strip the problem and the steps, as a chat renders them.
+
+    Raises:
+        RowError: ``no_problem``, ``no_steps``, ``empty_step``, ``nothing_labelled``.
+    """
+    problem = example.problem.strip()
+    steps = [step.strip() for step in example.steps]
+    if not problem:
+        raise RowError("no_problem", "the problem is empty")
+    if not steps:
+        raise RowError("no_steps", "there are no steps")
+    if "" in steps:
+        raise RowError("empty_step", f"step {steps.index('') + 1} is empty")
+    if all(label is None for label in example.labels):
+        raise RowError("nothing_labelled", "no step has a rating")
+    return StepChain(problem, steps, example.labels, example.pieces)

@@ -1,0 +1,100 @@
+"""Which turns of a conversation are trained: by their own flags, else by ``--train-on``."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+from stages.contract import BARE, Conversation, Message
+from stages.errors import RowError
+from stages.rows.examples import is_empty, require_asked
+from stages.rows.unfinished import require_finished
+
+# Characters of all examples that one conversation may become; each turn counts _TURN more.
+MOST_SPLIT = 1 << 26
+_TURN = 64
+
+
+def _is_plain(messages: list[Message]) -> bool:
+    """One question and one answer without flags, for which nothing is to decide; most rows."""
+    if len(messages) != 2:
+        return False
+    question, answer = messages
+    return (
+        question.role == "user"
+        and answer.role == "assistant"
+        and question.trained is None
+        and answer.trained is None
+        and not is_empty(answer)
+    )
+
+
+def _decide(message: Message, where: int, last: int, train_on: str) -> bool:
+    """Whether a turn is trained: its own flag, else the policy."""
+    if message.trained is not None:
+        if message.trained and message.role != "assistant" and train_on != "all":
+            detail = f"turn {where + 1} ({message.role}) is marked as trained; see --train-on all"
+            raise RowError("untrainable_turn", detail)
+        return message.trained
+    if train_on == "all":
+        return True
+    return message.role == "assistant" and (train_on != "last" or where == last)
+
+
+def conversation(example: Conversation, train_on: str) -> Conversation:
+    """Decide which turns are trained; refuse a conversation that trains nothing or is broken.
+
+    Raises:
+        RowError: ``no_answer``, ``no_user_turn``, ``begins_with_assistant``, ``nothing_trained``,
+            ``empty_answer``, ``unclosed_reasoning``, ``unfinished_answer``.
+    """
+    messages = example.messages
+    if train_on != "all" and _is_plain(messages):
+        require_finished(messages[1], "turn 2 (assistant)")
+        messages[0].trained, messages[1].trained = False, True
+        return example
+    if messages[0].role == BARE:
+        if is_empty(messages[0]):
+            raise RowError("empty_answer", "the text is empty")
+        return Conversation([replace(messages[0], trained=True)])
+    last = max((i for i, m in enumerate(messages) if m.role == "assistant"), default=-1)
+    if last < 0:
+        raise RowError("no_answer", "no assistant turn: there is nothing to train")
+    require_asked(messages)
+    some = False
+    for i, message in enumerate(messages):
+        trained = _decide(message, i, last, train_on)
+        if trained and message.role == "assistant":
+            if is_empty(message):
+                raise RowError("empty_answer", f"turn {i + 1} (assistant) is empty")
+            require_finished(message, f"turn {i + 1} (assistant)")
+        message.trained = trained
+        some |= trained
+    if not some:
+        raise RowError("nothing_trained", "no turn is trained")
+    return example
+
+
+def turn_by_turn(example: Conversation) -> list[Conversation]:
+    """One example per trained turn: the turns up to it, of which only that one is trained.
+
+    A text without turns stays one example.
+
+    Raises:
+        RowError: ``too_many_turns``: together they would have more than ``MOST_SPLIT`` characters.
+    """
+    turns = example.messages
+    if turns[0].role == BARE:
+        return [example]
+    answers = [i for i, turn in enumerate(turns) if turn.trained and turn.role == "assistant"]
+    sizes = [_TURN + len(turn.content or "") + len(str(turn.fields or "")) for turn in turns]
+    # Example n repeats all turns before its own, so their sum grows with the square of the length.
+    upto = list(itertools.accumulate(sizes, initial=0))
+    total = sum(upto[i + 1] for i in answers)
+    if len(answers) > 1 and total > MOST_SPLIT:
+        detail = f"the chat template needs one example per trained turn, and the {len(answers):,} "
+        detail += f"of this conversation would repeat {total:,} characters of earlier turns, "
+        detail += f"above the limit of {MOST_SPLIT:,}; cut it into shorter rows, or use "
+        raise RowError("too_many_turns", f"{detail}--train-on last")
+    context = [replace(turn, trained=False) for turn in turns]
+    return [Conversation([*context[:i], turns[i]], example.tools) for i in answers]
