@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 
 def _built(config: Config, report: Report, parts: Parts | None) -> Built:
-    """``pipeline.builder.build.build``; what it needs is imported when the judge's process has begun, and
-    most of it only where something is to be made."""
+    """``pipeline.builder.build.build``; what it needs is imported when the judge's process has
+    begun, and most of it only where something is to be made."""
     report(START, 0, 1)
     with Judge(config) as judge:
         if not config.run.address and not config.run.output.exists():

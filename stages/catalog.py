@@ -1,8 +1,10 @@
 """Plug-ins by file name: each module of a folder is one, and is imported when it is used.
 
 A folder may keep several in one module: each that its ``TABLES`` names provides a ``TABLE``, and
-the ``name`` of a row is its key. Other packages add theirs through entry points: the group is
-``posttrain_pipeline.<folder>``, the entry's name is the key, and its value the object itself.
+the ``name`` of a row is its key. A module may be such a catalog, too: its ``MEMBERS`` gives for
+each key the object, or the module that provides it. Other packages add theirs through entry points:
+the group is ``posttrain_pipeline.`` and the last name of the folder or module, the entry's name is
+the key, and its value the object itself.
 """
 
 from __future__ import annotations
@@ -27,13 +29,15 @@ _INSTALLED = (".dist-info", ".egg-info")
 
 @functools.cache
 def _own(package: str) -> dict[str, Any]:
-    """Our own plug-ins of a folder by key: those of tables, and None for a file that is one."""
+    """Our own plug-ins of a folder by key: a row of a table, or the name of the module of one."""
     folder = importlib.import_module(package)
+    if not hasattr(folder, "__path__"):
+        return dict(folder.MEMBERS)
     tables = getattr(folder, "TABLES", ())
     files = {m.name for m in pkgutil.iter_modules(folder.__path__) if not m.name.startswith("_")}
     modules = [importlib.import_module(f"{package}.{name}") for name in tables]
     rows = {row.name: row for module in modules for row in module.TABLE}
-    return dict.fromkeys(files.difference(tables)) | rows
+    return {name: f"{package}.{name}" for name in files.difference(tables)} | rows
 
 
 def own(package: str) -> tuple[str, ...]:
@@ -121,10 +125,8 @@ def load(package: str, name: str, attribute: str) -> Any:
     Raises:
         UsageError: there is none; the message names the nearest.
     """
-    if (row := _own(package).get(name)) is not None:
-        return row
-    if name in _own(package):
-        return getattr(importlib.import_module(f"{package}.{name}"), attribute)
+    if (own := _own(package).get(name)) is not None:
+        return getattr(importlib.import_module(own), attribute) if isinstance(own, str) else own
     if name in _foreign(package):
         return _foreign(package)[name].load()
     raise unknown(package.rpartition(".")[2].rstrip("s"), name, names(package))
@@ -132,13 +134,8 @@ def load(package: str, name: str, attribute: str) -> Any:
 
 def summary(package: str, name: str) -> str:
     """The first paragraph of the docstring of a module, or of a table's row, on one line."""
-    row = _own(package).get(name)
-    if row is None:
-        ours = name in _own(package)
-        row = importlib.import_module(
-            f"{package}.{name}" if ours else _foreign(package)[name].module
-        )
-    text = row.__doc__ or ""
+    own = _own(package).get(name) or _foreign(package)[name].module
+    text = (importlib.import_module(own) if isinstance(own, str) else own).__doc__ or ""
     return " ".join(text.strip().split("\n\n")[0].split())
 
 

@@ -15,7 +15,7 @@ import pytest
 _PROGRAM = """
 import multiprocessing, os, signal, time
 import test_copies as here
-from pipeline.executors import local
+from pipeline import processes as local
 from pipeline.copies import copies
 from stages.errors import SurroundingsError
 from worker_tasks import die, die_once, square
@@ -150,7 +150,7 @@ def test_a_process_ends_whose_parent_ended_before_it_asked_to_end_with_it(tmp_pa
     program = f"""
         import multiprocessing, os, time
         from pathlib import Path
-        from pipeline.executors import local
+        from pipeline import processes as local
 
         def child(first):
             while os.getppid() == first:

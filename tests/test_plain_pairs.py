@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import Example, FormatOptions, Record, Row
-from stages.kinds.pair import Pairs
+from stages.kinds import Pairs
 from stages.normalize.stage import Normalize
 from stages.rows import stop_text
 

@@ -25,7 +25,7 @@ def _template() -> jinja2.Template:
     )
     environment.filters.update(visible=visible, value=_value)
     environment.globals.update(relative=relative, by_source=by_source)
-    text = Path(__file__).with_name("page.jinja").read_text("utf-8")
+    text = Path(__file__).with_name("diff_page.jinja").read_text("utf-8")
     return environment.from_string(text)
 
 

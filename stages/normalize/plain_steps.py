@@ -23,8 +23,7 @@ from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _steps
 from stages.formats._ratings import ratings as rated_list
-from stages.kinds import Kind
-from stages.kinds.steps import one_text
+from stages.kinds import Kind, one_text
 from stages.normalize.plain import Found, Reading, reading_beside
 from stages.rows import examples, stop_text, templated
 

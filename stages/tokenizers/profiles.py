@@ -23,7 +23,8 @@ from stages.errors import ModelError
 from stages.files import regular, toml_file
 from stages.profile import AddedToken, ModelProfile
 
-_FOLDER = Path(__file__).parent
+MEMBERS: dict[str, str] = {}  # ours are files of TOML
+_FOLDER = Path(__file__).parents[1] / "profiles"
 _TEMPLATES = _FOLDER / "chat_templates"
 _BESIDE = ("like", "tokenizer", "chat_template_file", "template")
 _CHOICES = {"padding_side": ("left", "right"), "bos_policy": ("none", "template")}
@@ -67,7 +68,7 @@ def _ours(mention: str = "") -> dict[str, ModelProfile]:
 
 
 def _foreign() -> dict[str, ModelProfile]:
-    """Profiles of other packages, and of modules in this folder."""
+    """Profiles of other packages."""
     families = [catalog.load(__name__, name, "PROFILES") for name in catalog.names(__name__)]
     return {profile.name: profile for family in families for profile in family}
 
