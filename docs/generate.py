@@ -186,7 +186,7 @@ _EXTENSIONS: dict[str, tuple[str, ...]] = {
     "stages.tokens.layouts": ("stages.columns",),
     "pipeline.tasks": ("pipeline.tasks", "pipeline.inputs.stage_tools"),
     "pipeline.exports": ("pipeline.exports",),
-    "pipeline.executors": (),
+    "pipeline.executors": ("pipeline.job", "pipeline.copies"),
     "pipeline.commands": ("pipeline.options.command_line", "pipeline.builds.build"),
     "expectations.invariants": ("expectations.checks", "expectations.contract"),
     "expectations.audits": ("expectations.audits",),
@@ -195,7 +195,7 @@ _EXTENSIONS: dict[str, tuple[str, ...]] = {
 
 def _helpers(package: str) -> list[str]:
     """Modules of a folder that are no extension themselves: their names begin with one ``_``."""
-    path = importlib.import_module(package).__path__
+    path = getattr(importlib.import_module(package), "__path__", ())
     names = [module.name for module in pkgutil.iter_modules(path)]
     return [f"{package}.{name}" for name in names if re.match(r"_[a-z]", name)]
 
@@ -231,7 +231,9 @@ def extending() -> str:
     for package, others in _EXTENSIONS.items():
         folder = package.rpartition(".")[2]
         lines += [f"## {folder.capitalize()}", ""]
-        lines += [f"`{package.replace('.', '/')}/`; group `posttrain_pipeline.{folder}`.", ""]
+        path = package.replace(".", "/")
+        path += "/" if (ROOT / path).is_dir() else ".py"
+        lines += [f"`{path}`; group `posttrain_pipeline.{folder}`.", ""]
         modules = [*_helpers(package), *others]
         lines += [] if modules else ["It needs no helper functions.", ""]
         for module in modules:

@@ -77,6 +77,8 @@ def load(name: str) -> Task:
 
 
 class Sft:
+    """Conversations whose assistant turns are trained."""
+
     name = "sft"
     kind = kinds.load(kinds.CONVERSATION)
     help = "Supervised fine-tuning: conversations whose assistant turns are trained."
@@ -152,6 +154,8 @@ class Rm:
 
 
 class Prm:
+    """Solutions with a marker after each step, where its rating is read."""
+
     name = "prm"
     kind = kinds.load(kinds.STEPS)
     help = "Process reward models: solutions whose steps are rated."

@@ -132,7 +132,7 @@ def serve(requests: IO[str]) -> None:
                 importlib.import_module(module.name)
 
     from expectations import gx_library
-    from pipeline import report
+    from pipeline.report import page as report
 
     gx_library.registry()
     report.prepare()

@@ -39,8 +39,8 @@ from pipeline.manifest.json_records import (
 from pipeline.manifest.manifest import SCHEMA_VERSION, Manifest
 from pipeline.manifest.records import Audits, Reject, RunRecord, Serving, Validation
 from pipeline.publish.check import check
-from pipeline.report import make as page
 from pipeline.report.drawing import Shards
+from pipeline.report.page import make as page
 from stages.errors import DataError, SurroundingsError, UsageError
 
 Run = Callable[..., Ran]

@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import SAMPLES, Ran, read_manifest
 
-from pipeline import report
 from pipeline.builds.build import Build, StoredShard
 from pipeline.manifest.records import Change
 from pipeline.report import changes, charts, headline, template
+from pipeline.report import page as report
 from pipeline.report.charts import Entry
 from pipeline.report.samples import spread
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from expectations.audits import AuditResult, require
 from expectations.verdict import Verdict
-from pipeline import report as report_page
 from pipeline.builder import (
     contaminated,
     data_docs,
@@ -37,6 +36,7 @@ from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.records import REJECTS, VALIDATION
 from pipeline.messages.progress import CHECK, PLAN, REPORT, Report
 from pipeline.report import card
+from pipeline.report import page as report_page
 from pipeline.shards import filters
 from pipeline.shards.collect import PartSource
 from pipeline.shards.gather import ShardReport

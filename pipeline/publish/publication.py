@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pipeline import report as report_page
 from pipeline.builds import stored
 from pipeline.builds.build import Build
 from pipeline.manifest.json_records import dump, sealed
@@ -17,6 +16,7 @@ from pipeline.manifest.overlap_records import CONTAMINATED, NEAR_DUPLICATES
 from pipeline.manifest.records import REJECTS, RUN, Reject
 from pipeline.publish import croissant, viewer
 from pipeline.report import card
+from pipeline.report import page as report_page
 from pipeline.report.publisher import Publisher
 from stages.errors import UsageError
 from stages.files import file_hash

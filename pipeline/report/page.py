@@ -7,6 +7,7 @@ cut to a fixed length, and it says how many there are.
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -15,7 +16,7 @@ from pipeline import tasks
 from pipeline.builds.build import Build
 from pipeline.manifest.counts import TurnSplit
 from pipeline.manifest.json_records import as_json
-from pipeline.manifest.records import FigureRecord
+from pipeline.manifest.records import REPORT, FigureRecord
 from pipeline.report import changes, headline, plots, template
 from pipeline.report.changes import Before
 from pipeline.report.drawing import KINDS, PADDING, Shards
@@ -23,6 +24,7 @@ from pipeline.report.refused import Loss, explained, losses
 from pipeline.report.samples import samples
 from pipeline.report.template import cut, number
 from stages.chat_template import turn_split
+from stages.errors import UsageError
 from stages.rows import notes
 from stages.tokens import layouts
 
@@ -144,3 +146,56 @@ def render(shards: Shards, before: Before | None = None, folder: str = "") -> st
         refused=refused,
         files=list(dict.fromkeys(sources))[:FILES],
     )
+
+
+def make(build: Build) -> str:
+    """The page of a build, staged or published.
+
+    Args:
+        build: its manifest need not have ``files`` yet, since the page does not list them.
+    """
+    return render(Shards(build))
+
+
+def prepare() -> None:
+    """Compile the page's template, which takes as long as the page."""
+    page()
+
+
+def write(build: Build) -> None:
+    """Write the page into the build's folder."""
+    (build.folder / REPORT).write_bytes(make(build).encode())
+
+
+def _opened(folder: Path) -> Build:
+    build = Build.open(folder)
+    if build.manifest.export:
+        raise UsageError(f"{folder} is an export.", "Give the build that it was made from.")
+    return build
+
+
+def remake(folder: Path) -> tuple[bytes, str]:
+    """The page of a published build, made again, and the sha256 of the page in its manifest.
+
+    Raises:
+        UsageError: the folder is not a build, or an export, which has no page.
+        DataError: a file that the page is made from is damaged.
+    """
+    build = _opened(folder)
+    return make(build).encode(), build.manifest.files.get(REPORT, "")
+
+
+def with_changes(folder: Path, other: Path | None = None) -> bytes:
+    """A page of a published build that lies elsewhere: its commands name the folder, and it says
+    what changed against another build, or else against the one that the build replaced.
+
+    Raises:
+        UsageError, DataError: as ``remake`` does, for either build.
+    """
+    build = _opened(folder)
+    before = None
+    if other is not None:
+        before = changes.against(build, _opened(other))
+    elif build.manifest.published is None:  # such a copy leaves run.json out
+        before = changes.recorded(build)
+    return render(Shards(build), before, build.shown()).encode()
