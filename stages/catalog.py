@@ -1,10 +1,10 @@
 """Plug-ins by file name: each module of a folder is one, and is imported when it is used.
 
 A folder may keep several in one module: each that its ``TABLES`` names provides a ``TABLE``, and
-the ``name`` of a row is its key. A module may be such a catalog, too: its ``MEMBERS`` gives for
-each key the object, or the module that provides it. Other packages add theirs through entry points:
-the group is ``posttrain_pipeline.`` and the last name of the folder or module, the entry's name is
-the key, and its value the object itself.
+the ``name`` of a row is its key. The ``MEMBERS`` of a folder, or of a module that is a catalog, give
+for each key the object, the module that provides it, or ``module:NAME``. Other packages add theirs
+through entry points: the group is ``posttrain_pipeline.`` and the last name of the folder or
+module, the entry's name is the key, and its value the object itself.
 """
 
 from __future__ import annotations
@@ -29,15 +29,23 @@ _INSTALLED = (".dist-info", ".egg-info")
 
 @functools.cache
 def _own(package: str) -> dict[str, Any]:
-    """Our own plug-ins of a folder by key: a row of a table, or the name of the module of one."""
+    """Our own plug-ins of a folder by key: the object, or where it is."""
     folder = importlib.import_module(package)
-    if not hasattr(folder, "__path__"):
-        return dict(folder.MEMBERS)
-    tables = getattr(folder, "TABLES", ())
-    files = {m.name for m in pkgutil.iter_modules(folder.__path__) if not m.name.startswith("_")}
+    tables, members = getattr(folder, "TABLES", ()), getattr(folder, "MEMBERS", {})
+    found = pkgutil.iter_modules(getattr(folder, "__path__", ()))
+    files = {module.name for module in found if not module.name.startswith("_")}
     modules = [importlib.import_module(f"{package}.{name}") for name in tables]
     rows = {row.name: row for module in modules for row in module.TABLE}
-    return {name: f"{package}.{name}" for name in files.difference(tables)} | rows
+    return {name: f"{package}.{name}" for name in files.difference(tables)} | rows | members
+
+
+def _object(own: Any, attribute: str = "") -> Any:
+    """What a value of ``_own`` stands for: the object, or a module where no attribute is asked."""
+    if not isinstance(own, str):
+        return own
+    module, _, name = own.partition(":")
+    imported = importlib.import_module(module)
+    return getattr(imported, name or attribute) if name or attribute else imported
 
 
 def own(package: str) -> tuple[str, ...]:
@@ -126,7 +134,7 @@ def load(package: str, name: str, attribute: str) -> Any:
         UsageError: there is none; the message names the nearest.
     """
     if (own := _own(package).get(name)) is not None:
-        return getattr(importlib.import_module(own), attribute) if isinstance(own, str) else own
+        return _object(own, attribute)
     if name in _foreign(package):
         return _foreign(package)[name].load()
     raise unknown(package.rpartition(".")[2].rstrip("s"), name, names(package))
@@ -134,8 +142,7 @@ def load(package: str, name: str, attribute: str) -> Any:
 
 def summary(package: str, name: str) -> str:
     """The first paragraph of the docstring of a module, or of a table's row, on one line."""
-    own = _own(package).get(name) or _foreign(package)[name].module
-    text = (importlib.import_module(own) if isinstance(own, str) else own).__doc__ or ""
+    text = _object(_own(package).get(name) or _foreign(package)[name].module).__doc__ or ""
     return " ".join(text.strip().split("\n\n")[0].split())
 
 
