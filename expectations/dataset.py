@@ -64,16 +64,16 @@ def as_one(*columns: Ints) -> Ints:
     """One number for each row of some columns: equal exactly where all columns are equal."""
     code = np.zeros(len(columns[0]), np.int64)
     span = 1
-    for column in columns:
-        low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
+    for values in columns:
+        low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
         width = high - low + 1
         if width == 1:
             continue
         if span * width >= 2**63:  # too large for one number: count the different ones instead
             code, span = _ranked(code)
-            column, width = _ranked(column)
+            values, width = _ranked(values)
             low = 0
-        code = code * width + (column - low)
+        code = code * width + (values - low)
         span *= width
     return code
 

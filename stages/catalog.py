@@ -1,9 +1,9 @@
 """Plug-ins by file name: each module of a folder is one, and is imported when it is used.
 
 A folder may keep several in one module: each that its ``TABLES`` names provides a ``TABLE``, and
-the ``name`` of a row is its key. The ``MEMBERS`` of a folder, or of a module that is a catalog, give
-for each key the object, the module that provides it, or ``module:NAME``. Other packages add theirs
-through entry points: the group is ``posttrain_pipeline.`` and the last name of the folder or
+the ``name`` of a row is its key. The ``MEMBERS`` of a folder, or of a module that is a catalog,
+give for each key the object, the module that provides it, or ``module:NAME``. Other packages add
+theirs through entry points: the group is ``posttrain_pipeline.`` and the last name of the folder or
 module, the entry's name is the key, and its value the object itself.
 """
 

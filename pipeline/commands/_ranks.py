@@ -28,7 +28,7 @@ from stages.errors import UsageError
 if TYPE_CHECKING:
     from pipeline.builder.ranks import Rank
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 # What job arrays call the rank and how many there are; Kubernetes does not say how many.
 _ARRAYS = (
@@ -53,14 +53,14 @@ _RANK = (
 )
 
 
-def of_builds(ranked: bool) -> Callable[[Command], Command]:
+def of_builds(ranked: bool) -> Callable[[Decorated], Decorated]:
     """The options of a command that goes on with builds.
 
     Args:
         ranked: it has a rank.
     """
 
-    def decorate(command: Command) -> Command:
+    def decorate(command: Decorated) -> Decorated:
         command = with_options(OF_RECIPE, OUTPUT, _RANK if ranked else (), CHANGES)(command)
         task = Choice(tasks.names())
         command = click.option(
@@ -70,7 +70,7 @@ def of_builds(ranked: bool) -> Callable[[Command], Command]:
             type=task,
             help="What DATA trains; a recipe says it.",
         )(command)
-        named: Command = data("DATA...|RECIPE.toml")(command)
+        named: Decorated = data("DATA...|RECIPE.toml")(command)
         return named
 
     return decorate
