@@ -24,7 +24,7 @@ from pathlib import Path
 import click
 
 from benchmarks import page, worked
-from docs import dependencies, guides
+from docs import dependencies, guides, rooms
 from docs.guides import table
 from expectations.contract import PLANNED, Context
 from expectations.gx_suites import shipped
@@ -269,6 +269,7 @@ def pages() -> dict[Path, str]:
         worked.PAGE: worked.page(),
         **codes(),
         dependencies.PAGE: dependencies.text(),
+        rooms.PAGE: rooms.text(),
         **exported(),
     }
 

@@ -1,1 +1,1 @@
-"""What the user points at: files, their formats, and questions about columns."""
+"""What goes into a build: files and their formats, questions about them, the model, versions."""

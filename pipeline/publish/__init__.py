@@ -1,1 +1,1 @@
-"""Builds that leave the machine: checked first, then sent to a hub or a store."""
+"""Builds for others: checked first, then sent to a hub, a store or a folder."""

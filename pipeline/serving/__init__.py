@@ -1,1 +1,1 @@
-"""How a model of this build is to be stopped and prompted, and the tokenizer that says so."""
+"""How a model of a build is prompted and stopped: ``serving.json``, its tokenizer, ``stops``."""

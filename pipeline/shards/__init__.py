@@ -1,1 +1,1 @@
-"""Parts to shards: the plan, the gather, and what is measured on the way."""
+"""Rows to parts, parts to shards: the choice of examples, the plan, the gather, the figures."""

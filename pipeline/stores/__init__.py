@@ -1,4 +1,4 @@
-"""One small port to where objects lie: folders, and the stores that fsspec knows.
+"""Where bytes lie: folders, stores that fsspec knows, the hub; data is read from them in ranges.
 
     store = open_store("s3://bucket/place")
     store.put("manifest.json", content)          one request, whole or not at all
@@ -8,12 +8,6 @@
 An object is never streamed to its name: it is made here, hashed, and put. Two calls are decided by
 the store itself, of all who make them at once: ``put_if_absent`` and ``put_if_match``. Where a
 store has no such calls, ``conditions`` is False, and both raise ``UsageError``.
-
-    filesystem     the one way to open a file system of fsspec, with our sentences and patience
-    objects        the port to stores: S3, GCS, Azure, memory
-    conditions     which of them decide, and how they are asked
-    folder         the port to a folder of this machine
-    transfer       files there and back, with their hashes
 """
 
 from __future__ import annotations

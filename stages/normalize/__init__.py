@@ -1,1 +1,1 @@
-"""Rows to examples: the only place where a dict becomes columns."""
+"""Rows to examples: which format they have, and the only place where a dict becomes columns."""

@@ -1,1 +1,1 @@
-"""What a row says: which of its columns were read, which were not, and the batches they become."""
+"""What a row says: its columns, its turns, which of them are trained, and their batches."""

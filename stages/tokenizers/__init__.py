@@ -1,1 +1,1 @@
-"""The source of a tokenizer's bytes: a directory, the hub's cache, the hub, or built in."""
+"""Models by name: their profiles, and the bytes of their tokenizers, wherever they come from."""

@@ -1,1 +1,1 @@
-"""Segments to token ids and labels, what is cut or refused, and the digest of an example."""
+"""Segments to token ids and labels, and the layouts that store them: packed, padded, ragged."""
