@@ -8,15 +8,16 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "CONTRIBUTING.md"
 _BLOCK = re.compile(r"(?<=<!-- rooms -->\n).*(?=<!-- end of rooms -->)", re.DOTALL)
 
 
-def _contracts() -> list[dict[str, object]]:
+def _contracts() -> list[dict[str, Any]]:
     tools = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]
-    contracts: list[dict[str, object]] = tools["importlinter"]["contracts"]
+    contracts: list[dict[str, Any]] = tools["importlinter"]["contracts"]
     return [one for one in contracts if one["type"] == "layers"]
 
 
@@ -31,9 +32,9 @@ def _rows() -> Iterator[tuple[int, str]]:
     """Every folder with the number of its layer, from the top; those of one layer do not import
     each other."""
     packages, *inside = _contracts()
-    layers = {one["containers"][0]: one["layers"] for one in inside if one.get("exhaustive")}  # type: ignore[index]
+    layers = {one["containers"][0]: one["layers"] for one in inside if one.get("exhaustive")}
     number = 0
-    for package in packages["layers"]:  # type: ignore[attr-defined]
+    for package in packages["layers"]:
         number += 1
         yield number, package
         for layer in layers.get(package, ()):

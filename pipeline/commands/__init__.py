@@ -1,1 +1,1 @@
-"""One command per file: each provides COMMAND."""
+"""The commands: a file has those of one subject, each by its name."""
