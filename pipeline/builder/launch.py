@@ -44,6 +44,6 @@ def words(folder: Path, trainer: str) -> list[str]:
     return ["sh", shlex.quote(str(folder / "launch" / f"{trainer}.sh")), "MODEL_DIR"]
 
 
-def command(folder: Path, trainer: str) -> str:
+def start_command(folder: Path, trainer: str) -> str:
     """The shell command that starts the trainer."""
     return " ".join(words(folder, trainer))

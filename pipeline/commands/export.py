@@ -58,7 +58,7 @@ def COMMAND(trainer: str, build: Path, output: Path, layout: str | None, as_json
     from pipeline.messages.session import current
 
     built = export_build(trainer, build, output, layout or "")
-    click.echo(f"train     {launch.command(output, trainer)}", err=True)
+    click.echo(f"train     {launch.start_command(output, trainer)}", err=True)
     session = current()
     session.in_json |= as_json
     session.end(result.of_built(built))

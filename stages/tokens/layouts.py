@@ -18,7 +18,12 @@ if TYPE_CHECKING:  # options list the layouts, and import nothing heavy for it
     from stages.columns import Ints
 
 PACKED, INDEXED = "packed", "indexed"  # the second has packs of the first, as an index
-MEMBERS = {name: f"stages.tokens.{name}" for name in (INDEXED, PACKED, "padded", "ragged")}
+MEMBERS = {
+    INDEXED: "stages.tokens.indexed:LAYOUT",
+    PACKED: "stages.tokens.packed:LAYOUT",
+    "padded": "stages.tokens.padded:LAYOUT",
+    "ragged": "stages.tokens.ragged:LAYOUT",
+}
 
 
 @dataclass(frozen=True, slots=True)
