@@ -44,7 +44,6 @@ from stages.errors import RowError
 # Texts on which a program is compared with the template: blanks that it might strip, a marker that
 # it might split at, characters that it might escape.
 _PROBES = (" \n\t", "\n\n</think>\n\n", "{{ x }}&<>'\"\\")
-_MOST_PROVED = 4096  # excerpts whose result is remembered
 _HIDE, _SHOW = "\ue002", "\ue003"
 _HIDDEN = re.compile(f"{_HIDE}(\\d+){_SHOW}")
 
@@ -62,6 +61,13 @@ class Unit:
     literals: tuple[str, ...]
     slots: tuple[tuple[int, str], ...]
     kind: int
+
+    def filled(self, contents: Sequence[str | None]) -> str:
+        """The segment's text for a row's contents."""
+        text = self.literals[0]
+        for (slot, how), literal in zip(self.slots, self.literals[1:], strict=True):
+            text += stripped(contents[slot] or "", how) + literal
+        return text
 
     def given(self, slot: int, text: str) -> Unit:
         """The unit with a text in the place of a slot."""
@@ -120,37 +126,13 @@ class Program:
         )
         return Program(units, tuple(replace(one, slot=one.slot + by) for one in self.guards))
 
-    @functools.cached_property
-    def _literal(self) -> list[str]:
-        """The texts of units without slots; the others are filled in per row."""
-        return [unit.literals[0] for unit in self.units]
-
-    @functools.cached_property
-    def _single(self) -> list[tuple[int, str, int, str, str]]:
-        """Units with one slot (nearly all): index, text before, slot, strips, text behind."""
-        single = [(i, unit) for i, unit in enumerate(self.units) if len(unit.slots) == 1]
-        return [(i, u.literals[0], *u.slots[0], u.literals[1]) for i, u in single]
-
-    @functools.cached_property
-    def _several(self) -> list[tuple[int, Unit]]:
-        return [(i, unit) for i, unit in enumerate(self.units) if len(unit.slots) > 1]
-
     def fits(self, contents: Sequence[str | None]) -> bool:
         """Whether the program prints what the template prints for these contents."""
         return all(guard.holds(contents[guard.slot] or "") for guard in self.guards)
 
     def fill(self, contents: Sequence[str | None]) -> list[str]:
         """The segments' texts for a row's contents."""
-        texts = self._literal.copy()
-        for at, before, slot, how, behind in self._single:
-            content = contents[slot] or ""
-            texts[at] = f"{before}{stripped(content, how) if how else content}{behind}"
-        for at, unit in self._several:
-            parts = [unit.literals[0]]
-            for (slot, how), literal in zip(unit.slots, unit.literals[1:], strict=True):
-                parts += (stripped(contents[slot] or "", how), literal)
-            texts[at] = "".join(parts)
-        return texts
+        return [unit.filled(contents) if unit.slots else unit.literals[0] for unit in self.units]
 
 
 class Compiler:
@@ -178,7 +160,7 @@ class Compiler:
             template, end_of_turn=end_of_turn, variants=variants, train_all=train_all
         )
         self._printed = Printed(template)
-        self._proved: dict[Hashable, bool] = {}
+        self._proved: dict[Hashable, bool | None] = {}
         self.train_all = train_all
 
     def compile(self, turns: Sequence[Turn], tools: list[Any] | None) -> Program | None:
@@ -223,19 +205,11 @@ class Compiler:
         trained = [i for i, turn in enumerate(chat.turns) if turn.trained]
         if len(trained) != 1 or chat.excerpts.whole(trained[0]):
             return False
-        picked = chat.excerpts.of(trained[0])
-        if picked is None:
-            return False
-        kind = chat.kind(picked, trained[0])
-        if kind not in self._proved:
-            if len(self._proved) >= _MOST_PROVED:
-                self._proved.clear()
-            try:
-                part = self.compile([chat.turns[i] for i in picked], chat.tools)
-            except RowError:
-                part = None
-            self._proved[kind] = part is not None
-        return self._proved[kind]
+
+        def proves(picked: list[int]) -> bool:
+            return self.compile([chat.turns[i] for i in picked], chat.tools) is not None
+
+        return bool(chat.in_excerpt(trained[0], self._proved, proves)[1])
 
     def _holds(self, program: Program, turns: Sequence[Turn], tools: list[Any] | None) -> bool:
         """Whether the program prints what the template prints, for texts chosen to tell them apart.

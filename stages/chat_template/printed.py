@@ -5,11 +5,11 @@ Whether a template prints a field is seen by rendering without it: the text must
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from typing import Any
 
 from stages.chat_template.excerpts import SHORT
-from stages.chat_template.placeholders import Placeholder
 from stages.chat_template.segments import Span
 from stages.chat_template.template import Template
 from stages.chat_template.trained_spans import Chat, Seen, Turn
@@ -18,7 +18,6 @@ from stages.errors import RowError
 _FIELDS = ("tool_calls", "reasoning_content", "reasoning", "thinking")
 _TOOLS = "tools"
 _REASONING = "</think>"
-_MOST_SEEN = 1 << 14
 
 
 class Printed:
@@ -26,7 +25,7 @@ class Printed:
 
     def __init__(self, template: Template) -> None:
         self._template = template
-        self._seen: dict[Hashable, bool] = {}
+        self._seen: defaultdict[str, dict[Hashable, bool | None]] = defaultdict(dict)
 
     def require(self, chat: Chat, text: str) -> None:
         """Refuse a conversation with tools or fields that do not change the printed text.
@@ -55,24 +54,15 @@ class Printed:
 
     def _in_excerpt(self, chat: Chat, index: int, name: str) -> bool:
         """Whether an excerpt of a long conversation shows that a field (or tools) is printed."""
-        picked = chat.excerpts.of(index) if len(chat.turns) > SHORT else None
-        if picked is None:
-            return False
-        kind = (name, chat.kind(picked, index))
-        if kind not in self._seen:
-            if len(self._seen) >= _MOST_SEEN:
-                self._seen.clear()
+
+        def shows(picked: list[int]) -> bool:
             seen = [chat.seen[i] for i in picked]
-            outer_guards, Placeholder.guards = Placeholder.guards, []
-            try:
-                text = self._template.render(seen, chat.tools)
-                without = self._without(seen, at=picked.index(index), name=name, tools=chat.tools)
-                self._seen[kind] = without != text
-            except RowError:
-                self._seen[kind] = False
-            finally:
-                Placeholder.guards = outer_guards
-        return self._seen[kind]
+            text = self._template.render(seen, chat.tools)
+            return self._without(seen, picked.index(index), name, chat.tools) != text
+
+        if len(chat.turns) <= SHORT:
+            return False
+        return bool(chat.in_excerpt(index, self._seen[name], shows)[1])
 
     def _without(self, seen: Seen, at: int, name: str, tools: list[Any] | None) -> str | None:
         if name == _TOOLS:

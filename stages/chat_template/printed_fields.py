@@ -9,6 +9,7 @@ raises an exception prints nothing, so the fields in it do not count.
 from __future__ import annotations
 
 import functools
+from collections import defaultdict
 
 from jinja2 import nodes
 
@@ -27,8 +28,8 @@ class _Reader:
 
     def __init__(self, tree: nodes.Template) -> None:
         self._tree = tree
-        self._kinds_of: dict[str, set[str]] = {"messages": {_TURNS}}
-        self._constants: dict[str, set[str]] = {}
+        self._kinds_of: defaultdict[str, set[str]] = defaultdict(set, messages={_TURNS})
+        self._constants: defaultdict[str, set[str]] = defaultdict(set)
         self._macros = {macro.name: macro for macro in tree.find_all(nodes.Macro)}
         self.fields: set[str] = set()
 
@@ -48,13 +49,12 @@ class _Reader:
     # -- which names hold turns -------------------------------------------------------------
 
     def _bind(self) -> None:
-        for node in self._tree.find_all((nodes.Assign, nodes.For, nodes.Call, nodes.CallBlock)):
-            if isinstance(node, nodes.Assign):
-                self._assign(node.target, node.node)
-            elif isinstance(node, nodes.For):
-                self._loop(node)
-            elif isinstance(node, nodes.Call):
-                self._call(node)
+        for assign in self._tree.find_all(nodes.Assign):
+            self._assign(assign.target, assign.node)
+        for loop in self._tree.find_all(nodes.For):
+            self._loop(loop)
+        for call in self._tree.find_all(nodes.Call):
+            self._call(call)
 
     def _assign(self, target: nodes.Node, value: nodes.Node) -> None:
         if isinstance(target, nodes.Tuple) and isinstance(value, nodes.Tuple | nodes.List):
@@ -64,24 +64,22 @@ class _Reader:
         name = _name_of(target)
         if name is None:
             return
-        self._kinds_of.setdefault(name, set()).update(self._kinds(value))
+        self._kinds_of[name] |= self._kinds(value)
         if isinstance(value, nodes.Const) and isinstance(value.value, str):
-            self._constants.setdefault(name, set()).add(value.value)
+            self._constants[name].add(value.value)
         if isinstance(value, nodes.Call) and _name_of(value.node) == "namespace":
             for keyword in value.kwargs:
-                kinds = self._kinds(keyword.value)
-                self._kinds_of.setdefault(f"{name}.{keyword.key}", set()).update(kinds)
+                self._kinds_of[f"{name}.{keyword.key}"] |= self._kinds(keyword.value)
 
     def _loop(self, node: nodes.For) -> None:
-        kinds = self._kinds(node.iter)
         name = _name_of(node.target)
-        if name is not None and _TURNS in kinds:
-            self._kinds_of.setdefault(name, set()).add(_TURN)
+        if _TURNS in self._kinds(node.iter):
+            self._kinds_of["loop"].add("loop")
+            if name is not None:
+                self._kinds_of[name].add(_TURN)
         if name is not None and isinstance(node.iter, nodes.List | nodes.Tuple):
             texts = {i.value for i in node.iter.items if isinstance(i, nodes.Const)}
-            self._constants.setdefault(name, set()).update(map(str, texts))
-        if _TURNS in kinds:
-            self._kinds_of.setdefault("loop", set()).add("loop")
+            self._constants[name].update(map(str, texts))
 
     def _call(self, node: nodes.Call) -> None:
         macro = self._macros.get(_name_of(node.node) or "")
@@ -105,26 +103,22 @@ class _Reader:
             inside = set().union(*map(self._kinds, node.items)) if node.items else set()
             return {_TURNS} if inside else set()
         if isinstance(node, nodes.Filter):
-            return self._filtered(node)
+            return self._taken(node.node, same=node.name in _SAME, one=node.name in _ONE_OF)
         if isinstance(node, nodes.Getitem):
-            return self._item(node)
+            sliced = isinstance(node.arg, nodes.Slice)
+            return self._taken(node.node, same=sliced, one=not sliced)
         if isinstance(node, nodes.Getattr):
             attribute_kinds = self._kinds_of.get(f"{_name_of(node.node)}.{node.attr}", set())
             walks = "loop" in self._kinds(node.node) and node.attr in _NEIGHBOURS
             return attribute_kinds | ({_TURN} if walks else set())
         return set()
 
-    def _filtered(self, node: nodes.Filter) -> set[str]:
-        kinds = self._kinds(node.node)
-        if node.name in _ONE_OF:
-            return {_TURN} if _TURNS in kinds else set()
-        return kinds if node.name in _SAME else set()
-
-    def _item(self, node: nodes.Getitem) -> set[str]:
-        kinds = self._kinds(node.node)
-        if isinstance(node.arg, nodes.Slice):
+    def _taken(self, node: nodes.Node | None, same: bool, one: bool) -> set[str]:
+        """What is taken of an expression: the same, one of its items, or something else."""
+        kinds = self._kinds(node)
+        if same:
             return kinds
-        return {_TURN} if _TURNS in kinds else set()
+        return {_TURN} if one and _TURNS in kinds else set()
 
     # -- which of their fields are read ------------------------------------------------------
 
@@ -135,22 +129,16 @@ class _Reader:
             for child in (*node.body, *node.elif_, *node.else_):
                 self._visit(child)
             return
-        if isinstance(node, nodes.Output):
-            for child in node.nodes:
-                self._whole(child)
-        if isinstance(node, nodes.Filter) and node.name == "tojson":
-            self._whole(node.node)
-        if isinstance(node, nodes.Concat):
-            for child in node.nodes:
-                self._whole(child)
+        printed: list[nodes.Expr | None] = []
+        if isinstance(node, nodes.Output | nodes.Concat):
+            printed += node.nodes
+        elif isinstance(node, nodes.Filter) and node.name == "tojson":
+            printed.append(node.node)
+        if any(self._kinds(child) & {_TURN, _TURNS} for child in printed):
+            self.fields.add(EVERY)
         self._asked(node)
         for child in node.iter_child_nodes():
             self._visit(child)
-
-    def _whole(self, node: nodes.Node | None) -> None:
-        """Printing a whole turn prints all its fields."""
-        if self._kinds(node) & {_TURN, _TURNS}:
-            self.fields.add(EVERY)
 
     def _asked(self, node: nodes.Node) -> None:
         if isinstance(node, nodes.Getattr) and _TURN in self._kinds(node.node):
@@ -191,23 +179,11 @@ def _name_of(node: nodes.Node) -> str | None:
 
 def _only_refuses(body: list[nodes.Node]) -> bool:
     """Whether statements only call ``raise_exception``."""
-    return bool(body) and all(_refuses(node) for node in body)
-
-
-def _refuses(node: nodes.Node) -> bool:
-    if isinstance(node, nodes.Output):
-        return all(_is_blank(child) or _is_raise(child) for child in node.nodes) and any(
-            map(_is_raise, node.nodes)
-        )
-    return False
-
-
-def _is_blank(node: nodes.Node) -> bool:
-    return isinstance(node, nodes.TemplateData) and not node.data.strip()
-
-
-def _is_raise(node: nodes.Node) -> bool:
-    return isinstance(node, nodes.Call) and _name_of(node.node) == "raise_exception"
+    printed = [one for node in body if isinstance(node, nodes.Output) for one in node.nodes]
+    blank = [one for one in printed if isinstance(one, nodes.TemplateData) and not one.data.strip()]
+    called = [_name_of(one.node) for one in printed if isinstance(one, nodes.Call)]
+    refuses = set(called) == {"raise_exception"} and len(blank) + len(called) == len(printed)
+    return refuses and all(isinstance(node, nodes.Output) for node in body)
 
 
 @functools.lru_cache(maxsize=64)

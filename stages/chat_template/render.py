@@ -19,12 +19,7 @@ import pyarrow as pa
 from stages import columns
 from stages.chat_template import loss_weights, reasoning, shapes
 from stages.chat_template.compile import Compiler, Program
-from stages.chat_template.segments import (
-    CLOSES,
-    CONTROL,
-    TRAINED,
-    controls_pattern,
-)
+from stages.chat_template.segments import CLOSES, CONTROL, TRAINED, controls_pattern
 from stages.chat_template.segments_column import SegmentsColumn
 from stages.chat_template.shapes import Conversations, Shape
 from stages.chat_template.template import Template
@@ -48,38 +43,23 @@ def template_of(model: TargetModel) -> Template:
     return Template(profile.chat_template, profile.date_string, **tokens)
 
 
-def compiler_of(model: TargetModel, train_on: str) -> Compiler:
-    """The compiler of the model's chat template."""
-    return Compiler(
-        template_of(model),
-        controls=controls_pattern(model.controls),
-        end_of_turn=model.profile.end_of_turn,
-        variants=[dict(variant) for variant in model.profile.template_variants],
-        train_all=train_on == "all",
-    )
-
-
+@dataclass(slots=True)
 class Row:
-    """One conversation as parallel lists, one for each field of its messages column."""
+    """One conversation as parallel lists, one for each field of its messages column.
 
-    __slots__ = ("contents", "fields", "roles", "shape", "tools", "trained")
+    Attributes:
+        shape: everything but the texts, of which it says only whether they are empty.
+    """
 
-    def __init__(
-        self,
-        roles: list[str],
-        contents: list[str | None],
-        fields: list[str | None],
-        trained: list[bool],
-        tools: str | None,
-        shape: Hashable = None,
-    ) -> None:
-        self.roles = roles
-        self.contents = contents
-        self.fields = fields
-        self.trained = trained
-        self.tools = tools
-        # Everything but the texts, of which it says only whether they are empty.
-        self.shape = shape or self._own_shape()
+    roles: list[str]
+    contents: list[str | None]
+    fields: list[str | None]
+    trained: list[bool]
+    tools: str | None
+    shape: Hashable = None
+
+    def __post_init__(self) -> None:
+        self.shape = self.shape or self._own_shape()
 
     def _own_shape(self) -> Hashable:
         return (tuple(_kinds(self.roles, self.contents, self.fields, self.trained)), self.tools)
@@ -98,6 +78,14 @@ class Row:
         self.shape = self._own_shape()
 
 
+def exchange(question: str, answer: str, system: str | None = None) -> Row:
+    """A question and its answer, which is trained."""
+    row = Row(["user", "assistant"], [question, answer], [None] * 2, [False, True], tools=None)
+    if system is not None:
+        row.prepend(system)
+    return row
+
+
 def _kinds(
     roles: list[str], contents: list[str | None], fields: list[str | None], trained: list[bool]
 ) -> list[Hashable]:
@@ -110,9 +98,15 @@ class Renderer:
     """Renders conversations; keeps the compiled programs by shape."""
 
     def __init__(self, model: TargetModel, train_on: str = "assistant") -> None:
-        self._compiler = compiler_of(model, train_on)
         self._controls = controls_pattern(model.controls)
         self._end_of_turn = model.profile.end_of_turn
+        self._compiler = Compiler(
+            template_of(model),
+            controls=self._controls,
+            end_of_turn=self._end_of_turn,
+            variants=[dict(variant) for variant in model.profile.template_variants],
+            train_all=train_on == "all",
+        )
         self._lead = model.profile.text_lead
         self.step_separator = model.profile.step_tokens.separator
         self._markers = model.profile.text_markers

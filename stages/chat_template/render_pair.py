@@ -11,9 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from stages.chat_template.render import Row, conversations, template_of
+from stages.chat_template.render import Row, conversations, exchange, template_of
 from stages.chat_template.segments import CLOSES, CONTROL, TRAINED
 from stages.chat_template.segments_column import SegmentsColumn
 from stages.chat_template.trained_spans import Turn
@@ -125,21 +124,14 @@ def prove_pair(model: TargetModel) -> dict[str, str]:
             f"{profile.end_of_turn!r}.",
             "Leave --eos out.",
         )
-    row = Row(
-        roles=["user", "assistant"],
-        contents=["x y", "z"],
-        fields=[None, None],
-        trained=[False, True],  # the second text is the answer
-        tools=None,
-    )
-    texts, kinds = renderer(row, 1)
+    texts, kinds = renderer(exchange("x y", "z"), 1)
     ours: list[int] = []
     types: list[int] = []
     answer = False
     for text, kind in zip(texts, kinds, strict=True):
         answer |= bool(kind & TRAINED)
-        control = kind & CONTROL
-        ids = [model.controls.get(text, -1)] if control else _plain(tokenizer, text)
+        plain = tokenizer.encode(text, add_special_tokens=False).ids
+        ids = [model.controls.get(text, -1)] if kind & CONTROL else plain
         ours += ids
         types += [int(answer)] * len(ids)
     theirs = tokenizer.encode("x y", "z")
@@ -154,8 +146,3 @@ def prove_pair(model: TargetModel) -> dict[str, str]:
         "pair_framing_is_the_tokenizers": f"{framed}B{''.join(framing.after)}",
         "positions": f"{profile.context_length} positions, the first is {framing.position_offset}",
     }
-
-
-def _plain(tokenizer: Any, text: str) -> list[int]:
-    ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
-    return ids

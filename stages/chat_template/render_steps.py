@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from stages import columns
 from stages.chat_template import outline
 from stages.chat_template.compile import Program, Unit
-from stages.chat_template.render import COMPILED, Renderer, Row
+from stages.chat_template.render import COMPILED, Renderer, exchange
 from stages.chat_template.segments import CONTROL, STEP, TRAINED, Segment
 from stages.chat_template.segments_column import SegmentsColumn
 from stages.chat_template.shapes import asked, trimmed
@@ -81,15 +81,12 @@ class RenderSteps:
 
     def _program(self) -> _Chat | None:
         """The program of all rows; None where each has to be rendered by itself."""
-        marker, given = self.renderer.marker, self.system is not None
+        marker = self.renderer.marker
         if self.raw or (marker and marker.search(self.system or "")):
             return None
-        row = Row(["user", "assistant"], ["x", "y"], [None] * 2, trained=[False, True], tools=None)
-        if self.system is not None:
-            row.prepend(self.system)
-        program = self.renderer.program(row)
-        if given and isinstance(program, Program):
-            program = program.given(0, self.system or "")
+        program = self.renderer.program(exchange("x", "y", self.system))
+        if self.system is not None and isinstance(program, Program):
+            program = program.given(0, self.system)
             program = program and program.shifted(-1)
         return _chat_of(program)
 
@@ -97,11 +94,7 @@ class RenderSteps:
         between = self.renderer.step_separator
         # The steps are rendered as one answer, and that segment is then cut into the steps.
         answer = between.join(steps)
-        roles = ["user", "assistant"]
-        row = Row(roles, [problem, answer], fields=[None] * 2, trained=[False, True], tools=None)
-        if self.system is not None:
-            row.prepend(self.system)
-        texts, kinds, path = self.renderer(row)
+        texts, kinds, path = self.renderer(exchange(problem, answer, self.system))
         segments: list[Segment] = []
         placed = False
         for text, kind in zip(texts, kinds, strict=True):
@@ -166,12 +159,10 @@ class RenderSteps:
         flat = pa.concat_arrays(
             [_within(unit, problems), pc.binary_join_element_wise(led, steps, "")]
         )
-        sizes = np.where(fits, np.diff(offsets) + 1, 0)
-        bounds = offsets_of(sizes)
-        rows = np.repeat(np.arange(len(sizes)), sizes)
-        within = np.arange(int(bounds[-1])) - bounds[rows]
-        place = np.where(within == 0, rows, len(problems) + offsets[rows] + within - 1)
-        return make_list(bounds, flat.take(pa.array(place)))
+        own, sizes = np.arange(len(problems)), np.diff(offsets) + 1
+        order = np.insert(len(problems) + np.arange(len(steps)), offsets[:-1], own)
+        place = order[np.repeat(fits, sizes)]
+        return make_list(offsets_of(np.where(fits, sizes, 0)), flat.take(pa.array(place)))
 
     def __call__(self, batch: Batch) -> Batch:
         batch = self._columns(batch)

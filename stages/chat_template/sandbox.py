@@ -8,6 +8,7 @@ template and row are refused or rendered alike on every machine.
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
@@ -187,6 +188,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def _charged(self, name: str, function: Function) -> Function:
         passed = int(hasattr(function, "jinja_pass_arg"))
 
+        @functools.wraps(function)
         def charged(*args: Any, **kwargs: Any) -> Any:
             head, values = args[:passed], costs.settled(args[passed:])
             every = values
@@ -195,7 +197,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             self.spend(CALL + (costs.cost(name, every) >> 4))
             return self.charged(function(*head, *values, **kwargs))
 
-        return _like(function, charged)
+        return charged
 
     def concat(self, pieces: Iterable[str]) -> str:
         """Join texts that are printed, captured or concatenated, and charge for it."""
@@ -313,12 +315,3 @@ class Sandbox(ImmutableSandboxedEnvironment):
         if len(code) > _LONGEST_CODE:
             raise SecurityError("its code is too long")
         return code
-
-
-def _like(function: Function, wrapper: Function) -> Function:
-    """The wrapper, marked so that Jinja passes it what it passes the function."""
-    wrapper.__name__ = getattr(function, "__name__", "filter")
-    passing = getattr(function, "jinja_pass_arg", None)
-    if passing is not None:
-        wrapper.jinja_pass_arg = passing  # type: ignore[attr-defined]
-    return wrapper

@@ -25,34 +25,16 @@ class SegmentsColumn:
     """A segments column while rows are added to it, by their index; rows without any are empty."""
 
     def __init__(self) -> None:
-        self.texts: list[str] = []
-        self.kinds = bytearray()
-        self.rows: list[int] = []
-        self.lengths: list[int] = []
-        self.paths: list[str] = []
-        self.errors: dict[int, RowError] = {}
+        self._rows: dict[int, tuple[list[str], bytes, str]] = {}
+        self._errors: dict[int, RowError] = {}
 
     def add(self, row: int, texts: list[str], kinds: bytes, path: str) -> None:
         """Add the segments of a row; rows come in order."""
-        self.texts += texts
-        self.kinds += kinds
-        self.rows.append(row)
-        self.lengths.append(len(texts))
-        self.paths.append(path)
+        self._rows[row] = (texts, kinds, path)
 
     def refuse(self, row: int, error: RowError) -> None:
         """Leave a row empty, and refuse it."""
-        self.errors[row] = error
-
-    def _rendered(self, count: int, otherwise: str | None) -> pa.Array:
-        if not self.rows and not self.errors and otherwise:
-            return pa.repeat(pa.scalar(otherwise), count)
-        paths: list[str | None] = [otherwise] * count
-        for row, path in zip(self.rows, self.paths, strict=True):
-            paths[row] = path
-        for row in self.errors:
-            paths[row] = None
-        return pa.array(paths, pa.string())
+        self._errors[row] = error
 
     def into(self, batch: Batch, name: str, otherwise: str | None = None) -> Batch:
         """The batch with the column, and the path that each row took in ``rendered``.
@@ -60,12 +42,16 @@ class SegmentsColumn:
         Args:
             otherwise: the path of rows without segments that are not refused.
         """
-        texts = pa.array(self.texts, pa.string())
-        kinds = pa.array(np.frombuffer(bytes(self.kinds), np.uint8))
-        fields = list(columns.SEGMENTS.value_type)
-        flat = pa.StructArray.from_arrays([texts, kinds], fields=fields)
         lengths = np.zeros(batch.num_rows, np.int64)
-        lengths[self.rows] = self.lengths
+        paths: list[str | None] = [otherwise] * batch.num_rows
+        for row, (own, _, path) in self._rows.items():
+            lengths[row], paths[row] = len(own), path
+        for row in self._errors:
+            paths[row] = None
+        texts = pa.array([text for own, _, _ in self._rows.values() for text in own], pa.string())
+        kinds = np.frombuffer(b"".join(own for _, own, _ in self._rows.values()), np.uint8)
+        fields = list(columns.SEGMENTS.value_type)
+        flat = pa.StructArray.from_arrays([texts, pa.array(kinds)], fields=fields)
         batch = columns.put(batch, name, make_list(offsets_of(lengths), flat))
-        batch = columns.put(batch, "rendered", self._rendered(batch.num_rows, otherwise))
-        return refuse_all(batch, self.errors)
+        batch = columns.put(batch, "rendered", pa.array(paths, pa.string()))
+        return refuse_all(batch, self._errors)

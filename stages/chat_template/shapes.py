@@ -23,7 +23,6 @@ from stages.chat_template.placeholders import Guard
 from stages.columns import Ints, list_parts, make_list, offsets_of
 from stages.contract import BARE, Batch
 
-_COMMON = 8  # keys of rows that are looked for as columns
 _ROLES = 32  # roles that have a number; rows with others are rendered one by one
 # What Python's str.strip takes off, which templates use; Arrow's own idea of blanks differs.
 _BLANKS = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
@@ -134,11 +133,8 @@ class Conversations:
         """The shape with the rows for which the template prints what its program prints."""
         fits = np.ones(len(shape.rows), bool)
         for guard in shape.program.guards:
-            fits &= ~self._asked(guard, shape)
+            fits &= ~asked(guard, pc.fill_null(self._text(shape, guard.slot), ""))
         return Shape(shape.program, shape.rows[fits], shape.first[fits])
-
-    def _asked(self, guard: Guard, shape: Shape) -> Bools:
-        return asked(guard, pc.fill_null(self._text(shape, guard.slot), ""))
 
     def own_texts(self, shape: Shape) -> list[pa.StringArray]:
         """For each segment with a row's own text, that text of every row of a shape."""
@@ -155,24 +151,10 @@ class Conversations:
 
 def _numbered(codes: npt.NDArray[np.uint8], offsets: Ints) -> tuple[Ints, list[bytes]]:
     """The different runs of some bytes, and which of them each run is."""
-    number = np.full(len(offsets) - 1, -1)
-    keys: list[bytes] = []
-    sizes, left = np.diff(offsets), np.arange(len(number))
-    for _ in range(_COMMON):  # most rows have one of a few keys: these are compared as columns
-        if not len(left):
-            return number, keys
-        first, size = offsets[left[0]], int(sizes[left[0]])
-        own = codes[first : first + size]
-        alike = left[sizes[left] == size]
-        alike = alike[(codes[offsets[alike][:, None] + np.arange(size)] == own).all(axis=1)]
-        number[alike] = len(keys)
-        keys.append(own.tobytes())
-        left = left[number[left] < 0]
-    known: dict[bytes, int] = {}
-    for row in left.tolist():
-        key = codes[offsets[row] : offsets[row + 1]].tobytes()
-        number[row] = known.setdefault(key, len(keys) + len(known))
-    return number, [*keys, *known]
+    buffers = [None, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(codes)]
+    runs = pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers).dictionary_encode()
+    number: Ints = runs.indices.to_numpy().astype(np.int64)
+    return number, runs.dictionary.to_pylist()
 
 
 def outline_columns(

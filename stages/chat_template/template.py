@@ -7,10 +7,11 @@ The environment is the one that Hugging Face's ``apply_chat_template`` documents
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import Any, NoReturn
 
@@ -108,11 +109,17 @@ def parsed_tree(source: str) -> nodes.Template:
     Raises:
         ModelError: the source is not valid Jinja.
     """
-    try:
+    with _compiling():
         return _environment().parse(source)
+
+
+@contextlib.contextmanager
+def _compiling() -> Iterator[None]:
+    try:
+        yield
     except SecurityError as error:
         raise ModelError(f"The chat template is refused: {error}.", _HARMLESS) from error
-    except (TemplateError, SyntaxError, RecursionError, MemoryError) as error:
+    except _UNCOMPILABLE as error:  # ValueError: a number of thousands of digits
         raise ModelError(f"The chat template is not valid Jinja: {error}.") from error
 
 
@@ -139,14 +146,10 @@ class Template:
         environment.globals["strftime_now"] = self._strftime
         environment.globals.update(tokens)
         self._environment = environment
-        try:
+        with _compiling():
             self._template = environment.template_class.from_code(
                 environment, _code(source), environment.make_globals(None)
             )
-        except SecurityError as error:
-            raise ModelError(f"The chat template is refused: {error}.", _HARMLESS) from error
-        except _UNCOMPILABLE as error:  # ValueError: a number of thousands of digits
-            raise ModelError(f"The chat template is not valid Jinja: {error}.") from error
 
     def _strftime(self, pattern: str) -> str:
         plain_format(pattern)

@@ -17,9 +17,9 @@ import itertools
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from stages.chat_template.excerpts import Excerpts
 from stages.chat_template.placeholders import SLOT, Guard, Placeholder
@@ -29,8 +29,9 @@ from stages.errors import RowError
 
 # How many turns the extra renderings of one conversation may print in all.
 MOST_PRINTED = 1 << 17
-_MOST_LEADS = 4096
+_MOST_KINDS = 4096  # excerpts whose result is remembered
 Seen: TypeAlias = list[dict[str, Any]]
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,39 @@ class Chat:
     def kind(self, picked: Sequence[int], index: int) -> Hashable:
         """The shape of an excerpt: everything that a template can print, apart from the texts."""
         return (self._tools, picked.index(index), tuple(self._kinds[i] for i in picked))
+
+    def in_excerpt(
+        self,
+        index: int,
+        known: dict[Hashable, Found | None],
+        find: Callable[[list[int]], Found | None],
+    ) -> tuple[list[int], Found | None]:
+        """What an excerpt shows of a turn; excerpts of one kind are rendered once.
+
+        Args:
+            known: what was found before, by kind.
+            find: finds it in an excerpt, of which it gets the turns.
+
+        Returns:
+            The turns of the excerpt, and what it shows: None where no excerpt can show it, or the
+            template refuses the excerpt.
+        """
+        picked = self.excerpts.of(index)
+        if picked is None:
+            return [], None
+        kind = self.kind(picked, index)
+        if kind not in known:
+            if len(known) >= _MOST_KINDS:
+                known.clear()
+            # The excerpt's renderings get a list of guards of their own.
+            outer_guards, Placeholder.guards = Placeholder.guards, []
+            try:
+                known[kind] = find(picked)
+            except RowError:
+                known[kind] = None
+            finally:
+                Placeholder.guards = outer_guards
+        return picked, known[kind]
 
     def spend(self, turns: int) -> None:
         """Count turns that are rendered again.
@@ -222,15 +256,9 @@ class Spans:
 
     def _by_excerpt(self, chat: Chat, text: str, index: int, places: dict[int, int]) -> int | None:
         """The start of a turn as an excerpt shows it; None where no excerpt can show it."""
-        picked = chat.excerpts.of(index)
-        if picked is None:
-            return None
-        kind = chat.kind(picked, index)
-        if kind not in self._leads:
-            if len(self._leads) >= _MOST_LEADS:
-                self._leads.clear()
-            self._leads[kind] = self._lead(chat, picked, index)
-        lead = self._leads[kind]
+        picked, lead = chat.in_excerpt(
+            index, self._leads, lambda picked: self._lead(chat, picked, index)
+        )
         # Where the excerpt has its last text, the whole text must go on as the excerpt does.
         behind = places.get(picked[lead.place]) if lead else None
         if lead is None or behind is None:
@@ -243,18 +271,11 @@ class Spans:
         return behind + len(lead.text)
 
     def _lead(self, chat: Chat, picked: list[int], index: int) -> _Lead | None:
-        """The text before a turn of an excerpt; None where the template refuses the excerpt."""
+        """The text before a turn of an excerpt; None where no text stands there."""
         seen, at = [chat.seen[i] for i in picked], picked.index(index)
-        # The excerpt's renderings get a list of guards of their own, which is kept with the result.
-        outer_guards, Placeholder.guards = Placeholder.guards, []
-        try:
-            text = self._template.render(seen, chat.tools)
-            start = self._start(text, seen[:at], chat.tools, index)
-            guards = dict.fromkeys(Placeholder.guards)
-        except RowError:
-            return None
-        finally:
-            Placeholder.guards = outer_guards
+        text = self._template.render(seen, chat.tools)
+        start = self._start(text, seen[:at], chat.tools, index)
+        guards = dict.fromkeys(Placeholder.guards)
         before = list(SLOT.finditer(text, 0, start))
         stop = text.find(self._end_of_turn, start)
         if not before or stop < 0:

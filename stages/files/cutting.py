@@ -38,18 +38,26 @@ class Uncut:
         return [whole(version, splits[0].reader)]
 
 
-def hashed(reader: Cutter, path: str) -> list[Split]:
-    """The splits of a file as it is now, hashed.
+class Whole:
+    """A reader whose files are one split each, unless it has a ``cut`` of its own."""
+
+    @property
+    def name(self) -> str:
+        raise NotImplementedError
+
+    def splits(self, path: str) -> list[Split]:
+        return read_all(self, file_version.look(path))
+
+    def cut(self, version: FileVersion) -> list[Split]:
+        return [whole(version, self.name)]
+
+
+def read_all(reader: Cutter, version: FileVersion, hold: int = 0) -> list[Split]:
+    """The splits of a version, hashed; each byte is read once, but for those that ``cut`` looks at.
 
     Raises:
         ContainerError: the file is not what its name says.
         SurroundingsError: another process writes to it meanwhile.
-    """
-    return read_all(reader, file_version.look(path))
-
-
-def read_all(reader: Cutter, version: FileVersion, hold: int = 0) -> list[Split]:
-    """The same of a version; each byte is read once, but for those that ``cut`` looks at.
 
     Args:
         hold: bytes of each split that may stay in memory, for whoever makes its part.

@@ -13,7 +13,7 @@ import itertools
 import struct
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass
 
 import zstandard
@@ -136,9 +136,9 @@ def _frames(version: FileVersion, kind: str) -> list[Frame]:
     """
     with VersionBytes(version) as source:
         if kind == "gz":
-            sizes = _blocks(source, version)
+            sizes = _walked(source, version, _block)
         else:
-            sizes = _listed(source, version.size) or _walked(source, version)
+            sizes = _listed(source, version.size) or _walked(source, version, _frame)
     frames, start, text = [], 0, 0
     for size, length in sizes:
         frames.append(Frame(start, start + size, text, text + length))
@@ -165,28 +165,35 @@ def _listed(source: VersionBytes, size: int) -> list[tuple[int, int]]:
     return [*sizes, (length + 8, 0)]
 
 
-def _walked(source: VersionBytes, version: FileVersion) -> list[tuple[int, int]]:
-    """The same, from the headers of frames and of the blocks in them."""
-    _require_here(version)
+def _walked(
+    source: VersionBytes,
+    version: FileVersion,
+    measured: Callable[[VersionBytes, bytes, int, int], tuple[int, int]],
+) -> list[tuple[int, int]]:
+    """The same, from what stands before each frame."""
+    if version.stored is not None:  # sizes are all over the file: all of it would be fetched
+        raise _DoubtError
     sizes, at = [], 0
     while at < version.size:
         head = source.read(at, min(at + _LEAST, version.size))
-        magic, length = struct.unpack_from("<II", head)
-        if magic in _SKIPPED:
-            size, text = 8 + length, 0
-        elif magic == _MAGIC:
-            said = zstandard.get_frame_parameters(head)
-            text = said.content_size
-            if text == zstandard.CONTENTSIZE_UNKNOWN:
-                raise _DoubtError
-            begin = at + zstandard.frame_header_size(head)
-            size = _behind_blocks(source, begin, version.size) - at
-            size += 4 * said.has_checksum
-        else:
-            raise _DoubtError
-        sizes.append((size, text))
-        at += size
+        sizes.append(measured(source, head, at, version.size))
+        at += sizes[-1][0]
     return sizes
+
+
+def _frame(source: VersionBytes, head: bytes, at: int, size_of_file: int) -> tuple[int, int]:
+    """Bytes and text of a zstandard frame, from its header and those of the blocks in it."""
+    magic, length = struct.unpack_from("<II", head)
+    if magic in _SKIPPED:
+        return 8 + length, 0
+    if magic != _MAGIC:
+        raise _DoubtError
+    said = zstandard.get_frame_parameters(head)
+    if said.content_size == zstandard.CONTENTSIZE_UNKNOWN:
+        raise _DoubtError
+    begin = at + zstandard.frame_header_size(head)
+    size = _behind_blocks(source, begin, size_of_file) - at + 4 * said.has_checksum
+    return size, said.content_size
 
 
 def _behind_blocks(source: VersionBytes, at: int, size_of_file: int) -> int:
@@ -200,32 +207,13 @@ def _behind_blocks(source: VersionBytes, at: int, size_of_file: int) -> int:
     return at
 
 
-def _blocks(source: VersionBytes, version: FileVersion) -> list[tuple[int, int]]:
-    """Bytes and text of each block of block gzip."""
-    sizes, at = [], 0
-    _require_bgzf(version.head)
-    _require_here(version)
-    while at < version.size:
-        head = source.read(at, min(at + _LEAST, version.size))
-        _require_bgzf(head)
-        # A header as every writer has it: one field more, of six bytes, which gives the size.
-        if head[10:16] != b"\x06\0BC\x02\0":
-            raise _DoubtError
-        size = struct.unpack_from("<H", head, 16)[0] + 1
-        if size < _LEAST + 8 or at + size > version.size:
-            raise _DoubtError
-        (text,) = struct.unpack("<I", source.read(at + size - 4, at + size))
-        sizes.append((size, text))
-        at += size
-    return sizes
-
-
-def _require_bgzf(head: bytes) -> None:
-    if head[:4] != b"\x1f\x8b\x08\x04":  # gzip with fields in its header
+def _block(source: VersionBytes, head: bytes, at: int, size_of_file: int) -> tuple[int, int]:
+    """Bytes and text of a block of block gzip."""
+    # A header as every writer has it: gzip with one field more, of six bytes, which gives the size.
+    if head[:4] != b"\x1f\x8b\x08\x04" or head[10:16] != b"\x06\0BC\x02\0":
         raise _DoubtError
-
-
-def _require_here(version: FileVersion) -> None:
-    """Sizes are all over the file: elsewhere, all of it would be fetched to find them."""
-    if version.stored is not None:
+    size = struct.unpack_from("<H", head, 16)[0] + 1
+    if size < _LEAST + 8 or at + size > size_of_file:
         raise _DoubtError
+    (text,) = struct.unpack("<I", source.read(at + size - 4, at + size))
+    return size, text

@@ -141,15 +141,12 @@ class LineBlock(Sequence[Record]):
     def _record(self, place: int) -> Record:
         if place in self._odd:
             return self._odd[place]
-        line, offset, raw = (
-            self._first + place,
-            self._offset + int(self.starts[place]),
-            self.raw(place),
-        )
-        if self._taken is None or not self._taken[place]:
-            return Record(line, offset, raw, self._rows[place])
-        self._odd[place] = Record(line, offset, raw, strict_json.parse(raw))
-        return self._odd[place]
+        taken, raw = self._taken is not None and self._taken[place], self.raw(place)
+        data = strict_json.parse(raw) if taken else self._rows[place]
+        one = Record(self._first + place, self._offset + int(self.starts[place]), raw, data)
+        if taken:  # it is parsed once
+            self._odd[place] = one
+        return one
 
     @property
     def places(self) -> Ints:
@@ -194,18 +191,6 @@ class LineBlock(Sequence[Record]):
     def __iter__(self) -> Iterator[Record]:
         return map(self._record, self.places.tolist())
 
-    def at(self, line: int) -> Record:
-        """The record of a line.
-
-        Raises:
-            KeyError: it is no row of this block.
-        """
-        places, place = self.places, line - self._first
-        row = int(np.searchsorted(places, place))
-        if row == len(places) or places[row] != place:
-            raise KeyError(line)
-        return self._record(place)
-
 
 def lines_of(records: Sequence[Record], rows: Sequence[int]) -> list[int]:
     """The numbers of the lines of some records."""
@@ -222,7 +207,11 @@ class _ByLine(Mapping[int, Record]):
         self._block = block
 
     def __getitem__(self, line: int) -> Record:
-        return self._block.at(line)
+        lines = self._block.lines
+        row = int(np.searchsorted(lines, line))
+        if row == len(lines) or lines[row] != line:
+            raise KeyError(line)  # it is no row of the block
+        return self._block[row]
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._block.lines.tolist())

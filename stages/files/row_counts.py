@@ -12,9 +12,9 @@ import csv
 import functools
 import gzip
 import json
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -69,44 +69,28 @@ def _opened(split: Split) -> IO[bytes]:
     return split.version.open(again=True) if split.version else Path(split.path).open("rb")
 
 
-@contextmanager
-def _stream(split: Split) -> Iterator[IO[bytes]]:
+def _chunks(split: Split) -> Iterator[bytes]:
+    """The split's text without a byte-order mark at the start of the file."""
     kind = content.compression(split.version or split.path)
-    with _opened(split) as file:
+    with _opened(split) as packed:
+        file = packed
         if kind == "gz":
-            with gzip.GzipFile(fileobj=file) as plain:
-                yield cast("IO[bytes]", plain)  # GzipFile is not declared as one
+            file = cast("IO[bytes]", gzip.GzipFile(fileobj=packed))  # not declared as one
         elif kind == "zst":
             frames = zstandard.ZstdDecompressor(max_window_size=bounds.ZSTD_WINDOW)
-            with frames.stream_reader(file, read_across_frames=True) as plain:
-                yield plain
+            file = frames.stream_reader(packed, read_across_frames=True)
         else:
             file.seek(split.start)
-            yield file
-
-
-def _chunks(split: Split, file: IO[bytes]) -> Iterator[bytes]:
-    """The split's bytes without a byte-order mark at the start of the file."""
-    whole = split.reader != "jsonl" or content.compression(split.version or split.path) is not None
-    if split.around is not None:  # a piece of the text
-        whole, before = False, split.around[0]
+        before = split.around[0] if split.around else 0
         while before and (passed := file.read(min(before, content.CHUNK))):
             before -= len(passed)
-    left = None if whole else split.stop - split.start
-    first = split.start == 0
-    while chunk := file.read(content.CHUNK if left is None else min(content.CHUNK, left)):
-        left = None if left is None else left - len(chunk)
-        yield chunk.removeprefix(_BOM) if first else chunk
-        first = False
-
-
-def _ends_between_text(chunk: bytes) -> int | None:
-    """Line ends, where every line begins with something that is no blank; else None."""
-    data = np.frombuffer(chunk, np.uint8)
-    ends = np.flatnonzero(data == ord("\n"))
-    after = data[ends[: -1 if len(ends) and ends[-1] == len(data) - 1 else None] + 1]
-    plain = len(data) and data[0] > ord(" ") and bool((after > ord(" ")).all())
-    return len(ends) if plain else None
+        whole = split.around is None and (kind is not None or split.reader != "jsonl")
+        left = sys.maxsize if whole else split.stop - split.start
+        first = split.start == 0
+        while chunk := file.read(min(content.CHUNK, left)):
+            left -= len(chunk)
+            yield chunk.removeprefix(_BOM) if first else chunk
+            first = False
 
 
 def _lines(split: Split) -> Count:
@@ -114,22 +98,15 @@ def _lines(split: Split) -> Count:
     rows = lines = 0
     last = -1
     begun = filled = False
-    with _stream(split) as file:
-        for chunk in _chunks(split, file):
-            ends = _ends_between_text(chunk)
-            if ends is not None:
-                last = lines + ends - 1 if ends else last
-                rows, lines = rows + ends, lines + ends
-                begun = filled = chunk[-1:] != b"\n"
-                continue
-            head, *others = chunk.split(b"\n")
-            begun, filled = True, filled or bool(head.strip())
-            for piece in others:
-                last = lines if filled else last
-                lines += 1
-                rows += filled
-                filled = bool(piece.strip())
-            begun = bool(others[-1]) if others else begun
+    for chunk in _chunks(split):
+        head, *others = chunk.split(b"\n")
+        filled = filled or bool(head.strip())
+        for piece in others:
+            last = lines if filled else last
+            lines += 1
+            rows += filled
+            filled = bool(piece.strip())
+        begun = chunk[-1:] != b"\n"
     return Count(rows + filled, lines + begun, lines if filled else last)
 
 
@@ -163,20 +140,19 @@ def _values(split: Split) -> Count | None:
     depth = commas = opened = 0
     in_array: bool | None = None
     filled = loose = False
-    with _stream(split) as file:
-        for text in _unquoted(_chunks(split, file)):
-            if not text:
-                continue
-            data = np.frombuffer(text, np.uint8)
-            in_array = data[0] == ord("[") if in_array is None else in_array
-            # The cumulative sum of the changes is the depth after each byte.
-            steps = _depths()[data]
-            after = depth + np.cumsum(steps)
-            depth = int(after[-1])
-            commas += int(((data == ord(",")) & (after == 1)).sum())
-            opened += int(((steps > 0) & (after == 1)).sum())
-            filled |= bool((after - (steps > 0) > 0).any())
-            loose |= bool(((steps == 0) & (after == 0)).any())
+    for text in _unquoted(_chunks(split)):
+        if not text:
+            continue
+        data = np.frombuffer(text, np.uint8)
+        in_array = data[0] == ord("[") if in_array is None else in_array
+        # The cumulative sum of the changes is the depth after each byte.
+        steps = _depths()[data]
+        after = depth + np.cumsum(steps)
+        depth = int(after[-1])
+        commas += int(((data == ord(",")) & (after == 1)).sum())
+        opened += int(((steps > 0) & (after == 1)).sum())
+        filled |= bool((after - (steps > 0) > 0).any())
+        loose |= bool(((steps == 0) & (after == 0)).any())
     if in_array:
         return _alone(commas + filled)
     return None if loose else _alone(opened)  # numbers and words without brackets cannot be counted
@@ -199,18 +175,17 @@ def _separated(split: Split) -> Count:
     csv.field_size_limit(_LONGEST)
     count = last = -1  # the header is no row
     begun = 0
-    with _stream(split) as file:
-        rows = csv.reader(
-            _spelled(_chunks(split, file)),
-            delimiter=said.get("delimiter", _DELIMITERS[container]),
-            quoting=csv.QUOTE_NONE if said.get("quoting") == "none" else csv.QUOTE_MINIMAL,
-            strict=True,
-        )
-        for cells in rows:
-            if cells:
-                count += 1
-                last = begun if count else -1
-            begun = rows.line_num
+    rows = csv.reader(
+        _spelled(_chunks(split)),
+        delimiter=said.get("delimiter", _DELIMITERS[container]),
+        quoting=csv.QUOTE_NONE if said.get("quoting") == "none" else csv.QUOTE_MINIMAL,
+        strict=True,
+    )
+    for cells in rows:
+        if cells:
+            count += 1
+            last = begun if count else -1
+        begun = rows.line_num
     return Count(max(count, 0), begun, last)
 
 
@@ -249,11 +224,6 @@ _COUNTERS: dict[str, Callable[[Split], Count | None]] = {
 }
 
 
-def _damaged() -> tuple[type[Exception], ...]:
-    """What a container raises that cannot be read."""
-    return (csv.Error, EOFError, OSError, zlib.error, zstandard.ZstdError, pa.ArrowException)
-
-
 def count(split: Split) -> Count | None:
     """The rows of a split; None for containers of other packages and for damaged ones."""
     counter = _COUNTERS.get(split.reader.partition("/")[0])
@@ -261,8 +231,8 @@ def count(split: Split) -> Count | None:
         return counter(split) if counter else None
     except SurroundingsError:
         raise
-    except _damaged():
-        return None
+    except (csv.Error, EOFError, OSError, zlib.error, zstandard.ZstdError, pa.ArrowException):
+        return None  # it is damaged
 
 
 def require_covered(path: str, splits: Sequence[Split]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -29,28 +29,6 @@ _FLAT = frozenset((str, bool, type(None)))
 _NUMBERS = frozenset((int, float))
 _MANY_BYTES = 1 << 16
 _SPACED_COLON = re.compile(rb'"[ \t\r\n]+:')
-
-
-def _walk(value: Any, depth: int) -> tuple[int, bool]:
-    """The number of keys in a container, and whether a number may have been a big integer."""
-    if depth > MAX_DEPTH:
-        raise RowError("json_too_deep", f"nested more than {MAX_DEPTH} levels deep")
-    if type(value) is dict:
-        keys = len(value)
-        children = value.values()
-    else:
-        keys = 0
-        children = value
-    big = False
-    for child in children:
-        kind = type(child)
-        if kind is dict or kind is list:
-            below, suspect = _walk(child, depth + 1)
-            keys += below
-            big |= suspect
-        elif (kind is float and abs(child) >= 2.0**63) or (kind is int and child >= 2**63):
-            big = True
-    return keys, big
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> Row:
@@ -76,6 +54,19 @@ def _wrap(value: Any) -> str:
     return '; a list of turns is a row as {"messages": [...]}'
 
 
+def require_utf8(raw: bytes) -> None:
+    """Check the encoding of a row.
+
+    Raises:
+        RowError: it is another one.
+    """
+    try:
+        raw.decode()
+    except UnicodeDecodeError as error:
+        detail = f"byte {error.start} (0x{raw[error.start]:02x}) is not UTF-8"
+        raise RowError("bad_encoding", detail) from error
+
+
 def parse(raw: bytes) -> Row:
     """Parse one object.
 
@@ -85,17 +76,12 @@ def parse(raw: bytes) -> Row:
     try:
         row = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
-        try:
-            raw.decode()
-        except UnicodeDecodeError as bad:
-            detail = f"byte {bad.start} (0x{raw[bad.start]:02x}) is not UTF-8"
-            raise RowError("bad_encoding", detail) from bad
+        require_utf8(raw)
         raise RowError("bad_json", f"not JSON: {error}") from error
     if type(row) is not dict:
         raise RowError("not_an_object", f"a JSON {type(row).__name__}, not an object{_wrap(row)}")
-    flat = _FLAT.issuperset(map(type, row.values()))  # most rows: nothing to walk into
-    keys, big = (len(row), False) if flat else _walk(row, 1)
-    if big or not _all_keys_once(raw, keys):
+    below = _keys_inside(list(row.values()))
+    if below is None or not _all_keys_once(raw, below + len(row)):
         json.loads(raw, object_pairs_hook=_unique, parse_int=_int64)
     return row
 
@@ -133,24 +119,28 @@ def _all_keys_once(raw: bytes, keys: int) -> bool:
 
 
 def _keys_inside(values: list[Any]) -> int | None:
-    """Keys of the objects inside the values of rows; None where a line needs another look.
+    """Keys of the objects inside the values of rows; None where a number may have been a big
+    integer.
 
-    That is where a number may have been a big integer, or where something is nested too deep.
+    Raises:
+        RowError: something is nested too deep.
     """
-    keys = 0
-    for _ in range(MAX_DEPTH):  # all values of one depth at a time
+    keys, big = 0, False
+    for depth in count(2):  # all values of one depth at a time
         kinds = set(map(type, values))
         if kinds <= _FLAT:
-            return keys
-        if not _NUMBERS.isdisjoint(kinds) and any(
-            type(value) in _NUMBERS and abs(value) >= 2.0**63 for value in values
-        ):
-            return None
+            break
+        big = big or (
+            not _NUMBERS.isdisjoint(kinds)
+            and any(type(value) in _NUMBERS and abs(value) >= 2.0**63 for value in values)
+        )
         dicts = values if kinds == {dict} else [value for value in values if type(value) is dict]
         lists = values if kinds == {list} else [value for value in values if type(value) is list]
+        if depth > MAX_DEPTH and (dicts or lists):
+            raise RowError("json_too_deep", f"nested more than {MAX_DEPTH} levels deep")
         keys += sum(map(len, dicts))
         values = [*chain.from_iterable(map(dict.values, dicts)), *chain.from_iterable(lists)]
-    return None
+    return None if big else keys
 
 
 def parse_all(lines: Sequence[bytes], joined: bytes) -> list[Row] | None:
@@ -165,7 +155,10 @@ def parse_all(lines: Sequence[bytes], joined: bytes) -> list[Row] | None:
         return None
     if {*map(type, rows)} != {dict}:
         return None
-    below = _keys_inside(list(chain.from_iterable(map(dict.values, rows))))
+    try:
+        below = _keys_inside(list(chain.from_iterable(map(dict.values, rows))))
+    except RowError:
+        return None
     if below is None or not _all_keys_once(joined, below + sum(map(len, rows))):
         return None
     return rows

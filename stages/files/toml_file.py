@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import tomllib
 from bisect import bisect_right
+from collections import deque
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -77,14 +78,14 @@ _TOO_DEEP = f"it is nested more than {DEEPEST} levels deep"
 
 Place: TypeAlias = tuple[str | int, ...]  # keys, and positions in arrays from 0
 
-_SPACE = re.compile(r"(?:[ \t]+|\r?\n|#[^\n]*)*")
-_BLANK = re.compile(r"[ \t]*")
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
-_STRING = re.compile(
-    r'"""(?:\\.|[^\\])*?"{3,5}|' + r"'''.*?'{3,5}|" + r'"(?:\\.|[^"\\\n])*"|' + r"'[^'\n]*'",
+_TOKEN = re.compile(
+    r'#[^\n]*|(?P<token>"""(?:\\.|[^\\])*?"{3,5}|'
+    r"'''.*?'{3,5}|"
+    r'"(?:\\.|[^"\\\n])*"|'
+    r"'[^'\n]*'|[\[\]{}=,\n]|[^\s\[\]{}=,#\"']+)",
     re.DOTALL,
 )
-_SCALAR = re.compile(r"[^,\]}#\n]+")
+_BEHIND_VALUES = ("\n", ",", "]", "}")
 
 
 def lines_of(text: str) -> dict[Place, int]:
@@ -101,109 +102,77 @@ def lines_of(text: str) -> dict[Place, int]:
 class _Scanner:
     def __init__(self, text: str) -> None:
         self.lines: dict[Place, int] = {}
-        self._text = text
-        self._at = 0
-        self._starts = [match.end() for match in re.finditer("\n", text)]
-        self._arrays: dict[Place, int] = {}  # how many tables each array of tables has so far
+        starts = [match.end() for match in re.finditer("\n", text)]
+        self._left = deque(  # tokens, each with its line
+            (found["token"], bisect_right(starts, found.start()) + 1)
+            for found in _TOKEN.finditer(text)
+            if found["token"]
+        )
+        self._last: dict[Place, int] = {}  # the number of the latest table of each array of tables
 
     def file(self) -> None:
         table: Place = ()
-        while self._skip(_SPACE):
-            if self._text[self._at] == "[":
+        while self._left:
+            token = self._left[0][0]
+            if token == "\n":
+                self._left.popleft()
+            elif token == "[":
                 table = self._header()
             else:
                 self._entry(table)
 
-    def _skip(self, what: re.Pattern[str]) -> bool:
-        """Move over what may stand here; whether anything is left."""
-        match = what.match(self._text, self._at)
-        self._at = match.end() if match else self._at
-        return self._at < len(self._text)
-
-    def _take(self, what: re.Pattern[str]) -> str:
-        match = what.match(self._text, self._at)
-        if match is None:
-            raise ValueError(f"no TOML at character {self._at}")
-        self._at = match.end()
-        return match[0]
-
-    def _note(self, place: Place) -> None:
-        self.lines.setdefault(place, bisect_right(self._starts, self._at) + 1)
-
     def _header(self) -> Place:
-        several = self._text.startswith("[[", self._at)
-        start = self._at
-        self._at += 2 if several else 1
-        keys = self._keys()
-        end = self._at
-        self._at = start
+        line = self._left.popleft()[1]
+        several = self._left[0][0] == "["
+        if several:
+            self._left.popleft()
+        keys = self._keys("]")
         place: Place = ()
-        for number, key in enumerate(keys):
+        for number, key in enumerate(keys, 1):
             place = (*place, key)
-            self._note(place)
-            if several and number == len(keys) - 1:
-                self._arrays[place] = self._arrays.get(place, 0) + 1
-            if place in self._arrays:
-                place = (*place, self._arrays[place] - 1)
-                self._note(place)
-        self._at = end + (2 if several else 1)
+            self.lines.setdefault(place, line)
+            if several and number == len(keys):
+                self._last[place] = self._last.get(place, -1) + 1
+                self._left.popleft()
+            if place in self._last:
+                place = (*place, self._last[place])
+                self.lines.setdefault(place, line)
         return place
 
-    def _keys(self) -> list[str]:
-        """The parts of a dotted key."""
-        keys = []
-        while True:
-            self._skip(_BLANK)
-            if self._text[self._at] in "\"'":
-                keys.append(str(tomllib.loads(f"k = {self._take(_STRING)}")["k"]))
-            else:
-                keys.append(self._take(_BARE))
-            self._skip(_BLANK)
-            if not self._text.startswith(".", self._at):
-                return keys
-            self._at += 1
+    def _keys(self, end: str) -> list[str]:
+        """The parts of a dotted key, which ends at a sign."""
+        spelled = ""
+        while (token := self._left.popleft()[0]) != end:
+            spelled += token
+        keys, table = [], tomllib.loads(f"{spelled} = 0")
+        while isinstance(table, dict):
+            ((key, table),) = table.items()
+            keys.append(key)
+        return keys
 
     def _entry(self, table: Place) -> None:
-        start = self._at
-        keys = self._keys()
-        end, self._at = self._at, start
-        for count in range(1, len(keys) + 1):
-            self._note((*table, *keys[:count]))
-        self._at = end + 1  # over the sign
-        self._skip(_BLANK)
-        self._value((*table, *keys))
+        line, place = self._left[0][1], table
+        for key in self._keys("="):
+            place = (*place, key)
+            self.lines.setdefault(place, line)
+        self._value(place)
 
     def _value(self, place: Place) -> None:
-        first = self._text[self._at]
-        if first in "\"'":
-            self._take(_STRING)
-        elif first == "[":
-            self._items(place)
-        elif first == "{":
-            self._inline(place)
-        else:
-            self._take(_SCALAR)
+        opened, number = self._left.popleft()[0], 0
+        while opened == "{" and self._more("}"):
+            self._entry(place)
+        while opened == "[" and self._more("]"):
+            self.lines[*place, number] = self._left[0][1]
+            self._value((*place, number))
+            number += 1
+        while self._left and self._left[0][0] not in _BEHIND_VALUES:
+            self._left.popleft()  # the time of a date
 
     def _more(self, end: str) -> bool:
         """Move to the next item of an array or an inline table; False behind its end."""
-        self._skip(_SPACE)
-        if self._text[self._at] == ",":
-            self._at += 1
-            self._skip(_SPACE)
-        if self._text[self._at] != end:
+        while self._left[0][0] in ("\n", ","):
+            self._left.popleft()
+        if self._left[0][0] != end:
             return True
-        self._at += 1
+        self._left.popleft()
         return False
-
-    def _items(self, place: Place) -> None:
-        self._at += 1
-        number = 0
-        while self._more("]"):
-            self._note((*place, number))
-            self._value((*place, number))
-            number += 1
-
-    def _inline(self, place: Place) -> None:
-        self._at += 1
-        while self._more("}"):
-            self._entry(place)

@@ -118,6 +118,32 @@ class ProbeVerdict:
     remedy: str = ""
 
 
+class Probes(list[Probe]):
+    """The probes of one subject; a function becomes one of them where ``add`` stands above it.
+
+    Args:
+        kind: of those that name none.
+    """
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self._kind = kind
+
+    def add(
+        self, fails: str, remedy: str, needs: tuple[str, ...] = (), kind: str = ""
+    ) -> Callable[[Check], Probe]:
+        """The probe that a function checks: its name and its docstring are those of the probe."""
+
+        def added(check: Check) -> Probe:
+            sentence = " ".join((check.__doc__ or "").split()).removesuffix(".")
+            proves = sentence[:1].lower() + sentence[1:]
+            name = check.__name__
+            self.append(Probe(name, proves, fails, remedy, check, needs, kind or self._kind))
+            return self[-1]
+
+        return added
+
+
 def probes() -> list[Probe]:
     """Every probe, by name; an entry point may be one of them, or several."""
     given = [catalog.load(__name__, name, "PROBES") for name in catalog.names(__name__)]

@@ -51,8 +51,7 @@ def row_of(turns: Turns, trained: set[int] | None = None, tools: str | None = No
     if trained is None:
         trained = {i for i, role in enumerate(roles) if role == "assistant"}
     flags = [i in trained for i in range(len(turns))]
-    contents: list[str | None] = [text for _, text in turns]
-    return Row(roles, contents, fields=[None] * len(turns), trained=flags, tools=tools)
+    return Row(roles, [text for _, text in turns], [None] * len(turns), flags, tools)
 
 
 def dialogue(subject: ProbeSubject) -> Turns:

@@ -7,8 +7,10 @@ from tokenizers import Tokenizer
 
 from stages import encoders
 from stages.counted import counted
-from stages.probes import TOKENS, BrokenError, Probe, ProbeSubject
+from stages.probes import TOKENS, BrokenError, Probes, ProbeSubject
 from stages.probes.tokens import one_id
+
+PROBES = Probes(TOKENS)
 
 _ORDINARY = (
     "3.+ -\n",
@@ -74,7 +76,12 @@ def _no_added_token_in_text(subject: ProbeSubject) -> str:
     return f"no ordinary text gives {sorted(steps)}"
 
 
-def _untouched(subject: ProbeSubject) -> str:
+@PROBES.add(
+    fails="the written tokenizer and the original one disagree: {detail}",
+    remedy="Register the step tokens under names that no text contains.",
+)
+def added_tokens_agree_with_stock(subject: ProbeSubject) -> str:
+    """Added tokens change no other id, survive saving, and the stock tokenizer agrees."""
     if subject.wide:
         _agrees(subject)
     if subject.stock == subject.model.tokenizer_json:
@@ -89,7 +96,12 @@ _BEFORE = ("3.", "x", " ", "\n", "+", "ки", "好", ".\n\n")
 _AFTER = ("", "\nStep 2", " +", "x", "\n\n")
 
 
-def _alone(subject: ProbeSubject) -> str | None:
+@PROBES.add(
+    fails="step or reward token {token!r} {why}",
+    remedy="Give the profile's step_tokens texts that are one special token each.",
+)
+def step_tokens_are_one_id_in_context(subject: ProbeSubject) -> str | None:
+    """Step and reward tokens are one id each, whatever text is next to them."""
     if subject.model.step_id < 0:
         return None
     tokens = subject.model.profile.step_tokens
@@ -109,7 +121,13 @@ def _alone(subject: ProbeSubject) -> str | None:
     return f"{tuple(tokens)} = {tuple(ids)}"
 
 
-def _three(subject: ProbeSubject) -> str | None:
+@PROBES.add(
+    fails="step and reward tokens {ids} are not three ids other than pad, eos and stop {others}",
+    remedy="Give the profile's step_tokens three tokens that are neither pad, eos nor a stop.",
+    needs=("step_tokens_are_one_id_in_context",),
+)
+def step_tokens_differ(subject: ProbeSubject) -> str | None:
+    """Step, good and bad token are three ids, none of them pad, eos or end-of-turn."""
     model = subject.model
     if model.step_id < 0:
         return None
@@ -118,33 +136,3 @@ def _three(subject: ProbeSubject) -> str | None:
     if len(set(ids)) < len(ids) or set(ids) & set(others):
         raise BrokenError(ids=ids, others=others)
     return f"{ids} differ from {others}"
-
-
-PROBES = (
-    Probe(
-        name="added_tokens_agree_with_stock",
-        proves="added tokens change no other id, survive saving, and the stock tokenizer agrees",
-        fails="the written tokenizer and the original one disagree: {detail}",
-        remedy="Register the step tokens under names that no text contains.",
-        check=_untouched,
-        kind=TOKENS,
-    ),
-    Probe(
-        name="step_tokens_are_one_id_in_context",
-        proves="step and reward tokens are one id each, whatever text is next to them",
-        fails="step or reward token {token!r} {why}",
-        remedy="Give the profile's step_tokens texts that are one special token each.",
-        check=_alone,
-        kind=TOKENS,
-    ),
-    Probe(
-        name="step_tokens_differ",
-        proves="step, good and bad token are three ids, none of them pad, eos or end-of-turn",
-        fails="step and reward tokens {ids} are not three ids other than pad, eos and stop "
-        "{others}",
-        remedy="Give the profile's step_tokens three tokens that are neither pad, eos nor a stop.",
-        check=_three,
-        needs=("step_tokens_are_one_id_in_context",),
-        kind=TOKENS,
-    ),
-)

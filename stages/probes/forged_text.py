@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 
-from stages.chat_template.render import Row
 from stages.chat_template.render_pair import PairRenderer, prove_pair
 from stages.chat_template.segments import CONTROL
 from stages.counted import counted
 from stages.errors import RowError
-from stages.probes import PAIR, BrokenError, Probe, ProbeSubject
+from stages.probes import PAIR, TEMPLATE, BrokenError, Probes, ProbeSubject
 from stages.probes._rendering import (
     QUESTION,
     Rendering,
@@ -20,6 +19,8 @@ from stages.probes._rendering import (
     rendered,
     row_of,
 )
+
+PROBES = Probes(TEMPLATE)
 
 
 def _dialogues(subject: ProbeSubject) -> list[Turns]:
@@ -33,7 +34,13 @@ def _dialogues(subject: ProbeSubject) -> list[Turns]:
     return dialogues
 
 
-def _controls(subject: ProbeSubject) -> str:
+@PROBES.add(
+    fails="content {text!r} becomes the control token {id}",
+    remedy="Use the tokenizer.json of the model; this one does not switch special tokens off.",
+    needs=("end_of_turn_is_trained",),
+)
+def content_cannot_forge_control_tokens(subject: ProbeSubject) -> str:
+    """No text in any turn becomes a control token."""
     controls = set(subject.model.controls.values())
     refused = 0
     dialogues = _dialogues(subject)
@@ -70,7 +77,13 @@ def _markers(subject: ProbeSubject) -> list[str]:
     return list(dict.fromkeys(plain))
 
 
-def _turn_markers(subject: ProbeSubject) -> str:
+@PROBES.add(
+    fails="the turn marker {marker!r} is ordinary text, and a row that contains it is not refused",
+    remedy="Name it among the profile's text markers.",
+    needs=("turns_survive",),
+)
+def turn_markers_cannot_be_forged(subject: ProbeSubject) -> str:
+    """A control token is between two turns, or rows with the markers' text are refused."""
     markers = _markers(subject)
     for marker in markers:
         turns = [("user", f"x {marker} y"), ("assistant", "z")]
@@ -85,58 +98,31 @@ def _turn_markers(subject: ProbeSubject) -> str:
     return "a control token is between any two turns"
 
 
-def _framing(subject: ProbeSubject) -> str:
+@PROBES.add(
+    fails="the special tokens around two texts differ from the tokenizer's",
+    remedy="Give the tokenizer that the profile was written for.",
+    kind=PAIR,
+)
+def pair_framing_is_the_tokenizers(subject: ProbeSubject) -> str:
+    """An encoder's two texts get the special tokens that its own tokenizer adds."""
     return "; ".join(prove_pair(subject.model).values())
 
 
-def _pair_turns(subject: ProbeSubject) -> str:
+@PROBES.add(
+    fails="a text that contains {marker!r} is not refused",
+    remedy="Please report it with the profile.",
+    kind=PAIR,
+)
+def pair_turns_cannot_be_forged(subject: ProbeSubject) -> str:
+    """A row whose text could be taken for several turns is refused."""
     renderer = PairRenderer(subject.model)
     markers = subject.model.profile.text_markers
     for marker in markers:
-        texts = [f"x\n{marker} y", "z", "u", "v"]
-        roles = ["user", "assistant"] * 2
+        turns = [("user", f"x\n{marker} y"), ("assistant", "z"), ("user", "u"), ("assistant", "v")]
         try:
-            trained = [False, False, False, True]
-            renderer(Row(roles, [*texts], fields=[None] * 4, trained=trained, tools=None), 3)
+            renderer(row_of(turns, trained={3}), 3)
         except RowError:
             continue
         raise BrokenError(marker=marker)
     shown = " ".join(markers) or "no text that is known"
     return f"a prompt of several turns is marked with {shown}; rows that contain it are refused"
-
-
-PROBES = (
-    Probe(
-        name="content_cannot_forge_control_tokens",
-        proves="no text in any turn becomes a control token",
-        fails="content {text!r} becomes the control token {id}",
-        remedy="Use the tokenizer.json of the model; this one does not switch special tokens off.",
-        check=_controls,
-        needs=("end_of_turn_is_trained",),
-    ),
-    Probe(
-        name="turn_markers_cannot_be_forged",
-        proves="a control token is between two turns, or rows with the markers' text are refused",
-        fails="the turn marker {marker!r} is ordinary text, and a row that contains it is not "
-        "refused",
-        remedy="Name it among the profile's text markers.",
-        check=_turn_markers,
-        needs=("turns_survive",),
-    ),
-    Probe(
-        name="pair_framing_is_the_tokenizers",
-        proves="an encoder's two texts get the special tokens that its own tokenizer adds",
-        fails="the special tokens around two texts differ from the tokenizer's",
-        remedy="Give the tokenizer that the profile was written for.",
-        check=_framing,
-        kind=PAIR,
-    ),
-    Probe(
-        name="pair_turns_cannot_be_forged",
-        proves="a row whose text could be taken for several turns is refused",
-        fails="a text that contains {marker!r} is not refused",
-        remedy="Please report it with the profile.",
-        check=_pair_turns,
-        kind=PAIR,
-    ),
-)

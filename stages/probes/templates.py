@@ -12,7 +12,7 @@ from stages.chat_template.render import Row
 from stages.columns import IDS
 from stages.counted import counted
 from stages.errors import RowError
-from stages.probes import BrokenError, Probe, ProbeSubject
+from stages.probes import TEMPLATE, BrokenError, Probes, ProbeSubject
 from stages.probes._rendering import (
     QUESTION,
     Rendering,
@@ -25,8 +25,16 @@ from stages.probes._rendering import (
 )
 from stages.tokens.padded import pad
 
+PROBES = Probes(TEMPLATE)
 
-def _ends(subject: ProbeSubject) -> str:
+
+@PROBES.add(
+    fails="the chat template cannot be trained on: {detail}",
+    remedy="Give another with --chat-template, or its end-of-turn token with --eos.",
+    needs=("end_of_turn_is_one_token",),
+)
+def end_of_turn_is_trained(subject: ProbeSubject) -> str:
+    """Every trained answer ends in a trained end-of-turn token."""
     end = subject.model.profile.end_of_turn
     rendering = rendered(subject, row_of(QUESTION))
     if not rendering.text(trained=True).endswith(end):
@@ -38,7 +46,13 @@ def _ends(subject: ProbeSubject) -> str:
     return f"an answer 'y' is trained as {rendering.text(trained=True)!r} ({rendering.path})"
 
 
-def _turns(subject: ProbeSubject) -> str:
+@PROBES.add(
+    fails="the chat template does not print several turns correctly: {detail}",
+    remedy="Give one with --chat-template that prints each message once, in order.",
+    needs=("end_of_turn_is_trained",),
+)
+def turns_survive(subject: ProbeSubject) -> str:
+    """Every turn of a dialogue is printed in order, answers trained, questions not."""
     rows = examples(subject, dialogue(subject))
     for row, answers in rows:
         rendering = rendered(subject, row)
@@ -54,7 +68,13 @@ def _turns(subject: ProbeSubject) -> str:
     return f"{counted(len(dialogue(subject)), 'turn')} printed in order, {once}"
 
 
-def _system(subject: ProbeSubject) -> str:
+@PROBES.add(
+    fails="the chat template loses the system text: {detail}",
+    remedy="Leave --system out, or give another template with --chat-template.",
+    needs=("end_of_turn_is_trained",),
+)
+def system_survives(subject: ProbeSubject) -> str:
+    """A system text is printed and not trained, or rows that have one are refused."""
     wanted = subject.system
     text = wanted if wanted is not None else "a system text"
     try:
@@ -96,7 +116,13 @@ def _row(*trained: int) -> Row:
     )
 
 
-def _tools(subject: ProbeSubject) -> str:
+@PROBES.add(
+    fails="the chat template loses tools: {detail}",
+    remedy="Give one with --chat-template that prints tools, or leave them out: --ignore tools.",
+    needs=("end_of_turn_is_trained",),
+)
+def tools_survive(subject: ProbeSubject) -> str:
+    """Tools are printed, calls trained and outputs not, or rows that have them are refused."""
     try:
         call = Rendering(*subject.renderer(_row(1)))
         answer = Rendering(*subject.renderer(_row(3)))
@@ -122,7 +148,13 @@ def _prompts(subject: ProbeSubject, turns: Turns) -> list[str]:
     return [subject.template.render(seen, add_generation_prompt=True, **v) for v in variants]
 
 
-def _prefix(subject: ProbeSubject) -> str:
+@PROBES.add(
+    fails="the chat template cannot be trained on: {detail}",
+    remedy="Give one with --chat-template whose generation prompt is just how its answers begin.",
+    needs=("end_of_turn_is_trained",),
+)
+def generation_prompt_is_prefix(subject: ProbeSubject) -> str:
+    """The generation prompt is a prefix of the example at every trained turn."""
     turns = dialogue(subject)
     answers = [i for i, (role, _) in enumerate(turns) if role == "assistant"]
     for i in answers:
@@ -148,7 +180,14 @@ def _prefix(subject: ProbeSubject) -> str:
     return f"it begins after {shown!r}" + (", one example per trained turn" if once else "")
 
 
-def _bos(subject: ProbeSubject) -> str:
+@PROBES.add(
+    fails="a sequence has {count} bos tokens {token!r} where it must have {wanted} at its start "
+    "(its first ids: {head})",
+    remedy="Give a template that prints it as the profile says with --chat-template.",
+    needs=("end_of_turn_is_trained",),
+)
+def no_double_bos(subject: ProbeSubject) -> str:
+    """A sequence begins with one bos token or with none, as the profile says."""
     profile = subject.model.profile
     if profile.bos_token is None:
         return "the model has no bos token"
@@ -165,7 +204,13 @@ def _bos(subject: ProbeSubject) -> str:
     return f"the template prints one {profile.bos_token}{note}"
 
 
-def _padded(subject: ProbeSubject) -> str:
+@PROBES.add(
+    fails="padding cannot be separated from the sequence: {detail}",
+    remedy="Name another token as pad_token of the profile: one that its template never prints.",
+    needs=("end_of_turn_is_trained",),
+)
+def padding_sides_leave_ids(subject: ProbeSubject) -> str:
+    """Padding, on either side, leaves a sequence's ids as they are."""
     rows = [row_of(QUESTION), *(row for row, _ in examples(subject, dialogue(subject)))]
     sequences = [ids_of(subject, rendered(subject, row))[0] for row in rows]
     pad_id = subject.model.pad_id
@@ -186,70 +231,3 @@ def _padded(subject: ProbeSubject) -> str:
             ) != {pad_id}:
                 raise BrokenError(detail=f"padding on the {side} changes ids")
     return f"{counted(len(rows), 'sequence')} padded with {pad_id} on both sides"
-
-
-PROBES = (
-    Probe(
-        name="end_of_turn_is_trained",
-        proves="every trained answer ends in a trained end-of-turn token",
-        fails="the chat template cannot be trained on: {detail}",
-        remedy="Give another with --chat-template, or its end-of-turn token with --eos.",
-        check=_ends,
-        needs=("end_of_turn_is_one_token",),
-    ),
-    Probe(
-        name="turns_survive",
-        proves="every turn of a dialogue is printed in order, answers trained, questions not",
-        fails="the chat template does not print several turns correctly: {detail}",
-        remedy="Give one with --chat-template that prints each message once, in order.",
-        check=_turns,
-        needs=("end_of_turn_is_trained",),
-    ),
-    Probe(
-        name="system_survives",
-        proves="a system text is printed and not trained, or rows that have one are refused",
-        fails="the chat template loses the system text: {detail}",
-        remedy="Leave --system out, or give another template with --chat-template.",
-        check=_system,
-        needs=("end_of_turn_is_trained",),
-    ),
-    Probe(
-        name="tools_survive",
-        proves="tools are printed, calls trained and outputs not, or rows that have them are "
-        "refused",
-        fails="the chat template loses tools: {detail}",
-        remedy="Give one with --chat-template that prints tools, or leave them out: --ignore "
-        "tools.",
-        check=_tools,
-        needs=("end_of_turn_is_trained",),
-    ),
-    Probe(
-        name="generation_prompt_is_prefix",
-        proves="the generation prompt is a prefix of the example at every trained turn",
-        fails="the chat template cannot be trained on: {detail}",
-        remedy="Give one with --chat-template whose generation prompt is just how its answers "
-        "begin.",
-        check=_prefix,
-        needs=("end_of_turn_is_trained",),
-    ),
-    Probe(
-        name="no_double_bos",
-        proves="a sequence begins with one bos token or with none, as the profile says",
-        fails=(
-            "a sequence has {count} bos tokens {token!r} where it must have {wanted} at its start "
-            "(its first ids: {head})"
-        ),
-        remedy="Give a template that prints it as the profile says with --chat-template.",
-        check=_bos,
-        needs=("end_of_turn_is_trained",),
-    ),
-    Probe(
-        name="padding_sides_leave_ids",
-        proves="padding, on either side, leaves a sequence's ids as they are",
-        fails="padding cannot be separated from the sequence: {detail}",
-        remedy="Name another token as pad_token of the profile: one that its template never "
-        "prints.",
-        check=_padded,
-        needs=("end_of_turn_is_trained",),
-    ),
-)

@@ -91,11 +91,12 @@ class Rows:
     """The rows of a stream, one after the other; those without text are blank lines.
 
     Attributes:
+        grammar: of its cells; ``path``: the file's name.
         lines: that were read so far, blank ones included.
     """
 
     def __init__(self, file: IO[bytes], grammar: Grammar, path: str) -> None:
-        self._file, self._grammar, self.path = file, grammar, path
+        self._file, self.grammar, self.path = file, grammar, path
         self._text, self._at, self._ended = b"", 0, False
         self._start = 0  # of the window, in the file
         self.lines = 0
@@ -127,7 +128,7 @@ class Rows:
     def _row(self) -> Raw | None:
         """The next row; None where the window does not have all of it."""
         text, first = self._text, self._at
-        end = self._grammar.end(text, first)
+        end = self.grammar.end(text, first)
         if end == len(text):
             if not self._ended:
                 return None
@@ -155,7 +156,7 @@ class Rows:
         read yet shows otherwise."""
         text = self._text
         line = self.lines + text.count(b"\n", first, end)
-        if text[end : end + 1] == b'"' and self._grammar.begins(text, first, end):
+        if text[end : end + 1] == b'"' and self.grammar.begins(text, first, end):
             if self._ended:
                 raise self.broken(line, "the quote that opens there is never closed", _QUOTES)
         elif end + 1 < len(text) or self._ended:

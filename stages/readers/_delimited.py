@@ -9,36 +9,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import IO, Any
+from dataclasses import dataclass, field, replace
+from typing import IO, Any, TypeAlias
 
 from stages.contract import Glimpse, Lines, Record, Row, Split
 from stages.errors import ContainerError, RowError, UsageError
-from stages.files import bounds, content, cutting, strict_json
+from stages.files import content, cutting, strict_json
 from stages.files.content import Source
-from stages.files.file_version import FileVersion
-from stages.readers import _glimpse, _shape
+from stages.readers import _glimpse, _shape, _values
 from stages.readers._cells import Grammar, Raw, Rows
 
-BATCH_ROWS = 8192
-BATCH_BYTES = 4 << 20
 RFC4180, NONE = QUOTING = ("rfc4180", "none")
 _NAMES = {",": "comma-separated", "\t": "tab-separated"}
 _OTHERS = ";\t|,"  # that a header of one column is searched for
 _WIDTH = "row_width"
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """What a file's header says."""
-
-    names: list[str]
-    grammar: Grammar
-    json: frozenset[str]
+Header: TypeAlias = dict[str, bool]  # by column, whether its cells are JSON
 
 
 @dataclass(frozen=True)
-class Delimited:
+class Delimited(cutting.Whole):
     """The reader of one delimiter.
 
     Attributes:
@@ -78,20 +67,8 @@ class Delimited:
     def having(self, delimiter: str | None, quoting: str, cells: Mapping[str, str]) -> Delimited:
         """The same with options of a source; None is what the suffix says."""
         stated = delimiter is not None
-        return Delimited(
-            self.container,
-            self.suffixes,
-            delimiter=self.delimiter if delimiter is None else delimiter,
-            quoting=quoting,
-            cells=cells,
-            stated=stated,
-        )
-
-    def splits(self, path: str) -> list[Split]:
-        return cutting.hashed(self, path)
-
-    def cut(self, version: FileVersion) -> list[Split]:
-        return [cutting.whole(version, self.name)]
+        used = self.delimiter if delimiter is None else delimiter
+        return replace(self, delimiter=used, quoting=quoting, cells=cells, stated=stated)
 
     def read(self, split: Split) -> Iterator[Lines]:
         return content.rows_unsplit(split, self._records)
@@ -104,10 +81,9 @@ class Delimited:
         if b"\0" in head.partition(b"\n")[0]:  # in the header; further on, one row has it
             raise _shape.binary(path, head.index(0), "text")
 
-        def records(file: IO[bytes], at_start: bool) -> Iterator[Lines]:
-            return self._records(file, path)
-
-        found = _glimpse.first_rows(source, records, rows, salvage)
+        found = _glimpse.first_rows(
+            source, lambda file, _: self._records(file, path), rows, salvage
+        )
         wrong = [one for one in found.records if one.error and one.error[0] == _WIDTH]
         if len(wrong) * 2 > len(found.records):
             raise ContainerError(
@@ -118,31 +94,22 @@ class Delimited:
         return found
 
     def _records(self, file: IO[bytes], path: str) -> Iterator[Lines]:
-        """Every row as a record; those before a damage are yielded before the error is raised."""
         rows = Rows(file, Grammar(self.delimiter, self.quoting == RFC4180), path)
-        table: Table | None = None
-        batch: list[Record] = []
-        size = given = 0  # bytes of the batch; lines that were yielded
-        try:
-            for row in rows:
-                if row.text and table is None:
-                    table = self._header(row, rows)
-                elif row.text and table is not None:
-                    batch.append(_record(row, table, rows, file))
-                    size += len(row.text)
-                blank = rows.lines - given >= bounds.FREE_ROWS  # told, so that they are counted
-                if len(batch) >= BATCH_ROWS or size >= BATCH_BYTES or blank:
-                    yield Lines(batch, rows.lines - given)
-                    batch, size, given = [], 0, rows.lines
-        except ContainerError:
-            if batch:
-                yield Lines(batch, rows.lines - given)
-            raise
-        if batch or rows.lines > given:
-            yield Lines(batch, rows.lines - given)
+        return _values.in_batches(self._each(rows, file), lambda: rows.lines)
 
-    def _header(self, row: Raw, rows: Rows) -> Table:
-        grammar = Grammar(self.delimiter, self.quoting == RFC4180)
+    def _each(self, rows: Rows, file: IO[bytes]) -> Iterator[Record | None]:
+        """Every row behind the header as a record; None for the header and for blank lines."""
+        header: Header | None = None
+        for row in rows:
+            record = None
+            if row.text and header is None:
+                header = self._header(row, rows)
+            elif row.text and header is not None:
+                record = _record(row, header, rows, file)
+            yield record
+
+    def _header(self, row: Raw, rows: Rows) -> Header:
+        grammar = rows.grammar
         try:
             given = [grammar.value(cell).decode() for cell in grammar.cells(row.text)]
         except UnicodeDecodeError as error:
@@ -161,8 +128,7 @@ class Delimited:
                 f"--cells {unknown}: {rows.path} has no such column.",
                 f"Its columns: {', '.join(names)}.",
             )
-        kinds = self.cells.items()
-        return Table(names, grammar, frozenset(name for name, kind in kinds if kind == "json"))
+        return {name: self.cells.get(name) == "json" for name in names}
 
     def _require_separated(self, names: list[str], row: Raw, rows: Rows) -> None:
         """A header of one column that has another usual delimiter in it is asked about."""
@@ -190,7 +156,7 @@ def _said(record: Record) -> str:
     return record.error[1] if record.error else ""
 
 
-def _record(row: Raw, table: Table, rows: Rows, file: IO[bytes]) -> Record:
+def _record(row: Raw, header: Header, rows: Rows, file: IO[bytes]) -> Record:
     """The record of one row.
 
     Raises:
@@ -199,14 +165,14 @@ def _record(row: Raw, table: Table, rows: Rows, file: IO[bytes]) -> Record:
     try:
         if not row.ended and content.damage_of(file):
             raise RowError("cut_off", "the file breaks off in this row")
-        return Record(row.line, row.offset, row.text, _parsed(row, table, rows))
+        return Record(row.line, row.offset, row.text, _parsed(row, header, rows))
     except RowError as error:
         reason = (error.code, error.detail)
         return Record(row.line, row.offset, row.text, data=None, error=reason)
 
 
-def _parsed(row: Raw, table: Table, rows: Rows) -> Row:
-    grammar = table.grammar
+def _parsed(row: Raw, header: Header, rows: Rows) -> Row:
+    grammar = rows.grammar
     cells = grammar.cells(row.text)
     if b'"' in row.text:
         for number, cell in enumerate(cells, 1):
@@ -216,26 +182,15 @@ def _parsed(row: Raw, table: Table, rows: Rows) -> Row:
                     raise rows.broken(row.line, f"{what}, so the end of the row is not known")
                 raise RowError("stray_quote", f"cell {number} has a quote, but is not in quotes")
         cells = list(map(grammar.value, cells))
-    if len(cells) != len(table.names):
-        raise RowError(_WIDTH, f"{len(cells)} cells, but the header has {len(table.names)}")
+    if len(cells) != len(header):
+        raise RowError(_WIDTH, f"{len(cells)} cells, but the header has {len(header)}")
     if b"\0" in row.text:
         raise RowError("zero_byte", f"byte {row.text.index(0)} of the row is 0x00")
-    try:
-        values: list[Any] = [cell.decode() for cell in cells]
-    except UnicodeDecodeError as error:
-        raise RowError("bad_encoding", _not_utf8(row.text)) from error
-    data = dict(zip(table.names, values, strict=True))
-    for name in table.json:
+    strict_json.require_utf8(row.text)
+    data: Row = dict(zip(header, map(bytes.decode, cells), strict=True))
+    for name in filter(header.get, header):
         data[name] = _json(name, data[name])
     return data
-
-
-def _not_utf8(text: bytes) -> str:
-    try:
-        text.decode()
-    except UnicodeDecodeError as error:
-        return f"byte {error.start} (0x{text[error.start]:02x}) is not UTF-8"
-    return "a cell is not UTF-8"
 
 
 def _json(name: str, text: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 
 import orjson
@@ -57,11 +58,15 @@ def binary(path: str, at: int, wanted: str) -> ContainerError:
     )
 
 
-def _is_object(line: bytes) -> bool:
+def _is_a(kind: type, line: bytes) -> bool:
+    """Whether a line is a whole value of a kind, so that what follows it is another row."""
     try:
-        return type(orjson.loads(line)) is dict
+        return type(orjson.loads(line)) is kind
     except orjson.JSONDecodeError:
         return False
+
+
+_is_object = functools.partial(_is_a, dict)
 
 
 def _spans_lines(head: bytes) -> bool:
@@ -100,18 +105,10 @@ def is_lines(source: content.Source, default: bool, limit: int) -> bool:
     body = head.removeprefix(BOM).lstrip()
     lines = [line for line in body.split(b"\n")[: -1 if more else None] if line.strip()]
     if body.startswith(b"["):
-        return len(lines) > 1 and _is_list(lines[0])
+        return len(lines) > 1 and _is_a(list, lines[0])
     objects = sum(map(_is_object, lines))
     if objects and (_is_object(lines[0]) or objects * 2 >= len(lines)):
         return True
     if body.startswith(b"{") and _spans_lines(body):
         return False
     return default
-
-
-def _is_list(line: bytes) -> bool:
-    """Whether a line is a whole array, so that what follows it is another row."""
-    try:
-        return type(orjson.loads(line)) is list
-    except orjson.JSONDecodeError:
-        return False

@@ -66,9 +66,8 @@ def _record(number: int, values: dict[str, Any], coded: dict[str, pa.DataType]) 
 
 def _unreadable(number: int, error: Exception) -> Record:
     message = " ".join(str(error).split())
-    if isinstance(error, UnicodeDecodeError):
-        return Record(number, offset=None, raw=b"", data=None, error=("bad_encoding", message))
-    return Record(number, offset=None, raw=b"", data=None, error=("bad_value", message))
+    code = "bad_encoding" if isinstance(error, UnicodeDecodeError) else "bad_value"
+    return Record(number, offset=None, raw=b"", data=None, error=(code, message))
 
 
 def _slice(part: pa.RecordBatch, number: int, coded: dict[str, pa.DataType]) -> list[Record]:

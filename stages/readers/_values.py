@@ -9,12 +9,13 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO
 
 from stages.contract import Lines, Record
-from stages.errors import ContainerError, RowError
-from stages.files import strict_json
+from stages.errors import ContainerError
+from stages.files import bounds
+from stages.files.line_block import record
 from stages.readers import _shape
 
 BATCH_ROWS = 8192
@@ -32,6 +33,7 @@ class _Text:
 
     Attributes:
         text: the window; ``at``: index of the next character in it.
+        items: values that were read so far.
         offset: bytes of the file before ``at``.
     """
 
@@ -44,7 +46,7 @@ class _Text:
         self._ended = False
         self.text = ""
         self.at = 0
-        self.offset = 0
+        self.offset = self.items = 0
         first = file.read(WINDOW)
         if first.startswith(_shape.BOM):
             first = first[len(_shape.BOM) :]
@@ -120,6 +122,7 @@ class _Text:
             raw = self.text[self.at : stop].encode()
             self.at = stop
             self.offset += len(raw)
+            self.items += 1
             return raw
 
     def _longer(self, message: str, at: int) -> None:
@@ -170,31 +173,41 @@ def _values(text: _Text) -> Iterator[tuple[int, bytes]]:
 
 
 def records(file: IO[bytes], at_start: bool = True, path: str = "The file") -> Iterator[Lines]:
-    """Each value as a record; values before a damage are yielded before the error is raised.
+    """Each value as a record; raises what ``in_batches`` does.
 
     Args:
         at_start: always true here; only readers of lines can start in the middle.
+    """
+    text = _Text(file, path)
+    values = enumerate(_values(text))
+    each = (record(number, at, raw, len(raw)) for number, (at, raw) in values)
+    return in_batches(each, lambda: text.items)
+
+
+def in_batches(records: Iterable[Record | None], lines: Callable[[], int]) -> Iterator[Lines]:
+    """Records in batches; those before a damage are yielded before the error is raised.
+
+    Args:
+        records: None for lines that are none; ``lines``: how many were read so far.
 
     Raises:
-        ContainerError: the text is damaged.
+        ContainerError: from ``records``: the text is damaged.
     """
     batch: list[Record] = []
-    size = number = 0
+    size = given = 0  # bytes of the batch; lines that were yielded
+    damage = None
     try:
-        for offset, raw in _values(_Text(file, path)):
-            try:
-                batch.append(Record(number, offset, raw, strict_json.parse(raw)))
-            except RowError as error:
-                reason = (error.code, error.detail)
-                batch.append(Record(number, offset, raw, data=None, error=reason))
-            number += 1
-            size += len(raw)
-            if len(batch) >= BATCH_ROWS or size >= BATCH_BYTES:
-                yield Lines(batch, len(batch))
-                batch, size = [], 0
-    except ContainerError:
-        if batch:
-            yield Lines(batch, len(batch))
-        raise
-    if batch:
-        yield Lines(batch, len(batch))
+        for one in records:
+            if one is not None:
+                batch.append(one)
+                size += len(one.raw)
+            blank = lines() - given >= bounds.FREE_ROWS  # told, so that they are counted
+            if len(batch) >= BATCH_ROWS or size >= BATCH_BYTES or blank:
+                yield Lines(batch, lines() - given)
+                batch, size, given = [], 0, lines()
+    except ContainerError as error:
+        damage = error
+    if batch or (lines() > given and not damage):
+        yield Lines(batch, lines() - given)
+    if damage is not None:
+        raise damage

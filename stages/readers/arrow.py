@@ -7,6 +7,7 @@ here. They are FlatBuffers: a table lies at a place, and its fields have numbers
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 from collections.abc import Iterator
@@ -44,70 +45,68 @@ def _batches(source: Any, path: str, size: int) -> Iterator[pa.RecordBatch]:
         raise ContainerError(f"It has {batches} batches, but lists {listed}.", "Fetch it again.")
 
 
-def damaged(path: str, error: Exception) -> ContainerError:
-    """The error for a table that cannot be read."""
-    if isinstance(error, ContainerError) and error.what.startswith(path):
-        return error
-    if isinstance(error, ContainerError):  # raised where the path is not known
-        return ContainerError(f"{path}: {error.what}", error.remedy)
-    what = " ".join(str(error).split())
-    return ContainerError(f"{path} is damaged: {what}.", "Fetch it again.")
+@contextlib.contextmanager
+def named(path: str, trouble: str = "is damaged") -> Iterator[None]:
+    """What goes wrong with a table that is read here is told with its path.
+
+    Args:
+        trouble: what is wrong with a file that Arrow cannot read.
+
+    Raises:
+        ContainerError: it cannot be read.
+        SurroundingsError: its bytes cannot.
+    """
+    try:
+        yield
+    except SurroundingsError:
+        raise
+    except ContainerError as error:
+        if error.what.startswith(path):
+            raise
+        raise ContainerError(f"{path}: {error.what}", error.remedy) from error
+    except (pa.ArrowException, OSError) as error:
+        what = " ".join(str(error).split())
+        raise ContainerError(f"{path} {trouble}: {what}.", "Fetch it again.") from error
 
 
 _ENOUGH = 4 << 20  # bytes of rows from which a sample is taken
 
 
-class _Arrow:
+class Arrow(cutting.Whole):
+    """Reads files whose batches follow one another, and streams."""
+
     name = "arrow"
-    suffixes = (".arrow",)
-
-    def splits(self, path: str) -> list[Split]:
-        return cutting.hashed(self, path)
-
-    def cut(self, version: FileVersion) -> list[Split]:
-        return [cutting.whole(version, self.name)]
+    suffixes: tuple[str, ...] = (".arrow",)
 
     def read(self, split: Split) -> Iterator[Lines]:
         version = content.version_of(split)
         try:
             # No memory map: if another process truncates a mapped file, reading it kills this one.
-            with version.open() as source:
+            with named(content.name_in_messages(split)), version.open() as source:
                 batches = _batches(source, split.path, version.size)
                 yield from _tables.records(batches, version.size)
-        except SurroundingsError:
-            raise
-        except (pa.ArrowException, ContainerError, OSError) as error:
+        except ContainerError as error:
             if not split.salvage:
-                raise damaged(split.path, error) from error
-            yield Lines([], 0, damaged(content.name_in_messages(split), error).what)
+                raise
+            yield Lines([], 0, error.what)
 
     def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
         if not isinstance(source, str):
             return self._first(source, rows, salvage)
         path, size = source, os.path.getsize(source)
-        try:
+        with named(path):
             with pa.memory_map(path) as mapped:  # reads the headers only
                 batches = list(_batches(mapped, path, size))
             counts = [batch.num_rows for batch in batches]
             return _glimpse.of_table(
                 counts, rows, lambda n, at, few: batches[n].slice(at, few), size
             )
-        except (pa.ArrowException, ContainerError, OSError) as error:
-            raise damaged(path, error) from error
 
     def _first(self, version: FileVersion, rows: int, salvage: bool) -> Glimpse:
         """A sample from the first megabytes of a version, which is read from its start."""
-        split = Split(
-            version.path,
-            start=0,
-            stop=0,
-            sha256=version.sha256,
-            reader=self.name,
-            salvage=salvage,
-        )
         records: list[Record] = []
         size = 0
-        for lines in self.read(replace(split, version=version)):
+        for lines in self.read(replace(cutting.whole(version, self.name), salvage=salvage)):
             records += lines.records
             size += sum(len(record.raw) for record in lines.records)
             if size >= _ENOUGH:
@@ -117,7 +116,7 @@ class _Arrow:
         return _glimpse.of(records, rows)
 
 
-READER = _Arrow()
+READER = Arrow()
 
 
 _BATCH = "record batch"

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from typing import Any
 
-from stages.contract import Glimpse, Lines, Split
 from stages.errors import ContainerError, UsageError
-from stages.files import cutting
-from stages.files.content import Source
-from stages.files.file_version import FileVersion
 from stages.readers import arrow
 
 STATE = "state.json"
@@ -62,23 +57,11 @@ def files(folder: str) -> list[str] | None:
     return _shards(folder) if is_one else None
 
 
-class _Saved:
+class _Saved(arrow.Arrow):
     """Reads one shard; ``files`` says which ones a folder has."""
 
     name = "hf"
     suffixes = ()
-
-    def splits(self, path: str) -> list[Split]:
-        return cutting.hashed(self, path)
-
-    def cut(self, version: FileVersion) -> list[Split]:
-        return [cutting.whole(version, self.name)]
-
-    def read(self, split: Split) -> Iterator[Lines]:
-        return arrow.READER.read(split)
-
-    def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
-        return arrow.READER.glimpse(source, rows, salvage)
 
 
 READER = _Saved()

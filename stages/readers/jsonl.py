@@ -26,6 +26,7 @@ BATCH_BYTES = 4 << 20
 BATCH_ROWS = 8192
 MAX_LINE = 64 << 20
 _BOM = _shape.BOM
+_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst")
 
 
 def _blocks(file: IO[bytes]) -> Iterator[tuple[bytes, int]]:
@@ -73,57 +74,47 @@ def records(file: IO[bytes], at_start: bool) -> Iterator[Lines]:
         offset += len(body) + 1
 
 
-def glimpse_values(source: Source, rows: int, salvage: bool) -> Glimpse:
-    """A sample of a file that holds values, not lines."""
-    values = functools.partial(_values.records, path=content.path_of(source))
-    return _glimpse.first_rows(source, values, rows=rows, salvage=salvage)
+class Jsonl(cutting.Whole):
+    """Reads lines; of a file that holds other values, ``json`` reads these.
 
+    Attributes:
+        lines: whether a file holds lines, where its beginning does not show it.
+    """
 
-class _Jsonl:
     name = "jsonl"
-    suffixes = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst")
-
-    def splits(self, path: str) -> list[Split]:
-        return cutting.hashed(self, path)
+    suffixes: tuple[str, ...] = _SUFFIXES
+    lines = True
 
     def cut(self, version: FileVersion) -> list[Split]:
-        if not _shape.is_lines(version, default=True, limit=MAX_LINE):
+        if not _shape.is_lines(version, default=self.lines, limit=MAX_LINE):
             return [cutting.whole(version, "json")]
         return self.line_splits(version)
 
     def line_splits(self, version: FileVersion) -> list[Split]:
         """The pieces of a file that is known to hold lines."""
         kind = content.compression(version)
-        if kind:
-            return self._framed(version, kind)
-        return [
-            Split(
-                version.path,
-                start=start,
-                stop=stop,
-                sha256="",
-                reader=self.name,
-                piece=int(start > 0),
-                version=version.range(start, stop),
-            )
-            for start, stop in _line_ranges(version, SPLIT_BYTES)
-        ]
-
-    def _framed(self, version: FileVersion, kind: str) -> list[Split]:
-        pieces = frames.pieces(version, kind, SPLIT_BYTES)
+        if kind is None:
+            pieces = [
+                frames.FramedPiece(start, stop, start, stop, 0, 0)
+                for start, stop in _line_ranges(version, SPLIT_BYTES)
+            ]
+        else:
+            pieces = frames.pieces(version, kind, SPLIT_BYTES)
+        if kind and not pieces:
+            return [cutting.whole(version, "jsonl")]
         return [
             Split(
                 version.path,
                 start=one.start,
                 stop=one.stop,
                 sha256="",
-                reader=self.name,
+                reader="jsonl",
                 piece=int(one.start > 0),
                 version=version.range(one.first, one.last),
-                around=(one.skip, one.rest),
+                around=(one.skip, one.rest) if kind else None,
             )
             for one in pieces
-        ] or [cutting.whole(version, self.name)]
+        ]
 
     def read(self, split: Split) -> Iterator[Lines]:
         version = content.version_of(split)
@@ -134,14 +125,15 @@ class _Jsonl:
                 yield Lines([], 0, damage)
 
     def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
-        if not _shape.is_lines(source, default=True, limit=MAX_LINE):
-            return glimpse_values(source, rows, salvage)
+        if not _shape.is_lines(source, default=self.lines, limit=MAX_LINE):
+            values = functools.partial(_values.records, path=content.path_of(source))
+            return _glimpse.first_rows(source, values, rows=rows, salvage=salvage)
         if content.compression(source):
             return _glimpse.first_rows(source, records, rows=rows, salvage=salvage)
         return _glimpse.windows(source, rows=rows, records=records, longest=MAX_LINE)
 
 
-READER = _Jsonl()
+READER = Jsonl()
 
 
 _LOOK = 1 << 14  # bytes that are looked through for a line end; more where there is none

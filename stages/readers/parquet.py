@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from stages import late
 from stages.contract import Glimpse, Lines, Split
-from stages.errors import ContainerError, SurroundingsError
 from stages.files import bounds, content, cutting
 from stages.files.content import Source
 from stages.files.file_version import FileVersion
 from stages.readers import _glimpse, _tables
-from stages.readers.arrow import damaged
+from stages.readers.arrow import named
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,24 +93,14 @@ def _ranges(start: int, stop: int, tail: int, size: int) -> tuple[Any, ...]:
     return (min(start, tail), size) if stop >= tail else (start, stop, (tail, size))
 
 
-class _Parquet:
+class _Parquet(cutting.Whole):
     name = "parquet"
     suffixes = (".parquet",)
 
-    def splits(self, path: str) -> list[Split]:
-        return cutting.hashed(self, path)
-
     def cut(self, version: FileVersion) -> list[Split]:
         path = version.path
-        try:
-            with version.open() as source:
-                meta = _File(source, version.size).meta
-        except SurroundingsError:
-            raise
-        except ContainerError as error:
-            raise damaged(path, error) from error
-        except (pa.ArrowException, OSError) as error:
-            raise ContainerError(f"{path} is not Parquet: {error}.", "Fetch it again.") from error
+        with named(path, "is not Parquet"), version.open() as source:
+            meta = _File(source, version.size).meta
         bounds.require_rows(path, meta.num_rows, version.size)
         starts = _starts(meta)
         if starts is None:  # not as anybody writes it: one split, which reads all of the file
@@ -135,18 +124,13 @@ class _Parquet:
 
     def read(self, split: Split) -> Iterator[Lines]:
         version = content.version_of(split)
-        try:
-            with version.open() as source:
-                groups = list(range(split.start, split.stop))
-                file = _File(source, version.size, groups)
-                count = sum(file.meta.row_group(group).num_rows for group in groups)
-                share = count / max(file.meta.num_rows, 1)
-                rows = _tables.records(file.batches(groups), version.size, share, file.plain)
-                yield from bounds.counted(rows, split.path, version.size)
-        except SurroundingsError:
-            raise
-        except (pa.ArrowException, ContainerError, OSError) as error:
-            raise damaged(split.path, error) from error
+        with named(split.path), version.open() as source:
+            groups = list(range(split.start, split.stop))
+            file = _File(source, version.size, groups)
+            count = sum(file.meta.row_group(group).num_rows for group in groups)
+            share = count / max(file.meta.num_rows, 1)
+            rows = _tables.records(file.batches(groups), version.size, share, file.plain)
+            yield from bounds.counted(rows, split.path, version.size)
 
     def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
         path = content.path_of(source)
@@ -158,18 +142,13 @@ class _Parquet:
                 at -= batch.num_rows
             return batch.slice(0, 0)
 
-        try:
-            with content.bytes_of(source) as opened:
-                size_of_file = content.size_of(source)
-                file = _File(opened, size_of_file)
-                meta = file.meta
-                counts = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
-                bounds.require_rows(path, sum(counts), size_of_file)
-                return _glimpse.of_table(counts, rows, fetch, size_of_file, enter=False)
-        except SurroundingsError:
-            raise
-        except (pa.ArrowException, ContainerError, OSError) as error:
-            raise damaged(path, error) from error
+        with named(path), content.bytes_of(source) as opened:
+            size_of_file = content.size_of(source)
+            file = _File(opened, size_of_file)
+            meta = file.meta
+            counts = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
+            bounds.require_rows(path, sum(counts), size_of_file)
+            return _glimpse.of_table(counts, rows, fetch, size_of_file, enter=False)
 
 
 READER = _Parquet()
