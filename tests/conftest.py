@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from preloaded import Server, outputs
-from support import WIDE, Ran
+from stub_s3 import S3Stub, serve_s3
+from support import WIDE, Ran, own_cache
 
 from stages import encoders
 from stages.encoders import Encoder
@@ -24,6 +25,7 @@ from stages.tokenizers import builtin
 from stages.tokenizers.profiles import all_profiles
 
 NAME = "qwen2-1.5b"
+READ_AT_START = ("HF_", "PYTHON")
 
 # What commands print depends on the width of a terminal: that of whoever runs the tests is none of
 # theirs. Processes of pytest-xdist are told one, too.
@@ -73,6 +75,28 @@ def cache_dir(cache_home: Path) -> Path:
     return cache_home / "posttrain-pipeline"
 
 
+@pytest.fixture
+def cache(tmp_path: Path, cache_dir: Path) -> Path:
+    """A cache without parts."""
+    return own_cache(tmp_path / "cache", cache_dir)
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Stub]:
+    """A store on the loopback, for all tests of the session."""
+    with serve_s3(tmp_path_factory.mktemp("s3")) as stub:
+        yield stub
+
+
+@pytest.fixture
+def in_s3(s3: S3Stub, monkeypatch: pytest.MonkeyPatch) -> S3Stub:
+    """The same, and this process finds it."""
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()  # those of another server
+    return s3
+
+
 @pytest.fixture(scope="session")
 def tokenizer_json(cache_dir: Path) -> bytes:
     """The real Qwen2 ``tokenizer.json``."""
@@ -117,8 +141,7 @@ def commands() -> Iterator[Server]:
 def pipeline(commands: Server, cache_home: Path, tmp_path: Path) -> Callable[..., Ran]:
     """Run the command line as a user would, in ``tmp_path``.
 
-    Given variables of the environment, it is a process of its own, since libraries read some of
-    them while they are imported.
+    Given variables that libraries or Python read while they start, it is a process of its own.
     """
 
     def run(*arguments: object, **environment: str) -> Ran:
@@ -129,7 +152,7 @@ def pipeline(commands: Server, cache_home: Path, tmp_path: Path) -> Callable[...
             "HF_HUB_OFFLINE": "1",
             **environment,
         }
-        if environment:
+        if any(name.startswith(READ_AT_START) for name in environment):
             command = [str(Path(sys.executable).parent / "pipeline"), *words]
             done = subprocess.run(
                 command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False

@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from stub_http import Answer, Asked, serve_http
 
 LARGE = (".arrow", ".parquet", "tokenizer.json")
 
@@ -125,7 +125,7 @@ class HubStub:
 
     def get(self, path: str) -> tuple[int, Any]:
         """Status, and content: bytes of a file, or JSON."""
-        parts = path.partition("?")[0].strip("/").split("/")
+        parts = path.strip("/").split("/")
         name = "/".join(parts[2:4]) if parts[0] == "api" else "/".join(parts[1:3])
         if name not in self.commits:
             return 404, {"error": "no such repository"}
@@ -149,49 +149,16 @@ class HubStub:
 def serve_hub(stub: HubStub) -> Iterator[str]:
     """Run it; gives its address, which ``HF_ENDPOINT`` takes."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def _reply(self, status: int, content: Any) -> None:
-            data = content if isinstance(content, bytes) else json.dumps(content).encode()
-            self.send_response(status)
-            if status == 404:
-                self.send_header("X-Error-Code", "RepoNotFound")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(data)
+    def answer(asked: Asked) -> Answer:
+        path = asked.path.partition("?")[0]
+        if asked.method == "PUT":
+            status, content = stub.put(asked.path, asked.body), {}
+        elif asked.method == "POST":
+            status, content = stub.post(path, asked.body)
+        else:
+            status, content = stub.get(path)
+        data = content if isinstance(content, bytes) else json.dumps(content).encode()
+        return Answer(status, data, {"X-Error-Code": "RepoNotFound"} if status == 404 else {})
 
-        def _body(self) -> bytes:
-            if self.headers.get("Transfer-Encoding") != "chunked":
-                return self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            chunks = []
-            while size := int(self.rfile.readline().strip() or b"0", 16):
-                chunks.append(self.rfile.read(size))
-                self.rfile.readline()
-            self.rfile.readline()
-            return b"".join(chunks)
-
-        def do_GET(self) -> None:
-            self._reply(*stub.get(self.path))
-
-        def do_HEAD(self) -> None:
-            self.do_GET()
-
-        def do_POST(self) -> None:
-            self._reply(*stub.post(self.path.partition("?")[0], self._body()))
-
-        def do_PUT(self) -> None:
-            self._reply(stub.put(self.path, self._body()), {})
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    stub.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with serve_http(answer) as stub.url:
         yield stub.url
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import stub_http
 from tokenizers import Tokenizer
 
 from stages.chat_template.template import Template
@@ -89,34 +88,12 @@ def serve_json(answer: Answer) -> Iterator[str]:
         answer: status and content for a path and a body, which is empty for GET.
     """
 
-    class Handler(BaseHTTPRequestHandler):
-        def _reply(self, body: dict[str, Any]) -> None:
-            status, content = answer(self.path, body)
-            data = json.dumps(content).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+    def reply(asked: stub_http.Asked) -> stub_http.Answer:
+        status, content = answer(asked.path, json.loads(asked.body or b"{}"))
+        return stub_http.Answer(status, json.dumps(content).encode())
 
-        def do_GET(self) -> None:
-            self._reply({})
-
-        def do_POST(self) -> None:
-            length = int(self.headers["Content-Length"])
-            self._reply(json.loads(self.rfile.read(length)))
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with stub_http.serve_http(reply) as url:
+        yield f"{url}/v1"
 
 
 def serve(stub: Stub) -> AbstractContextManager[str]:

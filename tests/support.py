@@ -8,12 +8,13 @@ import json
 import os
 import pty
 import re
+import stat
 import struct
 import subprocess
 import sys
 import termios
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.builds.build import Build
 from pipeline.manifest.model_record import ModelRecord
 from pipeline.tasks import kind_of
 from stages.contract import Example, FormatOptions, Row
@@ -41,6 +43,28 @@ class Ran:
     status: int
     out: str
     err: str
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """The object that it printed, as commands do for ``--json``."""
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+    def ok(self) -> Ran:
+        """It went well."""
+        assert self.status == 0, self.out + self.err
+        return self
+
+    def refused(self, status: int, *said: str) -> Ran:
+        """It ended with this status, and stderr has each of these texts."""
+        assert self.status == status, self.out + self.err
+        for text in said:
+            assert text in self.err
+        return self
+
+
+Run = Callable[..., Ran]
+Make = Callable[..., Path]
 
 
 def check_reading(reading: str, task: str, row: Row, wanted: list[Example]) -> None:
@@ -91,10 +115,71 @@ def table_bytes(table: pa.Table, kind: str, rows: int) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
+def table(name: str) -> Any:
+    """What a file of ``tests/tables`` holds: a TOML table, or a list of lines of JSON."""
+    text = (ROOT / "tests" / "tables" / name).read_text("utf-8")
+    return tomllib.loads(text) if name.endswith(".toml") else [*map(json.loads, text.splitlines())]
+
+
 def read_manifest(folder: Path) -> dict[str, Any]:
     """A build's manifest."""
     found: dict[str, Any] = json.loads((folder / "manifest.json").read_text("utf-8"))
     return found
+
+
+def stored_rows(folder: Path) -> list[dict[str, Any]]:
+    """A build's training rows in our columns, in stored order."""
+    tables = Build.open(folder).splits["train"].tables()
+    return [row for table in tables for row in table.to_pylist()]
+
+
+def silent(*_: object) -> None:
+    """Progress that nobody reads."""
+
+
+def files_of(folder: Path, *, with_run: bool = False) -> dict[str, bytes]:
+    """A folder's bytes, by file; without the record of the run, in which equal builds differ."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and (with_run or path.name != "run.json")
+    }
+
+
+def write_rows(path: Path, rows: Iterable[Any]) -> Path:
+    """Lines of JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return path
+
+
+def read_rows(path: Path) -> list[Any]:
+    """The values of lines of JSON."""
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def flip(path: Path) -> None:
+    """Change a byte in the middle of a file, and of no other that it is linked to."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.unlink()
+    path.write_bytes(content)
+
+
+def writable(folder: Path) -> Path:
+    """A folder whose files may be changed, whatever they were copied from."""
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(path.stat().st_mode | stat.S_IWUSR)
+    return folder
+
+
+def own_cache(folder: Path, cache_dir: Path) -> Path:
+    """A cache without parts: it has nothing but the tokenizers of ``cache_dir``."""
+    (cache_dir / "tokenizers").mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "tokenizers").exists():
+        (folder / "tokenizers").symlink_to(cache_dir / "tokenizers")
+    return folder
 
 
 def model_record(**given: Any) -> ModelRecord:
@@ -114,6 +199,30 @@ def example(name: str) -> ModuleType:
     sys.modules[name] = module  # where dataclasses look their annotations up
     spec.loader.exec_module(module)
     return module
+
+
+def started(
+    *words: object,
+    folder: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    given: str | None = None,
+) -> Ran:
+    """Run a program to its end.
+
+    Args:
+        env: all of its variables; those of this process, where it is not given.
+        given: on its stdin.
+    """
+    done = subprocess.run(
+        [*map(str, words)],
+        cwd=folder,
+        env=env,
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
 
 
 def run_python(code: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:

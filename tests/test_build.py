@@ -2,73 +2,29 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+import itertools
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
 import pytest
 from datasets import load_from_disk
-from support import SAMPLES, Ran, read_manifest
+from support import SAMPLES, Make, read_manifest, read_rows, table, write_rows
 from transformers import AutoTokenizer
 
-Run = Callable[..., Ran]
 IGNORED = -100
 
-SFT = "sft/chat.jsonl"
-RM = "rm/pairs.jsonl"
-PRM = "prm/math_shepherd.jsonl"
-LAYOUTS = [
-    ("sft", SFT, "packed"),
-    ("sft", SFT, "ragged"),
-    ("sft", SFT, "padded"),
-    ("rm", RM, "ragged"),
-    ("rm", RM, "padded"),
-    ("prm", PRM, "packed"),
-    ("prm", PRM, "ragged"),
-    ("prm", PRM, "padded"),
-]
+SOURCES = {
+    "sft": SAMPLES / "sft" / "chat.jsonl",
+    "rm": SAMPLES / "rm" / "pairs.jsonl",
+    "prm": SAMPLES / "prm" / "math_shepherd.jsonl",
+}
 COLUMNS = {
-    ("sft", "ragged"): {"row_id": "string", "input_ids": "int32", "labels": "int32"},
-    ("sft", "packed"): {
-        "row_ids": "list<string>",
-        "input_ids": "int32",
-        "labels": "int32",
-        "seq_lengths": "int32",
-    },
-    ("sft", "padded"): {
-        "row_id": "string",
-        "input_ids": "int32",
-        "attention_mask": "int8",
-        "labels": "int32",
-    },
-    ("rm", "ragged"): {
-        "row_id": "string",
-        "chosen_ids": "int32",
-        "rejected_ids": "int32",
-        "prompt_length": "scalar int32",
-    },
+    (task, layout): columns
+    for task, layouts in table("columns.toml").items()
+    for layout, columns in layouts.items()
 }
-COLUMNS["rm", "padded"] = {
-    **COLUMNS["rm", "ragged"],
-    "chosen_attention_mask": "int8",
-    "rejected_attention_mask": "int8",
-}
-for _layout in ("ragged", "packed", "padded"):
-    COLUMNS["prm", _layout] = {
-        **COLUMNS["sft", _layout],
-        "step_positions": "int32",
-        "step_labels": "float",
-    }
-
-
-def built(pipeline: Run, task: str, data: object, *options: object) -> Path:
-    """A build's folder; the build must have gone well."""
-    source = data if isinstance(data, Path) else SAMPLES / str(data)
-    ran = pipeline("run", task, "--model", "qwen2-1.5b", source, "-o", "out", *options)
-    assert ran.status == 0, ran.err
-    return Path(ran.out.strip()).parent
 
 
 def spelled(kind: pa.DataType) -> str:
@@ -78,12 +34,10 @@ def spelled(kind: pa.DataType) -> str:
     return "list<string>" if pa.types.is_string(kind.value_type) else str(kind.value_type)
 
 
-@pytest.mark.parametrize(("task", "data", "layout"), LAYOUTS)
-def test_columns_and_readers(
-    pipeline: Run, tmp_path: Path, task: str, data: str, layout: str
-) -> None:
+@pytest.mark.parametrize(("task", "layout"), COLUMNS)
+def test_columns_and_readers(built: Make, task: str, layout: str) -> None:
     """Every layout has its columns, and datasets, pyarrow and polars read the same rows."""
-    folder = tmp_path / built(pipeline, task, data, "--layout", layout)
+    folder = built(task, SOURCES[task], "--layout", layout)
     manifest = read_manifest(folder)
     rows = load_from_disk(str(folder))["train"]
     assert len(rows) == manifest["splits"]["train"]["rows"]
@@ -96,51 +50,36 @@ def test_columns_and_readers(
     assert pl.read_ipc_stream(shard).to_dicts() == table.to_pylist()
 
 
-def examples(folder: Path) -> list[dict[str, list[int]]]:
-    """Ids and labels of every example of an SFT or PRM build, whatever its layout."""
-    found = []
-    for row in load_from_disk(str(folder))["train"]:
-        if "seq_lengths" in row:
-            start = 0
-            for length in row["seq_lengths"]:
-                span = slice(start, start + length)
-                found.append({"ids": row["input_ids"][span], "labels": row["labels"][span]})
-                start += length
-        elif "attention_mask" in row:
-            real = [i for i, mask in enumerate(row["attention_mask"]) if mask]
-            found.append(
-                {
-                    "ids": [row["input_ids"][i] for i in real],
-                    "labels": [row["labels"][i] for i in real],
-                }
-            )
-        else:
-            found.append({"ids": row["input_ids"], "labels": row["labels"]})
-    return found
+def pairs_of(row: dict[str, Any]) -> list[list[tuple[int, int]]]:
+    """Ids with labels of every example of an SFT or PRM row, whatever its layout."""
+    pairs = list(zip(row["input_ids"], row["labels"], strict=True))
+    if "attention_mask" in row:
+        pairs = [pair for pair, real in zip(pairs, row["attention_mask"], strict=True) if real]
+    ends = [0, *itertools.accumulate(row.get("seq_lengths", [len(pairs)]))]
+    return [pairs[start:end] for start, end in itertools.pairwise(ends)]
 
 
-@pytest.mark.parametrize(("task", "data"), [("sft", SFT), ("prm", PRM)])
-def test_layouts_hold_the_same_examples(
-    pipeline: Run, tmp_path: Path, task: str, data: str
-) -> None:
+@pytest.mark.parametrize("task", ["sft", "prm"])
+def test_layouts_hold_the_same_examples(built: Make, task: str) -> None:
     """Packing and padding change nothing about an example, and no first label is trained."""
-    made = []
-    for layout in ("ragged", "packed", "padded"):
-        folder = tmp_path / built(pipeline, task, data, "--layout", layout)
-        made.append(sorted(examples(folder), key=lambda e: e["ids"]))
+    made = [
+        sorted(example for row in rows for example in pairs_of(row))
+        for layout in ("ragged", "packed", "padded")
+        for rows in [load_from_disk(str(built(task, SOURCES[task], "--layout", layout)))["train"]]
+    ]
     assert made[0] == made[1] == made[2]
-    assert all(example["labels"][0] == IGNORED for example in made[0])
+    assert all(example[0][1] == IGNORED for example in made[0])
 
 
-def test_tokenizer_gives_our_ids(pipeline: Run, tmp_path: Path) -> None:
+def test_tokenizer_gives_our_ids(built: Make) -> None:
     """The emitted tokenizer's apply_chat_template gives the stored ids, row by row."""
     data = SAMPLES / "sft" / "word_problems.jsonl"
-    folder = tmp_path / built(pipeline, "sft", data, "--layout", "ragged")
+    folder = built("sft", data, "--layout", "ragged")
     tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
     assert tokenizer.eos_token == "<|im_end|>"
     assert tokenizer.pad_token == "<|endoftext|>"
     assert tokenizer.padding_side == "left"
-    questions = [json.loads(line) for line in data.read_text("utf-8").splitlines()]
+    questions = read_rows(data)
     for row in load_from_disk(str(folder))["train"]:
         source = questions[int(row["row_id"].rpartition(":")[2]) - 1]
         messages = [
@@ -158,9 +97,9 @@ def test_tokenizer_gives_our_ids(pipeline: Run, tmp_path: Path) -> None:
         assert row["input_ids"][-2] == tokenizer.eos_token_id
 
 
-def test_prm_tokenizer_has_the_step_tokens(pipeline: Run, tmp_path: Path) -> None:
+def test_prm_tokenizer_has_the_step_tokens(built: Make) -> None:
     """Step and reward tokens are one id each, inside the embedding, and survive saving."""
-    folder = tmp_path / built(pipeline, "prm", PRM)
+    folder = built("prm", SOURCES["prm"], "--layout", "packed")
     model = read_manifest(folder)["model"]
     tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
     for name in ("step", "good", "bad"):
@@ -171,21 +110,21 @@ def test_prm_tokenizer_has_the_step_tokens(pipeline: Run, tmp_path: Path) -> Non
     assert ids.count(model["step_token_id"]) == 2
 
 
-def test_equal_content_in_other_forms_gives_equal_examples(pipeline: Run, tmp_path: Path) -> None:
+def test_equal_content_in_other_forms_gives_equal_examples(built: Make) -> None:
     """Math-Shepherd text, OpenRLHF list and stepwise rows are one thing in chat rendering."""
     made = []
     for name in ("math_shepherd", "value_list", "stepwise"):
         source = SAMPLES / "prm" / f"{name}.jsonl"
-        folder = tmp_path / built(pipeline, "prm", source, "--layout", "ragged")
+        folder = built("prm", source, "--layout", "ragged")
         rows = list(load_from_disk(str(folder))["train"])
         made.append([{k: v for k, v in row.items() if k != "row_id"} for row in rows])
     assert made[0] == made[1] == made[2]
 
 
-def test_unlabelled_and_soft_steps(pipeline: Run, tmp_path: Path) -> None:
+def test_unlabelled_and_soft_steps(built: Make) -> None:
     """Steps after a first error are null and -100; soft labels keep their float."""
     source = SAMPLES / "prm" / "first_error.json"
-    folder = tmp_path / built(pipeline, "prm", source, "--layout", "ragged")
+    folder = built("prm", source, "--layout", "ragged")
     model = read_manifest(folder)["model"]
     reward = {None: IGNORED, 1.0: model["good_token_id"], 0.0: model["bad_token_id"]}
     nulls = 0
@@ -196,7 +135,7 @@ def test_unlabelled_and_soft_steps(pipeline: Run, tmp_path: Path) -> None:
         nulls += row["step_labels"].count(None)
     assert nulls == 13
     assert read_manifest(folder)["prm"]["label_kind"] == "hard"
-    folder = tmp_path / built(pipeline, "prm", SAMPLES / "prm" / "stepwise_soft.jsonl")
+    folder = built("prm", SAMPLES / "prm" / "stepwise_soft.jsonl")
     assert read_manifest(folder)["prm"]["label_kind"] == "soft"
     first = load_from_disk(str(folder))["train"][0]
     assert first["step_labels"][:3] == [pytest.approx(0.9), 0.5, 0.125]
@@ -204,31 +143,31 @@ def test_unlabelled_and_soft_steps(pipeline: Run, tmp_path: Path) -> None:
     assert [first["labels"][i] for i in first["step_positions"][:3]] == [good, good, bad]
 
 
-def test_margin_is_stored_where_a_row_has_one(pipeline: Run, tmp_path: Path) -> None:
+def test_margin_is_stored_where_a_row_has_one(built: Make, tmp_path: Path) -> None:
     """The column exists when some row has a margin, and is null in the others."""
     source = SAMPLES / "rm" / "pairs_margin.jsonl"
-    folder = tmp_path / built(pipeline, "rm", source)
+    folder = built("rm", source)
     assert load_from_disk(str(folder))["train"]["margin"][0] == 0.5
     mixed = tmp_path / "mixed.jsonl"
-    mixed.write_bytes(source.read_bytes() + (SAMPLES / RM).read_bytes())
-    folder = tmp_path / built(pipeline, "rm", mixed)
+    mixed.write_bytes(source.read_bytes() + SOURCES["rm"].read_bytes())
+    folder = built("rm", mixed)
     stored = load_from_disk(str(folder))["train"]["margin"][:]
     assert stored[0] == 0.5
     assert stored[-1] is None
 
 
-def test_the_ledger_adds_up(pipeline: Run, tmp_path: Path) -> None:
+def test_the_ledger_adds_up(built: Make, tmp_path: Path) -> None:
     """Every row is used, refused or a duplicate; each refused one is there with its raw text."""
     source = tmp_path / "rows.jsonl"
-    lines = (SAMPLES / SFT).read_bytes().splitlines(keepends=True)
+    lines = SOURCES["sft"].read_bytes().splitlines(keepends=True)
     source.write_bytes(b"".join([*lines, b"\n", lines[0], lines[0]]))
-    folder = tmp_path / built(pipeline, "sft", source, "--dedup")
+    folder = built("sft", source, "--dedup")
     manifest = read_manifest(folder)
     rows, made = manifest["rows"], manifest["examples"]
     assert rows["in"] == rows["used"] + rows["rejected"] + rows["duplicates"] == 19
     assert made["made"] == made["kept"] + made["rejected"] + made["duplicates"]
     assert (rows["rejected"], rows["duplicates"]) == (3, 2)
-    rejects = [json.loads(line) for line in (folder / "rejects.jsonl").read_bytes().splitlines()]
+    rejects = read_rows(folder / "rejects.jsonl")
     assert [r["code"] for r in rejects] == ["no_user_turn", "empty_answer", "bad_json"]
     content = source.read_bytes()
     for reject in rejects:
@@ -238,28 +177,23 @@ def test_the_ledger_adds_up(pipeline: Run, tmp_path: Path) -> None:
         assert set(reject) == {"id", "source", "line", "offset", "stage", "code", "detail", "raw"}
 
 
-def test_fan_out_names_its_sequences(pipeline: Run, tmp_path: Path) -> None:
+def test_fan_out_names_its_sequences(built: Make) -> None:
     """Rows that can become several sequences are numbered #0, #1, ..."""
     source = SAMPLES / "prm" / "alternatives.jsonl"
-    folder = tmp_path / built(pipeline, "prm", source, "--layout", "ragged")
+    folder = built("prm", source, "--layout", "ragged")
     ids = load_from_disk(str(folder))["train"]["row_id"]
     assert list(ids) == [f"alternatives.jsonl:{i}" for i in ("1#0", "1#1", "1#2", "2#1")]
 
 
-def test_a_test_split_takes_whole_rows(pipeline: Run, tmp_path: Path) -> None:
+def test_a_test_split_takes_whole_rows(built: Make, tmp_path: Path) -> None:
     """All sequences of a row go to one side, and no example is lost."""
-    source = tmp_path / "rows.jsonl"
-    lines = (SAMPLES / "prm" / "alternatives.jsonl").read_text("utf-8").splitlines()
-    rows = []
+    data = []
     for copy in range(10):
-        for line in lines:
-            row = json.loads(line) | {"n": copy}
+        for row in read_rows(SAMPLES / "prm" / "alternatives.jsonl"):
             row["question"]["problem"] += f" ({copy})"  # equal examples are on one side
-            rows.append(row)
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    folder = tmp_path / built(
-        pipeline, "prm", source, "--layout", "ragged", "--test-size", 0.5, "--group-by", "n"
-    )
+            data.append(row | {"n": copy})
+    source = write_rows(tmp_path / "rows.jsonl", data)
+    folder = built("prm", source, "--layout", "ragged", "--test-size", 0.5, "--group-by", "n")
     sides = load_from_disk(str(folder))
     rows = {side: {i.partition("#")[0] for i in sides[side]["row_id"]} for side in sides}
     assert not rows["train"] & rows["test"]
@@ -267,9 +201,9 @@ def test_a_test_split_takes_whole_rows(pipeline: Run, tmp_path: Path) -> None:
     assert read_manifest(folder)["sides"]["by"] == "column"
 
 
-def test_manifest_has_its_keys_and_no_clock(pipeline: Run, tmp_path: Path) -> None:
+def test_manifest_has_its_keys_and_no_clock(built: Make) -> None:
     """The manifest names every file by hash, and holds no absolute path."""
-    folder = tmp_path / built(pipeline, "prm", PRM)
+    folder = built("prm", SOURCES["prm"], "--layout", "packed")
     manifest = read_manifest(folder)
     wanted = (
         "schema_version version build_id recipe_fingerprint task layout max_length seed model prm "
@@ -278,7 +212,7 @@ def test_manifest_has_its_keys_and_no_clock(pipeline: Run, tmp_path: Path) -> No
     assert set(wanted) <= set(manifest)
     present = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
     assert set(manifest["files"]) == present - {"manifest.json", "run.json"}
-    assert str(tmp_path) not in (folder / "manifest.json").read_text("utf-8")
+    assert str(folder) not in (folder / "manifest.json").read_text("utf-8")
     assert manifest["tokens"]["trained"] == 42
     assert manifest["encoder"]["parity"] == {
         "sampled": 14,
@@ -288,30 +222,10 @@ def test_manifest_has_its_keys_and_no_clock(pipeline: Run, tmp_path: Path) -> No
     }
 
 
-@pytest.mark.slow
-def test_other_families(pipeline: Run, tmp_path: Path) -> None:
-    """Qwen2.5 and Qwen3 build as well; their ids are those of their own tokenizer."""
-    for name in ("qwen2.5-0.5b", "qwen3-0.6b", "qwen3-4b-instruct-2507"):
-        ran = pipeline(
-            "run", "sft", "--model", name, SAMPLES / SFT, "-o", name, "--layout", "ragged"
-        )
-        assert ran.status == 0, ran.err
-        folder = tmp_path / name
-        tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
-        rows = {r["row_id"]: r for r in load_from_disk(str(folder))["train"]}
-        row = rows.get("chat.jsonl:1") or rows["chat.jsonl:1#0"]
-        messages = json.loads((SAMPLES / SFT).read_text("utf-8").splitlines()[0])["messages"]
-        whole = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=True)
-        assert row["input_ids"] == whole["input_ids"]
-        answer = [label for label in row["labels"] if label != IGNORED]
-        assert tokenizer.decode(answer) == "100 °C, or 212 °F.<|im_end|>"
-
-
-def test_input_order_is_kept(make: Callable[..., Path], tmp_path: Path) -> None:
+def test_input_order_is_kept(make: Make, tmp_path: Path) -> None:
     """Rows stand as they came; packs by their first example, examples in a pack as they came."""
-    data = tmp_path / "rows.jsonl"
     rows = [{"question": f"What is {i}?", "answer": f"{i} " * (i * 37 % 50 + 1)} for i in range(40)]
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    data = write_rows(tmp_path / "rows.jsonl", rows)
     names = [f"rows.jsonl:{i + 1}" for i in range(len(rows))]
     ragged = load_from_disk(str(make("sft", data, "a", layout="ragged")))["train"]
     assert ragged["row_id"][:] == names

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import re
-import subprocess
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import ROOT, SAMPLES, Ran, read_manifest
+from support import ROOT, SAMPLES, Make, Run, read_manifest, started, table, writable
 
 import posttrain_pipeline as pp
 from pipeline.builder.build import Built
@@ -43,20 +43,15 @@ from pipeline.report.drawing import Shards
 from pipeline.report.page import make as page
 from stages.errors import DataError, SurroundingsError, UsageError
 
-Run = Callable[..., Ran]
 BUILDS = {  # every task and layout, one with a second split, one for a trainer's own columns
-    "sft-packed": ("sft", "sft", {}),
-    "sft-ragged": ("sft", "sft/chat.jsonl", {"layout": "ragged", "stop": ("</answer>",)}),
-    "sft-padded": (
-        "sft",
-        "sft/zh_dialogues.jsonl",
-        {"layout": "padded", "test_size": 0.4, "seed": 3},
-    ),
-    "rm-ragged": ("rm", "rm/pairs_margin.jsonl", {"trainer": "trl"}),
-    "rm-padded": ("rm", "rm/pairs.jsonl", {"layout": "padded"}),
-    "prm-packed": ("prm", "prm/alternatives.jsonl", {}),
-    "prm-ragged": ("prm", "prm/first_error.json", {"layout": "ragged", "trainer": "trl"}),
-    "prm-padded": ("prm", "prm/stepwise_soft.jsonl", {"layout": "padded"}),
+    "sft-packed": "sft",
+    "sft-ragged": "sft/chat.jsonl --layout ragged --stop </answer>",
+    "sft-padded": "sft/zh_dialogues.jsonl --layout padded --test-size 0.4 --seed 3",
+    "rm-ragged": "rm/pairs_margin.jsonl --for trl",
+    "rm-padded": "rm/pairs.jsonl --layout padded",
+    "prm-packed": "prm/alternatives.jsonl",
+    "prm-ragged": "prm/first_error.json --layout ragged --for trl",
+    "prm-padded": "prm/stepwise_soft.jsonl --layout padded",
 }
 EXPORT = "prm-ragged/trl"
 RECORDS: dict[str, type[JsonRecord]] = {
@@ -66,34 +61,17 @@ RECORDS: dict[str, type[JsonRecord]] = {
     "validation.json": Validation,
     "audits.json": Audits,
 }
-# Keys that builds of this schema may lack: those added since its first.
-OPTIONAL = {
-    "manifest.json": "rm inference max_new_tokens for export prm.unlabelled rm.margins "
-    "tokens.turn_split model.pair model.added_tokens model.repairs inputs.N.unread inputs.N.pieces "
-    "inputs.N.formats "
-    "encoder.encoded inputs.N.source sides sources filters doubles decontamination near_duplicates "
-    "published windows packs "
-    "rows.contaminated rows.near_duplicates rows.left_out examples.filtered examples.contaminated "
-    "examples.near_duplicates examples.left_out examples.copies",
-    "run.json": "files_left_out oracle_compared native fetched",
-    "serving.json": "max_new_tokens needs_this_tokenizer step_token good_token bad_token "
-    "chat_template repairs",
-    "validation.json": "expectations.N.why expectations.N.checks.N.observed",
-    "audits.json": "",
-}
+OPTIONAL: dict[str, list[str]] = table("optional_keys.toml")
 
 
 @pytest.fixture(scope="module")
-def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> Path:
+def builds(built: Make, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with all of them, and an export of a whole build."""
-    from pipeline.builder.build import build
-    from pipeline.options.config import Config
-
     root = tmp_path_factory.mktemp("builds")
-    for name, (task, data, options) in BUILDS.items():
-        given: dict[str, Any] = {"workers": 1, "max_reject": 1.0, "cache_dir": cache_dir, **options}
-        config = Config.of(task, (str(SAMPLES / data),), "qwen2-1.5b", root / name, **given)
-        build(config, lambda *_: None)
+    for name, words in BUILDS.items():
+        data, *options = words.split()
+        made = built(name.partition("-")[0], SAMPLES / data, *options, "--max-reject", 1)
+        writable(shutil.copytree(made, root / name))
     export_build("llamafactory", root / "rm-ragged", root / "export")
     return root
 
@@ -189,7 +167,7 @@ def fields_of(kind: type[JsonRecord], document: Any) -> Iterator[tuple[Any, ...]
 def test_every_missing_key_is_named(builds: Path, file: str) -> None:
     """With its path; only what older builds lack may be absent, and then nothing else is said."""
     document, kind = json.loads((builds / "prm-ragged" / file).read_bytes()), RECORDS[file]
-    optional = set(OPTIONAL[file].split())
+    optional = set(OPTIONAL[file])
     tried = set()
     for path in fields_of(kind, document):
         plain = re.sub(r"\.\d+", ".N", dotted(path))
@@ -257,8 +235,8 @@ def test_a_build_without_what_was_added_since_is_used_as_before(
     """Checked, shown, summarised, exported and drawn on a page."""
 
     def older(manifest: Any) -> None:
-        for key in OPTIONAL["manifest.json"].replace("inputs.N", "inputs.0").split():
-            *outer, last = key.split(".")
+        for key in OPTIONAL["manifest.json"]:
+            *outer, last = key.replace(".N", ".0").split(".")
             holder = manifest
             for name in outer:
                 holder = holder[int(name)] if name.isdigit() else (holder.get(name) or {})
@@ -320,9 +298,9 @@ def test_commands_name_the_key_that_is_missing(
         del at(manifest, tuple(outer))[last]
 
     folder = copied(builds, "rm-padded", tmp_path / "damaged", change)
-    ran = pipeline(*(folder if word == "DIR" else word for word in command.split()))
-    assert ran.status == 3
-    assert f"{key} is missing" in ran.err
+    ran = pipeline(*(folder if word == "DIR" else word for word in command.split())).refused(
+        3, f"{key} is missing"
+    )
     assert "Traceback" not in ran.err
 
 
@@ -448,10 +426,7 @@ def test_reading_a_build_needs_nothing_that_builds() -> None:
     """A trainer imports no tokenizer library, no gate and no command line with it."""
     heavy = {"datasets", "transformers", "tokenizers", "great_expectations", "polars", "click"}
     body = "import sys, pipeline.builds.build as b; print(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", body], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    loaded = set(done.stdout.split())
+    loaded = set(started(sys.executable, "-c", body, folder=ROOT).ok().out.split())
     assert not heavy & loaded
     assert (
         not {

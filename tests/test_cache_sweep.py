@@ -1,53 +1,44 @@
-"""Every byte of the cache is checked before a build uses it: no flipped byte reaches a build."""
+"""What the cache keeps: no flipped byte reaches a build, and a model is proved once."""
 
 from __future__ import annotations
 
 import json
+import pickle
 import random
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support import WIDE, say
+from support import SAMPLES, WIDE, files_of, own_cache, say, silent
 
+from pipeline import processes
 from pipeline.builder.build import build
+from pipeline.inputs import proved
+from pipeline.inputs.proved import fast_encoder, find_model
 from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import scan
+from pipeline.job import Job
 from pipeline.options.config import Config
 from pipeline.shards import part
 from pipeline.stores import spool
+from stages import encoders, probes
+from stages.errors import ModelError
 from stages.tokenizers import builtin
 from stages.tokenizers.profiles import all_profiles
 
 NAME = "qwen2-1.5b"
 ROWS: list[object] = [{"question": f"q{i} <|im_end|>", "answer": f"a{i}"} for i in range(6)]
 ROWS[2:2] = [{"question": "no answer"}, "no object", {"question": "x", "answer": "y" * 400}]
-Make = Callable[..., Path]
 
 
 def _config(tmp_path: Path, output: str, **options: object) -> Config:
     data = tmp_path / "data.jsonl"
     text = "\n\n".join(json.dumps(row) for row in ROWS)
     data.write_text(text, "utf-8")
-    given: dict[str, object] = {"max_reject": 1.0, "workers": 1, "max_length": 64, **options}
-    cache = tmp_path / "cache"
-    return Config.of(
-        task="sft",
-        data=(str(data),),
-        model=NAME,
-        output=tmp_path / output,
-        cache_dir=cache,
-        **given,
-    )
-
-
-def _files(folder: Path) -> dict[str, bytes]:
-    """A folder's bytes, but for what tells when it was made."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file() and path.name != "run.json"
-    }
+    fixed: dict[str, Any] = {"cache_dir": tmp_path / "cache", "max_reject": 1.0, "workers": 1}
+    given = {**fixed, "max_length": 64, **options}
+    return Config.of("sft", (str(data),), NAME, tmp_path / output, **given)
 
 
 def _flipped(content: bytes, at: int, mask: int) -> bytes:
@@ -56,8 +47,7 @@ def _flipped(content: bytes, at: int, mask: int) -> bytes:
 
 def _part(tmp_path: Path, cache_dir: Path) -> tuple[Recipe, part.Work]:
     """A recipe, and the one part of its input, made."""
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / "tokenizers").symlink_to(cache_dir / "tokenizers")
+    own_cache(tmp_path / "cache", cache_dir)
     config = _config(tmp_path, "out")
     inputs = scan(config)
     recipe = resolve_recipe(config, inputs)
@@ -90,26 +80,17 @@ def _sweep(recipe: Recipe, work: part.Work, make_every: int) -> int:
 def test_no_flipped_byte_of_a_part_is_used(
     tmp_path: Path, tokenizer_json: bytes, cache_dir: Path
 ) -> None:
-    """Such a part is made again, and its four files are what they were."""
-    points = _sweep(*_part(tmp_path, cache_dir), make_every=301)
+    """Such a part is none; for each thirtieth byte it is made again, to the files that it was."""
+    points = _sweep(*_part(tmp_path, cache_dir), make_every=30)
     say(f"{points} flipped bytes of a part")
     assert points > 4000
-
-
-@pytest.mark.slow
-def test_no_flipped_byte_of_a_part_survives_its_making(
-    tmp_path: Path, tokenizer_json: bytes, cache_dir: Path
-) -> None:
-    """The same, with the part made again for every seventh byte."""
-    points = _sweep(*_part(tmp_path, cache_dir), make_every=7)
-    say(f"{points} flipped bytes of a part, every seventh of them made again")
 
 
 def _builds(tmp_path: Path, cache_dir: Path, count: int) -> int:
     """Whole builds over a cache with one flipped byte, spread over all its files."""
     _part(tmp_path, cache_dir)
-    build(_config(tmp_path, "clean"), lambda *_: None)
-    clean = _files(tmp_path / "clean")
+    build(_config(tmp_path, "clean"), silent)
+    clean = files_of(tmp_path / "clean")
     files = {p: p.read_bytes() for p in (tmp_path / "cache" / "parts").rglob("*") if p.is_file()}
     chance = random.Random(11)
     places = [(path, at) for path, content in files.items() for at in range(len(content))]
@@ -118,13 +99,13 @@ def _builds(tmp_path: Path, cache_dir: Path, count: int) -> int:
     for number, (path, at) in enumerate(chosen):
         path.write_bytes(_flipped(files[path], at, chance.randrange(1, 256)))
         output = tmp_path / f"built-{number}"
-        build(_config(tmp_path, output.name), lambda *_: None)
-        assert _files(output) == clean, f"byte {at} of {path.name}"
+        build(_config(tmp_path, output.name), silent)
+        assert files_of(output) == clean, f"byte {at} of {path.name}"
         assert {each: each.read_bytes() for each in files} == files
     return len(files)
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(160 if WIDE else 30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [2, pytest.param(160 if WIDE else 15, marks=pytest.mark.slow)])
 def test_a_build_over_a_damaged_cache_is_the_clean_build(
     tmp_path: Path, tokenizer_json: bytes, cache_dir: Path, count: int
 ) -> None:
@@ -170,10 +151,140 @@ def test_no_flipped_byte_of_a_kept_tokenizer_is_used(tmp_path: Path, tokenizer_j
     path = tmp_path / "tokenizers" / f"{profile.ranks.sha256}.json"
     path.parent.mkdir()
     chance = random.Random(3)
-    for _ in range(40):
+    for _ in range(15):
         at = chance.randrange(len(tokenizer_json))
         path.write_bytes(_flipped(tokenizer_json, at, chance.randrange(1, 256)))
         assert builtin._cached(path, profile.ranks.sha256) is None
     assert builtin.tokenizer_json(profile, profile.ranks, tmp_path) == tokenizer_json
     assert path.read_bytes() == tokenizer_json
-    say("40 flipped bytes of a tokenizer")
+    say("15 flipped bytes of a tokenizer")
+
+
+PROBLEMS = str(SAMPLES / "sft" / "word_problems.jsonl")
+
+
+@pytest.fixture
+def config(tmp_path: Path, cache: Path) -> Config:
+    """With a cache in which nothing is proved yet."""
+    return Config.of("sft", (PROBLEMS,), "qwen2-1.5b", tmp_path / "out", cache_dir=cache)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kinds of probes that are run, and the encoders that are compared, from now on."""
+    kinds: list[str] = []
+    require, choose = probes.require, encoders.choose
+
+    def requiring(subject: Any, kind: str) -> Any:
+        kinds.append(kind)
+        return require(subject, kind)
+
+    monkeypatch.setattr(probes, "require", requiring)
+    monkeypatch.setattr(encoders, "choose", lambda data: kinds.append("encoder") or choose(data))
+    return kinds
+
+
+def test_a_model_is_proved_once(config: Config, asked: list[str]) -> None:
+    """And it is the same model, down to the order of what its probes saw."""
+    first = find_model(config)
+    assert asked == ["tokens", "template"]
+    second = find_model(config)
+    assert asked == ["tokens", "template"]
+    assert first == second
+    assert list(first[1].probes.items()) == list(second[1].probes.items())
+    assert len(first[1].probes) > 10
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"system": "Be kind."}, {"train_on": "last"}, {"date": "2020-01-01"}, {"task": "prm"}],
+)
+def test_another_subject_is_proved(
+    changed: dict[str, str], config: Config, asked: list[str]
+) -> None:
+    """Whatever a probe looks at is part of the key."""
+    find_model(config)
+    asked.clear()
+    find_model(config.but(**changed))
+    assert asked == ["tokens", "template"]
+
+
+def test_other_code_or_another_library_proves_again(
+    config: Config, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A verdict holds for the code and the libraries that gave it."""
+    find_model(config)
+    for owner, name in ((proved, "code_version"), (encoders, "version_of")):
+        asked.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, lambda *_: "another")
+            find_model(config)
+        assert asked == ["tokens", "template"]
+
+
+@pytest.mark.parametrize("damage", ["", "{}", "null", "other"])
+def test_a_damaged_verdict_is_none(damage: str, config: Config, asked: list[str]) -> None:
+    """Neither is one that was copied from another model's, seal and all."""
+    find_model(config)
+    (kept,) = (config.run.cache_dir / "proved").iterdir()
+    if damage == "other":
+        find_model(config.but(system="Be kind."))
+        (other,) = {*(config.run.cache_dir / "proved").iterdir()} - {kept}
+        kept.write_bytes(other.read_bytes())
+    else:
+        kept.write_text(damage)
+    asked.clear()
+    find_model(config)
+    assert asked == ["tokens", "template"]
+
+
+def test_a_model_that_fails_is_not_kept(config: Config, asked: list[str]) -> None:
+    """It fails each time, with the same words."""
+    broken = config.but(chat_template="{{ messages[0].content }}")
+    for _ in range(2):
+        asked.clear()
+        with pytest.raises(ModelError):
+            find_model(broken)
+        assert asked
+    assert not (config.run.cache_dir / "proved").exists()
+
+
+def test_encoders_are_compared_once(config: Config, asked: list[str]) -> None:
+    """Then neither is loaded to know which one a build takes."""
+    content = find_model(config)[1].tokenizer_json
+    asked.clear()
+    names = [fast_encoder(config.run.cache_dir, content) for _ in range(2)]
+    assert names == ["fastokens", "fastokens"]
+    assert asked == ["encoder"]
+
+
+def test_encoders_are_compared_where_workers_come_from(
+    config: Config, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have both loaded by then, so this process loads neither."""
+    content = find_model(config)[1].tokenizer_json
+    asked.clear()
+    calls: list[str] = []
+
+    def copied(
+        function: Any, shared: Any, items: Any, workers: int, job: Job
+    ) -> Iterator[tuple[int, Any]]:
+        there = pickle.loads(pickle.dumps(shared))  # it goes to another process
+        there.load()
+        calls.extend(asked)
+        for at, item in enumerate(items):
+            yield at, function(there, item)
+
+    monkeypatch.setattr(processes, "copied", copied)
+    assert fast_encoder(config.run.cache_dir, content) == "fastokens"
+    assert (calls, asked) == ([], ["encoder"])
+
+
+def test_a_cache_that_takes_no_verdict_stops_no_model(config: Config, asked: list[str]) -> None:
+    """It is proved each time; the file that could not be written cannot be removed either."""
+    config.run.cache_dir.mkdir(parents=True, exist_ok=True)
+    (config.run.cache_dir / "proved").write_text("a file, not a folder")
+    for _ in range(2):
+        asked.clear()
+        find_model(config)
+        assert asked == ["tokens", "template"]

@@ -1,4 +1,4 @@
-"""``pipeline check``: whatever is changed in a finished build is found, and named."""
+"""``pipeline check``: whatever is changed in a finished build or an export is found, and named."""
 
 from __future__ import annotations
 
@@ -12,45 +12,35 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
-from support import SAMPLES, Ran
+from support import SAMPLES, Make, Run, few, files_of, writable
 
-import pipeline.builder.build
+from pipeline import exports
+from pipeline.builder.exporting import export_build
+from pipeline.builds.publish import MANIFEST
 from pipeline.manifest import seal
 from pipeline.manifest.dataset_files import write_json
-from pipeline.options.config import Config
 from pipeline.publish.check import check
 from pipeline.publish.checked import Checked
 from pipeline.shards.measured import read
+from pipeline.tasks import kind_of
 from stages.errors import UsageError
 from stages.files import file_hash
 from stages.tokenizers.resolve import Overrides, resolve
 
-Run = Callable[..., Ran]
+SOURCE = SAMPLES / "rm" / "pairs_margin.jsonl"
 SHARD = "train/data-00000-of-00001.arrow"
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data of the builds."""
-    path = tmp_path_factory.mktemp("source") / "pairs.jsonl"
-    shutil.copy(SAMPLES / "rm" / "pairs_margin.jsonl", path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def built(source: Path, cache_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def good(built: Make) -> Path:
     """A good build."""
-    output = tmp_path_factory.mktemp("built") / "out"
-    config = Config.of("rm", (str(source),), "qwen2-1.5b", output, cache_dir=cache_dir, workers=1)
-    pipeline.builder.build.build(config, lambda *_: None)
-    return output
+    return built("rm", SOURCE)
 
 
 @pytest.fixture
-def copy(built: Path, tmp_path: Path) -> Path:
+def copy(good: Path, tmp_path: Path) -> Path:
     """A copy to be damaged."""
-    shutil.copytree(built, tmp_path / "copy")
-    return tmp_path / "copy"
+    return writable(shutil.copytree(good, tmp_path / "copy"))
 
 
 def codes(found: Checked) -> dict[str, set[str]]:
@@ -61,9 +51,9 @@ def codes(found: Checked) -> dict[str, set[str]]:
     return named
 
 
-def test_a_good_build_has_no_fault(built: Path, cache_dir: Path) -> None:
+def test_a_good_build_has_no_fault(good: Path, cache_dir: Path) -> None:
     """Everything was looked at: the gate judged, and rows were rebuilt from the source."""
-    found = check(built, cache_dir)
+    found = check(good, cache_dir)
     assert found.faults == []
     assert found.notes == []
     assert found.rows_made_again == 6
@@ -71,22 +61,20 @@ def test_a_good_build_has_no_fault(built: Path, cache_dir: Path) -> None:
     assert found.verdict.passed
 
 
-def test_any_flipped_byte_is_found(built: Path, copy: Path, cache_dir: Path) -> None:
+def test_any_flipped_byte_is_found(copy: Path, cache_dir: Path) -> None:
     """In every file of the build, at any place, and the file is named."""
     draw = random.Random(0)
-    names = sorted(p.relative_to(copy).as_posix() for p in copy.rglob("*") if p.is_file())
-    assert {"manifest.json", "run.json", SHARD, "tokenizer/tokenizer.json"} <= {*names}
-    for name in names:
-        path = copy / name
-        data = bytearray(path.read_bytes())
-        if not data:
-            continue
-        at = draw.randrange(len(data))
-        data[at] ^= 1 << draw.randrange(8)
-        path.write_bytes(data)
-        found = check(copy, cache_dir)
-        assert name in {fault.where for fault in found.faults}, (name, at)
-        shutil.copy(built / name, path)
+    whole = {name: data for name, data in files_of(copy, with_run=True).items() if data}
+    assert {"manifest.json", "run.json", SHARD, "tokenizer/tokenizer.json"} <= {*whole}
+    others = {*whole} - {"manifest.json", "run.json"}
+    for names in ({"manifest.json"}, {"run.json"}, others, others):
+        for name in names:
+            data = bytearray(whole[name])
+            data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+            (copy / name).write_bytes(data)
+        assert names <= {fault.where for fault in check(copy, cache_dir).faults}
+        for name in names:
+            (copy / name).write_bytes(whole[name])
     assert check(copy, cache_dir).faults == []
 
 
@@ -122,19 +110,20 @@ EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
 }
 
 
-@pytest.mark.parametrize("resealed", [False, True])
-@pytest.mark.parametrize("name", EDITS)
-def test_an_edited_manifest_is_found(
-    copy: Path, cache_dir: Path, name: str, resealed: bool
-) -> None:
-    """By its seal; and where somebody sealed it anew, by what it says."""
+def test_an_edited_manifest_is_found(copy: Path, cache_dir: Path) -> None:
+    """By its seal, whatever it says; and where somebody sealed it anew, by what it says."""
     path = copy / "manifest.json"
-    content = json.loads(path.read_text("utf-8"))
-    EDITS[name](content)
-    write_json(path, seal.sealed(content) if resealed else content)
-    found = check(copy, cache_dir)
-    assert found.faults
-    assert resealed or "manifest" in codes(found)
+    whole = path.read_bytes()
+    for name, edit in EDITS.items():
+        content = json.loads(whole)
+        edit(content)
+        write_json(path, seal.sealed(content))
+        assert check(copy, cache_dir).faults, name
+    for name in ("rows", "files"):
+        content = json.loads(whole)
+        EDITS[name](content)
+        write_json(path, content)
+        assert "manifest" in codes(check(copy, cache_dir)), name
 
 
 def resealed(folder: Path, *names: str) -> None:
@@ -183,13 +172,11 @@ def test_a_row_changed_with_all_its_hashes_is_found(copy: Path, cache_dir: Path)
     assert named == {f"{rows[2]['row_id']} {SHARD}"}
 
 
-def test_a_source_that_changed_is_no_fault(
-    copy: Path, cache_dir: Path, source: Path, tmp_path: Path
-) -> None:
+def test_a_source_that_changed_is_no_fault(copy: Path, cache_dir: Path, tmp_path: Path) -> None:
     """It is said that nothing was made again, and why."""
     record = orjson.loads((copy / "run.json").read_bytes())
-    moved = tmp_path / "pairs.jsonl"
-    moved.write_bytes(source.read_bytes() + b"\n")
+    moved = tmp_path / SOURCE.name
+    moved.write_bytes(SOURCE.read_bytes() + b"\n")
     record["inputs"] = [str(moved)]
     write_json(copy / "run.json", seal.sealed(record))
     found = check(copy, cache_dir)
@@ -209,38 +196,114 @@ def test_a_folder_that_is_none(tmp_path: Path, cache_dir: Path) -> None:
 
 def test_on_the_command_line(pipeline: Run, copy: Path) -> None:
     """0 and a sentence, or 3 and every fault; --json says the same."""
-    ran = pipeline("check", copy)
-    assert ran.status == 0, ran.err
+    ran = pipeline("check", copy).ok()
     assert "rebuilt from the source" in ran.out
     (copy / "serving.json").write_text("{}")
-    ran = pipeline("check", copy, "--json")
-    assert ran.status == 3
-    assert "problem: serving.json: hash" in ran.err
-    found = json.loads(ran.out)
+    found = pipeline("check", copy, "--json").refused(3, "problem: serving.json: hash").told
     assert not found["passed"]
     assert found["faults"][0]["where"] == "serving.json"
 
 
 @pytest.mark.parametrize(
     ("task", "data", "layout"),
-    [
-        ("sft", "sft", "packed"),
-        ("sft", "sft/zh_dialogues.jsonl", "padded"),
-        ("prm", "prm/alternatives.jsonl", "packed"),
-        ("prm", "prm/first_error.json", "padded"),
-        ("rm", "rm/pairs.jsonl", "padded"),
-    ],
+    few(
+        [
+            ("sft", "sft", "packed"),
+            ("sft", "sft/zh_dialogues.jsonl", "padded"),
+            ("prm", "prm/alternatives.jsonl", "packed"),
+            ("prm", "prm/first_error.json", "padded"),
+            ("rm", "rm/pairs.jsonl", "padded"),
+        ],
+        2,
+    ),
 )
 def test_every_layout_is_checked(
-    tmp_path: Path, cache_dir: Path, task: str, data: str, layout: str
+    make: Make, cache_dir: Path, task: str, data: str, layout: str
 ) -> None:
     """Good builds of every kind have no fault, with a test side and without duplicates."""
-    config = Config.of(
-        task, (str(SAMPLES / data),), "qwen2-1.5b", tmp_path / "out", layout=layout,
-        cache_dir=cache_dir, workers=1, max_reject=1.0, dedup=True, test_size=0.4, shuffle=True,
-        seed=3,
-    )  # fmt: skip
-    pipeline.builder.build.build(config, lambda *_: None)
-    found = check(tmp_path / "out", cache_dir)
+    options = {"layout": layout, "dedup": True, "test_size": 0.4, "shuffle": True, "seed": 3}
+    found = check(make(task, SAMPLES / data, **options), cache_dir)
     assert found.faults == []
     assert found.rows_made_again > 0
+
+
+SOURCES = {
+    "sft": SAMPLES / "sft" / "word_problems.jsonl",
+    "rm": SAMPLES / "rm" / "pairs.jsonl",
+    "prm": SAMPLES / "prm" / "math_shepherd.jsonl",
+}
+TAKEN = [
+    (name, task)
+    for name in exports.names()
+    for task in SOURCES
+    if kind_of(task).trains_as in exports.load(name).takes
+]
+
+
+@pytest.fixture(scope="module")
+def builds(built: Make) -> dict[str, Path]:
+    """One build a task, one example a row."""
+    return {task: built(task, source, "--layout", "ragged") for task, source in SOURCES.items()}
+
+
+@pytest.mark.sweep(4)
+@pytest.mark.parametrize(("name", "task"), few(TAKEN, 2))
+def test_an_export_is_sound_and_every_file_of_it_counts(
+    builds: dict[str, Path], tmp_path: Path, name: str, task: str
+) -> None:
+    """Nothing is found in it as it was written; of a changed or missing file the name."""
+    export_build(name, builds[task], tmp_path / "out")
+    found = check(tmp_path / "out", tmp_path)
+    assert not found.faults
+    assert found.verdict is not None
+    assert found.verdict.summary()["judged"] > 10
+    whole = files_of(writable(tmp_path / "out"), with_run=True)
+
+    def named(*names: str, gone: bool = False) -> bool:
+        """Whether each of these files is named while all of them are changed, or gone."""
+        for name in names:
+            path, content = tmp_path / "out" / name, whole[name]
+            path.unlink() if gone else path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        faults = {fault.where for fault in check(tmp_path / "out", tmp_path).faults}
+        for name in names:
+            (tmp_path / "out" / name).write_bytes(whole[name])
+        return {*names} <= faults
+
+    own = sorted(whole.keys() - {MANIFEST})  # without a manifest the folder is not an export
+    assert named(MANIFEST)
+    assert named(*own)
+    assert named(*own, gone=True)
+
+
+def test_rows_are_judged_even_when_all_hashes_are_written_anew(
+    builds: dict[str, Path], tmp_path: Path
+) -> None:
+    """An answer whose end is not trained is found in a trainer's own columns."""
+    export_build("axolotl", builds["sft"], tmp_path / "out")
+    folder = writable(tmp_path / "out")
+    table = pa.ipc.open_stream((folder / SHARD).read_bytes()).read_all()
+    labels = table.column("labels").to_pylist()
+    last = max(i for i, label in enumerate(labels[0]) if label != -100)
+    labels[0][last] = -100
+    at = table.schema.get_field_index("labels")
+    changed = table.set_column(at, table.schema.field(at), pa.array(labels, pa.list_(pa.int32())))
+    with pa.ipc.new_stream(str(folder / SHARD), changed.schema) as writer:
+        writer.write_table(changed)
+    manifest = json.loads((folder / "manifest.json").read_bytes())
+    shard = manifest["splits"]["train"]["shards"][0]
+    shard["sha256"] = manifest["files"][SHARD] = file_hash.sha256(folder / SHARD)
+    shard["bytes"] = (folder / SHARD).stat().st_size
+    write_json(folder / "manifest.json", seal.sealed(manifest))
+    found = check(folder, tmp_path)
+    assert {"turns_end_supervised", "counts_match"} <= {fault.code for fault in found.faults}
+    assert any("word_problems.jsonl:1" in fault.where for fault in found.faults)
+
+
+def test_the_command_says_what_an_export_is(
+    pipeline: Run, builds: dict[str, Path], tmp_path: Path
+) -> None:
+    """check judges it and says what it left out; report sends its user to the build."""
+    pipeline("export", "trl", builds["prm"], "-o", "out").ok()
+    ran = pipeline("check", "out").ok()
+    assert "its rows are not rebuilt" in ran.err
+    pipeline("report", "out").refused(2, "out is an export")

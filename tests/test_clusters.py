@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from conftest import NAME
-from support import ROOT, SAMPLES
+from support import ROOT, SAMPLES, own_cache, started
 
 from pipeline.cli import cli
 
@@ -84,8 +83,7 @@ def test_kubernetes_takes_its_pods(name: str, tmp_path: Path) -> None:
         path = tmp_path / f"{number}.yaml"
         path.write_text(yaml.safe_dump(document))
         command = [_tool("kubernetes-validate"), "--strict", str(path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+        started(*command).ok()
 
 
 @pytest.mark.slow
@@ -97,10 +95,10 @@ def test_ray_takes_its_cluster() -> None:
     )
     python = str(Path(_tool("ray")).parent / "python")
     command = [python, "-c", code, str(CLUSTERS / "ray-cluster.yaml")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    started(*command).ok()
 
 
+@pytest.mark.slow
 def test_one_machine_builds(tmp_path: Path, cache_dir: Path) -> None:
     """With its cache where the script puts it."""
     shutil.copyfile(SAMPLES / "sft" / "chat.jsonl", tmp_path / "chat.jsonl")
@@ -109,18 +107,8 @@ def test_one_machine_builds(tmp_path: Path, cache_dir: Path) -> None:
     variables = {**os.environ, "PATH": f"{PROGRAMS}:{os.environ['PATH']}", "HF_HUB_OFFLINE": "1"}
     variables["TMPDIR"] = str(tmp_path)
     variables.pop("XDG_CACHE_HOME", None)
-    (tmp_path / "posttrain" / "posttrain-pipeline").mkdir(parents=True)
-    (cache_dir / "tokenizers").mkdir(parents=True, exist_ok=True)
-    known = tmp_path / "posttrain" / "posttrain-pipeline" / "tokenizers"
-    known.symlink_to(cache_dir / "tokenizers")
-    done = subprocess.run(
-        ["bash", str(CLUSTERS / "one-machine.sh"), "recipe.toml"],
-        cwd=tmp_path,
-        env=variables,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    own_cache(tmp_path / "posttrain" / "posttrain-pipeline", cache_dir)
+    script = CLUSTERS / "one-machine.sh"
+    started("bash", script, "recipe.toml", folder=tmp_path, env=variables).ok()
     assert (tmp_path / "out" / "manifest.json").is_file()
     assert list((tmp_path / "posttrain").rglob("*.arrow"))

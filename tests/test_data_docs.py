@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from support import SAMPLES
+from support import SAMPLES, Make
 
 from expectations import data_docs
 from stages.errors import ExpectationError, UsageError
 
-Make = Callable[..., Path]
 DATA = SAMPLES / "sft" / "word_problems.jsonl"
 
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from datasets import load_from_disk
-from support import Ran, read_manifest, table_bytes
+from support import Run, files_of, read_manifest, read_rows, table_bytes, write_rows
 
 from stages.overlap.words import plain
 
-Run = Callable[..., Ran]
 NAMES = "Ada Ben Cleo Dan Eva Finn Gus Hana Ivo Jun Kim Lea Mia Noor Omar Pia".split()
 THINGS = "apples boats coins drums eggs flags grapes hats inks jars kites lamps maps nets".split()
 PLACES = "market harbour station library garden bakery museum workshop orchard school".split()
@@ -55,14 +53,9 @@ INNOCENT = [one for one in _problems(1100, seed=2) if one not in ASKED][:1000]
 SHORT = ["What is the capital of Peru?", "2 + 2 = ?", "Wer schrieb den Faust?"]
 
 
-def _lines(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    return path
-
-
 def _train(path: Path, questions: list[str]) -> Path:
     rows = [{"prompt": one, "completion": f"Answer {n}."} for n, one in enumerate(questions)]
-    return _lines(path, rows)
+    return write_rows(path, rows)
 
 
 @pytest.fixture
@@ -76,22 +69,16 @@ def planted(tmp_path: Path) -> tuple[Path, Path, set[str]]:
     train = _train(tmp_path / "train.jsonl", [questions[i] for i in order])
     ids = {f"train.jsonl:{line}" for line, i in enumerate(order, 1) if i >= len(INNOCENT)}
     asked = [{"id": n, "question": one, "answer": "?"} for n, one in enumerate(ASKED + SHORT)]
-    return train, _lines(tmp_path / "evals.jsonl", asked), ids
+    return train, write_rows(tmp_path / "evals.jsonl", asked), ids
 
 
 def _build(pipeline: Run, train: Path, out: Path, *words: object) -> dict[str, Any]:
-    ran = pipeline("run", "sft", train, "--model", "qwen2-1.5b", "-o", out, *words)
-    assert ran.status == 0, ran.err
+    pipeline("run", "sft", train, "--model", "qwen2-1.5b", "-o", out, *words).ok()
     return read_manifest(out)
 
 
 def _hits(out: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (out / "contaminated.jsonl").read_bytes().splitlines()]
-
-
-def _bytes(out: Path) -> dict[str, bytes]:
-    files = [path for path in out.rglob("*") if path.is_file() and path.name != "run.json"]
-    return {path.relative_to(out).as_posix(): path.read_bytes() for path in files}
+    return read_rows(out / "contaminated.jsonl")
 
 
 def test_every_planted_copy_is_found_and_no_innocent_row(
@@ -109,12 +96,12 @@ def test_every_planted_copy_is_found_and_no_innocent_row(
     asked = ASKED + SHORT
     assert all(hit["question"] == asked[hit["line"] - 1] for hit in hits)
     assert {hit["share"] for hit in hits} == {1.0}
-    rows = [json.loads(line) for line in train.read_bytes().splitlines()]
+    rows = read_rows(train)
     for hit in hits:
         assert hit["said"] == rows[int(hit["id"].rpartition(":")[2]) - 1]["prompt"]
-    assert pipeline("check", tmp_path / "one").status == 0
+    pipeline("check", tmp_path / "one").ok()
     _build(pipeline, train, tmp_path / "two", "--decontaminate", evals, "--workers", 2)
-    assert _bytes(tmp_path / "one") == _bytes(tmp_path / "two")
+    assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
 
 
 def test_hits_are_shown_with_both_texts(
@@ -131,20 +118,17 @@ def test_hits_are_shown_with_both_texts(
     found = json.loads(pipeline("overlaps", tmp_path / "out", "--json", "--limit", 3).out)
     assert found["contaminated"] == _hits(tmp_path / "out")[:3]
     assert found["decontamination"] == read_manifest(tmp_path / "out")["decontamination"]
-    refused = pipeline("overlaps", tmp_path / "out", "--evaluation", "none")
-    assert refused.status == 2
-    assert "held-out" in refused.err
+    pipeline("overlaps", tmp_path / "out", "--evaluation", "none").refused(2, "held-out")
 
 
 @pytest.mark.slow
-def test_another_share_encodes_nothing_again(pipeline: Run, tmp_path: Path) -> None:
+def test_another_share_encodes_nothing_again(pipeline: Run, tmp_path: Path, cache: Path) -> None:
     """A part has what each row shares, however little; the limit is for the choice."""
     question = "ash birch cedar date elm fir gum hazel iris juniper kauri larch maple oak"
     half = "ash birch cedar date elm fir gum hazel and then something else"  # 8 of 14 words
     rows = [{"prompt": text, "completion": "x"} for text in (question, half, "What else is there?")]
-    train = _lines(tmp_path / "t.jsonl", rows)
-    evals = _lines(tmp_path / "e.jsonl", [{"problem": question}])
-    cache = tmp_path / "cache"
+    train = write_rows(tmp_path / "t.jsonl", rows)
+    evals = write_rows(tmp_path / "e.jsonl", [{"problem": question}])
     counts = []
     for number, share in enumerate(("0.5", "0.6", "0")):
         words = ("--decontaminate", evals, "--overlap-share", share, "--cache-dir", cache)
@@ -154,7 +138,7 @@ def test_another_share_encodes_nothing_again(pipeline: Run, tmp_path: Path) -> N
     assert counts == [(2, 1), (1, 1), (2, 1)]
     assert [hit["share"] for hit in _hits(tmp_path / "out0")] == [1.0, round(8 / 14, 6)]
     assert _hits(tmp_path / "out0")[1]["match"] == "ash birch cedar date elm fir gum hazel"
-    other = _lines(tmp_path / "e.jsonl", [{"problem": "quite another question, of more words"}])
+    other = write_rows(tmp_path / "e.jsonl", [{"problem": "quite another question, of more words"}])
     manifest = _build(
         pipeline, train, tmp_path / "out9", "--decontaminate", other, "--cache-dir", cache
     )
@@ -166,8 +150,8 @@ def test_answers_are_searched_where_asked(pipeline: Run, tmp_path: Path) -> None
     """A row that quotes a question in its answer asks something else."""
     rows = [{"prompt": "Invent a problem.", "completion": f"Here is one: {ASKED[0]}"}]
     rows += [{"prompt": one, "completion": "x"} for one in INNOCENT[:5]]
-    train = _lines(tmp_path / "t.jsonl", rows)
-    evals = _lines(tmp_path / "e.jsonl", [{"problem": ASKED[0]}])
+    train = write_rows(tmp_path / "t.jsonl", rows)
+    evals = write_rows(tmp_path / "e.jsonl", [{"problem": ASKED[0]}])
     assert _build(pipeline, train, tmp_path / "a", "--decontaminate", evals)["rows"]["used"] == 6
     words = ("--decontaminate", evals, "--overlap-in", "row")
     assert _build(pipeline, train, tmp_path / "b", *words)["rows"]["used"] == 5
@@ -176,36 +160,24 @@ def test_answers_are_searched_where_asked(pipeline: Run, tmp_path: Path) -> None
     assert ASKED[0] in hit["said"]
 
 
-def _written(folder: Path, kind: str) -> str:
-    """An evaluation of two questions, one of them planted, and how it is named."""
-    texts = [ASKED[0], ASKED[1]]
-    rows: list[dict[str, Any]] = [{"task_id": "x", "goal_text": text} for text in texts]
-    path = folder / f"e.{kind}"
-    if kind == "parquet":
-        path.write_bytes(table_bytes(pa.Table.from_pylist(rows), "parquet", 1))
-    elif kind == "json":
-        path.write_text(json.dumps(rows))
-    elif kind == "txt":
-        path.write_text("\n".join(texts) + "\n\n")
-        return str(path)
-    else:
-        turns = [
-            [{"role": "user", "content": one}, {"role": "assistant", "content": "x"}]
-            for one in texts
-        ]
-        _lines(path, [{"meta": {"turns": one}} for one in turns])
-        return f"{path}#meta.turns"
-    return f"bench={path}#goal_text"
-
-
-@pytest.mark.parametrize("kind", ["parquet", "json", "txt", "jsonl"])
-def test_evaluations_of_every_kind(kind: str, pipeline: Run, tmp_path: Path) -> None:
-    """The column is named, or known by its name."""
+def test_evaluations_of_every_kind(pipeline: Run, tmp_path: Path) -> None:
+    """Each of two questions, one of them planted; the column is named, or known by its name."""
+    asked = ASKED[:2]
+    rows: list[dict[str, Any]] = [{"task_id": "x", "goal_text": one} for one in asked]
+    parquet = table_bytes(pa.Table.from_pylist(rows), "parquet", 1)
+    (tmp_path / "e.parquet").write_bytes(parquet)
+    (tmp_path / "e.json").write_text(json.dumps(rows))
+    (tmp_path / "e.txt").write_text("\n".join(asked) + "\n\n")
+    answer = {"role": "assistant", "content": "x"}
+    turns = [[{"role": "user", "content": one}, answer] for one in asked]
+    write_rows(tmp_path / "e.jsonl", [{"meta": {"turns": one}} for one in turns])
     train = _train(tmp_path / "t.jsonl", [ASKED[1], *INNOCENT[:4]])
-    out = tmp_path / "out"
-    manifest = _build(pipeline, train, out, "--decontaminate", _written(tmp_path, kind))
-    assert [(hit["id"], hit["line"]) for hit in _hits(out)] == [("t.jsonl:1", 2)]
-    assert manifest["decontamination"]["evaluations"][0]["questions"] == 2
+    named = ("p=e.parquet#goal_text", "j=e.json#goal_text", "t=e.txt", "l=e.jsonl#meta.turns")
+    words = [word for one in named for word in ("--decontaminate", one)]
+    manifest = _build(pipeline, train, tmp_path / "out", *words)
+    assert {(hit["id"], hit["line"]) for hit in _hits(tmp_path / "out")} == {("t.jsonl:1", 2)}
+    evaluations = manifest["decontamination"]["evaluations"]
+    assert [(one["questions"], one["found"]) for one in evaluations] == [(2, 1)] * 4
 
 
 def test_a_question_in_several_columns(pipeline: Run, tmp_path: Path) -> None:
@@ -213,8 +185,8 @@ def test_a_question_in_several_columns(pipeline: Run, tmp_path: Path) -> None:
     begin = "Find the noun phrase in the following sentence."
     train = _train(tmp_path / "t.jsonl", [f"{begin} {ASKED[0]}", f"{begin} {ASKED[1]}"])
     rows = [{"instruction": begin, "input": ASKED[0], "output": "x"}]
-    alpaca = _lines(tmp_path / "a.jsonl", rows)
-    named = _lines(tmp_path / "b.jsonl", [{"passage": begin, "asked": ASKED[0]}])
+    alpaca = write_rows(tmp_path / "a.jsonl", rows)
+    named = write_rows(tmp_path / "b.jsonl", [{"passage": begin, "asked": ASKED[0]}])
     for words in ([alpaca], [f"{named}#passage+asked"]):
         manifest = _build(pipeline, train, tmp_path / "out", "--decontaminate", *words)
         assert [hit["id"] for hit in _hits(tmp_path / "out")] == ["t.jsonl:1"]
@@ -230,8 +202,7 @@ def test_questions_that_cannot_be_judged_are_told(pipeline: Run, tmp_path: Path)
     evals.write_text(f'{good}\n{{"question": ""}}\n{{"question": "?!"}}\n{{"other": 1}}\n[1\n')
     ran = pipeline(
         "run", "sft", train, "--model", "qwen2-1.5b", "-o", "out", "--decontaminate", evals
-    )
-    assert ran.status == 0
+    ).ok()
     assert "e: no row could be compared with its lines 2, 3, 4, 5" in ran.err
     (record,) = read_manifest(tmp_path / "out")["decontamination"]["evaluations"]
     assert (record["questions"], record["not_judged"]) == (1, [2, 3, 4, 5])
@@ -253,34 +224,32 @@ def test_evaluations_that_cannot_be_used(
 ) -> None:
     """Each is named, with the way on."""
     train = _train(tmp_path / "t.jsonl", INNOCENT[:4])
-    _lines(tmp_path / "e.jsonl", [{"zzz": ASKED[0]}])
+    write_rows(tmp_path / "e.jsonl", [{"zzz": ASKED[0]}])
     (tmp_path / "q.txt").write_text("A question?\n")
     (tmp_path / "e.bin").write_bytes(b"x")
-    ran = pipeline("run", "sft", train, "--model", "qwen2-1.5b", "-o", "out", *words)
-    assert ran.status == 2
-    assert why in ran.err
+    pipeline("run", "sft", train, "--model", "qwen2-1.5b", "-o", "out", *words).refused(2, why)
 
 
 def test_rows_of_token_ids_are_not_passed_over(pipeline: Run, tmp_path: Path) -> None:
     """They have no text that could be compared."""
-    train = _lines(tmp_path / "t.jsonl", [{"input_ids": [1, 2, 3], "labels": [-100, 2, 3]}] * 4)
-    evals = _lines(tmp_path / "e.jsonl", [{"question": ASKED[0]}])
+    train = write_rows(tmp_path / "t.jsonl", [{"input_ids": [1, 2, 3], "labels": [-100, 2, 3]}] * 4)
+    evals = write_rows(tmp_path / "e.jsonl", [{"question": ASKED[0]}])
     given = ("--model", "qwen2-1.5b", "-o", "out", "--format", "pretokenized")
     for words in (["--decontaminate", evals], ["--near-dedup", "0.8"]):
-        ran = pipeline("run", "sft", train, *given, *words)
-        assert ran.status == 2
-        assert "Rows of token ids cannot be compared" in ran.err
+        pipeline("run", "sft", train, *given, *words).refused(
+            2, "Rows of token ids cannot be compared"
+        )
 
 
 def test_a_build_of_nothing_but_evaluations_is_refused(pipeline: Run, tmp_path: Path) -> None:
     """And the message says why nothing is left."""
     train = _train(tmp_path / "t.jsonl", ASKED[:5])
-    evals = _lines(tmp_path / "e.jsonl", [{"question": one} for one in ASKED])
+    evals = write_rows(tmp_path / "e.jsonl", [{"question": one} for one in ASKED])
     words = ("--model", "qwen2-1.5b", "-o", "out", "--decontaminate", evals)
-    ran = pipeline("run", "sft", train, *words)
-    assert ran.status == 3
-    assert "every example asks what an evaluation file asks" in ran.err
-    assert pipeline("plan", train, *words).status == 3
+    pipeline("run", "sft", train, *words).refused(
+        3, "every example asks what an evaluation file asks"
+    )
+    pipeline("plan", train, *words).refused(3)
 
 
 @pytest.mark.slow
@@ -288,21 +257,20 @@ def test_the_split_and_doubles_come_after(pipeline: Run, tmp_path: Path) -> None
     """What an evaluation asks is no part of a side's share; the ledger holds."""
     questions = [*INNOCENT[:60], *INNOCENT[:5], ASKED[0], ASKED[0]]
     rows = [{"prompt": one, "completion": "x"} for one in questions]
-    train = _lines(tmp_path / "t.jsonl", rows)
-    evals = _lines(tmp_path / "e.jsonl", [{"question": ASKED[0]}])
+    train = write_rows(tmp_path / "t.jsonl", rows)
+    evals = write_rows(tmp_path / "e.jsonl", [{"question": ASKED[0]}])
     words = ("--decontaminate", evals, "--dedup", "--test-size", "0.3")
     rows_of = _build(pipeline, train, tmp_path / "out", *words)["rows"]
     assert (rows_of["used"], rows_of["duplicates"], rows_of["contaminated"]) == (60, 5, 2)
     assert sum(map(len, load_from_disk(str(tmp_path / "out")).values())) >= 2
-    assert pipeline("check", tmp_path / "out").status == 0
+    pipeline("check", tmp_path / "out").ok()
 
 
 def test_a_plan_says_what_would_be_left_out(pipeline: Run, tmp_path: Path) -> None:
     """Of its sample."""
     train = _train(tmp_path / "t.jsonl", [*ASKED[:3], *INNOCENT[:7]])
-    evals = _lines(tmp_path / "e.jsonl", [{"question": one} for one in ASKED])
-    ran = pipeline("plan", train, "--model", "qwen2-1.5b", "--decontaminate", evals)
-    assert ran.status == 0
+    evals = write_rows(tmp_path / "e.jsonl", [{"question": one} for one in ASKED])
+    ran = pipeline("plan", train, "--model", "qwen2-1.5b", "--decontaminate", evals).ok()
     assert "3 examples of 10 sampled rows with a question of an evaluation" in ran.out
     found = json.loads(
         pipeline("plan", train, "--model", "qwen2-1.5b", "--decontaminate", evals, "--json").out
@@ -315,26 +283,26 @@ def test_evaluations_of_a_recipe_count_from_its_folder(pipeline: Run, tmp_path: 
     folder = tmp_path / "recipes [1]"
     for name in ("evals/a/one.jsonl", "evals/b/two.jsonl", "evals/x=y#z.jsonl"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        _lines(folder / name, [{"ask": ASKED[0]}])
+        write_rows(folder / name, [{"ask": ASKED[0]}])
     _train(folder / "t.jsonl", [ASKED[0], *INNOCENT[:3]])
     files = '["mine=evals/*/*.jsonl#ask", "evals/x=y#z.jsonl#ask"]'
     head = 'task = "sft"\nmodel = "qwen2-1.5b"\ndata = ["t.jsonl"]\noutput = "out"\nkeep = 0\n'
     (folder / "r.toml").write_text(f"{head}decontaminate = {files}\n")
-    ran = pipeline("build", folder / "r.toml")
-    assert ran.status == 0, ran.err
+    pipeline("build", folder / "r.toml").ok()
     records = read_manifest(folder / "out")["decontamination"]["evaluations"]
     assert [one["name"] for one in records] == ["mine/one", "mine/two", "x=y#z"]
     assert [one["rows"] for one in records] == [1, 1, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.cases
 def test_real_rows_are_found_among_real_rows(cases: Path, pipeline: Run, tmp_path: Path) -> None:
     """Every hundredth question of a training set is an evaluation: each is found, and of the other
     rows only those that share more than half of a question."""
     data = cases / "sft" / "gsm8k_train" / "train.jsonl"
-    rows = [json.loads(line) for line in data.read_bytes().splitlines()]
+    rows = read_rows(data)
     asked = range(0, len(rows), 100)
-    evals = _lines(tmp_path / "e.jsonl", [{"question": rows[n]["question"]} for n in asked])
+    evals = write_rows(tmp_path / "e.jsonl", [{"question": rows[n]["question"]} for n in asked])
     _build(pipeline, data, tmp_path / "out", "--decontaminate", evals)
     hits = _hits(tmp_path / "out")
     whole = {
@@ -349,6 +317,7 @@ def test_real_rows_are_found_among_real_rows(cases: Path, pipeline: Run, tmp_pat
         assert hit["match"] in " ".join(plain(question).decode().split())
 
 
+@pytest.mark.slow
 @pytest.mark.cases
 @pytest.mark.parametrize(
     ("name", "evaluation"),

@@ -7,7 +7,6 @@ import random
 import resource
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +14,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import SAMPLES, Ran, say
+from support import SAMPLES, Make, Run, say, write_rows
 
 from pipeline.builds.build import Build
 from pipeline.report import difference, numbers, words
 from pipeline.report.difference import match
 from pipeline.report.numbers import Numbers
 from pipeline.shards.doubles import DIGEST
-
-Run = Callable[..., Ran]
-Make = Callable[..., Path]
 
 
 def _numbers(rows: list[tuple[int, int]]) -> Numbers:
@@ -91,8 +87,7 @@ def test_content_is_all_that_a_trainer_reads(make: Make, tmp_path: Path) -> None
 
 
 def _sft(path: Path, rows: list[tuple[str, str]]) -> Path:
-    path.write_text("".join(json.dumps({"question": q, "answer": a}) + "\n" for q, a in rows))
-    return path
+    return write_rows(path, ({"question": q, "answer": a} for q, a in rows))
 
 
 def test_options_of_sources_are_compared_by_name() -> None:
@@ -119,15 +114,12 @@ def test_the_command_says_what_changed(pipeline: Run, tmp_path: Path) -> None:
     rows = [(f"Question {n}?", f"Answer {n}.") for n in range(20)]
     _sft(tmp_path / "d" / "a.jsonl", rows)
     command = ("run", "sft", "d", "--model", "qwen2-1.5b")
-    assert pipeline(*command, "-o", "one").status == 0
+    pipeline(*command, "-o", "one").ok()
     changed = [*rows[:18], ("Question 18?", "Another <b>answer</b>.")]
     _sft(tmp_path / "d" / "a.jsonl", changed)
     _sft(tmp_path / "d" / "b.jsonl", [("New?", "Yes.")])
-    ran = pipeline(*command, "-o", "two", "--layout", "ragged", "--max-length", "512")
-    assert ran.status == 0
-    ran = pipeline("diff", "one", "two", "--json", "--page", "diff.html")
-    assert ran.status == 0, ran.err
-    found = json.loads(ran.out)
+    pipeline(*command, "-o", "two", "--layout", "ragged", "--max-length", "512").ok()
+    found = pipeline("diff", "one", "two", "--json", "--page", "diff.html").ok().told
     counts = {k: v for k, v in found["examples"].items() if k != "changed_side"}
     assert counts == {
         "a": 20, "b": 20, "same": 18, "moved": 0, "changed": 1, "removed": 1, "added": 1,
@@ -154,7 +146,7 @@ def test_the_command_says_what_changed(pipeline: Run, tmp_path: Path) -> None:
     rows.insert(0, ("First?", "Yes."))
     _sft(tmp_path / "d" / "a.jsonl", rows)
     (tmp_path / "d" / "b.jsonl").unlink()
-    assert pipeline(*command, "-o", "three").status == 0
+    pipeline(*command, "-o", "three").ok()
     inserted = json.loads(pipeline("diff", "one", "three", "--json").out)["examples"]
     assert (inserted["moved"], inserted["added"], inserted["changed"]) == (20, 1, 0)
     same = json.loads(pipeline("diff", "one", "one", "--json").out)
@@ -167,8 +159,8 @@ def test_an_example_that_changes_sides_is_a_warning(pipeline: Run, tmp_path: Pat
     """From test to train it would be a leak between two versions."""
     _sft(tmp_path / "a.jsonl", [(f"Question {n}?", f"Answer {n}.") for n in range(40)])
     command = ("run", "sft", "a.jsonl", "--model", "qwen2-1.5b", "--test-size", "0.3")
-    assert pipeline(*command, "-o", "one").status == 0
-    assert pipeline(*command, "-o", "two", "--seed", "5").status == 0
+    pipeline(*command, "-o", "one").ok()
+    pipeline(*command, "-o", "two", "--seed", "5").ok()
     ran = pipeline("diff", "one", "two")
     sides = json.loads(pipeline("diff", "one", "two", "--json").out)
     named = sides["examples"]["changed_side"]
@@ -206,8 +198,7 @@ data = ["b.jsonl"]
     (tmp_path / "one.toml").write_text(recipe.format(1))
     (tmp_path / "two.toml").write_text(recipe.format(2))
     for name, layout in (("one", "packed"), ("two", "ragged")):
-        ran = pipeline("build", f"{name}.toml", "-o", name, "--layout", layout)
-        assert ran.status == 0, ran.err
+        pipeline("build", f"{name}.toml", "-o", name, "--layout", layout).ok()
     found = json.loads(pipeline("diff", "one", "two", "--json").out)
     counts = {key: found["examples"][key] for key in ("same", "added", "removed", "changed")}
     assert counts == {"same": 13, "added": 12, "removed": 0, "changed": 0}
@@ -236,13 +227,13 @@ def test_versions_are_named_by_their_first_characters(make: Make, tmp_path: Path
 def test_many_examples_take_little_time_and_memory(make: Make, tmp_path: Path) -> None:
     """Printed with -s; memory grows with the number of examples, not with their lengths."""
     chosen = random.Random(5)
-    rows = [(f"What is {n} plus {n}?", f"{2 * n} " * chosen.randint(1, 30)) for n in range(200_000)]
+    rows = [(f"What is {n} plus {n}?", f"{2 * n} " * chosen.randint(1, 30)) for n in range(60_000)]
     one = make("sft", _sft(tmp_path / "a.jsonl", rows), "one", workers=None)
     other = make("sft", _sft(tmp_path / "a.jsonl", rows[::-1]), "two", workers=None)
     began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     found = difference.difference(Build.open(one), Build.open(other))
     seconds = time.monotonic() - began
     more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    say(f"diff of 2 x 200,000 examples: {seconds:.1f} s, {more / 1024:.0f} MiB more")
-    assert found["examples"]["moved"] + found["examples"]["same"] == 200_000
-    assert more < 400 << 10
+    say(f"diff of 2 x 60,000 examples: {seconds:.1f} s, {more / 1024:.0f} MiB more")
+    assert found["examples"]["moved"] + found["examples"]["same"] == 60_000
+    assert more < 200 << 10

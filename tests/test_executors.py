@@ -1,4 +1,4 @@
-"""The worker pool: a dead worker costs a retry, a task that kills three is named."""
+"""The worker pool, of processes that start anew or are copies: a dead worker costs a retry."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support import Ran, started
 from worker_tasks import die, die_once, square
 
 from pipeline import processes
@@ -27,19 +30,12 @@ def _refuse(shared: None, item: int) -> int:
     return item
 
 
-def _leaves_it_to_the_parent(shared: None, item: int) -> bool:
-    return {signal.SIGINT, signal.SIGTERM} <= signal.pthread_sigmask(signal.SIG_BLOCK, [])
-
-
 def test_every_worker_leaves_interruptions_to_its_parent() -> None:
     """Also the first one of a process, with which multiprocessing starts a helper of its own."""
-    code = "from pipeline.processes import pmap; import test_executors as here; "
-    code += "print(*dict(pmap(here._leaves_it_to_the_parent, None, range(4), 2)).values())"
+    code = "from pipeline.processes import pmap; import worker_tasks as here; "
+    code += "print(*dict(pmap(here.leaves_it_to_the_parent, None, range(4), 2)).values())"
     tests = Path(__file__).parent
-    ran = subprocess.run(
-        [sys.executable, "-c", code], cwd=tests, capture_output=True, text=True, check=True
-    )
-    assert ran.stdout.split() == ["True"] * 4
+    assert started(sys.executable, "-c", code, folder=tests).ok().out.split() == ["True"] * 4
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
@@ -92,6 +88,7 @@ class _Fatal:
         return os._exit, (7,)
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_at_its_start_is_no_riddle() -> None:
     """Whoever starts it does not wait for a reader that is gone, however much there is to read."""
     shared = (b"x" * (1 << 22), _Fatal(), b"y" * (1 << 22))
@@ -101,3 +98,130 @@ def test_a_worker_that_dies_at_its_start_is_no_riddle() -> None:
 
 def _first(shared: Any, item: int) -> int:
     return item
+
+
+_PROGRAM = """
+import multiprocessing, os, signal, time
+import worker_tasks as here
+from pipeline import processes as local
+from pipeline.copies import copies
+from stages.errors import SurroundingsError
+from worker_tasks import die, die_once, square
+
+def pmap(function, shared, items, workers=2):
+    return dict(local.pmap(function, shared, items, workers))
+
+with copies(["pipeline.memory"], here.ahead):
+    assert local.copied is not None
+    assert len(multiprocessing.active_children()) == 1
+    BODY
+assert local.copied is None
+assert multiprocessing.active_children() == []
+print("done")
+"""
+
+
+def _ran(body: str, folder: Path) -> Ran:
+    indented = textwrap.indent(textwrap.dedent(body), "    ")
+    here = {"PYTHONPATH": str(Path(__file__).parent), "FOLDER": str(folder)}
+    program = _PROGRAM.replace("    BODY", indented)
+    return started(sys.executable, "-c", program, env={**os.environ, **here})
+
+
+_LAWS = {
+    "what is loaded ahead is there in all copies, and an error of it is nobody's": """
+        for parent, loaded in pmap(here.loaded, None, range(4)).values():
+            assert loaded == [parent] != [os.getpid()]
+    """,
+    "every item is done once, in the pools of every phase": """
+        for n in (1, 2):
+            assert pmap(square, n, range(7)) == {i: n + i * i for i in range(7)}
+    """,
+    "all are children of one process, and leave interruptions to this one": """
+        seen = pmap(here.parent, None, range(8)).values()
+        assert len({parent for parent, _, _ in seen} | {os.getpid()}) == 2
+        assert all(blocked for _, _, blocked in seen)
+    """,
+    "a dead worker is replaced": """
+        assert pmap(die_once, os.environ["FOLDER"], range(3)) == {0: 0, 1: 1, 2: 2}
+    """,
+    "an exception arrives, and the next phase has workers again": """
+        try:
+            pmap(here.fail, None, range(4))
+        except ValueError as error:
+            assert str(error) == "not this one"
+        else:
+            raise AssertionError
+        assert pmap(square, 0, range(3)) == {0: 0, 1: 1, 2: 4}
+    """,
+    "a phase that is left early leaves nothing behind": """
+        for _ in local.pmap(square, 0, range(9), 2):
+            break
+        time.sleep(0)
+    """,
+    "an item that kills three workers is named": """
+        try:
+            pmap(die, None, range(4))
+        except SurroundingsError as error:
+            assert "2 killed its worker 3 times" in str(error)
+        else:
+            raise AssertionError
+    """,
+    "without the process that is copied, others do the rest": """
+        done = pmap(here.kill_the_copied, os.environ["FOLDER"], range(5))
+        assert done == {i: i for i in range(5)}
+        assert local.copied is None
+    """,
+}
+
+
+@pytest.mark.parametrize("laws", [[*_LAWS][:-1], [*_LAWS][-1:]], ids=["most", "the last"])
+def test_copies_are_workers(laws: list[str], tmp_path: Path) -> None:
+    """Retries, names of items that kill, exceptions and signals are those of any pool."""
+    bodies = (f"print({law!r})\n{textwrap.dedent(_LAWS[law])}" for law in laws)
+    ran = _ran("\n".join(bodies), tmp_path)
+    assert ran.out.splitlines() == [*laws, "done"], ran.err
+
+
+def test_all_end_with_the_process_that_asked(tmp_path: Path) -> None:
+    """Also when it is killed: nobody is left to write into its folder."""
+    body = """
+        parents = {parent for parent, _, _ in pmap(here.parent, None, range(4)).values()}
+        print(*parents, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    ran = _ran(body, tmp_path)
+    assert ran.status == -signal.SIGKILL, ran.err
+    (copied,) = map(int, ran.out.split())
+    deadline = time.monotonic() + 30
+    while _runs(copied) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not _runs(copied)
+
+
+def test_a_process_ends_whose_parent_ended_before_it_asked_to_end_with_it(tmp_path: Path) -> None:
+    """A copy that lives on has the pipes of its parent, and whoever reads them waits for it."""
+    program = f"""
+        import multiprocessing, os, time
+        from pathlib import Path
+        from pipeline import processes as local
+
+        def child(first):
+            while os.getppid() == first:
+                time.sleep(0.01)
+            local.die_with_parent()
+            Path({str(tmp_path / "lives")!r}).touch()
+
+        multiprocessing.get_context("fork").Process(target=child, args=(os.getpid(),)).start()
+        os._exit(0)
+    """
+    # The child holds this pipe as long as it lives.
+    subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, check=True
+    )
+    assert not (tmp_path / "lives").exists()
+
+
+def _runs(process: int) -> bool:
+    status = Path(f"/proc/{process}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"

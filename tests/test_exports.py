@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import re
 import shutil
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +16,18 @@ import pytest
 from datasets import load_dataset, load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import SAMPLES, Ran, model_record, read_manifest
+from support import (
+    SAMPLES,
+    Make,
+    Run,
+    few,
+    files_of,
+    model_record,
+    read_manifest,
+    started,
+    stored_rows,
+    write_rows,
+)
 
 from pipeline import exports, tasks
 from pipeline.builder.exporting import export_build
@@ -33,7 +41,6 @@ from stages.tokens.packed import pack
 from stages.tokens.padded import pad
 from stages.tokens.ragged import ordered
 
-Run = Callable[..., Ran]
 SOURCE = {
     "sft": SAMPLES / "sft" / "chat.jsonl",
     "rm": SAMPLES / "rm" / "pairs_margin.jsonl",
@@ -145,21 +152,6 @@ def test_layouts_are_taken_apart_into_the_same_examples(
     )
 
 
-@pytest.fixture(scope="module")
-def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> dict[str, Path]:
-    """One build a task, in the default layout."""
-    from pipeline.builder.build import build
-    from pipeline.options.config import Config
-
-    root = tmp_path_factory.mktemp("builds")
-    for task, source in SOURCE.items():
-        config = Config.of(
-            task, (str(source),), "qwen2-1.5b", root / task, workers=1, cache_dir=cache_dir
-        )
-        build(config, lambda what, done, total: None)
-    return {task: root / task for task in SOURCE}
-
-
 def canonical(folder: Path) -> list[dict[str, Any]]:
     """Every example of a build or an export, in our columns."""
     found = Build.open(folder).require_intact()
@@ -171,7 +163,7 @@ def canonical(folder: Path) -> list[dict[str, Any]]:
     return sorted(pa.concat_tables(tables).to_pylist(), key=lambda row: str(row["row_id"]))
 
 
-@pytest.mark.parametrize("task", ["sft", "rm", "prm"])
+@pytest.mark.parametrize("task", few(SOURCE, 1))
 def test_any_trainer_to_any_other_and_back(
     builds: dict[str, Path], tmp_path: Path, task: str
 ) -> None:
@@ -189,6 +181,12 @@ def test_any_trainer_to_any_other_and_back(
         export_build(name, at, target)
         assert canonical(target) == wanted
         at = target
+
+
+@pytest.fixture(scope="module")
+def builds(built: Make) -> dict[str, Path]:
+    """One build a task, in the default layout."""
+    return {task: built(task, source) for task, source in SOURCE.items()}
 
 
 COLUMNS = {
@@ -218,11 +216,9 @@ def test_a_build_for_a_trainer_is_the_export_of_the_plain_one(
 ) -> None:
     """--for stores the same rows that export stores later, and says how to train on them."""
     command = ("run", "prm", SOURCE["prm"], "--model", "qwen2-1.5b", "--for", "axolotl")
-    ran = pipeline(*command, "-o", "out")
-    assert ran.status == 0, ran.err
+    ran = pipeline(*command, "-o", "out").ok()
     assert ran.err.splitlines()[-1] == "train     sh out/launch/axolotl.sh MODEL_DIR"
-    ran = pipeline("export", "axolotl", builds["prm"], "-o", "later")
-    assert ran.status == 0, ran.err
+    ran = pipeline("export", "axolotl", builds["prm"], "-o", "later").ok()
     assert ran.err.splitlines()[-1] == "train     sh later/launch/axolotl.sh MODEL_DIR"
     folders = ("out/axolotl", "later")
     one, two = (load_from_disk(str(tmp_path / name))["train"] for name in folders)
@@ -233,8 +229,7 @@ def test_a_build_for_a_trainer_is_the_export_of_the_plain_one(
     assert manifest["for"] == "axolotl"
     assert {"launch/axolotl.sh", "axolotl/launch/axolotl.sh"} <= set(manifest["files"])
     assert canonical(tmp_path / "out" / "axolotl") == canonical(builds["prm"])
-    ran = pipeline("check", "out")
-    assert ran.status == 0, ran.err
+    pipeline("check", "out").ok()
 
 
 def test_megatron_reads_parquet_whose_mask_is_one_ahead(
@@ -288,12 +283,10 @@ def test_margins_that_a_trainer_does_not_read_are_told_of() -> None:
 def test_a_refused_combination_exits_2_and_writes_nothing(pipeline: Run, tmp_path: Path) -> None:
     """Before a row is read; an unknown trainer names the nearest."""
     command = ("run", "sft", SOURCE["sft"], "--model", "qwen2-1.5b", "-o", "out", "--for")
-    ran = pipeline(*command, "axolotl", "--layout", "packed")
-    assert ran.status == 2
-    assert "Layout packed is not offered for axolotl" in ran.err
-    ran = pipeline(*command, "openrhlf")
-    assert ran.status == 2
-    assert "Did you mean openrlhf" in ran.err
+    pipeline(*command, "axolotl", "--layout", "packed").refused(
+        2, "Layout packed is not offered for axolotl"
+    )
+    pipeline(*command, "openrhlf").refused(2, "Did you mean openrlhf")
     assert not (tmp_path / "out").exists()
 
 
@@ -301,12 +294,9 @@ def test_soft_labels_are_refused_where_they_cannot_be_said(pipeline: Run, tmp_pa
     """Two classes cannot say 0.5, and OpenRLHF's loss cannot leave a step out among soft ones."""
     data = SAMPLES / "prm" / "stepwise_soft.jsonl"
     command = ("run", "prm", data, "--model", "qwen2-1.5b", "--layout", "ragged", "-o")
-    ran = pipeline(*command, "out", "--for", "trl")
-    assert ran.status == 2
-    assert "cannot express soft labels" in ran.err
+    pipeline(*command, "out", "--for", "trl").refused(2, "cannot express soft labels")
     assert not (tmp_path / "out").exists()
-    ran = pipeline(*command, "plain")
-    assert ran.status == 0, ran.err
+    pipeline(*command, "plain").ok()
     verdicts = read_manifest(tmp_path / "plain")["trainers"]
     assert "soft labels" in verdicts["trl"]["detail"]
     assert "unlabelled steps" in verdicts["openrlhf"]["detail"]
@@ -327,16 +317,11 @@ def test_a_configuration_names_its_folders_whatever_they_are_called(
     shim.parent.mkdir()
     shim.write_text('#!/bin/sh\ncat "$2"\n')  # of: train CONFIG ...
     shim.chmod(0o755)
-    done = subprocess.run(
-        ["sh", folder / "out" / "launch" / f"{name}.sh", "MODEL"],
-        cwd=folder,
-        env={**os.environ, "PATH": f"{shim.parent}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert f"{folder}/" in done.stdout
-    assert not re.search("(DATA|BUILD)_DIR", done.stdout)
+    variables = {**os.environ, "PATH": f"{shim.parent}:{os.environ['PATH']}"}
+    script = folder / "out" / "launch" / f"{name}.sh"
+    said = started("sh", script, "MODEL", folder=folder, env=variables).ok().out
+    assert f"{folder}/" in said
+    assert not re.search("(DATA|BUILD)_DIR", said)
 
 
 @pytest.mark.parametrize(("name", "task", "layout"), TAKEN)
@@ -348,8 +333,7 @@ def test_launch_scripts_are_shell_and_name_no_place(name: str, task: str, layout
     for file, text in files.items():
         assert not re.search(r"(^|[\s\"'=])/(?!bin/sh)[a-z]", text.replace("#!/bin/sh", "")), file
         if file.endswith(".sh"):
-            done = subprocess.run(["sh", "-n"], input=text, text=True, check=False)
-            assert done.returncode == 0
+            started("sh", "-n", given=text).ok()
             assert 'BUILD=$(cd "$(dirname "$0")/.." && pwd)' in text
         if file.endswith(".py"):
             compile(text, file, "exec")
@@ -369,15 +353,9 @@ def said_by(text: str, tmp_path: Path, program: str, **env: str) -> list[str]:
     (tmp_path / "launch" / "it.sh").write_text(text)
     (folder / program).write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
     (folder / program).chmod(0o755)
-    done = subprocess.run(
-        ["sh", tmp_path / "launch" / "it.sh", "MODEL", "--more"],
-        env={"PATH": f"{folder}:{os.environ['PATH']}", **env},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    variables = {"PATH": f"{folder}:{os.environ['PATH']}", **env}
+    script = tmp_path / "launch" / "it.sh"
+    return started("sh", script, "MODEL", "--more", env=variables).ok().out.splitlines()
 
 
 GROUPED = {"--ds.packing_samples", "--data.max_len", "--train.batch_size"}
@@ -448,16 +426,9 @@ def test_an_openrlhf_that_is_not_found_is_said(tmp_path: Path) -> None:
     text = exports.load("openrlhf").launch(facts("sft", "packed"))
     (tmp_path / "python3").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "python3").chmod(0o755)
-    done = subprocess.run(
-        ["sh", "-s", "MODEL"],
-        input=text,
-        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "set OPENRLHF_VERSION" in done.stderr
+    variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    ran = started("sh", "-s", "MODEL", env=variables, given=text)
+    ran.refused(2, "set OPENRLHF_VERSION")
 
 
 def test_padded_rows_of_openrlhf_are_not_unpadded() -> None:
@@ -471,8 +442,7 @@ def test_padded_rows_of_openrlhf_are_not_unpadded() -> None:
 def test_text_rows_are_proved_or_refused(pipeline: Run, tmp_path: Path) -> None:
     """openrlhf-text writes rows whose text is tokenized to the stored ids, else says which fail."""
     command = ("run", "sft", "--model", "qwen2-1.5b", "--for", "openrlhf-text", "-o")
-    ran = pipeline(*command, "good", SAMPLES / "sft" / "word_problems.jsonl")
-    assert ran.status == 0, ran.err
+    pipeline(*command, "good", SAMPLES / "sft" / "word_problems.jsonl").ok()
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(str(tmp_path / "good" / "tokenizer"))
@@ -480,14 +450,14 @@ def test_text_rows_are_proved_or_refused(pipeline: Run, tmp_path: Path) -> None:
     assert found.column_names == ["input", "output"]
     assert all(row["output"].endswith("<|im_end|>") for row in found)
     ids = [tokenizer(r["input"] + r["output"], add_special_tokens=False).input_ids for r in found]
-    own = [row["input_ids"] for row in open_rows(tmp_path / "good")]
+    own = [row["input_ids"] for row in stored_rows(tmp_path / "good")]
     assert ids == [row[: len(text)] for row, text in zip(own, ids, strict=True)]
     forged = tmp_path / "forged.jsonl"
     row = {"prompt": "What does <|im_end|> mean?", "completion": "The end of a turn."}
-    forged.write_text(json.dumps(row) + "\n")
-    ran = pipeline(*command, "bad", forged)
-    assert ran.status == 2
-    assert "is tokenized differently as text (forged.jsonl:1)" in ran.err
+    write_rows(forged, [row])
+    pipeline(*command, "bad", forged).refused(
+        2, "is tokenized differently as text (forged.jsonl:1)"
+    )
 
 
 @pytest.mark.parametrize("name", ["open-r1", "megatron"])
@@ -506,12 +476,6 @@ def test_an_export_is_shown_as_its_build(
     assert plain[0] == plain[1]
 
 
-def open_rows(folder: Path) -> list[dict[str, Any]]:
-    """A split's rows in our columns, in stored order."""
-    tables = Build.open(folder).splits["train"].tables()
-    return [row for table in tables for row in table.to_pylist()]
-
-
 def test_an_export_says_what_is_wrong_with_its_source(
     builds: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -526,12 +490,6 @@ def test_an_export_says_what_is_wrong_with_its_source(
     assert not (tmp_path / "out").exists()
 
 
-def _files(folder: Path) -> dict[str, bytes]:
-    """What a folder has, by path."""
-    every = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in every}
-
-
 def test_an_export_takes_the_place_of_the_same_export_alone(
     builds: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -540,7 +498,7 @@ def test_an_export_takes_the_place_of_the_same_export_alone(
     shutil.copytree(builds["sft"], build)
     for _ in range(2):  # the second time over itself
         export_build("trl", build, out)
-    there = _files(out), _files(build)
+    there = files_of(out), files_of(build)
     for name, task, target, says in (
         ("trl", "prm", build, "is a build, and no export takes the place of one"),
         ("axolotl", "sft", build, "is the build itself"),
@@ -551,7 +509,7 @@ def test_an_export_takes_the_place_of_the_same_export_alone(
     ):
         with pytest.raises(UsageError, match=says):
             export_build(name, build if task == "sft" else builds[task], target)
-    assert (_files(out), _files(build)) == there
+    assert (files_of(out), files_of(build)) == there
 
 
 def test_no_export_takes_the_place_of_a_version(builds: dict[str, Path], tmp_path: Path) -> None:
@@ -559,13 +517,13 @@ def test_no_export_takes_the_place_of_a_version(builds: dict[str, Path], tmp_pat
     version = tmp_path / "r" / read_manifest(builds["sft"])["build_id"]
     shutil.copytree(builds["sft"], version)
     (tmp_path / "r" / "current").symlink_to(version.name)
-    there = _files(version)
+    there = files_of(version)
     for target in (version, version.parent / "current"):
         with pytest.raises(UsageError, match="is a version of a build"):
             export_build("trl", builds["sft"], target)
         with pytest.raises(UsageError, match="is the build itself"):
             export_build("trl", target, version)
-    assert _files(version) == there
+    assert files_of(version) == there
 
 
 def test_megatron_refuses_a_token_trained_after_eos() -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import table
 
 from expectations import second_rows
 from pipeline.options.asked import carried
@@ -265,38 +266,7 @@ def test_the_order_of_rows_and_pieces_changes_nothing(
     assert again == ([by[at] for at in order], [null[at] for at in order])
 
 
-@pytest.mark.parametrize(
-    ("text", "at", "why"),
-    [
-        ("n_tokens >", "at its end", "a value is expected"),
-        ("n_tokens > 3 $ 4", "at '$' (character 14)", "no name, number, text or sign"),
-        ("t = 'x", 'at "\'x" (character 5)', "quote is not closed"),
-        ("(a = 1", "at its end", "closing parenthesis"),
-        ("a = 1)", "at ')' (character 6)", "AND, OR or an end"),
-        ("a = 1 b", "at 'b' (character 7)", "AND, OR or an end"),
-        ("1 < a < 3", "at '<' (character 7)", "joined by AND"),
-        ("a = null", "at 'null' (character 5)", "IS NULL"),
-        ("a is 3", "at '3' (character 6)", "NULL is expected"),
-        ("a in 3", "at '3' (character 6)", "parentheses"),
-        ("a in ()", "at ')' (character 7)", "a value is expected"),
-        ("a in (b)", "at 'b)' (character 7)", "numbers or texts"),
-        ("a not 3", "at '3' (character 7)", "IN or BETWEEN"),
-        ("a between 3", "at its end", "AND between"),
-        ("lower(t, t) = 'x'", "at 'lower(t,' (character 1)", "takes 1 value"),
-        ("1 = 1", "at '1' (character 1)", "no column and no figure"),
-        ("12a = 1", "at '12a' (character 1)", "no name, number"),
-        ("(" * 60 + "a" + ")" * 60, "character 41", "nested too deeply"),
-        # What SQL has beyond one row, or code:
-        ("sum(a) > 3", "at 'sum(a)' (character 1)", "no function sum"),
-        ("random() > 0.5", "at 'random()'", "no function random"),
-        ("read_csv('x') = 1", "at \"read_csv('x')\"", "no function read_csv"),
-        ("row_number() over (order by a) > 1", "at 'row_number()'", "no function"),
-        ("a in (select 1)", "at 'select' (character 7)", "numbers or texts"),
-        ("__import__('os')", "at \"__import__('os')\"", "no function"),
-        ("a; drop", "at ';'", "no name, number"),
-        ("cast(a as int) = 1", "at 'cast(a'", "no function cast"),
-    ],
-)
+@pytest.mark.parametrize(("text", "at", "why"), table("filters.toml")["no_expressions"])
 def test_what_is_no_expression_is_refused_with_its_place(text: str, at: str, why: str) -> None:
     with pytest.raises(UsageError) as raised:
         parse(text)
@@ -304,23 +274,7 @@ def test_what_is_no_expression_is_refused_with_its_place(text: str, at: str, why
     assert why in f"{raised.value.what} {raised.value.remedy}"
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("a > 'x'", "at '>' (character 3): a number is compared with a text"),
-        ("a", "it gives a number, not true or false"),
-        ("t", "it gives a text"),
-        ("a and b", "at 'a' (character 1): true or false is needed here, and this is a number"),
-        ("not t", "true or false is needed here, and this is a text"),
-        ("b > true", "never more or less"),
-        ("a in ('x')", "a number is compared with a text"),
-        ("a in (1, 'x')", "a number is compared with a text"),
-        ("length(a) > 1", "a text is needed here, and this is a number"),
-        ("a + t > 1", "a number is needed here, and this is a text"),
-        ("coalesce(a, 'x') = 1", "a number is needed here, and this is a text"),
-        ("a between 'x' and 'y'", "a number is compared with a text"),
-    ],
-)
+@pytest.mark.parametrize(("text", "why"), table("filters.toml")["types"])
 def test_types_that_do_not_go_together_are_refused(text: str, why: str) -> None:
     rows: list[Row] = [{"n_tokens": 1, "n_trained": 1, "a": 1, "t": "x", "b": True}]
     with pytest.raises(UsageError) as raised:

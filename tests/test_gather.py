@@ -1,4 +1,4 @@
-"""Parts to shards: whatever is picked, in whatever blocks, the shard holds exactly that."""
+"""Parts to shards: a shard holds what is picked, and nothing is left out for its digest alone."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from expectations import tallies
 from expectations.contract import EXAMPLE, PLANNED, Context
 from expectations.dataset import as_one, n_distinct, n_distinct_pairs
 from expectations.stored_rows import Sources
+from pipeline.shards import dedup, doubles
 from pipeline.shards.collect import Collector, PartSource
+from pipeline.shards.doubles import DIGEST
 from pipeline.shards.expected import Expected
 from pipeline.shards.gather import BATCH_ROWS, write
 from pipeline.tasks import kind_of
 from stages import columns
 from stages.columns import offsets_of
-from stages.files import file_state
+from stages.errors import DataError
 from stages.profile import TargetModel
 from stages.tokens import layouts
 from stages.tokens.layouts import Shape
@@ -171,12 +173,46 @@ def test_distinct_rows_are_counted(rows: list[tuple[int, int, int]]) -> None:
     assert n_distinct_pairs(a, b) == len({row[:2] for row in rows})
 
 
-def test_another_file_has_another_state(tmp_path: Path) -> None:
-    """Replaced, it is another inode; a file that was just written is not settled."""
-    path, other = tmp_path / "a", tmp_path / "b"
-    path.write_bytes(b"1")
-    other.write_bytes(b"1")
-    before = file_state.of(path)
-    assert not before.settled()
-    other.replace(path)
-    assert file_state.of(path) != before
+LISTS = st.lists(st.lists(st.integers(-3, 3), min_size=1, max_size=3), min_size=1, max_size=8)
+
+
+def part(folder: Path, number: int, lists: list[list[int]]) -> PartSource:
+    """A part with one column of lists."""
+    path = folder / f"{number}.arrow"
+    count = len(lists)
+    table = pa.table(
+        {
+            "line": pa.array(range(count), pa.int64()),
+            "sequence": pa.array([-1] * count, pa.int32()),
+            "folded": pa.array(lists, pa.list_(pa.int32())),
+            "margin": pa.array(range(count), pa.float32()),
+        }
+    )
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    return PartSource(str(path), f"{number}.jsonl", 0)
+
+
+@given(LISTS, LISTS, st.booleans())
+def test_examples_with_one_digest_must_be_equal(
+    tmp_path_factory: pytest.TempPathFactory,
+    one: list[list[int]],
+    other: list[list[int]],
+    honest: bool,
+) -> None:
+    """Digests that follow from the lists pass; one for all of them names two that differ."""
+    folder = tmp_path_factory.mktemp("parts")
+    sources = [part(folder, 0, one), part(folder, 1, other)]
+    every = [*one, *other]
+    digest = np.zeros(len(every), DIGEST)
+    digest["b"] = [every.index(values) if honest else 7 for values in every]
+    starts = np.array([0, len(one), len(every)])
+    pairs = doubles.pairs(digest)
+    names = ("folded", "margin")  # the margin differs, and says nothing about equality
+    if honest or all(values == every[0] for values in every):
+        dedup.require_equal(pairs, sources, starts, names)
+    else:
+        odd = next(i for i, values in enumerate(every) if values != every[0])
+        name = f"0.jsonl:{odd + 1}" if odd < len(one) else f"1.jsonl:{odd - len(one) + 1}"
+        with pytest.raises(DataError, match=f"{name} and 0.jsonl:1 differ"):
+            dedup.require_equal(pairs, sources, starts, names)

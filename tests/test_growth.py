@@ -8,53 +8,17 @@ four times the work, and per row no more than ``CEILINGS`` says.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import ROOT
+from support import ROOT, started, table
 
 from benchmarks import rows
 
-# Of each row at most. Lower a figure when the code does less; raise none without a reason.
-CEILINGS: dict[str, dict[str, float]] = {
-    "sft": {
-        "calls": 21,
-        "encoder calls": 0.006,
-        "encoded": 530,
-        "files": 0.01,
-        "hashed": 11_300,
-        "read": 18_500,
-        "written": 2_800,
-        "allocations": 0.03,
-        "allocated": 6_500,
-    },
-    "rm": {
-        "calls": 195,
-        "encoder calls": 0.012,
-        "encoded": 1_070,
-        "files": 0.01,
-        "hashed": 16_500,
-        "read": 26_000,
-        "written": 3_700,
-        "allocations": 0.2,
-        "allocated": 28_000,
-    },
-    "prm": {
-        "calls": 130,
-        "encoder calls": 0.01,
-        "encoded": 525,
-        "files": 0.01,
-        "hashed": 13_200,
-        "read": 21_500,
-        "written": 3_750,
-        "allocations": 0.04,
-        "allocated": 11_300,
-    },
-}
+CEILINGS: dict[str, dict[str, float]] = table("growth.toml")
 SEVERAL_BATCHES = {"allocations": 0.14, "allocated": 11_000}  # each has some of its own
 SAMPLED = {"encoder calls": 8}  # for a row that is read twice; one more may be in a larger build
 # The same, and the tokenizer, which inputs from 1 MiB on have read again for the fast encoder.
@@ -79,10 +43,8 @@ def _counts(
     """
     files = [rows.write(folder / f"{n}.jsonl", "english", SHAPES[task], n) for n in sizes]
     program = ROOT / "tests" / ("wasteful.py" if waste else "counted.py")
-    command = [sys.executable, *map(str, (program, *waste, what, cache, task, *files))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    words = (sys.executable, program, *waste, what, cache, task, *files)
+    return [json.loads(line) for line in started(*words, folder=ROOT).ok().out.splitlines()]
 
 
 def _each(counts: Counts, sizes: tuple[int, ...], name: str) -> list[float]:
@@ -145,22 +107,15 @@ def _require(task: str, counts: Counts, sizes: tuple[int, ...]) -> None:
     assert not above(counts, sizes, CEILINGS[task] | several, ONCE)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "sizes"), [("sft", SIZES), ("rm", SIZES), ("prm", SIZES), ("sft", WIDE)]
+)
 def test_a_row_costs_the_same_however_many_there_are(
-    cache_dir: Path, tmp_path: Path, tokenizer_json: bytes
+    task: str, sizes: tuple[int, ...], cache_dir: Path, tmp_path: Path, tokenizer_json: bytes
 ) -> None:
-    """SFT builds of 250, 1,000 and 4,000 rows: calls, hashes, encoder and files."""
-    _require("sft", _counts("calls", "sft", SIZES, cache_dir, tmp_path), SIZES)
-
-
-@pytest.mark.sweep(1)
-@pytest.mark.slow
-@pytest.mark.parametrize("task", ["sft", "rm", "prm"])
-def test_a_row_costs_the_same_in_wide_builds(
-    task: str, cache_dir: Path, tmp_path: Path, tokenizer_json: bytes
-) -> None:
-    """The same for every task, over several batches of a reader and several parts."""
-    sizes = WIDE if task == "sft" else SIZES
+    """Calls, hashes, encoder and files; wide builds are of several batches and several parts."""
     _require(task, _counts("calls", task, sizes, cache_dir, tmp_path), sizes)
 
 
@@ -174,7 +129,7 @@ def test_memory_grows_no_faster_than_rows(
     assert not above(counts, ONE_BATCH, {"peak": PEAK})
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*CEILINGS["sft"], "peak", "quadratic"])
 def test_waste_in_a_build_is_noticed(

@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
-from support import SAMPLES, Ran, read_manifest
+from stub_http import Answer, Asked, serve_http
+from support import SAMPLES, Ran, Run, few, read_manifest
 
 from stages.tokenizers.profiles import all_profiles
 
@@ -21,57 +20,41 @@ GATED = "someone/gated"
 
 
 class Hub:
-    """One model with two commits; counts what is asked."""
+    """One model with two commits; notes what is asked."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files
         self.asked: list[str] = []
-        hub = self
+        self.url = ""
 
-        class Handler(BaseHTTPRequestHandler):
-            def log_message(self, *arguments: object) -> None:
-                pass
+    def answer(self, asked: Asked) -> Answer:
+        """As the hub does, of its files and of one repository that is gated."""
+        self.asked.append(asked.path)
+        parts = asked.path.split("?")[0].strip("/").split("/")
+        if GATED in asked.path:
+            return Answer(403, b"{}", {"X-Error-Code": "GatedRepo"})
+        if "tree" in parts and MODEL in asked.path:
+            return _json(
+                [
+                    {"type": "file", "path": name, "size": len(body), "oid": "0" * 40}
+                    for name, body in self.files.items()
+                ]
+            )
+        if parts[:2] == ["api", "models"] and MODEL in asked.path:
+            sha = OTHER if parts[-1] == OTHER else COMMIT
+            return _json(
+                {"id": MODEL, "sha": sha, "siblings": [{"rfilename": name} for name in self.files]}
+            )
+        if "resolve" in parts and parts[-1] in self.files:
+            body = self.files[parts[-1]]
+            tag = f'"{hashlib.sha256(body).hexdigest()}"'
+            commit = parts[parts.index("resolve") + 1]
+            return Answer(200, body, {"ETag": tag, "X-Repo-Commit": commit})
+        return Answer() if parts == [""] else Answer(404, b"{}", {"X-Error-Code": "RepoNotFound"})
 
-            def _answer(self, status: int, body: bytes, **headers: str) -> None:
-                self.send_response(status)
-                for key, value in headers.items():
-                    self.send_header(key.replace("_", "-"), value)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                if self.command != "HEAD":
-                    self.wfile.write(body)
 
-            def do_GET(self) -> None:
-                hub.asked.append(self.path)
-                parts = self.path.split("?")[0].strip("/").split("/")
-                if GATED in self.path:
-                    self._answer(403, b"{}", X_Error_Code="GatedRepo")
-                elif "tree" in parts and MODEL in self.path:
-                    listed = [
-                        {"type": "file", "path": name, "size": len(body), "oid": "0" * 40}
-                        for name, body in hub.files.items()
-                    ]
-                    self._answer(200, json.dumps(listed).encode(), Content_Type="application/json")
-                elif parts[:2] == ["api", "models"] and MODEL in self.path:
-                    sha = OTHER if parts[-1] == OTHER else COMMIT
-                    siblings = [{"rfilename": name} for name in hub.files]
-                    found = {"id": MODEL, "sha": sha, "siblings": siblings}
-                    self._answer(200, json.dumps(found).encode(), Content_Type="application/json")
-                elif "resolve" in parts and parts[-1] in hub.files:
-                    body = hub.files[parts[-1]]
-                    tag = f'"{hashlib.sha256(body).hexdigest()}"'
-                    commit = parts[parts.index("resolve") + 1]
-                    self._answer(200, body, ETag=tag, X_Repo_Commit=commit)
-                elif parts == [""]:
-                    self._answer(200, b"")
-                else:
-                    self._answer(404, b"{}", X_Error_Code="RepoNotFound")
-
-            def do_HEAD(self) -> None:
-                self.do_GET()
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
+def _json(content: object) -> Answer:
+    return Answer(200, json.dumps(content).encode(), {"Content-Type": "application/json"})
 
 
 @pytest.fixture
@@ -91,16 +74,12 @@ def hub(tokenizer_json: bytes) -> Iterator[Hub]:
             "model.safetensors": b"not asked for",
         }
     )
-    thread = Thread(target=served.server.serve_forever, daemon=True)
-    thread.start()
-    yield served
-    served.server.shutdown()
-    thread.join()
-    served.server.server_close()
+    with serve_http(served.answer) as served.url:
+        yield served
 
 
 @pytest.fixture
-def build(hub: Hub, tmp_path: Path, pipeline: Callable[..., Ran]) -> Callable[[str, str, str], Ran]:
+def build(hub: Hub, tmp_path: Path, pipeline: Run) -> Callable[[str, str, str], Ran]:
     """Build the sample data with a model of that hub."""
 
     def run(model: str, output: str, offline: str = "0", *, fetch: bool = True) -> Ran:
@@ -122,7 +101,7 @@ def _record(folder: Path) -> tuple[str, str, str | None]:
 
 @pytest.mark.slow
 def test_a_hub_model_is_fetched_once_and_its_commit_recorded(
-    hub: Hub, build: Callable[..., Ran], tmp_path: Path
+    hub: Hub, build: Run, tmp_path: Path
 ) -> None:
     """``HF_ENDPOINT`` is asked, ``HF_HOME`` keeps the files, and offline the cache answers."""
     done = build(MODEL, "online")
@@ -140,8 +119,8 @@ def test_a_hub_model_is_fetched_once_and_its_commit_recorded(
     assert read_manifest(tmp_path / "offline") == online
 
 
-@pytest.mark.parametrize("model", [MODEL, "deepseek-r1-distill-llama-8b"])
-def test_the_hub_is_asked_only_with_fetch(model: str, hub: Hub, build: Callable[..., Ran]) -> None:
+@pytest.mark.parametrize("model", few([MODEL, "deepseek-r1-distill-llama-8b"], 1))
+def test_the_hub_is_asked_only_with_fetch(model: str, hub: Hub, build: Run) -> None:
     """An id, and a profile whose tokenizer only the hub has: one error, and no request."""
     done = build(model, "asked", fetch=False)
     assert done.status == 2
@@ -151,7 +130,7 @@ def test_the_hub_is_asked_only_with_fetch(model: str, hub: Hub, build: Callable[
 
 
 @pytest.mark.slow
-def test_a_revision_can_be_named(build: Callable[..., Ran], tmp_path: Path) -> None:
+def test_a_revision_can_be_named(build: Run, tmp_path: Path) -> None:
     """``org/name@revision`` is that commit, and another build."""
     assert build(f"{MODEL}@{OTHER}", "pinned").status == 0
     assert _record(tmp_path / "pinned") == ("hub", OTHER, f"{MODEL}@{OTHER} of the hub")
@@ -160,11 +139,9 @@ def test_a_revision_can_be_named(build: Callable[..., Ran], tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("model", "message"),
-    [("someone/nothing", "The hub has no model"), (GATED, "accepted its licence")],
+    few([("someone/nothing", "The hub has no model"), (GATED, "accepted its licence")], 1),
 )
-def test_what_the_hub_refuses_is_one_error(
-    model: str, message: str, build: Callable[..., Ran]
-) -> None:
+def test_what_the_hub_refuses_is_one_error(model: str, message: str, build: Run) -> None:
     """A missing model and a gated one are told apart."""
     done = build(model, "refused")
     assert done.status == 2
@@ -173,7 +150,7 @@ def test_what_the_hub_refuses_is_one_error(
 
 
 @pytest.mark.slow
-def test_a_model_that_cannot_be_had_names_the_command(build: Callable[..., Ran]) -> None:
+def test_a_model_that_cannot_be_had_names_the_command(build: Run) -> None:
     """Offline with an empty cache: what to run where there is a network."""
     done = build(f"{MODEL}@{OTHER}", "nothing", "1")
     assert done.status == 2

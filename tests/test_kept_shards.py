@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import time
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import few, files_of, flip, own_cache, silent, write_rows
 
 import pipeline.shards.plan
 from pipeline.builder import assembly
@@ -31,9 +31,9 @@ Rows = list[dict[str, Any]]
 class Workshop:
     """Builds the same inputs twice: over the build before, and in an empty folder and cache."""
 
-    def __init__(self, folder: Path, tokenizers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
-        self._tokenizers = tokenizers
+        self._cache_dir = cache_dir
         self._numbers = itertools.count()
         self.made: list[str] = []
         self.parts: list[str] = []
@@ -54,29 +54,16 @@ class Workshop:
 
     def write(self, name: str, rows: Rows) -> str:
         """An input."""
-        path = self.folder / name
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-        return str(path)
+        return str(write_rows(self.folder / name, rows))
 
     def _cache(self, name: str) -> Path:
-        cache = self.folder / name
-        if not cache.exists():
-            cache.mkdir()
-            (cache / "tokenizers").symlink_to(self._tokenizers)
-        return cache
+        return own_cache(self.folder / name, self._cache_dir)
 
     def build(self, task: str, data: list[str], output: str, cache: str, **options: Any) -> Path:
         self.made.clear()
         self.parts.clear()
-        config = Config.of(
-            task,
-            tuple(data),
-            NAME,
-            self.folder / output,
-            cache_dir=self._cache(cache),
-            **{"workers": 1, "max_reject": 1.0, **options},
-        )
-        build(config, lambda what, done, of: None)
+        own = {"cache_dir": self._cache(cache), "workers": 1, "max_reject": 1.0, **options}
+        build(Config.of(task, tuple(data), NAME, self.folder / output, **own), silent)
         return self.folder / output
 
     def again(self, task: str, data: list[str], **options: Any) -> int:
@@ -89,17 +76,9 @@ class Workshop:
         made, parts = len(self.made), list(self.parts)
         number = next(self._numbers)
         scratch = self.build(task, data, f"scratch{number}", f"cache{number}", **options)
-        assert _files(new) == _files(scratch)
+        assert files_of(new) == files_of(scratch)
         self.parts = parts
         return made
-
-
-def _files(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file() and path.name != "run.json"
-    }
 
 
 def shards(folder: Path) -> list[Path]:
@@ -115,8 +94,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def workshop(tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
-    (cache_dir / "tokenizers").mkdir(parents=True, exist_ok=True)
-    return Workshop(tmp_path, cache_dir / "tokenizers", monkeypatch)
+    return Workshop(tmp_path, cache_dir, monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +121,7 @@ def test_appended_rows_make_the_last_shards_alone(
     assert len(shards(workshop.folder / "out")) >= before
 
 
-@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("small", few([True, False], 1))
 def test_what_nobody_has_written_to_is_not_read_again(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch, later: None, small: bool
 ) -> None:
@@ -170,6 +148,7 @@ def test_what_nobody_has_written_to_is_not_read_again(
         assert len(again) > len(old) // 2 if verify else not again
 
 
+@pytest.mark.slow
 def test_a_part_that_was_written_to_is_made_again(workshop: Workshop, later: None) -> None:
     """Even where the writer sets its times as they were."""
     data = [workshop.write("data.jsonl", ROWS)]
@@ -182,7 +161,7 @@ def test_a_part_that_was_written_to_is_made_again(workshop: Workshop, later: Non
     assert len(workshop.parts) == len(parts) > 2
 
 
-@pytest.mark.parametrize("what", ["input", "part"])
+@pytest.mark.parametrize("what", few(["input", "part"], 1))
 def test_what_is_written_to_during_a_build_is_read_again(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch, later: None, what: str
 ) -> None:
@@ -203,39 +182,47 @@ def test_what_is_written_to_during_a_build_is_read_again(
     assert len(workshop.parts) == 1
 
 
-@pytest.mark.slow
-def test_a_longer_example_makes_all_padded_rows_anew(workshop: Workshop) -> None:
-    data = [workshop.write("data.jsonl", ROWS)]
-    workshop.build("sft", data, "out", "cache", layout="padded")
-    workshop.write("data.jsonl", [*ROWS, {"question": "q", "answer": "long " * 60}])
-    made = workshop.again("sft", data, layout="padded")
-    assert made == len(shards(workshop.folder / "out"))
+LONG = {"question": "q", "answer": "long " * 60}
+ALL = -1
+RAGGED, PADDED = {"layout": "ragged"}, {"layout": "padded"}
+# What is built after ROWS as data.jsonl: files, options; shards made at most, and parts made.
+LATER: dict[str, tuple[dict[str, str], dict[str, Rows], dict[str, Any], int, int | None]] = {
+    "a longer example makes all padded rows anew": (
+        PADDED, {"data.jsonl": [*ROWS, LONG]}, {}, ALL, None,
+    ),
+    "an input before them moves where shards begin, and leaves the parts": (
+        RAGGED, {"more.jsonl": ROWS[:2], "data.jsonl": ROWS}, {}, ALL, 1,
+    ),
+    "an input after them leaves parts and shards": (
+        RAGGED, {"data.jsonl": ROWS, "more.jsonl": OTHERS}, {}, 3, 2,
+    ),
+    "renamed rows are written anew, since row ids have the name, of the same parts": (
+        RAGGED, {"other.jsonl": ROWS}, {}, ALL, 0,
+    ),
+    "another recipe of the same shards takes them over": (
+        RAGGED, {"data.jsonl": ROWS}, {"dedup": True}, 0, None,
+    ),
+    **{
+        f"another recipe takes nothing over: {options}": (
+            RAGGED, {"data.jsonl": ROWS}, options, ALL, None,
+        )
+        for options in (
+            {"shuffle": True}, {"test_size": 0.2}, {"system": "Answer."}, {"max_length": 48},
+        )
+    },
+}  # fmt: skip
 
 
 @pytest.mark.slow
-def test_another_input_before_them_leaves_the_parts(workshop: Workshop) -> None:
-    """Its tokens move where shards begin, so these are made; no row of the others is encoded."""
-    data = [workshop.write("data.jsonl", ROWS)]
-    workshop.build("sft", data, "out", "cache", layout="ragged")
-    data.insert(0, workshop.write("more.jsonl", ROWS[:2]))
-    workshop.again("sft", data, layout="ragged")
-    assert len(workshop.parts) == 1
-
-
-@pytest.mark.slow
-def test_an_input_after_them_leaves_parts_and_shards(workshop: Workshop) -> None:
-    data = [workshop.write("data.jsonl", ROWS)]
-    workshop.build("sft", data, "out", "cache", layout="ragged")
-    data.append(workshop.write("more.jsonl", OTHERS))
-    assert workshop.again("sft", data, layout="ragged") <= 3
-    assert len(workshop.parts) == 2
-
-
-def _flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.unlink()  # or the file that it is linked to would change as well
-    path.write_bytes(content)
+@pytest.mark.parametrize("law", LATER)
+def test_what_a_later_build_makes(workshop: Workshop, law: str) -> None:
+    layout, files, options, made, parts = LATER[law]
+    workshop.build("sft", [workshop.write("data.jsonl", ROWS)], "out", "cache", **layout)
+    data = [workshop.write(name, rows) for name, rows in files.items()]
+    found = workshop.again("sft", data, **layout, **options)
+    whole = len(shards(workshop.folder / "out"))
+    assert found == whole if made == ALL else found <= made < whole
+    assert parts is None or len(workshop.parts) == parts
 
 
 def _flip_in_place(path: Path) -> None:
@@ -250,39 +237,42 @@ def _flip_in_place(path: Path) -> None:
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
-def _old_shard(folder: Path) -> Path:
-    return shards(folder / "out")[1]
+# What befalls a shard, or what is remembered of it.
+DAMAGES: list[Callable[[Path, Path], object]] = [
+    lambda shard, known: flip(shard),
+    lambda shard, known: _flip_in_place(shard),
+    lambda shard, known: shard.unlink(),
+    lambda shard, known: flip(known),
+    lambda shard, known: flip(known.with_suffix(".names")),
+    lambda shard, known: known.with_suffix(".names").unlink(),
+]
 
 
-def _memory(folder: Path, suffix: str) -> Path:
-    return sorted((folder / "cache" / kept.FOLDER).rglob(f"*{suffix}"))[1]
+def test_what_is_not_as_it_was_written_is_made_again(workshop: Workshop, later: None) -> None:
+    """Each shard that something befell, and the last ones, which have a new row."""
+    rows = ROWS * 2
+    data = [workshop.write("data.jsonl", rows)]
+    folder = workshop.build("sft", data, "out", "cache", layout="ragged")
+    every = shards(folder)
+    for damage, shard in zip(DAMAGES, every[1:], strict=False):
+        sha256 = file_hash.sha256(shard)
+        damage(shard, workshop.folder / "cache" / kept.FOLDER / sha256[:2] / f"{sha256}.json")
+    workshop.write("data.jsonl", [*rows, ROWS[0]])
+    made = workshop.again("sft", data, layout="ragged")
+    assert len(DAMAGES) < made <= len(DAMAGES) + 2 < len(every)
 
 
-DAMAGES: dict[str, Callable[[Path], None]] = {
-    "a byte of a shard": lambda folder: _flip(_old_shard(folder)),
-    "a byte of a shard, its times as they were": lambda folder: _flip_in_place(_old_shard(folder)),
-    "no shard": lambda folder: _old_shard(folder).unlink(),
-    "a byte of what is remembered": lambda folder: _flip(_memory(folder, ".json")),
-    "a byte of its metrics": lambda folder: _flip(_memory(folder, ".names")),
-    "no metrics": lambda folder: _memory(folder, ".names").unlink(),
-}
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        pytest.param(damage, id=name, marks=[] if "times" in name else pytest.mark.slow)
-        for name, damage in DAMAGES.items()
-    ],
-)
-def test_what_is_not_as_it_was_written_is_made_again(
-    workshop: Workshop, damage: Callable[[Path], None], later: None
-) -> None:
+@pytest.mark.slow
+def test_a_shard_behind_a_symbolic_link_is_not_taken_over(workshop: Workshop) -> None:
+    """A build holds its own bytes, or what becomes of the other file becomes of the build."""
     data = [workshop.write("data.jsonl", ROWS)]
-    workshop.build("sft", data, "out", "cache", layout="ragged")
-    damage(workshop.folder)
+    folder = workshop.build("sft", data, "out", "cache", layout="ragged")
+    shard = shards(folder)[1]
+    shard.rename(workshop.folder / "elsewhere.arrow")
+    shard.symlink_to(workshop.folder / "elsewhere.arrow")
     workshop.write("data.jsonl", [*ROWS, ROWS[0]])
-    assert 1 < workshop.again("sft", data, layout="ragged") <= 3
+    workshop.again("sft", data, layout="ragged")
+    assert not any(path.is_symlink() for path in shards(folder))
 
 
 def test_the_build_in_place_is_never_written_to(
@@ -309,42 +299,7 @@ def test_the_build_in_place_is_never_written_to(
     assert [(path.stat().st_mtime_ns, path.read_bytes()) for path in witnesses] == before
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"shuffle": True},
-        {"test_size": 0.2},
-        {"system": "Answer."},
-        {"max_length": 48},
-    ],
-    ids=str,
-)
 @pytest.mark.slow
-def test_another_recipe_takes_nothing_over(workshop: Workshop, options: dict[str, Any]) -> None:
-    data = [workshop.write("data.jsonl", ROWS)]
-    workshop.build("sft", data, "out", "cache", layout="ragged")
-    made = workshop.again("sft", data, layout="ragged", **options)
-    assert made == len(shards(workshop.folder / "out"))
-
-
-@pytest.mark.slow
-def test_another_recipe_of_the_same_shards_takes_them_over(workshop: Workshop) -> None:
-    """No row is there twice; what was linked is judged again, as that recipe wants it."""
-    data = [workshop.write("data.jsonl", ROWS)]
-    workshop.build("sft", data, "out", "cache", layout="ragged")
-    assert workshop.again("sft", data, layout="ragged", dedup=True) == 0
-
-
-@pytest.mark.slow
-def test_renamed_rows_are_written_anew(workshop: Workshop) -> None:
-    """Row ids have the input's name, so no shard stays; its parts do not, so all of them stay."""
-    data = [workshop.write("data.jsonl", ROWS)]
-    workshop.build("sft", data, "out", "cache", layout="ragged")
-    made = workshop.again("sft", [workshop.write("other.jsonl", ROWS)], layout="ragged")
-    assert not workshop.parts
-    assert made == len(shards(workshop.folder / "out"))
-
-
 def test_who_touches_the_old_build_meanwhile_does_not_fail_the_new_one(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,15 +316,3 @@ def test_who_touches_the_old_build_meanwhile_does_not_fail_the_new_one(
     monkeypatch.setattr(kept, "_taken_over", touched)
     workshop.write("data.jsonl", [*ROWS, ROWS[0]])
     assert workshop.again("sft", data, layout="ragged") < len(shards(workshop.folder / "out"))
-
-
-def test_a_shard_behind_a_symbolic_link_is_not_taken_over(workshop: Workshop) -> None:
-    """A build holds its own bytes, or what becomes of the other file becomes of the build."""
-    data = [workshop.write("data.jsonl", ROWS)]
-    workshop.build("sft", data, "out", "cache", layout="ragged")
-    shard = _old_shard(workshop.folder)
-    shard.rename(workshop.folder / "elsewhere.arrow")
-    shard.symlink_to(workshop.folder / "elsewhere.arrow")
-    workshop.write("data.jsonl", [*ROWS, ROWS[0]])
-    workshop.again("sft", data, layout="ragged")
-    assert not any(path.is_symlink() for path in shards(workshop.folder / "out"))

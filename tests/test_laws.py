@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import SAMPLES, Ran, read_manifest
-from test_publish import fingerprint
+from support import SAMPLES, Ran, files_of, read_manifest
 
 Run = Callable[..., Ran]
 PRM_CHAIN = ("render", "mark", "encode", "validate")
@@ -28,7 +27,7 @@ def test_any_number_of_workers_gives_the_same_bytes(
         out = f"out{workers}"
         ran = pipeline("run", "sft", "--model", "qwen2-1.5b", data, "-o", out, *options)
         assert ran.status == 0, ran.err
-        made.append(fingerprint(tmp_path / out))
+        made.append(files_of(tmp_path / out, with_run=True))
         del made[-1]["run.json"]
     assert made[0] == made[1]
     assert len(read_manifest(tmp_path / "out1")["splits"]["train"]["shards"]) > 1
@@ -63,11 +62,9 @@ def test_the_chain_by_hand_gives_the_shards_of_the_run(
         assert ran.status == 0, ran.err
     ran = pipeline("stage", layout[0], f"{len(chain)}.arrow", "-o", "chain")
     assert ran.status == 0, ran.err
-    shards = {k: v for k, v in fingerprint(tmp_path / "run").items() if k.endswith(".arrow")}
+    shards = {k: v for k, v in files_of(tmp_path / "run").items() if k.endswith(".arrow")}
     assert shards
-    assert shards == {
-        k: v for k, v in fingerprint(tmp_path / "chain").items() if k.endswith(".arrow")
-    }
+    assert shards == {k: v for k, v in files_of(tmp_path / "chain").items() if k.endswith(".arrow")}
 
 
 def test_until_stops_after_a_stage(pipeline: Run, tmp_path: Path) -> None:

@@ -19,12 +19,11 @@ from typing import Any
 
 import pytest
 from datasets import load_dataset
-from support import SAMPLES, Ran
+from support import SAMPLES, Run, stored_rows, table, write_rows
 
 from pipeline.builds.build import Build
 from pipeline.builds.examples import examples
 
-Run = Callable[..., Ran]
 Ids = tuple[list[int], ...]
 # Form: task, commit, file, function; read in copies of these commits' files.
 FOLLOWS = {
@@ -139,12 +138,6 @@ def theirs(name: str, tokenizer: Any, root: Path) -> Callable[[dict[str, Any]], 
     return one
 
 
-def stored(folder: Path) -> list[dict[str, Any]]:
-    """A build's training rows in our columns, in stored order."""
-    tables = Build.open(folder).splits["train"].tables()
-    return [row for table in tables for row in table.to_pylist()]
-
-
 @pytest.mark.parametrize(
     "model", ["qwen2-1.5b", pytest.param("llama-3.1-8b-instruct", marks=pytest.mark.slow)]
 )
@@ -152,12 +145,10 @@ def test_its_scripts_make_our_ids_from_its_rows(pipeline: Run, tmp_path: Path, m
     """Those of 2024 and the current ones, with and without a bos token that the tokenizer adds by
     itself; what stands after an SFT row's end of turn is untrained and left out."""
     command = ("--model", model, "--fetch", "--for", "medicalgpt", "--max-reject", 1, "-o")
-    ran = pipeline("run", "rm", SAMPLES / "rm" / "pairs.jsonl", *command, "rm")
-    assert ran.status == 0, ran.err
-    ran = pipeline("run", "sft", SAMPLES / "sft" / "word_problems.jsonl", *command, "sft")
-    assert ran.status == 0, ran.err
-    pairs = [(row["chosen_ids"], row["rejected_ids"]) for row in stored(tmp_path / "rm")]
-    sft = [(row["input_ids"], row["labels"]) for row in stored(tmp_path / "sft")]
+    pipeline("run", "rm", SAMPLES / "rm" / "pairs.jsonl", *command, "rm").ok()
+    pipeline("run", "sft", SAMPLES / "sft" / "word_problems.jsonl", *command, "sft").ok()
+    pairs = [(row["chosen_ids"], row["rejected_ids"]) for row in stored_rows(tmp_path / "rm")]
+    sft = [(row["input_ids"], row["labels"]) for row in stored_rows(tmp_path / "sft")]
     given = {task: rows_of(tmp_path / task / "medicalgpt") for task in ("rm", "sft")}
     tokenizer = tokenizer_of(tmp_path / "rm")
     for name in ("2024", "current"):
@@ -174,55 +165,22 @@ def test_its_scripts_make_our_ids_from_its_rows(pipeline: Run, tmp_path: Path, m
         own = theirs(name, tokenizer, Path(str(root)))
         for row in given[FOLLOWS[name][0]]:
             assert own(row) == ours(row, tokenizer)
-    ran = pipeline("export", "trl", tmp_path / "rm" / "medicalgpt", "-o", "back")
-    assert ran.status == 0, ran.err
+    pipeline("export", "trl", tmp_path / "rm" / "medicalgpt", "-o", "back").ok()
     tables = [examples(t, "ragged") for t in Build.open(tmp_path / "back").splits["train"].tables()]
-    assert [row for table in tables for row in table.to_pylist()] == stored(tmp_path / "rm")
+    assert [row for table in tables for row in table.to_pylist()] == stored_rows(tmp_path / "rm")
 
 
-FORMS = {
-    "rm": {
-        "2023": {"question": "Is it bad?", "response_chosen": "No.", "response_rejected": "Yes!"},
-        "2024": {
-            "system": "",
-            "history": [],
-            "question": "Is it bad?",
-            "response_chosen": "No.",
-            "response_rejected": "Yes!",
-        },
-        "current": {
-            "conversations": [{"from": "human", "value": "Is it bad?"}],
-            "chosen": "No.",
-            "rejected": "Yes!",
-        },
-    },
-    "sft": {
-        "2023": {"instruction": "Is it bad?", "input": "", "output": "No."},
-        "current": {
-            "conversations": [
-                {"from": "human", "value": "Is it bad?"},
-                {"from": "gpt", "value": "No."},
-            ]
-        },
-    },
-}
-
-
-@pytest.mark.parametrize("task", ["rm", "sft"])
+@pytest.mark.parametrize(("task", "forms"), [*table("medicalgpt.toml").items()])
 def test_raw_rows_of_every_form_become_the_same_tokens(
-    pipeline: Run, tmp_path: Path, task: str
+    pipeline: Run, tmp_path: Path, task: str, forms: dict[str, Any]
 ) -> None:
     """The column forms of its own data sets, as they changed."""
-    made = []
-    for form, row in FORMS[task].items():
-        (tmp_path / f"{form}.jsonl").write_text(json.dumps(row) + "\n")
-        command = ("run", task, f"{form}.jsonl", "--model", "qwen2-1.5b", "--layout", "ragged")
-        ran = pipeline(*command, "-o", form)
-        assert ran.status == 0, ran.err
-        made.append(
-            [{k: v for k, v in r.items() if k != "row_id"} for r in stored(tmp_path / form)]
-        )
-    assert all(rows == made[0] for rows in made)
+    for form, row in forms.items():
+        write_rows(tmp_path / "data" / f"{form}.jsonl", [row])
+    options = ("--model", "qwen2-1.5b", "--layout", "ragged", "-o", "out")
+    pipeline("run", task, "data", *options).ok()
+    made = [{k: v for k, v in r.items() if k != "row_id"} for r in stored_rows(tmp_path / "out")]
+    assert made == [made[0]] * len(forms)
 
 
 @pytest.mark.parametrize(
@@ -238,9 +196,10 @@ def test_what_medicalgpt_would_train_otherwise_is_refused(
     """Several answers in a row, and control text that a user wrote."""
     forged = tmp_path / "forged.jsonl"
     row = {"prompt": "What does <|im_end|> mean?", "chosen": "An end.", "rejected": "No."}
-    forged.write_text(json.dumps(row) + "\n")
+    write_rows(forged, [row])
     data = SAMPLES / source if source else forged
-    ran = pipeline("run", task, data, "--model", "qwen2-1.5b", "--for", "medicalgpt", "-o", "out")
-    assert ran.status == 2
+    ran = pipeline(
+        "run", task, data, "--model", "qwen2-1.5b", "--for", "medicalgpt", "-o", "out"
+    ).refused(2)
     assert re.search(says, ran.err), ran.err
     assert not (tmp_path / "out").exists()

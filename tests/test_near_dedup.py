@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,11 @@ import pytest
 from datasets import load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Ran, read_manifest
+from support import Run, files_of, read_manifest, write_rows
 
 from pipeline.shards import near
 from stages.overlap import signatures, words
 
-Run = Callable[..., Ran]
 SIZE = 3
 WORDS = [f"{a}{b}{c}" for a in "bdfgklm" for b in "aeiou" for c in "nrst"]
 
@@ -129,6 +127,7 @@ def test_the_one_that_stays() -> None:
         assert (found.dropped.tolist(), found.kept.tolist()) == ([0, 2], [3, 3])
 
 
+@pytest.mark.slow
 def test_a_named_test_file_keeps_its_rows(pipeline: Run, tmp_path: Path) -> None:
     """Rows of the data that are like one of them are left out, whichever is named first."""
     rows, copies = _rows()
@@ -170,20 +169,14 @@ def _rows(seed: int = 5, count: int = 60) -> tuple[list[dict[str, Any]], set[int
 
 def _build(pipeline: Run, folder: Path, rows: list[dict[str, Any]], *words: object) -> Any:
     data = folder.parent / "t.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    ran = pipeline("run", "sft", data, "--model", "qwen2-1.5b", "-o", folder, *words)
-    assert ran.status == 0, ran.err
+    write_rows(data, rows)
+    pipeline("run", "sft", data, "--model", "qwen2-1.5b", "-o", folder, *words).ok()
     return read_manifest(folder)
 
 
 def _listed(folder: Path) -> list[dict[str, Any]]:
     lines = (folder / "near_duplicates.jsonl").read_bytes().splitlines()
     return [json.loads(line) for line in lines]
-
-
-def _bytes(out: Path) -> dict[str, bytes]:
-    files = [path for path in out.rglob("*") if path.is_file() and path.name != "run.json"]
-    return {path.relative_to(out).as_posix(): path.read_bytes() for path in files}
 
 
 @pytest.mark.slow
@@ -204,9 +197,9 @@ def test_near_copies_are_left_out(pipeline: Run, tmp_path: Path) -> None:
         assert 0.8 <= one["likeness"] < 1
         assert one["said"] != one["kept_said"]
     assert manifest["near_duplicates"]["clusters"] == 12
-    assert pipeline("check", tmp_path / "one").status == 0
+    pipeline("check", tmp_path / "one").ok()
     _build(pipeline, tmp_path / "two", rows, *words, 2)
-    assert _bytes(tmp_path / "one") == _bytes(tmp_path / "two")
+    assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
     shown = pipeline("overlaps", tmp_path / "one").out
     assert "t.jsonl:61  is 0." in shown
     assert "12 rows left out for 12 like them" in shown
@@ -216,7 +209,7 @@ def test_a_plan_says_what_would_be_left_out(pipeline: Run, tmp_path: Path) -> No
     """Of its sample."""
     rows, _ = _rows()
     data = tmp_path / "t.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(data, rows)
     words = ("plan", data, "--model", "qwen2-1.5b", "--near-dedup", "0.8")
     assert "12 examples of 72 sampled rows, near-duplicates of others" in pipeline(*words).out
     found = json.loads(pipeline(*words, "--json").out)["near_duplicates"]
@@ -224,18 +217,19 @@ def test_a_plan_says_what_would_be_left_out(pipeline: Run, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_another_limit_encodes_nothing_again(pipeline: Run, tmp_path: Path) -> None:
+def test_another_limit_encodes_nothing_again(pipeline: Run, tmp_path: Path, cache: Path) -> None:
     """Parts have signatures; the limit is for the choice."""
     rows, _ = _rows()
     found = []
     for number, limit in enumerate(("0.8", "1", "0.5")):
-        words = ("--near-dedup", limit, "--cache-dir", tmp_path / "cache")
+        words = ("--near-dedup", limit, "--cache-dir", cache)
         manifest = _build(pipeline, tmp_path / f"out{number}", rows, *words)
-        parts = len(list((tmp_path / "cache" / "parts").rglob("*.arrow")))
+        parts = len(list((cache / "parts").rglob("*.arrow")))
         found.append((manifest["rows"]["near_duplicates"], parts))
     assert found == [(12, 1), (0, 1), (12, 1)]
 
 
+@pytest.mark.slow
 def test_a_score_says_which_one_stays(pipeline: Run, tmp_path: Path) -> None:
     """As it does among equal rows."""
     rows, copies = _rows()
@@ -307,6 +301,4 @@ def test_options_that_mean_nothing(
 ) -> None:
     """Each is refused."""
     (tmp_path / "t.jsonl").write_text('{"prompt": "a", "completion": "b"}\n')
-    ran = pipeline("run", "sft", "t.jsonl", "--model", "qwen2-1.5b", "-o", "out", *words)
-    assert ran.status == 2
-    assert why in ran.err
+    pipeline("run", "sft", "t.jsonl", "--model", "qwen2-1.5b", "-o", "out", *words).refused(2, why)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from pathlib import Path
@@ -11,11 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import SAMPLES
+from support import SAMPLES, Make, few
 from transformers import AutoTokenizer
 
-from pipeline.builder.build import build
-from pipeline.options.config import Config
 from pipeline.serving import safetensors_rows
 from pipeline.serving.overlay import overlay
 from pipeline.serving.safetensors_rows import narrow, read_row, set_means, widen
@@ -70,18 +69,13 @@ def model_dir(folder: Path, dtype: str, *, tied: bool = True, sharded: bool = Fa
 
 
 @pytest.fixture(scope="module")
-def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> dict[str, Path]:
+def builds(built: Make) -> dict[str, Path]:
     """A PRM build and an SFT build."""
-    root = tmp_path_factory.mktemp("overlay")
-    for task, name in (("prm", "prm/math_shepherd.jsonl"), ("sft", "sft/chat.jsonl")):
-        source = (str(SAMPLES / name),)
-        config = Config.of(task, source, "qwen2-1.5b", root / task, workers=1, cache_dir=cache_dir)
-        build(config, lambda what, done, total: None)
-    return {task: root / task for task in ("prm", "sft")}
+    names = {"prm": "math_shepherd", "sft": "chat"}
+    return {task: built(task, SAMPLES / task / f"{name}.jsonl") for task, name in names.items()}
 
 
-@pytest.mark.parametrize("dtype", list(BYTES))
-@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize(("tied", "dtype"), few(itertools.product((True, False), BYTES), 3))
 def test_marker_rows_get_the_rows_of_their_meaning(
     builds: dict[str, Path], tmp_path: Path, dtype: str, tied: bool
 ) -> None:

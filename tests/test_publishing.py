@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import stat
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,9 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from huggingface_hub import DatasetCard
+from preloaded import Server, outputs
 from stub_hub import LARGE, HubStub, serve_hub
-from stub_s3 import S3Stub, serve_s3
-from support import SAMPLES, WIDE, Ran, read_manifest
+from stub_memory import Plain, Watched
+from stub_s3 import S3Stub
+from support import SAMPLES, WIDE, Make, Run, few, read_manifest, silent, started
 
 from pipeline.builder.build import build
 from pipeline.builder.exporting import export_build
@@ -38,7 +39,6 @@ from stages.errors import DataError, SurroundingsError, UsageError
 # What huggingface_hub says of itself as it sends large files.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
 
-Run = Callable[..., Ran]
 SECRET = "the-text-of-a-refused-row"
 NAME = "somebody/problems"
 
@@ -62,10 +62,6 @@ origin = "https://example.org/chats"
 """
 
 
-def quiet(what: str, done: int, total: int) -> None:
-    """No progress."""
-
-
 def made(root: Path, name: str, cache_dir: Path, rows: int, **options: Any) -> Path:
     """A build of the first rows of the sample, with one refused row."""
     lines = (SAMPLES / "sft" / "word_problems.jsonl").read_text("utf-8").splitlines()[:rows]
@@ -73,18 +69,10 @@ def made(root: Path, name: str, cache_dir: Path, rows: int, **options: Any) -> P
     data.parent.mkdir()
     bad = json.dumps({"messages": SECRET})
     data.write_text("".join(line + "\n" for line in [*lines, bad, f"{SECRET} is no JSON"]), "utf-8")
-    config = Config.of(
-        "sft",
-        (str(data),),
-        "qwen2-1.5b",
-        root / name / "out",
-        cache_dir=cache_dir,
-        max_reject=1.0,
-        workers=1,
-        **options,
-    )
-    build(config, lambda what, done, total: None)
-    return root / name / "out"
+    fixed: dict[str, Any] = {"cache_dir": cache_dir, "max_reject": 1.0, "workers": 1}
+    out = root / name / "out"
+    build(Config.of("sft", (str(data),), "qwen2-1.5b", out, **fixed, **options), silent)
+    return out
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +82,7 @@ def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> dict[st
     root = tmp_path_factory.mktemp("builds")
     (root / "mixed.toml").write_text(MIXED)
     (mixed,) = builds_of(root / "mixed.toml", [f"cache-dir={cache_dir}"])
-    build(mixed, quiet)
+    build(mixed, silent)
     return {
         "mixed": root / "mixed",
         "old": made(root, "old", cache_dir, 4, trainer="axolotl"),
@@ -111,61 +99,6 @@ def copies(
         name: assemble(Build.open(at), tmp_path_factory.mktemp(name), NOTHING, with_rejects=False)
         for name, at in builds.items()
     }
-
-
-class Plain(MemoryFileSystem):
-    """The same store, as another process sees it."""
-
-    cachable = False
-
-
-class Watched(MemoryFileSystem):
-    """A store in memory that stops instead of a change, and notes each file that is sent.
-
-    After each change, it checks what a reader would take for a build.
-
-    Attributes:
-        left: changes until it stops; half of a file that it stops at arrives.
-        then: after which file what somebody else does happens.
-    """
-
-    cachable = False
-    left: int | None = None
-    then: tuple[int, Callable[[], object]] | None = None
-    changes = 0
-    sent: list[str]
-
-    def _change(self, path: str, data: bytes | None = None) -> None:
-        self.changes += 1
-        if self.left is not None:
-            self.left -= 1
-            if self.left < 0:
-                if data is not None:  # the connection breaks in the middle of a file
-                    super().pipe_file(path, data[: len(data) // 2])
-                raise KeyboardInterrupt
-
-    def _look(self) -> None:
-        _require_no_mixture(self)
-
-    def put_file(self, lpath: Any, rpath: Any, **given: Any) -> None:
-        data = Path(lpath).read_bytes()
-        self._change(rpath, data)
-        super().pipe_file(rpath, data, **given)
-        self.sent.append(rpath.rpartition("place/")[2])
-        if self.then is not None and self.then[0] == len(self.sent):
-            self.then[1]()
-        else:
-            self._look()
-
-    def pipe_file(self, path: Any, value: Any, **given: Any) -> None:
-        self._change(path)
-        super().pipe_file(path, value, **given)
-        self._look()
-
-    def rm_file(self, path: Any) -> None:
-        self._change(path)
-        super().rm_file(path)
-        self._look()
 
 
 class Tagged(Watched):
@@ -188,9 +121,6 @@ class Tagged(Watched):
         content: bytes = super().cat_file(path, *more, **given)
         return content
 
-    def _look(self) -> None:
-        """Somebody changes objects behind the manifest here."""
-
 
 def _files(filesystem: Any) -> dict[str, bytes]:
     found = filesystem.find("/place")
@@ -199,11 +129,11 @@ def _files(filesystem: Any) -> dict[str, bytes]:
 
 def _require_no_mixture(filesystem: Any) -> None:
     """Where there is a whole manifest, every file that it names is there with its hash."""
-    files = _files(filesystem)
     try:
-        manifest = json.loads(files.get("manifest.json", b""))
-    except ValueError:
+        manifest = json.loads(filesystem.cat_file("/place/manifest.json"))
+    except (FileNotFoundError, ValueError):
         return
+    files = _files(filesystem)
     for name, sha256 in manifest["files"].items():
         assert hashlib.sha256(files[name]).hexdigest() == sha256, name
 
@@ -213,7 +143,7 @@ def memory() -> Iterator[Watched]:
     """An empty one."""
     MemoryFileSystem.store.clear()
     filesystem = Watched()
-    filesystem.sent = []
+    filesystem.look = lambda: _require_no_mixture(filesystem)
     yield filesystem
     MemoryFileSystem.store.clear()
 
@@ -231,16 +161,16 @@ def fetched(filesystem: Any, target: Path) -> Path:
     return target
 
 
-@pytest.mark.parametrize("over", ["nothing", "another build"])
+@pytest.mark.parametrize("over", few(["another build", "nothing"], 1))
 def test_stopped_at_any_change_the_next_call_finishes(
     copies: dict[str, Publication], memory: Watched, over: str, tmp_path: Path
 ) -> None:
     """For each of its changes: no mixture is ever to be seen, and no file is sent twice."""
     if over != "nothing":
-        store.publish(place(memory), copies["old"], quiet)
+        store.publish(place(memory), copies["old"], silent)
     start, memory.changes = dict(MemoryFileSystem.store), 0
     memory.sent.clear()
-    store.publish(place(memory), copies["new"], quiet)
+    store.publish(place(memory), copies["new"], silent)
     sent, done, changes = list(memory.sent), _files(memory), memory.changes
     for stop in range(changes):
         MemoryFileSystem.store.clear()
@@ -248,15 +178,29 @@ def test_stopped_at_any_change_the_next_call_finishes(
         memory.sent.clear()
         memory.left = stop
         with pytest.raises(KeyboardInterrupt):
-            store.publish(place(memory), copies["new"], quiet)
+            store.publish(place(memory), copies["new"], silent)
         memory.left = None
         _require_no_mixture(memory)
-        store.publish(place(memory), copies["new"], quiet)
+        store.publish(place(memory), copies["new"], silent)
         assert sorted(memory.sent) == sorted(sent)
         assert _files(memory) == done
-    assert store.publish(place(memory), copies["new"], quiet).names == ()
+    assert store.publish(place(memory), copies["new"], silent).names == ()
     assert set(done) == {piece.name for piece in copies["new"].all}
     assert check(fetched(memory, tmp_path / "copy"), tmp_path).faults == []
+
+
+def _once(filesystem: Watched, when: int, happens: Callable[[], object]) -> Callable[[], None]:
+    """What somebody else does after so many files were sent, in place of one look at the store."""
+    usual = filesystem.look
+
+    def look() -> None:
+        if len(filesystem.sent) == when:
+            filesystem.look = usual
+            happens()
+        else:
+            usual()
+
+    return look
 
 
 def test_of_two_calls_at_a_time_the_later_one_writes(
@@ -266,9 +210,11 @@ def test_of_two_calls_at_a_time_the_later_one_writes(
     for when in range(1, len(copies["old"].pieces) + 1):
         MemoryFileSystem.store.clear()
         memory.sent.clear()
-        memory.then = (when, lambda: store.publish(place(Plain()), copies["new"], quiet))
+        memory.look = _once(
+            memory, when, lambda: store.publish(place(Plain()), copies["new"], silent)
+        )
         with pytest.raises(SurroundingsError, match="Publish again"):
-            store.publish(place(memory), copies["old"], quiet)
+            store.publish(place(memory), copies["old"], silent)
         _require_no_mixture(memory)
         assert set(_files(memory)) == {piece.name for piece in copies["new"].all}
 
@@ -284,23 +230,23 @@ def test_what_somebody_else_sends_meanwhile_keeps_the_manifest_away(
         Plain().pipe_file("/place/serving.json", data[:-2] + b" \n")
 
     filesystem = Tagged()
-    filesystem.sent, filesystem.then = [], (last, replace)
+    filesystem.look = _once(filesystem, last, replace)
     with pytest.raises(SurroundingsError, match="somebody else"):
-        store.publish(place(filesystem), copies["old"], quiet)
+        store.publish(place(filesystem), copies["old"], silent)
     assert "manifest.json" not in _files(memory)
-    filesystem.then = None
-    assert store.publish(place(filesystem), copies["old"], quiet).names[0] == "serving.json"
+    assert store.publish(place(filesystem), copies["old"], silent).names[0] == "serving.json"
 
 
 def test_shards_go_first_and_the_manifest_last(
     copies: dict[str, Publication], memory: Watched
 ) -> None:
     """The order of what arrives."""
-    store.publish(place(memory), copies["new"], quiet)
+    store.publish(place(memory), copies["new"], silent)
     shards = [shard.path for shard in copies["new"].manifest.shards]
-    assert memory.sent[: len(shards)] == sorted(shards)
-    assert memory.sent[-1] == "manifest.json"
-    assert set(memory.sent[-3:-1]) == {"README.md", "dataset_dict.json"}
+    sent = [path.removeprefix("/place/") for path in memory.sent]
+    assert sent[: len(shards)] == sorted(shards)
+    assert sent[-1] == "manifest.json"
+    assert set(sent[-3:-1]) == {"README.md", "dataset_dict.json"}
 
 
 def test_what_does_not_arrive_as_it_was_sent_is_an_error(
@@ -317,28 +263,27 @@ def test_what_does_not_arrive_as_it_was_sent_is_an_error(
 
     monkeypatch.setattr(Watched, "put_file", put)
     with pytest.raises(SurroundingsError, match="does not have the bytes"):
-        store.publish(place(memory), copies["new"], quiet)
+        store.publish(place(memory), copies["new"], silent)
     assert "manifest.json" not in _files(memory)
     monkeypatch.undo()
-    assert store.publish(place(memory), copies["new"], quiet).names
+    assert store.publish(place(memory), copies["new"], silent).names
 
 
 def test_what_was_read_back_is_read_again_when_its_tag_changes(
     copies: dict[str, Publication], memory: Watched
 ) -> None:
     """Not else; and an object that somebody replaced by as many bytes is sent again."""
-    filesystem = Tagged()
-    filesystem.sent, known = [], {}
+    filesystem, known = Tagged(), {}
     at = store.Store(filesystem, "/place", "memory://place", known)
-    store.publish(at, copies["new"], quiet)
+    store.publish(at, copies["new"], silent)
     filesystem.reads = 0
     at = store.Store(filesystem, "/place", "memory://place", known)
-    assert store.publish(at, copies["new"], quiet).names == ()
+    assert store.publish(at, copies["new"], silent).names == ()
     assert filesystem.reads == 1  # the manifest, for the names in it
     data = filesystem.cat_file("/place/serving.json")
     filesystem.pipe_file("/place/serving.json", data[:-1] + b" ")
     at = store.Store(filesystem, "/place", "memory://place", known)
-    assert store.publish(at, copies["new"], quiet).names == ("serving.json", "manifest.json")
+    assert store.publish(at, copies["new"], silent).names == ("serving.json", "manifest.json")
     assert filesystem.cat_file("/place/serving.json") == data
 
 
@@ -348,13 +293,13 @@ def test_files_of_somebody_else_are_not_touched(
     """In a place that never was a build, and beside one."""
     memory.pipe_file("/place/thesis.tex", b"years of work")
     with pytest.raises(UsageError, match=r"thesis\.tex"):
-        store.publish(place(memory), copies["new"], quiet)
+        store.publish(place(memory), copies["new"], silent)
     assert _files(memory) == {"thesis.tex": b"years of work"}
     memory.rm_file("/place/thesis.tex")
-    store.publish(place(memory), copies["old"], quiet)
+    store.publish(place(memory), copies["old"], silent)
     memory.pipe_file("/place/notes.txt", b"x")
     with pytest.raises(UsageError, match=r"notes\.txt"):
-        store.publish(place(memory), copies["new"], quiet)
+        store.publish(place(memory), copies["new"], silent)
     assert "manifest.json" in _files(memory)
 
 
@@ -366,7 +311,7 @@ def test_a_folder_is_exchanged_at_once(
 ) -> None:
     """Stopped while it is copied, the old build is whole; what was copied is not copied again."""
     target = tmp_path / "shared" / "data"
-    upload.publish_in_folder(target, builds["old"], copies["old"], quiet)
+    upload.publish_in_folder(target, builds["old"], copies["old"], silent)
     assert check(target, tmp_path).faults == []
     script = target / "launch" / "axolotl.sh"
     assert script.stat().st_mode & stat.S_IXUSR
@@ -381,18 +326,18 @@ def test_a_folder_is_exchanged_at_once(
 
     monkeypatch.setattr(store.Store, "send", stopped)
     with pytest.raises(KeyboardInterrupt):
-        upload.publish_in_folder(target, builds["new"], copies["new"], quiet)
+        upload.publish_in_folder(target, builds["new"], copies["new"], silent)
     assert check(target, tmp_path).faults == []
     assert read_manifest(target)["build_id"] == read_manifest(builds["old"])["build_id"]
-    done = upload.publish_in_folder(target, builds["new"], copies["new"], quiet)
+    done = upload.publish_in_folder(target, builds["new"], copies["new"], silent)
     assert len(done.names) == len(copies["new"].all) - 3
     assert check(target, tmp_path).faults == []
     assert [path.name for path in target.parent.iterdir()] == ["data"]
     shutil.copytree(builds["old"], target.with_name(".data.publishing"))  # killed at its very end
-    assert upload.publish_in_folder(target, builds["new"], copies["new"], quiet).names == ()
+    assert upload.publish_in_folder(target, builds["new"], copies["new"], silent).names == ()
     assert [path.name for path in target.parent.iterdir()] == ["data"]
     with pytest.raises(UsageError, match="is inside a build"):
-        upload.publish_in_folder(builds["new"] / "copy", builds["new"], copies["new"], quiet)
+        upload.publish_in_folder(builds["new"] / "copy", builds["new"], copies["new"], silent)
 
 
 @pytest.fixture
@@ -413,7 +358,7 @@ def hub_stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[HubStub]:
 
 
 def to_hub(publication: Publication) -> Any:
-    return hub.publish(hub.Repository(NAME), publication, private=True, report=quiet)
+    return hub.publish(hub.Repository(NAME), publication, private=True, report=silent)
 
 
 def test_stopped_at_each_large_file_the_next_call_finishes(
@@ -465,9 +410,7 @@ def test_a_build_is_published_to_the_hub_by_the_command(
     assert "is not sent again" in stopped.err
     assert "hf_aaa" not in stopped.err
     hub_stub.breaks_at = None
-    done = pipeline(*command, **given)
-    assert done.status == 0, done.err
-    said = json.loads(done.out)
+    said = pipeline(*command, **given).ok().told
     assert (said["status"], said["revision"]) == ("published", hub_stub.sha(NAME))
     assert len(hub_stub.puts) == len(set(hub_stub.puts))
     assert hub_stub.private == {NAME: False}
@@ -503,93 +446,62 @@ def test_an_address_of_the_hub_names_a_dataset(address: str) -> None:
     assert hub.repository("hf://a/b.c-d/") == hub.Repository("a/b.c-d")
 
 
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Stub]:
-    """A store on the loopback, with a bucket ``data``."""
-    with serve_s3(tmp_path_factory.mktemp("s3")) as stub:
-        yield stub
-
-
-@pytest.fixture
-def credentials(s3: S3Stub) -> dict[str, str]:
-    """Variables with which the command finds that store."""
-    return s3.environment
-
-
 @pytest.mark.slow
 def test_a_build_is_published_to_s3_by_the_command(
-    pipeline: Run, builds: dict[str, Path], credentials: dict[str, str], tmp_path: Path
+    pipeline: Run, builds: dict[str, Path], s3: S3Stub, tmp_path: Path
 ) -> None:
     """Twice: the second call sends nothing. What is there is fetched, checked and loaded."""
     command = ("publish", builds["new"], "s3://data/sets/problems", "--json", "--license", "mit")
-    done = pipeline(*command, **credentials)
-    assert done.status == 0, done.err
-    first = json.loads(done.out)
+    first = pipeline(*command, **s3.environment).ok().told
     assert first["status"] == "published"
     assert first["sent"] == first["files"]
-    again = pipeline(*command, **credentials)
+    again = pipeline(*command, **s3.environment)
     assert json.loads(again.out)["status"] == "unchanged", again.err
     code = (
         "import fsspec as f; f.filesystem('s3').get('data/sets/problems', 'copy', recursive=True)"
     )
-    subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code],
-        cwd=tmp_path, env={**os.environ, **credentials}, check=True,
-    )  # fmt: skip
-    ran = pipeline("check", "copy")
-    assert ran.status == 0, ran.err
+    variables = {**os.environ, **s3.environment}
+    started(sys.executable, "-W", "ignore", "-c", code, folder=tmp_path, env=variables).ok()
+    ran = pipeline("check", "copy").ok()
     assert "published copy" in ran.err
 
 
 @pytest.mark.slow
 def test_a_bucket_that_is_not_there_is_a_usage_error(
-    pipeline: Run, builds: dict[str, Path], credentials: dict[str, str]
+    pipeline: Run, builds: dict[str, Path], s3: S3Stub
 ) -> None:
     """It is not made."""
-    ran = pipeline("publish", builds["new"], "s3://no-such-bucket/x", **credentials)
-    assert (ran.status, "no such bucket" in ran.err) == (2, True), ran.err
+    pipeline("publish", builds["new"], "s3://no-such-bucket/x", **s3.environment).refused(
+        2, "no such bucket"
+    )
 
 
 @pytest.mark.slow
 def test_killed_after_each_upload_to_s3_the_next_call_finishes(
     builds: dict[str, Path],
     copies: dict[str, Publication],
-    credentials: dict[str, str],
+    s3: S3Stub,
+    commands: Server,
     cache_home: Path,
     tmp_path: Path,
 ) -> None:
     """Processes that end at once after an upload or a few, without any handler of their own."""
+    total, calls, sent = len(copies["new"].all), 0, 1 if WIDE else 4
     code = (
-        "import os, sys\nfrom pipeline.publish import store\nsend, left = store.Store.send, "
-        "[int(sys.argv.pop(1))]\n"
+        f"import os\nfrom pipeline.publish import store\nsend, left = store.Store.send, [{sent}]\n"
         "def stopped(self, piece):\n    left[0] -= 1\n    left[0] < 0 and os._exit(9)\n"
         "    send(self, piece)\nstore.Store.send = stopped\n"
-        "from pipeline.cli import main\nmain()\n"
     )
-    base = {**os.environ, **credentials, "XDG_CACHE_HOME": str(cache_home)}
-    total, calls, sent = len(copies["new"].all), 0, 1 if WIDE else 4
-    while True:
+    base = {**os.environ, **s3.environment, "XDG_CACHE_HOME": str(cache_home)}
+    status = 9
+    while status == 9:
         calls += 1
-        command = [
-            sys.executable,
-            "-W",
-            "ignore",
-            "-c",
-            code,
-            f"{sent}",
-            "publish",
-            str(builds["new"]),
-        ]
-        done = subprocess.run(
-            [*command, "s3://data/killed"], env=base, capture_output=True, text=True, check=False
-        )
-        if done.returncode == 0:
-            break
-        assert done.returncode == 9, done.stderr
+        words = ["publish", str(builds["new"]), "s3://data/killed"]
+        status = commands(words, tmp_path, base, code)
+    assert status == 0, outputs(tmp_path)[1].read_text("utf-8")
     assert calls == -(-total // sent)
     code = "import fsspec; fsspec.filesystem('s3').get('data/killed', 'copy', recursive=True)"
-    fetch = [sys.executable, "-W", "ignore", "-c", code]
-    subprocess.run(fetch, cwd=tmp_path, env=base, check=True)
+    started(sys.executable, "-W", "ignore", "-c", code, folder=tmp_path, env=base).ok()
     assert check(tmp_path / "copy", tmp_path).faults == []
 
 
@@ -597,7 +509,7 @@ def test_the_text_of_refused_rows_stays_here_unless_asked_for(
     builds: dict[str, Path], cache_dir: Path, tmp_path: Path
 ) -> None:
     """In no file; with ``--with-rejects``, as the build has it. And nothing of this machine."""
-    given = {"cache_dir": cache_dir, "report": quiet}
+    given = {"cache_dir": cache_dir, "report": silent}
     publish(builds["new"], str(tmp_path / "a"), NOTHING, **given)
     publish(builds["new"], str(tmp_path / "b"), NOTHING, with_rejects=True, **given)
     names = {n: [p for p in (tmp_path / n).rglob("*") if p.is_file()] for n in "ab"}
@@ -615,6 +527,7 @@ def test_the_text_of_refused_rows_stays_here_unless_asked_for(
         publish(tmp_path / "a", str(tmp_path / "c"), NOTHING, **given)
 
 
+@pytest.mark.slow
 def test_the_text_of_contaminated_rows_stays_here_unless_asked_for(
     pipeline: Run, cache_dir: Path, tmp_path: Path
 ) -> None:
@@ -628,12 +541,10 @@ def test_the_text_of_contaminated_rows_stays_here_unless_asked_for(
         text = "".join(json.dumps(row) + "\n" for row in those)
         (tmp_path / f"{name}.jsonl").write_text(text, "utf-8")
     command = ("run", "sft", "rows.jsonl", "--model", "qwen2-1.5b", "-o", "out")
-    ran = pipeline(*command, "--decontaminate", "evals.jsonl")
-    assert ran.status == 0, ran.err
+    pipeline(*command, "--decontaminate", "evals.jsonl").ok()
     assert read_manifest(tmp_path / "out")["rows"]["contaminated"] == 1
     for words_, there in (((), set()), (("--with-rejects",), {"contaminated.jsonl"})):
-        ran = pipeline("publish", "out", "copy", *words_)
-        assert ran.status == 0, ran.err
+        pipeline("publish", "out", "copy", *words_).ok()
         files = [path for path in (tmp_path / "copy").rglob("*") if path.is_file()]
         quoting = {p.name for p in files if b"golden umbrella" in p.read_bytes().lower()}
         assert quoting == there
@@ -648,13 +559,15 @@ def test_a_damaged_build_is_not_published(
     """The check comes first: nothing is sent of it."""
     shutil.copytree(builds["new"], tmp_path / "damaged")
     (tmp_path / "damaged" / "serving.json").write_text("{}")
-    ran = pipeline("publish", "damaged", "there")
-    assert ran.status == 3
-    assert "serving.json" in ran.err
+    pipeline("publish", "damaged", "there").refused(3, "serving.json")
     assert not (tmp_path / "there").exists()
     with pytest.raises(DataError, match="not published"):
         publish(
-            tmp_path / "damaged", str(tmp_path / "there"), NOTHING, cache_dir=tmp_path, report=quiet
+            tmp_path / "damaged",
+            str(tmp_path / "there"),
+            NOTHING,
+            cache_dir=tmp_path,
+            report=silent,
         )
 
 
@@ -670,8 +583,7 @@ def test_an_address_that_cannot_be_written_is_a_usage_error(
     pipeline: Run, builds: dict[str, Path], address: str, says: str
 ) -> None:
     """Before the build is checked."""
-    ran = pipeline("publish", builds["new"], address)
-    assert (ran.status, says in ran.err) == (2, True), ran.err
+    pipeline("publish", builds["new"], address).refused(2, says)
 
 
 def test_an_address_is_no_path_of_this_machine(pipeline: Run, tmp_path: Path) -> None:
@@ -693,9 +605,7 @@ def test_an_address_is_no_path_of_this_machine(pipeline: Run, tmp_path: Path) ->
         ("export", "trl", tmp_path, "-o", "s3://bucket/x"),
         ("stage", "normalize", data, *shared, "--task", "sft", "-o", "s3:/bucket/x"),
     ):
-        ran = pipeline(*command)
-        assert ran.status == 2, command
-        assert "is an address" in ran.err
+        ran = pipeline(*command).refused(2, "is an address")
         elsewhere = {"--data-docs", "--until", "stage"} & {*map(str, command)}
         assert elsewhere or "pipeline publish DIR" in ran.err
     assert [path.name for path in tmp_path.iterdir() if path.name.endswith(":")] == []
@@ -711,14 +621,11 @@ def test_of_a_folder_of_versions_the_current_one_is_published(
     ids = []
     for count in (4, 8):
         (tmp_path / "rows.jsonl").write_text("".join(rows[:count]))
-        ran = pipeline(*command)
-        assert ran.status == 0, ran.err
+        pipeline(*command).ok()
         ids.append(versions.current_id(tmp_path / "r"))
         target = tmp_path / f"copy-{count}"
         if count == 4:
-            ran = pipeline("publish", "r", target, "--json")
-            assert ran.status == 0, ran.err
-            assert json.loads(ran.out)["build_id"] == ids[0]
+            assert pipeline("publish", "r", target, "--json").ok().told["build_id"] == ids[0]
             assert check(target, cache_dir).faults == []
     assert ids[0] != ids[1]
 
@@ -728,7 +635,7 @@ def test_of_a_folder_of_versions_the_current_one_is_published(
         seen.extend(one.holds for one in versions.versions(tmp_path / "r"))
         raise KeyboardInterrupt
 
-    given = {"cache_dir": cache_dir, "report": quiet}
+    given = {"cache_dir": cache_dir, "report": silent}
     monkeypatch.setattr(store.Store, "send", killed)
     monkeypatch.setattr(versions, "release", lambda *_: False)  # as where the process is killed
     with pytest.raises(KeyboardInterrupt):
@@ -745,8 +652,7 @@ def test_of_a_folder_of_versions_the_current_one_is_published(
     assert [one["status"] for one in lines] == ["built", "published", "built", "published"]
     assert lines[-1]["message"] == f"published at {tmp_path / 'copy'}"
     (tmp_path / "r" / "current").unlink()
-    ran = pipeline("publish", "r", "copy")
-    assert (ran.status, "no current version" in ran.err) == (2, True), ran.err
+    pipeline("publish", "r", "copy").refused(2, "no current version")
 
 
 def test_the_view_has_every_example_as_text(
@@ -774,21 +680,24 @@ def test_the_view_has_every_example_as_text(
 
 @pytest.mark.parametrize(
     ("task", "name", "columns"),
-    [
-        (
-            "rm",
-            "rm/pairs_margin.jsonl",
-            ["row_id", "prompt", "chosen", "rejected", "tokens", "margin"],
-        ),
-        (
-            "prm",
-            "prm/stepwise.jsonl",
-            ["row_id", "text", "trained", "tokens", "trained_tokens", "step_labels"],
-        ),
-    ],
+    few(
+        [
+            (
+                "rm",
+                "rm/pairs_margin.jsonl",
+                ["row_id", "prompt", "chosen", "rejected", "tokens", "margin"],
+            ),
+            (
+                "prm",
+                "prm/stepwise.jsonl",
+                ["row_id", "text", "trained", "tokens", "trained_tokens", "step_labels"],
+            ),
+        ],
+        1,
+    ),
 )
 def test_every_task_and_an_export_has_a_card_a_view_and_metadata(
-    make: Callable[..., Path],
+    make: Make,
     cache_dir: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -804,7 +713,7 @@ def test_every_task_and_an_export_has_a_card_a_view_and_metadata(
     said = Publisher(title="A | title", license="cc-by-4.0", origins=("https://example.org/a",))
     for at in (source, tmp_path / "trl"):
         target = tmp_path / "published" / at.name
-        publish(at, str(target), said, cache_dir=cache_dir, report=quiet)
+        publish(at, str(target), said, cache_dir=cache_dir, report=silent)
         assert check(target, cache_dir).faults == []
         loaded = datasets.load_dataset(str(target))["train"]
         assert loaded.to_list() == datasets.load_from_disk(str(target))["train"].to_list()
@@ -817,7 +726,7 @@ def test_every_task_and_an_export_has_a_card_a_view_and_metadata(
         assert json.loads((target / "croissant.json").read_bytes())["license"] == "cc-by-4.0"
 
 
-@pytest.mark.parametrize("name", ["new", "mixed"])
+@pytest.mark.parametrize("name", few(["mixed", "new"], 1))
 def test_the_metadata_is_croissant(
     copies: dict[str, Publication], name: str, tmp_path: Path
 ) -> None:
@@ -833,12 +742,8 @@ def test_the_metadata_is_croissant(
         "print(json.dumps([sorted(issues.errors), sorted(issues.warnings), len(rows), "
         "sorted(rows[0])]))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    errors, warnings, count, fields = json.loads(done.stdout.splitlines()[-1])
+    done = started(sys.executable, "-W", "ignore", "-c", code, folder=tmp_path).ok()
+    errors, warnings, count, fields = json.loads(done.out.splitlines()[-1])
     assert errors == []
     # What a build does not know, and what the older one's recipe does not say.
     unsaid = {one.split('"')[1].rpartition("/")[2] for one in warnings if "recommended" in one}

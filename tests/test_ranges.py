@@ -1,13 +1,11 @@
-"""Inputs that lie elsewhere: each byte is fetched once, by whoever makes its part, and only of the
-version that was planned."""
+"""Inputs that lie elsewhere: each byte is fetched once, only of the version that was planned."""
 
 from __future__ import annotations
 
 import hashlib
-import http.server
 import io
 import json
-import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,12 +17,15 @@ import pytest
 from fsspec.implementations.http import HTTPFileSystem
 from hypothesis import given
 from hypothesis import strategies as st
+from stub_http import Answer, Asked, serve_http
+from stub_s3 import BUCKET, S3Stub
+from support import Run, own_cache, read_manifest, silent
 
 from pipeline.builder import build as building
 from pipeline.builder.parts import works_of
 from pipeline.inputs import scan
 from pipeline.options.config import Config
-from pipeline.stores import filesystem, stored
+from pipeline.stores import filesystem, open_store, stored
 from stages import readers
 from stages.contract import Split
 from stages.errors import SurroundingsError
@@ -55,28 +56,28 @@ class Site:
         self.torn = 0
         self.before: Callable[[], None] = lambda: None
 
-    def answer(self, handler: http.server.BaseHTTPRequestHandler) -> None:
+    def answer(self, asked: Asked) -> Answer:
+        """The range that is asked for, or all."""
         self.before()
-        body = self.files.get(handler.path)
+        body = self.files.get(asked.path)
         if body is None:
-            handler.send_error(404)
-            return
+            return Answer(404)
         start, stop = 0, len(body)
-        asked = handler.headers.get("Range")
-        if asked:
-            first, _, last = asked.removeprefix("bytes=").partition("-")
+        wanted = asked.headers.get("Range")
+        if wanted:
+            first, _, last = wanted.removeprefix("bytes=").partition("-")
             start, stop = int(first), min(int(last) + 1, len(body))
-        handler.send_response(206 if asked else 200)
-        handler.send_header("ETag", f'"{hashlib.md5(body).hexdigest()}"')
-        handler.send_header("Accept-Ranges", "bytes")
-        handler.send_header("Content-Length", str(stop - start))
-        handler.end_headers()
-        if handler.command == "HEAD":
-            return
-        self.got.setdefault(handler.path, []).append((start, stop))
-        torn = self.torn > 0 and asked is not None
-        self.torn -= torn
-        handler.wfile.write(body[start : (start + stop) // 2 if torn else stop])
+        torn = False
+        if asked.method == "GET":
+            self.got.setdefault(asked.path, []).append((start, stop))
+            torn = self.torn > 0 and wanted is not None
+            self.torn -= torn
+        return Answer(
+            206 if wanted else 200,
+            body[start:stop],
+            {"ETag": f'"{hashlib.md5(body).hexdigest()}"', "Accept-Ranges": "bytes"},
+            (stop - start) // 2 if torn else None,
+        )
 
 
 @pytest.fixture
@@ -90,29 +91,13 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setattr(stored, "BLOCK", 1024)
     monkeypatch.setattr(stored, "_blocks", {})
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            served.answer(self)
-
-        def do_HEAD(self) -> None:
-            served.answer(self)
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    served.url = f"http://127.0.0.1:{server.server_address[1]}"
-    yield served
-    HTTPFileSystem.clear_instance_cache()
-    server.shutdown()
-    server.server_close()
+    with serve_http(served.answer) as served.url:
+        yield served
+        HTTPFileSystem.clear_instance_cache()
 
 
 def _config(data: str, cache_dir: Path, folder: Path) -> Config:
-    folder.mkdir(exist_ok=True)
-    if not (folder / "tokenizers").exists():
-        (folder / "tokenizers").symlink_to(cache_dir / "tokenizers")
+    own_cache(folder, cache_dir)
     given: dict[str, Any] = {"max_reject": 1.0, "workers": 1, "model": "qwen2-1.5b"}
     return Config.of(task="sft", data=(data,), output=folder / "out", cache_dir=folder, **given)
 
@@ -121,7 +106,7 @@ def _parts(config: Config) -> tuple[str, str, list[bytes]]:
     """The id of a build, the hash of its input, and its parts."""
     prepared = building.prepare(config)
     building.refuse_early(prepared)
-    made = building.make_parts(prepared, lambda *_: None)
+    made = building.make_parts(prepared, silent)
     prepared = prepared.having_read(made.reports)
     works = works_of(prepared, made.backend)
     return prepared.build_id, prepared.inputs[0].sha256, [w.path.read_bytes() for w in works]
@@ -152,7 +137,7 @@ def test_each_byte_is_fetched_once(
     building.refuse_early(prepared)
     looked = site.got.pop(f"/{name}")
     splits = [split for split, _, _ in prepared.splits]
-    made = building.make_parts(prepared, lambda *_: None)
+    made = building.make_parts(prepared, silent)
     got = site.got.pop(f"/{name}")
     pieces = [piece for split in splits if split.version for piece in split.version.pieces]
     assert sorted(got) == sorted((piece.start, piece.stop) for piece in pieces)
@@ -218,7 +203,7 @@ def test_torn_answers_are_asked_for_again(
     config = _config(f"{site.url}/rows.jsonl", cache_dir, tmp_path / "far")
     prepared = building.prepare(config)
     site.torn = 2
-    made = building.make_parts(prepared, lambda *_: None)
+    made = building.make_parts(prepared, silent)
     assert site.torn == 0
     assert prepared.having_read(made.reports).build_id == near[0]
     site.torn = 3
@@ -314,3 +299,49 @@ def test_what_is_too_large_for_memory_is_copied_for_as_long_as_it_is_read(
         with pytest.raises(SurroundingsError, match="changed while"):
             _rows_of(replace(known))
     assert not list((tmp_path / "copies").iterdir())
+
+
+LARGE, SMALL = 16_000, 4_000  # rows of 2.2 kB
+
+
+def _s3_lines(letter: str, count: int) -> bytes:
+    unread = "x" * 2100
+    rows = ({"question": f"{letter} {i}?", "answer": f"{i}", "x": unread} for i in range(count))
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+@pytest.mark.slow
+def test_each_piece_is_one_request(pipeline: Run, tmp_path: Path, in_s3: S3Stub) -> None:
+    """By two workers. The folder is listed a fixed number of times; a second build of the same
+    objects reads none of them, and the build is that of the same files on this machine."""
+    content = {"a.jsonl": _s3_lines("a", LARGE), "b.jsonl": _s3_lines("b", SMALL)}
+    pieces = sum(-(-len(data) // (16 << 20)) for data in content.values())
+    address = f"s3://{BUCKET}/set"
+    for name, data in content.items():
+        open_store(address).put(name, data)
+    options = ("--model", "qwen2-1.5b", "--layout", "ragged", "--workers", "2", "--ignore", "x")
+    before = len(in_s3.requests)
+    pipeline("run", "sft", address, *options, "-o", "far").ok()
+    asked = in_s3.requests[before:]
+    assert not [status for _, _, status in asked if status >= 400 and status != 404]
+    gets = Counter(path for method, path, _ in asked if method == "GET" and "list-type" not in path)
+    # One for each piece; one for each cut; the head and at most nine windows of each file.
+    cuts = pieces - len(content)
+    assert pieces <= sum(gets.values()) <= pieces + cuts + 10 * len(content)
+    assert sum("list-type" in path for _, path, _ in asked) <= 4
+    before = len(in_s3.requests)
+    pipeline("run", "sft", address, *options, "-o", "far").ok()
+    assert not [path for method, path, _ in in_s3.requests[before:] if _is_data(method, path)]
+    here = tmp_path / "set"
+    here.mkdir()
+    for name, data in content.items():
+        (here / name).write_bytes(data)
+    pipeline("run", "sft", here, *options, "-o", "near").ok()
+    far, near = read_manifest(tmp_path / "far"), read_manifest(tmp_path / "near")
+    assert far["build_id"] == near["build_id"]
+    assert far["splits"] == near["splits"]
+    assert [one["pieces"] for one in far["inputs"]] == [pieces - 1, None]
+
+
+def _is_data(method: str, path: str) -> bool:
+    return method == "GET" and "list-type" not in path

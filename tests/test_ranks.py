@@ -8,15 +8,14 @@ import os
 import shutil
 import time
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import NAME
 from packaging.requirements import Requirement
-from stub_s3 import BUCKET, serve_s3
-from support import ROOT, SAMPLES, Ran
+from stub_s3 import BUCKET, S3Stub
+from support import ROOT, SAMPLES, Ran, Run, files_of, flip, silent
 
 from pipeline import run_ranks
 from pipeline.builder import planning, ranks
@@ -39,30 +38,6 @@ DATA = [
     for name in ("chat.jsonl", "turn_weights.jsonl", "word_problems.jsonl", "zh_dialogues.jsonl")
 ]
 OPTIONS = ("--task", "sft", "--model", NAME, "--workers", "1", "--shuffle", "--quiet")
-Pipeline = Callable[..., Ran]
-
-
-def _silent(what: str, done: int, total: int) -> None:
-    return
-
-
-def _files(folder: Path) -> dict[str, bytes]:
-    """Every byte of a build but those of the record of its run."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != "run.json"
-    }
-
-
-@pytest.fixture
-def cache(tmp_path: Path, cache_dir: Path) -> Path:
-    """A cache without parts."""
-    folder = tmp_path / "cache"
-    folder.mkdir()
-    (cache_dir / "tokenizers").mkdir(parents=True, exist_ok=True)
-    (folder / "tokenizers").symlink_to(cache_dir / "tokenizers")
-    return folder
 
 
 @pytest.fixture
@@ -71,7 +46,7 @@ def config(tmp_path: Path, cache: Path) -> Config:
     return Config.of("sft", tuple(DATA), NAME, tmp_path / "out", cache_dir=cache, workers=1)
 
 
-def _in_ranks(run: Pipeline, cache: Path, output: str, *more: str) -> Ran:
+def _in_ranks(run: Run, cache: Path, output: str, *more: str) -> Ran:
     """One command of the job array."""
     command, *rank = more
     cached = ("--cache-dir", str(cache))
@@ -84,28 +59,23 @@ def _ranked(number: int, of: int) -> tuple[str, ...]:
 
 @pytest.mark.slow
 def test_a_loop_over_ranks_makes_the_build_of_one_command(
-    pipeline: Pipeline, tmp_path: Path, cache: Path
+    pipeline: Run, tmp_path: Path, cache: Path
 ) -> None:
     """Also with other numbers of ranks per phase, in any order, some of them run twice."""
     for number in (2, 0, 1, 2):
-        ran = _in_ranks(pipeline, cache, "apart", "parts", *_ranked(number, 3))
-        assert ran.status == 0, ran.err
+        ran = _in_ranks(pipeline, cache, "apart", "parts", *_ranked(number, 3)).ok()
         assert Path(ran.out.strip()).name == f"parts-{number}-of-3.json"
     for number in (1, 0):
-        ran = _in_ranks(pipeline, cache, "apart", "shards", *_ranked(number, 2))
-        assert ran.status == 0, ran.err
+        _in_ranks(pipeline, cache, "apart", "shards", *_ranked(number, 2)).ok()
     assert not (tmp_path / "apart").exists()
-    ran = _in_ranks(pipeline, cache, "apart", "commit")
-    assert ran.status == 0, ran.err
+    _in_ranks(pipeline, cache, "apart", "commit").ok()
     assert list((cache / "parts").rglob("*.arrow"))
     assert not list((cache / "builds").glob("*"))
     words = [word for word in OPTIONS if word not in ("--task", "sft")]
-    ran = pipeline("run", "sft", *DATA, *words, "-o", "one")
-    assert ran.status == 0, ran.err
-    assert len(_files(tmp_path / "one")) > 12
-    assert _files(tmp_path / "apart") == _files(tmp_path / "one")
-    again = _in_ranks(pipeline, cache, "apart", "commit", "--json")
-    assert json.loads(again.out)["status"] == "unchanged"
+    pipeline("run", "sft", *DATA, *words, "-o", "one").ok()
+    assert len(files_of(tmp_path / "one")) > 12
+    assert files_of(tmp_path / "apart") == files_of(tmp_path / "one")
+    assert _in_ranks(pipeline, cache, "apart", "commit", "--json").told["status"] == "unchanged"
 
 
 def test_ranks_whose_inputs_are_read_by_workers_make_the_same_build(
@@ -120,20 +90,20 @@ def test_ranks_whose_inputs_are_read_by_workers_make_the_same_build(
     time.sleep(0.2)  # until their last change is past
     options = {"cache_dir": config.run.cache_dir, "workers": 1}
     config = Config.of("sft", tuple(names), NAME, tmp_path / "one", **options)
-    build(config, _silent)
+    build(config, silent)
     monkeypatch.setattr(scan, "SMALL", 0)
     config = config.but(output=tmp_path / "apart")
     assert not prepare(config).is_read
     for number in (1, 0):
-        ranks.make_share(prepare(config), Rank(number, 2), _silent)
+        ranks.make_share(prepare(config), Rank(number, 2), silent)
     prepared = prepare(config)
     made = ranks.joined(prepared)
     read = prepared.having_read(made.reports)
-    assert make_shards(read, plan(read, made), _silent) > 0
-    finish(prepare(config), made, _silent)
+    assert make_shards(read, plan(read, made), silent) > 0
+    finish(prepare(config), made, silent)
     assert not list((config.run.cache / "builds").glob("*"))
-    assert _files(tmp_path / "apart") == _files(tmp_path / "one")
-    ranks.make_share(prepare(config), Rank(0, 2), _silent)
+    assert files_of(tmp_path / "apart") == files_of(tmp_path / "one")
+    ranks.make_share(prepare(config), Rank(0, 2), silent)
     os.utime(names[1], (1e9 + 1, 1e9 + 1))
     time.sleep(0.2)
     with pytest.raises(UsageError, match="made parts with other options or inputs than these"):
@@ -141,70 +111,61 @@ def test_ranks_whose_inputs_are_read_by_workers_make_the_same_build(
 
 
 @pytest.mark.slow
-def test_ranks_meet_in_a_store(
-    pipeline: Pipeline, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_meet_in_a_store(pipeline: Run, tmp_path: Path, cache: Path, in_s3: S3Stub) -> None:
     """Machines that share no folder: each has a cache of its own, and the build goes to a store."""
     words = [word for word in OPTIONS if word not in ("--task", "sft")]
-    assert pipeline("run", "sft", *DATA, *words, "-o", "one").status == 0
-    with serve_s3(tmp_path) as s3:
-        for name, value in s3.environment.items():
-            monkeypatch.setenv(name, value)
-        shared = ("--cache-dir", f"s3://{BUCKET}/cache", "-o", f"s3://{BUCKET}/out")
-        for machine in "abc":  # what is not shared
-            own = tmp_path / machine / "posttrain-pipeline" / "shared"
-            own /= hashlib.sha256(shared[1].encode()).hexdigest()[:32]
-            own.mkdir(parents=True)
-            (own / "tokenizers").symlink_to(cache / "tokenizers")
+    pipeline("run", "sft", *DATA, *words, "-o", "one").ok()
+    shared = ("--cache-dir", f"s3://{BUCKET}/ranks/cache", "-o", f"s3://{BUCKET}/ranks/out")
+    for machine in "abc":  # what is not shared
+        own = tmp_path / machine / "posttrain-pipeline" / "shared"
+        own /= hashlib.sha256(shared[1].encode()).hexdigest()[:32]
+        own.mkdir(parents=True)
+        (own / "tokenizers").symlink_to(cache / "tokenizers")
 
-        def run(machine: str, command: str, *rank: str) -> Ran:
-            home = str(tmp_path / machine)  # so it is a process of its own
-            return pipeline(command, *DATA, *OPTIONS, *shared, *rank, XDG_CACHE_HOME=home)
+    def run(machine: str, command: str, *rank: str) -> Ran:
+        home = str(tmp_path / machine)
+        return pipeline(command, *DATA, *OPTIONS, *shared, *rank, XDG_CACHE_HOME=home)
 
-        assert "those of rank" not in run("a", "commit").err
-        ran = run("a", "parts", *_ranked(0, 2))
-        assert (ran.status, ran.out.startswith(f"s3://{BUCKET}/cache/builds/")) == (0, True)
-        assert "those of rank 1 of 2." in run("c", "commit").err
-        assert run("b", "parts", *_ranked(1, 2)).status == 0
-        told = run("a", "shards", *_ranked(0, 1))
-        assert (told.status, "pipeline commit makes the shards" in told.err) == (2, True)
-        ran = run("c", "commit")
-        assert ran.status == 0, ran.err
-        store = open_store(f"s3://{BUCKET}/out")
-        built = {name.partition("/")[2]: store.get(name) for name in store.list()}
-    whole = _files(tmp_path / "one")
+    assert "those of rank" not in run("a", "commit").err
+    ran = run("a", "parts", *_ranked(0, 2)).ok()
+    assert ran.out.startswith(f"s3://{BUCKET}/ranks/cache/builds/")
+    assert "those of rank 1 of 2." in run("c", "commit").err
+    run("b", "parts", *_ranked(1, 2)).ok()
+    run("a", "shards", *_ranked(0, 1)).refused(2, "pipeline commit makes the shards")
+    run("c", "commit").ok()
+    store = open_store(f"s3://{BUCKET}/ranks/out")
+    built = {name.partition("/")[2]: store.get(name) for name in store.list()}
+    whole = files_of(tmp_path / "one")
     assert {name: content for name, content in built.items() if name in whole} == whole
 
 
 @pytest.mark.parametrize("command", ["parts", "shards", "commit", "plan"])
-def test_a_recipe_that_is_not_there_is_named(pipeline: Pipeline, command: str) -> None:
+def test_a_recipe_that_is_not_there_is_named(pipeline: Run, command: str) -> None:
     """And not taken for data, of which the task and the model would have to be said."""
     rank = () if command in ("commit", "plan") else _ranked(0, 2)
-    ran = pipeline(command, "gone.toml", *rank)
-    assert (ran.status, "There is no recipe gone.toml." in ran.err) == (2, True), ran.err
+    pipeline(command, "gone.toml", *rank).refused(2, "There is no recipe gone.toml.")
 
 
-def test_missing_ranks_are_named(pipeline: Pipeline, tmp_path: Path, cache: Path) -> None:
+def test_missing_ranks_are_named(pipeline: Run, tmp_path: Path, cache: Path) -> None:
     """Of parts that nobody made, and of parts that are gone."""
-    none = _in_ranks(pipeline, cache, "apart", "commit")
-    assert none.status == 2
-    assert "No rank has made parts of this build." in none.err
+    _in_ranks(pipeline, cache, "apart", "commit").refused(
+        2, "No rank has made parts of this build."
+    )
     made = _in_ranks(pipeline, cache, "apart", "parts", *_ranked(1, 3))
     for command in (("commit",), ("shards", *_ranked(0, 1))):
-        some = _in_ranks(pipeline, cache, "apart", *command)
-        assert some.status == 2
-        assert "3 of 4 parts are missing: those of rank 0, 2 of 3." in some.err
-        assert "--num-shards 3 and --shard-id 0" in some.err
+        _in_ranks(pipeline, cache, "apart", *command).refused(
+            2,
+            "3 of 4 parts are missing: those of rank 0, 2 of 3.",
+            "--num-shards 3 and --shard-id 0",
+        )
     for number in (0, 2):
         _in_ranks(pipeline, cache, "apart", "parts", *_ranked(number, 3))
     shutil.rmtree(cache / "parts")
-    gone = _in_ranks(pipeline, cache, "apart", "commit", "--json")
-    assert json.loads(gone.out)["figures"] == {"ranks": [0, 1, 2], "of": 3}
+    gone = _in_ranks(pipeline, cache, "apart", "commit", "--json").told
+    assert gone["figures"] == {"ranks": [0, 1, 2], "of": 3}
     record = Path(made.out.strip())
     record.write_bytes(record.read_bytes().replace(b'"rows": ', b'"rows": 1'))
-    damaged = _in_ranks(pipeline, cache, "apart", "commit")
-    assert damaged.status == 2
-    assert "parts-1-of-3.json is damaged" in damaged.err
+    _in_ranks(pipeline, cache, "apart", "commit").refused(2, "parts-1-of-3.json is damaged")
     assert not (tmp_path / "apart").exists()
 
 
@@ -214,10 +175,10 @@ def test_a_rank_reads_the_parts_of_its_shards_alone(
     """Of n ranks none reads what all have made; and none makes a shard of other bytes."""
     monkeypatch.setattr(laid, "SHARD_TOKENS", 256)
     config = config.but(layout="ragged")
-    build(config.but(output=tmp_path / "one"), _silent)
+    build(config.but(output=tmp_path / "one"), silent)
     prepared = prepare(config)
     for number in range(4):
-        ranks.make_share(prepared, Rank(number, 4), _silent)
+        ranks.make_share(prepared, Rank(number, 4), silent)
     read: set[str] = set()
     hashed = file_hash.sha256
 
@@ -232,22 +193,20 @@ def test_a_rank_reads_the_parts_of_its_shards_alone(
     ]
     total = plan(prepared, ranks.joined(prepared, compared=False)).n_shards
     assert read.isdisjoint(parts)
-    assert run_ranks.shards(config, Rank(0, total), _silent).figures["made"] == 1
+    assert run_ranks.shards(config, Rank(0, total), silent).figures["made"] == 1
     assert read.intersection(parts) == {parts[0]}
     last = Path(parts[-1])
-    content = bytearray(last.read_bytes())
-    content[len(content) // 2] ^= 1
-    last.write_bytes(content)
+    flip(last)
     with pytest.raises(SurroundingsError, match=r"a part of zh_dialogues.jsonl, is not as it was"):
-        run_ranks.shards(config, Rank(total - 1, total), _silent)
+        run_ranks.shards(config, Rank(total - 1, total), silent)
     with pytest.raises(SurroundingsError, match=r"a part of zh_dialogues.jsonl, is not as it was"):
-        finish(prepared, ranks.joined(prepared, compared=False), _silent)
+        finish(prepared, ranks.joined(prepared, compared=False), silent)
     last.unlink()
     with pytest.raises(UsageError, match=r"those of rank 3 of 4."):
         ranks.joined(prepared, compared=False)
-    ranks.make_share(prepared, Rank(3, 4), _silent)
-    finish(prepared, ranks.joined(prepared, compared=False), _silent)
-    assert _files(tmp_path / "out") == _files(tmp_path / "one")
+    ranks.make_share(prepared, Rank(3, 4), silent)
+    finish(prepared, ranks.joined(prepared, compared=False), silent)
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "one")
 
 
 @pytest.mark.parametrize("options", [{"shuffle": True}, {"dedup": True}])
@@ -264,9 +223,9 @@ def test_one_difference_turns_all_ranks_to_the_reference(
     monkeypatch.setattr(recipe, "FAST_FROM", 0)
     prepared = prepare(config)
     assert prepared.recipe.backend != REFERENCE
-    first, again = ranks.make_share(prepared, Rank(0, 3), _silent)
+    first, again = ranks.make_share(prepared, Rank(0, 3), silent)
     assert (first.backend, again) == (prepared.recipe.backend, [])
-    assert ranks.make_share(prepared, Rank(5, 6), _silent)[0].reports == {}  # more than parts
+    assert ranks.make_share(prepared, Rank(5, 6), silent)[0].reports == {}  # more than parts
     make = part.make
 
     def differs(recipe: Any, work: Any) -> Any:
@@ -275,27 +234,27 @@ def test_one_difference_turns_all_ranks_to_the_reference(
         return make(recipe, work)
 
     monkeypatch.setattr(part, "make", differs)
-    assert ranks.make_share(prepared, Rank(1, 3), _silent)[1] == [0]
+    assert ranks.make_share(prepared, Rank(1, 3), silent)[1] == [0]
     monkeypatch.setattr(part, "make", make)
-    assert ranks.make_share(prepared, Rank(2, 3), _silent)[0].backend == REFERENCE
+    assert ranks.make_share(prepared, Rank(2, 3), silent)[0].backend == REFERENCE
     with pytest.raises(
         UsageError, match=r"2 of 4 parts are missing \(.* has to make all\)"
     ) as told:
         ranks.joined(prepared)
     assert told.value.figures == {"ranks": [0], "of": 3}
-    assert ranks.make_share(prepared, Rank(0, 3), _silent)[1] == []
-    built = finish(prepared, ranks.joined(prepared), _silent)
+    assert ranks.make_share(prepared, Rank(0, 3), silent)[1] == []
+    built = finish(prepared, ranks.joined(prepared), silent)
     assert built.build.manifest.encoder.backend == REFERENCE
 
 
 def test_versions_are_not_mixed(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another version of a library, or of this program, is named by every phase."""
     prepared = prepare(config)
-    ranks.make_share(prepared, Rank(0, 2), _silent)
+    ranks.make_share(prepared, Rank(0, 2), silent)
     others = {**versions.here(), "pyarrow": "1.2.3"}
     monkeypatch.setattr(versions, "here", lambda: others)
     for phase in (
-        lambda: ranks.make_share(prepared, Rank(1, 2), _silent),
+        lambda: ranks.make_share(prepared, Rank(1, 2), silent),
         lambda: ranks.joined(prepared),
     ):
         with pytest.raises(UsageError, match=r"Rank 0 of 2 ran with pyarrow .* instead of 1.2.3"):

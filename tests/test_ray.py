@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from conftest import NAME
 from stub_s3 import BUCKET, S3Stub, serve_s3
-from support import ROOT, Ran
+from support import ROOT, Run, files_of, started
 
 from pipeline.stores import open_store
 
@@ -102,15 +102,6 @@ def _processes(name: str) -> Iterator[tuple[int, int]]:
                 yield int(process.name), int(parent)
 
 
-def _files(folder: Path) -> dict[str, bytes]:
-    """Every byte of a build but those of the record of its run."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != "run.json"
-    }
-
-
 def _wait(done: Callable[[], Any], process: subprocess.Popen[str]) -> Any:
     """What ``done`` gives, as soon as it gives something, while a process runs."""
     end = time.monotonic() + 120
@@ -139,7 +130,7 @@ def _build(
 
 @pytest.mark.slow
 def test_a_lost_worker_and_a_lost_machine_change_no_byte(
-    pipeline: Callable[..., Ran], python: str, cluster: str, data: list[str], tmp_path: Path
+    pipeline: Run, python: str, cluster: str, data: list[str], tmp_path: Path
 ) -> None:
     """Both are a line on stderr; and with one, two and three processes it is the same build."""
     process = _build(python, tmp_path, cluster, *data)
@@ -154,19 +145,18 @@ def test_a_lost_worker_and_a_lost_machine_change_no_byte(
     assert out.strip() == "cluster/manifest.json"
     assert all(line.startswith("warning: ") and len(line) < 300 for line in err.splitlines()), err
     assert err.count("Ray lost the worker of rows") >= 2, err
-    built = _files(tmp_path / "cluster")
+    built = files_of(tmp_path / "cluster")
     assert len(built) > 12
     for workers in ("1", "2", "3"):
         cached = ("--cache-dir", str(tmp_path / f"cache{workers}"))
-        ran = pipeline("run", "sft", *data, *OPTIONS, "-o", "one", "--workers", workers, *cached)
-        assert ran.status == 0, ran.err
-        assert _files(tmp_path / "one") == built
+        pipeline("run", "sft", *data, *OPTIONS, "-o", "one", "--workers", workers, *cached).ok()
+        assert files_of(tmp_path / "one") == built
         shutil.rmtree(tmp_path / "one")
 
 
 @pytest.mark.slow
 def test_a_cluster_that_shares_no_folder_meets_in_a_store(
-    pipeline: Callable[..., Ran],
+    pipeline: Run,
     python: str,
     s3: S3Stub,
     cluster: str,
@@ -187,8 +177,8 @@ def test_a_cluster_that_shares_no_folder_meets_in_a_store(
         store = open_store(output)
         built = {name.partition("/")[2]: store.get(name) for name in store.list()}
     assert len(stored) == 3 * 4
-    assert pipeline("run", "sft", *names, *OPTIONS, "-o", "one").status == 0
-    whole = _files(tmp_path / "one")
+    pipeline("run", "sft", *names, *OPTIONS, "-o", "one").ok()
+    whole = files_of(tmp_path / "one")
     assert {name: content for name, content in built.items() if name in whole} == whole
 
 
@@ -215,17 +205,9 @@ def test_what_workers_raise_and_refuse_is_told(python: str, cluster: str, tmp_pa
     """Errors come through as themselves; what kills workers, differs or is not shared is named."""
     code = "import sys, pathlib, ray_tasks; ray_tasks.main(sys.argv[1], pathlib.Path(sys.argv[2]))"
     shared = tmp_path / "shared"
-    ran = subprocess.run(
-        [python, "-c", code, cluster, str(shared)],
-        cwd=tmp_path,
-        env=_variables(tmp_path),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert ran.returncode == 0, ran.stderr
-    found = json.loads(ran.stdout)
+    words = (python, "-c", code, cluster, shared)
+    ran = started(*words, folder=tmp_path, env=_variables(tmp_path)).ok()
+    found = json.loads(ran.out)
     assert found["squares"] == {str(n): 1 + n * n for n in range(20)}
     assert found["bounded"] == {str(n): 2 + n * n for n in range(5)}
     assert found["where"] == [str(tmp_path), "false"]
@@ -262,11 +244,12 @@ def test_a_cluster_that_is_not_there_is_said_so(python: str, tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="ray is installed")
-def test_without_ray_the_extra_is_named(pipeline: Callable[..., Ran], tmp_path: Path) -> None:
+def test_without_ray_the_extra_is_named(pipeline: Run, tmp_path: Path) -> None:
     """One sentence on what to install; an address without the engine is refused, too."""
     (tmp_path / "a.jsonl").write_text('{"prompt": "a", "completion": "b"}\n')
-    ran = pipeline("run", "sft", "a.jsonl", "--model", NAME, "-o", "out", "--engine", "ray")
-    assert ran.status == 2
-    assert "pip install 'posttrain-pipeline[ray]'" in ran.err
-    ran = pipeline("run", "sft", "a.jsonl", "--model", NAME, "--ray-address", "auto")
-    assert (ran.status, "is for --engine ray" in ran.err) == (2, True)
+    pipeline("run", "sft", "a.jsonl", "--model", NAME, "-o", "out", "--engine", "ray").refused(
+        2, "pip install 'posttrain-pipeline[ray]'"
+    )
+    pipeline("run", "sft", "a.jsonl", "--model", NAME, "--ray-address", "auto").refused(
+        2, "is for --engine ray"
+    )

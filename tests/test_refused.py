@@ -1,24 +1,28 @@
-"""A refused build says what would let it pass, and leaves ``DIR.failed`` beside the old build."""
+"""A refused build says what would let it pass; each refused row and sequence is recorded."""
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+from conftest import NAME
 from hypothesis import given
 from hypothesis import strategies as st
-from support import SAMPLES, Ran, few, read_manifest
-from test_publish import fingerprint
+from support import SAMPLES, Run, few, files_of, read_manifest, write_rows
 
 from pipeline.builder import reject_limit
 from pipeline.builder.rejects import Ledger
+from pipeline.builder.stage_table import stage_table
+from pipeline.cli import cli
+from pipeline.manifest.json_records import load, one_line
+from pipeline.manifest.records import Reject
 from pipeline.options.config import Config
+from stages.readers import jsonl
 
-Run = Callable[..., Ran]
 GOOD = SAMPLES / "sft" / "word_problems.jsonl"
 MODEL = ("--model", "qwen2-1.5b", "-o", "out")
 KEPT = ["reasons.json", "rejects.jsonl", "report.html"]
@@ -26,8 +30,7 @@ KEPT = ["reasons.json", "rejects.jsonl", "report.html"]
 
 def rows(path: Path, answers: list[str]) -> Path:
     """A file of questions with these answers."""
-    path.write_text("".join(json.dumps({"question": "q", "answer": a}) + "\n" for a in answers))
-    return path
+    return write_rows(path, ({"question": "q", "answer": a} for a in answers))
 
 
 def names(folder: Path) -> list[str]:
@@ -37,8 +40,8 @@ def names(folder: Path) -> list[str]:
 
 def test_a_refused_build_leaves_its_reasons(pipeline: Run, tmp_path: Path) -> None:
     """The folder has what ``--json`` prints, is replaced by the next and removed by a success."""
-    assert pipeline("run", "sft", GOOD, *MODEL).status == 0
-    before = fingerprint(tmp_path / "out")
+    pipeline("run", "sft", GOOD, *MODEL).ok()
+    before = files_of(tmp_path / "out", with_run=True)
     bad = rows(tmp_path / "bad.jsonl", [""] * 30 + ["a"] * 70)
     ran = pipeline("run", "sft", bad, *MODEL, "--json")
     told = json.loads(ran.out)
@@ -57,18 +60,18 @@ def test_a_refused_build_leaves_its_reasons(pipeline: Run, tmp_path: Path) -> No
     assert "30 of 100" in page
     assert "empty_answer: the first rows" in page
     assert "<script" not in page
-    assert fingerprint(tmp_path / "out") == before
+    assert files_of(tmp_path / "out", with_run=True) == before
 
     fewer = rows(tmp_path / "bad.jsonl", [""] * 20 + ["a"] * 80)
-    assert pipeline("run", "sft", fewer, *MODEL).status == 3
+    pipeline("run", "sft", fewer, *MODEL).refused(3)
     assert (tmp_path / "out.failed" / "rejects.jsonl").read_text().count("\n") == 20
     least = json.loads((tmp_path / "out.failed" / "reasons.json").read_text())["figures"]
     assert least["passes_with_max_reject"] == 0.2
 
-    assert pipeline("run", "sft", GOOD, *MODEL).status == 0  # unchanged, and no longer failed
+    pipeline("run", "sft", GOOD, *MODEL).ok()  # unchanged, and no longer failed
     assert not (tmp_path / "out.failed").exists()
-    assert pipeline("run", "sft", fewer, *MODEL).status == 3
-    assert pipeline("run", "sft", fewer, *MODEL, "--max-reject", "0.2").status == 0
+    pipeline("run", "sft", fewer, *MODEL).refused(3)
+    pipeline("run", "sft", fewer, *MODEL, "--max-reject", "0.2").ok()
     assert not (tmp_path / "out.failed").exists()
 
 
@@ -77,8 +80,7 @@ def test_a_folder_with_other_files_is_left_alone(pipeline: Run, tmp_path: Path) 
     (tmp_path / "out.failed").mkdir()
     (tmp_path / "out.failed" / "notes.txt").write_text("mine")
     bad = rows(tmp_path / "bad.jsonl", [""] * 30)
-    ran = pipeline("run", "sft", bad, *MODEL)
-    assert ran.status == 3
+    ran = pipeline("run", "sft", bad, *MODEL).refused(3)
     assert "out.failed" not in ran.err
     assert names(tmp_path / "out.failed") == ["notes.txt"]
 
@@ -93,9 +95,7 @@ def test_what_is_refused_before_it_begins_leaves_its_reasons(
     """There are no refused rows then."""
     path = tmp_path / "rows.jsonl"
     path.write_text(content)
-    ran = pipeline("run", "sft", path, *MODEL)
-    assert ran.status == 3, ran.err
-    assert says in ran.err
+    ran = pipeline("run", "sft", path, *MODEL).refused(3, says)
     assert names(tmp_path / "out.failed") == ["reasons.json", "report.html"]
     assert "out.failed/report.html" in ran.err
 
@@ -108,27 +108,25 @@ def test_a_broken_expectation_leaves_the_verdict(pipeline: Run, tmp_path: Path) 
     (tmp_path / "short.json").write_text(
         json.dumps({"name": "short", "meta": {"table": "examples"}, "expectations": suite})
     )
-    ran = pipeline("run", "sft", GOOD, *MODEL, "--expectations", "short.json")
-    assert ran.status == 3, ran.err
+    pipeline("run", "sft", GOOD, *MODEL, "--expectations", "short.json").refused(3)
     assert "validation.json" in names(tmp_path / "out.failed")
     verdict = json.loads((tmp_path / "out.failed" / "validation.json").read_text())
     assert verdict["passed"] is False
     assert "Expectations that do not hold" in (tmp_path / "out.failed" / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_too_long_rows_say_at_which_length_they_fit(pipeline: Run, tmp_path: Path) -> None:
     """The length that the message offers lets the build pass, and none of 1024 fewer does."""
     answers = ["word " * (100 * n) for n in range(1, 41)]
     data = rows(tmp_path / "long.jsonl", answers)
     limit = ("--max-reject", "0.26", "--max-length")
-    ran = pipeline("run", "sft", data, *MODEL, *limit, "512", "--json")
-    told = json.loads(ran.out)
+    told = pipeline("run", "sft", data, *MODEL, *limit, "512", "--json").told
     long = told["figures"]["too_long"]
     assert long["examples"] == told["figures"]["refused"] == long["fit"]["4096"], long
     assert f"With --max-length {long['passes_at']} this build passes." in told["remedy"]
-    less = pipeline("run", "sft", data, *MODEL, *limit, long["passes_at"] - 1024)
-    assert less.status == 3, less.err
-    assert pipeline("run", "sft", data, *MODEL, *limit, long["passes_at"]).status == 0
+    pipeline("run", "sft", data, *MODEL, *limit, long["passes_at"] - 1024).refused(3)
+    pipeline("run", "sft", data, *MODEL, *limit, long["passes_at"]).ok()
 
 
 @given(
@@ -178,23 +176,176 @@ def test_one_empty_file_among_many_is_a_choice(pipeline: Run, tmp_path: Path, na
     rows(folder / "a.jsonl", ["a", "b"])
     rows(folder / "z.jsonl", ["c"])
     (folder / name).write_bytes(EMPTY[name])
-    ran = pipeline("run", "sft", folder, *MODEL)
-    assert ran.status == 3
-    assert f"{name} is empty (1 of 3 files are)" in ran.err
-    assert "--empty warn" in ran.err
-    planned = pipeline("plan", folder, *MODEL, "--empty", "warn", "--json")
-    assert planned.status == 0, planned.err
-    assert json.loads(planned.out)["rows"] == 3
-    ran = pipeline("run", "sft", folder, *MODEL, "--empty", "warn")
-    assert ran.status == 0, ran.err
+    pipeline("run", "sft", folder, *MODEL).refused(
+        3, f"{name} is empty (1 of 3 files are)", "--empty warn"
+    )
+    assert pipeline("plan", folder, *MODEL, "--empty", "warn", "--json").ok().told["rows"] == 3
+    ran = pipeline("run", "sft", folder, *MODEL, "--empty", "warn").ok()
     assert f"warning   empty: {name}" in ran.err
     inputs: list[dict[str, Any]] = read_manifest(tmp_path / "out")["inputs"]
     assert {one["path"]: one["rows"] for one in inputs} == {"a.jsonl": 2, "z.jsonl": 1, name: 0}
-    assert pipeline("check", "out").status == 0
+    pipeline("check", "out").ok()
     again = pipeline("run", "sft", folder, *MODEL, "--empty", "warn")
     assert "already up to date" in again.err
     rows(folder / "a.jsonl", [])
     rows(folder / "z.jsonl", [])
-    ran = pipeline("run", "sft", folder, *MODEL, "--empty", "warn")
-    assert ran.status == 3
-    assert "is empty" in ran.err
+    pipeline("run", "sft", folder, *MODEL, "--empty", "warn").refused(3, "is empty")
+
+
+def completion(text: str, rating: int | None) -> dict[str, Any]:
+    """One alternative."""
+    return {"text": text, "rating": rating}
+
+
+def alternatives(*steps: tuple[list[dict[str, Any]], int | None]) -> str:
+    """A row of completions and the chosen one of each step."""
+    made = [{"completions": given, "chosen_completion": chosen} for given, chosen in steps]
+    return json.dumps({"question": {"problem": "What?"}, "label": {"steps": made}}) + "\n"
+
+
+def test_each_is_counted_by_its_code(pipeline: Run, tmp_path: Path) -> None:
+    """Made = kept + rejected; rows stay used; the summary names what a used row lost."""
+    good, bad, nothing = completion("a", 1), completion("b", -1), completion("c", None)
+    (tmp_path / "steps.jsonl").write_text(
+        alternatives(([good, nothing, bad], 0), ([bad], None), ([good], 0))
+        + alternatives(([nothing], None))
+        + alternatives(([nothing, nothing], None))
+        + "{}\n"
+    )
+    command = ("steps.jsonl", "--model", "qwen2-1.5b", "--format", "prm800k", "-o", "out")
+    done = pipeline("run", "prm", *command).ok()
+    manifest = read_manifest(tmp_path / "out")
+    rows, examples = manifest["rows"], manifest["examples"]
+    assert (rows["in"], rows["used"], rows["rejected"]) == (4, 1, 3)
+    assert rows["rejected_by_code"] == {"bad_column": 1, "unrated_completion": 2}
+    # of the first row three are kept, one has no rating, and one is behind the chain's end
+    assert (examples["made"], examples["kept"], examples["rejected"]) == (7, 3, 4)
+    assert examples["rejected_by_code"] == {"behind_chain_end": 1, "unrated_completion": 3}
+    assert "1 example refused from rows that kept others: behind_chain_end" in done.err
+    lines = (tmp_path / "out" / "rejects.jsonl").read_text().splitlines()
+    found = [(r["id"], r["code"]) for r in map(json.loads, lines)]
+    assert found == [
+        ("steps.jsonl:1#0", "unrated_completion"),
+        ("steps.jsonl:1#4", "behind_chain_end"),
+        ("steps.jsonl:2#0", "unrated_completion"),
+        ("steps.jsonl:3#0", "unrated_completion"),
+        ("steps.jsonl:3#1", "unrated_completion"),
+        ("steps.jsonl:4#0", "bad_column"),
+    ]
+    pipeline("check", "out").ok()
+
+
+def test_ties_among_ranked_answers_are_counted(pipeline: Run, tmp_path: Path) -> None:
+    """Two answers with one score make no pair, and the tie is in the ledger."""
+    row = {"prompt": "Which?", "responses": ["a", "b", "c"], "scores": [3, 3, 1]}
+    (tmp_path / "r.jsonl").write_text(json.dumps(row) + "\n")
+    pipeline("run", "rm", "r.jsonl", "--model", "qwen2-1.5b", "-o", "out").ok()
+    examples = read_manifest(tmp_path / "out")["examples"]
+    assert (examples["made"], examples["kept"], examples["rejected_by_code"]) == (2, 1, {"tie": 1})
+
+
+KEYS = ["id", "source", "line", "offset", "stage", "code", "detail", "raw"]
+
+
+def turns(*texts: str) -> str:
+    roles = ("user", "assistant") * len(texts)
+    said = [{"role": role, "content": text} for role, text in zip(roles, texts, strict=False)]
+    return json.dumps({"messages": said}, ensure_ascii=False)
+
+
+# Rows that normalize refuses, that a later stage refuses, and that stay; a blank line, CRLF and
+# bytes that are no UTF-8 among them.
+BAD = {
+    "sft": [
+        turns("Grüße?", "Ja."),
+        '{"messages": ',
+        "",
+        turns("What?", ""),
+        turns("Long?", "word " * 90),
+        turns("Odd role?", "ok").replace('"assistant"', '"oracle"'),
+        turns("Long again, é?", "wörd " * 90) + "\r",
+        '{"messages": [{"role": "user", "content": "\\ud800"}]}',
+        turns("Is it?", "It is."),
+        "\udcff\udcfe",
+    ],
+    "rm": [
+        '{"prompt": "p", "chosen": "good", "rejected": "bad"}',
+        '{"prompt": "p", "chosen": "same", "rejected": "same"}',
+        '{"prompt": "p", "chosen": "' + "word " * 90 + '", "rejected": "bad"}',
+        '{"prompt": "p", "chosen": "good"}',
+        '{"prompt": "q", "chosen": "good", "rejected": "worse"}',
+    ],
+    "prm": [
+        '{"prompt": "p", "completions": ["one", "two"], "labels": [1, 0]}',
+        '{"prompt": "p", "completions": ["one", "two"], "labels": [1]}',
+        '{"prompt": "p", "completions": ["' + "word " * 90 + '"], "labels": [1]}',
+        '{"prompt": "q", "completions": ["one"], "labels": [0]}',
+    ],
+}
+OPTIONS = ("--model", NAME, "--max-length", "64", "--too-long", "reject", "--max-reject", "1")
+
+
+@pytest.fixture
+def here(tmp_path: Path, cache_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache_home))
+
+
+def _run(*words: object) -> None:
+    """A command in this process."""
+    ran = CliRunner().invoke(cli, list(map(str, words)))
+    assert ran.exit_code == 0, ran.output
+
+
+def written(task: str, folder: Path) -> Path:
+    path = folder / "rows.jsonl"
+    text = "".join(f"{row}\n" for row in BAD[task])
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    return path
+
+
+@pytest.mark.parametrize("task", few(BAD, 1))
+@pytest.mark.usefixtures("here")
+def test_a_stage_writes_the_rejects_that_the_build_writes(task: str, tmp_path: Path) -> None:
+    """``_run``, ``_run --until`` and ``stage`` by ``stage``: the same lines, keys and order."""
+    source = written(task, tmp_path)
+    stages = [name for kind, name, *_ in stage_table() if kind == task]
+    stages = stages[1 : stages.index("validate") + 1]
+    options = ("--format", {"sft": "openai", "rm": "preference", "prm": "stepwise"}[task], *OPTIONS)
+    _run("run", task, source, *options, "-o", "out")
+    _run("run", task, source, *options, "-o", "until.arrow", "--until", "validate")
+    _run("stage", "normalize", source, "--task", task, *options, "-o", "0.arrow")
+    for number, stage in enumerate(stages):
+        _run("stage", stage, f"{number}.arrow", "-o", f"{number + 1}.arrow")
+    of_run = (tmp_path / "out" / "rejects.jsonl").read_bytes()
+    assert (tmp_path / "until.arrow.rejects.jsonl").read_bytes() == of_run
+    paths = [tmp_path / f"{number}.arrow.rejects.jsonl" for number in range(len(stages) + 1)]
+    alone = [json.loads(line) for path in paths for line in path.read_bytes().splitlines()]
+    wanted = [json.loads(line) for line in of_run.splitlines()]
+    assert sorted(alone, key=lambda one: one["line"]) == wanted
+    assert [list(one) for one in (*alone, *wanted)] == [KEYS] * len(wanted) * 2
+    assert len({one["stage"] for one in wanted}) > 1
+
+
+@pytest.mark.usefixtures("here")
+def test_where_a_row_stands_does_not_depend_on_how_its_file_was_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines and offsets count from the file's start, and what stands there is the row."""
+    source = written("sft", tmp_path)
+    content = source.read_bytes()
+    target = ("-o", "out.arrow", "--until", "validate", "--format", "openai")
+    seen = []
+    for size, splits in ((jsonl.SPLIT_BYTES, 1), (100, 5)):
+        monkeypatch.setattr(jsonl, "SPLIT_BYTES", size)
+        assert len(jsonl.READER.splits(str(source))) == splits
+        _run("run", "sft", source, *OPTIONS, *target)
+        seen.append((tmp_path / "out.arrow.rejects.jsonl").read_bytes())
+    assert seen[0] == seen[1]
+    lines = seen[0].splitlines()
+    assert [one_line(load(Reject, line)).encode() for line in lines] == lines
+    for reject in (load(Reject, line) for line in lines):
+        assert reject.id == f"rows.jsonl:{reject.line}"
+        row = content[reject.offset :].splitlines()[0]
+        assert row == content.splitlines()[reject.line - 1]
+        assert row.decode("utf-8", "backslashreplace") == reject.raw

@@ -11,7 +11,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 
 import pytest
 import yaml
-from support import ROOT, SAMPLES, read_manifest
+from support import ROOT, SAMPLES, read_manifest, started
 
 from pipeline.publish.check import check
 
@@ -57,16 +56,7 @@ class Project:
 
     def run(self, *command: str, **more: str) -> str:
         """Run a command; what it printed."""
-        done = subprocess.run(
-            command,
-            cwd=self.folder,
-            env={**self.variables, **more},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, f"{command}: {done.stdout}\n{done.stderr}"
-        return done.stdout
+        return started(*command, folder=self.folder, env={**self.variables, **more}).ok().out
 
     def require_published(self, build: str = "releases/current") -> None:
         """The build is there, and so is its copy."""
@@ -112,15 +102,11 @@ def test_cron(project: Project) -> None:
     kept = {name: project.variables[name] for name in ("XDG_CACHE_HOME", "HF_HUB_OFFLINE")}
     given = {name: moved(value, project) for name, value in variables.items()}
     given["PUBLISH_TO"] = project.variables["PUBLISH_TO"]
-    done = subprocess.run(
-        [variables["SHELL"], "-c", moved(command, project)],
+    started(
+        *(variables["SHELL"], "-c", moved(command, project)),
+        folder=project.folder.parent,
         env={"HOME": str(project.folder), **given, **kept},
-        cwd=project.folder.parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    ).ok()
     project.require_published()
 
 
@@ -160,12 +146,8 @@ def test_systemd_units_are_valid(project: Project, tmp_path: Path) -> None:
     for name in names:
         text = moved((SCHEDULES / name).read_text("utf-8"), project)
         (tmp_path / name).write_text(text, "utf-8")
-    done = subprocess.run(
-        [program, "verify", *(str(tmp_path / name) for name in names)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    mine = [line for line in done.stderr.splitlines() if "posttrain-data" in line]
-    assert (done.returncode, mine) == (0, []), done.stderr
+    ran = started(program, "verify", *(tmp_path / name for name in names)).ok()
+    assert "posttrain-data" not in ran.err
 
 
 @pytest.mark.slow
@@ -180,12 +162,8 @@ def test_github_actions_runs_its_steps(project: Project) -> None:
 
 def test_github_actions_is_valid() -> None:
     """By the schema of workflows."""
-    command = [tool("check-jsonschema"), "--builtin-schema", "vendor.github-workflows"]
-    done = subprocess.run(
-        [*command, str(SCHEDULES / "github-actions.yml")],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout
+    command = (tool("check-jsonschema"), "--builtin-schema", "vendor.github-workflows")
+    started(*command, SCHEDULES / "github-actions.yml").ok()
 
 
 @pytest.mark.slow
@@ -203,9 +181,7 @@ def test_kubernetes_runs_its_container(project: Project) -> None:
 @pytest.mark.slow
 def test_kubernetes_is_valid() -> None:
     """By the schemas of its API."""
-    command = [tool("kubernetes-validate"), "--strict", str(SCHEDULES / "kubernetes-cronjob.yaml")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    started(tool("kubernetes-validate"), "--strict", SCHEDULES / "kubernetes-cronjob.yaml").ok()
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ import itertools
 import json
 import shlex
 import shutil
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support import ROOT, model_record
+from support import ROOT, model_record, started
 
 from pipeline import exports, tasks
 from pipeline.exports import ExportFacts
@@ -64,12 +63,6 @@ def written(name: str, folder: Path) -> list[Path]:
     return found
 
 
-def run(*words: str | Path) -> None:
-    """A linter, which must find nothing."""
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.mark.parametrize("name", exports.names())
 def test_what_is_written_is_well_formed(name: str, tmp_path: Path) -> None:
     """As a program, a script or a configuration, whatever the build and the tokens are."""
@@ -81,7 +74,7 @@ def test_what_is_written_is_well_formed(name: str, tmp_path: Path) -> None:
         assert not text.endswith("\n\n")
         match path.suffix:
             case ".sh":
-                run("bash", "-n", path)
+                started("bash", "-n", path).ok()
             case ".py":
                 compile(text, path, "exec")
             case ".yaml":
@@ -94,10 +87,10 @@ def test_what_is_written_is_well_formed(name: str, tmp_path: Path) -> None:
                 pytest.fail(f"{path.name}: no linter for {other}")
     if shutil.which("shellcheck"):
         # a loop over the splits may have one
-        run("shellcheck", "-S", "warning", "-e", "SC2043", *shells)
+        started("shellcheck", "-S", "warning", "-e", "SC2043", *shells).ok()
     ruff = Path(sys.executable).with_name("ruff")
     rules = ("--config", ROOT / "pyproject.toml", "--extend-ignore", ASKED_OF_SOURCES_ONLY)
-    run(ruff, "check", "--no-cache", *rules, tmp_path)
+    started(ruff, "check", "--no-cache", *rules, tmp_path).ok()
 
 
 def test_every_template_is_some_trainers(tmp_path: Path) -> None:

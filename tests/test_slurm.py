@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from conftest import NAME
 from stub_s3 import BUCKET, serve_s3
-from support import ROOT, SAMPLES
+from support import ROOT, SAMPLES, files_of
 
 from pipeline.stores import open_store
 
@@ -37,36 +37,7 @@ keep = 0
 workers = 1
 shuffle = true
 """
-# Without a secret that all machines share, accounts, limits of the kernel and the like.
-SETTINGS = """
-ClusterName=here
-SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={ports[0]}
-SlurmUser={user}
-SlurmdUser={user}
-AuthType=auth/none
-CredType=cred/none
-PluginDir={plugins}
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SwitchType=switch/none
-MpiDefault=none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
-SchedulerType=sched/builtin
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-SlurmdParameters=config_overrides
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool-%n
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd-%n.pid
-SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd-%n.log
-NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=1 RealMemory=8000
-NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=1 RealMemory=8000
-PartitionName=all Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
-"""
+SETTINGS = (ROOT / "tests" / "tables" / "slurm.conf").read_text("utf-8")
 
 
 def _free_ports(count: int) -> list[int]:
@@ -195,15 +166,6 @@ def _rank(number: int, command: str) -> int | None:
     return None
 
 
-def _files(folder: Path) -> dict[str, bytes]:
-    """Every byte of a build but those of the record of its run."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != "run.json"
-    }
-
-
 def _submit(slurm: Slurm, folder: Path) -> None:
     jobs = slurm.run("bash", str(SCRIPT), "recipe.toml", "3", folder=folder)
     assert len(jobs.split()) == 3, jobs
@@ -237,7 +199,7 @@ def _built_by_one(slurm: Slurm, folder: Path) -> dict[str, bytes]:
     slurm.variables["XDG_CACHE_HOME"] = str(folder / "another")
     told = slurm.run("pipeline", "build", "recipe.toml", "-o", "one", "--quiet", folder=folder)
     assert (folder / "one" / "manifest.json").exists(), told
-    return _files(folder / "one")
+    return files_of(folder / "one")
 
 
 @pytest.mark.slow
@@ -253,7 +215,7 @@ def test_a_job_array_whose_rank_is_killed_makes_the_same_build(
     _submit(slurm, folder)
     _until(lambda: slurm.run("squeue", "-h") == "", slurm.log)
     assert (folder / "out" / "manifest.json").exists(), _logs(folder)
-    assert _built_by_one(slurm, folder) == _files(folder / "out")
+    assert _built_by_one(slurm, folder) == files_of(folder / "out")
 
 
 @pytest.mark.slow

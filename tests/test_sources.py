@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import http.server
 import json
 import os
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +15,8 @@ import datasets
 import fsspec
 import pytest
 from fsspec.implementations.http import HTTPFileSystem
-from support import SAMPLES, Ran, read_manifest
+from stub_http import Answer, Asked, serve_http
+from support import SAMPLES, Run, read_manifest
 
 from pipeline.inputs.scan import Input, scan
 from pipeline.options.config import Config
@@ -26,7 +25,6 @@ from pipeline.stores.sources import locate
 from stages import readers
 from stages.errors import ContainerError, SurroundingsError, UsageError
 
-Run = Callable[..., Ran]
 ROWS = [{"question": f"q{i} é", "answer": f"a{i}"} for i in range(40)]
 LINES = b"".join(json.dumps(row).encode() + b"\n" for row in ROWS)
 MODEL = ("--model", "qwen2-1.5b")
@@ -60,9 +58,7 @@ def test_a_folder_holds_what_its_links_lead_to(tmp_path: Path) -> None:
     assert [source.name for source in found] == ["a.jsonl", "b.jsonl"]
 
 
-def test_files_of_a_folder_that_are_no_data_are_named(
-    pipeline: Callable[..., Ran], tmp_path: Path
-) -> None:
+def test_files_of_a_folder_that_are_no_data_are_named(pipeline: Run, tmp_path: Path) -> None:
     """``plan``, the summary and run.json name what no reader is for; hidden files are nobody's."""
     folder = tmp_path / "data"
     folder.mkdir()
@@ -108,25 +104,22 @@ class _Site:
     """A loopback server: bytes by path, with an ETag of them unless told otherwise."""
 
     def __init__(self) -> None:
+        self.url = ""
         self.files: dict[str, bytes] = {}
         self.asked: list[str] = []
         self.cut = 0  # bytes that every answer lacks at its end
         self.status = 200
         self.tags = True
 
-    def answer(self, handler: http.server.BaseHTTPRequestHandler, with_body: bool) -> None:
+    def answer(self, asked: Asked) -> Answer:
         """One request."""
-        path = handler.path.partition("?")[0]
-        self.asked.append(f"{handler.command} {path}")
+        path = asked.path.partition("?")[0]
+        self.asked.append(f"{asked.method} {path}")
         body = self.files.get(path)
-        handler.send_response(404 if body is None else self.status)
-        if body is not None and self.status == 200:
-            handler.send_header("Content-Length", str(len(body)))
-            if self.tags:
-                handler.send_header("ETag", hashlib.md5(body).hexdigest())
-        handler.end_headers()
-        if with_body and body is not None and self.status == 200:
-            handler.wfile.write(body[: len(body) - self.cut])
+        if body is None or self.status != 200:
+            return Answer(404 if body is None else self.status)
+        tags = {"ETag": hashlib.md5(body).hexdigest()} if self.tags else {}
+        return Answer(200, body, tags, len(body) - self.cut)
 
 
 @pytest.fixture
@@ -134,23 +127,9 @@ def site() -> Iterator[Any]:
     """A server, and its address as ``url``."""
     served = _Site()
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            served.answer(self, True)
-
-        def do_HEAD(self) -> None:
-            served.answer(self, False)
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    served.url = f"http://127.0.0.1:{server.server_address[1]}"
-    yield served
-    HTTPFileSystem.clear_instance_cache()
-    server.shutdown()
-    server.server_close()
+    with serve_http(served.answer) as served.url:
+        yield served
+        HTTPFileSystem.clear_instance_cache()
 
 
 @pytest.fixture(autouse=True)
@@ -279,12 +258,9 @@ def test_a_build_from_an_address(pipeline: Run, tmp_path: Path, site: Any) -> No
     """The whole way: named by its address, recorded without secrets, equal to the local build."""
     site.files["/set/rows.jsonl"] = LINES
     address = f"{site.url}/set/rows.jsonl?sig=secret"
-    ran = pipeline("run", "sft", address, *MODEL, "-o", "far", "--layout", "ragged")
-    assert ran.status == 0, ran.err
+    pipeline("run", "sft", address, *MODEL, "-o", "far", "--layout", "ragged").ok()
     (tmp_path / "rows.jsonl").write_bytes(LINES)
-    assert (
-        pipeline("run", "sft", "rows.jsonl", *MODEL, "-o", "near", "--layout", "ragged").status == 0
-    )
+    pipeline("run", "sft", "rows.jsonl", *MODEL, "-o", "near", "--layout", "ragged").ok()
     far, near = read_manifest(tmp_path / "far"), read_manifest(tmp_path / "near")
     assert far == near
     run = (tmp_path / "far" / "run.json").read_text("utf-8")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,10 @@ import pytest
 from datasets import load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Ran, read_manifest
-from transformers import AutoTokenizer
+from support import Make, Run, read_manifest, read_rows, write_rows
 
 from pipeline.options.config import Config
+from pipeline.publish.check import check
 from pipeline.shards import doubles, sides
 from pipeline.shards.choose import choose
 from pipeline.shards.examples import PlannedExamples
@@ -29,7 +28,6 @@ from stages.errors import PipelineError, UsageError
 from stages.normalize.stage import Normalize
 from stages.rows import groups
 
-Run = Callable[..., Ran]
 SEEDS = st.integers(-(2**63), 2**63 - 1)
 GROUPS = st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=40)
 QUESTIONS = st.sampled_from(["What is 2+2?", "Say é.", "你好", "", "?", "a b"]) | st.text(
@@ -47,23 +45,17 @@ def _rows(count: int, start: int = 0) -> list[dict[str, Any]]:
     ]
 
 
-def _write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-def _split(pipeline: Run, folder: Path, *words: object) -> dict[str, set[str]]:
-    """The prompts of each side of a build."""
-    ran = pipeline(
-        "run", "sft", "--model", "qwen2-1.5b", "--layout", "ragged", "-o", folder, *words
-    )
-    assert ran.status == 0, ran.err
-    tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
-    found = {}
-    for side, rows in load_from_disk(str(folder)).items():
-        texts = tokenizer.batch_decode(list(rows["input_ids"]))
-        found[side] = {text.split("<|im_start|>user\n")[1].split("<|im_end|>")[0] for text in texts}
-    return found
+def _split(make: Make, data: Path, **options: Any) -> dict[str, set[str]]:
+    """The prompts of each side of a build; its files are in one folder."""
+    folder = make("sft", data, layout="ragged", **options)
+    files = data.glob("*.jsonl") if data.is_dir() else data.parent.glob("*.jsonl")
+    asked = {
+        f"{path.name}:{line}": row["prompt"]
+        for path in files
+        for line, row in enumerate(read_rows(path), 1)
+    }
+    sides_ = load_from_disk(str(folder)).items()
+    return {side: {asked[name] for name in rows["row_id"]} for side, rows in sides_}
 
 
 def _groups(task: str, format_name: str, rows: list[dict[str, Any]], by: str = "") -> list[int]:
@@ -79,7 +71,7 @@ def _groups(task: str, format_name: str, rows: list[dict[str, Any]], by: str = "
 exchanges = st.fixed_dictionaries({"prompt": QUESTIONS, "completion": ANSWERS})
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(st.lists(exchanges, min_size=1, max_size=40), st.randoms(use_true_random=False))
 def test_a_row_has_its_group_whatever_rows_are_beside_it(
     rows: list[dict[str, Any]], random: Any
@@ -204,14 +196,15 @@ def test_rows_without_a_value_in_the_column_are_refused() -> None:
 
 
 @pytest.mark.slow
-def test_a_file_that_is_added_moves_no_row(pipeline: Run, tmp_path: Path) -> None:
+def test_a_file_that_is_added_moves_no_row(make: Make, tmp_path: Path) -> None:
     """Rows that sort first, rows that are doubled, and a removed one: no test row is trained on."""
-    data = _write(tmp_path / "rows.jsonl", _rows(200))
-    before = _split(pipeline, tmp_path / "out", data, "--test-size", 0.1)
+    data = tmp_path / "data"
+    write_rows(data / "rows.jsonl", _rows(200))
+    before = _split(make, data, test_size=0.1)
     assert 5 < len(before["test"]) < 40
-    _write(tmp_path / "rows.jsonl", [*_rows(200)[:0:-1], *_rows(100)[1:]])
-    more = _write(tmp_path / "a_first.jsonl", _rows(10, start=500))
-    after = _split(pipeline, tmp_path / "out", more, data, "--test-size", 0.1)
+    write_rows(data / "rows.jsonl", [*_rows(200)[:0:-1], *_rows(100)[1:]])
+    write_rows(data / "a_first.jsonl", _rows(10, start=500))
+    after = _split(make, data, test_size=0.1)
     new = {row["prompt"] for row in _rows(10, start=500)}
     gone = {_rows(1)[0]["prompt"]}
     assert after["test"] - new == before["test"] - gone
@@ -222,11 +215,11 @@ def test_a_file_that_is_added_moves_no_row(pipeline: Run, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_rows_of_one_value_stay_together(pipeline: Run, tmp_path: Path) -> None:
+def test_rows_of_one_value_stay_together(make: Make, tmp_path: Path) -> None:
     """Only what the column says counts, and it is read, so it is not named as unread."""
     rows = [row | {"topic": f"t{n % 12}"} for n, row in enumerate(_rows(120))]
-    data = _write(tmp_path / "rows.jsonl", rows)
-    found = _split(pipeline, tmp_path / "out", data, "--test-size", 0.3, "--group-by", "topic")
+    data = write_rows(tmp_path / "rows.jsonl", rows)
+    found = _split(make, data, test_size=0.3, group_by="topic")
     topic = {row["prompt"]: row["topic"] for row in rows}
     assert not {topic[p] for p in found["test"]} & {topic[p] for p in found["train"]}
     manifest = read_manifest(tmp_path / "out")
@@ -234,54 +227,54 @@ def test_rows_of_one_value_stay_together(pipeline: Run, tmp_path: Path) -> None:
     assert not manifest["inputs"][0].get("unread")
 
 
+@pytest.mark.slow
 def test_one_row_on_both_sides_closes_the_gate(pipeline: Run, tmp_path: Path) -> None:
     """Equal rows with different values in the column: the build is refused, with a way on."""
     rows = [row | {"topic": n} for n, row in enumerate(_rows(40) * 2)]
-    data = _write(tmp_path / "rows.jsonl", rows)
+    data = write_rows(tmp_path / "rows.jsonl", rows)
     options = ("--test-size", 0.4, "--group-by", "topic", "-o", "out", "--model", "qwen2-1.5b")
-    ran = pipeline("run", "sft", data, *options)
-    assert ran.status == 3
-    assert "equal to an example on the other side of the split" in ran.err
-    assert pipeline("run", "sft", data, *options, "--dedup").status == 0
+    pipeline("run", "sft", data, *options).refused(
+        3, "equal to an example on the other side of the split"
+    )
+    pipeline("run", "sft", data, *options, "--dedup").ok()
 
 
-def test_named_files_are_the_test_split(pipeline: Run, tmp_path: Path) -> None:
+def test_named_files_are_the_test_split(make: Make, cache_dir: Path, tmp_path: Path) -> None:
     """What asks the same as a row of theirs is not trained on, whatever its answer and spelling."""
     trained = [*_rows(20), {"prompt": "what IS 42 and 42", "completion": "So much."}]
-    data = _write(tmp_path / "data.jsonl", trained)
-    test = _write(tmp_path / "held.jsonl", [*_rows(5, 15), *_rows(3, 40)])
-    sides_ = _split(pipeline, tmp_path / "out", data, "--test", test)
+    data = write_rows(tmp_path / "data.jsonl", trained)
+    test = write_rows(tmp_path / "held.jsonl", [*_rows(5, 15), *_rows(3, 40)])
+    sides_ = _split(make, data, test=(str(test),))
     assert sides_["test"] == {row["prompt"] for row in [*_rows(5, 15), *_rows(3, 40)]}
     assert sides_["train"] == {row["prompt"] for row in _rows(15)}
     manifest = read_manifest(tmp_path / "out")
     assert manifest["rows"]["contaminated"] == 6
     assert manifest["sides"]["by"] == "files"
-    assert pipeline("check", tmp_path / "out").status == 0
+    assert check(tmp_path / "out", cache_dir).faults == []
 
 
 def test_named_files_and_a_share_are_not_both_given(pipeline: Run, tmp_path: Path) -> None:
-    data = _write(tmp_path / "data.jsonl", _rows(20))
-    test = _write(tmp_path / "held.jsonl", _rows(3, 40))
+    data = write_rows(tmp_path / "data.jsonl", _rows(20))
+    test = write_rows(tmp_path / "held.jsonl", _rows(3, 40))
     command = ("run", "sft", "--model", "qwen2-1.5b", "-o", tmp_path / "out")
-    ran = pipeline(*command, data, "--test", test, "--test-size", "0.1")
-    assert ran.status == 2
-    assert "--test and --test-size both say" in ran.err
-    assert pipeline(*command, data, "--test", data).status == 2
-    again = _write(tmp_path / "again.jsonl", _rows(20, 0))
-    ran = pipeline(*command, data, "--test", again)
-    assert ran.status == 2
-    assert "leave nothing to train on" in ran.err
+    pipeline(*command, data, "--test", test, "--test-size", "0.1").refused(
+        2, "--test and --test-size both say"
+    )
+    pipeline(*command, data, "--test", data).refused(2)
+    again = write_rows(tmp_path / "again.jsonl", _rows(20, 0))
+    pipeline(*command, data, "--test", again).refused(2, "leave nothing to train on")
 
 
-def test_rows_of_one_value_or_one_question_stay_together(pipeline: Run, tmp_path: Path) -> None:
+def test_rows_of_one_value_or_one_question_stay_together(
+    pipeline: Run, make: Make, tmp_path: Path
+) -> None:
     """A column alone leaks: the error names a pair and the option, which keeps both together."""
     rows = [row | {"topic": n % 23} for n, row in enumerate(_rows(20) * 3)]
     rows = [row | {"completion": f"{row['completion']} {n}"} for n, row in enumerate(rows)]
     rows += [row | {"topic": f"x{n}"} for n, row in enumerate(_rows(40, 50))]
-    data = _write(tmp_path / "rows.jsonl", rows)
+    data = write_rows(tmp_path / "rows.jsonl", rows)
     command = ("run", "sft", "--model", "qwen2-1.5b", "-o", tmp_path / "out", data)
-    ran = pipeline(*command, "--test-size", 0.3, "--group-by", "topic")
-    assert ran.status == 3
+    ran = pipeline(*command, "--test-size", 0.3, "--group-by", "topic").refused(3)
     found = re.search(
         r"\((\d+) of (\d+) .*: rows.jsonl:(\d+) asks what rows.jsonl:(\d+) ask", ran.err
     )
@@ -290,8 +283,7 @@ def test_rows_of_one_value_or_one_question_stay_together(pipeline: Run, tmp_path
     assert 0.01 < leaked / tested <= 1
     assert rows[one - 1]["prompt"] == rows[other - 1]["prompt"]
     assert "--group-by COLUMN+question" in ran.err
-    options = ("--test-size", 0.3, "--group-by", "topic+question")
-    sides_ = _split(pipeline, tmp_path / "out", data, *options)
+    sides_ = _split(make, data, test_size=0.3, group_by="topic+question")
     topics = {
         side: {row["topic"] for row in rows if row["prompt"] in asked}
         for side, asked in sides_.items()

@@ -1,23 +1,28 @@
-"""``pipeline stops`` over a stub of a server, and over the files of a model directory."""
+"""The stop contract: what is written, and ``pipeline stops`` over servers and model folders."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from stub_server import Stub, serve
-from support import Ran
-from tokenizers import Tokenizer
+from support import Make, Run, writable, write_rows
+from tokenizers import AddedToken, Tokenizer
+from transformers import AutoTokenizer
 
+from pipeline.serving import serving
 from pipeline.serving.declared import prompts, read
 from pipeline.serving.examine import StopRun, examine
 from pipeline.serving.stops import KINDS
+from pipeline.serving.tokenizer_files import write_tokenizer
 from stages.errors import SurroundingsError, UsageError
-from stages.tokenizers.profiles import template
+from stages.probes import bind
+from stages.profile import TargetModel
+from stages.tokenizers.profiles import all_profiles, template
 
 TOOL = {"type": "function", "function": {"name": "count", "parameters": {"type": "object"}}}
 BAD_TEMPLATE = template("qwen2").replace("<|im_end|>", "")
@@ -39,19 +44,10 @@ def rows() -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> Path:
+def folder(built: Make, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A build of such rows, packed."""
-    from pipeline.builder.build import build
-    from pipeline.options.config import Config
-
-    root = tmp_path_factory.mktemp("stops")
-    data = root / "d.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows()), "utf-8")
-    config = Config.of(
-        "sft", (str(data),), "qwen2.5-7b", root / "b", workers=1, cache_dir=cache_dir
-    )
-    build(config, lambda what, done, total: None)
-    return root / "b"
+    data = write_rows(tmp_path_factory.mktemp("stops") / "d.jsonl", rows())
+    return built("sft", data, "--model", "qwen2.5-7b")
 
 
 @pytest.fixture(scope="module")
@@ -124,15 +120,13 @@ def test_a_server_whose_template_ends_no_turn(stub: Stub, folder: Path) -> None:
     assert list(codes(stub, folder, tokenizer_only=True)) == ["other_template"]
 
 
-@pytest.mark.parametrize("shows", [True, False])
-def test_a_server_with_another_tokenizer(
-    shows: bool, stub: Stub, folder: Path, tokenizer: Tokenizer
-) -> None:
+def test_a_server_with_another_tokenizer(stub: Stub, folder: Path, tokenizer: Tokenizer) -> None:
     """Seen by its ids, or by the number of tokens where it shows none."""
     document = json.loads(tokenizer.to_str())
     document["added_tokens"] = [t for t in document["added_tokens"] if "im_" not in t["content"]]
-    stub.tokenizer, stub.shows = Tokenizer.from_str(json.dumps(document)), shows
-    assert "other_tokenizer" in codes(stub, folder, tokenizer_only=True)
+    stub.tokenizer = Tokenizer.from_str(json.dumps(document))
+    for stub.shows in (True, False):
+        assert "other_tokenizer" in codes(stub, folder, tokenizer_only=True)
 
 
 def test_a_server_that_takes_texts_only(stub: Stub, folder: Path) -> None:
@@ -147,11 +141,10 @@ def test_a_server_that_takes_texts_only(stub: Stub, folder: Path) -> None:
     assert all(isinstance(text, str) for text in stub.seen[-1]["prompt"])
 
 
-def test_the_command_has_a_status(stub: Stub, folder: Path, pipeline: Callable[..., Ran]) -> None:
+def test_the_command_has_a_status(stub: Stub, folder: Path, pipeline: Run) -> None:
     """0 for a sound server; 3 beyond the limit, with the cause; 5 where nobody answers."""
     with serve(stub) as url:
-        ran = pipeline("stops", url, "--build", folder, "--prompts", 1)
-        assert ran.status == 0, ran.out + ran.err
+        ran = pipeline("stops", url, "--build", folder, "--prompts", 1).ok()
         assert "0 of" in ran.out
         stub.stops = ()
         ran = pipeline("stops", url, "--build", folder, "--prompts", 1, "--json")
@@ -168,7 +161,7 @@ def test_the_command_has_a_status(stub: Stub, folder: Path, pipeline: Callable[.
 def checkpoint(folder: Path, tmp_path: Path) -> Path:
     """A model directory as the overlay would leave it, without weights."""
     model = tmp_path / "model"
-    shutil.copytree(folder / "tokenizer", model)
+    writable(shutil.copytree(folder / "tokenizer", model))
     (model / "config.json").write_text('{"vocab_size": 151936, "pad_token_id": 151643}')
     return model
 
@@ -226,3 +219,91 @@ def test_without_torch_the_way_on_is_said(checkpoint: Path, folder: Path, tmp_pa
         examine(StopRun(str(checkpoint), folder))
     with pytest.raises(UsageError, match=r"has no config\.json"):
         examine(StopRun(str(tmp_path), folder, tokenizer_only=True))
+
+
+ANSWER = "I do not know this year. <search>population of Oslo"
+
+
+@pytest.fixture(scope="module")
+def searching(tokenizer_json: bytes) -> TargetModel:
+    """Qwen2 as someone's directory, whose tokenizer was given ``<search>``."""
+    tokenizer = Tokenizer.from_str(tokenizer_json.decode())
+    tokenizer.add_tokens([AddedToken("<search>", normalized=False)])
+    profile = replace(all_profiles()["qwen2-1.5b"], name="searching", ranks=None)
+    return bind(profile, tokenizer.to_str().encode(), with_steps=False)
+
+
+def test_the_stop_string_works_where_the_id_does_not(
+    searching: TargetModel, tokenizer_json: bytes, tmp_path: Path
+) -> None:
+    """A server that loads the original tokenizer never sees the id, and always the string."""
+    found = serving.contract(searching, ("<search>",))
+    marker = found["markers"][0]
+    assert marker["is_one_token"]
+    assert marker["use"] == "string"
+    write_tokenizer(tmp_path / "modified", searching)
+    (tmp_path / "original").mkdir()
+    (tmp_path / "original" / "tokenizer.json").write_bytes(tokenizer_json)
+    modified = AutoTokenizer.from_pretrained(tmp_path / "modified")
+    original = AutoTokenizer.from_pretrained(tmp_path / "original")
+    index = marker["ids"][0]
+    assert modified.convert_tokens_to_ids("<search>") == index
+    for tokenizer, sees_the_id in ((modified, True), (original, False)):
+        ids = tokenizer(ANSWER, add_special_tokens=False)["input_ids"]
+        assert (index in ids) is sees_the_id
+        shown = tokenizer.decode(ids, skip_special_tokens=False)
+        assert found["stop_strings"][0] in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "one", "stock", "use"),
+    [
+        ("<search>", False, False, "string"),
+        ("<|im_start|>", True, True, "string or id"),
+        ("search", True, True, "string or id"),
+        ("<|step|>", True, False, "string"),
+    ],
+)
+def test_what_a_marker_is(
+    step_model: TargetModel, text: str, one: bool, stock: bool, use: str
+) -> None:
+    """Several tokens, a registered one, a word, and one that this build added."""
+    found = serving.marker(step_model, text)
+    assert (found["is_one_token"], found["stock_tokenizer_sees_it"], found["use"]) == (
+        one,
+        stock,
+        use,
+    )
+
+
+def test_nobody_knows_what_a_directory_was_given(searching: TargetModel) -> None:
+    """A token of a directory may be its maker's, so its id is not relied on."""
+    assert serving.marker(searching, "<search>")["stock_tokenizer_sees_it"] is None
+    assert serving.marker(searching, "search")["stock_tokenizer_sees_it"] is True
+
+
+def test_special_tokens_are_shown_to_whoever_stops_at_strings(model: TargetModel) -> None:
+    """A special token appears in decoded text only where special tokens are not skipped."""
+    found = serving.contract(model, ())
+    engines = found["engines"]
+    assert found["stop_strings"] == ["<|im_end|>", "<|endoftext|>"]
+    assert found["stop_token_ids"] == [151645, 151643]
+    for snippet in (engines["vllm"]["SamplingParams"], engines["trl_grpo"]["generation_kwargs"]):
+        assert snippet["skip_special_tokens"] is False
+        assert snippet["stop"] == found["stop_strings"]
+        assert snippet["include_stop_str_in_output"] is False
+    assert engines["openai"]["extra_body"]["stop_token_ids"] == [151645, 151643]
+    assert "stop_strings" not in engines["transformers"]["GenerationConfig"]
+
+
+def test_the_snippet_for_transformers_loads(model: TargetModel, tmp_path: Path) -> None:
+    """GenerationConfig takes it, and the emitted file says the same."""
+    from transformers import GenerationConfig
+
+    snippet = serving.contract(model, ("<search>",))["engines"]["transformers"]["GenerationConfig"]
+    config = GenerationConfig(**snippet)
+    assert config.stop_strings == ["<search>"]
+    write_tokenizer(tmp_path / "tokenizer", model)
+    written = json.loads((tmp_path / "tokenizer" / "generation_config.json").read_text())
+    assert written["eos_token_id"] == config.eos_token_id == [151645, 151643]
+    assert written["pad_token_id"] == config.pad_token_id == 151643

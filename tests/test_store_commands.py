@@ -6,38 +6,26 @@ import hashlib
 import json
 import os
 import re
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from stub_s3 import BUCKET, S3Stub, serve_s3
-from support import SAMPLES, Ran
+from preloaded import Server, outputs
+from stub_s3 import BUCKET, S3Stub
+from support import SAMPLES, Ran, Run, files_of, write_rows
 
 from pipeline.builds import store_versions
 from pipeline.stores import Store, open_store
 
-Run = Callable[..., Ran]
 DATA = SAMPLES / "sft" / "word_problems.jsonl"
 COMMAND = ("run", "sft", DATA, "--model", "qwen2-1.5b", "--test-size", "0.3", "--quiet")
 
 
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Stub]:
-    """A store on the loopback."""
-    with serve_s3(tmp_path_factory.mktemp("s3")) as stub:
-        yield stub
-
-
 @pytest.fixture
-def store(s3: S3Stub, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Store:
+def store(in_s3: S3Stub, request: pytest.FixtureRequest) -> Store:
     """A place for the test."""
-    for name, value in s3.environment.items():
-        monkeypatch.setenv(name, value)
     return open_store(f"s3://{BUCKET}/{request.node.name}")
 
 
@@ -51,11 +39,6 @@ def contents(store: Store) -> dict[str, bytes]:
         assert hashlib.sha256(found[name]).hexdigest() == sha256
     assert set(found) == {*manifest["files"], "manifest.json", "run.json"}
     return {name: content for name, content in found.items() if name != "run.json"}
-
-
-def local(folder: Path) -> dict[str, bytes]:
-    files = (path for path in folder.rglob("*") if path.is_file() and path.name != "run.json")
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 def asked(s3: S3Stub, place: str, since: int) -> Counter[str]:
@@ -75,15 +58,12 @@ def test_a_build_in_a_store_is_the_build_of_a_folder(
     pipeline: Run, s3: S3Stub, store: Store, tmp_path: Path
 ) -> None:
     """Its bytes; two requests for each file that is put, and none for a shard of an equal build."""
-    here = pipeline(*COMMAND, "-o", tmp_path / "here", "--workers", "1")
-    assert here.status == 0, here.err
+    pipeline(*COMMAND, "-o", tmp_path / "here", "--workers", "1").ok()
     before = len(s3.requests)
-    there = pipeline(*COMMAND, "-o", store.shown, "--workers", "1", "--json")
-    assert there.status == 0, there.err
-    said = json.loads(there.out)
+    said = pipeline(*COMMAND, "-o", store.shown, "--workers", "1", "--json").ok().told
     assert said["paths"]["build"] == f"{store.shown}/{said['build_id']}"
     files = contents(store)
-    assert files == local(tmp_path / "here")
+    assert files == files_of(tmp_path / "here")
     shards = [name for name in files if name.endswith(".arrow")]
     kinds = asked(s3, store.shown[5:], before)
     reading = len(files)  # by this test, in one GET and one HEAD each
@@ -101,21 +81,18 @@ def test_a_build_in_a_store_is_the_build_of_a_folder(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", ["1", "2"])
 def test_any_number_of_workers_puts_the_same_bytes(
-    pipeline: Run, store: Store, tmp_path: Path, workers: str
+    pipeline: Run, store: Store, tmp_path: Path
 ) -> None:
-    """Of several parts."""
+    """Of several parts: two put what one writes here."""
     files = [tmp_path / f"{number}.jsonl" for number in range(3)]
     for file in files:
         rows = ({"prompt": f"{file.name} {n}", "response": f"a {n}"} for n in range(300))
-        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_rows(file, rows)
     command = ("run", "sft", *files, "--model", "qwen2-1.5b", "--layout", "ragged", "--quiet")
-    ran = pipeline(*command, "-o", store.shown, "--workers", workers)
-    assert ran.status == 0, ran.err
-    ran = pipeline(*command, "-o", "here", "--workers", "1", "--cache-dir", tmp_path / "other")
-    assert ran.status == 0, ran.err
-    assert contents(store) == local(tmp_path / "here")
+    pipeline(*command, "-o", store.shown, "--workers", "2").ok()
+    pipeline(*command, "-o", "here", "--workers", "1", "--cache-dir", tmp_path / "other").ok()
+    assert contents(store) == files_of(tmp_path / "here")
 
 
 @pytest.mark.slow
@@ -130,30 +107,26 @@ def test_versions_in_a_store_are_listed_and_gone_back_to(
     ids = []
     for count in (4, 8):
         (tmp_path / "rows.jsonl").write_text("".join(rows[:count]))
-        ran = pipeline("build", "r.toml", "--json", "--quiet")
-        assert ran.status == 0, ran.err
+        ran = pipeline("build", "r.toml", "--json", "--quiet").ok()
         ids.append(json.loads(ran.out)["build_id"])
     listed = json.loads(pipeline("versions", store.shown, "--json").out)
     assert [one["build_id"] for one in listed["versions"]] == ids[::-1]
     assert listed["current"] == ids[1]
     ran = pipeline("rollback", store.shown, "--json")
     assert json.loads(ran.out)["build_id"] == ids[0], ran.err
-    ran = pipeline("build", "r.toml", "--json", "--quiet")
-    assert ran.status == 0, ran.err
+    ran = pipeline("build", "r.toml", "--json", "--quiet").ok()
     assert json.loads(ran.out)["build_id"] == ids[0]
     assert "rolled back" in ran.out
     ran = pipeline("build", "r.toml", "--json", "--quiet", "--replace")
     assert json.loads(ran.out)["build_id"] == ids[1], ran.err
-    ran = pipeline("versions", "hold", store.shown, "current")
-    assert (ran.status, "cannot be held" in ran.err) == (2, True)
+    pipeline("versions", "hold", store.shown, "current").refused(2, "cannot be held")
     said = [line["status"] for line in store_versions.read_history(store)]
     assert said == ["built", "built", "rolled back", "unchanged", "unchanged"]
     (tmp_path / "rows.jsonl").write_text("".join(rows[:1]))
     ran = pipeline("build", "r.toml", "--quiet", "--drift", "rows=0.1")
     assert ran.status == 3, ran.err  # it is compared with what the store has
     assert contents(store)
-    ran = pipeline(*COMMAND[:4], "qwen2.5-0.5b", "-o", store.shown)
-    assert (ran.status, "qwen2-1.5b" in ran.err) == (2, True), ran.err
+    pipeline(*COMMAND[:4], "qwen2.5-0.5b", "-o", store.shown).refused(2, "qwen2-1.5b")
 
 
 @pytest.mark.slow
@@ -163,9 +136,7 @@ def test_a_lock_that_is_held_ends_the_second_writer_with_status_5(
     """It says who holds it."""
     lock = {"owner": "node-7, process 12", "call": "x", "lease": 600}
     store.put("lock", json.dumps(lock).encode())
-    ran = pipeline(*COMMAND, "-o", store.shown)
-    assert ran.status == 5, ran.err
-    assert "node-7, process 12" in ran.err
+    ran = pipeline(*COMMAND, "-o", store.shown).refused(5, "node-7, process 12")
     assert re.search(r"its lock is over in \d+ seconds", ran.err)
     assert set(store.list()) == {"lock"} | {n for n in store.list() if n.startswith("history")}
 
@@ -183,8 +154,7 @@ def test_a_place_that_cannot_be_written_is_named(
     pipeline: Run, store: Store, output: str, options: tuple[str, ...], says: str
 ) -> None:
     """Before anything is made."""
-    ran = pipeline(*COMMAND, "-o", output, *options)
-    assert (ran.status, says in ran.err) == (2, True), ran.err
+    pipeline(*COMMAND, "-o", output, *options).refused(2, says)
 
 
 @pytest.mark.slow
@@ -207,71 +177,57 @@ def test_of_two_commands_at_once_one_wins(pipeline: Run, store: Store) -> None:
 @pytest.mark.slow
 def test_builds_in_a_store_are_read_in_place(pipeline: Run, store: Store, tmp_path: Path) -> None:
     """By every command that reads one, and from Python; damage is found where it is."""
-    ran = pipeline(*COMMAND, "-o", store.shown)
-    assert ran.status == 0, ran.err
-    here = pipeline(*COMMAND, "-o", tmp_path / "here")
-    assert here.status == 0, here.err
-    ran = pipeline("check", store.shown)
-    assert ran.status == 0, ran.err
+    pipeline(*COMMAND, "-o", store.shown).ok()
+    pipeline(*COMMAND, "-o", tmp_path / "here").ok()
+    pipeline("check", store.shown).ok()
     for command in (("show", "--random", "2", "--seed", "1"), ("report", "-o", "page.html")):
-        there = pipeline(command[0], store.shown, *command[1:])
-        assert there.status == 0, there.err
+        there = pipeline(command[0], store.shown, *command[1:]).ok()
         page = (tmp_path / "page.html").read_text("utf-8") if "-o" in command else ""
         page = re.sub(rf"{re.escape(store.shown)}(/[0-9a-f]{{64}})?", str(tmp_path / "here"), page)
         same = pipeline(command[0], tmp_path / "here", *command[1:])
         assert there.out.replace(store.shown, str(tmp_path / "here")) == same.out
         assert page == ((tmp_path / "page.html").read_text("utf-8") if "-o" in command else "")
     for name, build in (("a", store.shown), ("b", tmp_path / "here")):
-        ran = pipeline("export", "trl", build, "-o", name, "--layout", "ragged")
-        assert ran.status == 0, ran.err
-    assert local(tmp_path / "a") == local(tmp_path / "b")
+        pipeline("export", "trl", build, "-o", name, "--layout", "ragged").ok()
+    assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
     ran = pipeline("diff", store.shown, tmp_path / "here", "--json")
     assert json.loads(ran.out)["examples"]["changed"] == 0, ran.err
-    ran = pipeline("report", store.shown)
-    assert (ran.status, "in a store" in ran.err) == (2, True)
+    pipeline("report", store.shown).refused(2, "in a store")
     now = store_versions.current(store).build_id
     shard = next(name for name in store.list(str(now)) if name.endswith(".arrow"))
     data = bytearray(store.get(shard) or b"")
     data[-40] ^= 1
     store.put(shard, bytes(data))
-    ran = pipeline("check", store.shown)
-    assert (ran.status, "sha256" in ran.err) == (3, True), ran.err
-    ran = pipeline("export", "trl", store.shown, "-o", "c", XDG_CACHE_HOME=str(tmp_path / "new"))
-    assert (ran.status, "has changed since the build" in ran.err) == (3, True), ran.err
-    ran = pipeline(*COMMAND, "-o", store.shown)
-    assert ran.status == 0, ran.err
-    assert contents(store) == local(tmp_path / "here")
+    pipeline("check", store.shown).refused(3, "sha256")
+    pipeline("export", "trl", store.shown, "-o", "c", XDG_CACHE_HOME=str(tmp_path / "new")).refused(
+        3, "has changed since the build"
+    )
+    pipeline(*COMMAND, "-o", store.shown).ok()
+    assert contents(store) == files_of(tmp_path / "here")
 
 
 @pytest.mark.slow
 def test_a_killed_writer_is_followed_by_the_next(
-    s3: S3Stub, store: Store, cache_home: Path, tmp_path: Path
+    s3: S3Stub, store: Store, commands: Server, cache_home: Path, tmp_path: Path
 ) -> None:
     """Processes that end at once after nine puts, without any handler of their own: their lock runs
     out, the next one takes it over and goes on, and one of them finishes."""
     code = (
-        "import os, sys\nfrom pipeline.builds import lease\nfrom pipeline.stores import transfer\n"
-        "lease.LEASE, lease.RENEWAL = 2.0, 0.5\nsend, left = transfer.send, [9]\n"
+        "import os\nfrom pipeline.builds import lease\nfrom pipeline.stores import transfer\n"
+        "lease.LEASE, lease.RENEWAL = 4.0, 0.5\nsend, left = transfer.send, [9]\n"
         "def stopped(*given):\n    left[0] -= 1\n    left[0] < 0 and os._exit(9)\n"
-        "    return send(*given)\ntransfer.send = stopped\nfrom pipeline.cli import main\nmain()\n"
+        "    return send(*given)\ntransfer.send = stopped\n"
     )
-    command = [sys.executable, "-W", "ignore", "-c", code, *map(str, COMMAND), "-o", store.shown]
+    words = [*map(str, COMMAND), "-o", store.shown, "--workers", "1"]
+    variables = {**os.environ, **s3.environment, "XDG_CACHE_HOME": str(cache_home)}
     ends = []
     while 0 not in ends:
         assert len(ends) < 9
-        done = subprocess.run(
-            [*command, "--workers", "1"],
-            env={**os.environ, **s3.environment, "XDG_CACHE_HOME": str(cache_home)},
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=tmp_path,
-        )
-        assert done.returncode in (0, 9), done.stderr
-        ends.append(done.returncode)
-        if done.returncode:
+        ends.append(commands(words, tmp_path, variables, code))
+        assert ends[-1] in (0, 9), outputs(tmp_path)[1].read_text("utf-8")
+        if ends[-1]:
             assert store_versions.current(store).build_id is None
-            time.sleep(3.5)  # until its lock is over
+            time.sleep(5.5)  # until its lock is over
     assert 9 in ends
     assert contents(store)
     told = [line for line in store_versions.read_history(store) if line["status"] == "failed"]

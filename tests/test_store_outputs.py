@@ -8,13 +8,13 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from stub_s3 import BUCKET, S3Stub, serve_s3
+from stub_memory import Watched
+from stub_s3 import BUCKET
 
 from pipeline.builds import lease, store_place, store_versions
 from pipeline.builds.store_place import StorePlace
@@ -58,20 +58,12 @@ def address() -> Iterator[str]:
     MemoryFileSystem.store.clear()
 
 
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Stub]:
-    """A store on the loopback."""
-    with serve_s3(tmp_path_factory.mktemp("s3")) as stub:
-        yield stub
-
-
 @pytest.fixture(params=["memory", pytest.param("s3", marks=pytest.mark.slow)])
-def anywhere(request: pytest.FixtureRequest, address: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def anywhere(request: pytest.FixtureRequest, address: str) -> str:
     """The same in memory and on a server of S3."""
     if request.param == "memory":
         return address
-    for name, value in request.getfixturevalue("s3").environment.items():
-        monkeypatch.setenv(name, value)
+    request.getfixturevalue("in_s3")
     return f"s3://{BUCKET}/out-{next(_numbers)}"
 
 
@@ -111,47 +103,6 @@ def read(store: Store) -> str | None:
         else:
             return now.build_id
     raise AssertionError("fifty versions came and went while it read")
-
-
-class Watched(MemoryFileSystem):
-    """A store in memory that stops instead of a change, and looks as a reader after each.
-
-    Attributes:
-        left: changes until it stops; half of a file that it stops at arrives.
-    """
-
-    cachable = False
-    left: int | None = None
-    changes = 0
-    look: Callable[[], object] | None = None
-
-    def _changed(self, path: str, data: bytes | None = None) -> None:
-        self.changes += 1
-        if self.left is not None:
-            self.left -= 1
-            if self.left < 0:
-                if data is not None:
-                    super().pipe_file(path, data[: len(data) // 2])
-                raise KeyboardInterrupt
-
-    def put_file(self, lpath: Any, rpath: Any, **given: Any) -> None:
-        data = Path(lpath).read_bytes()
-        self._changed(rpath, data)
-        super().pipe_file(rpath, data, **given)
-        if self.look:
-            self.look()
-
-    def pipe_file(self, path: Any, value: Any, **given: Any) -> None:
-        self._changed(path)
-        super().pipe_file(path, value, **given)
-        if self.look:
-            self.look()
-
-    def rm_file(self, path: Any) -> None:
-        self._changed(path)
-        super().rm_file(path)
-        if self.look:
-            self.look()
 
 
 @pytest.fixture
@@ -198,7 +149,7 @@ def test_whatever_stops_it_no_reader_sees_a_mixture_and_the_next_call_finishes(
     assert total > 15  # files put, and those of the version before removed
     for stop in range(total):
         MemoryFileSystem.store.clear()
-        watched.left, watched.look = None, None
+        watched.left, watched.look = None, lambda: None
         put(placed(address, tmp_path, 1), builds[0])
         watched.left, watched.look = stop, lambda: read(reader)
         with pytest.raises(KeyboardInterrupt):
@@ -222,17 +173,9 @@ def test_a_stopped_run_has_not_put_in_vain(
     name = f"{id_of(builds[1])}/serving.json"
     store.put(name, b"damaged")
     assert store_versions.whole(store, id_of(builds[1])) is None
-    sent: list[str] = []
-    real = Watched.put_file
-
-    def noted(self: Watched, lpath: Any, rpath: Any, **given: Any) -> None:
-        sent.append(rpath.rpartition("/")[2])
-        real(self, lpath, rpath, **given)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Watched, "put_file", noted)
-        put(placed(address, tmp_path), builds[1])
-    assert sent == ["serving.json"]
+    watched.sent.clear()
+    put(placed(address, tmp_path), builds[1])
+    assert [path.rpartition("/")[2] for path in watched.sent] == ["serving.json"]
     assert read(store) == id_of(builds[1])
 
 

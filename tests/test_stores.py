@@ -1,7 +1,8 @@
-"""The port to stores: the same laws for a folder, for a store in memory and for S3."""
+"""The port to stores, and parts in them: the same laws for a folder, for memory and for S3."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import itertools
@@ -10,23 +11,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from stub_s3 import BUCKET, S3Stub, serve_s3
+from stub_s3 import BUCKET, S3Stub
+from support import SAMPLES, files_of, flip, own_cache, silent
 
+from pipeline.builder.build import build
+from pipeline.options.config import Config
+from pipeline.shards import part, shared, storage
 from pipeline.stores import Store, address_of, exchange, filesystem, open_store, transfer
 from pipeline.stores.objects import ObjectStore
 from stages.errors import DataError, SurroundingsError, UsageError
 from stages.files import file_hash
+from stages.readers import jsonl
 
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Stub]:
-    """A store on the loopback."""
-    with serve_s3(tmp_path_factory.mktemp("s3")) as stub:
-        yield stub
 
 
 @pytest.fixture(params=["folder", "memory", "s3"])
@@ -37,8 +37,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         return open_store(tmp_path / "place")
     if request.param == "memory":
         return open_store(f"memory://place-{next(_numbers)}")
-    for name, value in request.getfixturevalue("s3").environment.items():
-        monkeypatch.setenv(name, value)
+    request.getfixturevalue("in_s3")
     return open_store(f"s3://{BUCKET}/place-{next(_numbers)}")
 
 
@@ -74,10 +73,8 @@ def test_an_object_is_what_was_put_last(store: Store) -> None:
     assert store.names() == ("top",)
 
 
-def test_the_mark_of_a_folder_is_no_object(s3: S3Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_mark_of_a_folder_is_no_object(in_s3: S3Stub) -> None:
     """Consoles of S3 make a folder as an empty object with its name, and a slash."""
-    for name, value in s3.environment.items():
-        monkeypatch.setenv(name, value)
     store = open_store(f"s3://{BUCKET}/marked")
     store.put("", b"")
     store.put("a/b", b"x")
@@ -85,21 +82,19 @@ def test_the_mark_of_a_folder_is_no_object(s3: S3Stub, monkeypatch: pytest.Monke
     assert list(store.list()) == ["a/b"]
 
 
-def test_a_shard_is_one_put(s3: S3Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shard_is_one_put(in_s3: S3Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its tag is the MD5 of its bytes then, and nothing is read back. A megabyte is a byte here."""
 
     def scaled(filesize: int, chunksize: int | None = None, **_: Any) -> int:
         return (chunksize or 50 << 20) >> 20
 
     monkeypatch.setattr("s3fs.core.calculate_chunksize", scaled)
-    for name, value in s3.environment.items():
-        monkeypatch.setenv(name, value)
     store = open_store(f"s3://{BUCKET}/large")
     (tmp_path / "shard").write_bytes(b"x" * 120)
     sha256 = file_hash.sha256(tmp_path / "shard")
     there = transfer.send(store, "shard", tmp_path / "shard", sha256)
     assert there.tag == hashlib.md5(b"x" * 120).hexdigest()
-    asked = [(method, path) for method, path, _ in s3.requests if "/large/shard" in path]
+    asked = [(method, path) for method, path, _ in in_s3.requests if "/large/shard" in path]
     assert [method for method, _ in asked] == ["PUT", "HEAD"], asked
 
 
@@ -221,3 +216,195 @@ def test_an_address_survives_being_a_path() -> None:
     assert address_of("/data/x") == ""
     assert address_of("C:/x") == ""
     assert address_of("file:///x") == ""
+
+
+PROBLEMS = SAMPLES / "sft" / "word_problems.jsonl"
+
+
+class Machines:
+    """Each has a cache of its own, and all of them share one in memory."""
+
+    def __init__(self, root: Path, cache_dir: Path, patch: pytest.MonkeyPatch) -> None:
+        self.root, self._cache_dir, self._patch = root, cache_dir, patch
+        self._numbers = itertools.count()
+        self.made: list[str] = []
+        patch.setattr(jsonl, "SPLIT_BYTES", 1000)
+        patch.setattr(filesystem, "PAUSE", 0.0)
+        real = part._made
+
+        def noted(recipe: Any, work: Any) -> Any:
+            self.made.append(work.key)
+            return real(recipe, work)
+
+        patch.setattr(part, "_made", noted)
+
+    def build(self, machine: str, cache: str = "memory://cache") -> dict[str, bytes]:
+        """What a machine builds: the bytes of all files but ``run.json``."""
+        self.made.clear()
+        home = self.root / machine
+        self._patch.setenv("XDG_CACHE_HOME", str(home))
+        output = self.root / f"out-{next(self._numbers)}"
+        config = Config.of(
+            *("sft", (str(PROBLEMS),), "qwen2-1.5b", output),
+            cache_dir=Path(cache),
+            workers=1,
+            test_size=0.3,
+        )
+        own_cache(config.run.cache, self._cache_dir)
+        build(config, silent)
+        return files_of(output)
+
+
+@pytest.fixture
+def machines(
+    tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Machines]:
+    """None has made anything."""
+    MemoryFileSystem.store.clear()
+    yield Machines(tmp_path, cache_dir, monkeypatch)
+    MemoryFileSystem.store.clear()
+
+
+@pytest.mark.slow
+def test_what_one_machine_made_no_other_makes_again(machines: Machines) -> None:
+    """And all build the same bytes, as from a cache in a folder."""
+    first = machines.build("one")
+    assert len(machines.made) > 1
+    parts = open_store("memory://cache").list("parts")
+    assert len(parts) == 4 * len(machines.made)
+    assert machines.build("two") == first
+    assert machines.made == []
+    assert machines.build("three", str(machines.root / "folder")) == first
+    assert len(machines.made) > 1
+
+
+KEY = "ab" + "0" * 62
+NAMES = ("arrow", "plan", "rejects.jsonl", "json")
+
+
+@pytest.fixture
+def shared_store() -> Iterator[Store]:
+    """An empty one, in memory."""
+    MemoryFileSystem.store.clear()
+    yield open_store("memory://shared/parts")
+    MemoryFileSystem.store.clear()
+
+
+def part_files(machine: Path) -> storage.PartFiles:
+    """A part's files on a machine that shares its parts."""
+    shared.share(machine, "memory://shared/parts")
+    return storage.PartFiles(str(machine), KEY)
+
+
+def write_part(machine: Path) -> storage.PartFiles:
+    """A part of two examples, and one refused row."""
+    files = part_files(machine)
+    table = pa.table({"line": [0, 1], "ids": [[1], [2, 3]]})
+    storage.write(files, table, ["line"], [b"{}"], {"rows": 3})
+    return files
+
+
+def test_the_report_is_put_last(
+    shared_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever a machine dies, others find the whole part or none; then it is put again."""
+    put = transfer.send
+    for died in range(len(NAMES) + 1):
+        MemoryFileSystem.store.clear()
+        sent: list[str] = []
+
+        def dying(*given: Any, sent: list[str] = sent, died: int = died) -> Any:
+            if len(sent) == died:
+                raise KeyboardInterrupt
+            sent.append(given[1])
+            return put(*given)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(transfer, "send", dying)
+            with contextlib.suppress(KeyboardInterrupt):
+                write_part(tmp_path / f"one-{died}")
+        found = storage.read(part_files(tmp_path / f"two-{died}"))
+        assert (found is not None) == (died == len(NAMES))
+        first = write_part(tmp_path / f"three-{died}")
+        assert set(shared_store.list()) == {f"ab/{KEY}.{name}" for name in NAMES}
+        assert storage.read(part_files(tmp_path / f"two-{died}")) == storage.read(first)
+
+
+def test_files_are_fetched_when_they_are_read(shared_store: Store, tmp_path: Path) -> None:
+    """The report alone says that a part is there; what is here already is not asked for."""
+    one, two = write_part(tmp_path / "one"), part_files(tmp_path / "two")
+    report = storage.read(two)
+    assert report is not None
+    assert report["rows"] == 3
+    assert [path.is_file() for path in two.all] == [False, False, False, True]
+    storage.use(two)
+    assert shared.here(two.plan).read_bytes() == one.plan.read_bytes()
+    assert [path.is_file() for path in two.all] == [False, True, False, True]
+    for name in shared_store.list():
+        shared_store.delete(name)
+    assert shared.here(two.plan) == two.plan
+    assert storage.read(one) == report
+    assert storage.read(part_files(tmp_path / "three")) is None
+
+
+@pytest.mark.parametrize("damage", ["half", "other", "seal", "key"])
+def test_a_report_that_is_not_as_written_is_no_part(
+    shared_store: Store, tmp_path: Path, damage: str
+) -> None:
+    """It is cut short, of another part, or somebody changed a number."""
+    write_part(tmp_path / "one")
+    name = f"ab/{KEY}.json"
+    report = shared_store.get(name) or b""
+    other = storage.PartFiles(str(tmp_path / "other"), "cd" + KEY[2:])
+    storage.write(other, pa.table({"line": [0]}), ["line"], [], {"rows": 1})
+    damaged = {
+        "half": report[: len(report) // 2],
+        "other": b"[]",
+        "seal": report.replace(b'"rows": 3', b'"rows": 4'),
+        "key": other.report.read_bytes(),
+    }[damage]
+    assert damaged != report
+    shared_store.put(name, damaged)
+    assert storage.read(part_files(tmp_path / "two")) is None
+
+
+@pytest.mark.parametrize("suffix", NAMES[:3])
+def test_a_file_that_changed_in_the_store_is_never_used(
+    shared_store: Store, tmp_path: Path, suffix: str
+) -> None:
+    """Who finds it stops, and from then on the part is none, so that it is made again."""
+    for content in (b"other bytes", None):
+        write_part(tmp_path / f"one-{content}")
+        two = part_files(tmp_path / f"two-{content}")
+        assert storage.read(two) is not None
+        name = f"ab/{KEY}.{suffix}"
+        shared_store.delete(name)
+        if content is not None:
+            shared_store.put(name, content)
+        path = next(path for path in two.all if path.name.endswith(suffix))
+        with pytest.raises(SurroundingsError, match=r"has changed|is missing") as refused:
+            shared.here(path)
+        assert "made again" in refused.value.remedy
+        assert not path.exists()
+        assert storage.read(two) is None
+        again = write_part(tmp_path / f"two-{content}")
+        assert shared.here(path).read_bytes() == path.read_bytes()
+        assert storage.read(part_files(tmp_path / f"three-{content}")) == storage.read(again)
+
+
+def test_a_damaged_copy_is_fetched_again(shared_store: Store, tmp_path: Path) -> None:
+    """A byte of a copy changed on the disk of a machine."""
+    one, two = write_part(tmp_path / "one"), part_files(tmp_path / "two")
+    storage.read(two)
+    flip(shared.here(two.path))
+    assert storage.read(two) == storage.read(one)
+    assert shared.here(two.path).read_bytes() == one.path.read_bytes()
+
+
+def test_who_shares_nothing_asks_no_store(tmp_path: Path) -> None:
+    """A cache in a folder is as it was."""
+    shared.share(tmp_path, "")
+    files = storage.PartFiles(str(tmp_path), KEY)
+    assert storage.read(files) is None
+    assert shared.here(files.path) == files.path
+    assert list(tmp_path.iterdir()) == []

@@ -9,21 +9,19 @@ import os
 import signal
 import tempfile
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Ran, run_python
+from support import Make, Run, few, run_python, write_rows
 
 from pipeline.builds import history, versions
 from pipeline.builds.build import Build
 from pipeline.builds.place import Place
 from stages.errors import PipelineError, UsageError
 
-Run = Callable[..., Ran]
 MODEL = ("--model", "qwen2-1.5b")
 
 
@@ -212,7 +210,7 @@ def test_a_hold_and_a_removal_at_the_same_time(tmp_path: Path) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("place_of_death", ["rename", "point", "retain", "rmtree"])
+@pytest.mark.parametrize("place_of_death", few(["rename", "point", "retain", "rmtree"], 2))
 def test_a_kill_at_any_step_of_publication(tmp_path: Path, place_of_death: str) -> None:
     """Before, between and after the two renames, and while an old version is removed: the link
     names a whole version, and the next run leaves nothing behind."""
@@ -292,44 +290,37 @@ def test_no_build_is_made_in_place_of_a_version_or_inside_it(
     assert Place.of(tmp_path / "r", 3) == place
 
 
-def test_a_version_that_is_another_is_named(pipeline: Run, tmp_path: Path) -> None:
-    """And so is one whose manifest cannot be read: neither is passed over in silence."""
-    place = Place.of(tmp_path / "r", 3)
-    for n in (1, 2):
-        publish(place, id_of(n))
-    manifest = place.build(id_of(1)) / "manifest.json"
-    manifest.write_text(manifest.read_text().replace(id_of(1), id_of(3)))
-    (place.build(id_of(2)) / "manifest.json").write_text("[")
-    assert ids(place.real) == set()
-    assert {one.build_id for one, _ in versions.damaged(place.real)} == {id_of(1), id_of(2)}
-    ran = pipeline("versions", "r", COLUMNS="200")
-    assert f"{id_of(1)[:12]}  damaged: it holds the build {id_of(3)[:12]}\n" in ran.out
-    unreadable = "it has no manifest.json that can be read"
-    assert f"{id_of(2)[:12]}  damaged: {unreadable}; current\n" in ran.out
-    told = json.loads(pipeline("versions", "r", "--json").out)
-    assert {one["build_id"] for one in told["versions"]} == {id_of(1), id_of(2)}
-
-
-@pytest.mark.parametrize("manifest", ["[", None])
-def test_a_damaged_version_is_listed_like_any_other(
-    manifest: str | None, pipeline: Run, tmp_path: Path
+def test_damaged_versions_are_named_and_listed_like_any_other(
+    pipeline: Run, tmp_path: Path
 ) -> None:
-    """With who holds it, and whether the link names it: readers come upon it."""
-    place = Place.of(tmp_path / "r", 3)
-    for n in (1, 2):
+    """One that is another, one whose manifest cannot be read, and one without, which the link names
+    and somebody holds: readers come upon it."""
+    place = Place.of(tmp_path / "r", 4)
+    for n in (1, 2, 3):
         publish(place, id_of(n))
-    versions.hold(place.real, id_of(2), "train-1")
-    (place.build(id_of(2)) / "manifest.json").unlink()
-    if manifest is not None:
-        (place.build(id_of(2)) / "manifest.json").write_text(manifest)
+    versions.hold(place.real, id_of(3), "train-1")
+    other, unreadable, without = (place.build(id_of(n)) / "manifest.json" for n in (1, 2, 3))
+    other.write_text(other.read_text().replace(id_of(1), id_of(9)))
+    unreadable.write_text("[")
+    without.unlink()
+    assert ids(place.real) == set()
+    every = {id_of(n) for n in (1, 2, 3)}
+    assert {one.build_id for one, _ in versions.damaged(place.real)} == every
+    listed = pipeline("versions", "r", COLUMNS="200").out
+    why = "it has no manifest.json that can be read"
+    for line in (
+        f"{id_of(1)[:12]}  damaged: it holds the build {id_of(9)[:12]}\n",
+        f"{id_of(2)[:12]}  damaged: {why}\n",
+        f"{id_of(3)[:12]}  damaged: {why}; current; held by train-1\n",
+    ):
+        assert line in listed
     told = json.loads(pipeline("versions", "r", "--json").out)
+    assert {one["build_id"] for one in told["versions"]} == every
     known = {"build_id", "path", "current", "withdrawn", "holds"}
     assert all(known <= one.keys() for one in told["versions"])
     (current,) = (one for one in told["versions"] if one["current"])
-    assert (current["build_id"], current["holds"]) == (id_of(2), ["train-1"])
-    assert told["current"] == id_of(2)
-    ran = pipeline("versions", "r", COLUMNS="200")
-    assert "that can be read; current; held by train-1\n" in ran.out
+    assert (current["build_id"], current["holds"]) == (id_of(3), ["train-1"])
+    assert told["current"] == id_of(3)
 
 
 def test_a_line_that_was_cut_short_spoils_no_other(tmp_path: Path) -> None:
@@ -342,12 +333,10 @@ def test_a_line_that_was_cut_short_spoils_no_other(tmp_path: Path) -> None:
 
 
 def _rows(path: Path, count: int, first: int = 0) -> Path:
-    lines = [
-        json.dumps({"question": f"What is {n} plus {n}?", "answer": f"It is {2 * n}."})
-        for n in range(first, first + count)
-    ]
-    path.write_text("\n".join(lines) + "\n")
-    return path
+    asked = range(first, first + count)
+    return write_rows(
+        path, ({"question": f"What is {n} plus {n}?", "answer": f"It is {2 * n}."} for n in asked)
+    )
 
 
 @pytest.mark.slow
@@ -378,8 +367,7 @@ def test_the_commands(pipeline: Run, tmp_path: Path) -> None:
     fourth = run(50)
     assert fourth["figures"]["versions_removed"] == []
     assert fourth["figures"]["notes"][0].endswith("it is held by train")
-    released = pipeline("versions", "release", "r", second["build_id"][:12], "--as", "train")
-    assert released.status == 0
+    pipeline("versions", "release", "r", second["build_id"][:12], "--as", "train").ok()
     listed = json.loads(pipeline("versions", "r", "--json").out)
     rows = [one["rows"] for one in listed["versions"]]
     assert rows == [50, 40, 30]
@@ -393,17 +381,15 @@ def test_the_commands(pipeline: Run, tmp_path: Path) -> None:
     assert run(50, "--replace")["paths"]["build"] == fourth["paths"]["build"]
     assert versions.current_id(tmp_path / "r") == fourth["build_id"]
     assert ids(tmp_path / "r") == {fourth["build_id"], back["build_id"]}
-    assert pipeline("check", "r/current").status == 0
+    pipeline("check", "r/current").ok()
     assert "it holds versions" in pipeline("check", "r").err + pipeline("show", "r").err
     statuses = [line["status"] for line in history.read(tmp_path / "r")]
     assert statuses == ["built", "unchanged", "refused", "built", "built", "built", "rolled back",
                         "unchanged", "unchanged"]  # fmt: skip
-    single = pipeline("run", "sft", data, *MODEL, "-o", "r")
-    assert single.status == 2
-    assert "--keep 7" in single.err
+    pipeline("run", "sft", data, *MODEL, "-o", "r").refused(2, "--keep 7")
 
 
-def test_a_damaged_version_is_built_again(make: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_damaged_version_is_built_again(make: Make, tmp_path: Path) -> None:
     """In its place, by an exchange."""
     data = _rows(tmp_path / "rows.jsonl", 20)
     folder = make("sft", data, "r", keep=3)
@@ -417,7 +403,7 @@ def test_a_damaged_version_is_built_again(make: Callable[..., Path], tmp_path: P
     assert strangers(folder) == []
 
 
-def test_a_build_that_is_open_stays_what_it_was(make: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_build_that_is_open_stays_what_it_was(make: Make, tmp_path: Path) -> None:
     """The link is followed once; a later build does not mix into what is read."""
     data = _rows(tmp_path / "rows.jsonl", 20)
     folder = make("sft", data, "r", keep=2)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from failures import sums
-from support import Ran
+from support import Run
 
 from pipeline.memory import keep_freed
 
@@ -36,15 +36,14 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 @pytest.fixture
-def build(pipeline: Callable[..., Ran], tmp_path: Path) -> Callable[..., Path]:
+def build(pipeline: Run, tmp_path: Path) -> Callable[..., Path]:
     """Build rows; returns the build's folder. The task is what its name begins with."""
 
     def run(name: str, rows: Sequence[dict[str, Any]], *options: object) -> Path:
         task = name.partition("-")[0]
         data = sums.write(list(rows), tmp_path / f"{name}-data.jsonl")
         folder = tmp_path / f"{name}-build"
-        done = pipeline("run", task, data, "-o", folder, "--quiet", "--max-reject", 0, *options)
-        assert done.status == 0, done.err
+        pipeline("run", task, data, "-o", folder, "--quiet", "--max-reject", 0, *options).ok()
         return folder
 
     return run

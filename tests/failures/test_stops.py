@@ -20,7 +20,7 @@ from datasets import load_from_disk
 from failures import sums, tiny
 from small_tokenizers import small
 from stub_server import serve_json
-from support import Ran
+from support import Ran, Run
 from transformers import DataCollatorWithFlattening
 
 from pipeline.torch_data.generate import Checkpoint
@@ -107,7 +107,7 @@ def _codes(ran: Ran) -> dict[str, str]:
 
 
 def test_models_that_stop_and_models_that_do_not(
-    build: Callable[..., Path], pipeline: Callable[..., Ran], figure: Figure, tmp_path: Path
+    build: Callable[..., Path], pipeline: Run, figure: Figure, tmp_path: Path
 ) -> None:
     folder = build("sft", _rows(), "--model", _model(tmp_path / "base"), "--layout", "ragged")
     ours = _trained(folder, tmp_path / "ours", masked=False)

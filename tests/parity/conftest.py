@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from parity import ran as record
 from parity.releases import peer_folder
-from support import SAMPLES, Ran
+from support import SAMPLES, Run, started
 
 Build = Callable[..., Path]
 Use = Callable[..., Callable[[str], Any]]
@@ -114,15 +114,14 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture
-def build(pipeline: Callable[..., Ran], tmp_path: Path) -> Build:
+def build(pipeline: Run, tmp_path: Path) -> Build:
     """Build through the command line; returns the folder."""
 
     def make(task: str, data: Path, *options: object, model: str = "qwen2-1.5b") -> Path:
         record.now.tasks.add(task)
         name = f"build{len(list(tmp_path.iterdir()))}"
         more = ("--max-length", 16384, "--max-reject", 1, *options)
-        ran = pipeline("run", task, data, "--model", model, "-o", name, *more)
-        assert ran.status == 0, ran.err
+        pipeline("run", task, data, "--model", model, "-o", name, *more).ok()
         trainer = options[options.index("--for") + 1] if "--for" in options else ""
         beside = tmp_path / name / str(trainer)  # where it reads other columns than ours
         return beside if trainer and beside.is_dir() else tmp_path / name
@@ -184,7 +183,7 @@ COMMANDS = {
 
 
 @pytest.fixture
-def train(pipeline: Callable[..., Ran], tmp_path: Path) -> Train:
+def train(pipeline: Run, tmp_path: Path) -> Train:
     """Train on a build with its launch script; returns the batches that the model was given.
 
     The trainer is its own published program with the releases that it asks for, in a process of
@@ -214,21 +213,14 @@ def train(pipeline: Callable[..., Ran], tmp_path: Path) -> Train:
             )
         )
         shim.chmod(0o755)
-        done = subprocess.run(
-            ["sh", build / "launch" / f"{name}.sh", tmp_path / "model", *options],
-            cwd=tmp_path,
-            env={
-                **os.environ,
-                "PATH": f"{shim.parent}:{os.environ['PATH']}",
-                "HF_HUB_OFFLINE": "1",
-                "AXOLOTL_DO_NOT_TRACK": "1",
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=240,
-        )
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+        variables = {
+            **os.environ,
+            "PATH": f"{shim.parent}:{os.environ['PATH']}",
+            "HF_HUB_OFFLINE": "1",
+            "AXOLOTL_DO_NOT_TRACK": "1",
+        }
+        words = ("sh", build / "launch" / f"{name}.sh", tmp_path / "model", *options)
+        started(*words, folder=tmp_path, env=variables).ok()
         found: list[dict[str, Any]] = torch.load(out)
         return found
 

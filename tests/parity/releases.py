@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from parity import ran as record
 from parity.tiny import tiny
-from support import Ran
+from support import Run
 
 PEERS = Path(os.environ.get("POSTTRAIN_PEERS", Path(sys.prefix) / "peers"))
 
@@ -25,10 +24,9 @@ def peer_folder(peer: str) -> Path:
     return root
 
 
-def overlaid(pipeline: Callable[..., Ran], folder: Path, build: Path) -> Path:
+def overlaid(pipeline: Run, folder: Path, build: Path) -> Path:
     """A tiny model with the tokenizer and configuration of a build, in ``folder / "model"``."""
     torch.manual_seed(0)
     tiny("CausalLM").save_pretrained(folder / "original")
-    ran = pipeline("overlay", folder / "original", "-o", folder / "model", "--build", build)
-    assert ran.status == 0, ran.err
+    pipeline("overlay", folder / "original", "-o", folder / "model", "--build", build).ok()
     return folder / "model"

@@ -6,9 +6,7 @@ import itertools
 import os
 import re
 import shlex
-import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
 
@@ -16,7 +14,7 @@ import pytest
 import transformers
 from parity.releases import peer_folder
 from parity.tiny import tiny
-from support import ROOT, SAMPLES, Ran, model_record
+from support import ROOT, SAMPLES, Run, model_record, started
 
 from pipeline import exports
 from pipeline.builder.openrlhf_launch import check_version, split_arguments
@@ -54,7 +52,7 @@ def _program(path: Path, *words: object) -> None:
     ],
 )
 def test_the_command_of_a_build_trains(
-    pipeline: Callable[..., Ran],
+    pipeline: Run,
     tmp_path: Path,
     version: str,
     task: str,
@@ -70,33 +68,25 @@ def test_the_command_of_a_build_trains(
     lines = (SAMPLES / SOURCE[task]).read_bytes().splitlines(keepends=True)
     (tmp_path / "rows.jsonl").write_bytes(b"".join(lines[:rows]))
     command = ("run", task, "rows.jsonl", "--model", "qwen2-1.5b", "-o", "build")
-    ran = pipeline(*command, "--max-length", 512, "--for", "openrlhf", "--layout", layout)
-    assert ran.status == 0, ran.err
+    ran = pipeline(*command, "--max-length", 512, "--for", "openrlhf", "--layout", layout).ok()
     assert "sh build/launch/openrlhf.sh MODEL_DIR" in ran.err
     transformers.set_seed(0)
     tiny("CausalLM", **LEARNS).save_pretrained(tmp_path / "tiny")
-    assert pipeline("overlay", "tiny", "-o", "model", "--build", "build").status == 0
+    pipeline("overlay", "tiny", "-o", "model", "--build", "build").ok()
     (tmp_path / "bin").mkdir()
     _program(tmp_path / "bin" / "pipeline-openrlhf", sys.executable, WITHOUT_GPU)
     deepspeed = Path(sys.executable).parent / "deepspeed"
     _program(tmp_path / "bin" / "deepspeed", sys.executable, deepspeed)
     script = tmp_path / "build" / "launch" / "openrlhf.sh"
     folders = [peer_folder(f"openrlhf-{version}"), peer_folder(FLASH_ATTENTION), ROOT]
-    done = subprocess.run(
-        ["sh", script, "model", *options.split()],
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
-            "PYTHONPATH": ":".join(map(str, folders)),
-            "DS_ACCELERATOR": "cpu",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, said[-4000:]
+    variables = {
+        **os.environ,
+        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+        "PYTHONPATH": ":".join(map(str, folders)),
+        "DS_ACCELERATOR": "cpu",
+    }
+    done = started("sh", script, "model", *options.split(), folder=tmp_path, env=variables).ok()
+    said = done.out + done.err
     losses = [float(loss) for loss, _ in itertools.groupby(re.findall(r"loss=([0-9.]+)", said))]
     assert mean(losses[-2:]) < mean(losses[:2]) / 2, losses  # of packs that take turns
     assert list((tmp_path / "ckpt").glob("*.safetensors"))
@@ -127,14 +117,9 @@ def test_every_version_knows_the_options_of_its_spelling(
         (tmp_path / "launch").mkdir(exist_ok=True)
         (tmp_path / "launch" / "it.sh").write_text(text)
         _program(tmp_path / "deepspeed", "printf", "%s\n")
-        done = subprocess.run(
-            ["sh", tmp_path / "launch" / "it.sh", "MODEL"],
-            env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "OPENRLHF_VERSION": version},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        given = {word for word in done.stdout.splitlines() if re.match("--[a-z]", word)}
+        variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "OPENRLHF_VERSION": version}
+        done = started("sh", tmp_path / "launch" / "it.sh", "MODEL", env=variables).ok()
+        given = {word for word in done.out.splitlines() if re.match("--[a-z]", word)}
         cli = peer_folder(f"openrlhf-{version}") / "openrlhf" / "cli" / f"train_{program}.py"
         taken = set(re.findall(r'add_argument\(\s*"(--[a-z_.]+)"', cli.read_text()))
         assert given - {"--no_python", "--module"} <= taken

@@ -7,7 +7,6 @@ for GPUs (Transformer Engine, through its models) is entered without.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import types
 from collections.abc import Callable
@@ -19,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from absent import absent
 from datasets import load_from_disk
-from support import read_manifest
+from support import read_manifest, started
 
 Build = Callable[..., Path]
 Use = Callable[..., Callable[[str], Any]]
@@ -129,14 +128,8 @@ def test_the_program_finds_the_configuration_where_a_release_has_it(
     bridge = "class AutoBridge:\n    from_hf_pretrained = classmethod(lambda cls, path: cls())\n"
     (root / "__init__.py").write_text(bridge)
     script, *options = words(folder, "megatron", "python")
-    done = subprocess.run(
-        [sys.executable, script, *options],
-        capture_output=True,
-        text=True,
-        env={"PYTHONPATH": str(tmp_path / "site")},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert f"{says}=PackedSequenceSpecs(packed_sequence_size={LONGEST}" in done.stdout
-    assert f"packed_train_data_path={str(folder / 'parquet' / 'train')!r}" in done.stdout
-    assert f"packed_val_data_path={str(folder / 'parquet' / 'test')!r}" in done.stdout
+    variables = {"PYTHONPATH": str(tmp_path / "site")}
+    done = started(sys.executable, script, *options, env=variables).ok()
+    assert f"{says}=PackedSequenceSpecs(packed_sequence_size={LONGEST}" in done.out
+    assert f"packed_train_data_path={str(folder / 'parquet' / 'train')!r}" in done.out
+    assert f"packed_val_data_path={str(folder / 'parquet' / 'test')!r}" in done.out

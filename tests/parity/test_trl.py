@@ -42,22 +42,34 @@ def settings(tmp_path: Path, size: int, **more: Any) -> dict[str, Any]:
     }
 
 
-def test_packs_reach_the_model_with_positions_that_restart(
-    peer: Use, build: Build, sources: dict[str, Path], tmp_path: Path
-) -> None:
-    """SFTTrainer, padding_free: ids and labels as stored, positions from 0 in every document."""
-    load = peer("trl", NEWEST)
-    trl = load("trl")
-    folder = build("sft", sources["sft"], "--for", "trl")
+def trainer_of(
+    kinds: tuple[Any, Any], model: Any, folder: Path, tmp_path: Path, size: int, **more: Any
+) -> Any:
+    """A trainer over a sample of a build, which it is also evaluated on.
+
+    Args:
+        kinds: the classes of the trainer and of its arguments.
+        size: rows a batch; ``more``: other arguments.
+    """
+    trainer, arguments = kinds
     rows = rows_of(folder)
-    trainer = trl.SFTTrainer(
-        model=tiny("CausalLM"),
-        args=trl.SFTConfig(**settings(tmp_path, 1, padding_free=True)),
+    return trainer(
+        model=model,
+        args=arguments(**settings(tmp_path, size, **more)),
         train_dataset=rows,
         eval_dataset=rows,
         processing_class=AutoTokenizer.from_pretrained(str(folder / "tokenizer")),
     )
-    made = batches(trainer)
+
+
+def test_packs_reach_the_model_with_positions_that_restart(
+    peer: Use, build: Build, sources: dict[str, Path], tmp_path: Path
+) -> None:
+    """SFTTrainer, padding_free: ids and labels as stored, positions from 0 in every document."""
+    trl = peer("trl", NEWEST)("trl")
+    folder = build("sft", sources["sft"], "--for", "trl")
+    rows, kinds = rows_of(folder), (trl.SFTTrainer, trl.SFTConfig)
+    made = batches(trainer_of(kinds, tiny("CausalLM"), folder, tmp_path, 1, padding_free=True))
     assert len(made) == len(rows)
     for batch, row in zip(made, rows, strict=True):
         assert batch["input_ids"][0].tolist() == row["input_ids"]
@@ -73,15 +85,8 @@ def test_single_rows_reach_the_model_whole(
     """SFTTrainer, padded: nothing is cut, nothing else is trained."""
     trl = peer("trl", NEWEST)("trl")
     folder = build("sft", sources["sft"], "--for", "trl", "--layout", "ragged")
-    rows = rows_of(folder)
-    trainer = trl.SFTTrainer(
-        model=tiny("CausalLM"),
-        args=trl.SFTConfig(**settings(tmp_path, 4)),
-        train_dataset=rows,
-        eval_dataset=rows,
-        processing_class=AutoTokenizer.from_pretrained(str(folder / "tokenizer")),
-    )
-    stored = iter(rows)
+    trainer = trainer_of((trl.SFTTrainer, trl.SFTConfig), tiny("CausalLM"), folder, tmp_path, 4)
+    stored = iter(rows_of(folder))
     for batch in batches(trainer):
         for ids, mask, labels in zip(
             batch["input_ids"], batch["attention_mask"], batch["labels"], strict=True
@@ -101,14 +106,9 @@ def test_pairs_reach_the_reward_model(
     source = Path(__file__).parents[2] / "sample_data" / "rm" / "pairs_margin.jsonl"
     for data in (sources["rm"], source):
         folder = build("rm", data, "--for", "trl")
-        rows = rows_of(folder)
-        trainer = trl.RewardTrainer(
-            model=tiny("SequenceClassification", num_labels=1),
-            args=trl.RewardConfig(**settings(tmp_path, 4)),
-            train_dataset=rows,
-            eval_dataset=rows,
-            processing_class=AutoTokenizer.from_pretrained(str(folder / "tokenizer")),
-        )
+        rows, kinds = rows_of(folder), (trl.RewardTrainer, trl.RewardConfig)
+        model = tiny("SequenceClassification", num_labels=1)
+        trainer = trainer_of(kinds, model, folder, tmp_path, 4)
         assert len(trainer.eval_dataset) == len(rows)
         seen = 0
         for batch in batches(trainer):
@@ -133,15 +133,8 @@ def test_steps_reach_the_process_reward_model(
     folder = build("prm", sources["prm"], "--for", "trl")
     ours = load_from_disk(str(build("prm", sources["prm"], "--layout", "ragged")))["train"]
     rows = rows_of(folder)
-    tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
     model = tiny("TokenClassification", num_labels=2)
-    trainer = prm.PRMTrainer(
-        model=model,
-        args=prm.PRMConfig(**settings(tmp_path, 4)),
-        train_dataset=rows,
-        eval_dataset=rows,
-        processing_class=tokenizer,
-    )
+    trainer = trainer_of((prm.PRMTrainer, prm.PRMConfig), model, folder, tmp_path, 4)
     seen = 0
     for batch in batches(trainer):
         mask = batch["attention_mask"].bool()

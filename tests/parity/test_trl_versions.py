@@ -4,7 +4,6 @@ process of its own, under each; what its own loader gives the model is what is s
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 import torch
 from datasets import load_from_disk
 from parity.releases import overlaid, peer_folder
-from support import SAMPLES, Ran
+from support import SAMPLES, Run, started
 
 Build = Callable[..., Path]
 PAIRS = SAMPLES / "rm" / "pairs_margin.jsonl"
@@ -43,7 +42,7 @@ runpy.run_path(script, run_name="__main__")
 
 
 @pytest.fixture
-def batches(pipeline: Callable[..., Ran], tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
+def batches(pipeline: Run, tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
     """Of the program that a build's launch script starts, under one release of TRL."""
 
     def found(version: str, folder: Path, *options: str) -> list[dict[str, Any]]:
@@ -51,25 +50,9 @@ def batches(pipeline: Callable[..., Ran], tmp_path: Path) -> Callable[..., list[
         model = overlaid(pipeline, tmp_path, folder)
         shared = ["--use_cpu", "true", "--bf16", "false", "--report_to", "none"]
         out, program = tmp_path / "seen.pt", folder / "launch" / "train_trl.py"
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-c",
-                _RECORD,
-                out,
-                program,
-                folder,
-                model,
-                *shared,
-                *options,
-            ],
-            env={**os.environ, "PYTHONPATH": str(root), "HF_HUB_OFFLINE": "1"},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-4000:]
+        words = (sys.executable, "-c", _RECORD, out, program, folder, model, *shared, *options)
+        variables = {**os.environ, "PYTHONPATH": str(root), "HF_HUB_OFFLINE": "1"}
+        started(*words, folder=tmp_path, env=variables).ok()
         made: list[dict[str, Any]] = torch.load(out)
         assert not list(folder.rglob("cache-*"))  # beside the shards
         return made

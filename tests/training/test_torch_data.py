@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from support import SAMPLES, Ran
+from support import SAMPLES, Make, Run, started
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 from transformers import Qwen2Config, Qwen2ForCausalLM
@@ -44,25 +43,12 @@ LAYOUTS = [
 
 
 @pytest.fixture(scope="module")
-def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> dict[Any, Path]:
+def builds(built: Make) -> dict[Any, Path]:
     """Every task in every layout."""
-    from pipeline.builder.build import build
-    from pipeline.options.config import Config
-
-    root = tmp_path_factory.mktemp("layouts")
-    for task, layout in LAYOUTS:
-        config = Config.of(
-            task,
-            (str(SOURCES[task]),),
-            "qwen2-1.5b",
-            root / f"{task}-{layout}",
-            layout=layout,
-            max_length=512,
-            workers=1,
-            cache_dir=cache_dir,
-        )
-        build(config, lambda what, done, total: None)
-    return {(task, layout): root / f"{task}-{layout}" for task, layout in LAYOUTS}
+    return {
+        (task, layout): built(task, SOURCES[task], "--layout", layout, "--max-length", 512)
+        for task, layout in LAYOUTS
+    }
 
 
 @pytest.fixture(scope="module")
@@ -260,25 +246,13 @@ def test_the_dataset_of_verl_gives_documents(builds: dict[Any, Path]) -> None:
 
 
 @pytest.fixture(scope="module")
-def weighted(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> dict[str, Path]:
+def weighted(built: Make) -> dict[str, Path]:
     """A build whose turns have weights, in every layout."""
-    from pipeline.builder.build import build
-    from pipeline.options.config import Config
-
-    root, source = tmp_path_factory.mktemp("weighted"), SAMPLES / "sft" / "turn_weights.jsonl"
-    for layout in ("packed", "ragged", "padded"):
-        config = Config.of(
-            "sft",
-            (str(source),),
-            "qwen2-1.5b",
-            root / layout,
-            layout=layout,
-            max_length=512,
-            workers=1,
-            cache_dir=cache_dir,
-        )
-        build(config, lambda what, done, total: None)
-    return {layout: root / layout for layout in ("packed", "ragged", "padded")}
+    source = SAMPLES / "sft" / "turn_weights.jsonl"
+    return {
+        layout: built("sft", source, "--layout", layout, "--max-length", 512)
+        for layout in ("packed", "ragged", "padded")
+    }
 
 
 def test_every_collator_carries_the_weights(weighted: dict[str, Path]) -> None:
@@ -328,33 +302,24 @@ def test_a_split_that_is_not_there(builds: dict[Any, Path]) -> None:
         Rows(builds["sft", "ragged"], "test")
 
 
-Run = Callable[..., Ran]
-
-
 def test_overlay_and_launch_train_with_transformers(
     pipeline: Run, builds: dict[Any, Path], tmp_path: Path, model: Any
 ) -> None:
     """The program of --for transformers trains an overlaid model, and the loss falls."""
     import json
-    import subprocess
     import sys
 
     model.save_pretrained(tmp_path / "model")
-    ran = pipeline("export", "transformers", builds["sft", "packed"], "-o", "build")
-    assert ran.status == 0, ran.err
-    ran = pipeline("overlay", tmp_path / "model", "-o", "over", "--build", "build")
-    assert ran.status == 0, ran.err
+    pipeline("export", "transformers", builds["sft", "packed"], "-o", "build").ok()
+    pipeline("overlay", tmp_path / "model", "-o", "over", "--build", "build").ok()
     options = (
         "--num_train_epochs 6 --learning_rate 0.02 --use_cpu true --logging_steps 1 "
         "--save_strategy no --report_to none --lr_scheduler_type constant"
     )
     program = tmp_path / "build" / "launch" / "train_transformers.py"
     command = [sys.executable, program, tmp_path / "build", tmp_path / "over", *options.split()]
-    done = subprocess.run(
-        [*map(str, command)], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    first, *_, last = map(float, re.findall(r"'loss': '?([\d.]+)", done.stdout))
+    done = started(*command, folder=tmp_path).ok()
+    first, *_, last = map(float, re.findall(r"'loss': '?([\d.]+)", done.out))
     assert last < 0.8 * first
     config = json.loads((tmp_path / "transformers-output" / "config.json").read_text())
     assert config["pad_token_id"] == PAD

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import random
 import re
-import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from datasets import load_from_disk
-from support import ROOT, Ran, example
+from support import ROOT, Run, example, started
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 PROGRAM = ROOT / "examples" / "train_prm.py"
@@ -53,16 +51,14 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_every_rated_step_is_evaluated(
-    processes: int, pipeline: Callable[..., Ran], model_folder: Path, tmp_path: Path
+    processes: int, pipeline: Run, model_folder: Path, tmp_path: Path
 ) -> None:
     """Rows have different numbers of steps, and no batch size divides them: none is lost or told
     twice, and every process ends with the same figures."""
     (tmp_path / "soft.jsonl").write_text("".join(json.dumps(r) + "\n" for r in solutions(40)))
     options = ("--layout", "ragged", "--test-size", 0.3, "--quiet")
-    ran = pipeline("run", "prm", "soft.jsonl", "--model", "qwen2-1.5b", *options, "-o", "prm")
-    assert ran.status == 0, ran.err
-    ran = pipeline("overlay", model_folder, "-o", "over", "--build", "prm")
-    assert ran.status == 0, ran.err
+    pipeline("run", "prm", "soft.jsonl", "--model", "qwen2-1.5b", *options, "-o", "prm").ok()
+    pipeline("overlay", model_folder, "-o", "over", "--build", "prm").ok()
     start = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
     given = (
         "--build prm --model_name over --output_dir out --max_steps 3 --learning_rate 0.01 "
@@ -70,16 +66,9 @@ def test_every_rated_step_is_evaluated(
         "--eval_strategy steps --eval_steps 3 --report_to none --disable_tqdm true "
         "--use_cpu true --ddp_backend gloo"
     )
-    done = subprocess.run(
-        [sys.executable, *start, str(PROGRAM), *given.split()],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found = re.search(r"'eval_step_accuracy': '?([\d.]+)", done.stdout)
-    assert found, done.stdout
+    done = started(sys.executable, *start, PROGRAM, *given.split(), folder=tmp_path).ok()
+    found = re.search(r"'eval_step_accuracy': '?([\d.]+)", done.out)
+    assert found, done.out
     said = float(found[1])
 
     flatten = example("train_prm").Flatten()

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
-from support import ROOT
+from support import ROOT, started
 
 PAGE = ROOT / "docs" / "tutorial.md"
 
@@ -20,18 +19,13 @@ def test_every_block_runs_and_the_loss_falls(tmp_path: Path, cache_home: Path) -
         os.symlink(ROOT / name, tmp_path / name)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     variables = {**os.environ, "PATH": path, "XDG_CACHE_HOME": str(cache_home)}
-    said = []
+    said: list[str] = []
     blocks = re.findall(r"^```(sh|python)\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.M)
     assert len(blocks) >= 6
     for language, block in blocks:
         commands = [["python", "-c", block]] if language == "python" else []
         commands += [shlex.split(line) for line in block.splitlines() if language == "sh" and line]
-        for command in commands:
-            done = subprocess.run(
-                command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
-            )
-            assert done.returncode == 0, f"{command}\n{done.stderr[-3000:]}"
-            said.append(done.stdout)
+        said += [started(*one, folder=tmp_path, env=variables).ok().out for one in commands]
     losses = [float(loss) for loss in re.findall(r"'loss': '?([\d.]+)", "".join(said))]
     assert losses[0] < 1
     assert losses[-1] < losses[0] / 4

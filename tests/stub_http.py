@@ -1,0 +1,74 @@
+"""A server on the loopback: one function answers all that it is asked."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is sent back.
+
+    Attributes:
+        breaks_at: so many bytes of the body are sent, where not all are.
+    """
+
+    status: int = 200
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    breaks_at: int | None = None
+
+
+@contextmanager
+def serve_http(answer: Callable[[Asked], Answer]) -> Iterator[str]:
+    """Run it; gives its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def _body(self) -> bytes:
+            if self.headers.get("Transfer-Encoding") != "chunked":
+                return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            chunks = []
+            while size := int(self.rfile.readline().strip() or b"0", 16):
+                chunks.append(self.rfile.read(size))
+                self.rfile.readline()
+            self.rfile.readline()
+            return b"".join(chunks)
+
+        def _reply(self) -> None:
+            said = answer(Asked(self.command, self.path, self.headers, self._body()))
+            self.send_response(said.status)
+            for name, value in said.headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(said.body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(said.body[: said.breaks_at])
+
+        do_GET = do_HEAD = do_POST = do_PUT = _reply  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            """Requests are no output of the tests."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
