@@ -42,6 +42,31 @@ class Ran:
     out: str
     err: str
 
+    def ended(self, status: int = 0) -> Ran:
+        """The same, of a command that must have ended so; else what it said is shown."""
+        assert self.status == status, f"{self.out}{self.err}"
+        return self
+
+
+def write_rows(path: Path, rows: Iterable[Any]) -> Path:
+    """Rows as lines of JSON; the path of their file."""
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+    return path
+
+
+def in_shell(line: str, folder: Path, **variables: str) -> Ran:
+    """What a shell makes of a line in which ``pipeline`` is ours; it stops at what fails."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", line],
+        cwd=folder,
+        env={**os.environ, **variables, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
+
 
 def check_reading(reading: str, task: str, row: Row, wanted: list[Example]) -> None:
     """A row is detected among all formats of its task and read as these examples, unchanged.
