@@ -30,6 +30,7 @@ READ_AT_START = ("HF_", "PYTHON")
 # What commands print depends on the width of a terminal: that of whoever runs the tests is none of
 # theirs. Processes of pytest-xdist are told one, too.
 os.environ.pop("COLUMNS", None)
+os.unsetenv("COLUMNS")  # pytest imports readline, which sets it behind Python's back
 
 # Training needs torch, in an environment of its own (`make test-training`).
 collect_ignore = [] if importlib.util.find_spec("torch") else ["failures"]

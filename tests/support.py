@@ -62,9 +62,28 @@ class Ran:
             assert text in self.err
         return self
 
+    def ended(self, status: int = 0) -> Ran:
+        """The same, of a command that must have ended so; else what it said is shown."""
+        assert self.status == status, f"{self.out}{self.err}"
+        return self
+
 
 Run = Callable[..., Ran]
 Make = Callable[..., Path]
+
+
+def in_shell(line: str, folder: Path, **variables: str) -> Ran:
+    """What a shell makes of a line in which ``pipeline`` is ours; it stops at what fails."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", line],
+        cwd=folder,
+        env={**os.environ, **variables, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
 
 
 def check_reading(reading: str, task: str, row: Row, wanted: list[Example]) -> None:

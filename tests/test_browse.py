@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -17,7 +16,8 @@ import support
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from support import SAMPLES
+from support import SAMPLES, write_rows
+from test_show import show
 
 from pipeline.builder.build import build as run_build
 from pipeline.builds.build import Build
@@ -32,24 +32,19 @@ from stages.errors import UsageError
 
 Make = Callable[..., Path]
 PROBLEMS = SAMPLES / "sft" / "word_problems.jsonl"
-STEPS = SAMPLES / "prm" / "stepwise_soft.jsonl"
 PAIRS = SAMPLES / "rm" / "pairs_margin.jsonl"
-BUILDS: dict[str, tuple[str, Path, dict[str, Any]]] = {
-    "packed": ("sft", PROBLEMS, {"max_length": 512, "test_size": 0.3}),
-    "ragged": ("sft", PROBLEMS, {"layout": "ragged"}),
-    "padded": ("sft", PROBLEMS, {"layout": "padded"}),
-    "indexed": ("sft", PROBLEMS, {"index_only": True, "max_length": 256}),
-    "steps": ("prm", STEPS, {}),
-    "pairs": ("rm", PAIRS, {}),
-    "padded pairs": ("rm", PAIRS, {"layout": "padded"}),
+CHAT = SAMPLES / "sft" / "chat.jsonl"
+SPLIT = ("sft", PROBLEMS, "--max-length", 512, "--test-size", 0.3)
+INDEXED = ("sft", PROBLEMS, "--index-only", "--max-length", 256)
+BUILDS: dict[str, tuple[object, ...]] = {
+    "packed": SPLIT,
+    "ragged": ("sft", PROBLEMS, "--layout", "ragged"),
+    "padded": ("sft", PROBLEMS, "--layout", "padded"),
+    "indexed": INDEXED,
+    "steps": ("prm", SAMPLES / "prm" / "stepwise_soft.jsonl"),
+    "pairs": ("rm", PAIRS),
+    "padded pairs": ("rm", PAIRS, "--layout", "padded"),
 }
-
-
-def show(*arguments: object) -> str:
-    """What the command prints where there is no terminal."""
-    ran = CliRunner(env={"COLUMNS": ""}).invoke(cli, ["show", *map(str, arguments)])
-    assert ran.exit_code == 0, ran.output
-    return ran.stdout
 
 
 def refused(*arguments: object) -> str:
@@ -92,11 +87,9 @@ def plainly(row: dict[str, Any], end: int) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("name", BUILDS)
-def test_a_search_finds_each_example_that_fits_once(make: Make, name: str) -> None:
+def test_a_search_finds_each_example_that_fits_once(built: Make, name: str) -> None:
     """Compared with a count over plain rows; forwards, backwards, and from each match on."""
-    task, data, options = BUILDS[name]
-    build = Build.open(make(task, data, **options))
-    compare(build)
+    compare(Build.open(built(*BUILDS[name])))
 
 
 def passed_twice(folder: Path, cache: Path, more: str = "") -> Build:
@@ -159,10 +152,9 @@ def compare(build: Build, copies: int = 1) -> None:
             assert one == search.find(one.row_id)
 
 
-def test_texts_places_and_the_names_of_filters_are_read(make: Make) -> None:
+def test_texts_places_and_the_names_of_filters_are_read(built: Make) -> None:
     """The split, the source and the pack of an example, and figures as --filter calls them."""
-    folder = make("sft", PROBLEMS, max_length=512, test_size=0.3)
-    build = Build.open(folder)
+    build = Build.open(built(*SPLIT))
     every = [*stored(build)]
     shards = Shards(build)
 
@@ -182,9 +174,9 @@ def test_texts_places_and_the_names_of_filters_are_read(make: Make) -> None:
     assert ids("n_tokens > 90 and n_trained > 0") == ids("tokens > 90 and trained > 0")
 
 
-def test_the_index_says_the_pack_of_an_example(make: Make) -> None:
+def test_the_index_says_the_pack_of_an_example(built: Make) -> None:
     """A build with --index-only has examples as rows, and packs beside them."""
-    folder = make("sft", PROBLEMS, index_only=True, max_length=256)
+    folder = built(*INDEXED)
     build = Build.open(folder)
     pack = Shards(build).pack("train", 1)
     found = Search(Shards(build), Condition("pack = 1", build), None).matches()
@@ -227,9 +219,7 @@ def test_the_printed_commands_lead_through_all_matches(make: Make, tmp_path: Pat
 
 def test_a_search_stops_where_it_has_found_enough(make: Make, tmp_path: Path) -> None:
     """What lies behind the match is not read, and the page says how much was."""
-    data = tmp_path / "many.jsonl"
-    row = {"prompt": "hi", "completion": "yes"}
-    data.write_text(f"{json.dumps(row)}\n" * 9000)
+    data = write_rows(tmp_path / "many.jsonl", [{"prompt": "hi", "completion": "yes"}] * 9000)
     folder = make("sft", data, layout="ragged", workers=2)
     assert show(folder, "--where", "id = 'many.jsonl:5'").endswith(
         "Looked at 8,192 of 9,000 examples.\n"
@@ -239,9 +229,9 @@ def test_a_search_stops_where_it_has_found_enough(make: Make, tmp_path: Path) ->
     )
 
 
-def test_wrong_conditions_name_the_fields(make: Make) -> None:
+def test_wrong_conditions_name_the_fields(built: Make) -> None:
     """A misspelt field, one of another task, no condition, and types that do not go together."""
-    folder = make("rm", PAIRS)
+    folder = built("rm", PAIRS)
     text = refused(folder, "--where", "chozen > 3")
     assert "reads chozen, which examples of this build do not have. Did you mean chosen?" in text
     fields = "Fields are id, source, split, row, tokens, prompt, chosen, rejected, margin;"
@@ -267,15 +257,17 @@ def test_wrong_conditions_name_the_fields(make: Make) -> None:
         (("--where", "tokens > 1", "--split", "dev"), "There is no split 'dev'"),
     ],
 )
-def test_options_that_do_not_go_together(make: Make, arguments: tuple[str, ...], said: str) -> None:
+def test_options_that_do_not_go_together(
+    built: Make, arguments: tuple[str, ...], said: str
+) -> None:
     """Each is refused with its own sentence, and nothing is shown."""
-    assert said in refused(make("sft", SAMPLES / "sft" / "chat.jsonl"), *arguments)
+    assert said in refused(built("sft", CHAT), *arguments)
 
 
-def test_every_token_has_its_mark(make: Make) -> None:
+def test_every_token_has_its_mark(built: Make) -> None:
     """With --ids the ids of the row can be read off; with --boundaries each token ends in a line.
     Content that has such a mark itself is escaped."""
-    folder = make("sft", SAMPLES / "sft" / "chat.jsonl", layout="ragged")
+    folder = built("sft", CHAT, "--layout", "ragged")
     shards = Shards(Build.open(folder))
     row = shards.row("train", 2)
     text = show(folder, "--row", row["row_id"], "--ids")
@@ -289,9 +281,8 @@ def test_every_token_has_its_mark(make: Make) -> None:
 
 def test_marks_in_content_are_escaped(make: Make, tmp_path: Path) -> None:
     """So a line that is drawn is always the end of a token."""
-    data = tmp_path / "marks.jsonl"
-    data.write_text(json.dumps({"prompt": "a│b", "completion": "⟨7⟩"}), "utf-8")
-    folder = make("sft", data)
+    row = {"prompt": "a│b", "completion": "⟨7⟩"}
+    folder = make("sft", write_rows(tmp_path / "marks.jsonl", [row]))
     assert "a│b" in show(folder)
     text = show(folder, "--boundaries")
     assert "\\u2502" in text.replace("│", "")
@@ -299,26 +290,27 @@ def test_marks_in_content_are_escaped(make: Make, tmp_path: Path) -> None:
     assert "trained | \\u27e87\\u27e9<|im_end|>" in ids
 
 
-@pytest.mark.parametrize("width", [80, 40, 24])
-def test_a_narrow_terminal_breaks_between_words(make: Make, width: int, tmp_path: Path) -> None:
+def test_a_narrow_terminal_breaks_between_words(make: Make, tmp_path: Path) -> None:
     """No line is wider than the terminal unless it is one word; no character is lost; commands go
     on in the next line as a shell has it."""
     words = "the quick brown fox jumps over the lazy dog while 编译器是把一种语言写成的程序 runs on"
-    data = tmp_path / "long.jsonl"
     rows = [{"prompt": words, "completion": f"{words} {words} {i}"} for i in range(3)]
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    folder = make("sft", data)
+    folder = make("sft", write_rows(tmp_path / "long.jsonl", rows))
+
+    def texts(shown: str) -> str:
+        return "".join(line[10:] for line in shown.splitlines() if line[8:10] == "| ")
+
     wide = show(folder, "--row", "long.jsonl:2")
-    text = on_terminal(width, folder, "--row", "long.jsonl:2")
-    for line in text.splitlines():
-        body = line.rpartition(" | ")[2].strip()
-        body = re.sub(r"^(--[a-z-]+) ", r"\1=", body)  # an option stays with its value
-        assert terminal.columns_of(line) <= width or " " not in body.rstrip("\\ ↵")
-    joined = "".join(line[10:] for line in text.splitlines() if line[8:10] == "| ")
-    whole = "".join(line[10:] for line in wide.splitlines() if line[8:10] == "| ")
-    assert joined == whole
-    commands = text.replace(" \\\n", " ").splitlines()
-    assert shlex.split(commands[commands.index("Next:") + 1])[-2:] == ["--after", "long.jsonl:2"]
+    for width in (80, 40, 24):
+        text = on_terminal(width, folder, "--row", "long.jsonl:2")
+        for line in text.splitlines():
+            body = line.rpartition(" | ")[2].strip()
+            body = re.sub(r"^(--[a-z-]+) ", r"\1=", body)  # an option stays with its value
+            assert terminal.columns_of(line) <= width or " " not in body.rstrip("\\ ↵"), width
+        assert texts(text) == texts(wide)
+        commands = text.replace(" \\\n", " ").splitlines()
+        following = shlex.split(commands[commands.index("Next:") + 1])
+        assert following[-2:] == ["--after", "long.jsonl:2"]
 
 
 @given(st.text(alphabet="ab 编\n│é", max_size=60), st.integers(2, 12))

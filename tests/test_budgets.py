@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from datasets import load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Ran, read_manifest
+from support import Ran, read_manifest, write_rows
 
 from pipeline.builder.build import build
 from pipeline.options.budgets import Budget, require_mixture
@@ -238,8 +237,7 @@ def _write(path: Path, name: str, count: int, start: int = 0) -> Path:
         {"prompt": f"{name}: what is {n}?", "completion": f"{name} says {'so ' * (n % 7)}{n}."}
         for n in range(start, start + count)
     ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return write_rows(path, rows)
 
 
 def _stored(folder: Path) -> dict[str, Counter[tuple[str, str]]]:
@@ -265,8 +263,7 @@ def test_a_mixture_from_the_recipe_to_the_shards(
         '[[source]]\nname = "math"\ndata = ["math.jsonl"]\ntrained-tokens = 1000\n'
         '[[source]]\nname = "chat"\ndata = ["chat.jsonl"]\nshare = 0.5\nepochs = 3\n'
     )
-    ran = pipeline("build", recipe)
-    assert ran.status == 0, ran.err
+    pipeline("build", recipe).ended()
     parts = set((cache_dir / "parts").rglob("*.arrow"))
     manifest = read_manifest(tmp_path / "out")
     math, chat = manifest["sources"]
@@ -285,12 +282,10 @@ def test_a_mixture_from_the_recipe_to_the_shards(
     )
     assert not stored["train"].keys() & stored["test"].keys()
     assert all(row.startswith(f"{source}.jsonl:") for source, row in stored["train"])
-    told = pipeline("show", tmp_path / "out")
-    assert told.status == 0
-    assert pipeline("check", tmp_path / "out").status == 0
+    pipeline("show", tmp_path / "out").ended()
+    pipeline("check", tmp_path / "out").ended()
 
-    ran = pipeline("build", recipe, "--set", "source.math.trained-tokens=1100")
-    assert ran.status == 0, ran.err
+    pipeline("build", recipe, "--set", "source.math.trained-tokens=1100").ended()
     assert set((cache_dir / "parts").rglob("*.arrow")) == parts
     more = _stored(tmp_path / "out")
     for side, before in stored.items():
@@ -307,8 +302,7 @@ def test_a_budget_that_cannot_be_met_is_told(pipeline: Run, tmp_path: Path) -> N
     )
     ran = pipeline("plan", recipe)
     assert "warning   math gives 30 of the 50 rows asked for" in ran.out + ran.err
-    ran = pipeline("build", recipe)
-    assert ran.status == 0, ran.err
+    ran = pipeline("build", recipe).ended()
     assert "warning   math gives 30 of the 50 rows asked for: add data, or" in ran.err + ran.out
     assert read_manifest(tmp_path / "out")["sources"][0]["short"]
     assert "30 of 50 rows: it has no more" in (tmp_path / "out" / "report.html").read_text()

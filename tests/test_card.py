@@ -16,7 +16,7 @@ import pytest
 from huggingface_hub import DatasetCard
 from hypothesis import given
 from hypothesis import strategies as st
-from support import SAMPLES, Ran, read_manifest
+from support import SAMPLES, Ran, read_manifest, write_rows
 
 from pipeline import exports
 from pipeline.builder.exporting import export_build
@@ -169,14 +169,13 @@ def test_the_recipe_in_the_card_builds_the_same(
     texts = [
         {"question": f"{i}: {json.dumps(one)}", "solution": "2"} for i, one in enumerate(asked)
     ]
-    data.write_text("".join(json.dumps(row) + "\n" for row in texts))
+    write_rows(data, texts)
     folder = make("sft", data, **options)
     text = (folder / "README.md").read_text("utf-8")
     (recipe,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     assert tomllib.loads(recipe)["data"] == ["rows.jsonl"]
     (tmp_path / "r.toml").write_text(f'{recipe}output = "again"\nkeep = 0\n', "utf-8")
-    ran = pipeline("build", "r.toml")
-    assert ran.status == 0, ran.err
+    pipeline("build", "r.toml").ended()
     assert read_manifest(tmp_path / "again")["build_id"] == read_manifest(folder)["build_id"]
     assert (tmp_path / "again" / "README.md").read_text("utf-8") == text
 
@@ -219,8 +218,7 @@ def test_the_card_has_the_sources_of_the_recipe(
     shutil.copyfile(SOURCES["sft"], tmp_path / "word_problems.jsonl")
     shutil.copyfile(SAMPLES / "sft" / "chat.jsonl", tmp_path / "chats" / "chat.jsonl")
     (tmp_path / "r.toml").write_text(MIXED)
-    ran = pipeline("build", "r.toml")
-    assert ran.status == 0, ran.err
+    pipeline("build", "r.toml").ended()
     card_of = DatasetCard.load(tmp_path / "out" / "README.md")
     found = card_of.data.to_dict()
     assert found["pretty_name"] == "Problems | chats"
@@ -240,12 +238,10 @@ def test_the_card_has_the_sources_of_the_recipe(
     (recipe,) = re.findall(r"```toml\n(.*?)```", card_of.text, re.DOTALL)
     shutil.copyfile(SAMPLES / "sft" / "chat.jsonl", tmp_path / "chat.jsonl")
     (tmp_path / "again.toml").write_text(f'output = "again"\nkeep = 0\n{recipe}', "utf-8")
-    ran = pipeline("build", "again.toml")
-    assert ran.status == 0, ran.err
+    pipeline("build", "again.toml").ended()
     assert read_manifest(tmp_path / "again") == manifest
 
-    licensed = pipeline("build", "r.toml", "--license", "mit", "-o", "licensed", "--json")
-    assert licensed.status == 0, licensed.err
+    pipeline("build", "r.toml", "--license", "mit", "-o", "licensed", "--json").ended()
     found = DatasetCard.load(tmp_path / "licensed" / "README.md").data.to_dict()
     assert (found["license"], "license_name" in found) == ("mit", False)
 
@@ -260,15 +256,13 @@ def test_the_recipe_in_the_card_names_the_files_of_the_test_split(
     (tmp_path / "held.jsonl").write_text("".join(lines[9:]))
     command = ("run", "sft", "a.jsonl", "--test", "held.jsonl", "--model", "qwen2-1.5b")
     given = ("--system", "Be brief.", "--train-on", "last", "--filter", "n_tokens < 400")
-    ran = pipeline(*command, *given, "--origin", "here", "-o", "out")
-    assert ran.status == 0, ran.err
+    pipeline(*command, *given, "--origin", "here", "-o", "out").ended()
     loads_both_ways(tmp_path / "out")
     text = (tmp_path / "out" / "README.md").read_text("utf-8")
     (recipe,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     assert tomllib.loads(recipe)["test"] == ["held.jsonl"]
     (tmp_path / "r.toml").write_text(f'output = "again"\nkeep = 0\n{recipe}', "utf-8")
-    ran = pipeline("build", "r.toml")
-    assert ran.status == 0, ran.err
+    pipeline("build", "r.toml").ended()
     assert read_manifest(tmp_path / "again") == read_manifest(tmp_path / "out")
 
 

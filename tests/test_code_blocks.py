@@ -1,16 +1,21 @@
 """No code in the docs is untested: each block is run or read by the program, or is said to be text.
 
-``sh`` runs as it stands (tests/test_docs.py and tests/test_guides.py); of ``bash`` commands, which
-need what the tests have not, names and options exist. ``python`` runs, ``toml`` is a recipe or a
-profile that is read, ``json`` is JSON. What is printed, or shows a shape, is ``text``. Examples of
-docs/codes are those of tests/test_explain.py, and those of CONTRIBUTING.md of test_extending.py.
+``sh`` runs as it stands, in a folder with ``sample_data/``; of ``bash`` commands, which need what
+the tests have not (a trainer, a model, a download), names, options and versions are checked.
+``python`` runs, ``toml`` is a recipe or a profile that is read, ``json`` is JSON. What is printed,
+or shows a shape, is ``text``. Examples of docs/codes are those of tests/test_explain.py, and those
+of CONTRIBUTING.md of test_extending.py. And the guides' links lead somewhere, and their pictures
+and versions are those of now.
 """
 
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
+import os
 import re
+import runpy
 import shlex
 import tomllib
 from collections.abc import Callable
@@ -19,9 +24,9 @@ from typing import NamedTuple, TypeAlias
 
 import click
 import pytest
-from support import ROOT, Ran, run_python
-from test_guides import PAGES
+from support import ROOT, SAMPLES, Ran, run_python, write_rows
 
+from pipeline import exports, tasks
 from pipeline.cli import cli
 from pipeline.options.recipe import builds_of
 from stages.tokenizers import profiles
@@ -29,7 +34,6 @@ from stages.tokenizers import profiles
 Run: TypeAlias = Callable[..., Ran]
 
 DOCS = ROOT / "docs"
-RUN_ELSEWHERE = {ROOT / "README.md", *PAGES}  # whose blocks sh run
 
 
 class Block(NamedTuple):
@@ -85,6 +89,12 @@ def name(block: Block) -> str:
     return f"{block.page.relative_to(ROOT).as_posix()}:{block.line}"
 
 
+def _lines(page: Path, kind: str) -> list[str]:
+    """The lines of a page's blocks of one kind, without comments."""
+    texts = [block.text for block in of(kind) if block.page == page]
+    return [line for text in texts for line in text.splitlines() if line and line[0] != "#"]
+
+
 def test_every_block_says_what_it_is() -> None:
     """No other kinds, and no block of four blanks, of which nothing says what it is."""
     known = {"sh", "bash", "python", "toml", "json", "text"}
@@ -93,9 +103,24 @@ def test_every_block_says_what_it_is() -> None:
     assert {block.kind for block in EVERY} >= {"sh", "bash", "python", "toml", "text"}
 
 
-def test_blocks_that_run_are_on_pages_whose_blocks_are_run() -> None:
-    """Of which test_docs.py and test_guides.py have a list."""
-    assert [name(block) for block in of("sh") if block.page not in RUN_ELSEWHERE] == []
+@pytest.mark.sweep(8)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page", sorted({block.page for block in of("sh")}), ids=lambda page: page.stem
+)
+def test_commands_run(page: Path, pipeline: Run, tmp_path: Path) -> None:
+    """In the order of the page; and launch scripts that the page starts then exist."""
+    os.symlink(SAMPLES, tmp_path / "sample_data")
+    for line in _lines(page, "sh"):
+        program, *words = shlex.split(line)
+        if page.stem == "tutorial" and "tiny" in line:
+            break  # tests/training runs all of it
+        assert program == "pipeline", line
+        pipeline(*words).ended()
+    for line in _lines(page, "bash"):
+        program, *words = shlex.split(line)
+        if program == "sh":
+            assert (tmp_path / words[0]).is_file(), line
 
 
 _PROGRAMS = ("pip", "make", "pytest", "duckdb", "sh", "python", ".venv/bin/python")
@@ -104,6 +129,11 @@ _PROGRAMS = ("pip", "make", "pytest", "duckdb", "sh", "python", ".venv/bin/pytho
 def _targets() -> set[str]:
     text = (ROOT / "Makefile").read_text("utf-8")
     return set(re.findall(r"^([\w-]+):", text, re.MULTILINE))
+
+
+def _peers() -> set[tuple[str, str]]:
+    """The packages that the parity tests run, with their versions."""
+    return {path.stem.rpartition("-")[::2] for path in (ROOT / "tests/parity/peers").glob("*.txt")}
 
 
 _EMPTY = click.Context(cli)
@@ -122,27 +152,30 @@ def _require_command(words: list[str]) -> None:
     assert {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)} <= known
 
 
-@pytest.mark.parametrize(
-    "block", [block for block in of("bash") if block.page not in PAGES], ids=name
-)
-def test_commands_that_cannot_run_here_exist(block: Block) -> None:
-    """Programs, targets of make, files and options of ours."""
-    for line in block.text.replace("\\\n", " ").splitlines():
-        for part in re.split(r" && |; do |; ", line.partition(" #")[0]):
-            words = shlex.split(part, comments=True)
-            while words and re.match(r"[A-Z_]+=", words[0]):
-                words.pop(0)  # a variable of the environment
-            if not words or words[0] in ("for", "done", "wait"):
-                continue
-            if words[0] == "pipeline":
-                _require_command([word for word in words if word not in ("&", "done")])
-            else:
-                assert words[0] in _PROGRAMS, part
-            for word in words[1:]:
-                if words[0] == "make":
-                    assert word in _targets(), part
-                if word.endswith(".py"):
-                    assert (ROOT / word).is_file(), part
+def test_commands_that_cannot_run_here_exist() -> None:
+    """Programs, targets of make, files, options of ours, and versions that the parity tests run."""
+    parts = [
+        (block, part)
+        for block in of("bash")
+        for line in block.text.replace("\\\n", " ").splitlines()
+        for part in re.split(r" && |; do |; ", line.partition(" #")[0])
+    ]
+    for block, part in parts:
+        words = shlex.split(part, comments=True)
+        while words and re.match(r"[A-Z_]+=", words[0]):
+            words.pop(0)  # a variable of the environment
+        if not words or words[0] in ("for", "done", "wait"):
+            continue
+        said = f"{name(block)}: {part}"
+        if words[0] == "pipeline":
+            _require_command([word for word in words if word not in ("&", "done")])
+        else:
+            assert words[0] in _PROGRAMS, said
+        for word in words[1:]:
+            package, _, version = word.partition("==")
+            assert not version or (package, version) in _peers(), said
+            assert words[0] != "make" or word in _targets(), said
+            assert not word.endswith(".py") or (ROOT / word).is_file(), said
 
 
 def test_json_is_json() -> None:
@@ -177,24 +210,30 @@ def test_toml_is_a_recipe_or_a_profile(
     assert builds_of(path, trust=True)
 
 
-# Pages whose Python other tests run.
-PYTHON_ELSEWHERE = {"tutorial", "python", "README"}
-PYTHON = [block for block in of("python") if block.page.stem not in PYTHON_ELSEWHERE]
+PYTHON = [block for block in of("python") if block.page.stem != "tutorial"]  # tests/training
+LIBRARY = DOCS / "python.md"
 
 
 def _with_torch(block: Block) -> bool:
     return "torch" in block.text
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("block", [b for b in PYTHON if not _with_torch(b)], ids=name)
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(block, marks=[] if block.page == LIBRARY else [pytest.mark.slow])
+        for block in PYTHON
+        if not _with_torch(block)
+    ],
+    ids=name,
+)
 def test_python_runs(block: Block, pipeline: Run, tmp_path: Path, cache_home: Path) -> None:
     """In a folder where DIR is a build, with an index of packs where the page is about that."""
+    os.symlink(SAMPLES, tmp_path / "sample_data")
     rows = [{"prompt": f"What is {n} + 1?", "completion": f"It is {n + 1}."} for n in range(300)]
-    (tmp_path / "data.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    write_rows(tmp_path / "data.jsonl", rows)
     indexed = ["--index-only"] if block.page.stem == "index" else []
-    done = pipeline("run", "sft", "data.jsonl", "--model", "qwen2-1.5b", "-o", "DIR", *indexed)
-    assert done.status == 0, done.err
+    pipeline("run", "sft", "data.jsonl", "--model", "qwen2-1.5b", "-o", "DIR", *indexed).ended()
     ran = run_python(block.text, tmp_path, XDG_CACHE_HOME=str(cache_home))
     assert ran.returncode == 0, ran.stderr
 
@@ -213,3 +252,68 @@ def test_python_that_needs_torch_names_what_there_is(block: Block) -> None:
         text = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
         for one in node.names:
             assert re.search(rf"\b{one.name}\b", text), one.name
+
+
+def test_the_record_of_the_trainers_is_of_the_pinned_releases() -> None:
+    """Its tests exist and passed, with the requirements that are pinned now.
+
+    ``make compatibility`` writes the record; docs/compatibility.md shows it, and says which pinned
+    releases have none.
+    """
+    folder = ROOT / "tests" / "parity"
+    pinned = {path.stem: path.read_bytes() for path in (folder / "peers").glob("*.txt")}
+    recorded = json.loads((folder / "ran.json").read_text("utf-8"))
+    assert recorded
+    assert set(recorded) <= set(pinned), "run `make compatibility`"
+    page = (DOCS / "compatibility.md").read_text("utf-8")
+    for peer in set(pinned) - set(recorded):
+        assert f"| `{peer}` | not recorded |" in page
+    for peer, said in recorded.items():
+        now = hashlib.sha256(pinned[peer]).hexdigest()
+        assert said["requirements"] == now, f"{peer} has other requirements now"
+        assert said["tests"], peer
+        assert set(said["tests"].values()) == {"passed"}, peer
+        for test in said["tests"]:
+            file, _, function = test.partition("[")[0].partition("::")
+            assert f"def {function}(" in (ROOT / file).read_text("utf-8"), test
+
+
+def test_every_trainer_task_and_family_has_its_page() -> None:
+    """One page each; a text-only variant of a trainer is told on that trainer's page."""
+    trainers = {path.stem for path in (DOCS / "trainers").glob("*.md")}
+    assert trainers | {"openrlhf-text"} == set(exports.names())
+    assert {path.stem for path in (DOCS / "tasks").glob("*.md")} == set(tasks.names())
+    told = "".join(path.read_text("utf-8") for path in (DOCS / "families").glob("*.md"))
+    found = re.findall(r"<!-- table: family (\w+) -->", told)
+    assert sorted(found) == sorted(profiles.own_families())
+
+
+@pytest.mark.slow
+def test_pictures_are_current() -> None:
+    """They are what ``docs/pictures.py`` draws from the builds that this version makes."""
+    drawn = runpy.run_path(str(DOCS / "pictures.py"))["pages"]()
+    assert len(drawn) == len(list((DOCS / "how").glob("*.svg"))) == 4
+    for path, text in drawn.items():
+        assert path.read_text("utf-8") == text, f"{path.name}: run docs/pictures.py"
+
+
+_LINK = re.compile(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]+))?\)")
+
+
+def _anchors(page: Path) -> set[str]:
+    """What links may name in a page, as GitHub and mkdocs make it from headings."""
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    heads = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    plain = [re.sub(r"[^\w\- ]", "", head).strip().lower() for head in heads]
+    return {head.replace(" ", "-") for head in plain}
+
+
+def test_links_lead_somewhere() -> None:
+    """To a file that there is, and to a heading of it."""
+    for page in [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md"))]:
+        text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+        for target, anchor in _LINK.findall(text):
+            file = (page.parent / target).resolve() if target else page
+            assert file.exists(), f"{page}: {target}"
+            if anchor and file.suffix == ".md":
+                assert anchor in _anchors(file), f"{page}: {target}#{anchor}"

@@ -10,93 +10,39 @@ from typing import Any
 import click
 import pytest
 from conftest import NAME
+from test_recipe import RIGHT, recipe_with, write_recipe
 
 from pipeline.inputs.recipe import Recipe, resolve_recipe
-from pipeline.options import overlaps
+from pipeline.options import overlaps, recipe_model
 from pipeline.options.command_line import BUILD, with_options
-from pipeline.options.config import PHASE_OF, PHASES, Config, PlanOptions, from_record
-from pipeline.options.phases import UNLESS_DEFAULT
+from pipeline.options.config import PHASE_OF, PHASES, Config, from_record
+from pipeline.options.phases import OPTIONS, UNLESS_DEFAULT
+from pipeline.options.recipe import builds_of
 from posttrain_pipeline.api import config_of
 from stages.errors import UsageError
-from stages.overlap.settings import Evaluation
-from stages.tokenizers.profiles import all_profiles
 
-# Another value of each option, where one example cannot be made up from its type; with it come the
-# options without which it would be refused.
-OTHER: dict[str, Any] = {
-    "data": ("elsewhere.jsonl",),
-    "format": "chat_messages",
-    "map": {"prompt": "question"},
-    "where": ("score>=4",),
-    "null_fields": "drop",
-    "delimiter": ";",
-    "quoting": "none",
-    "cells": {"messages": "json"},
-    "train_on": "last",
-    "neutral": "good",
-    "stop_text": "keep",
-    "reasoning_in": "think",
-    "reasoning": "strip",
-    "task": "prm",
-    "too_long": "trim-turns",
-    "eos": "<|im_end|>",
-    "date": "2024-02-29",
-    "chat_template": all_profiles()[NAME].chat_template + "{# mine #}",
-    "prm_template": "raw",
-    "thinking": "on",
-    "layout": "ragged",
-    "trainer": "trl",
-    "padding_side": "right",
-    "pad_to": "max-length",
-    "pack_within": "part",
-    "filter": ("language = 'en'",),
-    "dedup_keep": "highest:score",
-    "total": 1000,
-    "tolerance": {"shortcuts.fail": 1.0},
-    "expectations": (("mine.json", "[]"),),
-    "max_reject": 0.5,
-    "empty": "warn",
-    "drift": {"rows": 0.1},
-    "test_size": 0.25,
-    "group_by": "topic",
-    "decontaminate": (Evaluation("other", "e.jsonl", "0" * 64),),
-    "overlap_share": 0.25,
-    "overlap_in": "row",
-    "near_dedup": 0.75,
-    "near_words": 3,
-    "near_in": "question",
-    "cache_dir": Path("cache"),
-    "output": Path("other"),
-    "data_docs": Path("docs"),
-    "engine": "elsewhere",
-}
-EVALS = (Evaluation("evals", "e.jsonl", "1" * 64),)
-BASE: dict[str, dict[str, Any]] = {  # what a build says beside, so that the option has a meaning
-    "neutral": {"task": "prm"},
-    "prm_template": {"task": "prm"},
-    "prompt_separator": {"task": "prm"},
-    "step_tag": {"task": "prm"},
-    "thinking": {"model": "qwen3-8b"},
-    "group_by": {"test_size": 0.1},
-    "dedup_keep": {"dedup": True},
-    "overlap_words": {"decontaminate": EVALS},
-    "overlap_share": {"decontaminate": EVALS},
-    "overlap_in": {"decontaminate": EVALS},
-    "near_words": {"near_dedup": 0.5},
-    "near_in": {"near_dedup": 0.5},
-    "ray_address": {"engine": "ray"},
-}
+OF_ANOTHER_MODEL = "thinking"  # whose tokenizer takes seconds to make
+# Another value of what every recipe has.
+OTHER = {"task": '"prm"', "data": '["elsewhere.jsonl"]', "model": '"elsewhere"'}
 
 
-def other(name: str, value: Any) -> Any:
-    """A value that differs from an option's own."""
-    if name in OTHER:
-        return OTHER[name]
-    if isinstance(value, bool):
-        return not value
-    if isinstance(value, int):
-        return value + (64 if value > 64 or not value else 1)
-    return (*value, "<x>") if isinstance(value, tuple) else "<x>"
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of all recipes, so that those which are alike are equal."""
+    return tmp_path_factory.mktemp("recipes")
+
+
+def _given(key: str, folder: Path, cache_dir: Path) -> tuple[Config, Config]:
+    """The build of a recipe without a key, and with it."""
+    texts = [recipe_with(key, RIGHT[key] if key in OTHER else None)]
+    texts += [recipe_with(key, OTHER.get(key, RIGHT[key]))]
+    if key == OF_ANOTHER_MODEL:
+        texts = [text.replace(NAME, "qwen3-8b") for text in texts]
+    flags = {} if key == "cache-dir" else {"cache_dir": cache_dir}
+    (without,), (given,) = (
+        builds_of(write_recipe(folder, text), flags=flags, trust=True) for text in texts
+    )
+    return without, given
 
 
 def _config(tmp_path: Path, cache_dir: Path, **options: Any) -> Config:
@@ -104,9 +50,17 @@ def _config(tmp_path: Path, cache_dir: Path, **options: Any) -> Config:
     return Config.of(data=("data.jsonl",), cache_dir=cache_dir, **given)
 
 
-def _compared(plan: PlanOptions) -> object:
-    """What rows are searched for, and how they are compared with each other."""
-    return overlaps.search_of(plan), overlaps.likeness_of(plan)
+def _bound(one: Config, other: Config) -> bool:
+    """Whether what is searched for, compared or encoded in rows differs by more than its option."""
+    return any(
+        of(one) != of(other)
+        for of in (
+            lambda config: config.plan.longest_example,
+            lambda config: config.groups,  # rows are split, or no longer
+            lambda config: config.carried,  # parts have what is compared
+            lambda config: (overlaps.search_of(config.plan), overlaps.likeness_of(config.plan)),
+        )
+    )
 
 
 RECIPES: dict[str, Recipe] = {}
@@ -135,46 +89,38 @@ def test_each_option_is_one_field() -> None:
         Config.of("sft", ("x.jsonl",), NAME, Path("out"), layuot="ragged")
 
 
-@pytest.mark.parametrize("name", sorted(PHASE_OF))
-def test_an_option_is_recorded_by_its_phase(name: str, tmp_path: Path) -> None:
-    """One changed option changes what is recorded for parts, for the build, for both or neither."""
-    base = _config(tmp_path, tmp_path, **BASE.get(name, {}))
-    value = getattr(getattr(base, PHASE_OF[name]), name)
-    changed = base.but(**{name: other(name, value)})
-    assert changed != base
-    phase = PHASE_OF[name]
-    spelled = name in ("data", "model", "test")  # recorded as the hash of what they name
-    assert (changed.for_build != base.for_build) == (phase != "run" and not spelled)
-    bound = changed.plan.longest_example != base.plan.longest_example
-    bound |= changed.groups != base.groups and phase == "plan"  # rows are split, or no longer
-    bound |= changed.carried != base.carried and phase == "plan"  # parts have what is compared
-    bound |= _compared(changed.plan) != _compared(base.plan)
-    assert (changed.for_parts != base.for_parts) == (
-        (phase in ("source", "parts") and not spelled) or bound
-    )
-    assert not bound or phase == "plan"
+# Data and model count as what they name, another task is another set of options, and another end
+# of turn or cache needs another template or tokenizer.
+UNRESOLVED = ("task", "data", "model", "eos", "cache-dir")
 
 
-# Of the others, data, model and test count as what they name, another task is another set of
-# options, and another end of turn or cache needs another template or tokenizer.
-RESOLVED = sorted(set(PHASE_OF) - {"task", "data", "model", "test", "eos", "cache_dir"})
-
-
-@pytest.mark.parametrize("name", RESOLVED)
+@pytest.mark.parametrize(
+    "key",
+    [
+        pytest.param(key, marks=[pytest.mark.slow] if key == OF_ANOTHER_MODEL else [])
+        for key in RIGHT
+    ],
+)
 def test_an_option_changes_the_hashes_that_its_phase_feeds(
-    name: str, tmp_path: Path, cache_dir: Path
+    key: str, folder: Path, cache_dir: Path
 ) -> None:
-    """The same of a recipe's two hashes, which have the model's profile in them."""
-    base = _config(tmp_path, cache_dir, **BASE.get(name, {}))
-    changed = base.but(**{name: other(name, getattr(getattr(base, PHASE_OF[name]), name))})
-    one, two = _resolved(base), resolve_recipe(changed, [])
-    phase = PHASE_OF[name]
-    assert (one.fingerprint != two.fingerprint) == (phase != "run")
-    bound = one.config.plan.longest_example != two.config.plan.longest_example
-    bound |= one.config.groups != two.config.groups or one.config.carried != two.config.carried
-    bound |= _compared(one.config.plan) != _compared(two.config.plan)
-    parts = [recipe.part_fingerprint(recipe.config.source.format) for recipe in (one, two)]
-    assert (parts[0] != parts[1]) == (phase in ("source", "parts") or bound)
+    """One changed option changes what is recorded for parts, for the build, for both or neither;
+    and the same of a recipe's two hashes, which have the model's profile in them."""
+    base, changed = _given(key, folder, cache_dir)
+    phase = PHASE_OF[recipe_model.keys(OPTIONS)[key].name]
+    assert changed != base
+    spelled = key in ("data", "model")  # recorded as the hash of what they name
+    assert (changed.for_build != base.for_build) == (phase != "run" and not spelled)
+    if key == "test":  # whose files are a source of their own
+        return
+    feeds_parts = phase in ("source", "parts") and not spelled
+    bound = phase == "plan" and _bound(base, changed)
+    assert (changed.for_parts != base.for_parts) == (feeds_parts or bound)
+    if key not in UNRESOLVED:
+        one, two = _resolved(base), resolve_recipe(changed, [])
+        assert (one.fingerprint != two.fingerprint) == (phase != "run")
+        parts = [recipe.part_fingerprint(recipe.config.source.format) for recipe in (one, two)]
+        assert (parts[0] != parts[1]) == (feeds_parts or _bound(one.config, two.config))
 
 
 @pytest.mark.parametrize(

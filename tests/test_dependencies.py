@@ -65,10 +65,10 @@ def test_commands_import_no_more_than_the_table_says(tmp_path: Path, cache_dir: 
     assert {name for name, package in PACKAGES.items() if package.moments} - optional <= met
 
 
-def test_the_calls_that_the_page_names_open_a_shard(make: Callable[..., Path]) -> None:
+def test_the_calls_that_the_page_names_open_a_shard(built: Callable[..., Path]) -> None:
     """Those of its table read all rows; the three below it refuse a stream."""
     page = dependencies.PAGE.read_text("utf-8")
-    folder = make("sft", Path(DATA), max_length=256)
+    folder = built("sft", DATA, "--max-length", 256)
     (shard,) = sorted((folder / "train").glob("*.arrow"))
     path = str(shard)
     opened = {

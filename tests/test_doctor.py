@@ -209,19 +209,17 @@ def test_the_command_prints_a_table_and_its_status(
     clinic: Clinic, pipeline: Callable[..., Ran]
 ) -> None:
     """0 and the stop contract for a sound model; 2, the sentence and no contract for another."""
-    ran = pipeline("doctor", "--model", "qwen2-1.5b", "--stop", "<search>")
-    assert ran.status == 0
+    ran = pipeline("doctor", "--model", "qwen2-1.5b", "--stop", "<search>").ended()
     assert all(probe.name in ran.out for probe in probes.probes() if probe.name not in SILENT)
     assert "'<search>': use the string; it is written as 3 tokens" in ran.out
     folder = clinic.directory({"pad_token": "<|im_end|>"})
-    ran = pipeline("doctor", "--model", f"{folder}/", "--json")
-    assert ran.status == 2
+    ran = pipeline("doctor", "--model", f"{folder}/", "--json").ended(2)
     found = json.loads(ran.out)
     assert not found["passed"]
     assert found["serving"] is None
     assert found["probes"]["pad_is_not_eos"]["passed"] is False
     assert "1 of" in ran.err
-    assert pipeline("doctor", "--model", "qwen2-1.5").status == 2
+    pipeline("doctor", "--model", "qwen2-1.5").ended(2)
 
 
 @pytest.mark.parametrize("name", sorted(SMALL))

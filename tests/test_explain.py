@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import pytest
 from click.testing import CliRunner
-from support import ROOT, SAMPLES, Ran, read_manifest
+from support import ROOT, SAMPLES, Ran, in_shell, read_manifest
 
 from expectations.audits import audits
 from expectations.invariants import invariants
@@ -281,8 +281,7 @@ def test_the_example_of_a_build_gives_its_code(one: Explanation, here: Path, pip
     pipeline(*words, "-o", "out")
     assert _refused(here / "out" / "rejects.jsonl") == {one.code}
     _write(one, here, fixed=True)
-    done = pipeline(*words, "-o", "out")
-    assert done.status == 0, done.err
+    pipeline(*words, "-o", "out").ended()
     assert _refused(here / "out" / "rejects.jsonl") == set()
 
 
@@ -309,19 +308,6 @@ def test_the_example_of_an_audit_warns_or_fails(
 SHELL = set("|>&;$*'\"")  # what only a shell reads
 
 
-def _in_shell(line: str) -> Ran:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        line,
-        shell=True,
-        env={**os.environ, "PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return Ran(done.returncode, done.stdout, done.stderr)
-
-
 _BUILT: dict[str, Path] = {}  # by the command, which several examples begin with
 
 
@@ -334,8 +320,7 @@ def built(
     def run(line: str) -> None:
         output = line.split()[-1]
         if line not in _BUILT:
-            done = pipeline(*line.split()[1:])
-            assert done.status == 0, done.err
+            pipeline(*line.split()[1:]).ended()
             _BUILT[line] = tmp_path_factory.mktemp("example")
             shutil.copytree(here / output, _BUILT[line] / output)
         else:
@@ -362,7 +347,7 @@ def test_the_commands_of_an_example_give_its_code(
             if first == "pipeline" and not SHELL.intersection(wanted):
                 done = pipeline(*words)
             else:
-                done = _in_shell(wanted)
+                done = in_shell(wanted, here)
             assert done.status == (status if last else 0), f"{line}\n{done.err}"
         said = json.loads(done.out)
         codes = {found["code"] for found in said.get("faults", said.get("findings", []))}
@@ -430,8 +415,7 @@ def test_explain_prints_the_page(pipeline: Run) -> None:
     """Of a code; of all codes by group; and the nearest to one that does not exist."""
     done = pipeline("explain", "tie")
     assert (done.status, done.out.rstrip("\n")) == (0, explain_page.plain(find("tie")[0]))
-    done = pipeline("explain")
-    assert done.status == 0
+    done = pipeline("explain").ended()
     assert all(f"  {one.code} " in done.out for one in EVERY)
     wrong = pipeline("explain", "to_long")
     assert wrong.status == 2
@@ -451,10 +435,8 @@ MANY = ['{"prompt": "q", "completion": ""}'] * 20 + ['{"prompt": "q", "completio
 def test_messages_with_a_code_point_to_its_page(pipeline: Run, tmp_path: Path) -> None:
     """A build that refused too many rows names the command for the code of most of them."""
     (tmp_path / "data.jsonl").write_text("\n".join(MANY))
-    done = pipeline("run", "sft", "data.jsonl", "--model", "qwen2-1.5b", "-o", "out")
-    assert done.status == 3
+    done = pipeline("run", "sft", "data.jsonl", "--model", "qwen2-1.5b", "-o", "out").ended(3)
     assert "pipeline explain empty_answer" in done.err
     (tmp_path / "no_build").mkdir()
-    done = pipeline("check", "no_build")
-    assert done.status == 3
+    done = pipeline("check", "no_build").ended(3)
     assert "pipeline explain missing" in done.err

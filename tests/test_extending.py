@@ -7,11 +7,11 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from conftest import NAME
 from datasets import load_from_disk
-from support import ROOT, Ran, example_groups, install_examples, read_manifest
+from support import ROOT, Ran, example_groups, install_examples, read_manifest, write_rows
 
 from pipeline.builder.exporting import export_build
 from pipeline.builds.build import Build
@@ -53,12 +53,6 @@ def quiz(make: Callable[..., Path], tmp_path: Path) -> Path:
     data = tmp_path / "quiz.cards"
     data.write_text(QUIZ)
     return make("sft", data, model="acme-1.5b", engine="serial", layout="ragged")
-
-
-def lines(path: Path, rows: list[dict[str, Any]]) -> Path:
-    """A file of rows."""
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 def test_there_is_one_for_each_thing_that_can_be_added() -> None:
@@ -124,9 +118,55 @@ def test_task_and_layout(
 ) -> None:
     """Both build from pairs; the layout stores the longest first."""
     layout = {"dpo": "ragged", "sorted_rm": "longest_first"}[task]
-    folder = make(task, lines(tmp_path / "pairs.jsonl", PAIRS), layout=layout)
+    folder = make(task, write_rows(tmp_path / "pairs.jsonl", PAIRS), layout=layout)
     rows = load_from_disk(str(folder))["train"]
     lengths = [len(ids) for ids in rows["chosen_ids"]]
     assert len(lengths) == len(PAIRS)
     assert task == "dpo" or lengths == sorted(lengths, reverse=True)
     assert not check(folder, cache_dir).faults
+
+
+# The task with its kind and its format works in every command.
+
+Run = Callable[..., Ran]
+
+ROWS = [
+    {"asked": f"{n} + 1?", "good": f"It is {n + 1}.", "bad": f"{n}, I think.", "sure": n / 4}
+    for n in range(5)
+]
+
+
+@pytest.mark.slow
+def test_it_builds_and_is_judged_checked_shown_and_reported(pipeline: Run, tmp_path: Path) -> None:
+    """From one file, through entry points, by every command that knows of tasks."""
+    folder = install_examples(tmp_path / "elsewhere", "sure_pairs")
+    data = tmp_path / "rows.jsonl"
+    odd = {**ROWS[0], "sure": 7}
+    write_rows(data, [*ROWS, odd])
+
+    def run(*words: object) -> Ran:
+        return pipeline(*words, PYTHONPATH=str(folder)).ended()
+
+    assert "sure" in run("list", "tasks").out
+    assert "how sure the choice was" in run("run", "--help").out
+    model = ("--model", NAME, "--max-reject", "0.5")
+    assert "sure" in run("plan", data, "--task", "sure", *model).out
+    for layout in ("padded", "ragged"):
+        run("run", "sure", data, *model, "-o", layout, "--layout", layout)
+        made = load_from_disk(str(tmp_path / layout))["train"]
+        assert made["sure"][:] == [n / 4 for n in range(5)]
+        assert {"chosen_ids", "rejected_ids", "prompt_length"} <= set(made.column_names)
+        manifest = read_manifest(tmp_path / layout)
+        assert (manifest["task"], manifest["rows"]["rejected_by_code"]) == (
+            "sure",
+            {"bad_sureness": 1},
+        )
+        laws = json.loads((tmp_path / layout / "validation.json").read_text())["expectations"]
+        assert "chosen_differs" in {law["name"] for law in laws}
+        assert "expectations hold" in run("check", layout).out
+        assert "It is 3." in run("show", layout, "--row", "rows.jsonl:3").out
+        assert "sure" in (tmp_path / layout / "report.html").read_text("utf-8")
+    run("export", "trl", "ragged", "-o", "exported")
+    assert "expectations hold" in run("check", "exported").out
+    refused = pipeline("run", "rm", data, *model, "-o", "rm", PYTHONPATH=str(folder))
+    assert refused.status == 3

@@ -3,34 +3,48 @@
 from __future__ import annotations
 
 import ast
+import json
+import os
 import re
+import shlex
+import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
-from support import ROOT, Ran
+from preloaded import Server, outputs
+from stub_server import Stub, serve
+from support import ROOT, SAMPLES, Ran, few, in_shell
+from test_overlay import model_dir
+from tokenizers import Tokenizer
 
-from pipeline import tasks
+from pipeline import lines, tasks
 from pipeline.cli import cli
+from pipeline.commands.list import columns
 from pipeline.options import headings
 from pipeline.options.phases import OPTIONS
+from stages import catalog, formats
 from stages.formats import usable_for
 
 Run = Callable[..., Ran]
 
 
-def commands(command: click.Command = cli, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The names of every command, of groups too."""
-    yield path
+def every(
+    command: click.Command = cli, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command with its names, groups too."""
+    yield path, command
     if isinstance(command, click.Group):
         for name in command.list_commands(click.Context(command)):
             found = command.get_command(click.Context(command), name)
             assert found is not None
-            yield from commands(found, (*path, name))
+            yield from every(found, (*path, name))
 
 
-EVERY = sorted(commands())
+COMMANDS = dict(sorted(every(), key=lambda one: one[0]))
+EVERY = [*COMMANDS]
 
 
 def page(path: tuple[str, ...], width: int, flag: str = "--help") -> str:
@@ -114,12 +128,227 @@ def test_help_has_the_options_that_the_task_reads(task: str) -> None:
         (("--near-dedup", "-0.5"), "-0.5 is not in the range 0<=x<=1"),
         (("--overlap-words", "2"), "2 is not in the range 3<=x<=50"),
         (("--keep", "-1"), "-1 is not in the range x>=0"),
+        (("--seed", str(2**63)), f"{2**63} is not in the range"),
+        (("--map", "question=a", "--map", "question=b"), "--map names question twice"),
     ],
 )
-def test_numbers_out_of_range_are_refused_with_the_range(
-    pipeline: Run, arguments: tuple[str, str], says: str
+def test_values_that_would_not_be_followed_are_refused(
+    pipeline: Run, arguments: tuple[str, ...], says: str
 ) -> None:
-    """Before anything is read."""
-    ran = pipeline("run", "sft", "no.jsonl", "--model", "qwen2-1.5b", *arguments)
-    assert (ran.status, ran.out) == (2, "")
-    assert f"'{arguments[0]}': {says}" in ran.err
+    """Before anything is read: nothing is rounded, and of two values none is taken."""
+    ran = pipeline("run", "sft", "no.jsonl", "--model", "qwen2-1.5b", *arguments).ended(2)
+    assert ran.out == ""
+    assert says in ran.err
+    assert arguments[0] in ran.err
+
+
+# The examples that it shows: each is run, in a folder with the files that it names.
+
+_DATA = {
+    "data.jsonl": "sft/word_problems.jsonl",
+    "pairs.jsonl": "rm/pairs_margin.jsonl",
+    "steps.jsonl": "prm/stepwise.jsonl",
+}
+_MODEL = ("--model", "qwen2-1.5b")
+_SFT = ("run", "sft", "data.jsonl", *_MODEL, "--quiet", "-o")
+_MADE = (
+    (*_SFT, "build"),
+    (*_SFT, "other", "--max-length", "512"),
+    (*_SFT, "old", "--max-length", "1024"),
+    (*_SFT, "releases", "--keep", "3"),
+    (*_SFT, "releases", "--keep", "3", "--max-length", "512"),
+    ("versions", "hold", "releases", "current"),
+    ("versions", "hold", "releases", "current", "--as", "training"),
+    ("overlay", "model", "--build", "build", "-o", "trained"),
+    ("run", "sft", "data.jsonl", *_MODEL, "--until", "normalize", "-o", "rows.arrow"),
+    ("run", "sft", "data.jsonl", *_MODEL, "--until", "render", "-o", "text.arrow"),
+)
+_RANKS = tuple(
+    ("parts", *what, "--shard-id", str(rank), "--num-shards", "2", "--quiet")
+    for what in (("recipe.toml",), ("data.jsonl", "--task", "sft", *_MODEL))
+    for rank in (0, 1)
+)
+_BEFORE = {("shards",): _RANKS, ("commit",): _RANKS}  # what runs before some examples
+_SHELL = ("$", "|", ">", "&&", "'")  # what only a shell reads
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory, commands: Server, cache_home: Path) -> Path:
+    """A folder with the files that examples name."""
+    folder = tmp_path_factory.mktemp("examples")
+    for name, source in _DATA.items():
+        shutil.copy(SAMPLES / source, folder / name)
+    ids = {"input_ids": [40, 1079, 1588, 151645], "labels": [-100, 1079, 1588, 151645]}
+    (folder / "ids.jsonl").write_text(json.dumps(ids) + "\n")
+    (folder / "recipe.toml").write_text(
+        'task = "sft"\ndata = "data.jsonl"\nmodel = "qwen2-1.5b"\noutput = "from-recipe"\n'
+        "keep = 0\n"
+    )
+    (folder / "cache").mkdir()
+    model_dir(folder / "model", "BF16")
+    variables = {**os.environ, "XDG_CACHE_HOME": str(cache_home), "HF_HUB_OFFLINE": "1"}
+    for words in _MADE:
+        assert commands([*words], folder, variables) == 0, outputs(folder)[1].read_text("utf-8")
+    return folder
+
+
+@pytest.fixture
+def here(prepared: Path, tmp_path: Path) -> Path:
+    """A copy of it, where commands run."""
+    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True, symlinks=True)
+    return tmp_path
+
+
+@pytest.fixture
+def url(prepared: Path) -> Iterator[str]:
+    """A sound server of a model that was trained on the build."""
+    files = prepared / "build" / "tokenizer"
+    config = json.loads((files / "tokenizer_config.json").read_bytes())
+    tokenizer = Tokenizer.from_file(str(files / "tokenizer.json"))
+    with serve(Stub(tokenizer, config["chat_template"])) as address:
+        yield address
+
+
+EXAMPLES = [
+    (path, tuple(words for words, _ in getattr(command, "examples", ())))
+    for path, command in COMMANDS.items()
+    if not isinstance(command, click.Group)
+]
+
+
+@pytest.mark.sweep(10)
+@pytest.mark.slow
+@pytest.mark.parametrize(("path", "examples"), EXAMPLES, ids=lambda one: " ".join(one)[:40])
+def test_the_examples_of_help_run(
+    path: tuple[str, ...],
+    examples: tuple[str, ...],
+    here: Path,
+    pipeline: Run,
+    cache_home: Path,
+    url: str,
+) -> None:
+    """Each ends with status 0, in the order of the page."""
+    if path[:2] in (("run", "rm"), ("run", "prm")):
+        shutil.copy(
+            here / {"rm": "pairs.jsonl", "prm": "steps.jsonl"}[path[1]], here / "data.jsonl"
+        )
+    variables = {"XDG_CACHE_HOME": str(cache_home), "HF_HUB_OFFLINE": "1", "URL": url}
+    variables |= {"HOME": str(here), "SHELL": "/bin/bash"}
+    if path == ("stops",):
+        shutil.rmtree(here / "model")
+        (here / "trained").rename(here / "model")
+    for before in _BEFORE.get(path, ()):
+        pipeline(*before).ended()
+    assert len(examples) >= 1
+    for words in examples:
+        first = words.split()[0]
+        if first != "pipeline" or any(mark in words for mark in _SHELL) or path[0] == "completion":
+            ran = in_shell(words, here, **variables)
+        else:
+            ran = pipeline(*shlex.split(words)[1:])
+        assert ran.status == 0, f"{words}\n{ran.out}{ran.err}"
+
+
+# What commands print on a terminal: as wide as it is, and broken between words only.
+
+Screen = Callable[..., str]
+_KINDS = ("models", "formats", "containers", "tasks", "stages", "trainers", "audits")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the commands of screens run."""
+    return tmp_path_factory.mktemp("screens")
+
+
+@pytest.fixture(scope="module")
+def screen(commands: Server, cache_home: Path, folder: Path) -> Screen:
+    """What a command prints, both streams, on a terminal so wide; 0 is no terminal."""
+
+    def shown(columns: int, *words: object, status: int = 0) -> str:
+        variables = {**os.environ, "XDG_CACHE_HOME": str(cache_home), "HF_HUB_OFFLINE": "1"}
+        variables.pop("COLUMNS", None)
+        variables |= {"COLUMNS": str(columns)} if columns else {}
+        ended = commands([*map(str, words)], folder, variables)
+        text = "".join(path.read_text("utf-8") for path in outputs(folder))
+        assert ended == status, text
+        return text
+
+    return shown
+
+
+@pytest.fixture(scope="module")
+def builds(screen: Screen, folder: Path) -> None:
+    """What some screens are about."""
+    run = ("run", "sft", SAMPLES / "sft" / "word_problems.jsonl", *_MODEL, "--quiet", "-o")
+    for more in ((), ("--max-length", "512", "--dedup")):
+        screen(0, *run, "releases", "--keep", "3", *more)
+    for name, more in (("one", ()), ("other", ("--layout", "ragged"))):
+        screen(0, *run, name, *more)
+    screen(0, *run, "broken")
+    shard = next((folder / "broken" / "train").glob("*.arrow"))
+    shard.write_bytes(shard.read_bytes()[:-1])
+
+
+SCREENS: tuple[tuple[int, tuple[object, ...]], ...] = (
+    (0, ()),
+    *((0, ("list", kind)) for kind in _KINDS),
+    (0, ("list", "expectations")),
+    (0, ("doctor", *_MODEL)),
+    (0, ("check", "one")),
+    (0, ("plan", SAMPLES / "sft" / "word_problems.jsonl", *_MODEL)),
+    (0, ("plan", SAMPLES / "rm" / "pairs.jsonl", *_MODEL)),
+    (0, ("plan", SAMPLES / "prm" / "math_shepherd.jsonl", *_MODEL)),
+    (3, ("check", "broken")),
+    (0, ("diff", "one", "other")),
+    (0, ("versions", "releases")),
+)
+
+
+@pytest.mark.sweep(5)
+@pytest.mark.parametrize(("status", "words"), few(SCREENS, 4), ids=str)
+def test_screens_are_as_wide_as_the_terminal(
+    status: int, words: tuple[object, ...], screen: Screen, request: pytest.FixtureRequest
+) -> None:
+    """The words are the same at every width; a line is longer only for a path, an id or a list
+    without spaces, which stands alone on it."""
+    if words[:1] in (("check",), ("diff",), ("versions",)):
+        request.getfixturevalue("builds")
+    plain = screen(0, *words, status=status)
+    for wide in (60, 80, 120):
+        text = screen(wide, *words, status=status)
+        assert text.replace(" \\\n", " ").split() == plain.replace(" \\\n", " ").split()
+        for line in text.splitlines():
+            own = re.sub(r"^\s*(\S+(?: \S+)*\s{2,})?", "", line)
+            assert len(line) <= wide or " " not in own.strip(), line
+
+
+def test_names_of_map_are_listed_by_format(screen: Screen) -> None:
+    """Every NAME that a format takes, and no other; narrow terminals show the same."""
+    listed: dict[str, set[str]] = {}
+    for name, _, names in columns():
+        listed.setdefault(name, set()).update(names.split())
+    known = {name: set(formats.names_of(formats.load(name))) for name in listed}
+    assert {name: names - listed[name] for name, names in known.items()} == {
+        name: set() for name in known
+    }
+    assert set(listed) <= set(catalog.names("stages.formats"))
+    wide, narrow = (screen(width, "list", "formats", "--columns") for width in (0, 60))
+    assert {word for word in wide.split() if word} == {word for word in narrow.split() if word}
+    assert max(map(len, narrow.splitlines())) <= 60
+
+
+@pytest.mark.parametrize("text", ["a b c " * 40, "x" * 90, "key       value " + "word " * 40])
+def test_lines_keep_their_words(text: str) -> None:
+    """A long word stands alone; what follows a label stands below its text."""
+    found = lines.fit(text, 60)
+    assert found.split() == text.split()
+    assert all(len(line) <= 60 or len(line.split()) == 1 for line in found.splitlines())
+    if text.startswith("key"):
+        assert all(line.startswith(" " * 10) for line in found.splitlines()[1:])
+
+
+def test_where_nobody_looks_nothing_is_wrapped(screen: Screen) -> None:
+    """One entry a line, for grep and friends."""
+    text = screen(0, "list", "formats")
+    assert len(text.splitlines()) == len(catalog.names("stages.formats"))

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Iterator
-from importlib.metadata import requires
+from importlib.metadata import requires, version
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from support import ROOT
+
+from pipeline import __version__
 
 PACKAGES = ("stages", "expectations", "pipeline", "posttrain_pipeline")
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
@@ -48,10 +54,9 @@ def test_every_module_keeps_the_house_rules() -> None:
     assert {path: rules for path, rules in broken.items() if rules} == {}
 
 
-@pytest.mark.parametrize("package", ["expectations"])
-def test_no_underscore_crosses_a_folder(package: str) -> None:
+def test_no_underscore_crosses_a_folder_of_expectations() -> None:
     """What starts with an underscore is imported in its own folder only."""
-    for path in (ROOT / package).rglob("*.py"):
+    for path in (ROOT / "expectations").rglob("*.py"):
         folder = path.parent.relative_to(ROOT).as_posix().replace("/", ".")
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGES):
@@ -113,3 +118,84 @@ def test_the_wheel_has_our_packages_and_their_data(tmp_path: Path) -> None:
         "pipeline/py.typed",
     ):
         assert wanted in names
+
+
+# The files of a release beside the packages: each agrees with the one place of its facts.
+
+CONSTRAINTS = ROOT / ".ci" / "constraints.txt"
+
+
+def _pinned() -> dict[str, str]:
+    lines = CONSTRAINTS.read_text("utf-8").splitlines()
+    pins = [line.partition("==")[::2] for line in lines if line and line[0] != "#"]
+    return {canonicalize_name(name): version for name, version in pins}
+
+
+def _group(groups: dict[str, Any], name: str) -> list[str]:
+    wanted: list[str] = []
+    for entry in groups[name]:
+        wanted += [entry] if isinstance(entry, str) else _group(groups, entry["include-group"])
+    return wanted
+
+
+def _asked() -> list[Requirement]:
+    """What the tests' environment installs: dependencies, and the group of developers."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    lines = project["project"]["dependencies"] + _group(project["dependency-groups"], "dev")
+    return [Requirement(line) for line in lines]
+
+
+@pytest.mark.parametrize("asked", _asked(), ids=lambda asked: asked.name)
+def test_the_locked_version_is_one_that_is_asked_for(asked: Requirement) -> None:
+    """Each requirement has a locked version that it allows."""
+    version = _pinned().get(canonicalize_name(asked.name))
+    assert version, f"{asked.name} is not locked: make lock"
+    assert asked.specifier.contains(version), f"{asked} is locked at {version}: make lock"
+
+
+def test_locked_versions_are_exact_and_from_the_index() -> None:
+    """No path, no address, no range."""
+    for line in CONSTRAINTS.read_text("utf-8").splitlines():
+        assert re.fullmatch(r"[\w.-]+==[\w.!+-]+", line), line
+
+
+def test_only_who_asks_gets_the_locked_versions() -> None:
+    """A plain `make` installs what pyproject.toml allows; CI names the file, and has a way on."""
+
+    def said(*given: str) -> str:
+        command = ["make", "--dry-run", "--always-make", "--no-print-directory", ".venv/.ready"]
+        done = subprocess.run(
+            [*command, *given], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    assert "--constraint" not in said("POSTTRAIN_CONSTRAINTS=")
+    locked = said("POSTTRAIN_CONSTRAINTS=.ci/constraints.txt")
+    assert '--group dev --constraint ".ci/constraints.txt" ||' in locked
+    assert "export POSTTRAIN_CONSTRAINTS=.ci/constraints.txt" in (ROOT / ".ci/run").read_text()
+
+
+def test_every_file_has_the_version_of_the_package() -> None:
+    """The changelog's newest version and the citation's are ``pipeline/version.py``'s."""
+    headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert headings[0] == __version__ == version("posttrain-pipeline")
+    citation = (ROOT / "CITATION.cff").read_text("utf-8")
+    assert re.findall(r"^version: (\S+)$", citation, re.MULTILINE) == [__version__]
+
+
+def test_the_image_runs_our_command_without_rights() -> None:
+    """Its last user is not root, it starts ``pipeline``, and what it copies is there."""
+    lines = (ROOT / "Containerfile").read_text("utf-8").splitlines()
+    words = [line.split() for line in lines if line[:1].isupper()]
+    users = [line[1] for line in words if line[0] == "USER"]
+    assert users[-1:] == ["pipeline"]
+    assert [line[1:] for line in words if line[0] == "ENTRYPOINT"] == [['["pipeline"]']]
+    copied = [path for line in words if line[:1] == ["COPY"] for path in line[1:-1]]
+    ours = [path for path in copied if path[0] not in "-/"]
+    assert {"stages", "expectations", "pipeline", "posttrain_pipeline"} <= set(ours)
+    assert all((ROOT / path).exists() for path in ours)
+
+
+def test_the_readme_fits_on_two_screens() -> None:
+    """The rest is in docs/."""
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 110

@@ -14,7 +14,7 @@ import pytest
 from datasets import load_from_disk
 from hypothesis import given
 from hypothesis import strategies as st
-from support import read_manifest
+from support import read_manifest, write_rows
 from transformers import AutoTokenizer
 
 from pipeline.builds.build import Build
@@ -38,12 +38,6 @@ PLAIN = {"messages": [*QUESTION, {"role": "assistant", "content": "4"}]}
 THOUGHT = {"messages": [*QUESTION, {"role": "assistant", "content": "<think>\nhm\n</think>\n\n4"}]}
 
 
-def write(path: Path, *rows: dict[str, Any]) -> Path:
-    """As JSONL."""
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    return path
-
-
 def prompt_of(row: dict[str, Any]) -> list[int]:
     """Ids up to the first trained token."""
     first = next(i for i, label in enumerate(row["labels"]) if label != -100)
@@ -61,12 +55,10 @@ def hybrid(cache_dir: Path) -> TargetModel:
     )
 
 
-@pytest.mark.parametrize("name", ["qwen3-0.6b"])
 @pytest.mark.parametrize(
     ("row", "mode", "value"), [(PLAIN, "non_thinking", False), (THOUGHT, "thinking", True)]
 )
 def test_the_named_arguments_render_the_trained_prompt(
-    name: str,
     row: dict[str, Any],
     mode: str,
     value: bool,
@@ -74,7 +66,9 @@ def test_the_named_arguments_render_the_trained_prompt(
     tmp_path: Path,
 ) -> None:
     """Rendered with exactly the arguments of serving.json, the prompt has the trained ids."""
-    folder = make("sft", write(tmp_path / "d.jsonl", row), model=name, layout="ragged")
+    folder = make(
+        "sft", write_rows(tmp_path / "d.jsonl", [row]), model="qwen3-0.6b", layout="ragged"
+    )
     serving = json.loads((folder / "serving.json").read_bytes())["chat_template"]
     manifest = read_manifest(folder)
     assert serving["arguments"] == manifest["inference"]["arguments"] == {"enable_thinking": value}
@@ -112,7 +106,7 @@ def test_a_build_of_both_is_warned_about_and_can_choose(
     make: Callable[..., Path], tmp_path: Path
 ) -> None:
     """Counts of both; one prompt for all, or one kind of rows, on request."""
-    data = write(tmp_path / "d.jsonl", PLAIN, THOUGHT, THOUGHT)
+    data = write_rows(tmp_path / "d.jsonl", [PLAIN, THOUGHT, THOUGHT])
     folder = make("sft", data, model="qwen3-0.6b")
     both = read_manifest(folder)
     assert both["inference"]["trained_turns"] == {"non_thinking": 1, "thinking": 2, "other": 0}
@@ -135,7 +129,7 @@ def test_masked_reasoning_belongs_to_what_is_generated(
     make: Callable[..., Path], tmp_path: Path
 ) -> None:
     """It is not trained, but a server must leave room for it."""
-    data = write(tmp_path / "d.jsonl", THOUGHT)
+    data = write_rows(tmp_path / "d.jsonl", [THOUGHT])
     limits = [
         read_manifest(make("sft", data, how, model="qwen3-0.6b", reasoning=how))["max_new_tokens"]
         for how in ("keep", "mask")
@@ -192,7 +186,7 @@ def test_percentile_leaves_out_the_rare_giant() -> None:
 
 def test_the_limit_reaches_every_engine(make: Callable[..., Path], tmp_path: Path) -> None:
     """vLLM takes 16 tokens and transformers 20 where nobody says more."""
-    folder = make("sft", write(tmp_path / "d.jsonl", PLAIN))
+    folder = make("sft", write_rows(tmp_path / "d.jsonl", [PLAIN]))
     serving = json.loads((folder / "serving.json").read_bytes())
     longest = serving["max_new_tokens"]["max"]
     assert longest == 2  # "4" and the end of the turn
@@ -213,7 +207,7 @@ def test_pairs_are_counted_by_the_prompt_that_they_share(
         side: f"<think>\nhm\n</think>\n\n{text}"
         for side, text in zip(("chosen", "rejected"), said, strict=True)
     }
-    data = write(tmp_path / "d.jsonl", pair, pair, thought)
+    data = write_rows(tmp_path / "d.jsonl", [pair, pair, thought])
     manifest = read_manifest(make("rm", data, model="qwen3-0.6b"))
     assert manifest["inference"]["trained_turns"] == {"non_thinking": 2, "thinking": 1, "other": 0}
     assert manifest["max_new_tokens"] is None

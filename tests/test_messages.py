@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import SAMPLES, Ran, run_python
+from support import SAMPLES, Ran, read_manifest, run_python
 
 import posttrain_pipeline as pp
 from pipeline.messages import following, lines, notify
@@ -32,7 +32,7 @@ def object_of(ran: Ran) -> dict[str, Any]:
     """The one object on stdout; nothing else stands there."""
     assert ran.out.count("\n") == 1, ran.out
     found: dict[str, Any] = json.loads(ran.out)
-    assert list(found) == KEYS
+    assert [key for key in found if key != "commands"] == KEYS  # which only some errors have
     assert found["code"] == ran.status
     return found
 
@@ -48,7 +48,7 @@ def bad(tmp_path: Path) -> Path:
 def test_a_build_is_built_then_unchanged(pipeline: Run, tmp_path: Path) -> None:
     """The object has the manifest, and its figures are the manifest's."""
     built = object_of(pipeline(*SFT, "--json", "--quiet"))
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    manifest = read_manifest(tmp_path / "out")
     assert (built["status"], built["code"], built["task"]) == ("built", 0, "sft")
     assert built["manifest"] == manifest
     assert built["build_id"] == manifest["build_id"]
@@ -56,38 +56,6 @@ def test_a_build_is_built_then_unchanged(pipeline: Run, tmp_path: Path) -> None:
     assert built["paths"]["manifest"] == "out/manifest.json"
     again = object_of(pipeline(*SFT, "--json"))
     assert again == {**built, "status": "unchanged", "message": again["message"]}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "status", "says"),
-    [
-        (("run", "sft", "no.jsonl", "--model", "qwen2-1.5b"), 2, "failed", "no.jsonl"),
-        (("run", "sft", GOOD, "--model", "qwen99"), 2, "failed", "qwen99"),
-        (("run", "sft", GOOD), 2, "failed", "'--model'"),
-        (("run", "sft", GOOD, "--layuot", "x"), 2, "failed", "--layuot"),
-        (("run", "kto", GOOD), 2, "failed", "kto"),
-        (("biuld", "x.toml"), 2, "failed", "biuld"),
-        (("build", "no.toml"), 2, "failed", "no.toml"),
-        (("run", "sft", "bad.jsonl", "--model", "qwen2-1.5b"), 3, "refused", "30 of 31 rows"),
-        (("run", "sft", GOOD, "--model", "qwen2-1.5b", "--expectations", "s.py"), 4, "failed", "s"),
-        (("plan", "no.jsonl", "--model", "qwen2-1.5b"), 2, "failed", "no.jsonl"),
-        (("check", "nothing"), 2, "failed", "nothing"),
-        (("doctor", "--model", "qwen99"), 2, "failed", "qwen99"),
-        (("export", "trl", "nothing", "-o", "x"), 2, "failed", "nothing"),
-    ],
-)
-def test_each_error_is_one_object(
-    pipeline: Run, tmp_path: Path, bad: Path, arguments: tuple[Any, ...], code: int, status: str,
-    says: str,
-) -> None:  # fmt: skip
-    """Also where the arguments themselves are wrong; people read the same on stderr."""
-    (tmp_path / "s.py").write_text("raise ValueError('no suite')")
-    ran = pipeline(*arguments, "--json")
-    found = object_of(ran)
-    assert (found["code"], found["status"], found["manifest"]) == (code, status, None)
-    assert says in found["message"]
-    assert found["message"] in " ".join(ran.err.split()) or found["message"] in ran.err
-    assert found["remedy"] in ran.err
 
 
 def test_an_unexpected_exception_is_an_object_too(pipeline: Run, tmp_path: Path) -> None:
@@ -108,7 +76,7 @@ def test_an_unexpected_exception_is_an_object_too(pipeline: Run, tmp_path: Path)
 @pytest.mark.slow
 def test_other_commands_begin_with_status_and_code(pipeline: Run, tmp_path: Path) -> None:
     """What they print besides is theirs."""
-    assert pipeline(*SFT).status == 0
+    pipeline(*SFT).ended()
     for command in (
         ("plan", GOOD, "--model", "qwen2-1.5b"),
         ("check", "out"),
@@ -178,17 +146,17 @@ def test_a_command_is_notified_of_every_end(pipeline: Run, tmp_path: Path, bad: 
     """From the command line and from a recipe, which may be wrong in every other key."""
     keep = ("--notify", "cat >> told.jsonl; echo not shown")
     object_of(pipeline(*SFT, *keep, "--json", "--quiet"))
-    assert pipeline("run", "sft", bad, "--model", "qwen2-1.5b", *keep).status == 3
-    assert pipeline("run", "sft", bad, "--model", *keep).status == 2
+    pipeline("run", "sft", bad, "--model", "qwen2-1.5b", *keep).ended(3)
+    pipeline("run", "sft", bad, "--model", *keep).ended(2)
     recipe = tmp_path / "recipe.toml"
     told = '[notify]\ncommand = "cat >> told.jsonl"\n'
     recipe.write_text(f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "{GOOD}"\n{told}')
-    assert pipeline("build", recipe, "-h").status == 0
-    assert pipeline("build", recipe, "--trust").status == 0
+    pipeline("build", recipe, "-h").ended()
+    pipeline("build", recipe, "--trust").ended()
     recipe.write_text(f'task = "sft"\nspeed = 9\ndata = "{GOOD}"\nmodel = "m"\n{told}')
-    assert pipeline("build", recipe, "--trust").status == 2
+    pipeline("build", recipe, "--trust").ended(2)
     recipe.write_text(told)
-    assert pipeline("build", recipe, "--trust").status == 2
+    pipeline("build", recipe, "--trust").ended(2)
     objects = lines_of((tmp_path / "told.jsonl").read_text())
     statuses = ["built", "refused", "failed", "built", "failed", "failed"]
     assert [one["status"] for one in objects] == statuses
@@ -197,8 +165,7 @@ def test_a_command_is_notified_of_every_end(pipeline: Run, tmp_path: Path, bad: 
 
 def test_a_notification_that_fails_is_a_warning(pipeline: Run, tmp_path: Path, bad: Path) -> None:
     """It hides neither a build nor a refusal."""
-    ran = pipeline(*SFT, "--notify", "echo no route >&2; exit 7")
-    assert ran.status == 0
+    ran = pipeline(*SFT, "--notify", "echo no route >&2; exit 7").ended()
     assert "warning: The notify command ended with status 7: no route" in ran.err
     ran = pipeline("run", "sft", bad, "--model", "qwen2-1.5b", "--notify", "false", "--json")
     assert object_of(ran)["status"] == "refused"
@@ -209,8 +176,7 @@ def test_whom_to_notify_must_be_a_command(pipeline: Run, tmp_path: Path, notify:
     """As every key of a recipe, with its line."""
     recipe = f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "{GOOD}"\n{notify}\n'
     (tmp_path / "r.toml").write_text(recipe)
-    ran = pipeline("build", "r.toml", "--trust")
-    assert ran.status == 2
+    ran = pipeline("build", "r.toml", "--trust").ended(2)
     assert re.search(r"r.toml:[45]: (notify must be a command|--notify is empty)", ran.err), ran.err
 
 
@@ -317,6 +283,6 @@ def test_a_build_says_its_rows(pipeline: Run, tmp_path: Path) -> None:
         ran = pipeline(*SFT, "-o", f"out{workers}", *more)
         lines = map(json.loads, ran.err.splitlines())
         phases = {line["phase"]: line for line in lines if line["event"] == "phase"}
-        manifest = json.loads((tmp_path / f"out{workers}" / "manifest.json").read_text())
+        manifest = read_manifest(tmp_path / f"out{workers}")
         assert phases["encode"]["rows"] == manifest["rows"]["in"]
         assert phases["write"]["rows"] == manifest["splits"]["train"]["rows"]

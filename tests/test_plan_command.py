@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from datasets import load_from_disk
-from support import SAMPLES, Ran, read_manifest
+from support import SAMPLES, Ran, read_manifest, write_rows
 from transformers import AutoTokenizer
 
 from pipeline.builder import population
@@ -57,7 +57,7 @@ def test_the_first_rows_are_those_of_the_build(
     data = SAMPLES / "sft" / "chat.jsonl"
     said = as_json(planned(cache_dir, "sft", data))
     options = ("--model", MODEL, "--layout", "ragged", "-o", "out", "--max-reject", "1")
-    assert pipeline("run", "sft", data, *options).status == 0
+    pipeline("run", "sft", data, *options).ended()
     tokenizer = AutoTokenizer.from_pretrained(str(tmp_path / "out" / "tokenizer"))
     built = {row["row_id"]: row for row in load_from_disk(str(tmp_path / "out"))["train"]}
     assert len(said["first_rows"]) == 3
@@ -105,7 +105,7 @@ def test_the_packing_table_is_the_builds(pipeline: Run, tmp_path: Path, cache_di
     table = packing_table(planned(cache_dir, "sft", data, max_length=256))
     assert [entry["max_length"] for entry in table] == [256, *population.MAX_LENGTHS]
     options = ("--model", MODEL, "--max-length", "256", "--max-reject", "1", "-o", "out")
-    assert pipeline("run", "sft", data, *options).status == 0
+    pipeline("run", "sft", data, *options).ended()
     manifest = read_manifest(tmp_path / "out")
     assert table[0]["packs"] == manifest["packing"]["packs"]
     assert table[0]["efficiency"] == manifest["packing"]["efficiency"]
@@ -183,8 +183,7 @@ def test_plan_as_json_and_dry_run_agree(cache_dir: Path) -> None:
 def test_rows_that_fit_no_task_or_two(pipeline: Run, tmp_path: Path) -> None:
     """One sentence, with the choices."""
     (tmp_path / "odd.jsonl").write_text('{"foo": 1}\n')
-    ran = pipeline("plan", "odd.jsonl", "--model", MODEL)
-    assert ran.status == 3
+    ran = pipeline("plan", "odd.jsonl", "--model", MODEL).ended(3)
     assert "no format of conversations fits" in ran.err
     assert "no format of rated steps fits" in ran.err
 
@@ -200,7 +199,7 @@ def test_a_build_that_would_stop_is_foreseen(tmp_path: Path, cache_dir: Path) ->
         (long, {"max_length": 128, "max_reject": 0.5}, False),
     ):
         rows = [good] * 30 + [bad] * 20
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_rows(path, rows)
         said = as_json(planned(cache_dir, "sft", path, format="query_response", **options))
         assert said["rejects"]["build_would_stop"] is stops
 
@@ -246,7 +245,7 @@ def test_a_build_that_is_bound_to_be_refused_stops_before_it_begins(
     """Bad rows in every place of the file stop it; a bad beginning does not."""
     rows = [{"question": "q", "answer": "" if n in bad and n % 10 else "a"} for n in range(3000)]
     path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(path, rows)
     ran = pipeline("run", "sft", path, "--model", "qwen2-1.5b", "-o", "out", "--max-reject", "0.05")
     assert ran.status == status, ran.err
     assert ("of 120 sampled rows were refused" in ran.err) is (status == 3)
@@ -265,5 +264,5 @@ def test_plan_has_the_status_of_the_build(pipeline: Run, tmp_path: Path) -> None
     assert "out.failed/rejects.jsonl" in ran.err
     refused = (tmp_path / "out.failed" / "rejects.jsonl").read_text().splitlines()
     assert [json.loads(line)["code"] for line in refused] == ["empty_answer"]
-    assert pipeline("run", "sft", *options[:-1], "0.9", "-o", "out").status == 0
+    pipeline("run", "sft", *options[:-1], "0.9", "-o", "out").ended()
     assert not (tmp_path / "out.failed").exists()

@@ -29,112 +29,44 @@ from pipeline.options.recipe import builds_of
 from pipeline.options.values import Amount, Number, OneOf, Switch, Value, Whole, Width
 from stages import catalog
 from stages.errors import UsageError
+from stages.tokenizers.profiles import all_profiles
 
 Run = Callable[..., Ran]
 DATA = SAMPLES / "sft" / "word_problems.jsonl"
 HEAD = f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = {json.dumps(str(DATA))}\n'
 
-# A right and a wrong value of every key, as a recipe has them. {dir} is a folder with a.txt in it.
-KEYS: dict[str, tuple[str, str]] = {
-    "task": ('"sft"', '"kto"'),
-    "model": ('"qwen2-1.5b"', "3"),
-    "data": (f'["{DATA}"]', "[]"),
-    "output": ('"out"', "[1]"),
-    "format": ('"openai"', "1"),
-    "test": (f'["{DATA}"]', "[]"),
-    "total": ('"5M"', "0"),
-    "map": ('{ question = "problem" }', "{ question = 3 }"),
-    "ignore": ('["id", "meta"]', "[1]"),
-    "filter": ("""["n_tokens < 9", "lang = 'en'"]""", '"score >"'),
-    "where": ('["score>=4", "lang!=en"]', '"score"'),
-    "null-fields": ('"drop"', '"dropp"'),
-    "system": ('"Be brief."', "1"),
-    "train-on": ('"last"', '"lst"'),
-    "neutral": ('"good"', '"god"'),
-    "prompt-separator": ('"Step 1:"', "1"),
-    "step-tag": ('"<s>"', "true"),
-    "mixed-formats": ("true", "1"),
-    "delimiter": ('";"', '";;"'),
-    "quoting": ('"none"', '"nothing"'),
-    "cells": ('{ messages = "json" }', '{ messages = "number" }'),
-    "salvage": ("true", '"true"'),
-    "already-templated": ("true", "1"),
-    "stop-text": ('"strip"', '"stripp"'),
-    "reasoning-in": ('"think"', '"thinking"'),
-    "reasoning": ('"strip"', '"stripped"'),
-    "group-by": ('"topic"', "true"),
-    "too-long": ('"trim-turns"', '"trim"'),
-    "chat-template": ('"{dir}/a.txt"', "false"),
-    "eos": ('"<|im_end|>"', "1"),
-    "date": ("2024-02-29", "20240229"),
-    "prm-template": ('"raw"', '"rw"'),
-    "thinking": ('"on"', "true"),
-    "add-token": ('"<x>"', "[1]"),
-    "layout": ('"ragged"', '"flat"'),
-    "for": ('"open-r1"', '"tlr"'),
-    "padding-side": ('"left"', '"up"'),
-    "pad-to": ("64", "7"),
-    "pack-within": ('"part"', '"shard"'),
-    "max-length": ("2048", "7"),
-    "stop": ('["</a>"]', "[true]"),
-    "index-only": ("true", '"yes"'),
-    "dedup": ("true", '"yes"'),
-    "dedup-keep": ('"highest:score"', '"best"'),
-    "test-size": ("0.1", "1"),
-    "shuffle": ("false", "0"),
-    "seed": ("-7", "1.5"),
-    "decontaminate": ('["name={dir}/a.txt", "{dir}/b.txt#text"]', "[1]"),
-    "overlap-words": ("13", "2"),
-    "overlap-share": ("0.4", "1"),
-    "overlap-in": ('"row"', '"answer"'),
-    "near-dedup": ("0.8", "2"),
-    "near-words": ("3", "0"),
-    "near-in": ('"question"', '"answer"'),
-    "max-reject": ("0.5", "2"),
-    "tolerance": ("{ shortcuts.fail = 1 }", '{ shortcuts.fail = "x" }'),
-    "expectations": ('["{dir}/a.txt"]', "3"),
-    "title": ('"Word problems"', "1"),
-    "license": ('"cc-by-4.0"', "4.0"),
-    "origin": ('"https://example.org/problems"', "[1]"),
-    "empty": ('"warn"', '"ignore"'),
-    "keep": ("7", "-1"),
-    "replace": ("true", '"yes"'),
-    "single-writer": ("true", '"yes"'),
-    "drift": ("{ rows = 0.2, source_share = 0.05 }", "{ lines = 0.2 }"),
-    "notify": ('{ command = "cat" }', '{ mail = "me" }'),
-    "workers": ("2", "-1"),
-    "engine": ('"local"', '"lokal"'),
-    "ray-address": ('"auto"', "6379"),
-    "cache-dir": ('"cache"', "1"),
-    "fetch": ("true", '"hub"'),
-    "data-docs": ('"docs"', "1"),
-    "verify": ("true", '"on"'),
-}
-_EVALS = 'decontaminate = ["{dir}/a.txt"]\n'
-NEEDS = {  # what must stand beside a key
-    "group-by": "test-size = 0.1\n",
-    "dedup-keep": "dedup = true\n",
-    **dict.fromkeys(("overlap-words", "overlap-share", "overlap-in"), _EVALS),
-    "ray-address": 'engine = "ray"\n',
-    **dict.fromkeys(("near-words", "near-in"), "near-dedup = 0.8\n"),
-}
-TASK_OF = {"neutral": "prm", "prompt-separator": "prm", "step-tag": "prm", "prm-template": "prm"}
+_KEYS = (Path(__file__).parent / "recipe_keys.toml").read_text("utf-8")
+RIGHT, WRONG = (
+    dict(re.findall(r"^([\w-]+) = (.*)$", part, re.MULTILINE))
+    for part in _KEYS.partition("[beside]")[0].split("[wrong]")
+)
+_BESIDE: dict[str, str] = tomllib.loads(_KEYS)["beside"]
+_TASK_OF = dict.fromkeys(("neutral", "prompt-separator", "step-tag", "prm-template"), "prm")
+_UNREAD = ("where", "filter", "dedup-keep")  # a schema reads no conditions
 
 
-def _head(key: str) -> str:
-    lines = {
-        "task": f'task = "{TASK_OF.get(key, "sft")}"',
-        "model": 'model = "qwen2-1.5b"',
-        "data": f'data = ["{DATA}"]',
-    }
-    return "".join(f"{line}\n" for name, line in lines.items() if name != key) + NEEDS.get(key, "")
+def recipe_with(key: str, value: str | None, table: str = "") -> str:
+    """A recipe with a key at its top or in a table, and with what must stand beside it; None leaves
+    it out."""
+    task, data = _TASK_OF.get(key, "sft"), f'["{DATA}"]'
+    top = {"task": f'"{task}"', "model": '"qwen2-1.5b"', "data": data}
+    inside = {"name": '"a"', "data": top.pop("data")} if table == "source" else {}
+    lines = [f"{name} = {text}" for name, text in top.items() if name != key]
+    lines += [_BESIDE[key]] if key in _BESIDE else []
+    lines += [f"[[{table}]]"] if table else []
+    lines += [f"{name} = {text}" for name, text in inside.items() if name != key]
+    lines += [] if value is None else [f"{key} = {value}"]
+    return "\n".join([*lines, ""])
 
 
-def _write(folder: Path, text: str, name: str = "recipe.toml") -> Path:
+def write_recipe(folder: Path, text: str, name: str = "recipe.toml") -> Path:
+    """The file of a recipe, beside the files that keys name."""
+    template = all_profiles()["qwen2-1.5b"].chat_template
     for other in ("a.txt", "b.txt"):
-        (folder / other).write_text("x")
+        (folder / other).write_text(f"{template}{{# mine #}}")
     path = folder / name
-    path.write_text(text.replace("{dir}", str(folder)), "utf-8")
+    text = text.replace("{dir}", str(folder)).replace("{data}", str(DATA))
+    path.write_text(text, "utf-8")
     return path
 
 
@@ -148,68 +80,62 @@ VALIDATOR = jsonschema.Draft7Validator(declared.schema())
 
 
 def test_every_key_is_tried() -> None:
-    """A new option needs a right and a wrong value here."""
-    assert set(KEYS) == set(declared.keys(declared.TOP))
+    """A new option needs a right and a wrong value beside this file."""
+    assert set(RIGHT) == set(WRONG) == set(declared.keys(declared.TOP))
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", RIGHT)
 def test_a_key_takes_its_values_and_no_others(key: str, tmp_path: Path) -> None:
-    """The recipe has it in its phase; what it does not take is named with its line."""
-    right, wrong = KEYS[key]
-    path = _write(tmp_path, f"{_head(key)}{key} = {right}\n")
-    (config,) = builds_of(path, trust=True)
+    """At the top and in the tables that have it, what it does not take is named with its line; the
+    schema takes the same, so that an editor shows the mistake while it is typed."""
     option = declared.keys(OPTIONS)[key]
-    phase = PHASE_OF[option.name]
-    assert getattr(getattr(config, phase), option.name) != option.default or key in (
-        *("prompt-separator", "engine", "shuffle"),
-    )
-    path = _write(tmp_path, f"{_head(key)}{key} = {wrong}\n")
-    line = path.read_text().count("\n")
-    with pytest.raises(UsageError) as raised:
-        builds_of(path, trust=True)
-    assert f"recipe.toml:{line}: " in raised.value.what
-    assert key in raised.value.what
+    for table, keys in (("", declared.TOP), ("source", declared.SOURCE), ("build", declared.BUILD)):
+        if key not in declared.keys(keys):
+            continue
+        right, wrong = (recipe_with(key, values[key], table) for values in (RIGHT, WRONG))
+        (config,) = builds_of(write_recipe(tmp_path, right), trust=True)
+        if table != "source":
+            assert getattr(getattr(config, PHASE_OF[option.name]), option.name) != option.default
+        with pytest.raises(UsageError) as raised:
+            builds_of(write_recipe(tmp_path, wrong), trust=True)
+        where = f"recipe.toml:{wrong.count(chr(10))}: {f'{table} 1: ' if table else ''}"
+        assert where in raised.value.what
+        assert key in raised.value.what
+        assert VALIDATOR.is_valid(_json(right))
+        assert key in _UNREAD or not VALIDATOR.is_valid(_json(wrong))
+        assert not VALIDATOR.is_valid(_json(right.replace(f"\n{key} = ", f"\n{key}x = ")))
 
 
-@pytest.mark.parametrize("key", KEYS)
-def test_the_schema_takes_what_the_program_takes(key: str) -> None:
-    """So that an editor shows the mistake while it is typed."""
-    right, wrong = KEYS[key]
-    assert VALIDATOR.is_valid(_json(f"{_head(key)}{key} = {right}\n"))
-    if key not in ("where", "filter", "dedup-keep"):  # a schema reads no conditions
-        assert not VALIDATOR.is_valid(_json(f"{_head(key)}{key} = {wrong}\n"))
-    assert not VALIDATOR.is_valid(_json(f"{_head(key)}{key}x = {right}\n"))
-
-
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", RIGHT)
 def test_what_was_right_before_is_right_again(
     key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the cache come the values that checking gives; what is wrong is checked every time, and
     a file of the cache that was written to is not believed."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    right, wrong = KEYS[key]
-    path = _write(tmp_path, f"{_head(key)}{key} = {right}\n")
+    path = write_recipe(tmp_path, recipe_with(key, RIGHT[key]))
+
+    def kept() -> list[Config]:
+        return builds_of(path, check=kept_answers.checked_recipe, trust=True)
+
     for _ in range(2):
-        assert builds_of(path, check=kept_answers.checked_recipe, trust=True) == builds_of(
-            path, trust=True
-        )
-    (kept,) = tmp_path.rglob(f"{kept_answers.RECIPES}/*.json")
+        assert kept() == builds_of(path, trust=True)
+    (file,) = tmp_path.rglob(f"{kept_answers.RECIPES}/*.json")
     with monkeypatch.context() as patch:
         patch.delattr(declared, "checked")
-        builds_of(path, check=kept_answers.checked_recipe, trust=True)
-        kept.write_bytes(kept.read_bytes().replace(b"qwen2", b"qwen3").replace(b"sft", b"rm"))
+        kept()
+        file.write_bytes(file.read_bytes().replace(b"qwen2", b"qwen3").replace(b"sft", b"rm"))
         with pytest.raises(AttributeError):
-            builds_of(path, check=kept_answers.checked_recipe, trust=True)
-    path = _write(tmp_path, f"{_head(key)}{key} = {wrong}\n")
+            kept()
+    path = write_recipe(tmp_path, recipe_with(key, WRONG[key]))
     for _ in range(2):
         with pytest.raises(UsageError, match=f"recipe.toml:.*{key}"):
-            builds_of(path, check=kept_answers.checked_recipe, trust=True)
+            kept()
 
 
 def test_a_recipe_with_a_mistake_is_kept_nowhere(tmp_path: Path) -> None:
     """Its cache may be the wrong folder."""
-    path = _write(tmp_path, f'{HEAD}cache-dir = "${{NOWHERE}}"\n')
+    path = write_recipe(tmp_path, f'{HEAD}cache-dir = "${{NOWHERE}}"\n')
     before = set(tmp_path.iterdir())
     with pytest.raises(UsageError, match="NOWHERE, which is not set"):
         builds_of(path, check=kept_answers.checked_recipe, trust=True)
@@ -237,7 +163,7 @@ def test_the_page_s_recipes_are_recipes(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(blocks) >= 3
     for block in blocks:
         VALIDATOR.validate(_json(block))
-        assert builds_of(_write(tmp_path, block))
+        assert builds_of(write_recipe(tmp_path, block))
 
 
 def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
@@ -255,7 +181,7 @@ def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
         "[tolerance]\nnothing.warn = 1\n"
     )
     with pytest.raises(UsageError) as raised:
-        builds_of(_write(tmp_path, text))
+        builds_of(write_recipe(tmp_path, text))
     said = raised.value.what
     assert "recipe.toml has 8 mistakes" in said
     for line, words in (
@@ -413,7 +339,7 @@ def test_paths_count_from_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (folder / "rows.jsonl").write_text("{}\n")
     data = ["rows.jsonl", "*.jsonl", "s3://b/*.jsonl", "org/data", "org/here", "/a.jsonl", "-"]
     text = f'task = "sft"\nmodel = "./m"\ndata = {json.dumps(data)}\nchat-template = "a.txt"\n'
-    (config,) = builds_of(_write(folder, text).relative_to(tmp_path))
+    (config,) = builds_of(write_recipe(folder, text).relative_to(tmp_path))
     assert config.source.data == (
         "in [x]/rows.jsonl",
         "in [[]x]/*.jsonl",
@@ -439,7 +365,7 @@ def test_a_path_from_where_the_command_runs_is_explained(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.jsonl").write_text("{}\n")
     (tmp_path / "sub").mkdir()
-    path = _write(tmp_path / "sub", 'task = "sft"\nmodel = "m"\ndata = "rows.jsonl"\n')
+    path = write_recipe(tmp_path / "sub", 'task = "sft"\nmodel = "m"\ndata = "rows.jsonl"\n')
     with pytest.raises(UsageError, match=r"recipe.toml:3: .*Write '../rows.jsonl'"):
         builds_of(path.relative_to(tmp_path))
 
@@ -455,7 +381,7 @@ def test_variables_come_from_the_environment(
         'max-length = "${WIDE}"\ndedup = "${YES}"\nsystem = "a ${NAME} b $$ $x $${YES}"\n'
         'map = { question = "${YES}.x" }\nstop = ["<${WIDE}>"]\n'
     )
-    (config,) = builds_of(_write(tmp_path, HEAD + text))
+    (config,) = builds_of(write_recipe(tmp_path, HEAD + text))
     assert (config.plan.max_length, config.plan.dedup) == (2048, True)
     assert config.source.system == "a ${WIDE} $$ b $ $x ${YES}"
     assert config.source.map == {"question": "true.x"}
@@ -463,7 +389,7 @@ def test_variables_come_from_the_environment(
     assert VALIDATOR.is_valid(_json(HEAD + text))
     bad = HEAD + '# here\nlayout = "${NO_LAYOUT}"\nstop = ["a",\n"${NO_STOP}", "${1}"]\n'
     with pytest.raises(UsageError) as raised:
-        builds_of(_write(tmp_path, bad))
+        builds_of(write_recipe(tmp_path, bad))
     assert ":5: layout needs the environment variable NO_LAYOUT" in raised.value.what
     assert ":7: stop needs the environment variable NO_STOP" in raised.value.what
     assert ":7: ${1} names no variable" in raised.value.what
@@ -471,7 +397,7 @@ def test_variables_come_from_the_environment(
 
 def test_set_changes_a_key(tmp_path: Path) -> None:
     """With the type of the key, in tables too; a mistake is said of the words, not of the file."""
-    path = _write(tmp_path, HEAD + 'max-length = 64\n[map]\nquestion = "a"\n')
+    path = write_recipe(tmp_path, HEAD + 'max-length = 64\n[map]\nquestion = "a"\n')
     (config,) = builds_of(
         path,
         [
@@ -494,9 +420,12 @@ def test_set_changes_a_key(tmp_path: Path) -> None:
 
 def test_flags_win_over_the_recipe(pipeline: Run, tmp_path: Path) -> None:
     """Every flag of run, after the recipe; what is not given stays as the recipe has it."""
-    path = _write(tmp_path, HEAD + 'keep = 0\nlayout = "ragged"\nmax-length = 64\ndedup = true\n')
-    ran = pipeline(*("build", path, "--max-length", "512", "--no-dedup", "-o", "out", "--json"))
-    assert ran.status == 0, ran.err
+    path = write_recipe(
+        tmp_path, HEAD + 'keep = 0\nlayout = "ragged"\nmax-length = 64\ndedup = true\n'
+    )
+    ran = pipeline(
+        *("build", path, "--max-length", "512", "--no-dedup", "-o", "out", "--json")
+    ).ended()
     options = json.loads(ran.out)["manifest"]["options"]
     assert (options["layout"], options["max_length"], options["dedup"]) == ("ragged", 512, False)
     assert (tmp_path / "out" / "manifest.json").exists()

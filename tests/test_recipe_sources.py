@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from support import SAMPLES, Ran
-from test_recipe import KEYS, NEEDS, TASK_OF, VALIDATOR, _json
+from support import SAMPLES, Ran, read_manifest, write_rows
+from test_recipe import VALIDATOR, _json
 
 from pipeline.builder import plan_page, population
 from pipeline.builder.forecast import forecast
@@ -18,7 +18,6 @@ from pipeline.builds.build import Build
 from pipeline.inputs import equal_build
 from pipeline.inputs.scan import scan
 from pipeline.manifest.json_records import as_json as of_record
-from pipeline.options import recipe_model as declared
 from pipeline.options.config import Config
 from pipeline.options.recipe import builds_of
 from stages.errors import UsageError
@@ -64,11 +63,6 @@ def _parts(cache: Path) -> set[str]:
     return {path.name for path in cache.glob("parts/*/*.arrow")}
 
 
-def _manifest(folder: Path) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = json.loads((folder / "manifest.json").read_bytes())
-    return found
-
-
 @pytest.mark.slow
 def test_two_sources_are_two_runs_in_one(pipeline: Run, tmp_path: Path, cache: Path) -> None:
     """The rows of each are those of ``run`` on it alone, in the order of the sources, each with the
@@ -79,14 +73,12 @@ def test_two_sources_are_two_runs_in_one(pipeline: Run, tmp_path: Path, cache: P
         "talk": (CHAT, "--train-on", "last"),
     }
     for name, words in alone.items():
-        ran = pipeline("run", "sft", *words, *common, "-o", name)
-        assert ran.status == 0, ran.err
+        pipeline("run", "sft", *words, *common, "-o", name).ended()
     recipe = _recipe(tmp_path, f'{TOP}output = "mix"\nlayout = "ragged"\n{MATH}{TALK}')
-    ran = pipeline("build", recipe, "--cache-dir", cache)
-    assert ran.status == 0, ran.err
+    pipeline("build", recipe, "--cache-dir", cache).ended()
     expected = [row | {"source": name} for name in alone for row in _rows(tmp_path / name)]
     assert _rows(tmp_path / "mix") == expected
-    manifest = _manifest(tmp_path / "mix")
+    manifest = read_manifest(tmp_path / "mix")
     assert [one["source"] for one in manifest["inputs"]] == ["math", "talk"]
     assert [one["name"] for one in manifest["options"]["sources"]] == ["math", "talk"]
     assert manifest["options"]["sources"][1]["train_on"] == "last"
@@ -97,29 +89,25 @@ def test_a_mixture_is_checked_and_rebuilt(pipeline: Run, tmp_path: Path, cache: 
     """In any number of workers the same bytes; nothing to do is noticed; ``check`` makes a sample
     of every source again with its own options."""
     text = f'{TOP}output = "one"\n{MATH}{TALK}'
-    ran = pipeline("build", _recipe(tmp_path, text), "--cache-dir", cache, "--workers", "1")
-    assert ran.status == 0, ran.err
+    ran = pipeline("build", _recipe(tmp_path, text), "--cache-dir", cache, "--workers", "1").ended()
     (tmp_path / "cache2").mkdir()
     (tmp_path / "cache2" / "tokenizers").symlink_to(cache / "tokenizers")
     more = ("--workers", "2", "-o", "two", "--cache-dir", tmp_path / "cache2")
-    ran = pipeline("build", tmp_path / "mix.toml", *more)
-    assert ran.status == 0, ran.err
+    ran = pipeline("build", tmp_path / "mix.toml", *more).ended()
     one, two = (tmp_path / name for name in ("one", "two"))
     assert (one / "manifest.json").read_bytes() == (two / "manifest.json").read_bytes()
     ran = pipeline("build", tmp_path / "mix.toml", "--cache-dir", cache)
     assert "already up to date" in ran.err
-    ran = pipeline("check", one, "--json", "--cache-dir", cache)
-    assert ran.status == 0, ran.out
+    ran = pipeline("check", one, "--json", "--cache-dir", cache).ended()
     said = json.loads(ran.out)
-    assert said["rows_made_again"] == _manifest(one)["examples"]["kept"], said
+    assert said["rows_made_again"] == read_manifest(one)["examples"]["kept"], said
 
 
 def test_one_source_has_the_shards_of_a_command(pipeline: Run, tmp_path: Path, cache: Path) -> None:
     """But for the column with its name."""
-    ran = pipeline("build", _recipe(tmp_path, f'{TOP}output = "a"\n{TALK}'), "--cache-dir", cache)
-    assert ran.status == 0, ran.err
+    pipeline("build", _recipe(tmp_path, f'{TOP}output = "a"\n{TALK}'), "--cache-dir", cache).ended()
     words = ("--model", "qwen2-1.5b", "--train-on", "last", "-o", "b", "--cache-dir", cache)
-    assert pipeline("run", "sft", CHAT, *words).status == 0
+    pipeline("run", "sft", CHAT, *words).ended()
     named, plain = _rows(tmp_path / "a"), _rows(tmp_path / "b")
     assert [len(row.pop("sources")) for row in named] == [len(row["row_ids"]) for row in plain]
     assert named == plain
@@ -162,7 +150,7 @@ def _half_bad(path: Path, name: str) -> Path:
     bad = {"messages": [{"role": "user", "content": "no answer"}]}
     rows = [{**good, "id": f"{name}{at}"} if at % 2 else bad for at in range(60)]
     file = path / f"{name}.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(file, rows)
     return file
 
 
@@ -178,54 +166,7 @@ def test_a_source_is_held_to_its_own_limit(pipeline: Run, tmp_path: Path) -> Non
         ran = pipeline("build", _recipe(tmp_path, text), "-o", "out")
         assert (ran.status, says in ran.err) == (status, True), ran.err
     assert "max-reject = " in ran.err
-    ran = pipeline("plan", tmp_path / "mix.toml")
-    assert ran.status == 3
-
-
-@pytest.mark.parametrize("key", sorted(declared.keys(declared.SOURCE).keys() & KEYS.keys()))
-def test_a_source_has_the_keys_that_may_differ(key: str, tmp_path: Path) -> None:
-    """Right values, wrong ones with their line, and a schema that agrees."""
-    right, wrong = KEYS[key]
-    task = "prm" if key in ("neutral", "prompt-separator", "step-tag") else "sft"
-    head = f'task = "{task}"\nmodel = "qwen2-1.5b"\n'
-    head += NEEDS.get(key, "") + '[[source]]\nname = "a"\n'
-    head += "" if key == "data" else 'data = "x.jsonl"\n'
-    assert builds_of(_recipe(tmp_path, f"{head}{key} = {right}\n"))
-    assert VALIDATOR.is_valid(_json(f"{head}{key} = {right}\n"))
-    path = _recipe(tmp_path, f"{head}{key} = {wrong}\n")
-    with pytest.raises(UsageError) as raised:
-        builds_of(path)
-    line = path.read_text().count("\n")
-    assert f"mix.toml:{line}: source 1: " in raised.value.what
-    unread = ("where", "filter", "dedup-keep")  # a schema reads no conditions
-    assert key in unread or not VALIDATOR.is_valid(_json(path.read_text()))
-
-
-@pytest.mark.parametrize("key", sorted(declared.keys(declared.BUILD).keys() & KEYS.keys()))
-def test_a_build_has_every_key_but_data(key: str, tmp_path: Path) -> None:
-    """Right values, wrong ones with their line, and a schema that agrees."""
-    for name in ("a.txt", "b.txt"):
-        (tmp_path / name).write_text("x")
-    task = TASK_OF.get(key, "sft")
-    lines = {
-        "task": f'task = "{task}"\n',
-        "model": 'model = "qwen2-1.5b"\n',
-        "data": 'data = "x"\n',
-    }
-    head = "".join(line for name, line in lines.items() if name != key) + NEEDS.get(
-        key, ""
-    ).replace("{dir}", str(tmp_path))
-    right, wrong = (value.replace("{dir}", str(tmp_path)) for value in KEYS[key])
-    path = _recipe(tmp_path, f"{head}[[build]]\n{key} = {right}\n")
-    assert builds_of(path, trust=True)
-    assert VALIDATOR.is_valid(_json(path.read_text()))
-    path = _recipe(tmp_path, f"{head}[[build]]\n{key} = {wrong}\n")
-    with pytest.raises(UsageError) as raised:
-        builds_of(path, trust=True)
-    line = path.read_text().count("\n")
-    assert f"mix.toml:{line}: build 1: " in raised.value.what
-    unread = ("where", "filter", "dedup-keep")  # a schema reads no conditions
-    assert key in unread or not VALIDATOR.is_valid(_json(path.read_text()))
+    ran = pipeline("plan", tmp_path / "mix.toml").ended(3)
 
 
 @pytest.mark.parametrize(
@@ -309,14 +250,14 @@ def test_an_option_that_an_error_names_is_of_one_source(pipeline: Run, tmp_path:
     """As a flag it would be for all of them."""
     rated = tmp_path / "rated.jsonl"
     rows = [{"question": f"q {at}?", "answer": "a", "label": at % 2 == 0} for at in range(40)]
-    rated.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(rated, rows)
     path = _recipe(tmp_path, TOP + TALK + _source("rated", rated))
     for command in ("build", "plan"):
         ran = pipeline(command, path)
         assert (ran.status, "--where label=true" in ran.err) == (3, True), ran.err
         assert "keys of the [[source]] rated" in ran.err
     path.write_text(path.read_text() + 'where = "label=true"\n')
-    assert pipeline("plan", path).status == 0
+    pipeline("plan", path).ended()
 
 
 def test_a_file_is_in_one_source(pipeline: Run, tmp_path: Path) -> None:
@@ -335,8 +276,7 @@ def test_several_builds_share_their_parts(pipeline: Run, tmp_path: Path, cache: 
         '[[build]]\noutput = "no"\nfor = "megatron"\nlayout = "ragged"\n'
         '[[build]]\noutput = "packed"\nlayout = "packed"\n'
     )
-    ran = pipeline("build", _recipe(tmp_path, text), "--json", "--cache-dir", cache)
-    assert ran.status == 2, ran.err
+    ran = pipeline("build", _recipe(tmp_path, text), "--json", "--cache-dir", cache).ended(2)
     told = json.loads(ran.out)
     assert (told["status"], told["code"], told["manifest"]) == ("failed", 2, None)
     assert told["message"].startswith("2 of 3 builds made, 1 failed; ")
@@ -347,7 +287,7 @@ def test_several_builds_share_their_parts(pipeline: Run, tmp_path: Path, cache: 
     assert len(_parts(cache)) == 2
     assert not (tmp_path / "no").exists()
     for name in ("ragged", "packed"):
-        assert pipeline("check", tmp_path / name, "--cache-dir", cache).status == 0
+        pipeline("check", tmp_path / name, "--cache-dir", cache).ended()
 
 
 def test_plan_reads_a_recipe(pipeline: Run, tmp_path: Path) -> None:
@@ -357,13 +297,12 @@ def test_plan_reads_a_recipe(pipeline: Run, tmp_path: Path) -> None:
     plain = pipeline("plan", WORDS, *asked, "--max-length", "64")
     ran = pipeline("plan", path, "--max-length", "64")
     assert (ran.status, ran.out) == (plain.status, plain.out), ran.err
-    ran = pipeline("plan", _recipe(tmp_path, TOP + MATH + TALK), "--json")
-    assert ran.status == 0, ran.err
+    ran = pipeline("plan", _recipe(tmp_path, TOP + MATH + TALK), "--json").ended()
     said = json.loads(ran.out)
     assert [Path(one["path"]).name for one in said["inputs"]] == [WORDS.name, CHAT.name]
     counts = [pipeline("plan", data, *asked, "--json") for data in (WORDS, CHAT)]
     assert said["rows"] == sum(json.loads(one.out)["rows"] for one in counts)
-    assert pipeline("plan", WORDS).status == 2
+    pipeline("plan", WORDS).ended(2)
 
 
 def test_plan_says_what_sources_would_give(
@@ -372,9 +311,11 @@ def test_plan_says_what_sources_would_give(
     """By the arithmetic of the build; a few examples may stand for all of them."""
     text = f"{TOP}{_source('math', WORDS, rows='4')}{_source('talk', CHAT, epochs='2')}"
     path = _recipe(tmp_path, f"max-reject = 1\n{text}")
-    ran = pipeline("build", path, "-o", "out", "--quiet", "--cache-dir", cache)
-    assert ran.status == 0, ran.err
-    (_, given), manifest = _manifest(tmp_path / "out")["sources"], _manifest(tmp_path / "out")
+    pipeline("build", path, "-o", "out", "--quiet", "--cache-dir", cache).ended()
+    (_, given), manifest = (
+        read_manifest(tmp_path / "out")["sources"],
+        read_manifest(tmp_path / "out"),
+    )
     (config,) = builds_of(path, flags={"cache_dir": cache})
     estimate = forecast(config)
     (words, talk) = (of_record(one) for one in population.sources(estimate))
@@ -411,8 +352,7 @@ def test_lengths_of_answers_are_known_or_not_said(
     turns are answers; the figure is left out rather than guessed."""
 
     def longest(*words: object) -> Any:
-        ran = pipeline(*words, "--json", "--quiet", "--cache-dir", cache)
-        assert ran.status == 0, ran.err
+        ran = pipeline(*words, "--json", "--quiet", "--cache-dir", cache).ended()
         return json.loads(ran.out)["manifest"]["max_new_tokens"]
 
     def mixed(keys: str) -> Any:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_tokenizers import small
-from support import SAMPLES, model_record
+from support import SAMPLES, model_record, write_rows
 from transformers import AutoTokenizer
 
 from pipeline.builds.build import Build
@@ -37,6 +37,7 @@ from stages.profile import TargetModel
 
 Make = Callable[..., Path]
 MODEL = model_record()
+CHAT = SAMPLES / "sft" / "chat.jsonl"
 
 
 def show(*arguments: object) -> str:
@@ -89,9 +90,8 @@ def test_text_that_spells_a_control_token_is_drawn_apart_from_it(
 @pytest.mark.parametrize("policy", ["keep", "strip"])
 def test_stop_text_stands_apart_where_rows_are_drawn(policy: str, tmp_path: Path) -> None:
     """In the plan and in the build, on a page without colours; stripped, it is nowhere."""
-    data = tmp_path / "data.jsonl"
     row = {"prompt": "hi", "completion": "five<|im_end|>"}
-    data.write_text(json.dumps(row) + "\n", "utf-8")
+    data = write_rows(tmp_path / "data.jsonl", [row])
     given = [str(data), "--model", "qwen2-1.5b", "--stop-text", policy]
     plan = CliRunner().invoke(cli, ["plan", *given, "--task", "sft"]).stdout
     assert ("  as text  <|im_end|>\n" in plan) == (policy == "keep")
@@ -119,9 +119,9 @@ def test_visible_text_controls_nothing(text: str) -> None:
     assert shown == text or not text.isprintable()
 
 
-def test_packs_show_every_example_in_its_place(make: Make) -> None:
+def test_packs_show_every_example_in_its_place(built: Make) -> None:
     """One strip per example, its kinds from the labels, its text the tokenizer's."""
-    folder = make("sft", SAMPLES / "sft" / "chat.jsonl")
+    folder = built("sft", CHAT)
     shards = Shards(Build.open(folder))
     row = shards.row("train", 0)
     strips = shards.strips(row)
@@ -142,10 +142,10 @@ def test_packs_show_every_example_in_its_place(make: Make) -> None:
     assert "trained | 100 °C, or 212 °F.<|im_end|>" in text
 
 
-def test_markers_padding_and_scores(make: Make) -> None:
+def test_markers_padding_and_scores(built: Make) -> None:
     """Each kind of token is drawn as what its row says."""
     data = SAMPLES / "prm" / "first_error.json"
-    folder = make("prm", data, "prm", layout="padded")
+    folder = built("prm", data, "--layout", "padded")
     shards = Shards(Build.open(folder))
     source = json.loads(data.read_text("utf-8"))
     for number in (0, 5):
@@ -159,7 +159,8 @@ def test_markers_padding_and_scores(make: Make) -> None:
         padding = [piece.kind == PADDING for piece in strip.pieces]
         assert padding == [True] + [False] * strip.tokens
         assert strip.pieces[0].text.endswith(f"x {len(ids) - strip.tokens}]")
-    pairs = Shards(Build.open(make("rm", SAMPLES / "rm" / "pairs.jsonl", "rm")))
+    folder = built("rm", SAMPLES / "rm" / "pairs.jsonl", "--max-reject", "1")
+    pairs = Shards(Build.open(folder))
     row = pairs.row("train", 0)
     for side, strip in zip(("chosen", "rejected"), pairs.strips(row), strict=True):
         kinds = [piece.kind for piece in strip.pieces for _ in piece.ids]
@@ -167,9 +168,9 @@ def test_markers_padding_and_scores(make: Make) -> None:
         assert kinds == [CONTEXT] * row["prompt_length"] + [ANSWER] * answer + [SCORED]
 
 
-def test_long_examples_are_cut_in_the_middle(make: Make) -> None:
+def test_long_examples_are_cut_in_the_middle(built: Make) -> None:
     """Head and tail are the whole strip's, and every token is drawn or counted."""
-    shards = Shards(Build.open(make("sft", SAMPLES / "sft" / "chat.jsonl", layout="ragged")))
+    shards = Shards(Build.open(built("sft", CHAT, "--layout", "ragged")))
     row = shards.row("train", 0)
     (whole,), (cut,) = shards.strips(row), shards.strips(row, tokens=12)
     at, gone = cut.left_out
@@ -179,12 +180,12 @@ def test_long_examples_are_cut_in_the_middle(make: Make) -> None:
     assert shards.strips(row, tokens=len(row["input_ids"])) == [whole]
 
 
-def test_rows_are_found_by_id_in_any_layout(make: Make) -> None:
+def test_rows_are_found_by_id_in_any_layout(built: Make) -> None:
     """The same example from a pack and from a row of its own."""
     data = SAMPLES / "sft" / "word_problems.jsonl"
     drawn = []
     for layout in ("packed", "ragged"):
-        folder = make("sft", data, layout, layout=layout)
+        folder = built("sft", data, "--layout", layout)
         text = show(folder, "--row", "word_problems.jsonl:3")
         drawn.append(text.partition("\n")[2].partition("\nNext:")[0])
         assert "word_problems.jsonl:3 · " in text
@@ -209,8 +210,8 @@ def on_terminal(folder: Path, **environment: str) -> bytes:
 def test_data_cannot_drive_the_terminal(make: Make, tmp_path: Path) -> None:
     """Escape sequences in content are written out; NO_COLOR leaves none of our own either."""
     evil = "\x1b[2J\x1b]0;owned\x07\x9b31m\r\u202eabc"
-    data = tmp_path / "rows.jsonl"
-    data.write_text(json.dumps({"prompt": f"say {evil}", "completion": f"so {evil}"}))
+    row = {"prompt": f"say {evil}", "completion": f"so {evil}"}
+    data = write_rows(tmp_path / "rows.jsonl", [row])
     folder = make("sft", data)
     colored = on_terminal(folder)
     for raw in (b"\x1b[2J", b"\x1b]0;", b"\x07", b"\xc2\x9b", "\u202e".encode()):
@@ -235,7 +236,7 @@ def test_other_families_are_drawn_by_their_own_tokenizer(
     profile = f'like = "{name}"\nname = "small"\ntokenizer = "model"\ntoken_ids = {{}}\n'
     (tmp_path / "small.toml").write_text(profile)
     rows = [{"prompt": f"is it {i}", "chosen": "yes it is", "rejected": "no"} for i in range(4)]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(tmp_path / "rows.jsonl", rows)
     shards = Shards(Build.open(make("rm", Path("rows.jsonl"), model="small.toml")))
     row = shards.row("train", 0)
     chosen = shards.strips(row)[0]

@@ -58,17 +58,8 @@ def _living(group: int) -> list[str]:
 def _run(name: str, body: str, folder: Path, cache: Path) -> subprocess.CompletedProcess[str]:
     """A build in a real process, in which something happens before a function is called."""
     module, _, name = name.partition(":")
-    arguments: tuple[str, ...] = (
-        "run",
-        "sft",
-        str(_DATA),
-        "--model",
-        "qwen2-1.5b",
-        "-o",
-        "out",
-        "--quiet",
-    )
-    arguments += ("--cache-dir", str(cache), "--workers", "2")
+    arguments = f"run sft {_DATA} --model qwen2-1.5b -o out --quiet --workers 2".split()
+    arguments += ["--cache-dir", str(cache)]
     code = _RUN.replace("BODY", body).format(module=module, name=name, arguments=arguments)
     process = subprocess.Popen(
         [sys.executable, "-c", code],
@@ -91,8 +82,9 @@ def _run(name: str, body: str, folder: Path, cache: Path) -> subprocess.Complete
     "name",
     [
         "pipeline.builds.publish:shutil.rmtree",  # of what an earlier run may have left
-        "pipeline.inputs.ahead:_parse",  # in a thread, while the program is imported
         "pipeline.builder.assembly:audit",  # while the other process judges
+        # In a thread, while the program is imported.
+        pytest.param("pipeline.inputs.ahead:_parse", marks=pytest.mark.slow),
         pytest.param("pipeline.inputs.recipe:find_model", marks=pytest.mark.slow),
         pytest.param("pipeline.builder.assembly:report_page.write", marks=pytest.mark.slow),
     ],
@@ -111,7 +103,7 @@ def test_ctrl_c_leaves_nothing(
     "name",
     [
         "pipeline.builder.publication:keep_hashes",  # for the next build
-        "pipeline.builds.failed:clear",
+        pytest.param("pipeline.builds.failed:clear", marks=pytest.mark.slow),
     ],
 )
 def test_ctrl_c_behind_the_publication_changes_nothing(

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support import SAMPLES, Ran
+from support import SAMPLES, Ran, write_rows
 
 import posttrain_pipeline as pp
 from pipeline.builder import next_steps
@@ -32,7 +32,7 @@ def lossy(tmp_path: Path) -> Path:
     bad = [{"question": "q", "answer": ""}] * 3 + [{"question": None, "answer": "a"}] * 2
     path = tmp_path / "rows.jsonl"
     rows = [*good, *bad, *good[:4]]
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    write_rows(path, rows)
     return path
 
 
@@ -51,15 +51,14 @@ def test_equal_examples_are_kept_only_if_nothing_left_them_out(
 ) -> None:
     """A budget of 5 uses no 8 equal examples."""
     rows = [{"question": f"q{at % 24}", "answer": f"a{at % 24}"} for at in range(32)]
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(tmp_path / "a.jsonl", rows)
     said = []
     for budget in (32, 5):
         (tmp_path / "r.toml").write_text(
             'task = "sft"\nmodel = "qwen2-1.5b"\nkeep = 0\n'
             f'[[source]]\nname = "a"\ndata = "a.jsonl"\nrows = {budget}\n'
         )
-        ran = pipeline("build", "r.toml", "-o", "out")
-        assert ran.status == 0, ran.err
+        ran = pipeline("build", "r.toml", "-o", "out").ended()
         said.append(ran.err)
     assert "8 equal examples kept (see --dedup)" in said[0]
     assert "8 equal examples found, before 27 examples were left out (see --dedup)" in said[1]
@@ -68,8 +67,7 @@ def test_equal_examples_are_kept_only_if_nothing_left_them_out(
 
 def test_a_build_says_what_it_came_to_and_lost(pipeline: Run, lossy: Path) -> None:
     """Counts with separators, each loss with its number, codes under a heading of their own."""
-    ran = pipeline("run", "sft", lossy, *MODEL, "-o", "out", "--dedup")
-    assert ran.status == 0, ran.err
+    ran = pipeline("run", "sft", lossy, *MODEL, "-o", "out", "--dedup").ended()
     said = _said(ran.err)
     assert said["rows"] == ["1,209 in = 1,200 used + 5 rejected + 4 duplicates"]
     assert said["lost"][0] == "9 of 1,209 rows (0.7%)"
@@ -92,8 +90,7 @@ def test_tokens_that_are_cut_off_are_counted(pipeline: Run, tmp_path: Path) -> N
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps({"messages": [{"role": r, "content": t} for r, t in turns]}) + "\n")
     trimmed = ("--max-length", "128", "--too-long", "trim-turns")
-    ran = pipeline("run", "sft", path, *MODEL, "-o", "out", *trimmed)
-    assert ran.status == 0, ran.err
+    ran = pipeline("run", "sft", path, *MODEL, "-o", "out", *trimmed).ended()
     cut = pp.Build.open(tmp_path / "out").manifest.tokens.truncated
     assert cut > 0
     assert any(line.startswith(f"{cut:,} tokens cut off (") for line in _said(ran.err)["warning"])
@@ -114,7 +111,7 @@ def test_an_equal_build_says_less(pipeline: Run, tmp_path: Path) -> None:
 def test_the_commands_can_be_pasted(pipeline: Run, tmp_path: Path) -> None:
     """Into a shell, as they are printed at any width, whatever the folder is called."""
     for name in ("out", "it's a \"long\" folder's name"):
-        assert pipeline("run", "sft", DATA, *MODEL, "-o", name, "--quiet").status == 0
+        pipeline("run", "sft", DATA, *MODEL, "-o", name, "--quiet").ended()
         build = pp.open(tmp_path / name)
         for columns in (40, 80, 1 << 20):
             lines = next_steps.lines(Path(name), build.manifest, columns)
@@ -139,11 +136,11 @@ def test_the_commands_can_be_pasted(pipeline: Run, tmp_path: Path) -> None:
     ("output", "beside"), [("r", "r-trl"), ("a/r", "a/r-trl"), (".", "../work-trl")]
 )
 def test_an_export_of_a_version_goes_beside_the_versions(
-    make: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    built: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     output: str, beside: str,
 ) -> None:  # fmt: skip
     """Not among them, where nothing lists it."""
-    manifest = pp.open(make("sft", DATA)).manifest
+    manifest = pp.open(built("sft", DATA)).manifest
     (tmp_path / "work" / output).mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "work")
     (Path(output) / "history.jsonl").touch()
@@ -152,9 +149,11 @@ def test_an_export_of_a_version_goes_beside_the_versions(
     assert Path(shlex.split(line)[-1]).resolve() == Path(beside).resolve()
 
 
-def test_nothing_breaks_inside_a_word(make: Callable[..., Path]) -> None:
+def test_nothing_breaks_inside_a_word(built: Callable[..., Path]) -> None:
     """Every word of the wide summary is one of the narrow summary, and lines fit."""
-    lines = summary(Built(pp.open(make("sft", DATA)), fresh=True))[:-1]  # the report's path is long
+    lines = summary(Built(pp.open(built("sft", DATA)), fresh=True))[
+        :-1
+    ]  # the report's path is long
     for columns in (40, 60, 80):
         narrow = fitted(lines, columns)
         assert " ".join(narrow).split() == " ".join(lines).split()
@@ -169,9 +168,9 @@ def _losing(manifest: Manifest, **counts: int) -> Manifest:
     return replace(manifest, rows=replace(rows, **counts))
 
 
-def test_every_loss_has_its_line_and_codes_their_fix(make: Callable[..., Path]) -> None:
+def test_every_loss_has_its_line_and_codes_their_fix(built: Callable[..., Path]) -> None:
     """The most frequent codes first; long fixes are said by their first sentence."""
-    manifest = pp.open(make("sft", DATA)).manifest
+    manifest = pp.open(built("sft", DATA)).manifest
     counts = {"rejected": 36, "duplicates": 2, "filtered": 1500, "near_duplicates": 4}
     lost = _losing(manifest, **counts, contaminated=5, left_out=6)
     fixes = {"code_8": "Do this.", "code_7": f"Do that. {'And more. ' * 20}"}
@@ -193,8 +192,7 @@ def test_several_builds_end_in_a_line_each(pipeline: Run, tmp_path: Path) -> Non
     (tmp_path / "b" / "mine.txt").write_text("not a build")
     head = f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "{DATA}"\n'
     (tmp_path / "r.toml").write_text(f'{head}[[build]]\noutput = "a"\n[[build]]\noutput = "b"\n')
-    ran = pipeline("build", "r.toml")
-    assert ran.status == 2, ran.err
+    ran = pipeline("build", "r.toml").ended(2)
     one, two = ran.err.splitlines()[-2:]
     assert one.startswith("built     a: ")
     assert one.endswith(" tokens")
