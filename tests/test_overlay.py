@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import SAMPLES
+from support import SAMPLES, read_row
 from transformers import AutoTokenizer
 
 from pipeline.builder.build import build
 from pipeline.options.config import Config
 from pipeline.serving import safetensors_rows
 from pipeline.serving.overlay import overlay
-from pipeline.serving.safetensors_rows import narrow, read_row, set_means, widen
+from pipeline.serving.safetensors_rows import narrow, set_means, widen
 from stages.errors import DataError, UsageError
 
 ROWS, WIDTH = 151936, 2

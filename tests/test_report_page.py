@@ -271,7 +271,7 @@ def test_no_build_makes_the_page_larger_than_its_bound(make: Make) -> None:
     usual = len(report.make(Build.open(folder)).encode())
     _enormous(folder)
     page = report.make(Build.open(folder))
-    assert usual < len(page.encode()) <= report.LARGEST
+    assert usual < len(page.encode()) <= report.page.LARGEST
     assert "\u202e" not in page
     assert "10 more, in manifest.json" in page
     Outline(page)

@@ -39,7 +39,8 @@ from pipeline.options.local_path import BuildPath, LocalPath
 )
 def COMMAND(folder: Path, output: Path | None, against: Path | None) -> None:
     """Inside the build only the very page that its manifest names is written."""
-    from pipeline.report import REPORT, remake, with_changes
+    from pipeline.manifest.records import REPORT
+    from pipeline.report import remake, with_changes
     from pipeline.stores import is_address, shown
     from stages.errors import UsageError
 

@@ -14,7 +14,7 @@ from pipeline.builds.build import Build
 from pipeline.manifest.json_records import dump, sealed
 from pipeline.manifest.manifest import MANIFEST, Manifest, PublishedRecord
 from pipeline.manifest.overlap_records import CONTAMINATED, NEAR_DUPLICATES
-from pipeline.manifest.records import REJECTS, RUN, Reject
+from pipeline.manifest.records import REJECTS, REPORT, RUN, Reject
 from pipeline.publish import croissant, viewer
 from pipeline.report import card
 from pipeline.report.publisher import Publisher
@@ -115,7 +115,7 @@ def _made(build: Build, work: Path, publisher: Publisher, with_rejects: bool) ->
         for name in quoting:
             _unquoted(build.folder / name, work / name, _QUOTES[name])
         quiet = _WithoutTexts(build.folder, build.manifest)
-        (work / report_page.REPORT).write_bytes(report_page.make(quiet).encode())
+        (work / REPORT).write_bytes(report_page.make(quiet).encode())
     told = replace(publisher, view=f"{viewer.FOLDER}/*.parquet", left_out=tuple(said))
     (work / card.CARD).write_bytes(card.make(build, told).encode())
 

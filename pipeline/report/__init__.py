@@ -1,11 +1,11 @@
 """``report.html``: a page about a build, made from the build's files only.
 
-page, rows, checks   what is on it, and its templates
+page                 what is on it, and its templates
 headline             its first line: fit to train on or not, and what was lost
-plots, charts, scales  its charts: what they show, their bars, their axes
-samples, losses      examples of the shards, and refused rows
+plots, charts        its charts: what they show, their bars and axes
+samples              examples of the shards
 changes              what differs from the build before, for pages that lie outside their build
-refused              the page of a refused build
+refused              refused rows, and the page of a refused build
 template             the engine, the style and the script of all pages
 """
 
@@ -17,20 +17,8 @@ from pipeline.builds.build import Build
 from pipeline.manifest.records import REPORT
 from pipeline.report import changes, page
 from pipeline.report.drawing import Shards
-from pipeline.report.page import LARGEST, render
+from pipeline.report.page import render
 from stages.errors import UsageError
-
-__all__ = [
-    "LARGEST",
-    "REPORT",
-    "make",
-    "page",
-    "prepare",
-    "remake",
-    "render",
-    "with_changes",
-    "write",
-]
 
 
 def make(build: Build) -> str:
