@@ -123,11 +123,15 @@ def _built_and_shown(
 def build_each(
     configs: Sequence[Config], in_json: bool, quiet: bool, parts: Parts | None = None
 ) -> None:
-    """Build one after the other; one that fails keeps none of the others back.
+    """Build one after the other; one that fails keeps none of the others back. A single one is
+    told of as ``build_and_report`` does.
 
     Parts lie in the cache by what they depend on, so builds that differ in their shards alone
     encode the rows once. Ends with the status of the first build that failed.
     """
+    if len(configs) == 1:
+        build_and_report(configs[0], in_json, quiet, parts)
+        return
     from pipeline.messages.result import of_builds, of_error, show
 
     session = current()

@@ -362,3 +362,16 @@ def install_examples(folder: Path, *modules: str) -> Path:
 def example_groups() -> set[str]:
     """The folders that CONTRIBUTING.md has an example for."""
     return {group.rpartition(".")[2] for _, groups in _examples() for group in groups}
+
+
+def read_row(path: Path, name: str, row: int) -> Any:
+    """One row of a two-dimensional tensor in a safetensors file, widened to float32."""
+    import numpy as np
+
+    from pipeline.serving import safetensors_rows as stored
+
+    entries, start = stored.header(path)
+    dtype, (_, width) = entries[name]["dtype"], entries[name]["shape"]
+    kind = stored._STORED[dtype]
+    at = start + entries[name]["data_offsets"][0] + row * width * kind.itemsize
+    return stored.widen(np.fromfile(path, kind, width, offset=at), dtype)

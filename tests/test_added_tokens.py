@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from datasets import load_from_disk
-from support import Ran, read_manifest
+from support import Ran, read_manifest, read_row
 from test_overlay import model_dir
 from transformers import AutoTokenizer
 
@@ -18,7 +18,6 @@ from pipeline.inputs.recipe import resolve_recipe
 from pipeline.options.config import Config
 from pipeline.serving import serving
 from pipeline.serving.overlay import overlay
-from pipeline.serving.safetensors_rows import read_row
 from stages.encoders import parsed
 from stages.errors import ModelError, UsageError
 from stages.probes import bind

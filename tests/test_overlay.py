@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import SAMPLES, Make, few
+from support import SAMPLES, Make, few, read_row
 from transformers import AutoTokenizer
 
 from pipeline.serving import safetensors_rows
 from pipeline.serving.overlay import overlay
-from pipeline.serving.safetensors_rows import narrow, read_row, set_means, widen
+from pipeline.serving.safetensors_rows import narrow, set_means, widen
 from stages.errors import DataError, UsageError
 
 ROWS, WIDTH = 151936, 2

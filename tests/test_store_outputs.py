@@ -16,7 +16,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from stub_memory import Watched
 from stub_s3 import BUCKET
 
-from pipeline.builds import lease, store_place, store_versions
+from pipeline.builds import history, lease, store_place, store_versions
 from pipeline.builds.store_place import StorePlace
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.seal import sealed
@@ -93,7 +93,7 @@ def read(store: Store) -> str | None:
             continue
         manifest = json.loads(data)
         assert manifest["build_id"] == now.build_id
-        assert manifest["content_sha256"] == now.sha256
+        assert manifest["content_sha256"] == now.manifest_sha256
         for name, sha256 in manifest["files"].items():
             content = store.get(f"{now.build_id}/{name}")
             if content is None:
@@ -219,7 +219,10 @@ def test_the_lock_of_a_writer_that_died_is_taken_over(
     put(placed(address, tmp_path), builds[0])
     assert read(store) == id_of(builds[0])
     assert not any(name.startswith("0" * 64) for name in store.list())
-    assert any("elsewhere, process 7" in str(one) for one in store_versions.read_history(store))
+    assert any(
+        "elsewhere, process 7" in str(one)
+        for one in history.lines_of(store.get(history.HISTORY) or b"")
+    )
 
 
 def test_a_writer_that_was_only_slow_changes_nothing_that_is_read(

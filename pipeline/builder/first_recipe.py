@@ -6,7 +6,6 @@ would help.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -22,10 +21,11 @@ from pipeline.inputs.detection import recognise_glimpse, two_shapes
 from pipeline.inputs.opening import Opening
 from pipeline.inputs.scan import expand
 from pipeline.options.command_line import config_from, not_read, stem
-from pipeline.options.config import Config, default_cache
+from pipeline.options.config import Config
 from pipeline.options.path_values import Data, ModelName
-from pipeline.options.phases import OPTIONS
+from pipeline.options.phases import OPTIONS, default_cache
 from pipeline.options.recipe import builds_of
+from pipeline.report.card_recipe import spelled
 from pipeline.secrets import GAP, redacted
 from stages.counted import counted
 from stages.normalize.evidence import Detection
@@ -225,15 +225,8 @@ def _name(argument: str, taken: set[str]) -> str:
 
 
 def _toml(value: Any) -> str:
-    if isinstance(value, Mapping):
-        entries = (f"{_toml(key)} = {_toml(one)}" for key, one in value.items())
-        return f"{{ {', '.join(entries)} }}"
-    if isinstance(value, tuple | list):
-        return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, str):
-        text = json.dumps(value.replace("$", "$$"), ensure_ascii=False)
-        return text.replace("\x7f", "\\u007f")
-    return json.dumps(value)
+    """A value as a recipe has it, where a dollar sign begins a variable."""
+    return spelled(value).replace("$", "$$")
 
 
 def long_enough(estimate: Forecast) -> int | None:

@@ -11,8 +11,8 @@ from pipeline.inputs.detection import recognise_glimpse
 from pipeline.inputs.opening import Opening
 from pipeline.inputs.scan import expand
 from pipeline.options.command_line import config_from
-from pipeline.options.config import default_cache
 from pipeline.options.output import local_cache
+from pipeline.options.phases import default_cache
 from pipeline.stores.sources import Located
 from stages.contract import Glimpse
 from stages.errors import DataError, PipelineError, UnknownFormatError, UsageError

@@ -64,7 +64,7 @@ class Look:
         return f"{self.name}{at}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Sampled:
     """What became of the sample.
 
@@ -88,15 +88,15 @@ class Sampled:
         read: rows that went in, by the number of their source; ``lost``: of these, refused ones.
     """
 
-    rows: int
-    large: int
-    refused: Counter[str]
-    first: dict[str, list[str]]
-    details: dict[str, str]
-    notes: Counter[str]
-    lengths: Ints
-    trained: Ints
-    shown: list[tuple[str, dict[str, Any]]]
+    rows: int = 0
+    large: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    first: dict[str, list[str]] = field(default_factory=dict)
+    details: dict[str, str] = field(default_factory=dict)
+    notes: Counter[str] = field(default_factory=Counter)
+    lengths: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    trained: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    shown: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     filtered: Counter[str] = field(default_factory=Counter)
     unread: dict[str, Counter[str]] = field(default_factory=dict)
     alike: Alike = field(default_factory=Alike)
@@ -106,7 +106,7 @@ class Sampled:
     long: int = 0
     left: int = 0
     chosen: FilteredSample = field(default_factory=FilteredSample)
-    of_looks: tuple[tuple[int, int], ...] = ()
+    of_looks: list[tuple[int, int]] = field(default_factory=list)
     read: Counter[int] = field(default_factory=Counter)
     lost: Counter[int] = field(default_factory=Counter)
 
@@ -254,52 +254,33 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
     # Lengths of all examples, whatever the build allows: the packing table is over many limits.
     unlimited = recipe.config.but(max_length=_NO_LIMIT, pad_to="longest", too_long="reject")
     machine = replace(recipe, config=unlimited)
-    made = Sampled(
-        rows=0,
-        large=0,
-        refused=Counter(),
-        first={},
-        details={},
-        notes=Counter(),
-        lengths=np.zeros(0, np.int64),
-        trained=np.zeros(0, np.int64),
-        shown=[],
-    )
-    lengths, trained, of_looks, large, tokens, long, left = [], [], [], 0, 0, 0, 0
-    rated = Margins() if recipe.task.kind.compares else None
+    made = Sampled(margins=Margins() if recipe.task.kind.compares else None)
+    lengths, trained = [], []
     for look in looks:
         records = _affordable(look.glimpse.records, SAMPLE_BYTES // len(looks))
-        large += sum(len(record.raw) > ROW_BYTES for record in look.glimpse.records)
+        made.large += sum(len(record.raw) > ROW_BYTES for record in look.glimpse.records)
         made.read[look.source] += len(records)
         batch = _through(machine.of_source(look.source), look, records=records, made=made)
         own = recipe.of_source(look.source)
         longer = _too_long(own, look, records=records, batch=batch)
-        long += longer
+        made.long += longer
         made.lost[look.source] += longer
         # What is too long is refused before a filter sees it.
         batch = made.chosen.left(own.config, look.source, batch, [*map(look.row_name, records)])
         fit = int((batch.column("length").to_numpy() <= own.config.plan.longest_example).sum())
-        left += fit + max(batch.num_rows - fit - longer, 0)  # trimmed ones fit too
-        of_looks.append((len(records), batch.num_rows))
+        made.left += fit + max(batch.num_rows - fit - longer, 0)  # trimmed ones fit too
+        made.of_looks.append((len(records), batch.num_rows))
         lengths.append(batch.column("length").to_numpy().astype(np.int64))
         trained.append(batch.column("trained").to_numpy().astype(np.int64))
-        tokens += sum(len(batch.column(name).flatten()) for name in _IDS & set(batch.schema.names))
+        ids = _IDS & set(batch.schema.names)
+        made.tokens += sum(len(batch.column(name).flatten()) for name in ids)
         if own.splits_turns and "messages" in batch.schema.names:
             made.split.update(turn_split.count(batch))
-        if rated is not None:
-            rated += of_column(batch.column("margin"))
-    return replace(
-        made,
-        rows=sum(rows for rows, _ in of_looks),
-        large=large,
-        lengths=np.concatenate(lengths),
-        trained=np.concatenate(trained),
-        tokens=tokens,
-        margins=rated,
-        long=long,
-        left=left,
-        of_looks=tuple(of_looks),
-    )
+        if made.margins is not None:
+            made.margins += of_column(batch.column("margin"))
+    made.rows = made.read.total()
+    made.lengths, made.trained = np.concatenate(lengths), np.concatenate(trained)
+    return made
 
 
 def forecast(config: Config) -> Forecast:

@@ -14,7 +14,7 @@ from pipeline.inputs import versions
 from pipeline.job import Job
 from pipeline.messages.progress import Report, Whole, follower_of
 from pipeline.messages.session import current
-from pipeline.options.config import RunOptions
+from pipeline.options.phases import RunOptions
 from stages import catalog
 
 Shared = TypeVar("Shared")

@@ -22,6 +22,20 @@ def stamp(seconds: float | None = None) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
+def sync(path: str | Path) -> None:
+    """What a folder lists, or a file holds, reaches the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def entry(status: str, message: str, code: int | None = 0, **more: Any) -> dict[str, Any]:
+    """What a line says of a thing that happened now."""
+    return {"time": stamp(), "status": status, "code": code, "message": message, **more}
+
+
 def append(folder: Path, line: Mapping[str, Any]) -> None:
     """One more line, on the disk when this returns."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -46,14 +60,15 @@ def read(folder: Path) -> list[Mapping[str, Any]]:
     return lines_of(content)
 
 
+def object_of(content: bytes | None) -> dict[str, Any]:
+    """A JSON object; an empty one where it is none, or cut short."""
+    try:
+        found = json.loads(content or b"{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def lines_of(content: bytes) -> list[Mapping[str, Any]]:
     """The lines of a history, without those that were cut short."""
-    lines: list[Mapping[str, Any]] = []
-    for text in content.splitlines():
-        try:
-            line = json.loads(text)
-        except ValueError:
-            continue
-        if isinstance(line, dict):
-            lines.append(line)
-    return lines
+    return [line for text in content.splitlines() if (line := object_of(text))]

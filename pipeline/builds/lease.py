@@ -15,7 +15,6 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from pipeline.builds import history
 from pipeline.stores import Store
@@ -95,7 +94,7 @@ class Lease:
         return json.dumps(said).encode()
 
     def _mine(self, content: bytes | None) -> bool:
-        return _said(content).get("call") == self._call
+        return history.object_of(content).get("call") == self._call
 
     def _take(self) -> None:
         for _ in range(_TRIES):
@@ -133,12 +132,11 @@ class Lease:
         there = self.store.stat(LOCK)
         content = self.store.get(LOCK) if there is not None else None
         if there is None or content is None:
-            if self.single:
-                self.store.put(LOCK, self._content())
-            return self.single
+            return self.single and self._put("")
         if self._mine(content):  # the answer to our put was lost
             return True
-        owner, lease = _said(content).get("owner", "unknown"), _said(content).get("lease", LEASE)
+        said = history.object_of(content)
+        owner, lease = said.get("owner", "unknown"), said.get("lease", LEASE)
         left = None if there.modified is None else there.modified + lease - self._now()
         if left is None or left > 0:
             wait = f"delete {self.store.shown}/{LOCK} if it died"
@@ -148,11 +146,17 @@ class Lease:
                 f"{self.store.shown} is being built by another run ({owner}).",
                 f"Wait for it, or build somewhere else; {wait}.",
             )
-        if self.single:
-            self.store.put(LOCK, self._content())
-        elif not self.store.put_if_match(LOCK, self._content(), there.tag):
+        if not self._put(there.tag):
             return self._mine(self.store.get(LOCK))
         self.after = str(owner)
+        return True
+
+    def _put(self, tag: str) -> bool:
+        """Write the lock, if what is there still has this tag; whatever it has, where no other
+        writer is there."""
+        if not self.single:
+            return self.store.put_if_match(LOCK, self._content(), tag)
+        self.store.put(LOCK, self._content())
         return True
 
     def _now(self) -> float:
@@ -179,23 +183,10 @@ class Lease:
         if there is None or not self._mine(self.store.get(LOCK)):
             return False
         self._renewals += 1
-        if self.single:
-            self.store.put(LOCK, self._content())
-            return True
-        return self.store.put_if_match(LOCK, self._content(), there.tag) or self._mine(
-            self.store.get(LOCK)
-        )
+        return self._put(there.tag) or self._mine(self.store.get(LOCK))
 
     def _release(self) -> None:
         """Remove the lock, while nobody else may take it."""
         safe = not self._lost and time.monotonic() - self._renewed < LEASE / 2
         if safe and self._mine(self.store.get(LOCK)):
             self.store.delete(LOCK)
-
-
-def _said(content: bytes | None) -> dict[str, Any]:
-    try:
-        found = json.loads(content or b"{}")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -80,11 +80,6 @@ class Place:
         return before(self.real, self.keep)
 
     @property
-    def shown_output(self) -> str:
-        """The output, as messages say it."""
-        return str(self.output)
-
-    @property
     def shown_before(self) -> str:
         """The same, as the user knows it."""
         return str(self.output / versions.CURRENT if self.keep else self.output)
@@ -191,14 +186,8 @@ class Place:
                 if holder:
                     shutil.rmtree(publish.beside(self.before, "staging"), ignore_errors=True)
                     versions.tidy(self.real)
-                    self.record(
-                        {
-                            "time": history.stamp(),
-                            "status": "failed",
-                            "code": None,
-                            "message": f"the run before ({holder}) was killed",
-                        }
-                    )
+                    message = f"the run before ({holder}) was killed"
+                    self.record(history.entry("failed", message, None))
                 lock.unlink(missing_ok=True)
         except OSError:  # there is no lock, or a run that is alive has it
             return

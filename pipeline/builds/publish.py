@@ -21,11 +21,10 @@ from typing import IO, TYPE_CHECKING
 
 from pipeline.builds import history, leftovers, versions
 from pipeline.manifest.dataset_files import write_json
-from pipeline.manifest.json_records import MalformedError, as_json, load, sealed
-from pipeline.manifest.manifest import MANIFEST, Listed, Manifest
+from pipeline.manifest.json_records import as_json, sealed
+from pipeline.manifest.manifest import MANIFEST, Manifest
 from pipeline.manifest.records import RUN, VALIDATION
 from stages.errors import GateError, SurroundingsError, UsageError
-from stages.files import regular
 
 if TYPE_CHECKING:  # to look for an equal build imports nothing that judges
     from expectations.verdict import Verdict
@@ -41,10 +40,8 @@ def beside(target: Path, what: str) -> Path:
 
 def id_of(target: Path) -> str | None:
     """The id of the build that is there; None where there is none."""
-    try:
-        return load(Listed, regular.required(target / MANIFEST).read_bytes()).build_id
-    except (OSError, MalformedError):
-        return None
+    found = versions.listed(target)
+    return found.build_id if found is not None else None
 
 
 def moment(folder: Path, target: Path) -> Callable[[], bool]:
@@ -62,11 +59,8 @@ def moment(folder: Path, target: Path) -> Callable[[], bool]:
 
 def _files_of_build(target: Path) -> set[str] | None:
     """Relative paths of the files that a build's manifest lists; None if there is no manifest."""
-    try:
-        listed = load(Listed, regular.required(target / MANIFEST).read_bytes())
-    except (OSError, MalformedError):
-        return None
-    return {*listed.files, RUN, MANIFEST} if listed.build_id else None
+    listed = versions.listed(target)
+    return {*listed.files, RUN, MANIFEST} if listed is not None and listed.build_id else None
 
 
 def left_by_tools(target: Path) -> tuple[str, ...]:
@@ -247,11 +241,7 @@ def _sync(folder: Path) -> None:
     """
     for root, _, files in os.walk(folder):
         for name in (*files, "."):
-            handle = os.open(os.path.join(root, name), os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            history.sync(os.path.join(root, name))
 
 
 def write_manifest(folder: Path, manifest: Manifest, verdict: Verdict) -> Manifest:
@@ -285,8 +275,4 @@ def publish(folder: Path, target: Path) -> None:
         target.rename(old)
         folder.rename(target)
         shutil.rmtree(old, ignore_errors=True)
-    handle = os.open(target.parent, os.O_RDONLY)  # the rename itself must reach the disk, too
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    history.sync(target.parent)  # the rename itself must reach the disk, too

@@ -88,11 +88,6 @@ class StorePlace(Place):
         return folder
 
     @property
-    def shown_output(self) -> str:
-        """The address, as messages say it."""
-        return self.store.shown
-
-    @property
     def shown_before(self) -> str:
         """Its current version, as messages say it."""
         return f"{self.store.shown}/{versions.CURRENT}"
@@ -225,14 +220,8 @@ class StorePlace(Place):
 
     def _record_killed(self, owner: str) -> None:
         with suppress(OSError):  # it only informs
-            self.record(
-                {
-                    "time": history.stamp(),
-                    "status": "failed",
-                    "code": None,
-                    "message": f"the run before ({owner}) ended without a word",
-                }
-            )
+            message = f"the run before ({owner}) ended without a word"
+            self.record(history.entry("failed", message, None))
 
     def record_killed(self) -> None:
         """Nothing: whoever takes over its lock writes it down."""

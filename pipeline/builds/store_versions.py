@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +43,14 @@ class Current:
 
     Attributes:
         build_id: of the current version; None where there is none yet.
-        sha256: of its manifest, as its seal has it.
+        manifest_sha256: as its seal has it.
         fence: how often a lock was taken over.
         earlier: versions that were current before, the last one first; some may be gone.
         withdrawn: those that a rollback took back, and nobody made current again.
     """
 
     build_id: str | None = None
-    sha256: str | None = None
+    manifest_sha256: str | None = None
     fence: int = 0
     earlier: tuple[str, ...] = ()
     withdrawn: tuple[str, ...] = ()
@@ -87,14 +87,7 @@ def _read(content: bytes | None) -> Current:
 
 
 def _written(said: Current) -> bytes:
-    content = {
-        "build_id": said.build_id,
-        "manifest_sha256": said.sha256,
-        "fence": said.fence,
-        "earlier": said.earlier,
-        "withdrawn": said.withdrawn,
-    }
-    return json.dumps(content, indent=1).encode() + b"\n"
+    return json.dumps(asdict(said), indent=1).encode() + b"\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,33 +121,26 @@ class Writer:
                 return None
             return _written(before.turned_to(build_id, sha256, back))
 
-        if not self._exchanged(CURRENT, changed):
+        if not exchange(self.store, CURRENT, changed, self.lock.single):
             raise SurroundingsError(
                 f"{self.store.shown} was taken over by another run, which found this one's lock "
                 f"over.",
                 "Build again when it has ended.",
             )
 
-    def _exchanged(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bool:
-        if not self.lock.single:
-            return exchange(self.store, name, change)
-        new = change(self.store.get(name))  # no other writer is there, as the user says
-        if new is not None:
-            self.store.put(name, new)
-        return new is not None
-
     def raised(self) -> Writer:
         """The same after the fence was raised: a writer that was taken for dead can no longer make
         a version current."""
-        if not self._exchanged(CURRENT, lambda old: _written(_raised(_read(old)))):
+        if not exchange(self.store, CURRENT, _with_fence_raised, self.lock.single):
             raise SurroundingsError(
                 f"{self.store.shown}/{CURRENT} could not be exchanged.", "Run again."
             )
         return replace(self, fence=current(self.store).fence)
 
 
-def _raised(said: Current) -> Current:
-    return replace(said, fence=said.fence + 1)
+def _with_fence_raised(old: bytes | None) -> bytes:
+    said = _read(old)
+    return _written(replace(said, fence=said.fence + 1))
 
 
 @contextmanager
@@ -230,11 +216,6 @@ def whole(store: Store, build_id: str) -> bytes | None:
     return data if alike and set(there) == wanted | {MANIFEST} else None
 
 
-def read_history(store: Store) -> list[Mapping[str, Any]]:
-    """The lines, the oldest first."""
-    return history.lines_of(store.get(history.HISTORY) or b"")
-
-
 def append(store: Store, line: Mapping[str, Any], single: bool) -> None:
     """One more line of history; of very many the oldest are let go."""
     text = json.dumps(line, ensure_ascii=False, default=str).encode() + b"\n"
@@ -243,9 +224,7 @@ def append(store: Store, line: Mapping[str, Any], single: bool) -> None:
         lines = (old or b"").splitlines(keepends=True)
         return b"".join([*lines[-_LINES + 1 :], text])
 
-    if single:
-        store.put(history.HISTORY, longer(store.get(history.HISTORY)))
-    elif not exchange(store, history.HISTORY, longer):
+    if not exchange(store, history.HISTORY, longer, single):
         raise OSError("others wrote it at the same time")
 
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.builds import history, leftovers
+from pipeline.builds.history import sync
 from pipeline.manifest.json_records import MalformedError, load
 from pipeline.manifest.manifest import MANIFEST, Listed
 from pipeline.manifest.records import RUN
@@ -63,6 +64,14 @@ def is_releases(folder: Path) -> bool:
 def is_place(real: Path) -> bool:
     """Whether a path, links followed, is that of a version: one that is there, or could be."""
     return _ID.fullmatch(real.name) is not None and is_releases(real.parent)
+
+
+def listed(folder: Path) -> Listed | None:
+    """What the manifest in a folder lists; None where there is none that can be read."""
+    try:
+        return load(Listed, regular.required(folder / MANIFEST).read_bytes())
+    except (OSError, MalformedError):
+        return None
 
 
 def _linked(folder: Path) -> str | None:
@@ -117,31 +126,17 @@ def point(folder: Path, build_id: str) -> None:
     sync(folder)
 
 
-def sync(folder: Path) -> None:
-    """What a folder lists reaches the disk."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _is_named(folder: Path) -> bool:
     """Whether a folder has a name that versions have."""
     return _ID.fullmatch(folder.name) is not None and folder.is_dir() and not folder.is_symlink()
 
 
-def _is_version(folder: Path) -> bool:
-    return _is_named(folder) and not _fault(folder)
-
-
 def _fault(folder: Path) -> str:
     """Why a folder with the name of a version is none; empty where it is one."""
-    try:
-        found = load(Listed, regular.required(folder / MANIFEST).read_bytes()).build_id
-    except (OSError, MalformedError):
+    found = listed(folder)
+    if found is None:
         return f"it has no {MANIFEST} that can be read"
-    return "" if found == folder.name else f"it holds the build {found[:SHORT]}"
+    return "" if found.build_id == folder.name else f"it holds the build {found.build_id[:SHORT]}"
 
 
 def _holds(folder: Path, build_id: str) -> tuple[str, ...]:
@@ -286,8 +281,9 @@ def to_go_back_to(known: Sequence[Version], name: str | None, folder: str | Path
 
 def _foreign(folder: Path) -> list[str]:
     """Files of a version that are somebody's."""
-    own = load(Listed, regular.required(folder / MANIFEST).read_bytes()).files
-    return leftovers.apart(leftovers.files_in(folder), {*own, RUN, MANIFEST})[1]
+    found = listed(folder)
+    own = {*found.files, RUN, MANIFEST} if found is not None else ()
+    return leftovers.apart(leftovers.files_in(folder), own)[1]
 
 
 def _remove(folder: Path, version: Version) -> bool:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from pipeline import tasks
 from pipeline.messages.session import current
 from pipeline.options import headings as under
 from pipeline.options.command_line import (
@@ -17,12 +16,13 @@ from pipeline.options.command_line import (
     OUTPUT,
     config_from,
     data,
+    for_task,
     given_flags,
     recipe_in,
     with_options,
 )
 from pipeline.options.config import Config
-from pipeline.options.help_page import Choice, Option
+from pipeline.options.help_page import Command, option
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,16 +37,14 @@ _ARRAYS = (
     ("JOB_COMPLETION_INDEX", None),
 )
 _RANK = (
-    click.option(
+    option(
         "--shard-id",
-        cls=Option,
         type=click.IntRange(min=0),
         help="Number of this run, from 0 [SLURM_ARRAY_TASK_ID, AWS_BATCH_JOB_ARRAY_INDEX or "
         "JOB_COMPLETION_INDEX].",
     ),
-    click.option(
+    option(
         "--num-shards",
-        cls=Option,
         type=click.IntRange(min=1),
         help="How many runs there are [SLURM_ARRAY_TASK_COUNT or AWS_BATCH_JOB_ARRAY_SIZE].",
     ),
@@ -62,18 +60,52 @@ def of_builds(ranked: bool) -> Callable[[Decorated], Decorated]:
 
     def decorate(command: Decorated) -> Decorated:
         command = with_options(OF_RECIPE, OUTPUT, _RANK if ranked else (), CHANGES)(command)
-        task = Choice(tasks.names())
-        command = click.option(
-            "--task",
-            cls=Option,
-            heading=under.TRAINED,
-            type=task,
-            help="What DATA trains; a recipe says it.",
-        )(command)
+        command = for_task("What DATA trains; a recipe says it.")(command)
         named: Decorated = data("DATA...|RECIPE.toml")(command)
         return named
 
     return decorate
+
+
+def of_share(name: str, text: str, first: str) -> click.Command:
+    """The command of a phase that each rank does its share of: the function of ``run_ranks`` that
+    has the command's name.
+
+    Args:
+        text: its sentence of help; ``first``: what is said of the first of its examples.
+    """
+
+    @click.command(
+        name=name, cls=Command, heading=under.MACHINES, help=text, examples=_examples(name, first)
+    )
+    @of_builds(ranked=True)
+    def command(
+        data: tuple[str, ...],
+        task: str | None,
+        changes: tuple[str, ...],
+        shard_id: int | None,
+        num_shards: int | None,
+        as_json: bool,
+        quiet: bool,
+        **given: Any,
+    ) -> None:
+        configs = configs_of(data, task, changes, given)
+        rank = rank_of(shard_id, num_shards)
+        from pipeline import run_ranks
+
+        run_ranks.run_each(configs, getattr(run_ranks, name), rank, as_json, quiet)
+
+    return command
+
+
+def _examples(name: str, first: str) -> tuple[tuple[str, str], ...]:
+    ranked, inputs = "--shard-id 0 --num-shards 2", "data.jsonl --task sft --model qwen2-1.5b"
+    array = "SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_COUNT=2"
+    return (
+        (f"pipeline {name} recipe.toml {ranked}", first),
+        (f"{array} pipeline {name} recipe.toml", "The other one, as a job array says"),
+        (f"pipeline {name} {inputs} {ranked}", "Without a recipe"),
+    )
 
 
 def configs_of(

@@ -11,7 +11,7 @@ from pipeline.messages.session import current
 from pipeline.options import completion
 from pipeline.options import headings as under
 from pipeline.options.command_line import CHANGES, OF_RECIPE, OUTPUT, given_flags, with_options
-from pipeline.options.help_page import Argument, Command
+from pipeline.options.help_page import Command, argument
 from stages.errors import UsageError
 
 
@@ -26,9 +26,8 @@ from stages.errors import UsageError
         ("pipeline build recipe.toml --set map.question=question", "With another key"),
     ),
 )
-@click.argument(
+@argument(
     "recipe",
-    cls=Argument,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A TOML recipe, as pipeline init writes one.",
     shell_complete=completion.files(".toml"),
@@ -41,7 +40,7 @@ def COMMAND(
     """Paths in the recipe count from its folder, those given here from where the command runs."""
     from pipeline.inputs.kept_answers import checked_recipe
     from pipeline.options.recipe import builds_of, notified_by
-    from pipeline.run_build import build_and_report, build_each
+    from pipeline.run_build import build_each
 
     session = current()
     try:
@@ -50,7 +49,4 @@ def COMMAND(
         if session.trust:  # who is to be notified may be readable all the same
             session.notify = session.notify or notified_by(recipe)
         raise
-    if len(configs) == 1:
-        build_and_report(configs[0], as_json, quiet)
-    else:
-        build_each(configs, as_json, quiet)
+    build_each(configs, as_json, quiet)

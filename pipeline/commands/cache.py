@@ -10,8 +10,7 @@ import click
 
 from pipeline.options import headings as under
 from pipeline.options.command_line import CACHE
-from pipeline.options.config import default_cache
-from pipeline.options.help_page import Group, Option
+from pipeline.options.help_page import Group, option
 from pipeline.options.output import SHARED, local_cache
 from pipeline.stores import is_address, open_store, shown
 from stages.errors import UsageError
@@ -50,14 +49,13 @@ def _files(folder: Path) -> list[Path]:
     ),
 )
 @CACHE
-def info(cache_dir: Path | None) -> None:
+def info(cache_dir: Path) -> None:
     """One line per kind; of parts in a store one more."""
-    given = cache_dir or default_cache()
-    if is_address(given):
-        sizes = [one.size for one in open_store(given).list("parts").values()]
-        click.echo(shown(given))
+    if is_address(cache_dir):
+        sizes = [one.size for one in open_store(cache_dir).list("parts").values()]
+        click.echo(shown(cache_dir))
         click.echo(f"{'parts':<10} {len(sizes):>7} files {sum(sizes) / 2**20:>10.1f} MiB")
-    folder = local_cache(given)
+    folder = local_cache(cache_dir)
     click.echo(str(folder))
     for kind in (*_PRUNED, "tokenizers"):
         files = _files(folder / kind)
@@ -74,24 +72,22 @@ def info(cache_dir: Path | None) -> None:
     ),
 )
 @CACHE
-@click.option(
+@option(
     "--days",
-    cls=Option,
     type=click.FloatRange(0),
     default=30,
     show_default=True,
     help="Days without use after which a file is removed.",
 )
-def prune(cache_dir: Path | None, days: float) -> None:
+def prune(cache_dir: Path, days: float) -> None:
     """A file's age counts from when it was last written or used."""
-    if is_address(cache_dir or default_cache()):
+    if is_address(cache_dir):
         raise UsageError(
             "A store does not say when an object was last used, so nothing is removed from it.",
             "Let the store remove objects below parts/ after some days (a lifecycle rule); "
             "parts that are missing are made again.",
         )
-    cache = cache_dir or default_cache()
-    roots = (cache, *(cache / SHARED).glob("*"))  # with the copies of caches in stores
+    roots = (cache_dir, *(cache_dir / SHARED).glob("*"))  # with the copies of caches in stores
     folders = [root / kind for root in roots for kind in _PRUNED]
     before = time.time() - days * _DAY
     freed = 0

@@ -13,7 +13,6 @@ from pipeline import lines
 from pipeline.messages.result import print_object
 from pipeline.options import headings as under
 from pipeline.options.command_line import CACHE, JSON, folder
-from pipeline.options.config import default_cache
 from pipeline.options.help_page import Command
 from pipeline.options.output import local_cache
 from stages.counted import counted
@@ -39,12 +38,12 @@ REFUSED = 3
 @folder("folder", "DIR", "The build.", click.Path(path_type=Path))
 @CACHE
 @JSON
-def COMMAND(folder: Path, cache_dir: Path | None, as_json: bool) -> None:
+def COMMAND(folder: Path, cache_dir: Path, as_json: bool) -> None:
     """Exit status 0 without faults, 3 otherwise."""
     from pipeline.publish.check import check
     from pipeline.stores import shown
 
-    result = check(folder, local_cache(cache_dir or default_cache()))
+    result = check(folder, local_cache(cache_dir))
     columns = lines.width(sys.stderr)
     for note in result.notes:
         click.echo(lines.fit(f"note: {note}", columns), err=True)

@@ -45,9 +45,6 @@ def COMMAND(
 ) -> None:
     """The last phase of a build in a job array: one run, after all others."""
     configs = _ranks.configs_of(data, task, changes, given)
-    from pipeline.run_build import build_and_report, build_each
+    from pipeline.run_build import build_each
 
-    if len(configs) == 1:
-        build_and_report(configs[0], as_json, quiet, _joined)
-    else:
-        build_each(configs, as_json, quiet, _joined)
+    build_each(configs, as_json, quiet, _joined)

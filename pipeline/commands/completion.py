@@ -8,12 +8,11 @@ import click
 
 from pipeline.options import headings as under
 from pipeline.options import shells
-from pipeline.options.help_page import Argument, Group
+from pipeline.options.help_page import Group, argument
 from stages.errors import UsageError
 
-_SHELL = click.argument(
+_SHELL = argument(
     "shell",
-    cls=Argument,
     required=False,
     metavar="[SHELL]",
     type=click.Choice(sorted(shells.shells())),

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline import lines, tasks
+from pipeline import lines
 from pipeline.messages.result import print_object
 from pipeline.options import headings as under
-from pipeline.options.command_line import JSON, chosen, with_options
-from pipeline.options.config import default_cache
-from pipeline.options.help_page import Choice, Command, Option
+from pipeline.options.command_line import JSON, chosen, for_task, with_options
+from pipeline.options.help_page import Command
 from pipeline.options.output import local_cache
+from pipeline.options.phases import default_cache
 from stages import native
 from stages.counted import counted
 from stages.errors import UsageError
@@ -45,14 +45,8 @@ def _lines(name: str, verdict: ProbeVerdict, column: int, columns: int) -> list[
     ),
 )
 @with_options(chosen("model", "system", "chat-template", "eos", "date", "train-on", "stop"))
-@click.option(
-    "--task",
-    cls=Option,
-    heading=under.TRAINED,
-    type=Choice(tasks.names()),
-    default="prm",
-    show_default=True,
-    help="Task to train it for; prm adds step and reward tokens.",
+@for_task(
+    "Task to train it for; prm adds step and reward tokens.", default="prm", show_default=True
 )
 @with_options(chosen("fetch", "cache-dir"))
 @JSON

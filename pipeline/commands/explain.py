@@ -6,7 +6,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from pipeline.options import headings as under
-from pipeline.options.help_page import Argument, Command
+from pipeline.options.help_page import Command, argument
 
 
 def _codes(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -28,9 +28,8 @@ def _codes(_: click.Context, __: click.Parameter, incomplete: str) -> list[Compl
         ("pipeline explain shortcuts", "An audit that warned or failed"),
     ),
 )
-@click.argument(
+@argument(
     "code",
-    cls=Argument,
     required=False,
     help="As messages, rejects.jsonl and the report have it; without it, all codes are listed.",
     heading=under.DATA,

@@ -8,8 +8,8 @@ import click
 
 from pipeline.options import completion
 from pipeline.options import headings as under
-from pipeline.options.command_line import JSON, folder
-from pipeline.options.help_page import Argument, Command, Option
+from pipeline.options.command_line import JSON, folder, output
+from pipeline.options.help_page import Command, argument, option
 from pipeline.options.local_path import BuildPath, LocalPath
 from stages.tokens import layouts
 
@@ -25,26 +25,20 @@ from stages.tokens import layouts
         ("pipeline export axolotl build -o for-axolotl --json", "With its manifest on stdout"),
     ),
 )
-@click.argument(
+@argument(
     "trainer",
-    cls=Argument,
     help="As pipeline list trainers has it.",
     heading=under.LAYOUT,
     shell_complete=completion.trainers,
 )
 @folder("build", "DIR", "The build, or its address in a store.", BuildPath())
-@click.option(
-    "-o",
-    "--output",
-    cls=Option,
-    heading=under.OUTPUT,
+@output(
+    "New directory, or an earlier export for the same trainer.",
+    LocalPath(build=True),
     required=True,
-    type=LocalPath(build=True),
-    help="New directory, or an earlier export for the same trainer.",
 )
-@click.option(
+@option(
     "--layout",
-    cls=Option,
     heading=under.LAYOUT,
     type=click.Choice(layouts.names()),
     help="How rows are stored [as in the build, if the trainer takes it].",

@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from pipeline import memory, tasks
+from pipeline import memory
 from pipeline.options import completion
 from pipeline.options import headings as under
 from pipeline.options.command_line import data as data_argument
-from pipeline.options.command_line import of_phase, with_options
-from pipeline.options.help_page import Choice, Command, Option
+from pipeline.options.command_line import for_task, of_phase, output, with_options
+from pipeline.options.help_page import Command, option
 from pipeline.options.local_path import LocalPath
 from stages.errors import DataError, UsageError
 
@@ -31,16 +31,9 @@ MODEL = "qwen2.5-7b-instruct"
     ),
 )
 @data_argument(required=False)
-@click.option(
-    "--task",
-    cls=Option,
-    heading=under.TRAINED,
-    type=Choice(tasks.names()),
-    help="Task to train [the one that the rows fit].",
-)
-@click.option(
+@for_task("Task to train [the one that the rows fit].")
+@option(
     "--model",
-    cls=Option,
     heading=under.MODEL,
     shell_complete=completion.models,
     default=MODEL,
@@ -48,19 +41,8 @@ MODEL = "qwen2.5-7b-instruct"
     help="Model that is trained.",
 )
 @with_options(of_phase("source", but=("group_by",)))
-@click.option(
-    "-o",
-    "--output",
-    cls=Option,
-    heading=under.OUTPUT,
-    type=LocalPath(dir_okay=False),
-    default="recipe.toml",
-    show_default=True,
-    help="The recipe.",
-)
-@click.option(
-    "--schema", cls=Option, is_flag=True, help="Only print the JSON Schema of recipes, for editors."
-)
+@output("The recipe.", LocalPath(dir_okay=False), default="recipe.toml", show_default=True)
+@option("--schema", is_flag=True, help="Only print the JSON Schema of recipes, for editors.")
 def COMMAND(
     data: tuple[str, ...], task: str | None, output: Path, schema: bool, **given: Any
 ) -> None:

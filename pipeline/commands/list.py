@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import click
 
 from pipeline import lines
 from pipeline.options import headings as under
-from pipeline.options.help_page import Argument, Choice, Command, Option
+from pipeline.options.help_page import Choice, Command, argument, option
 from stages.errors import UsageError
-
-_KINDS = (
-    "models",
-    "formats",
-    "containers",
-    "tasks",
-    "stages",
-    "trainers",
-    "expectations",
-    "audits",
-)
 
 
 def models() -> list[tuple[str, str]]:
@@ -60,13 +50,9 @@ def containers() -> list[tuple[str, str]]:
     """Containers, what they are, and the suffixes of their files."""
     from stages import catalog, readers
 
-    rows = []
-    for name in catalog.names(readers.__name__):
-        suffixes = " ".join(readers.load(name).suffixes)
-        rows.append(
-            (name, catalog.summary(readers.__name__, name) + (f" {suffixes}" if suffixes else ""))
-        )
-    return rows
+    summary = partial(catalog.summary, readers.__name__)
+    names = catalog.names(readers.__name__)
+    return [(name, " ".join([summary(name), *readers.load(name).suffixes])) for name in names]
 
 
 def tasks() -> list[tuple[str, str]]:
@@ -89,13 +75,8 @@ def audits() -> list[tuple[str, str]]:
     from expectations.audits import audits as every
     from stages import catalog
 
-    return [
-        (
-            audit.name,
-            f"{catalog.summary('expectations.audits', audit.name)}{_limits(audit.tolerances)}",
-        )
-        for audit in every()
-    ]
+    summary = partial(catalog.summary, "expectations.audits")
+    return [(one.name, f"{summary(one.name)}{_limits(one.tolerances)}") for one in every()]
 
 
 def _limits(tolerances: Mapping[str, float]) -> str:
@@ -125,6 +106,12 @@ def trainers() -> list[tuple[str, str]]:
     return rows
 
 
+_KINDS: dict[str, Callable[[], list[tuple[str, str]]]] = {
+    listed.__name__: listed
+    for listed in (models, formats, containers, tasks, stages, trainers, expectations, audits)
+}
+
+
 @click.command(
     name="list",
     cls=Command,
@@ -136,18 +123,16 @@ def trainers() -> list[tuple[str, str]]:
         ("pipeline list formats --columns", "The names that --map takes, by format"),
     ),
 )
-@click.argument(
+@argument(
     "kind",
-    cls=Argument,
     metavar="KIND",
-    type=Choice(_KINDS),
+    type=Choice([*_KINDS]),
     help=f"One of {', '.join(_KINDS)}.",
     heading=under.DATA,
 )
-@click.option(
+@option(
     "--columns",
     "with_columns",
-    cls=Option,
     is_flag=True,
     help="With formats: the columns that each reads.",
 )
@@ -158,16 +143,7 @@ def COMMAND(kind: str, with_columns: bool) -> None:
     if with_columns:
         click.echo("\n".join(_column_lines(lines.width())))
         return
-    rows = {
-        "models": models,
-        "formats": formats,
-        "containers": containers,
-        "tasks": tasks,
-        "stages": stages,
-        "trainers": trainers,
-        "expectations": expectations,
-        "audits": audits,
-    }[kind]()
+    rows = _KINDS[kind]()
     click.echo("\n".join(lines.entries(rows, lines.width(), most=26)))
 
 

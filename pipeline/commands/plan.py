@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline import memory, tasks
+from pipeline import memory
 from pipeline.messages.result import print_object, with_status
 from pipeline.messages.session import current
 from pipeline.options import headings as under
@@ -16,67 +16,52 @@ from pipeline.options.command_line import (
     JSON,
     OF_RECIPE,
     config_from,
+    for_task,
     given_flags,
     recipe_in,
     with_options,
 )
 from pipeline.options.command_line import data as data_argument
-from pipeline.options.help_page import Choice, Command, Option
+from pipeline.options.config import Config
+from pipeline.options.help_page import Command
 from stages.errors import DataError
 
+if TYPE_CHECKING:
+    from pipeline.builder.forecast import Forecast
 
-def print_plan(config: Any, as_json: bool) -> None:
+
+def print_plan(config: Config, as_json: bool) -> None:
     """Print the forecast of a build whose task is known."""
+    _print_each([config], as_json)
+
+
+def _print_each(configs: Sequence[Config], as_json: bool) -> None:
+    """Print the forecast of each build; several have a line with their output above them."""
     from pipeline.builder.forecast import forecast
 
-    _print(forecast(config), as_json)
+    _print(map(forecast, configs), as_json, len(configs) > 1)
 
 
-def _print(estimate: Any, as_json: bool) -> None:
-    """Print a forecast, and end as the build would."""
+def _print(estimates: Iterable[Forecast], as_json: bool, several: bool = False) -> None:
+    """Print forecasts, and end as the worst of the builds would."""
     from pipeline.builder import plan_page
-
-    if as_json:
-        print_object(_code(estimate), plan_page.as_json(estimate))
-    else:
-        click.echo(plan_page.as_text(estimate))
-    _end(_code(estimate))
-
-
-def _code(estimate: Any) -> int:
-    """The status that the build would end with."""
     from pipeline.builder.forecast import would_stop
 
-    return DataError.exit_code if would_stop(estimate) else 0
-
-
-def _end(code: int) -> None:
-    if code:
-        raise click.exceptions.Exit(code)
-
-
-def _print_recipe(recipe: Path, changes: tuple[str, ...], flags: Any, as_json: bool) -> None:
-    """Print the forecast of each build of a recipe."""
-    from pipeline.builder import plan_page
-    from pipeline.builder.forecast import forecast
-    from pipeline.options.recipe import builds_of
-
-    configs = builds_of(recipe, changes, flags, trust=current().trust)
-    if len(configs) == 1:
-        print_plan(configs[0], as_json)
-        return
     codes, found = [], []
-    for config in configs:
-        estimate = forecast(config)
-        codes.append(_code(estimate))
+    for estimate in estimates:
+        codes.append(DataError.exit_code if would_stop(estimate) else 0)
+        output = estimate.recipe.config.run.shown
         if as_json:
-            described = with_status(codes[-1], plan_page.as_json(estimate))
-            found.append({"output": config.run.shown, **described})
+            found.append((output, codes[-1], plan_page.as_json(estimate)))
         else:
-            click.echo(f"build     {config.run.shown}\n{plan_page.as_text(estimate)}")
-    if as_json:
-        print_object(max(codes), {"builds": found})
-    _end(max(codes))
+            click.echo((f"build     {output}\n" if several else "") + plan_page.as_text(estimate))
+    if as_json and not several:
+        print_object(*found[0][1:])
+    elif as_json:
+        builds = [{"output": output, **with_status(code, one)} for output, code, one in found]
+        print_object(max(codes), {"builds": builds})
+    if max(codes):
+        raise click.exceptions.Exit(max(codes))
 
 
 @click.command(
@@ -94,13 +79,7 @@ def _print_recipe(recipe: Path, changes: tuple[str, ...], flags: Any, as_json: b
     ),
 )
 @data_argument("DATA...|RECIPE.toml")
-@click.option(
-    "--task",
-    cls=Option,
-    heading=under.TRAINED,
-    type=Choice(tasks.names()),
-    help="Task to train [the one that the rows fit].",
-)
+@for_task("Task to train [the one that the rows fit].")
 @with_options(OF_RECIPE, CHANGES)
 @JSON
 def COMMAND(
@@ -110,8 +89,10 @@ def COMMAND(
     memory.without_pandas()
     recipe = recipe_in(data)
     if recipe is not None:
+        from pipeline.options.recipe import builds_of
+
         flags = given_flags(given) | ({"task": task} if task else {})
-        _print_recipe(recipe, changes, flags, as_json)
+        _print_each(builds_of(recipe, changes, flags, trust=current().trust), as_json)
         return
     if changes:
         raise click.UsageError("--set changes a recipe; give its file.")
@@ -125,4 +106,4 @@ def COMMAND(
 
     files, looks = looked_at(data, given)
     config = config_from(fitting(data, given, looks), data, given)
-    _print(of_glimpses(config, files, looks), as_json)
+    _print([of_glimpses(config, files, looks)], as_json)

@@ -9,8 +9,7 @@ import click
 
 from pipeline.options import headings as under
 from pipeline.options.command_line import CACHE, JSON, folder
-from pipeline.options.config import default_cache
-from pipeline.options.help_page import Argument, Command
+from pipeline.options.help_page import Command, argument
 from pipeline.options.output import local_cache
 from stages.counted import counted
 
@@ -27,7 +26,7 @@ from stages.counted import counted
     ),
 )
 @folder("build", "DIR", "The build.")
-@click.argument("address", cls=Argument, help="Where to.", heading=under.OUTPUT)
+@argument("address", help="Where to.", heading=under.OUTPUT)
 @click.option("--title", default="", help="Title of the dataset card [that of the recipe].")
 @click.option(
     "--license",
@@ -64,7 +63,7 @@ def COMMAND(
     with_rejects: bool,
     public: bool,
     verify: bool,
-    cache_dir: Path | None,
+    cache_dir: Path,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -81,7 +80,7 @@ def COMMAND(
             build,
             address,
             Publisher(title=title, license=licence, origins=origins, recipe=text),
-            cache_dir=local_cache(cache_dir or default_cache()),
+            cache_dir=local_cache(cache_dir),
             report=report,
             with_rejects=with_rejects,
             private=not public,

@@ -9,7 +9,7 @@ import click
 from pipeline.messages.result import print_object
 from pipeline.options import headings as under
 from pipeline.options.command_line import JSON, folder
-from pipeline.options.help_page import Argument, Command, Option
+from pipeline.options.help_page import Command, argument, option
 from pipeline.options.local_path import BuildPath
 
 
@@ -25,17 +25,10 @@ from pipeline.options.local_path import BuildPath
     ),
 )
 @folder("releases", "RELEASES", "A folder, or an address, of builds.", BuildPath())
-@click.argument(
-    "version",
-    cls=Argument,
-    required=False,
-    help="The first characters of an id.",
-    heading=under.DATA,
-)
-@click.option(
+@argument("version", required=False, help="The first characters of an id.", heading=under.DATA)
+@option(
     "--single-writer",
     is_flag=True,
-    cls=Option,
     heading=under.OUTPUT,
     help="In a store that cannot decide between two writers: no other run writes there.",
 )
@@ -51,15 +44,13 @@ def COMMAND(releases: Path, version: str | None, single_writer: bool, as_json: b
     else:
         before, now = store_versions.rollback(store, version, single_writer)
     if before != now.build_id:
-        line = {
-            "time": history.stamp(),
-            "status": history.ROLLED_BACK,
-            "code": 0,
-            "message": f"{now.build_id[: versions.SHORT]} is current again",
-            "build_id": now.build_id,
-            "rolled_back_from": before,
-            "current": now.build_id,
-        }
+        line = history.entry(
+            history.ROLLED_BACK,
+            f"{now.build_id[: versions.SHORT]} is current again",
+            build_id=now.build_id,
+            rolled_back_from=before,
+            current=now.build_id,
+        )
         if store is None:
             history.append(releases, line)
         else:

@@ -10,7 +10,7 @@ from pipeline import tasks
 from pipeline.options import headings as under
 from pipeline.options.command_line import OUTPUT, config_from, data, not_read, with_options
 from pipeline.options.command_line import of_task as options_of
-from pipeline.options.help_page import Command, Group, Option
+from pipeline.options.help_page import Command, Group, option
 from stages.counted import counted
 
 _RUN = "pipeline run {task} data.jsonl --model qwen2-1.5b"
@@ -90,15 +90,9 @@ def of_task(name: str) -> click.Command:
     @click.command(name=name, cls=_Builder, help=task.help, examples=_examples(name))
     @data()
     @with_options(options_of(task), OUTPUT)
-    @click.option(
-        "--until",
-        cls=Option,
-        metavar="STAGE",
-        help="Stop after a stage and write its Arrow file.",
-    )
-    @click.option(
+    @option("--until", metavar="STAGE", help="Stop after a stage and write its Arrow file.")
+    @option(
         "--dry-run",
-        cls=Option,
         is_flag=True,
         help="Only show the plan, as pipeline plan does; write nothing.",
     )

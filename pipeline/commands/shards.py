@@ -1,52 +1,14 @@
-"""``pipeline shards``: the shards of a build that one rank of a job array makes."""
+"""``pipeline shards``: the shards of a build that one rank of a job array makes.
+
+They are the second phase of a build in a job array, which may be left out, then pipeline commit.
+"""
 
 from __future__ import annotations
 
-from typing import Any
-
-import click
-
 from pipeline.commands import _ranks
-from pipeline.options import headings as under
-from pipeline.options.help_page import Command
 
-_EXAMPLES = (
-    (
-        "pipeline shards recipe.toml --shard-id 0 --num-shards 2",
-        "The first of two runs, after all runs of pipeline parts",
-    ),
-    (
-        "SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_COUNT=2 pipeline shards recipe.toml",
-        "The other one, as a job array says",
-    ),
-    (
-        "pipeline shards data.jsonl --task sft --model qwen2-1.5b --shard-id 0 --num-shards 2",
-        "Without a recipe",
-    ),
+COMMAND = _ranks.of_share(
+    "shards",
+    "Make one share of a build's shards, after all runs of pipeline parts.",
+    "The first of two runs, after all runs of pipeline parts",
 )
-
-
-@click.command(
-    name="shards",
-    cls=Command,
-    heading=under.MACHINES,
-    examples=_EXAMPLES,
-    help="Make one share of a build's shards, after all runs of pipeline parts.",
-)
-@_ranks.of_builds(ranked=True)
-def COMMAND(
-    data: tuple[str, ...],
-    task: str | None,
-    changes: tuple[str, ...],
-    shard_id: int | None,
-    num_shards: int | None,
-    as_json: bool,
-    quiet: bool,
-    **given: Any,
-) -> None:
-    """The second phase of a build in a job array, which may be left out, then pipeline commit."""
-    configs = _ranks.configs_of(data, task, changes, given)
-    rank = _ranks.rank_of(shard_id, num_shards)
-    from pipeline import run_ranks
-
-    run_ranks.run_each(configs, run_ranks.shards, rank, as_json, quiet)

@@ -7,12 +7,10 @@ from typing import Any
 
 import click
 
-from pipeline import tasks
 from pipeline.options import headings as under
-from pipeline.options.command_line import BUILD, CACHE, config_from, with_options
+from pipeline.options.command_line import BUILD, CACHE, config_from, for_task, output, with_options
 from pipeline.options.command_line import data as data_argument
-from pipeline.options.config import default_cache
-from pipeline.options.help_page import Argument, Choice, Group, Option
+from pipeline.options.help_page import Group, argument
 from pipeline.options.local_path import LocalPath
 from pipeline.options.output import local_cache
 from stages.counted import counted
@@ -67,9 +65,7 @@ def _done(refused: int, output: Path) -> None:
     ),
 )
 @data_argument()
-@click.option(
-    "--task", cls=Option, heading=under.TRAINED, type=Choice(tasks.names()), required=True
-)
+@for_task("", required=True)
 @with_options(BUILD)
 def normalize(data: tuple[str, ...], task: str, **given: Any) -> None:
     """The first stage."""
@@ -79,63 +75,37 @@ def normalize(data: tuple[str, ...], task: str, **given: Any) -> None:
     _done(run_until(config, "normalize"), config.run.output)
 
 
-_IN = click.argument(
+_IN = argument(
     "source",
-    cls=Argument,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The file of the stage before.",
     heading=under.DATA,
 )
-_OUT = click.option(
-    "-o",
-    "--output",
-    cls=Option,
-    heading=under.OUTPUT,
-    type=LocalPath(),
-    required=True,
-    help="Where to.",
-)
+_OUT = output("Where to.", LocalPath(), required=True)
 
 
-def _add_stage(name: str, text: str) -> None:
-    @COMMAND.command(name=name, help=text, examples=_examples(name))
-    @_IN
-    @_OUT
-    @CACHE
-    def command(source: Path, output: Path, cache_dir: Path | None) -> None:
-        from pipeline.builder.stagewise import run_stage
+def _add(name: str, text: str, layout: bool) -> None:
+    """Add the command of a stage, or of a layout."""
 
-        _done(run_stage(name, source, output, local_cache(cache_dir or default_cache())), output)
+    def command(source: Path, output: Path, cache_dir: Path, pad_to: str | None = None) -> None:
+        from pipeline.builder.stagewise import run_layout, run_stage
 
+        run, options = (run_layout if layout else run_stage), {"pad_to": pad_to} if pad_to else {}
+        _done(run(name, source, output, local_cache(cache_dir), **options), output)
 
-def _add_layout(name: str, text: str) -> None:
-    @COMMAND.command(name=name, help=text, examples=_examples(name))
-    @_IN
-    @_OUT
-    @CACHE
-    @click.option("--pad-to", metavar="WIDTH", default=None, help="Only for pad.")
-    def command(source: Path, output: Path, cache_dir: Path | None, pad_to: str | None) -> None:
-        from pipeline.builder.stagewise import run_layout
-
-        options = {"pad_to": pad_to} if pad_to else {}
-        _done(
-            run_layout(name, source, output, local_cache(cache_dir or default_cache()), **options),
-            output,
-        )
+    pad_to = click.option("--pad-to", metavar="WIDTH", default=None, help="Only for pad.")
+    taken = (_IN, _OUT, CACHE, *([pad_to] if layout else []))
+    COMMAND.command(name=name, help=text, examples=_examples(name))(with_options(taken)(command))
 
 
-for _name, _text in (
-    ("render", "Columns to segments of text, by the chat template."),
-    ("mark", "PRM: put the step token after every step."),
-    ("encode", "Segments to ids and labels."),
-    ("accept", "Token ids: check them as they are, instead of render and encode."),
-    ("validate", "Refuse rows that break an invariant."),
+for _name, _text, _layout in (
+    ("render", "Columns to segments of text, by the chat template.", False),
+    ("mark", "PRM: put the step token after every step.", False),
+    ("encode", "Segments to ids and labels.", False),
+    ("accept", "Token ids: check them as they are, instead of render and encode.", False),
+    ("validate", "Refuse rows that break an invariant.", False),
+    ("pack", "Encoded examples to packed shards.", True),
+    ("pad", "Encoded examples to padded shards.", True),
+    ("ragged", "Encoded examples to ragged shards.", True),
 ):
-    _add_stage(_name, _text)
-
-for _name, _text in (
-    ("pack", "Encoded examples to packed shards."),
-    ("pad", "Encoded examples to padded shards."),
-    ("ragged", "Encoded examples to ragged shards."),
-):
-    _add_layout(_name, _text)
+    _add(_name, _text, _layout)

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from pipeline import lines
+from pipeline.builds import versions
+from pipeline.builds.versions import Version
 from pipeline.messages.result import print_object
 from pipeline.options import headings as under
 from pipeline.options.command_line import JSON, folder
-from pipeline.options.help_page import Argument, Group, Option
+from pipeline.options.help_page import Group, argument, option
 from pipeline.options.local_path import BuildPath
-from stages.errors import PipelineError
-
-if TYPE_CHECKING:
-    from pipeline.builds.versions import Version
+from pipeline.stores import is_address, open_store, shown
+from stages.errors import PipelineError, UsageError
 
 _RELEASES = folder("releases", "RELEASES", "A folder, or an address, of builds.", BuildPath())
-_VERSION = click.argument(
+_VERSION = argument(
     "version",
-    cls=Argument,
     help="current, or the first characters of an id.",
     heading=under.DATA,
 )
-_NAME = click.option(
+_NAME = option(
     "--as",
     "name",
-    cls=Option,
     default="hold",
     show_default=True,
     help="Who holds it; one hold for each name.",
@@ -60,8 +58,6 @@ def COMMAND() -> None:
 
 def _named(version: Version) -> dict[str, Any]:
     """What is known of a version without reading it."""
-    from pipeline.stores import shown
-
     return {
         "build_id": version.build_id,
         "path": shown(version.folder),
@@ -92,9 +88,6 @@ def _described(version: Version) -> dict[str, Any]:
 
 def _known(releases: Path) -> list[Version]:
     """The versions of a folder, or of an output in a store."""
-    from pipeline.builds import versions
-    from pipeline.stores import is_address, open_store
-
     if not is_address(releases):
         return versions.versions(releases)
     from pipeline.builds import store_versions
@@ -104,9 +97,6 @@ def _known(releases: Path) -> list[Version]:
 
 def _damaged(releases: Path) -> list[dict[str, Any]]:
     """The same as ``_described`` of what has the name of a version and is none."""
-    from pipeline.builds import versions
-    from pipeline.stores import is_address
-
     if is_address(releases):
         return []
     return [{**_named(one), "damaged": fault} for one, fault in versions.damaged(releases)]
@@ -114,9 +104,6 @@ def _damaged(releases: Path) -> list[dict[str, Any]]:
 
 def _require_folder(releases: Path) -> None:
     """Raises UsageError for a store, where nobody holds a version."""
-    from pipeline.stores import is_address, shown
-    from stages.errors import UsageError
-
     if is_address(releases):
         raise UsageError(
             f"{shown(releases)} is in a store, where versions cannot be held.",
@@ -148,8 +135,6 @@ def _line(entry: dict[str, Any], short: int) -> str:
 @JSON
 def listed(releases: Path, as_json: bool) -> None:
     """One line for each."""
-    from pipeline.builds import versions
-
     entries = [*map(_described, _known(releases)), *_damaged(releases)]
     if as_json:
         now = next((one["build_id"] for one in entries if one["current"]), None)
@@ -172,8 +157,6 @@ def listed(releases: Path, as_json: bool) -> None:
 @_NAME
 def hold(releases: Path, version: str, name: str) -> None:
     """VERSION is ``current``, or the first characters of an id."""
-    from pipeline.builds import versions
-
     _require_folder(releases)
     found = versions.find(releases, version)
     versions.hold(releases, found.build_id, name)
@@ -193,9 +176,6 @@ def hold(releases: Path, version: str, name: str) -> None:
 @_NAME
 def release(releases: Path, version: str, name: str) -> None:
     """The version is removed by a later build, when enough newer ones are there."""
-    from pipeline.builds import versions
-    from stages.errors import UsageError
-
     _require_folder(releases)
     found = versions.find(releases, version)
     if not versions.release(releases, found.build_id, name):

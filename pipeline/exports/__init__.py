@@ -119,6 +119,7 @@ class Export:
         takes_margins: reads ``margin``; where it does not, the verdict says so.
         no_margin: how it treats a pair whose margin is null; for the verdict.
         takes_encoders: trains reward models that read their first token (RoBERTa, BERT).
+        two_classes: trains step rewards as two classes, so it cannot express soft labels.
     """
 
     name: str
@@ -135,6 +136,7 @@ class Export:
     takes_margins: bool = False
     no_margin: str = ""
     takes_encoders: bool = False
+    two_classes: bool = False
 
     def layout(self, task: str, offered: tuple[str, ...]) -> str:
         """The first of packed, ragged, padded that this trainer takes and the task offers.
@@ -176,6 +178,10 @@ class Export:
         if facts.pair and not self.takes_encoders:
             return (
                 f"{self.name} reads the reward at the last token; an encoder has it at the first."
+            )
+        if facts.soft and self.two_classes:
+            return (
+                f"{self.name} trains step rewards as two classes: they cannot express soft labels."
             )
         return self.refuses(facts)
 

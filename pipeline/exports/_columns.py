@@ -1,11 +1,15 @@
-"""Columns that several trainers share: masks of ones, class labels, labels from a mask."""
+"""Columns that several trainers share: ids with labels or classes, masks of ones, labels from a
+mask."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pipeline.exports import ExportFacts, Projection
 from stages.columns import IGNORED, list_parts, make_list, numbers, whole
 
 
@@ -36,24 +40,49 @@ def labels_where(ids: pa.ListArray, mask: npt.NDArray[np.bool_]) -> pa.ListArray
     return like(ids, np.where(mask, values, np.int32(IGNORED)).astype(np.int32))
 
 
+def _renamed(labels: pa.ListArray, names: Mapping[int, int]) -> pa.ListArray:
+    """Labels with another number for each of some; the others are ignored."""
+    values = numbers(labels)[1]
+    found = np.full(len(values), IGNORED, np.int32)
+    for old, new in names.items():
+        found[values == old] = new
+    return like(labels, found)
+
+
 def class_labels(labels: pa.ListArray, good: int, bad: int) -> pa.ListArray:
     """Token-classification labels: 1 where the label is the good token, 0 where it is the bad."""
-    values = numbers(labels)[1]
-    classes = np.full(len(values), IGNORED, np.int32)
-    classes[values == good] = 1
-    classes[values == bad] = 0
-    return like(labels, classes)
+    return _renamed(labels, {good: 1, bad: 0})
 
 
 def token_labels(classes: pa.ListArray, good: int, bad: int) -> pa.ListArray:
     """The inverse of ``class_labels``: the good or the bad token where there is a class."""
-    values = numbers(classes)[1]
-    labels = np.full(len(values), IGNORED, np.int32)
-    labels[values == 1] = good
-    labels[values == 0] = bad
-    return like(classes, labels)
+    return _renamed(classes, {1: good, 0: bad})
 
 
 def nulls(count: int) -> pa.Array:
     """A column of so many nulls."""
     return pa.nulls(count)
+
+
+def rows_of_ids(facts: ExportFacts, *, masked: bool) -> Projection:
+    """Ids and labels; at step tokens these become classes, 1 for the good token, 0 for the bad.
+
+    Args:
+        masked: with an attention mask of ones.
+    """
+    good, bad = facts.model.good_token_id, facts.model.bad_token_id
+
+    def changed(labels: pa.ListArray, change: Callable[..., pa.ListArray]) -> pa.ListArray:
+        known = facts.kind.marks and good is not None and bad is not None
+        return change(labels, good, bad) if known else labels
+
+    def forward(table: pa.Table) -> pa.Table:
+        ids, labels = list_of(table, "input_ids"), list_of(table, "labels")
+        mask = {"attention_mask": ones(ids)} if masked else {}
+        return pa.table({"input_ids": ids, **mask, "labels": changed(labels, class_labels)})
+
+    def back(table: pa.Table) -> pa.Table:
+        labels = changed(list_of(table, "labels"), token_labels)
+        return pa.table({"input_ids": list_of(table, "input_ids"), "labels": labels})
+
+    return Projection(("input_ids", "labels"), forward, back)

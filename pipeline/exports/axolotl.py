@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
+from functools import partial
 
-from pipeline.exports import Export, ExportFacts, Projection
-from pipeline.exports._columns import class_labels, list_of, ones, token_labels
+from pipeline.exports import Export, ExportFacts
+from pipeline.exports._columns import rows_of_ids
 from pipeline.exports._script import script, scripts
 from stages.kinds import CONVERSATION, PAIR, STEPS
 
@@ -19,31 +19,6 @@ def _detail(facts: ExportFacts) -> str:
     )
 
 
-def _refuses(facts: ExportFacts) -> str | None:
-    if facts.soft:
-        return "axolotl trains step rewards as two classes: they cannot express soft labels."
-    return None
-
-
-def _projection(facts: ExportFacts) -> Projection:
-    good, bad = facts.model.good_token_id, facts.model.bad_token_id
-    classes = facts.kind.marks
-
-    def forward(table: pa.Table) -> pa.Table:
-        ids, labels = list_of(table, "input_ids"), list_of(table, "labels")
-        if classes and good is not None and bad is not None:
-            labels = class_labels(labels, good, bad)
-        return pa.table({"input_ids": ids, "attention_mask": ones(ids), "labels": labels})
-
-    def back(table: pa.Table) -> pa.Table:
-        labels = list_of(table, "labels")
-        if classes and good is not None and bad is not None:
-            labels = token_labels(labels, good, bad)
-        return pa.table({"input_ids": list_of(table, "input_ids"), "labels": labels})
-
-    return Projection(("input_ids", "labels"), forward, back)
-
-
 EXPORT = Export(
     name="axolotl",
     versions="axolotl 0.19.0",
@@ -52,6 +27,6 @@ EXPORT = Export(
     detail=_detail,
     launch=script("axolotl.sh"),
     files=scripts("axolotl.yaml"),
-    refuses=_refuses,
-    projection=_projection,
+    projection=partial(rows_of_ids, masked=True),
+    two_classes=True,
 )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-
 from pipeline.exports import Export, ExportFacts, Projection
-from pipeline.exports._columns import class_labels, list_of, token_labels
+from pipeline.exports._columns import rows_of_ids
 from pipeline.exports._script import script, scripts
 from stages.kinds import CONVERSATION, PAIR, STEPS
 
@@ -27,27 +25,14 @@ def _detail(facts: ExportFacts) -> str:
 
 
 def _refuses(facts: ExportFacts) -> str | None:
-    if facts.soft:
-        return "trl trains step rewards as two classes: they cannot express soft labels."
     if facts.pair and facts.pair.token_types:
         return "trl gives the model no token types, which this encoder needs to separate two texts."
     return None
 
 
 def _projection(facts: ExportFacts) -> Projection | None:
-    good, bad = facts.model.good_token_id, facts.model.bad_token_id
-    if not facts.kind.marks or good is None or bad is None:
-        return None  # it takes its columns from ours and drops the rest
-
-    def forward(table: pa.Table) -> pa.Table:
-        labels = class_labels(list_of(table, "labels"), good, bad)
-        return pa.table({"input_ids": list_of(table, "input_ids"), "labels": labels})
-
-    def back(table: pa.Table) -> pa.Table:
-        labels = token_labels(list_of(table, "labels"), good, bad)
-        return pa.table({"input_ids": list_of(table, "input_ids"), "labels": labels})
-
-    return Projection(("input_ids", "labels"), forward, back)
+    # Of other rows it takes its columns from ours, and drops the rest.
+    return rows_of_ids(facts, masked=False) if facts.kind.marks else None
 
 
 EXPORT = Export(
@@ -60,6 +45,7 @@ EXPORT = Export(
     refuses=_refuses,
     takes_encoders=True,
     projection=_projection,
+    two_classes=True,
     takes_margins=True,
     no_margin="it needs one for every pair or for none, so its program leaves the column out",
 )

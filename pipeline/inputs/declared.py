@@ -11,7 +11,8 @@ from typing import Any
 
 from pipeline import exports, tasks
 from pipeline.inputs.fingerprints import code_version, hash_of
-from pipeline.options.config import PHASE_OF, Config
+from pipeline.options.config import Config
+from pipeline.options.phases import PHASE_OF
 from stages.errors import ModelError, UsageError
 from stages.files import file_hash
 from stages.profile import ModelProfile, tokenizer_of

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipeline.options.config import Config, Source, SourceOptions
-from pipeline.options.phases import OPTIONS
+from pipeline.options.config import Config, Source
+from pipeline.options.phases import OPTIONS, SourceOptions
 from pipeline.stores.sources import Located
 from stages import readers
 from stages.contract import FormatOptions, Reader

@@ -13,7 +13,7 @@ from pipeline import tasks
 from pipeline.options import completion
 from pipeline.options import headings as under
 from pipeline.options.config import Config
-from pipeline.options.help_page import Argument, Option
+from pipeline.options.help_page import Choice, Option, argument, option
 from pipeline.options.phases import OPTIONS, PHASE_OF, default_cache
 from pipeline.options.phases import Option as Declared
 from pipeline.options.values import Switch
@@ -57,34 +57,32 @@ CHANGES = tuple(_all(required=False).values())  # of a recipe, which has a model
 # ``--debug``, ``--log-format`` and ``--trust`` are read from the raw arguments by
 # ``messages.session``, since they also say how an error in the arguments is told.
 OUTPUT = (
-    click.option(
+    option(
         "--json",
         "as_json",
-        cls=Option,
         is_flag=True,
         help="Print one JSON object: status, message, figures, paths, manifest.",
     ),
-    click.option(
+    option(
         "--log-format",
-        cls=Option,
         type=click.Choice(["text", "json"]),
         default="text",
         expose_value=False,
         help="Messages and progress on stderr as text, or as lines of JSON.",
     ),
-    click.option("--quiet", cls=Option, is_flag=True, help="Print no progress and no summary."),
+    option("--quiet", is_flag=True, help="Print no progress and no summary."),
 )
 
 
 # What is said of a recipe.
 OF_RECIPE = (
-    click.option(
-        "--set", "changes", cls=Option, heading=under.RUN, multiple=True, metavar="KEY=VALUE",
+    option(
+        "--set", "changes", heading=under.RUN, multiple=True, metavar="KEY=VALUE",
         help="Change a key of the recipe: max-length=2048, map.prompt=question, "
         "source.math.system=...",
     ),
-    click.option(
-        "--trust", cls=Option, heading=under.RUN, is_flag=True, expose_value=False,
+    option(
+        "--trust", heading=under.RUN, is_flag=True, expose_value=False,
         help="Let the recipe name what runs: notify, expectations in Python, a Ray cluster.",
     ),
 )  # fmt: skip
@@ -96,8 +94,8 @@ def data(metavar: str = "DATA...", *, required: bool = True) -> Decorator:
     text = OPTIONS["data"].help
     if "RECIPE" in metavar:
         text += " Or a TOML recipe."
-    return click.argument(
-        "data", cls=Argument, nargs=-1, required=required, metavar=metavar, help=text,
+    return argument(
+        "data", nargs=-1, required=required, metavar=metavar, help=text,
         heading=under.DATA, shell_complete=completion.data,
     )  # fmt: skip
 
@@ -123,9 +121,8 @@ def folder(
 ) -> Decorator:
     """An argument that is a folder, a build's if nothing else is said."""
     kind = kind or click.Path(exists=True, file_okay=False, path_type=Path)
-    return click.argument(
+    return argument(
         name,
-        cls=Argument,
         metavar=metavar,
         type=kind,
         help=text,
@@ -134,17 +131,25 @@ def folder(
     )
 
 
-JSON = click.option(
-    "--json", "as_json", is_flag=True, cls=Option, help="Print one JSON object on stdout."
-)
-CACHE = click.option(
+JSON = option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+CACHE = option(
     "--cache-dir",
     type=click.Path(path_type=Path),
-    default=None,
-    cls=Option,
+    default=default_cache,
     heading=under.RUN,
     help=OPTIONS["cache_dir"].help,
 )
+
+
+def for_task(text: str, **settings: Any) -> Decorator:
+    """``--task`` of a command that is not one of a task alone."""
+    kind = Choice(tasks.names())
+    return option("--task", heading=under.TRAINED, type=kind, help=text, **settings)
+
+
+def output(text: str, kind: click.ParamType[Any], **settings: Any) -> Decorator:
+    """``-o`` of a command that writes something else than a build."""
+    return option("-o", "--output", heading=under.OUTPUT, type=kind, help=text, **settings)
 
 
 def of_task(task: Task) -> tuple[Decorator, ...]:
@@ -152,10 +157,8 @@ def of_task(task: Task) -> tuple[Decorator, ...]:
     own = set(task.options)
     others = {option for name in tasks.names() for option in tasks.load(name).options} - own
     return tuple(
-        option
-        if tasks.concerns(name, task)
-        else _of_click(OPTIONS[name], required=True, hidden=True)
-        for name, option in _BY_NAME.items()
+        one if tasks.concerns(name, task) else _of_click(OPTIONS[name], required=True, hidden=True)
+        for name, one in _BY_NAME.items()
         if name not in others
     )
 
@@ -183,8 +186,8 @@ def with_options(*stacks: tuple[Decorator, ...]) -> Callable[[Command], Command]
     """Add stacks of options to a command, in their order."""
 
     def decorate(command: Command) -> Command:
-        for option in reversed([option for stack in stacks for option in stack]):
-            command = option(command)
+        for one in reversed([one for stack in stacks for one in stack]):
+            command = one(command)
         return command
 
     return decorate

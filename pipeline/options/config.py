@@ -24,27 +24,11 @@ from pipeline.options.phases import (
     PlanOptions,
     RunOptions,
     SourceOptions,
-    default_cache,
 )
 from stages.errors import UsageError
 
 if TYPE_CHECKING:  # commands read options, and import nothing heavy for it
     from stages.rows.carried import Carried
-
-__all__ = [
-    "PHASES",
-    "PHASE_OF",
-    "Config",
-    "JudgeOptions",
-    "PartOptions",
-    "PlanOptions",
-    "RunOptions",
-    "Source",
-    "SourceOptions",
-    "by_phase",
-    "default_cache",
-    "from_record",
-]
 
 TRAIN, TEST = "train", "test"  # the sources of a command that names files of its test split
 

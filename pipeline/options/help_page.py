@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import click
@@ -17,15 +18,6 @@ from pipeline import lines
 from pipeline.options import headings
 
 _EDGE = 2**62  # numbers beyond are limits of the machine's integers, which say nothing to a reader
-
-
-class Example(tuple[str, str]):
-    """What a command does, and the command as it is typed; a test runs it."""
-
-    __slots__ = ()
-
-    def __new__(cls, command: str, does: str) -> Example:
-        return super().__new__(cls, (command, does))
 
 
 class Page(click.HelpFormatter):
@@ -115,6 +107,10 @@ class Option(click.Option):
         return spelled, f"{self.help or ''}{said}".strip()
 
 
+option = partial(click.option, cls=Option)  # how our commands declare theirs
+argument = partial(click.argument, cls=Argument)
+
+
 def limits(kind: object) -> str:
     """The numbers that a type takes, in words; empty where that is any."""
     if not isinstance(kind, click.IntRange | click.FloatRange):
@@ -165,7 +161,23 @@ class _Described(click.Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """How switches are turned off, and the examples."""
-        _write_end(self, formatter, self.examples)
+        switches = [one for one in self.params if one.secondary_opts]
+        if switches:
+            one = switches[-1]
+            formatter.write_paragraph()
+            formatter.write_text(
+                f"A switch is turned off with no-: {one.opts[-1]}, {one.secondary_opts[-1]}."
+            )
+        if self.examples and isinstance(formatter, Page):
+            formatter.write_paragraph()
+            formatter.write_examples(self.examples)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Under their headings; a command with few has one."""
+        found = by_heading(self, ctx)
+        for heading, rows in found.items():
+            with formatter.section(heading if len(found) > 1 else "Options"):
+                formatter.write_dl([record for _, record in rows])
 
 
 class Command(_Described):
@@ -178,10 +190,6 @@ class Command(_Described):
         except click.UsageError as error:
             error.ctx = error.ctx or ctx
             raise
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Under their headings; a command with few has one."""
-        _write_options(self, ctx, formatter)
 
 
 class Listed(NamedTuple):
@@ -217,7 +225,7 @@ class Group(_Described, click.Group):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands under their headings, then the options."""
         self.format_commands(ctx, formatter)
-        _write_options(self, ctx, formatter)
+        super().format_options(ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Each with its whole sentence."""
@@ -257,27 +265,3 @@ def by_heading(
             heading = getattr(parameter, "heading", "") or headings.RUN
             found.setdefault(heading, []).append((parameter, record))
     return dict(sorted(found.items(), key=lambda one: _place(headings.ORDER, one)))
-
-
-def _write_options(
-    command: click.Command, ctx: click.Context, formatter: click.HelpFormatter
-) -> None:
-    found = by_heading(command, ctx)
-    for heading, rows in found.items():
-        with formatter.section(heading if len(found) > 1 else "Options"):
-            formatter.write_dl([record for _, record in rows])
-
-
-def _write_end(
-    command: click.Command, formatter: click.HelpFormatter, examples: Sequence[tuple[str, str]]
-) -> None:
-    switches = [one for one in command.params if one.secondary_opts]
-    if switches:
-        one = switches[-1]
-        formatter.write_paragraph()
-        formatter.write_text(
-            f"A switch is turned off with no-: {one.opts[-1]}, {one.secondary_opts[-1]}."
-        )
-    if examples and isinstance(formatter, Page):
-        formatter.write_paragraph()
-        formatter.write_examples(examples)

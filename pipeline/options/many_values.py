@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Literal
 
-from pipeline.options import values as v
-from pipeline.options.values import NUMBER, Number, Text, Value, Words, plain
+from pipeline.options.values import NUMBER, Number, Text, Value, Words, limited, plain
 from stages.errors import UsageError
 
 
@@ -22,17 +21,9 @@ class Texts(Value):
     """
 
     check: Callable[[str], object] | None = None
-
-    @property
-    def words(self) -> str:
-        return "a list of texts"
-
-    @property
-    def many(self) -> bool:
-        return True
-
-    def of_pydantic(self) -> Any:
-        return list[str]
+    called = "a list of texts"
+    many = True
+    typed = list[str]
 
     def loosened(self, value: Any) -> Any:
         if isinstance(value, Words) and value.startswith("["):
@@ -63,23 +54,15 @@ class Pairs(Value):
     numbers: bool = False
     names: tuple[str, ...] = ()
     check: Callable[[Mapping[str, Any]], object] | None = None
+    many = True
 
     @property
     def words(self) -> str:
         return f"a table of {'numbers' if self.numbers else 'texts'}"
 
-    @property
-    def many(self) -> bool:
-        return True
-
     def of_pydantic(self) -> Any:
-        from typing import Annotated
-
-        from pydantic import Field
-
-        if self.numbers:
-            return dict[str, Annotated[float, Field(allow_inf_nan=False)]]
-        return dict[str, str]
+        each: Any = limited(float, allow_inf_nan=False) if self.numbers else str
+        return dict[str, each]
 
     def loosened(self, value: Any) -> Any:
         if isinstance(value, Words) and value.startswith("{"):
@@ -142,20 +125,13 @@ def _flat(table: Mapping[str, Any]) -> list[tuple[str, Any]]:
 _TABS = ("tab", "\\t", "\t")
 
 
-@dataclass(eq=False, repr=False)
-class Delimiter(v.Value):
+class Delimiter(Value):
     """One ASCII character that is in no quote, number or word; a tab also by its name."""
 
-    @property
-    def words(self) -> str:
-        return 'one character, or "tab"'
+    called = 'one character, or "tab"'
 
     def of_pydantic(self) -> Any:
-        from typing import Annotated
-
-        from pydantic import Field
-
-        return Annotated[str, Field(pattern=r'^([^a-zA-Z0-9"\r\n]|tab|\\t)$')]
+        return limited(str, pattern=r'^([^a-zA-Z0-9"\r\n]|tab|\\t)$')
 
     def loosened(self, value: Any) -> Any:
         return "\t" if value in _TABS else value
@@ -170,7 +146,6 @@ class Delimiter(v.Value):
         return value
 
 
-@dataclass(eq=False, repr=False)
 class Cells(Pairs):
     """What the cells of columns are."""
 

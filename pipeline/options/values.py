@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike, fspath
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from stages.errors import UsageError
 
@@ -29,19 +29,20 @@ class Value:
 
     Attributes:
         metavar: what a command's help calls it.
+        called: what a message says that it must be, where its limits do not decide that.
+        many: whether a command line may have it several times.
+        typed: its type in a recipe, strict, where its limits do not decide that.
     """
 
     metavar: str | None = None
+    called: ClassVar[str] = "a text"
+    many: ClassVar[bool] = False
+    typed: ClassVar[Any] = str
 
     @property
     def words(self) -> str:
         """What a message says that it must be."""
-        return "a text"
-
-    @property
-    def many(self) -> bool:
-        """Whether a command line may have it several times."""
-        return False
+        return self.called
 
     def of_click(self) -> dict[str, Any]:
         """The arguments of ``click.option``."""
@@ -49,7 +50,7 @@ class Value:
 
     def of_pydantic(self) -> Any:
         """The type in a recipe, strict."""
-        return str
+        return self.typed
 
     def loosened(self, value: Any) -> Any:
         """A value in one of the spellings that are also read, in the usual one."""
@@ -74,6 +75,13 @@ class Value:
 
 
 Text = Value
+
+
+def limited(kind: Any, **limits: Any) -> Any:
+    """A type within limits, as pydantic has it."""
+    from pydantic import Field
+
+    return Annotated[kind, Field(**limits)]
 
 
 @dataclass(eq=False, repr=False)
@@ -128,11 +136,7 @@ class Whole(Value):
         return {"type": click.IntRange(self.least, self.most)}
 
     def of_pydantic(self) -> Any:
-        from typing import Annotated
-
-        from pydantic import Field
-
-        return Annotated[int, Field(ge=self.least, le=self.most)]
+        return limited(int, ge=self.least, le=self.most)
 
     def loosened(self, value: Any) -> Any:
         return int(value) if isinstance(value, str) and _WHOLE.fullmatch(value) else value
@@ -167,14 +171,8 @@ class Number(Value):
         return {"type": kind, "metavar": self.metavar}
 
     def of_pydantic(self) -> Any:
-        from typing import Annotated
-
-        from pydantic import Field
-
-        limits = Field(
-            ge=self.least, le=self.most, gt=self.above, lt=self.below, allow_inf_nan=False
-        )
-        return Annotated[float, limits]
+        limits = {"ge": self.least, "le": self.most, "gt": self.above, "lt": self.below}
+        return limited(float, **limits, allow_inf_nan=False)
 
     def loosened(self, value: Any) -> Any:
         return float(value) if isinstance(value, str) and NUMBER.fullmatch(value) else value
@@ -201,39 +199,29 @@ def _between(
     return f" of at most {most}" if most is not None else ""
 
 
-@dataclass(eq=False, repr=False)
 class Switch(Value):
     """On or off: ``--name`` and ``--no-name``."""
 
-    @property
-    def words(self) -> str:
-        return "true or false"
-
-    def of_pydantic(self) -> Any:
-        return bool
+    called = "true or false"
+    typed = bool
 
     def loosened(self, value: Any) -> Any:
         known = {"true": True, "false": False}
         return known.get(value, value) if isinstance(value, Words) else value
 
 
-@dataclass(eq=False, repr=False)
-class Width(Value):
+class Width(Whole):
     """``longest``, ``max-length``, or a number of tokens."""
 
     @property
     def words(self) -> str:
-        return "longest, max-length or a number of tokens, at least 8"
+        return f"longest, max-length or a number of tokens, at least {self.least}"
+
+    def of_click(self) -> dict[str, Any]:
+        return {"metavar": self.metavar}
 
     def of_pydantic(self) -> Any:
-        from typing import Annotated
-
-        from pydantic import Field
-
-        return Literal["longest", "max-length"] | Annotated[int, Field(ge=8)]
-
-    def loosened(self, value: Any) -> Any:
-        return int(value) if isinstance(value, str) and _WHOLE.fullmatch(value) else value
+        return Literal["longest", "max-length"] | super().of_pydantic()
 
     def settled(self, value: Any) -> Any:
         return str(value)
@@ -246,13 +234,10 @@ def plain(value: Any) -> Any:
     return str(value) if isinstance(value, Words) else value
 
 
-@dataclass(eq=False, repr=False)
 class Amount(Value):
     """A number of things, also as ``"20k"``, ``"50M"`` or ``"1.5B"``."""
 
-    @property
-    def words(self) -> str:
-        return 'a whole number above 0, or a text such as "50M"'
+    called = 'a whole number above 0, or a text such as "50M"'
 
     def of_click(self) -> dict[str, Any]:
         return {"type": self._read, "metavar": "AMOUNT"}
@@ -267,11 +252,7 @@ class Amount(Value):
         return value
 
     def of_pydantic(self) -> Any:
-        from typing import Annotated
-
-        from pydantic import Field
-
-        return Annotated[int, Field(ge=1)]
+        return limited(int, ge=1)
 
     def loosened(self, value: Any) -> Any:
         found = AMOUNT.fullmatch(value) if isinstance(value, str) else None
@@ -286,7 +267,6 @@ class Amount(Value):
 AMOUNT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([kKmMbB]?)")
 
 
-@dataclass(eq=False, repr=False)
 class Running(Value):
     """What runs, or has the build run it: the address of a cluster, whose answers are unpickled."""
 
@@ -294,13 +274,10 @@ class Running(Value):
         return True
 
 
-@dataclass(eq=False, repr=False)
 class Command(Running):
     """A command: in a recipe also a table with the one key ``command``."""
 
-    @property
-    def words(self) -> str:
-        return "a command of the shell"
+    called = "a command of the shell"
 
     def loosened(self, value: Any) -> Any:
         if isinstance(value, Mapping) and set(value) == {"command"}:

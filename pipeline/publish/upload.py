@@ -113,11 +113,9 @@ def _require_sound(source: Path, cache_dir: Path) -> Build:
 
 def _known(path: Path) -> dict[str, list[str]]:
     """What earlier calls read back; empty where that is lost."""
-    try:
-        found: dict[str, list[str]] = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    with suppress(OSError):
+        return history.object_of(path.read_bytes())
+    return {}
 
 
 def _to_store(
@@ -258,13 +256,7 @@ def record(folder: Path, status: str, build_id: str, address: str) -> None:
     """A line for the history of versions, if the folder has one that can be written."""
     releases = releases_of(folder)
     if releases is not None:
-        line = {
-            "time": history.stamp(),
-            "status": status,
-            "code": 0,
-            "message": f"{status} at {address}",
-            "build_id": build_id,
-            "current": versions.current_id(releases),
-        }
+        current = versions.current_id(releases)
+        line = history.entry(status, f"{status} at {address}", build_id=build_id, current=current)
         with suppress(OSError):
             history.append(releases, line)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 
 from pipeline.manifest.manifest import Manifest
-from pipeline.options.config import PHASES
+from pipeline.options.phases import PHASES
 from pipeline.report.publisher import recorded_sources
 
 _FIRST = ("task", "model", "data")

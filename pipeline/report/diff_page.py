@@ -10,6 +10,7 @@ from typing import Any
 
 import jinja2
 
+from pipeline.report import template
 from pipeline.report.drawing import visible
 from pipeline.report.words import by_source, relative
 
@@ -20,9 +21,7 @@ def _value(value: object) -> str:
 
 @functools.cache
 def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+    environment = template.environment()
     environment.filters.update(visible=visible, value=_value)
     environment.globals.update(relative=relative, by_source=by_source)
     text = Path(__file__).with_name("diff_page.jinja").read_text("utf-8")

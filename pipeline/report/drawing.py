@@ -20,7 +20,7 @@ from pipeline.builds.build import Build, StoredShard
 from pipeline.builds.packs import Packs
 from pipeline.manifest.model_record import ModelRecord
 from stages.chat_template.segments import controls_pattern
-from stages.columns import IGNORED, list_parts, whole
+from stages.columns import IGNORED, Ints, list_parts, whole
 from stages.encoders import parsed
 from stages.errors import UsageError
 from stages.rows.stop_text import STOPS
@@ -194,6 +194,15 @@ class Drawer:
             yield TextPiece(text, kind=PADDING, ids=(ids[0],), control=ids[0] in self._controls)
 
 
+def row_ids(table: pa.Table) -> tuple[Ints, pa.Array]:
+    """The row ids of the examples of a stored table, and where those of each row begin in them: a
+    pack has a list of them, any other row one."""
+    if "row_ids" in table.schema.names:
+        offsets, names = list_parts(whole(table.column("row_ids")))
+        return offsets, names
+    return np.arange(len(table) + 1), whole(table.column("row_id"))
+
+
 class Shards:
     """A build's shards, for reading single rows."""
 
@@ -259,14 +268,8 @@ class Shards:
         for split, side in self.build.splits.items():
             before = 0
             for shard in side.shards:
-                table = self.table(shard)
-                packed = "row_ids" in table.schema.names
-                column = whole(table.column("row_ids" if packed else "row_id"))
-                # A pack has a list of row ids: the flat list is searched, its offsets give the row.
-                offsets, names = list_parts(column) if packed else (np.zeros(1, np.int64), column)
+                offsets, names = row_ids(self.table(shard))
                 at = names.index(row_id).as_py()
-                if at >= 0 and not packed:
-                    return split, before + at, 0
                 if at >= 0:
                     row = int(np.searchsorted(offsets, at, side="right")) - 1
                     return split, before + row, at - int(offsets[row])

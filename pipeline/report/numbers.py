@@ -21,6 +21,7 @@ from xxhash import xxh3_64_intdigest
 from pipeline.builds.build import Build
 from pipeline.builds.examples import examples
 from pipeline.builds.packs import Packs
+from pipeline.report.drawing import row_ids
 from pipeline.shards.doubles import DIGEST, Digests, digests_of
 from stages.columns import IGNORED, Ints, count_per_row, list_parts, numbers, offsets_of, whole
 from stages.tokens.digest import Side, digests
@@ -204,11 +205,8 @@ def _row_ids(build: Build) -> Iterator[tuple[int, Callable[[Ints], pa.Array]]]:
             yield len(members), partial(_ids_in_packs, packs, members)
             continue
         for shard in split.shards:
-            stored = shard.table()
-            packed = "row_ids" in stored.schema.names
-            column = whole(stored.column("row_ids" if packed else "row_id"))
-            flat = list_parts(column)[1] if packed else column
-            yield len(flat), partial(_ids_of, flat)
+            ids = row_ids(shard.table())[1]
+            yield len(ids), partial(_ids_of, ids)
 
 
 def _ids_of(names: pa.Array, places: Ints) -> pa.Array:

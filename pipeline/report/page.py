@@ -16,11 +16,11 @@ from pipeline import tasks
 from pipeline.builds.build import Build
 from pipeline.manifest.counts import TurnSplit
 from pipeline.manifest.json_records import as_json
-from pipeline.manifest.records import REPORT, FigureRecord
+from pipeline.manifest.records import REPORT, FigureRecord, Reject
 from pipeline.report import changes, headline, plots, template
 from pipeline.report.changes import Before
 from pipeline.report.drawing import KINDS, PADDING, Shards
-from pipeline.report.refused import Loss, explained, losses
+from pipeline.report.refused import explained, losses
 from pipeline.report.samples import samples
 from pipeline.report.template import cut, number
 from stages.chat_template import turn_split
@@ -85,7 +85,7 @@ def page() -> jinja2.Template:
     return template.template("page.jinja")
 
 
-def _ledger(build: Build, shown: dict[str, list[Loss]]) -> list[dict[str, Any]]:
+def _ledger(build: Build, shown: dict[str, list[Reject]]) -> list[dict[str, Any]]:
     """For each code, the refused rows and examples, and the first few rows; the most rows first."""
     rows, examples = (
         build.manifest.rows.rejected_by_code,

@@ -4,7 +4,7 @@ first refused rows of each reason."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -21,32 +21,14 @@ _SHOWN = 5  # per code
 _DETAIL, _RAW = 240, 400  # characters
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """One refused row, as text that a page can show."""
-
-    id: str
-    code: str
-    stage: str
-    detail: str
-    raw: str
-
-
-def losses(rejects: Iterable[Reject]) -> dict[str, list[Loss]]:
-    """The first few refused rows of each code."""
-    by_code: dict[str, list[Loss]] = {}
+def losses(rejects: Iterable[Reject]) -> dict[str, list[Reject]]:
+    """The first few refused rows of each code, in texts that a page can show."""
+    by_code: dict[str, list[Reject]] = {}
     for one in islice(rejects, _READ):
         listed = by_code.setdefault(one.code, [])
         if len(listed) < _SHOWN:
-            listed.append(
-                Loss(
-                    id=cut(one.id),
-                    code=one.code,
-                    stage=one.stage,
-                    detail=cut(one.detail, _DETAIL),
-                    raw=cut(one.raw, _RAW),
-                )
-            )
+            detail, raw = cut(one.detail, _DETAIL), cut(one.raw, _RAW)
+            listed.append(replace(one, id=cut(one.id), detail=detail, raw=raw))
     return by_code
 
 

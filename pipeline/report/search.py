@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 
 from pipeline.builds.build import Build, StoredShard
 from pipeline.builds.packs import Packs
-from pipeline.report.drawing import Shards
+from pipeline.report.drawing import Shards, row_ids
 from pipeline.report.fields import Field, Held, known_as, of_build
 from pipeline.shards.values import TEXT
-from stages.columns import Ints, list_parts, whole
+from stages.columns import Ints
 from stages.errors import UsageError
 from stages.rows.expressions import Asked, key_of, parse
 from stages.tokens import layouts
@@ -166,15 +166,9 @@ class Search:
             return self.examples
         if len(self._splits) == len(build.splits):
             return build.manifest.examples.kept
-        names = [self._names(shard) for one in self._splits for shard in build.splits[one].shards]
+        shards = [shard for name in self._splits for shard in build.splits[name].shards]
+        names = [row_ids(self._shards.table(shard))[1] for shard in shards]
         return int(pc.count_distinct(pa.chunked_array(names, pa.string())).as_py())
-
-    def _names(self, shard: StoredShard) -> pa.Array:
-        """The row ids of the examples of a shard."""
-        table = self._shards.table(shard)
-        packed = "row_ids" in table.schema.names
-        column = whole(table.column("row_ids" if packed else "row_id"))
-        return list_parts(column)[1] if packed else column
 
     def find(self, row_id: str) -> Found:
         """The example with an id, where it is stored first.

@@ -97,9 +97,16 @@ class Server:
             {"model": self.model, "prompt": text, "add_special_tokens": False},
             {"content": text, "add_special": False, "parse_special": True},
         ):
-            reply = self._maybe("/tokenize", body)
-            if reply and isinstance(reply.get("tokens"), list) and reply["tokens"]:
-                return [int(token) for token in reply["tokens"]]
+            ids = self._tokenized(body)
+            if ids is not None:
+                return ids
+        return None
+
+    def _tokenized(self, body: dict[str, Any]) -> list[int] | None:
+        """Ids of what a server is asked to encode; None where it does not show them."""
+        reply = self._maybe("/tokenize", body)
+        if reply and isinstance(reply.get("tokens"), list) and reply["tokens"]:
+            return [int(token) for token in reply["tokens"]]
         return None
 
     def rendered(
@@ -107,10 +114,11 @@ class Server:
     ) -> list[int] | str | None:
         """Ids or text of messages by the server's template; None where it does not show them."""
         body = {"model": self.model, "messages": messages, "add_generation_prompt": prompt}
-        reply = self._maybe("/tokenize", body | {"chat_template_kwargs": arguments})
-        if reply and isinstance(reply.get("tokens"), list) and reply["tokens"]:
-            return [int(token) for token in reply["tokens"]]
-        reply = self._maybe("/apply-template", body | {"chat_template_kwargs": arguments})
+        body |= {"chat_template_kwargs": arguments}
+        ids = self._tokenized(body)
+        if ids is not None:
+            return ids
+        reply = self._maybe("/apply-template", body)
         return str(reply["prompt"]) if reply and "prompt" in reply else None
 
     def complete(self, prompts: Sequence[StopPrompt], **settings: Any) -> list[dict[str, Any]]:

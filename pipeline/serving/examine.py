@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeline.serving import checkpoint, endpoint
 from pipeline.serving.declared import StopDeclaration, prompts, read
-from pipeline.serving.stops import BATCH, GREEDY, SAMPLED, Examined, StopAnswer, StopPrompt
+from pipeline.serving.stops import BATCH, GREEDY, Examined, StopAnswer, StopPrompt
 from stages.counted import counted
 from stages.errors import UsageError
 
@@ -75,10 +75,6 @@ def _run(asked: list[StopPrompt], ask: Ask, wanted: StopRun, examined: Examined)
             examined.answers += ask(group, temperature)
 
 
-def _way(temperature: float) -> str:
-    return SAMPLED if temperature else GREEDY
-
-
 def _from_checkpoint(folder: Path, build: StopDeclaration, wanted: StopRun) -> Ask:
     """Answers of a model directory.
 
@@ -111,17 +107,8 @@ def _from_checkpoint(folder: Path, build: StopDeclaration, wanted: StopRun) -> A
         text = build.tokenizer.decode(ids, skip_special_tokens=False)
         ended = stopped and last in declared
         passed = not ended and bool(declared.intersection(ids))
-        way = _way(temperature)
-        return StopAnswer(
-            kind=prompt.kind,
-            way=way,
-            row=prompt.row,
-            ended=ended,
-            at=at,
-            tokens=len(ids),
-            text=text,
-            passed_over=passed,
-        )
+        found = {"ended": ended, "at": at, "tokens": len(ids), "text": text, "passed_over": passed}
+        return StopAnswer.to(prompt, temperature, **found)
 
     return ask
 
@@ -135,19 +122,10 @@ def _read_choice(
     end = build.model.profile.end_of_turn
     at = "the server's own end" if reason is None else repr(reason)
     passed = not stopped and end in text
-    tokens = (choice.get("usage") or {}).get("completion_tokens") or 0
-    way = _way(temperature)
+    tokens = int((choice.get("usage") or {}).get("completion_tokens") or 0)
     where = at if stopped else ""
-    return StopAnswer(
-        kind=prompt.kind,
-        way=way,
-        row=prompt.row,
-        ended=stopped,
-        at=where,
-        tokens=int(tokens),
-        text=text,
-        passed_over=passed,
-    )
+    found = {"ended": stopped, "at": where, "tokens": tokens, "text": text, "passed_over": passed}
+    return StopAnswer.to(prompt, temperature, **found)
 
 
 def _from_server(

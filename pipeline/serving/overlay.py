@@ -90,16 +90,8 @@ def _configuration(original: dict[str, Any], source: Build) -> dict[str, Any]:
 
 def _markers(model: ModelRecord) -> dict[str, tuple[str, int]]:
     """Text and id of the step, good and bad token; none in other tasks than prm."""
-    given = {
-        "step_token": (model.step_token, model.step_token_id),
-        "good_token": (model.good_token, model.good_token_id),
-        "bad_token": (model.bad_token, model.bad_token_id),
-    }
-    return {
-        name: (text, index)
-        for name, (text, index) in given.items()
-        if text is not None and index is not None
-    }
+    given = {name: (getattr(model, name), getattr(model, f"{name}_id")) for name in _MEANING}
+    return {name: pair for name, pair in given.items() if None not in pair}
 
 
 def _rows(source: Build) -> dict[int, tuple[int, ...]]:

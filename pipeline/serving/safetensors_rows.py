@@ -127,18 +127,3 @@ def set_means(path: Path, name: str, rows: Mapping[int, Sequence[int]]) -> None:
     for row, values in means.items():
         table[row] = values
     table.flush()
-
-
-def read_row(path: Path, name: str, row: int) -> npt.NDArray[np.float32]:
-    """One row of a tensor, widened to float32."""
-    entries, start = header(path)
-    entry = entries[name]
-    kind = _STORED[entry["dtype"]]
-    table = np.memmap(
-        path,
-        dtype=kind,
-        mode="r",
-        offset=start + entry["data_offsets"][0],
-        shape=tuple(entry["shape"]),
-    )
-    return widen(np.array(table[row]), entry["dtype"])

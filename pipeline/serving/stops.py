@@ -49,6 +49,12 @@ class StopAnswer:
     text: str
     passed_over: bool = False
 
+    @classmethod
+    def to(cls, prompt: StopPrompt, temperature: float, **found: Any) -> StopAnswer:
+        """The answer to a prompt that was decoded at a temperature, 0 for the likeliest tokens."""
+        way = SAMPLED if temperature else GREEDY
+        return cls(kind=prompt.kind, way=way, row=prompt.row, **found)
+
 
 @dataclass(frozen=True, slots=True)
 class StopFinding:

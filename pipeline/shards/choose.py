@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.options.config import Config, PlanOptions
+from pipeline.options.config import Config
+from pipeline.options.phases import PlanOptions
 from pipeline.shards import doubles, near, sides
 from pipeline.shards.budgets import Portions, portions
 from pipeline.shards.examples import PlannedExamples

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.options.config import Config, PlanOptions
+from pipeline.options.config import Config
+from pipeline.options.phases import PlanOptions
 from pipeline.shards import sides
 from pipeline.shards.choose import choose
 from pipeline.shards.examples import PlannedExamples, part_of

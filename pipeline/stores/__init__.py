@@ -3,7 +3,7 @@
     store = open_store("s3://bucket/place")
     store.put("manifest.json", content)          one request, whole or not at all
     store.put_if_absent("lock", content)         False where somebody was first
-    store.exchange("current", change)            what is there, for what follows from it
+    exchange(store, "current", change)           what is there, for what follows from it
 
 An object is never streamed to its name: it is made here, hashed, and put. Two calls are decided by
 the store itself, of all who make them at once: ``put_if_absent`` and ``put_if_match``. Where a
@@ -87,10 +87,13 @@ class Store(Protocol):
         """Remove objects; those that are not there do not matter."""
 
 
-def exchange(store: Store, name: str, change: Callable[[bytes | None], bytes | None]) -> bool:
+def exchange(
+    store: Store, name: str, change: Callable[[bytes | None], bytes | None], single: bool = False
+) -> bool:
     """Put what follows from what is there, decided by the store.
 
     Args:
+        single: no other writer is there, as the user says; the store does not decide then.
         change: from the content, None where there is none, to the new one; None where nothing is to
             be put after all. It may be called several times.
 
@@ -105,6 +108,9 @@ def exchange(store: Store, name: str, change: Callable[[bytes | None], bytes | N
         new = change(content)
         if new is None:
             return False
+        if single:
+            store.put(name, new)
+            return True
         if before is None:
             done = store.put_if_absent(name, new)
         else:

@@ -15,6 +15,7 @@ ATTEMPTS = 3
 PAUSE = 0.5  # seconds before the second attempt, doubled for each further one
 _OUR_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "abfs": "azure", "az": "azure"}
+_REFUSED = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
 _T = TypeVar("_T")
 
 
@@ -52,6 +53,18 @@ def _missing(scheme: str, extra: str) -> UsageError:
     if extra:
         remedy = f"Install it with: pip install 'posttrain-pipeline[{extra}]'"
     return UsageError(f"What reads {scheme}:// is not installed.", remedy)
+
+
+def is_refused(error: BaseException) -> bool:
+    """Whether S3 refused a request because its condition does not hold; s3fs translates what it
+    knows of errors."""
+    cause: BaseException | None = error
+    while cause is not None:
+        said = getattr(cause, "response", None) or {}
+        if said.get("Error", {}).get("Code") in _REFUSED:
+            return True
+        cause = cause.__cause__
+    return False
 
 
 def _plain(error: Exception) -> Exception:

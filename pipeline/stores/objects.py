@@ -11,18 +11,18 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from pipeline.stores import Stat
-from pipeline.stores.filesystem import with_patience
+from pipeline.stores.filesystem import is_refused, with_patience
 from stages.errors import UsageError
 
-_REFUSED = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
+_T = TypeVar("_T")
 
 
 class Conditions(Protocol):
@@ -33,12 +33,6 @@ class Conditions(Protocol):
 
     def replace(self, filesystem: Any, path: str, content: bytes, tag: str) -> bool:
         """Put an object in place of the one with this tag; False where that is another one."""
-
-
-def _refused(error: OSError) -> bool:
-    """Whether a store refused a put because the condition does not hold."""
-    said = getattr(error.__cause__, "response", None) or {}
-    return said.get("Error", {}).get("Code") in _REFUSED
 
 
 class _S3:
@@ -58,7 +52,7 @@ class _S3:
         except FileExistsError:
             return False
         except OSError as error:
-            if not _refused(error):
+            if not is_refused(error):
                 raise
             return False
         return True
@@ -194,42 +188,40 @@ class ObjectStore:
             )
         return kind
 
-    def stat(self, name: str) -> Stat | None:
-        def looked() -> Stat | None:
+    def _looked(self, shown: str, look: Callable[[], _T], missing: _T) -> _T:
+        """What the store says now; ``missing`` where nothing is there."""
+
+        def now() -> _T:
             self.filesystem.invalidate_cache()
             with suppress(FileNotFoundError):
-                info = self.filesystem.info(self.at(name))
-                return self._said(info) if info["type"] == "file" else None
-            return None
+                return look()
+            return missing
 
-        return with_patience(self._there(name), looked)
+        return with_patience(shown, now)
+
+    def stat(self, name: str) -> Stat | None:
+        def one() -> Stat | None:
+            info = self.filesystem.info(self.at(name))
+            return self._said(info) if info["type"] == "file" else None
+
+        return self._looked(self._there(name), one, None)
 
     def list(self, under: str = "") -> Mapping[str, Stat]:
-        def listed() -> dict[str, Stat]:
-            self.filesystem.invalidate_cache()
-            with suppress(FileNotFoundError):
-                found = self.filesystem.find(self.at(under) if under else self.root, detail=True)
-                start = len(self.root) + 1 if self.root else 0
-                return {
-                    path[start:]: self._said(info) for path, info in found.items() if path[start:]
-                }
-            return {}
+        def below() -> dict[str, Stat]:
+            found = self.filesystem.find(self.at(under) if under else self.root, detail=True)
+            start = len(self.root) + 1 if self.root else 0
+            return {path[start:]: self._said(one) for path, one in found.items() if path[start:]}
 
-        return with_patience(self.shown, listed)
+        return self._looked(self.shown, below, {})
 
     def names(self) -> tuple[str, ...]:
-        def listed() -> tuple[str, ...]:
-            self.filesystem.invalidate_cache()
-            with suppress(FileNotFoundError):
-                found = (
-                    str(path).strip("/") for path in self.filesystem.ls(self.root, detail=False)
-                )
-                # A console makes a folder as an empty object with the name of the folder itself.
-                below = (path for path in found if path != self.root.strip("/"))
-                return tuple(sorted(map(posixpath.basename, below)))
-            return ()
+        def first() -> tuple[str, ...]:
+            found = (str(path).strip("/") for path in self.filesystem.ls(self.root, detail=False))
+            # A console makes a folder as an empty object with the name of the folder itself.
+            below = (path for path in found if path != self.root.strip("/"))
+            return tuple(sorted(map(posixpath.basename, below)))
 
-        return with_patience(self.shown, listed)
+        return self._looked(self.shown, first, ())
 
     def delete(self, *names: str) -> None:
         def removed() -> None:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from pipeline.secrets import redacted
-from pipeline.stores.filesystem import filesystem_of
+from pipeline.stores.filesystem import filesystem_of, is_refused
 from stages.errors import SurroundingsError
 
 # The keys under which stores give the version of an object, best first: a listing may give fewer
@@ -21,6 +21,7 @@ _KEYS = (
 ).split()
 _CHANGED = (412, 404)  # HTTP: the condition does not hold; it is gone
 _PART = 206
+_CONDITION = ("PreconditionFailed", "pre-conditions")  # in the words of an error of S3
 
 
 class NoRangesError(SurroundingsError):
@@ -102,18 +103,7 @@ def _by_s3(filesystem: Any, path: str, start: int, stop: int, tag: str) -> bytes
     except FileNotFoundError:
         return None
     except Exception as error:
-        if _is_refused(error):
+        if is_refused(error) or any(word in str(error) for word in _CONDITION):
             return None
         raise
     return found
-
-
-def _is_refused(error: BaseException) -> bool:
-    """Whether the condition did not hold: s3fs translates what it knows of errors."""
-    cause: BaseException | None = error
-    while cause is not None:
-        said = getattr(cause, "response", {}).get("Error", {})
-        if said.get("Code") in ("PreconditionFailed", "412"):
-            return True
-        cause = cause.__cause__
-    return "PreconditionFailed" in str(error) or "pre-conditions" in str(error)
