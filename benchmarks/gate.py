@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from expectations import gate, gx_suites, metric_tables, tallies
 from expectations.contract import DATASET, EXAMPLE, PLANNED, ROW, SHARD, Context
-from expectations.dataset import IDENTITY, Dataset, Sums
+from expectations.dataset import IDENTITY, Dataset
 from expectations.gate import Table
 from pipeline.shards import measured
 from pipeline.tasks import kind_of
@@ -108,7 +108,7 @@ def judge(folder: Path, rows: int, out: Path | None) -> None:
     """What the timed process does; its figures go to ``out`` too, as JSON."""
     started = time.perf_counter()
     found = {table: kept(folder, table) for table in (EXAMPLE, ROW)}
-    sums = {("train", table): Sums(one.rows, one.sums) for table, one in found.items()}
+    sums = {("train", table): one for table, one in found.items()}
     declared = dict.fromkeys(("rows_in", "rows_accounted", "examples_made"), rows)
     declared |= {"examples_accounted": rows, "examples_kept": rows, "duplicates_declared": 0}
     lengths = found[EXAMPLE].sums

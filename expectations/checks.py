@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,35 +19,13 @@ Bound = int | str | None
 Values = Mapping[str, npt.NDArray[np.int64]]  # columns of metrics by name, all of one length
 
 
-class Check(Protocol):
-    """One check of metrics.
+@dataclass(frozen=True, slots=True)
+class Between:
+    """The values of a column are between two bounds, both included.
 
     Attributes:
         needs: traits of the rows it applies to, as ``contract.Scope.needs``; empty means any.
     """
-
-    @property
-    def needs(self) -> tuple[str, ...]: ...
-
-    @property
-    def columns(self) -> tuple[str, ...]: ...
-
-    def broken(self, metrics: Values, parameters: Mapping[str, int]) -> npt.NDArray[np.bool_]:
-        """Which rows break it."""
-        ...
-
-    def telling(self, metrics: Values) -> tuple[int, ...]:
-        """Some rows, at least one of which breaks it if any row does, whatever the parameters."""
-        ...
-
-    def expectation(self) -> tuple[str, dict[str, Any]]:
-        """Type and arguments of the expectation, parameters by name."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Between:
-    """The values of a column are between two bounds, both included."""
 
     column: str
     low: Bound = None
@@ -56,9 +34,11 @@ class Between:
 
     @property
     def columns(self) -> tuple[str, ...]:
+        """The columns that it is about."""
         return (self.column,)
 
     def broken(self, metrics: Values, parameters: Mapping[str, int]) -> npt.NDArray[np.bool_]:
+        """Which rows break it."""
         low, high = (parameters[b] if isinstance(b, str) else b for b in (self.low, self.high))
         values = metrics[self.column]
         outside = np.zeros(len(values), bool)
@@ -69,10 +49,12 @@ class Between:
         return outside
 
     def telling(self, metrics: Values) -> tuple[int, ...]:
+        """Some rows, at least one of which breaks it if any row does, whatever the parameters."""
         values = metrics[self.column]
         return (int(values.argmin()), int(values.argmax())) if len(values) else ()
 
     def expectation(self) -> tuple[str, dict[str, Any]]:
+        """Type and arguments of the expectation, parameters by name."""
         bounds = {"min_value": self.low, "max_value": self.high}
         named = {
             key: {"$PARAMETER": bound} if isinstance(bound, str) else bound
@@ -84,7 +66,7 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class Equal:
-    """Two columns are equal in every row."""
+    """Two columns are equal in every row; its methods are those of ``Between``."""
 
     column: str
     other: str
@@ -105,6 +87,9 @@ class Equal:
     def expectation(self) -> tuple[str, dict[str, Any]]:
         columns = {"column_A": self.column, "column_B": self.other}
         return "expect_column_pair_values_to_be_equal", {**columns, "ignore_row_if": "neither"}
+
+
+Check: TypeAlias = Between | Equal
 
 
 def none(column: str, *needs: str) -> Between:

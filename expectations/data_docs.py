@@ -93,7 +93,7 @@ def is_own(folder: Path) -> bool:
 
 
 def write(folder: Path, results: Sequence[Any], expectations: int) -> None:
-    """Write one page per suite and piece of a table, and an index, into an existing folder.
+    """Write one page per suite, and an index, into an existing folder.
 
     Args:
         results: the results of Great Expectations, in the order of its runs.

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from expectations.contract import Context
 from stages.columns import Ints
+
+if TYPE_CHECKING:
+    from expectations.tallies import Tally
 
 SIDES = ("train", "test")
 IDENTITY = ("source", "line", "sequence", "digest_a", "digest_b")  # of an example
@@ -19,19 +22,11 @@ Piece: TypeAlias = Mapping[str, Mapping[str, Ints]]  # by side, by column
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
-    """Of one table of metrics of one side: how many rows it has, and the sum of each column."""
-
-    rows: int
-    columns: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
 class Dataset:
     """Input of metrics of the dataset.
 
     Attributes:
-        sums: by side and table; a side without shards has none.
+        sums: the tally of each table of metrics, by side and table; a side without shards has none.
         names: the first three of ``IDENTITY`` of all examples, in pieces: those of one input row
             are in one piece.
         contents: the last two, in pieces: those of equal examples are in one piece.
@@ -41,13 +36,13 @@ class Dataset:
             packs hold examples of one part each: how many parts were packed.
     """
 
-    sums: Mapping[tuple[str, str], Sums]
+    sums: Mapping[tuple[str, str], Tally]
     names: Callable[[], Iterable[Piece]]
     contents: Callable[[], Iterable[Piece]]
     declared: Mapping[str, int]
     context: Context
 
-    def _sums(self, table: str, side: str | None) -> list[Sums]:
+    def _sums(self, table: str, side: str | None) -> list[Tally]:
         sides = SIDES if side is None else (side,)
         return [self.sums[one, table] for one in sides if (one, table) in self.sums]
 
@@ -57,7 +52,7 @@ class Dataset:
 
     def total(self, table: str, column: str, side: str | None = None) -> int:
         """The sum of a column of a table of metrics, of one side or of both."""
-        return sum(one.columns[column] for one in self._sums(table, side))
+        return sum(one.sums[column] for one in self._sums(table, side))
 
 
 def as_one(*columns: Ints) -> Ints:

@@ -14,17 +14,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from expectations import tallies
-from expectations.contract import Context, Invariant, parameters
+from expectations.contract import Context, parameters
 from expectations.gx_runner import HELP, Runner
-from expectations.gx_suites import SHIPPED, DeclaredExpectation, Suite, columns_of
+from expectations.gx_suites import SHIPPED, Suite, columns_of
 from expectations.invariants import applying
-from expectations.tallies import Laws, Tally
-from expectations.verdict import Finding, Judged, Verdict
+from expectations.tallies import Broken, Laws, Tally
+from expectations.verdict import Verdict
 from stages.errors import GateError
+from stages.findings import Finding, Judged
 
 OPENS = "shards_open"  # checked first
-CHUNK_ROWS = 1_000_000  # checked at once; shipped expectations are about single rows
 
 Frames = Callable[[], Iterator[pa.Table]]
 Places = Callable[[str, Sequence[int]], list[dict[str, Any]]]
@@ -59,133 +58,107 @@ def _require_sound(frame: pa.Table, name: str) -> None:
         raise GateError(f"The {name} table has nulls in {', '.join(empty)}.", HELP)
 
 
-def _chunks(table: Table, limit: int) -> Iterator[pa.Table]:
-    """The table's rows, about ``limit`` at a time; an error if they are not as many as expected."""
-    waiting: list[pa.Table] = []
-    count = seen = 0
-    for frame in table.frames():
+def _rows_of(table: Table) -> pa.Table:
+    """All rows of a table; an error if they are not as many as expected."""
+    frames = list(table.frames())
+    for frame in frames:
         _require_sound(frame, table.name)
-        waiting.append(frame)
-        count += len(frame)
-        if count >= limit:
-            yield pa.concat_tables(waiting)
-            seen, count, waiting = seen + count, 0, []
-    if count:
-        yield pa.concat_tables(waiting)
-    if seen + count != table.rows or not table.rows:
+    count = sum(map(len, frames))
+    if count != table.rows or not table.rows:
         raise GateError(
-            f"The {table.name} table has {seen + count} rows, but {table.rows} were written.",
+            f"The {table.name} table has {count} rows, but {table.rows} were written.",
             HELP if table.rows else "The table has no rows, so nothing was published.",
         )
+    return pa.concat_tables(frames)
 
 
-def _shipped(
-    runner: Runner, suite: Suite, table: Table, context: Context
+def _run(
+    runner: Runner, suite: Suite, table: Table, context: Context, places: Places
 ) -> tuple[list[Finding], int]:
-    """The shipped suite of a table, piece by piece, by Great Expectations and by our own code."""
-    bounds = parameters(context)
-    loaded = runner.load(suite, bounds)
-    names = columns_of(suite.expectations)
-    laws = Laws(context, table.name)
-    total: list[Judged] = []
-    counted: list[Tally] = []
-    first = 0
-    for chunk in _chunks(table, CHUNK_ROWS):
-        metrics = {name: chunk[name].to_numpy() for name in chunk.column_names}
-        counted.append(laws.tally(metrics))
-        judged = runner.run(
-            loaded, suite, parameters=bounds, frame=chunk.select(names), first=first
-        )
-        total = [f.after(total[i] if total else None) for i, f in enumerate(judged)]
-        first += len(chunk)
-    mine = tallies.joined(counted)
-    found = (mine, table.tally or mine)
-    findings = [
-        _finding(law, found, suite, total, context) for law in applying(context, table.name)
-    ]
-    return findings, found[1].rows
-
-
-def _of(name: str, suite: Suite, total: Sequence[Judged]) -> tuple[Judged, ...]:
-    """The results of the checks of one invariant."""
-    declared = zip(suite.expectations, total, strict=True)
-    return tuple(judged for one, judged in declared if one.law == name)
-
-
-def _finding(
-    law: Invariant,
-    found: tuple[Tally, Tally],
-    suite: Suite,
-    total: Sequence[Judged],
-    context: Context,
-) -> Finding:
-    """The finding of one invariant.
-
-    Args:
-        found: our own counts, of the rows that Great Expectations has judged and of all rows.
-
-    Raises:
-        GateError: the results are not the same.
-    """
-    judged = _of(law.name, suite, total)
-    mine, whole = (one.laws[law.name] for one in found)
-    theirs = tuple(one.broken for one in judged)
-    agreed = theirs == mine.each and all(one.passed != bool(one.broken) for one in judged)
-    if not agreed or [bool(n) for n in theirs] != [bool(n) for n in whole.each]:
+    """The findings of a suite, and how many rows they are about."""
+    frame, names = _rows_of(table), columns_of(suite.expectations)
+    missing = sorted(set(names) - set(frame.column_names))
+    if missing:
         raise GateError(
-            f"Great Expectations and our own code disagree on {law.name}: rows that break it are "
-            f"{list(theirs)} and {list(mine.each)}, in all {list(whole.each)}.",
-            "Nothing was published; please report it with the recipe.",
+            f"Suite {suite.name} uses columns {', '.join(missing)}, which the {suite.table} table "
+            "does not have.",
+            f"Its columns: {', '.join(frame.column_names)}.",
         )
-    return Finding(
-        name=law.name,
-        suite=SHIPPED,
-        table=suite.table,
-        severity=law.severity,
-        why=law.why,
-        checked=found[1].rows,
-        broken=whole.count,
-        checks=tuple(replace(j, broken=n) for j, n in zip(judged, whole.each, strict=True)),
-        rows=whole.rows,
-        seen=found[1].seen(law, context),
-    )
-
-
-def _users(
-    runner: Runner, suite: Suite, table: Table, context: Context
-) -> tuple[list[Finding], int]:
-    """A user's suite, over the whole table at once, since it may be about means or uniqueness."""
-    bounds = parameters(context)
-    loaded = runner.load(suite, bounds)
-    frame = pa.concat_tables(_chunks(table, CHUNK_ROWS))
-    _require_columns(suite.expectations, frame, suite)
-    judged = runner.run(loaded, suite, parameters=bounds, frame=frame, first=0)
+    ours = suite.name.startswith(SHIPPED)
+    shown = frame.select(names) if ours else frame  # an expectation of a user may look at any
+    judged = runner.run(suite, parameters(context), frame=shown)
+    if ours:
+        metrics = {name: frame[name].to_numpy() for name in frame.column_names}
+        mine = Laws(context, table.name).tally(metrics)
+        whole = table.tally or mine
+        return list(_of_laws(suite, judged, mine, whole, context, places)), whole.rows
     findings = [
         Finding(
             name=declared.law,
             suite=suite.name,
             table=suite.table,
             severity=declared.severity,
-            why=declared.why,
+            passed=check.passed,
             checked=len(frame),
-            broken=result.broken,
-            checks=(result,),
-            rows=result.rows,
+            broken=check.broken,
+            why=declared.why,
+            checks=(check,),
+            rows=tuple(places(suite.table, rows)) if rows else (),
         )
-        for declared, result in zip(suite.expectations, judged, strict=True)
+        for declared, (check, rows) in zip(suite.expectations, judged, strict=True)
     ]
     return findings, len(frame)
 
 
-def _require_columns(
-    declared: Sequence[DeclaredExpectation], frame: pa.Table, suite: Suite
-) -> None:
-    missing = sorted(set(columns_of(declared)) - set(frame.column_names))
-    if missing:
+def _of_laws(
+    suite: Suite,
+    judged: Sequence[tuple[Judged, tuple[int, ...]]],
+    mine: Tally,
+    whole: Tally,
+    context: Context,
+    places: Places,
+) -> Iterator[Finding]:
+    """The findings of a shipped suite, one for each law that its expectations are of.
+
+    Args:
+        mine: our own counts, of the rows that Great Expectations has judged; ``whole``: of all.
+    """
+    for law in applying(context, suite.table):
+        found = whole.laws[law.name]
+        declared = zip(suite.expectations, judged, strict=True)
+        checks = [check for one, (check, _) in declared if one.law == law.name]
+        _require_agreed(law.name, checks, mine.laws[law.name], found)
+        yield Finding(
+            name=law.name,
+            suite=SHIPPED,
+            table=suite.table,
+            severity=law.severity,
+            passed=not found.count,
+            checked=whole.rows,
+            broken=found.count,
+            why=law.why,
+            checks=tuple(replace(j, broken=n) for j, n in zip(checks, found.each, strict=True)),
+            rows=tuple(places(suite.table, found.rows)) if found.rows else (),
+            seen=whole.seen(law, context),
+        )
+
+
+def _require_agreed(name: str, judged: Sequence[Judged], mine: Broken, whole: Broken) -> None:
+    """Check that Great Expectations and our own code come to the same result.
+
+    Args:
+        mine: our own counts, of the rows that Great Expectations has judged; ``whole``: of all.
+
+    Raises:
+        GateError: they do not.
+    """
+    theirs = tuple(one.broken for one in judged)
+    agreed = theirs == mine.each and all(one.passed != bool(one.broken) for one in judged)
+    if not agreed or [bool(n) for n in theirs] != [bool(n) for n in whole.each]:
         raise GateError(
-            f"Suite {suite.name} uses columns {', '.join(missing)}, which the {suite.table} table "
-            "does not have.",
-            f"Its columns: {', '.join(frame.column_names)}.",
+            f"Great Expectations and our own code disagree on {name}: rows that break it are "
+            f"{list(theirs)} and {list(mine.each)}, in all {list(whole.each)}.",
+            "Nothing was published; please report it with the recipe.",
         )
 
 
@@ -214,16 +187,14 @@ def judge(
             raise GateError(
                 f"Suite {suite.name} needs a {suite.table} table; this layout has none.", HELP
             )
-        run = _shipped if suite.name.startswith(SHIPPED) else _users
-        suite_findings, counts[suite.table] = run(runner, suite, tables[suite.table], context)
+        table = tables[suite.table]
+        suite_findings, counts[suite.table] = _run(runner, suite, table, context, places)
         findings += suite_findings
         if any(finding.fatal and finding.name == OPENS for finding in suite_findings):
             break  # a shard that does not open has no rows to check
-    placed = [replace(f, places=tuple(places(f.table, f.rows))) if f.rows else f for f in findings]
     dataset: dict[str, int] = {}
     if "dataset" in counts:
-        (only,) = _chunks(tables["dataset"], 1)
-        (dataset,) = only.slice(0, 1).to_pylist()
+        (dataset,) = _rows_of(tables["dataset"]).slice(0, 1).to_pylist()
     return Verdict(
-        findings=tuple(placed), tables=counts, dataset=dataset, results=tuple(runner.results)
+        findings=tuple(findings), tables=counts, dataset=dataset, results=tuple(runner.results)
     )

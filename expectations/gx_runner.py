@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from expectations import gx_library
 from expectations.gx_suites import Suite, resolved
-from expectations.verdict import NAMED, Judged
+from expectations.verdict import NAMED
 from stages.errors import GateError
+from stages.findings import Judged
 
 HELP = "Nothing was published."
 
@@ -51,12 +52,8 @@ class Runner:
             ) from error
         self.results: list[Any] = []
 
-    def load(self, suite: Suite, parameters: Mapping[str, int]) -> Any:
-        """The suite as an object of the library, which is run on each piece of a table.
-
-        Raises:
-            GateError: not as many expectations were loaded as were declared.
-        """
+    def _loaded(self, suite: Suite, parameters: Mapping[str, int]) -> Any:
+        """The suite as an object of the library."""
         expectations = []
         for at, declared in enumerate(suite.expectations):
             kwargs = resolved(declared.kwargs, parameters)
@@ -78,28 +75,17 @@ class Runner:
         return loaded
 
     def run(
-        self,
-        loaded: Any,
-        suite: Suite,
-        parameters: Mapping[str, int],
-        frame: pa.Table,
-        first: int,
-    ) -> list[Judged]:
-        """One result per declared expectation, in their order.
-
-        Args:
-            loaded: the suite as ``load`` gives it.
-            first: rows of the table before this piece.
+        self, suite: Suite, parameters: Mapping[str, int], frame: pa.Table
+    ) -> list[tuple[Judged, tuple[int, ...]]]:
+        """The result of each declared expectation, in their order, and the first broken rows.
 
         Raises:
-            GateError: one of them raised, skipped a row, or is missing.
+            GateError: one of them was not loaded, raised, skipped a row, or is missing.
         """
         import pandas as pd
 
-        data = pd.DataFrame(
-            {name: frame[name].to_numpy() for name in frame.column_names},
-            index=pd.RangeIndex(first, first + len(frame)),  # the results name rows by this index
-        )
+        loaded = self._loaded(suite, parameters)
+        data = pd.DataFrame({name: frame[name].to_numpy() for name in frame.column_names})
         form = {"result_format": "SUMMARY", "partial_unexpected_count": NAMED}
         try:
             outcome = self._batch.get_batch({"dataframe": data}).validate(
@@ -110,8 +96,7 @@ class Runner:
             raise GateError(f"Suite {suite.name} could not be run: {text}.", HELP) from error
         self.results.append(outcome)
         judged = {
-            r.expectation_config.meta["at"]: _judged(r, suite, parameters, len(frame))
-            for r in outcome.results
+            r.expectation_config.meta["at"]: _judged(r, suite, parameters) for r in outcome.results
         }
         if sorted(judged) != list(range(len(suite.expectations))):
             raise GateError(
@@ -151,7 +136,9 @@ def _arguments(kind: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _judged(outcome: Any, suite: Suite, parameters: Mapping[str, int], rows: int) -> Judged:
+def _judged(
+    outcome: Any, suite: Suite, parameters: Mapping[str, int]
+) -> tuple[Judged, tuple[int, ...]]:
     config = outcome.expectation_config
     result = outcome.result or {}
     raised = _raised(outcome.exception_info or {})
@@ -164,13 +151,12 @@ def _judged(outcome: Any, suite: Suite, parameters: Mapping[str, int], rows: int
     broken = result.get("unexpected_count")
     at = tuple(int(i) for i in result.get("partial_unexpected_index_list") or ())
     kwargs = _arguments(gx_library.of_type(declared.type), config.kwargs)
-    return Judged(
+    judged = Judged(
         type=declared.type,
         kwargs=kwargs
         | resolved(declared.kwargs, parameters),  # whole numbers as they were declared
         passed=bool(outcome.success),
-        checked=int(result.get("element_count") or rows),
         broken=int(broken) if broken is not None else int(not outcome.success),
         observed=_plain(result.get("observed_value")),
-        rows=at,
     )
+    return judged, at

@@ -89,31 +89,26 @@ class _Hidden:
         return text
 
 
+@dataclass
 class SecondReading:
     """Reads conversations of one model.
 
-    Args:
+    Attributes:
         reference: the Hugging Face tokenizer.
         mask_reasoning: reasoning is not trained; an answer is trained from the end of it.
         train_all: all turns are trained but those that the row leaves out.
         oracle: encodes with the vocabulary that the tokenizer was converted from.
     """
 
-    def __init__(
-        self,
-        model: TargetModel,
-        reference: Encoder,
-        system: str | None = None,
-        mask_reasoning: bool = False,
-        train_all: bool = False,
-        oracle: Oracle | None = None,
-    ) -> None:
-        self._model = model
-        self._reference = reference
-        self._system = system
-        self._mask = mask_reasoning
-        self._all = train_all
-        self.oracle = oracle
+    model: TargetModel
+    reference: Encoder
+    system: str | None = None
+    mask_reasoning: bool = False
+    train_all: bool = False
+    oracle: Oracle | None = None
+
+    def __post_init__(self) -> None:
+        model = self.model
         self._template = template_of(model)
         names = sorted(model.controls, key=len, reverse=True)
         self._controls = re.compile("|".join(map(re.escape, names)))
@@ -144,7 +139,7 @@ class SecondReading:
 
     def _begun(self, text: str) -> list[int]:
         """Ids of a text at the start of a row, where control tokens in it are ordinary text."""
-        tokenizer = parsed(self._model.tokenizer_json)
+        tokenizer = parsed(self.model.tokenizer_json)
         tokenizer.encode_special_tokens = True
         ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
         tokenizer.encode_special_tokens = False  # the tokenizer is shared
@@ -152,7 +147,7 @@ class SecondReading:
 
     def whole(self, text: str) -> list[int]:
         """Ids of a row's text as a trainer encodes it, control tokens included."""
-        ids: list[int] = self._reference.encode_whole([text])[0].tolist()
+        ids: list[int] = self.reference.encode_whole([text])[0].tolist()
         if self.oracle is not None and self.oracle.differs(text, ids):
             what = f"ids differ from those of the vocabulary {self.oracle.name}"
             raise ParityError(what)
@@ -165,13 +160,13 @@ class SecondReading:
             return self.whole(text)
         segments = self._segments(text, before)
         plain = [hidden.restore(part) for part, is_control in segments if not is_control]
-        flat, starts = self._reference.encode(plain)
+        flat, starts = self.reference.encode(plain)
         bounds = itertools.pairwise(starts.tolist())
         encoded = iter([flat[a:b].tolist() for a, b in bounds])
         ids: list[int] = []
         for i, (part, is_control) in enumerate(segments):
             if is_control:
-                ids.append(self._model.controls[part])
+                ids.append(self.model.controls[part])
                 continue
             part_ids = next(encoded)
             ids += self._begun(hidden.restore(part)) if first and not i else part_ids
@@ -208,8 +203,8 @@ class SecondReading:
         """
         if turns[0].role == BARE:
             return self._bare(turns[0])
-        if self._system is not None and turns[0].role != "system":
-            turns = [Message("system", self._system, trained=False, weight=0.0), *turns]
+        if self.system is not None and turns[0].role != "system":
+            turns = [Message("system", self.system, trained=False, weight=0.0), *turns]
         hidden = _Hidden(self._controls, [turn.content or "" for turn in turns])
         seen = [{"role": t.role, "content": t.content, **(t.fields or {})} for t in turns]
         # Content None (a turn of tool calls alone) stays None: templates tell it from an empty
@@ -220,13 +215,15 @@ class SecondReading:
         if hidden.tokens and hidden.restore(text) != self._rendered(seen, tools):
             return None
         answers = [
-            i for i, t in enumerate(turns) if t.role == "assistant" and (t.trained or self._all)
+            i
+            for i, t in enumerate(turns)
+            if t.role == "assistant" and (t.trained or self.train_all)
         ]
         starts = [self._start(text, shown[:i], tools) for i in answers[:MOST]]
         weights = [turns[i].weight or 0.0 for i in answers[:MOST]]
         ids, token_weights, last = self._read(text, starts, weights, hidden)
         upto = len(ids) if len(answers) <= MOST else last
-        if self._all:
+        if self.train_all:
             token_weights = self._every_turn(ids, turns)
         token_weights[0] = 0.0  # in a pack it would be predicted from the example before
         whole = None if hidden.tokens else self.whole(text)
@@ -252,13 +249,13 @@ class SecondReading:
             itertools.pairwise([*starts, len(text)]), weights, strict=True
         ):
             # Up to ``cut`` is reasoning, which is encoded apart: a build cuts there, too.
-            left = self._reasoning(text, start, stop) if self._mask else 0
+            left = self._reasoning(text, start, stop) if self.mask_reasoning else 0
             cut = start + left
             head = self._ids(text[start:cut], hidden, text[:start]) if left else []
             tail = self._ids(text[cut:stop], hidden, text[:cut])
-            if self._model.end_of_turn_id not in tail:
+            if self.model.end_of_turn_id not in tail:
                 raise ReadingError("an answer has no end of turn.")
-            end = tail.index(self._model.end_of_turn_id) + 1
+            end = tail.index(self.model.end_of_turn_id) + 1
             upto = len(ids) + len(head) + end
             ids += head + tail
             token_weights += [0.0] * len(head) + [weight] * end + [0.0] * (len(tail) - end)
@@ -266,7 +263,7 @@ class SecondReading:
 
     def _every_turn(self, ids: list[int], turns: Sequence[Message]) -> list[float]:
         """Weights of all tokens where every turn is trained, each up to its end-of-turn token."""
-        ends = [i + 1 for i, token in enumerate(ids) if token == self._model.end_of_turn_id]
+        ends = [i + 1 for i, token in enumerate(ids) if token == self.model.end_of_turn_id]
         weights = [turn.weight or 0.0 for turn in turns]
         if len(ends) == len(turns) + 1:  # the template has added a system turn
             weights = [1.0, *weights]
@@ -282,7 +279,7 @@ class SecondReading:
         return token_weights
 
     def _bare(self, turn: Message) -> Reading:
-        text, end = turn.content or "", self._model.profile.end_of_turn
+        text, end = turn.content or "", self.model.profile.end_of_turn
         hidden = _Hidden(self._controls, [text])
         ids = self._ids(hidden.hide(text) + end, hidden)
         weights = [0.0, *[turn.weight or 0.0] * (len(ids) - 1)]
@@ -305,8 +302,8 @@ class SecondReading:
         Raises:
             ReadingError: markers and ratings do not line up.
         """
-        tokens = self._model.profile.step_tokens
-        texts = [self._system or "", problem, *steps, tail or ""]
+        tokens = self.model.profile.step_tokens
+        texts = [self.system or "", problem, *steps, tail or ""]
         hidden = _Hidden(self._controls, texts)
         marked = [hidden.hide(step) + tokens.step for step in steps]
         if tail is not None:
@@ -315,8 +312,8 @@ class SecondReading:
             require_aligned(text, ratings, tokens, lambda one: len(self._ids(one, hidden)))
             return Reading(ids, [0.0] * len(ids), upto=len(ids), whole=None)
         shown = [{"role": "user", "content": hidden.hide(problem)}]
-        if self._system is not None:
-            shown.insert(0, {"role": "system", "content": hidden.hide(self._system)})
+        if self.system is not None:
+            shown.insert(0, {"role": "system", "content": hidden.hide(self.system)})
         answer = {
             "role": "assistant",
             "content": tokens.separator.join(marked),
@@ -334,11 +331,11 @@ class SecondReading:
         for turns in (prompt, answer):
             seen = [{"role": t.role, "content": t.content, **(t.fields or {})} for t in turns]
             texts.append(self._rendered(seen, None))
-        tokenizer = parsed(self._model.tokenizer_json)
+        tokenizer = parsed(self.model.tokenizer_json)
         tokenizer.encode_special_tokens = True
         encoding = tokenizer.encode(texts[0], texts[1])
         tokenizer.encode_special_tokens = False  # the tokenizer is shared
-        framing = self._model.profile.pair
+        framing = self.model.profile.pair
         # Where the answer has no token, its start is where the tokens after it begin.
         start = len(encoding.ids) - (len(framing.after) if framing else 0)
         if 1 in encoding.sequence_ids:

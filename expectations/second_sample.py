@@ -25,11 +25,8 @@ from expectations.second_rows import Expected, sequence_of, sequences
 from stages.columns import IGNORED
 from stages.contract import Batch, Message, Record
 from stages.counted import counted
-from stages.encoders import Encoder
 from stages.errors import ParityError, ReadingError, RowError
 from stages.normalize.stage import Normalize
-from stages.profile import TargetModel
-from stages.tokenizers.oracle import Oracle
 from stages.tokenizers.survival import loss
 from stages.tokens.folded_labels import unfold
 
@@ -38,23 +35,14 @@ HEAD = 2048  # tokens at the start of a split, all of whose rows are sampled
 LEAST = 4  # rows at the start of a split, however long
 EVERY = 1 << 19  # and then a row wherever so many tokens have passed
 SHAPES = 8  # and the first row of so many shapes of conversation
-_READ = (  # columns that are compared, or needed to compare
-    *("line", "sequence", "messages", "chosen_messages", "rejected_messages", "tools", "margin"),
-    *("problem", "steps", "tail", "step_labels", "step_positions", "input_ids", "labels"),
-    *(
-        "folded",
-        "loss_weights",
-        "chosen_ids",
-        "rejected_ids",
-        "prompt_length",
-        "truncated",
-        "merged_cuts",
-    ),
-    "digest",
-)
-_JUDGED = (  # columns of which a damage must be noticed
+# Columns of which a damage must be noticed, and those that are compared, or needed to compare.
+_JUDGED = (
     *("input_ids", "labels", "chosen_ids", "rejected_ids", "prompt_length", "margin"),
     *("step_labels", "step_positions", "loss_weights"),
+)
+_READ = (
+    *("line", "sequence", "messages", "chosen_messages", "rejected_messages", "tools", "problem"),
+    *("steps", "tail", "folded", "truncated", "merged_cuts", "digest", *_JUDGED),
 )
 _OUTLINES = ("outline", "chosen_outline", "rejected_outline")
 _second = operator.itemgetter(1)
@@ -66,18 +54,14 @@ class Witness:
     """Compares sampled rows, and raises on the first that differs.
 
     Attributes:
-        normalize: reads a record again.
+        reading: what a row's texts must become; ``normalize``: reads a record again.
         sampled: rows that were read twice.
         skipped: rows that cannot be compared: the template changes control tokens in their texts.
         lost: rows whose texts the tokenizer does not give back; ``loss``: what the first one lost.
     """
 
-    model: TargetModel
-    reference: Encoder
+    reading: SecondReading
     normalize: Normalize
-    system: str | None = None
-    mask_reasoning: bool = False
-    oracle: Oracle | None = None
     sampled: int = 0
     skipped: int = 0
     lost: int = 0
@@ -89,29 +73,18 @@ class Witness:
     _examples: dict[bytes, bytes] = field(default_factory=dict, repr=False)
     _digests: dict[bytes, bytes] = field(default_factory=dict, repr=False)
 
-    def __post_init__(self) -> None:
-        self._all = self.normalize.train_on == "all"
-        self._reading = SecondReading(
-            self.model,
-            self.reference,
-            system=self.system,
-            mask_reasoning=self.mask_reasoning,
-            train_all=self._all,
-            oracle=self.oracle,
-        )
-
     @property
     def compared(self) -> int:
         """Sampled rows that were also compared with the vocabulary."""
-        return 0 if self.oracle is None else self.oracle.compared
+        return 0 if self.reading.oracle is None else self.reading.oracle.compared
 
     def restart(self) -> None:
         """Begin another split: which rows are sampled depends on the split alone."""
         self.sampled = self.skipped = self.lost = self._rows = self._tokens = 0
         self.loss = ""
         self._shapes = set()
-        if self.oracle is not None:
-            self.oracle.restart()
+        if self.reading.oracle is not None:
+            self.reading.oracle.restart()
         self._examples, self._digests = {}, {}
 
     def _sample(self, batch: Batch) -> list[int]:
@@ -172,7 +145,7 @@ class Witness:
                 raise ParityError(f"{place_of(line)}: {error}") from error
             except ReadingError as error:
                 raise ReadingError(f"{place_of(line)}: {error.what}") from error
-            lost = loss(self.model, expected.text)
+            lost = loss(self.reading.model, expected.text)
             self.lost += lost is not None
             self.loss = self.loss or lost or ""
             self.sampled += compared
@@ -180,9 +153,9 @@ class Witness:
             if compared and not self._proved:
                 # Not counted by the oracle: ``compared`` is stored with the part, and must not
                 # depend on whether this process has checked itself before.
-                self._reading.oracle = None
+                oracle, self.reading.oracle = self.reading.oracle, None
                 self._prove(row, expected)
-                self._reading.oracle = self.oracle
+                self.reading.oracle = oracle
 
     def _check_digest(self, row: Row) -> None:
         """Check that rows of the sample have equal digests only where their examples are equal.
@@ -239,7 +212,7 @@ class Witness:
             return self._compare_steps(row, expected)
         if len(expected.sides) == 2:
             return self._compare_pair(row, expected)
-        reading = self._reading.conversation(expected.sides[0], expected.tools)
+        reading = self.reading.conversation(expected.sides[0], expected.tools)
         if reading is None:
             return False
         self._compare_ids(row["input_ids"], reading, row)
@@ -265,15 +238,15 @@ class Witness:
         return True
 
     def _sides(self, expected: Expected) -> list[Reading | None]:
-        if self.model.profile.pair is None:
-            readings = [self._reading.conversation(side, expected.tools) for side in expected.sides]
+        if self.reading.model.profile.pair is None:
+            readings = [self.reading.conversation(side, expected.tools) for side in expected.sides]
             return [reading and reading.ended() for reading in readings]
         sides = [list(side) for side in expected.sides]
-        if self.system is not None and sides[0][0].role != "system":
-            system = Message("system", self.system, trained=False, weight=0.0)
+        if self.reading.system is not None and sides[0][0].role != "system":
+            system = Message("system", self.reading.system, trained=False, weight=0.0)
             sides = [[system, *side] for side in sides]
         prompt = min(next(i for i, turn in enumerate(side) if turn.trained) for side in sides)
-        return [self._reading.pair(side[:prompt], side[prompt:]) for side in sides]
+        return [self.reading.pair(side[:prompt], side[prompt:]) for side in sides]
 
     def _compare_steps(self, row: Row, expected: Expected) -> bool:
         kept = len(row["step_labels"])
@@ -282,12 +255,12 @@ class Witness:
                 f"{counted(len(expected.steps), 'step')}, and {counted(kept, 'label')} of steps."
             )
         ratings = [x if x is None else float(np.float32(x)) for x in expected.ratings[:kept]]
-        reading = self._reading.steps(
+        reading = self.reading.steps(
             expected.problem, expected.steps[:kept], ratings=ratings, tail=expected.tail
         )
         if reading is None:
             return False
-        model = self.model
+        model = self.reading.model
         self._compare_ids(row["input_ids"], reading, {**row, "truncated": 0})
         places = [i for i, token in enumerate(reading.ids) if token == model.step_id]
         labels = [IGNORED] * len(reading.ids)

@@ -145,6 +145,13 @@ def put(batch: Batch, name: str, values: pa.Array) -> Batch:
     return batch.append_column(name, array)
 
 
+def put_all(batch: Batch, **values: pa.Array | npt.NDArray[np.generic]) -> Batch:
+    """Return the batch with several more columns, by their names."""
+    for name, column in values.items():
+        batch = put(batch, name, pa.array(column))
+    return batch
+
+
 def schema(names: Sequence[str]) -> pa.Schema:
     """The Arrow schema of some columns."""
     return pa.schema([(name, TYPES[name]) for name in names])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import orjson
 
@@ -36,28 +36,38 @@ PROBES = (
 )  # fmt: skip
 
 
-class Encoder(Protocol):
-    """Many texts to flat ids."""
+class Encoder:
+    """Many texts to flat ids.
+
+    Attributes:
+        name: of its library; ``version``: that of the library.
+    """
 
     name: str
-    version: str
+
+    def __init__(self) -> None:
+        self.version = version_of(self.name)
 
     def encode(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
         """Ids of texts inside a row, special tokens off, all texts flat; and where each starts."""
-        ...
+        return self._encode(texts, split=True)
 
     def encode_whole(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
         """Ids of whole rows, special tokens on, as a trainer encodes their text; and where each starts."""
-        ...
+        return self._encode(texts, split=False)
+
+    def _encode(self, texts: Sequence[str], split: bool) -> tuple[Ids, Offsets]:
+        """Ids and starts; ``split``: the text of a special token is ordinary text."""
+        raise NotImplementedError
 
 
-class Reference:
+class Reference(Encoder):
     """Hugging Face ``tokenizers``."""
 
     name = "tokenizers"
 
     def __init__(self, tokenizer_json: bytes) -> None:
-        self.version = version_of("tokenizers")
+        super().__init__()
         self._plain = parsed(tokenizer_json)
         self._inner = parsed(inner(tokenizer_json))
 
@@ -71,14 +81,8 @@ class Reference:
         tokenizer.encode_special_tokens = False  # the tokenizer is shared (``parsed``)
         return flat, offsets
 
-    def encode(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
-        return self._encode(texts, split=True)
 
-    def encode_whole(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
-        return self._encode(texts, split=False)
-
-
-class Fast:
+class Fast(Encoder):
     """``fastokens``."""
 
     name = "fastokens"
@@ -86,23 +90,17 @@ class Fast:
     def __init__(self, tokenizer_json: bytes) -> None:
         from fastokens import Tokenizer as FastTokenizer
 
-        self.version = version_of("fastokens")
+        super().__init__()
         content = inner(tokenizer_json)
         self._leads = content != tokenizer_json
         self._specials = tuple(_specials(tokenizer_json)) if self._leads else ()
         self._tokenizer = FastTokenizer.from_json_str(content.decode())
 
     def _encode(self, texts: Sequence[str], split: bool) -> tuple[Ids, Offsets]:
+        if self._leads and not split:
+            texts = [self._led(text) for text in texts]
         ids, offsets = self._tokenizer.encode_batch_flat(list(texts), split_special_tokens=split)
         return np.frombuffer(ids, np.int32), np.frombuffer(offsets, np.uint64).astype(np.int64)
-
-    def encode(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
-        return self._encode(texts, split=True)
-
-    def encode_whole(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
-        if self._leads:
-            texts = [self._led(text) for text in texts]
-        return self._encode(texts, split=False)
 
     def _led(self, text: str) -> str:
         """The text with the space that the tokenizer puts at the start of a row."""

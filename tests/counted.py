@@ -108,7 +108,7 @@ def _count_encoders() -> None:
 
     for backend in encoders.BACKENDS.values():
         kind: Any = backend
-        for name in [name for name in vars(kind) if name.startswith("encode")]:
+        for name in ("encode", "encode_whole"):
             setattr(kind, name, _encoding(getattr(kind, name)))
 
 

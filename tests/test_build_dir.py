@@ -27,7 +27,6 @@ from pipeline.builds.summary import summary
 from pipeline.manifest import build_id, seal
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import (
-    JsonRecord,
     MalformedError,
     as_json,
     dump,
@@ -37,11 +36,13 @@ from pipeline.manifest.json_records import (
     sealed,
 )
 from pipeline.manifest.manifest import SCHEMA_VERSION, Manifest
-from pipeline.manifest.records import Audits, Reject, RunRecord, Serving, Validation
+from pipeline.manifest.records import Reject, RunRecord, Serving
 from pipeline.publish.check import check
 from pipeline.report.drawing import Shards
 from pipeline.report.page import make as page
 from stages.errors import DataError, SurroundingsError, UsageError
+from stages.findings import Audits, Validation
+from stages.json_record import JsonRecord
 
 BUILDS = {  # every task and layout, one with a second split, one for a trainer's own columns
     "sft-packed": "sft",

@@ -154,7 +154,7 @@ def test_no_flipped_byte_of_a_kept_tokenizer_is_used(tmp_path: Path, tokenizer_j
     for _ in range(15):
         at = chance.randrange(len(tokenizer_json))
         path.write_bytes(_flipped(tokenizer_json, at, chance.randrange(1, 256)))
-        assert builtin._cached(path, profile.ranks.sha256) is None
+        assert builtin.kept(profile.ranks, tmp_path) is None
     assert builtin.tokenizer_json(profile, profile.ranks, tmp_path) == tokenizer_json
     assert path.read_bytes() == tokenizer_json
     say("15 flipped bytes of a tokenizer")

@@ -702,10 +702,11 @@ def test_both_encoders_agree_on_any_text(
 def test_an_encoder_that_disagrees_is_noticed(reference: Encoder) -> None:
     """Agreement is on every id and every boundary."""
 
-    class Other:
-        name = version = "other"
+    class Other(Encoder):
+        name = "other"
 
         def __init__(self, shift: int) -> None:
+            super().__init__()
             self.shift = shift
 
         def encode(self, texts: Sequence[str]) -> tuple[encoders.Ids, encoders.Offsets]:

@@ -22,7 +22,7 @@ from expectations.contract import EXAMPLE, PLANNED, SEVERITIES, Context, paramet
 from expectations.gate import Table
 from expectations.invariants import applying
 from pipeline.builds import publish
-from pipeline.manifest.json_records import Sealed
+from pipeline.manifest.json_records import Sealed, one_line
 from pipeline.tasks import kind_of
 from pipeline.tasks import load as load_task
 from stages import catalog
@@ -146,9 +146,9 @@ def test_bad_rows_are_counted_and_named(context: Context) -> None:
     found = judged(pl.DataFrame({"n_tokens": [3, 65, 0, 64]}), suite(LENGTH), context)
     (finding,) = found.findings
     assert not found.passed
-    assert (finding.broken, finding.rows) == (2, (1, 2))
-    assert [place["row"] for place in finding.places] == ["x:2", "x:3"]
-    assert finding.described()["checks"][0]["kwargs"]["max_value"] == 64
+    assert finding.broken == 2
+    assert [place["row"] for place in finding.rows] == ["x:2", "x:3"]
+    assert finding.checks[0].kwargs["max_value"] == 64
 
 
 @pytest.mark.parametrize("severity", SEVERITIES)
@@ -173,7 +173,7 @@ def test_what_is_about_a_whole_column_is_judged_over_all_of_it(context: Context)
     )
     found = gate.judge({EXAMPLE: pieces}, gx_suites.load("a.json", wanted), context, places)
     unique, mean = found.findings
-    assert (unique.broken, unique.rows) == (2, (0, 3))
+    assert (unique.broken, unique.rows) == (2, ({"row": "x:1"}, {"row": "x:4"}))
     assert (mean.passed, mean.checks[0].observed) == (False, 1.75)
 
 
@@ -193,7 +193,7 @@ def test_a_suite_in_python(context: Context) -> None:
     loaded = gx_suites.load("plugin.py", text)
     found = gate.judge({EXAMPLE: table(GOOD)}, loaded, context, places)
     assert found.findings[0].broken == 1
-    assert found.findings[0].described()["checks"][0]["kwargs"]["min_value"] == 5
+    assert found.findings[0].checks[0].kwargs["min_value"] == 5
 
 
 def test_a_suite_in_python_can_be_loaded_again(context: Context) -> None:
@@ -201,7 +201,7 @@ def test_a_suite_in_python_can_be_loaded_again(context: Context) -> None:
     for low in (5, 5, 1):
         loaded = gx_suites.load("again.py", PLUGIN.format(name="ExpectEditedRows", low=low))
         found = gate.judge({EXAMPLE: table(GOOD)}, loaded, context, places)
-        assert found.findings[0].described()["checks"][0]["kwargs"]["min_value"] == low
+        assert found.findings[0].checks[0].kwargs["min_value"] == low
     with pytest.raises(GateError, match=r"other\.py redefines expect_edited_rows"):
         gx_suites.load("other.py", PLUGIN.format(name="ExpectEditedRows", low=5))
 
@@ -228,7 +228,7 @@ def test_two_judges_that_disagree_stop_the_build(
     loaded = [s for s in gx_suites.shipped(context) if s.table == EXAMPLE]
     frame = pl.DataFrame({"n_trained": [1, 0, 2]})
     found = gate.judge({EXAMPLE: table(frame)}, loaded, context, places)
-    assert found.findings[0].rows == (1,)
+    assert found.findings[0].rows == ({"row": "x:2"},)
     run = gx_runner.Runner.run
 
     def blind(self: Any, *suite: Any, frame: Any, **more: Any) -> Any:
@@ -252,7 +252,8 @@ def test_telling_rows_that_tell_something_else_stop_the_build(
     shown = pl.DataFrame(dict(all_rows.shown))
     told = Table(EXAMPLE, len(shown), lambda: iter([shown.to_arrow()]), all_rows)
     (finding,) = gate.judge({EXAMPLE: told}, loaded, context, places).findings
-    assert (finding.checked, finding.broken, finding.rows) == (5, 2, (1, 2))
+    assert (finding.checked, finding.broken) == (5, 2)
+    assert finding.rows == ({"row": "x:2"}, {"row": "x:3"})
     assert (finding.checks[0].broken, finding.seen) == (2, {"n_trained": 0})
     good = shown.with_columns(pl.lit(1, pl.Int64).alias("n_trained"))
     blind = Table(EXAMPLE, len(good), lambda: iter([good.to_arrow()]), all_rows)
@@ -387,11 +388,11 @@ def test_no_manifest_without_the_verdict(context: Context, tmp_path: Path) -> No
     bad = judged(pl.DataFrame({"n_tokens": [65]}), suite(LENGTH), context)
     none = replace(good, findings=())
     for written, given in ((bad, bad), (good, bad), (bad, good), (none, none)):
-        (tmp_path / "validation.json").write_text(json.dumps(written.described()))
+        (tmp_path / "validation.json").write_text(one_line(written.record()))
         with pytest.raises(GateError):
             publish.write_manifest(tmp_path, Sealed(), given)
         assert not (tmp_path / "manifest.json").exists()
-    (tmp_path / "validation.json").write_text(json.dumps(good.described()))
+    (tmp_path / "validation.json").write_text(one_line(good.record()))
     publish.write_manifest(tmp_path, Sealed(), good)
     assert (tmp_path / "manifest.json").exists()
 

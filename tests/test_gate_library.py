@@ -32,12 +32,12 @@ declared = [
 made = tuple(DeclaredExpectation(t, t, k, "critical", "why") for t, k in declared)
 suite = Suite("shipped.x", "x", made)
 runner = Runner()
-loaded = runner.load(suite, {{"most": 8}})
 frame = pa.table({{"n": [1, 2, 9], "m": [1, 3, 9]}})
-judged = runner.run(loaded, suite, parameters={{"most": 8}}, frame=frame, first=5)
+judged = runner.run(suite, parameters={{"most": 8}}, frame=frame)
 modules = "multiprocessing.synchronize" if {part} else None, len(sys.modules)
 assert modules[0] not in sys.modules  # a lock of the system, which outlives a killed process
-print(json.dumps([[asdict(j) for j in judged], len(library.registry()), modules[1]]))
+found = [asdict(check) | {{"rows": rows}} for check, rows in judged]
+print(json.dumps([found, len(library.registry()), modules[1]]))
 """
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from expectations.second_ids import SecondReading
 from expectations.second_sample import Witness
 from pipeline.tasks import kind_of
 from stages import encoders, formats, probes
@@ -33,7 +34,7 @@ def read_again(step_model: TargetModel, model: TargetModel) -> Witness:
         batch = stage(batch)
     batch = EncodeSteps(step_model, segments)(batch)
     assert batch.column("reject_code").to_pylist() == [None]
-    witness = Witness(model, encoder, normalize)
+    witness = Witness(SecondReading(model, encoder), normalize)
     witness(batch, {0: record})
     return witness
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from expectations.second_ids import SecondReading
 from expectations.second_sample import Witness
 from pipeline.tasks import kind_of
 from stages import columns, formats
@@ -54,7 +55,9 @@ class Bench:
         for stage in self._stages(task):
             batch = stage(batch)
         assert batch.column("reject_code").null_count == len(rows)
-        witness = Witness(self.model, self.encoder, normalize)
+        train_all = self.train_on == "all"
+        reading = SecondReading(self.model, self.encoder, train_all=train_all)
+        witness = Witness(reading, normalize)
         return unfold(batch), {record.line: record for record in records}, witness
 
     def _stages(self, task: str) -> list[Callable[[Batch], Batch]]:

@@ -8,7 +8,7 @@ provides AUDIT.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,6 +19,8 @@ from expectations.contract import Context
 from stages import catalog
 from stages.columns import Ints
 from stages.errors import ExpectationError, GateError, UsageError
+from stages.findings import AuditResult
+from stages.findings import Figure as Figure  # which audits make
 
 PASS, FEW, WARN, FAIL = "pass", "few", "warn", "fail"
 _RANK = (PASS, FEW, WARN, FAIL)
@@ -103,6 +105,10 @@ class Totals:
         chunks = self._chunks.get(name)
         return np.concatenate(chunks) if chunks else np.zeros(0, np.int64)
 
+    def named(self, name: str) -> tuple[str, ...]:
+        """The first row ids of a measure that gives row ids."""
+        return tuple(self.joined(name)[:5].tolist())
+
     def summed(self, name: str) -> Ints:
         """Sums by place; shorter arrays count as ending in zeros."""
         chunks = self._chunks.get(name, [])
@@ -110,25 +116,6 @@ class Totals:
         for values in chunks:
             total[: len(values)] += values
         return total
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One number and what it means.
-
-    Attributes:
-        unit: ``share`` (0 to 1), ``auc`` (0.5 to 1), ``tokens`` or ``count``.
-        rows: ids of some rows that it is about.
-        bins: labels and counts of its distribution.
-    """
-
-    name: str
-    value: float
-    unit: str
-    detail: str
-    status: str = PASS
-    rows: tuple[str, ...] = ()
-    bins: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,26 +144,6 @@ class Audit:
     instead: str = "Change the data"
 
 
-@dataclass(frozen=True, slots=True)
-class AuditResult:
-    """One audit's figures; ``status`` is the worst status of a figure."""
-
-    name: str
-    why: str
-    status: str
-    tolerances: dict[str, float]
-    figures: tuple[Figure, ...]
-
-    @property
-    def worst(self) -> Figure | None:
-        """The first figure that has the audit's status."""
-        return next((f for f in self.figures if f.status == self.status), None)
-
-    def recorded(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return asdict(self)
-
-
 def level(value: float, tolerances: Tolerances, cases: int) -> str:
     """The status of a figure by its tolerances; with too few cases it neither warns nor fails."""
     warn, fail = tolerances.get("warn", np.inf), tolerances.get("fail", np.inf)
@@ -190,6 +157,31 @@ def level(value: float, tolerances: Tolerances, cases: int) -> str:
 def share(part: float, whole: float) -> float:
     """A rounded share; 0 where the whole is 0."""
     return round(float(part) / float(whole), 6) if whole else 0.0
+
+
+def portion(
+    name: str,
+    part: float,
+    whole: float,
+    detail: str,
+    tolerances: Tolerances | None = None,
+    *,
+    cases: int | None = None,
+    rows: tuple[str, ...] = (),
+    bins: tuple[tuple[str, int], ...] = (),
+) -> Figure:
+    """The share of a part in a whole as a figure.
+
+    Args:
+        tolerances: those that it is judged by; None where it only reports.
+        cases: how many there are to judge by; the whole by default.
+        rows, bins: as in ``Figure``.
+    """
+    value = share(part, whole)
+    status = PASS
+    if tolerances is not None:
+        status = level(value, tolerances, int(whole) if cases is None else cases)
+    return Figure(name, value, "share", detail, status=status, rows=rows, bins=bins)
 
 
 def audits() -> list[Audit]:

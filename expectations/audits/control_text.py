@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from expectations import vocabulary
-from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, level, share
+from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, portion
 from expectations.chunk import Chunk
 from expectations.undo_layout import Sequences
 from stages.counted import counted
@@ -34,12 +34,10 @@ def _measure(chunk: Chunk) -> Counts:
 
 
 def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
-    examples, affected = (int(n) for n in totals.summed("rows"))
-    value = share(affected, examples)
-    names = tuple(totals.joined("names")[:5].tolist()) if affected else ()
+    examples, affected = totals.summed("rows").tolist()
     detail = f"the text of a control token in {affected:,} of {counted(examples, 'example')}"
-    status = level(value, tolerances, examples)
-    return [Figure("examples", value, "share", detail, status=status, rows=names)]
+    names = totals.named("names")
+    return [portion("examples", affected, examples, detail, tolerances, rows=names)]
 
 
 AUDIT = Audit(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from expectations.audits import Audit, AuditFacts, Figure, Tolerances, Totals, level, share
+from expectations.audits import Audit, AuditFacts, Figure, Tolerances, Totals, portion
 from stages.counted import counted, were
 
 
@@ -11,12 +11,11 @@ def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Fi
     equal, compared = ledger.equal, ledger.kept
     if ledger.removed:  # before budgets left anything out: of all that were compared
         compared += ledger.removed + ledger.left_after
-    value = share(equal, compared)
     removed = "removed" if ledger.removed else "kept"
-    status = level(value, tolerances, compared) if removed == "kept" else "pass"
     examples = counted(compared, "example")
     detail = f"{equal:,} of {examples}, equal to an earlier one, {were(equal)} {removed}"
-    return [Figure("equal examples", value, "share", detail, status=status)]
+    judged = None if ledger.removed else tolerances
+    return [portion("equal examples", equal, compared, detail, judged)]
 
 
 AUDIT = Audit(

@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from expectations import vocabulary
-from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, share
+from expectations.audits import (
+    Audit,
+    AuditFacts,
+    Counts,
+    Figure,
+    Tolerances,
+    Totals,
+    portion,
+    share,
+)
 from expectations.chunk import Chunk
 from stages.columns import Ints
 
@@ -44,7 +53,7 @@ def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Fi
         top = int(np.argmax(by_script[:-1]))
         value = share(by_script[top], letters)
         detail = f"{value:.1%} of {letters} tokens with letters are {_NAMES[top]}"
-        figures.append(Figure(title, value, "share", detail, bins=tuple(bins)))
+        figures.append(portion(title, by_script[top], letters, detail, bins=tuple(bins)))
     return figures
 
 

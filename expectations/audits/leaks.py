@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 
-from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, level, share
+from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, portion
 from expectations.chunk import Chunk
 from stages.columns import Ints
 
@@ -81,13 +81,10 @@ def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Fi
         ("leaked examples", facts.leaked, "test examples are in train too"),
         ("leaked prompts", len(prompts), f"test examples ask what train examples ask{example}"),
     )
-    figures = []
-    for name, leaked, text in leaks:
-        value = share(leaked, of)
-        status = level(value, tolerances, of)
-        detail = f"{leaked} of {of} {text}"
-        figures.append(Figure(name, value, "share", detail, status=status, rows=pair))
-    return figures
+    return [
+        portion(name, leaked, of, f"{leaked} of {of} {text}", tolerances, rows=pair)
+        for name, leaked, text in leaks
+    ]
 
 
 AUDIT = Audit(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, level, share
+from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, portion
 from expectations.chunk import Chunk
 from expectations.contract import COMPARES
 from stages.counted import counted
@@ -28,19 +28,11 @@ def _measure(chunk: Chunk) -> Counts:
 def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
     if not len(totals.summed("pairs")):
         return []
-    pairs, negative = (int(n) for n in totals.summed("pairs"))
-    value = share(negative, pairs)
-    return [
-        Figure(
-            "negative",
-            value,
-            "share",
-            f"{negative:,} of {counted(pairs, 'margin')} below zero: the rejected answer is "
-            "rated higher",
-            status=level(value, tolerances, pairs),
-            rows=tuple(totals.joined("rows")[:5].tolist()) if negative else (),
-        )
-    ]
+    pairs, negative = totals.summed("pairs").tolist()
+    below = f"{negative:,} of {counted(pairs, 'margin')} below zero"
+    detail = f"{below}: the rejected answer is rated higher"
+    rows = totals.named("rows")
+    return [portion("negative", negative, pairs, detail, tolerances, rows=rows)]
 
 
 AUDIT = Audit(

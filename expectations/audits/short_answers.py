@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, level, share
+from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, portion
 from expectations.chunk import Chunk
 from stages.columns import Ints
 
@@ -43,19 +43,10 @@ def _measure(chunk: Chunk) -> Counts:
 
 
 def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
-    answers, short = (int(n) for n in totals.summed("answers"))
-    value = share(short, answers)
+    answers, short = totals.summed("answers").tolist()
     what = "steps after the first" if facts.context.kind.marks else "answers"
-    return [
-        Figure(
-            what,
-            value,
-            "share",
-            f"{short} of {answers} {what} have at most {SHORT} tokens",
-            status=level(value, tolerances, answers),
-            rows=tuple(totals.joined("rows")[:5].tolist()) if short else (),
-        )
-    ]
+    detail = f"{short} of {answers} {what} have at most {SHORT} tokens"
+    return [portion(what, short, answers, detail, tolerances, rows=totals.named("rows"))]
 
 
 AUDIT = Audit(

@@ -85,7 +85,7 @@ def _measure(chunk: Chunk) -> Counts:
 
 
 def _number(name: str, counts: Ints, tolerances: Tolerances) -> Figure:
-    more, ties, less = (int(n) for n in counts)
+    more, ties, less = counts.tolist()
     pairs = more + ties + less
     value = round(max(more, less) / pairs + ties / pairs / 2, 6)
     side = "chosen" if more >= less else "rejected"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from expectations.audits import WARN, Audit, AuditFacts, Figure, Tolerances, Totals, share
+from expectations.audits import WARN, Audit, AuditFacts, Figure, Tolerances, Totals, portion
 from stages.counted import counted
 
 MOST = 50  # inputs that are listed
@@ -22,7 +22,7 @@ def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Fi
             f"{counted(source.rows, 'row')}, {counted(source.examples, 'example')}, "
             f"{source.tokens:,} {what}"
         )
-        figures.append(Figure(source.name, share(source.tokens, total), "share", detail))
+        figures.append(portion(source.name, source.tokens, total, detail))
     return figures
 
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, level, share
+from expectations.audits import (
+    Audit,
+    AuditFacts,
+    Counts,
+    Figure,
+    Tolerances,
+    Totals,
+    portion,
+    share,
+)
 from expectations.chunk import Chunk
 from expectations.contract import MARKS
 
@@ -29,28 +38,27 @@ def _measure(chunk: Chunk) -> Counts:
 
 
 def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
-    good, bad, unlabelled = (int(n) for n in totals.summed("labels"))
-    chains, wrong = (int(n) for n in totals.summed("chains"))
+    good, bad, unlabelled = totals.summed("labels").tolist()
+    chains, wrong = totals.summed("chains").tolist()
     first = totals.summed("first").tolist()
     labelled = good + bad
-    larger = share(max(good, bad), labelled)
     name = facts.context.model.profile.step_tokens
     labels = tuple(f"step {n}" for n in range(1, _PLACES + 1))
     bins = tuple(zip((*labels, "later"), first, strict=True))
     last = max((n for n, (_, count) in enumerate(bins) if count), default=-1)
     return [
-        Figure(
+        portion(
             "balance",
-            larger,
-            "share",
+            max(good, bad),
+            labelled,
             f"{share(good, labelled):.1%} of {labelled} labelled steps are {name.good}",
-            status=level(larger, tolerances, labelled),
+            tolerances,
             bins=(("good", good), ("bad", bad), ("unlabelled", unlabelled)),
         ),
-        Figure(
+        portion(
             "first errors",
-            share(wrong, chains),
-            "share",
+            wrong,
+            chains,
             f"{wrong} of {chains} chains have a step that is bad",
             bins=bins[: last + 1],
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, share
+from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, portion
 from expectations.chunk import Chunk
 from expectations.contract import ANSWERS
 from stages.columns import offsets_of
@@ -38,15 +38,8 @@ def _measure(chunk: Chunk) -> Counts:
 
 def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
     trained, tokens = facts.ledger.trained, facts.ledger.tokens
-    whole = share(trained, tokens)
-    figures = [
-        Figure(
-            "all turns",
-            whole,
-            "share",
-            f"{trained:,} of {counted(tokens, 'token')} trained",
-        )
-    ]
+    detail = f"{trained:,} of {counted(tokens, 'token')} trained"
+    figures = [portion("all turns", trained, tokens, detail)]
     columns = [totals.summed(name) for name in ("turns", "tokens", "trained", "trained turns")]
     for place, (turns, in_turns, trained, with_training) in enumerate(zip(*columns, strict=True)):
         if turns:
@@ -55,7 +48,7 @@ def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Fi
                 f"{with_training} of {turns} are trained, {trained / max(1, with_training):.1f} "
                 "trained tokens each"
             )
-            figures.append(Figure(name, share(trained, in_turns), "share", detail))
+            figures.append(portion(name, trained, in_turns, detail))
     return figures
 
 

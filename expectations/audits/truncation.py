@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from expectations.audits import Audit, AuditFacts, Figure, Tolerances, Totals, level, share
+from expectations.audits import Audit, AuditFacts, Figure, Tolerances, Totals, portion
 from stages.counted import counted
 
 
 def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
     ledger = facts.ledger
     refused, made, trimmed = ledger.too_long, ledger.made, ledger.truncated
-    lost, cut = share(refused, made), share(trimmed, ledger.tokens + trimmed)
+    longest = counted(ledger.max_length, "token")
+    long = f"{refused:,} of {counted(made, 'example')} longer than {longest}"
+    cut = f"{counted(trimmed, 'token')} of whole turns or steps left out"
+    tokens = ledger.tokens + trimmed
     return [
-        Figure(
-            "refused",
-            lost,
-            "share",
-            f"{refused:,} of {counted(made, 'example')} longer than "
-            f"{counted(ledger.max_length, 'token')}",
-            status=level(lost, tolerances, made),
-        ),
-        Figure(
-            "trimmed",
-            cut,
-            "share",
-            f"{counted(trimmed, 'token')} of whole turns or steps left out",
-            status=level(cut, tolerances, made),
-        ),
+        portion("refused", refused, made, long, tolerances),
+        portion("trimmed", trimmed, tokens, cut, tolerances, cases=made),
     ]
 
 

@@ -6,6 +6,8 @@ does not depend on the pieces in which a table is read.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from expectations.checks import Equal, none
@@ -58,6 +60,9 @@ def _stored(dataset: Dataset) -> Columns:
     return columns
 
 
+_law = partial(Invariant, level=DATASET)
+
+
 SUBJECT = Subject(
     metrics=(
         Metrics(measure=_declared, level=DATASET),
@@ -66,7 +71,7 @@ SUBJECT = Subject(
         Metrics(measure=_stored, level=DATASET),
     ),
     invariants=(
-        Invariant(
+        _law(
             # Every row and every example is used, refused or a duplicate, exactly one of the three.
             name="ledger_balanced",
             why="rows must not disappear without a recorded reason",
@@ -75,9 +80,8 @@ SUBJECT = Subject(
                 Equal("examples_made", "examples_accounted"),
             ),
             breaks={"rows_accounted": -1},
-            level=DATASET,
         ),
-        Invariant(
+        _law(
             name="counts_match",  # what is stored adds up to what the plan kept
             why="a missing or repeated example changes what is trained and what is reported",
             checks=(
@@ -86,36 +90,31 @@ SUBJECT = Subject(
                 Equal("trained_stored", "trained_kept", (LABELLED,)),
             ),
             breaks={"examples_stored": -1},
-            level=DATASET,
         ),
-        Invariant(
+        _law(
             # As many examples equal an earlier one as the manifest says; none after --dedup.
             name="duplicates_as_declared",
             why="duplicates give an example more weight than it has in the data",
             checks=(Equal("duplicates_stored", "duplicates_declared"),),
             breaks={"duplicates_stored": -1},
-            level=DATASET,
         ),
-        Invariant(
+        _law(
             name="row_ids_unique",  # but for the copies that a source's passes ask for
             why="an example that is stored twice is trained twice, and its id no longer says which",
             checks=(Equal("n_names_repeated", "copies_declared"),),
             breaks={"n_names_repeated": 1},
-            level=DATASET,
         ),
-        Invariant(
+        _law(
             name="sides_disjoint",  # no row has examples on both the train and the test side
             why="a row in both train and test makes the test results too good",
             checks=(none("n_rows_on_both_sides"),),
             breaks={"n_rows_on_both_sides": 1},
-            level=DATASET,
         ),
-        Invariant(
+        _law(
             name="no_example_on_both_sides",  # of test is equal to one of train
             why="a test example that was trained on measures what was memorised",
             checks=(none("n_examples_on_both_sides"),),
             breaks={"n_examples_on_both_sides": 1},
-            level=DATASET,
         ),
     ),
 )

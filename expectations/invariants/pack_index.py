@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from expectations.checks import Equal, none
@@ -64,6 +66,9 @@ def _entries(dataset: Dataset) -> Columns:
     }
 
 
+_of_packs = partial(Invariant, level=ROW, needs=(INDEXED,))
+
+
 SUBJECT = Subject(
     metrics=(
         Metrics(measure=_index, level=ROW, needs=(INDEXED,)),
@@ -71,29 +76,23 @@ SUBJECT = Subject(
         Metrics(measure=_entries, level=DATASET, needs=(INDEXED,)),
     ),
     invariants=(
-        Invariant(
+        _of_packs(
             name="index_names_stored_examples",
             why="a pack that names an example that is not stored cannot be read",
             checks=(none("n_absent"),),
             breaks={"n_absent": 1},
-            needs=(INDEXED,),
-            level=ROW,
         ),
-        Invariant(
+        _of_packs(
             name="index_tokens_match",  # what the index says of a pack is what the shards have
             why="a pack of another length is cut off, or does not fit the memory planned for it",
             checks=(Equal("n_tokens", "n_in_examples"),),
             breaks={"n_in_examples": 0},
-            needs=(INDEXED,),
-            level=ROW,
         ),
-        Invariant(
+        _of_packs(
             name="packs_as_planned",
             why="examples in another pack or order are not what was planned and recorded",
             checks=(none("n_misplaced"),),
             breaks={"n_misplaced": 1},
-            needs=(INDEXED,),
-            level=ROW,
             evidence=PLANNED,
         ),
         Invariant(

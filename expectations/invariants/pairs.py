@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from expectations.checks import Between, holds, none
@@ -39,34 +41,34 @@ def _margins(rows: StoredRows) -> Columns:
     return {"margin_finite": missing | np.isfinite(column.fill_null(0).to_numpy())}
 
 
+_of_pairs = partial(Invariant, needs=(COMPARES,))
+
+
 SUBJECT = Subject(
     metrics=(
         Metrics(measure=_pairs, needs=(COMPARES,)),
         Metrics(measure=_margins, needs=(COMPARES,)),
     ),
     invariants=(
-        Invariant(
+        _of_pairs(
             name="chosen_differs",
             why="equal sides have a loss of log 2, whatever the model predicts",
             checks=(none("sides_equal"),),
             breaks={"sides_equal": 1},
-            needs=(COMPARES,),
         ),
-        Invariant(
+        _of_pairs(
             name="prompt_shared",  # both sides begin with the same prompt, id for id
             why="sides that answer different prompts compare prompts, not answers",
             checks=(holds("prompt_shared"),),
             breaks={"prompt_shared": 0},
-            needs=(COMPARES,),
         ),
-        Invariant(
+        _of_pairs(
             name="margin_finite",  # where a pair has one
             why="an infinite margin makes the loss infinite, or not a number",
             checks=(holds("margin_finite"),),
             breaks={"margin_finite": 0},
-            needs=(COMPARES,),
         ),
-        Invariant(
+        _of_pairs(
             name="answers_end_in_end_of_turn",  # in encoder families: in the separator
             why="a decoder's reward is read at the last token, which must be the same on both "
             "sides; an encoder's texts end in their separator",
@@ -75,7 +77,6 @@ SUBJECT = Subject(
                 Between("rejected_last_id", "end_of_turn_id", "end_of_turn_id"),
             ),
             breaks={"rejected_last_id": -1},
-            needs=(COMPARES,),
         ),
         Invariant(
             name="encoders_begin_with_classifier",

@@ -6,6 +6,7 @@ What is known of a whole build only (the planned hash and number of rows of a sh
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -81,10 +82,13 @@ def _contents(shard: ShardFile) -> Columns:
     return {"n_stored": [stored], "n_trained": [trained]}
 
 
+_of_shards = partial(Invariant, level=SHARD)
+
+
 SUBJECT = Subject(
     metrics=(Metrics(measure=_opened, level=SHARD), Metrics(measure=_contents, level=SHARD)),
     invariants=(
-        Invariant(
+        _of_shards(
             name="shards_open",  # with pyarrow, polars and datasets, with their columns
             why="a shard that does not open, or has other columns, stops a trainer",
             checks=(
@@ -94,21 +98,18 @@ SUBJECT = Subject(
                 none("n_columns_differ"),
             ),
             breaks={"opens_polars": 0},
-            level=SHARD,
         ),
-        Invariant(
+        _of_shards(
             name="shards_complete",  # whoever reads them
             why="a shard must have exactly the rows that were planned",
             checks=(Equal("n_rows", "n_rows_planned"), Equal("n_rows", "n_rows_polars")),
             breaks={"n_rows_planned": -1},
-            level=SHARD,
         ),
-        Invariant(
+        _of_shards(
             name="hashes_match",  # each is, byte for byte, the file that was measured
             why="a file that changed after the checks was not checked",
             checks=(none("hash_differs"),),
             breaks={"hash_differs": 1},
-            level=SHARD,
         ),
     ),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import numpy.typing as npt
 
@@ -88,6 +90,9 @@ def _positives(dataset: Dataset) -> Columns:
     return {"ratings": [labels], "ratings_good": [good], "positives_ppm": [share]}
 
 
+_of_steps = partial(Invariant, needs=(MARKS,))
+
+
 SUBJECT = Subject(
     metrics=(
         Metrics(measure=_steps, needs=(MARKS,)),
@@ -95,7 +100,7 @@ SUBJECT = Subject(
         Metrics(measure=_positives, needs=(MARKS,), level=DATASET),
     ),
     invariants=(
-        Invariant(
+        _of_steps(
             # Markers, step positions and step labels are equally many, and the positions theirs.
             name="markers_match_steps",
             why="a trainer pairs the n-th marker with the n-th label; a missing one shifts all "
@@ -107,9 +112,8 @@ SUBJECT = Subject(
                 Between("n_markers", 1),
             ),
             breaks={"n_markers": 0},
-            needs=(MARKS,),
         ),
-        Invariant(
+        _of_steps(
             # Each labelled marker holds its rating's reward token; every other position is -100.
             name="labels_match_ratings",
             why="the loss is computed at the markers, over the reward tokens; any other label is "
@@ -121,26 +125,23 @@ SUBJECT = Subject(
                 none("n_labels_not_ratings"),
             ),
             breaks={"n_labels_off_markers": 1},
-            needs=(MARKS,),
         ),
-        Invariant(
+        _of_steps(
             # Where data rates up to the first error, no later step has a rating.
             name="unlabelled_after_first_error",
             why="whether a step after the first error is right is unknown; a rating there is made "
             "up",
             checks=(none("n_labelled_after_error"),),
             breaks={"n_labelled_after_error": 1},
-            needs=(MARKS,),
             evidence=STORED,
         ),
-        Invariant(
+        _of_steps(
             # Between one and ninety-nine in a hundred ratings are good, where there are enough.
             name="positives_within_bounds",
             why="a model that always predicts one rating is then almost always right, and learns "
             "nothing",
             checks=(Between("positives_ppm", 10_000, 990_000),),
             breaks={"positives_ppm": 0},
-            needs=(MARKS,),
             level=DATASET,
             severity="warning",
         ),

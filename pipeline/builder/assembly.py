@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from expectations.audits import AuditResult, require
+from expectations.audits import require
 from expectations.verdict import Verdict
 from pipeline.builder import (
     contaminated,
@@ -33,6 +33,7 @@ from pipeline.builder.shards import write_dataset, write_index, write_shards
 from pipeline.builds.build import Build
 from pipeline.builds.files import hash_files
 from pipeline.manifest.dataset_files import write_json
+from pipeline.manifest.json_records import as_json
 from pipeline.manifest.records import REJECTS, VALIDATION
 from pipeline.messages.progress import CHECK, PLAN, REPORT, Report
 from pipeline.report import card
@@ -44,6 +45,7 @@ from pipeline.shards.measured import METRICS
 from stages.errors import DataError
 from stages.files import file_state
 from stages.files.file_state import FileState
+from stages.findings import AuditResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +194,7 @@ def _judge(outcome: Outcome, folder: Path, judge: Judge) -> Callable[[], Verdict
         found = asked()
         shutil.rmtree(folder / METRICS)
         data_docs.offer(outcome.recipe.config.run.data_docs, found)
-        write_json(folder / VALIDATION, found.described())  # a refused build leaves it, too
+        write_json(folder / VALIDATION, as_json(found.record()))  # a refused build leaves it, too
         gate.require_passed(found)
         return found
 

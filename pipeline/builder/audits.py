@@ -10,18 +10,20 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from expectations.audits import AuditFacts, AuditResult, BuildCounts, SourceCounts, run_audits
+from expectations.audits import AuditFacts, BuildCounts, SourceCounts, run_audits
 from expectations.chunk import Chunk, chunk_of
 from expectations.contract import Context
 from pipeline.builder import description
 from pipeline.builder.description import Outcome
 from pipeline.manifest.dataset_files import write_json
+from pipeline.manifest.json_records import as_json
 from pipeline.manifest.manifest import AuditLine
 from pipeline.manifest.records import AUDITS
 from pipeline.shards import pack_index
 from pipeline.shards.measured import read
 from pipeline.shards.part import PartReport
 from stages.columns import Ints, offsets_of
+from stages.findings import AuditResult, Audits
 
 SAMPLE_TOKENS = 1 << 21  # about as many are measured; of a larger build, evenly spaced rows
 
@@ -115,11 +117,7 @@ def audit(folder: Path, outcome: Outcome) -> list[AuditResult]:
         sources=_sources(outcome),
     )
     results = run_audits(sample, facts, config.judge.tolerance)
-    content = {
-        "every_nth_row": stride,
-        "audits": [result.recorded() for result in results],
-    }
-    write_json(folder / AUDITS, content)
+    write_json(folder / AUDITS, as_json(Audits(stride, tuple(results))))
     return results
 
 

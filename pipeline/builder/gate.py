@@ -17,17 +17,18 @@ import pyarrow as pa
 
 from expectations import gate, gx_suites, metric_tables, tallies, undo_layout
 from expectations.contract import DATASET, EXAMPLE, ROW, SHARD, Context
-from expectations.dataset import SIDES, Dataset, Sums
+from expectations.dataset import SIDES, Dataset
 from expectations.gate import Table
 from expectations.gx_suites import Suite
 from expectations.tallies import Tally
-from expectations.verdict import Finding, Verdict
+from expectations.verdict import Verdict
 from pipeline.manifest.dataset_files import listed_and_alike
 from pipeline.shards import measured
 from pipeline.shards.measured import OURS, Measured, metrics_file
 from pipeline.shards.pack_index import MeasuredIndex
 from stages.errors import ExpectationError
 from stages.files import file_hash, file_state
+from stages.findings import Finding
 from stages.tokens import layouts
 
 SHOWN = 3  # rows that an error names
@@ -133,8 +134,7 @@ def _dataset(evidence: Evidence, context: Context) -> Dataset:
         for table in (EXAMPLE, ROW):
             found = evidence.found(table, side)
             if found:
-                total = tallies.joined(found)
-                sums[side, table] = Sums(total.rows, total.sums)
+                sums[side, table] = tallies.joined(found)
 
     names, contents = (
         partial(each, evidence.metrics, evidence.shards)
@@ -197,7 +197,7 @@ def judge(evidence: Evidence, context: Context, users: Sequence[Suite]) -> Verdi
 
 def line(finding: Finding) -> str:
     """One broken expectation in a line: how many rows break it, and the first of them."""
-    where = [_named(place) for place in finding.places[:SHOWN]]
+    where = [_named(place) for place in finding.rows[:SHOWN]]
     more = f" and {finding.broken - SHOWN} more" if finding.broken > SHOWN and where else ""
     numbers = "" if where else ", ".join(_values(finding))
     text = ", ".join(where) + more or numbers

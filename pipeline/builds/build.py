@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pipeline import exports
 from pipeline.builds import files, stored
 from pipeline.builds.whereabouts import Whereabouts, found
-from pipeline.manifest.json_records import JsonRecord, MalformedError, load
+from pipeline.manifest.json_records import MalformedError, load
 from pipeline.manifest.manifest import (
     MANIFEST,
     SCHEMA_VERSION,
@@ -34,15 +34,15 @@ from pipeline.manifest.records import (
     SERVING,
     TOKENIZER,
     VALIDATION,
-    Audits,
     Reject,
     RunRecord,
     Serving,
-    Validation,
 )
 from stages import late
 from stages.errors import DataError, UsageError, require_reading
 from stages.files import file_hash
+from stages.findings import Audits, Validation
+from stages.json_record import JsonRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa

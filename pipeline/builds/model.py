@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pipeline.builds.build import Build
-from pipeline.manifest.json_records import OPTIONAL, JsonRecord, MalformedError, load
+from pipeline.manifest.json_records import MalformedError, load
 from pipeline.manifest.model_record import ModelRecord
 from stages.errors import DataError, require_reading
+from stages.json_record import OPTIONAL, JsonRecord
 from stages.profile import ModelProfile, PairFraming, StepTokens, TargetModel, declare
 
 _CONFIG = "tokenizer/tokenizer_config.json"

@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING
 
 from pipeline.builds import history, leftovers, versions
 from pipeline.manifest.dataset_files import write_json
-from pipeline.manifest.json_records import as_json, sealed
+from pipeline.manifest.json_records import as_json, one_line, sealed
 from pipeline.manifest.manifest import MANIFEST, Manifest
 from pipeline.manifest.records import RUN, VALIDATION
 from stages.errors import GateError, SurroundingsError, UsageError
@@ -256,7 +256,7 @@ def write_manifest(folder: Path, manifest: Manifest, verdict: Verdict) -> Manife
     """
     stored = json.loads((folder / VALIDATION).read_bytes())
     judged = verdict.findings and verdict.passed
-    if not judged or stored != json.loads(json.dumps(verdict.described())):
+    if not judged or stored != json.loads(one_line(verdict.record())):
         raise GateError("The build was not checked, or failed its checks.", "Please report it.")
     with_seal = sealed(manifest)
     write_json(folder / MANIFEST, as_json(with_seal))

@@ -19,10 +19,11 @@ from stages.counted import counted
 from stages.errors import UsageError
 from stages.kinds import Kind
 from stages.tokens import layouts
-from stages.tokens.layouts import Layout
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from stages.tokens.ragged import Ragged
 
 PREFERENCE = ("packed", "ragged", "padded")
 
@@ -64,7 +65,7 @@ class ExportFacts:
         return tasks.kind_of(self.task)
 
     @property
-    def stored(self) -> Layout:
+    def stored(self) -> Ragged:
         """How they are stored."""
         return layouts.load(self.layout)
 

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import asdict, replace
 
 from pipeline.inputs.recipe import Recipe
-from pipeline.manifest.model_record import ModelRecord, PairRecord, RepairRecord
+from pipeline.manifest.model_record import ModelRecord, PairRecord
 from stages.files import file_hash
 from stages.profile import ModelProfile, TargetModel
 
@@ -49,18 +49,9 @@ def _pair(profile: ModelProfile) -> PairRecord | None:
     framing = profile.pair
     if framing is None:
         return None
-    return PairRecord(
-        before=framing.before,
-        between=framing.between,
-        after=framing.after,
-        token_types=framing.token_types,
-        position_offset=framing.position_offset,
-        positions=profile.context_length,
-        read_at="first",
-    )
+    return PairRecord(**asdict(framing), positions=profile.context_length, read_at="first")
 
 
 def repaired(recipe: Recipe) -> ModelRecord:
     """The model of a recipe, with what its own files declare otherwise."""
-    repairs = tuple(RepairRecord(**asdict(repair)) for repair in recipe.repairs)
-    return replace(model_of(recipe.model), repairs=repairs)
+    return replace(model_of(recipe.model), repairs=recipe.repairs)

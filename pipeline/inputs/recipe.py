@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from expectations.contract import PLANNED, Context
+from expectations.second_ids import SecondReading
 from expectations.second_sample import Witness
 from expectations.validate import Validate
 from pipeline import tasks
@@ -157,14 +158,15 @@ class Recipe:
         mask = config.source.reasoning == "mask"
         normalize = self.normalize(format_name)
         vocabulary = oracle.find(self.model, config.run.cache)
-        return Witness(
+        reading = SecondReading(
             model=self.model,
             reference=reference,
-            normalize=normalize,
             system=config.source.system,
             mask_reasoning=mask,
+            train_all=normalize.train_on == "all",
             oracle=vocabulary,
         )
+        return Witness(reading, normalize)
 
     def load(self) -> None:
         """Load what the stages and second readings load once per process."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pipeline.manifest.json_records import OPTIONAL, JsonRecord
+from stages.json_record import OPTIONAL, JsonRecord
 
 # What becomes of a row, one of them.
 FATES = "used rejected duplicates filtered contaminated near_duplicates left_out".split()

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from pipeline.manifest.counts import MarginCounts, SidesRecord, SourceRecord
 from pipeline.manifest.manifest import Manifest
-from pipeline.manifest.model_record import RepairRecord
 from stages.counted import counted
 
 LARGE = 0.1  # share of the examples that should not all be on one side
@@ -142,13 +141,5 @@ def inference(manifest: Manifest) -> list[str]:
     if added:
         summary.append("          every server must load this build's tokenizer (see serving.json)")
     for repair in manifest.model.repairs:
-        summary.append(f"repaired  {_sentence(repair)}")
+        summary.append(f"repaired  {repair.sentence}")
     return summary
-
-
-def _sentence(repair: RepairRecord) -> str:
-    from stages.tokenizers.claims import Repair
-
-    return Repair(
-        file=repair.file, key=repair.key, declared=repair.declared, used=repair.used, why=repair.why
-    ).sentence

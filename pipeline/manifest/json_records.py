@@ -12,13 +12,13 @@ import functools
 import json
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from pipeline.manifest import seal
 from pipeline.manifest.dataset_files import json_text
+from stages.json_record import JsonRecord
 
-OPTIONAL = {"optional": True}  # metadata of a key that older builds lack; they get its default
 _OWN = ("unknown", "order")  # of a record; never keys
 _WORDS: dict[type, str] = {
     str: "text",
@@ -49,19 +49,6 @@ class MalformedError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JsonRecord:
-    """One JSON object.
-
-    Attributes:
-        unknown: keys that this version does not know, with their values.
-        order: the keys as they were read; empty for a record that was made here.
-    """
-
-    unknown: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    order: tuple[str, ...] = field(default=(), repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Sealed(JsonRecord):
     """A file with its own hash: ``content_sha256``, its last key, hashes all other keys."""
 
@@ -79,6 +66,7 @@ class _Key:
     name: str
     read: Callable[[Any], Any]
     optional: bool
+    sparse: bool
     default: object
 
 
@@ -90,10 +78,12 @@ def _keys(kind: Any) -> dict[str, _Key]:
         if one.name not in _OWN:
             factory = one.default_factory
             default = one.default if factory is MISSING else factory()
-            missing = one.metadata == OPTIONAL
-            read = _reader(hints[one.name])
             keys[one.name.rstrip("_")] = _Key(
-                one.name, read=read, optional=missing, default=default
+                one.name,
+                read=_reader(hints[one.name]),
+                optional="optional" in one.metadata,
+                sparse="sparse" in one.metadata,
+                default=default,
             )
     return keys
 
@@ -178,14 +168,17 @@ def from_json(kind: type[_R], value: object) -> _R:
 def as_json(record: JsonRecord) -> dict[str, Any]:
     """The object that ``json`` writes, its keys in their order.
 
-    A key that the file did not have is written only if it has no longer its default value.
+    A key that the file did not have, or a sparse one, is written only if its value is not the
+    default.
     """
     known = _keys(cast(Any, type(record)))
     values = {key: getattr(record, one.name) for key, one in known.items()}
     own = {
         key: _plain(value)
         for key, value in values.items()
-        if not record.order or key in record.order or value != known[key].default
+        if key in record.order
+        or value != known[key].default
+        or not (record.order or known[key].sparse)
     }
     every = {**own, **record.unknown}
     first = {key: every[key] for key in record.order if key in every}

@@ -23,9 +23,10 @@ from pipeline.manifest.counts import (
     SourceRecord,
     TokenCounts,
 )
-from pipeline.manifest.json_records import OPTIONAL, JsonRecord, Sealed
+from pipeline.manifest.json_records import Sealed
 from pipeline.manifest.model_record import ModelRecord
 from pipeline.manifest.overlap_records import Decontamination, Likeness
+from stages.json_record import OPTIONAL, JsonRecord
 
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pipeline.manifest.json_records import OPTIONAL, JsonRecord
+from stages.json_record import OPTIONAL, JsonRecord
+from stages.tokenizers.claims import Repair
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +29,6 @@ class PairRecord(JsonRecord):
     position_offset: int
     positions: int
     read_at: str
-
-
-@dataclass(frozen=True, slots=True)
-class RepairRecord(JsonRecord):
-    """One value of a model directory that the build replaces."""
-
-    file: str
-    key: str
-    declared: object
-    used: object
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,4 +68,4 @@ class ModelRecord(JsonRecord):
     family: str
     pair: PairRecord | None = field(default=None, metadata=OPTIONAL)
     added_tokens: Mapping[str, int] = field(default_factory=dict, metadata=OPTIONAL)
-    repairs: tuple[RepairRecord, ...] = field(default=(), metadata=OPTIONAL)
+    repairs: tuple[Repair, ...] = field(default=(), metadata=OPTIONAL)

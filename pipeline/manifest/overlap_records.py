@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.manifest.json_records import JsonRecord
 from stages.counted import counted
+from stages.json_record import JsonRecord
 
 CONTAMINATED = "contaminated.jsonl"
 NEAR_DUPLICATES = "near_duplicates.jsonl"

@@ -1,4 +1,7 @@
-"""The files beside the manifest as records: run, serving, validation, audits, rejected rows."""
+"""The files beside the manifest as records: run, serving, rejected rows.
+
+Those of ``validation.json`` and ``audits.json`` are in ``stages.findings``.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pipeline.manifest.counts import AnswerTokens
-from pipeline.manifest.json_records import OPTIONAL, JsonRecord, Sealed
+from pipeline.manifest.json_records import Sealed
+from stages.json_record import OPTIONAL, JsonRecord
 
 RUN = "run.json"
 SERVING = "serving.json"
@@ -105,97 +109,6 @@ class Serving(JsonRecord):
     engines: Mapping[str, object]
     chat_template: object = field(default=None, metadata=OPTIONAL)
     repairs: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
-
-
-@dataclass(frozen=True, slots=True)
-class CheckRecord(JsonRecord):
-    """One check of an expectation, with its arguments."""
-
-    type: str
-    kwargs: Mapping[str, object]
-    passed: bool
-    broken: int
-    observed: object = field(default=None, metadata=OPTIONAL)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expectation(JsonRecord):
-    """One expectation, judged on the shards.
-
-    Attributes:
-        table: what it is about: examples, rows, shards or the dataset.
-        checked, broken: rows of that table.
-        rows: where the first broken ones are; ``seen``: the metrics of the very first.
-    """
-
-    name: str
-    suite: str
-    table: str
-    severity: str
-    passed: bool
-    checked: int
-    broken: int
-    why: str | None = field(default=None, metadata=OPTIONAL)
-    checks: tuple[CheckRecord, ...]
-    rows: tuple[Mapping[str, object], ...]
-    seen: Mapping[str, object]
-
-
-@dataclass(frozen=True, slots=True)
-class Validation(JsonRecord):
-    """``validation.json``: the verdict that let the build be published.
-
-    Attributes:
-        failed: names of the expectations that failed, by severity.
-        tables: rows of metrics by table; ``dataset``: the one row of that table.
-    """
-
-    schema_version: int
-    engine: str
-    passed: bool
-    judged: int
-    failed: Mapping[str, tuple[str, ...]]
-    tables: Mapping[str, int]
-    dataset: Mapping[str, int]
-    expectations: tuple[Expectation, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FigureRecord(JsonRecord):
-    """One number of an audit.
-
-    Attributes:
-        unit: ``share`` (0 to 1), ``auc`` (0.5 to 1), ``tokens`` or ``count``.
-        rows: ids of rows that show it.
-        bins: labels and counts of its distribution.
-    """
-
-    name: str
-    value: float
-    unit: str
-    detail: str
-    status: str
-    rows: tuple[str, ...]
-    bins: tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AuditRecord(JsonRecord):
-    """One audit with its figures; ``status`` is that of the worst."""
-
-    name: str
-    why: str
-    status: str
-    tolerances: Mapping[str, float]
-    figures: tuple[FigureRecord, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Audits(JsonRecord):
-    """``audits.json``; of large builds every so many rows were measured."""
-
-    every_nth_row: int
-    audits: tuple[AuditRecord, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,7 +191,7 @@ def _judge(build: Build, metrics: Path, model: TargetModel, result: Checked) -> 
     result.verdict = verdict
     for finding in verdict.findings:
         if finding.fatal:
-            places = finding.places or ({"row": "the dataset", "shard": ""},)
+            places = finding.rows or ({"row": "the dataset", "shard": ""},)
             for place in places:
                 # "at", the index in the shard, is in the finding's line already.
                 where = " ".join(str(v) for k, v in place.items() if k != "at" and v)

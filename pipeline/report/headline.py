@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipeline.manifest.manifest import Manifest
-from pipeline.manifest.records import AuditRecord, Audits, Validation
 from pipeline.report.template import counted, number, share
 from stages.counted import were
+from stages.findings import AuditResult, Audits, Validation
 
 NOTABLE = 0.01  # of the rows, refused: as much as --max-reject allows by default
 GRAVE = 0.2
@@ -39,7 +39,7 @@ class Headline:
         return max((answer.status for answer in self.answers), key=_WORST.index)
 
 
-def warned(audits: Audits) -> list[AuditRecord]:
+def warned(audits: Audits) -> list[AuditResult]:
     """The audits that are not content."""
     return [audit for audit in audits.audits if audit.status in (WARN, BAD)]
 

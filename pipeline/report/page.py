@@ -16,7 +16,7 @@ from pipeline import tasks
 from pipeline.builds.build import Build
 from pipeline.manifest.counts import TurnSplit
 from pipeline.manifest.json_records import as_json
-from pipeline.manifest.records import REPORT, FigureRecord, Reject
+from pipeline.manifest.records import REPORT, Reject
 from pipeline.report import changes, headline, plots, template
 from pipeline.report.changes import Before
 from pipeline.report.drawing import KINDS, PADDING, Shards
@@ -25,6 +25,7 @@ from pipeline.report.samples import samples
 from pipeline.report.template import cut, number
 from stages.chat_template import turn_split
 from stages.errors import UsageError
+from stages.findings import Figure
 from stages.rows import notes
 from stages.tokens import layouts
 
@@ -51,7 +52,7 @@ _STATUS = {
 }
 
 
-def _figure(figure: FigureRecord) -> str:
+def _figure(figure: Figure) -> str:
     """A figure's value in its unit."""
     value = figure.value
     if figure.unit == "share":
@@ -61,7 +62,7 @@ def _figure(figure: FigureRecord) -> str:
     return number(int(value) if value == int(value) else value)
 
 
-def _length(figure: FigureRecord) -> float:
+def _length(figure: Figure) -> float:
     """A figure as a bar, in percent: a share of all, an AUC of the way from chance to certainty."""
     if figure.unit == "auc":
         return round(min(100.0, max(0.0, 200 * (figure.value - 0.5))), 3)

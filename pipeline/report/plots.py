@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from pipeline.builds.build import Build
-from pipeline.manifest.records import AuditRecord, Audits
 from pipeline.report import charts
 from pipeline.report.charts import Bars, Entry, Histogram
 from pipeline.report.drawing import Shards, visible
 from stages.columns import list_parts, numbers, whole
 from stages.counted import counted
+from stages.findings import AuditResult, Audits
 from stages.tokens import layouts
 
 PACKS = 24  # packs that are drawn, from the first
@@ -31,7 +31,7 @@ def name(text: str) -> str:
     return visible(text)
 
 
-def _audit(audits: Audits, wanted: str) -> AuditRecord | None:
+def _audit(audits: Audits, wanted: str) -> AuditResult | None:
     return next((audit for audit in audits.audits if audit.name == wanted), None)
 
 

@@ -9,12 +9,13 @@ from itertools import islice
 from pathlib import Path
 
 from pipeline.manifest.json_records import MalformedError, load
-from pipeline.manifest.records import REJECTS, VALIDATION, Reject, Validation
+from pipeline.manifest.records import REJECTS, VALIDATION, Reject
 from pipeline.messages import explanations
 from pipeline.messages.explanations import AUDITS, GROUPS, Explanation
 from pipeline.messages.result import Result
 from pipeline.report import plots, template
 from pipeline.report.template import cut
+from stages.findings import Validation
 
 _READ = 5000  # refused rows; the counts come from the manifest
 _SHOWN = 5  # per code

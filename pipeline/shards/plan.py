@@ -22,7 +22,7 @@ from pipeline.shards.fates import Choice
 from pipeline.shards.sides import TEST, TRAIN
 from stages.columns import Ints, offsets_of
 from stages.tokens import layouts
-from stages.tokens.layouts import Layout
+from stages.tokens.ragged import Ragged
 
 # About 64 MB of ids and labels. A constant, since shards are bytes we promise.
 SHARD_TOKENS = 1 << 23
@@ -82,7 +82,7 @@ class ShardPlan(Chosen):
     width: int
 
 
-def _packing(options: PlanOptions) -> Layout:
+def _packing(options: PlanOptions) -> Ragged:
     """The layout that says which examples share a row."""
     return layouts.load(layouts.PACKED if options.index_only else options.layout)
 

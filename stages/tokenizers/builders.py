@@ -62,9 +62,18 @@ def _bpe(vocab: dict[str, int], merges: list[Any], **other: Any) -> dict[str, An
     return {**usual, **other, "vocab": vocab, "merges": merges}
 
 
-def _spelled(pairs: Iterable[Pair], spelled: dict[bytes, str], as_pairs: bool) -> list[Any]:
+def _vocabulary(
+    tokens: list[bytes], pairs: Iterable[Pair], as_pairs: bool, first: int = 0
+) -> tuple[dict[str, int], list[Any]]:
+    """Ids by printable text, and the merges in the same texts.
+
+    Args:
+        as_pairs: each merge is a list of two texts, not both in one; ``first``: the id of rank 0.
+    """
+    spelled = byte_bpe.spell(tokens)
     merges = ((spelled[left], spelled[right]) for left, right in pairs)
-    return [list(pair) if as_pairs else " ".join(pair) for pair in merges]
+    listed = [list(pair) if as_pairs else " ".join(pair) for pair in merges]
+    return {spelled[token]: index for index, token in enumerate(tokens, first)}, listed
 
 
 def _bytes(add_prefix_space: bool, trim_offsets: bool, use_regex: bool) -> dict[str, Any]:
@@ -108,11 +117,9 @@ def _leading(token: str, index: int) -> dict[str, Any]:
 def _qwen(table: bytes, layout: RankLayout) -> bytes:
     """A merge for each token of the table: the two of lower rank that it was last joined from."""
     tokens = byte_bpe.parse_ranks(table)
-    spelled = byte_bpe.spell(tokens)
     level = _bytes(False, False, False)
     own = {"ignore_merges": False} if layout.merges_as_pairs else {}
-    merges = _spelled(byte_bpe.last_merges(tokens), spelled, layout.merges_as_pairs)
-    vocab = {spelled[token]: rank for rank, token in enumerate(tokens)}
+    vocab, merges = _vocabulary(tokens, byte_bpe.last_merges(tokens), layout.merges_as_pairs)
     return _file(
         enumerate(layout.added_tokens, len(tokens)),
         _bpe(vocab, merges, continuing_subword_prefix="", end_of_word_suffix="", **own),
@@ -129,9 +136,7 @@ def _llama3(table: bytes, layout: RankLayout) -> bytes:
     With ``ignore_merges``, a word of the vocabulary is one token without any merge.
     """
     tokens = byte_bpe.parse_ranks(table)
-    spelled = byte_bpe.spell(tokens)
-    merges = _spelled(byte_bpe.all_merges(tokens), spelled, layout.merges_as_pairs)
-    vocab = {spelled[token]: rank for rank, token in enumerate(tokens)}
+    vocab, merges = _vocabulary(tokens, byte_bpe.all_merges(tokens), layout.merges_as_pairs)
     leading = _leading(layout.added_tokens[0].content, len(tokens))
     return _file(
         enumerate(layout.added_tokens, len(tokens)),
@@ -163,13 +168,11 @@ def tekken_ranks(table: bytes) -> tuple[list[bytes], int, str]:
 def _tekken(table: bytes, layout: RankLayout) -> bytes:
     """Mistral's Tekken, from the vendor's own ``tekken.json``."""
     tokens, controls, pattern = tekken_ranks(table)
-    spelled = byte_bpe.spell(tokens)
     named = len(layout.added_tokens)
     spare = (AddedToken(f"<SPECIAL_{index}>") for index in range(named, controls))
     added = [*layout.added_tokens, *spare]
-    vocab = {token.content: index for index, token in enumerate(added)}
-    vocab |= {spelled[token]: rank for rank, token in enumerate(tokens, controls)}
-    merges = _spelled(byte_bpe.all_merges(tokens), spelled, as_pairs=True)
+    vocab, merges = _vocabulary(tokens, byte_bpe.all_merges(tokens), True, first=controls)
+    vocab = {token.content: index for index, token in enumerate(added)} | vocab
     return _file(
         enumerate(added),
         _bpe(vocab, merges, ignore_merges=True),

@@ -13,6 +13,7 @@ import os
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from stages.errors import ModelError
@@ -51,15 +52,7 @@ class Carrier:
         return f"pip install 'posttrain-pipeline[{self.extra}]'"
 
 
-def _mistral(member: str, sha256: str) -> Carrier:
-    requirement = "mistral-common==1.13.1"
-    return Carrier(
-        package="mistral_common",
-        requirement=requirement,
-        member=f"data/{member}",
-        sha256=sha256,
-        extra="mistral",
-    )
+_mistral = partial(Carrier, "mistral_common", "mistral-common==1.13.1", extra="mistral")
 
 
 CARRIERS = {
@@ -78,14 +71,16 @@ CARRIERS = {
         extra="llama",
     ),
     "mistral_v1": _mistral(
-        "tokenizer.model.v1", "dadfd56d766715c61d2ef780a525ab43b8e6da4de6865bda3d95fdef5e134055"
+        "data/tokenizer.model.v1",
+        "dadfd56d766715c61d2ef780a525ab43b8e6da4de6865bda3d95fdef5e134055",
     ),
     "mistral_v3": _mistral(
-        "mistral_instruct_tokenizer_240216.model.v2",
+        "data/mistral_instruct_tokenizer_240216.model.v2",
         "37f00374dea48658ee8f5d0f21895b9bc55cb0103939607c8185bfd1c6ca1f89",
     ),
     "tekken": _mistral(
-        "tekken_240718.json", "eccd1665d2e477697c33cb7f0daa6f6dfefc57a0a6bceb66d4be52952f827516"
+        "data/tekken_240718.json",
+        "eccd1665d2e477697c33cb7f0daa6f6dfefc57a0a6bceb66d4be52952f827516",
     ),
 }
 
@@ -128,15 +123,15 @@ def kept_at(carrier: Carrier, cache: Path) -> Path:
     return cache / "tokenizers" / f"{carrier.sha256}.vocabulary"
 
 
-def _is_right(carrier: Carrier, table: bytes) -> bool:
-    return hashlib.sha256(table).hexdigest() == carrier.sha256
+def _is(wanted: Carrier | RankLayout, content: bytes) -> bool:
+    return hashlib.sha256(content).hexdigest() == wanted.sha256
 
 
 def at_hand(carrier: Carrier, cache: Path) -> bytes | None:
     """The file's bytes from an installed package or the cache; None where none has it."""
     kept = kept_at(carrier, cache)
     there = [*_installed(carrier), *([kept.read_bytes()] if kept.is_file() else [])]
-    return next((table for table in there if _is_right(carrier, table)), None)
+    return next((table for table in there if _is(carrier, table)), None)
 
 
 def download(carrier: Carrier, others: str = "") -> bytes:
@@ -156,7 +151,7 @@ def download(carrier: Carrier, others: str = "") -> bytes:
             f"{carrier.requirement}, which has the vocabulary, cannot be downloaded: {why}.",
             f"Install it: {carrier.command}{others}",
         )
-    if not _is_right(carrier, table):
+    if not _is(carrier, table):
         raise ModelError(
             f"The vocabulary in {carrier.requirement} is not the one expected.",
             f"Install another release of it: {carrier.command}{others}",
@@ -184,14 +179,6 @@ def missing(carrier: Carrier, name: str, others: str = "") -> ModelError:
     )
 
 
-def _cached(path: Path, sha256: str) -> bytes | None:
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return None
-    return content if hashlib.sha256(content).hexdigest() == sha256 else None
-
-
 def _keep(path: Path, content: bytes) -> None:
     """Cache the file; without a writable cache each build takes a second longer."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
@@ -206,7 +193,11 @@ def _keep(path: Path, content: bytes) -> None:
 
 def kept(layout: RankLayout, cache: Path) -> bytes | None:
     """The ``tokenizer.json`` that an earlier build has made; None where there is none."""
-    return _cached(_kept_at(layout, cache), layout.sha256)
+    try:
+        content = _kept_at(layout, cache).read_bytes()
+    except OSError:
+        return None
+    return content if _is(layout, content) else None
 
 
 def _kept_at(layout: RankLayout, cache: Path) -> Path:
@@ -236,7 +227,7 @@ def tokenizer_json(
         if table is None:
             raise missing(carrier, profile.name, others)
         content = BUILDERS[layout.builder](table, layout)
-        if hashlib.sha256(content).hexdigest() != layout.sha256:
+        if not _is(layout, content):
             raise ModelError(f"{profile.name}: the rebuilt tokenizer is not the expected file.")
         _keep(_kept_at(layout, cache), content)
         if downloaded:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from stages.encoders import parsed
 from stages.errors import ModelError
+from stages.json_record import JsonRecord
 from stages.profile import ModelProfile
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def tokenizer_json(folder: Path) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Repair:
+class Repair(JsonRecord):
     """One value of a model directory that the build does not use as it stands.
 
     Attributes:

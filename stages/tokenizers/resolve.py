@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -230,24 +231,14 @@ def unknown_id(model_id: str, revision: str = "", *, fetch: bool) -> ModelError:
     )
 
 
-def _problem(text: str, profile: ModelProfile, tokenizer_json: bytes) -> str | None:
-    tokenizer = parsed(tokenizer_json)
-    controls = [t.content for t in tokenizer.get_added_tokens_decoder().values() if t.special]
+def _problem(text: str, name: str, controls: Sequence[str]) -> str | None:
+    """Why a text cannot be a token of its own, as a clause."""
     if not text or text != text.strip():
         return "is empty, or begins or ends in whitespace"
     if text in controls:
-        return f"is a control token of {profile.name} already"
+        return f"is a control token of {name} already"
     inside = next((token for token in controls if token in text), None)
-    if inside is not None:
-        return f"holds the control token {inside!r}"
-    return None
-
-
-def _is_word(text: str, tokenizer_json: bytes) -> bool:
-    tokenizer = parsed(tokenizer_json)
-    known = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
-    ids = tokenizer.encode(text, add_special_tokens=False).ids
-    return text not in known and (tokenizer.token_to_id(text) is not None or len(ids) == 1)
+    return None if inside is None else f"holds the control token {inside!r}"
 
 
 def register_added(
@@ -260,18 +251,21 @@ def register_added(
     """
     if not (wanted or profile.added_tokens):
         return profile
+    tokenizer = parsed(tokenizer_json)
+    known = {t.content: t.special for t in tokenizer.get_added_tokens_decoder().values()}
+    controls = [text for text, special in known.items() if special]
     for text in wanted:
-        problem = _problem(text, profile, tokenizer_json)
+        problem = _problem(text, profile.name, controls)
         if problem is not None:
             raise UsageError(
                 f"--add-token {text!r} {problem}.", "Give another text, such as <search>."
             )
-        if _is_word(text, tokenizer_json):
+        ids = tokenizer.encode(text, add_special_tokens=False).ids
+        if text not in known and (tokenizer.token_to_id(text) is not None or len(ids) == 1):
             raise UsageError(
                 f"--add-token {text!r} is one token of {profile.name} already, a word of its "
                 "vocabulary.",
                 "Leave it out; --stop stops at it by its string or its id.",
             )
-    known = {t.content for t in parsed(tokenizer_json).get_added_tokens_decoder().values()}
     new = dict.fromkeys(text for text in (*profile.added_tokens, *wanted) if text not in known)
     return replace(profile, added_tokens=tuple(new))

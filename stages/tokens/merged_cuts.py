@@ -8,6 +8,9 @@ equal.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -94,15 +97,19 @@ class MergedCuts:
         again = np.flatnonzero(odd[which] | (not self._safe_behind(left)))
         if len(again):
             rights = texts.take(pa.array(which[again])).to_pylist()
-            ids, together = self._encoder.encode([left + right for right in rights])
             flat, starts = pieces
-            for number, row in enumerate(again.tolist()):
-                joint = ids[together[number] : together[number + 1]]
-                right = flat[starts[which[row]] : starts[which[row] + 1]]
-                size = len(left_ids)
-                same = np.array_equal(joint[:size], left_ids)
-                merged[row] = not (same and np.array_equal(joint[size:], right))
+            own = [flat[starts[i] : starts[i + 1]] for i in which[again].tolist()]
+            apart = [np.concatenate([left_ids, ids]) for ids in own]
+            merged[again] = self._merges([left + right for right in rights], apart)
         return merged
+
+    def _merges(
+        self, joint: Sequence[str], apart: Sequence[npt.NDArray[np.int32]]
+    ) -> npt.NDArray[np.bool_]:
+        """Which texts have other ids than their two sides have apart."""
+        ids, starts = self._encoder.encode(joint)
+        each = zip(itertools.pairwise(starts.tolist()), apart, strict=True)
+        return np.array([not np.array_equal(ids[a:b], one) for (a, b), one in each], bool)
 
     def per_row(
         self,
@@ -126,7 +133,6 @@ class MergedCuts:
         starts[offsets[:-1][offsets[:-1] < len(starts)]] = False
         cuts = np.flatnonzero(starts)
         rows = np.searchsorted(offsets, cuts, side="right") - 1  # the last row that starts before
-        counts = np.zeros(len(offsets) - 1, np.int64)
         # Encoding again is slow, and most answers begin with a letter that does not merge with the
         # prompt: only the others are encoded once more, together with the text before them.
         odd = may_merge(texts, cuts) | self._merges_letters(texts, cuts)
@@ -135,10 +141,7 @@ class MergedCuts:
             left = texts.take(pa.array(cuts - 1))
             joint = pc.binary_join_element_wise(left, texts.take(pa.array(cuts)), "")
             joint = swallowed.joined(joint, cuts)
-            ids, together = self._encoder.encode(joint.to_pylist())
-            for number, (cut, row) in enumerate(zip(cuts.tolist(), rows.tolist(), strict=True)):
-                apart = pieces[0][pieces[1][cut - 1] : pieces[1][cut + 1]]
-                counts[row] += not np.array_equal(
-                    apart, ids[together[number] : together[number + 1]]
-                )
-        return counts
+            ids, bounds = pieces
+            apart = [ids[bounds[cut - 1] : bounds[cut + 1]] for cut in cuts.tolist()]
+            rows = rows[self._merges(joint.to_pylist(), apart)]
+        return np.bincount(rows, minlength=len(offsets) - 1)

@@ -15,18 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from stages import columns
-from stages.columns import (
-    Ints,
-    list_parts,
-    make_list,
-    numbers,
-    offsets_of,
-    sum_per_row,
-    whole,
-)
+from stages.columns import Ints, list_parts, make_list, numbers, offsets_of, sum_per_row, whole
 from stages.tokens import packing
 from stages.tokens.layouts import Shape
-from stages.tokens.ragged import ordered
+from stages.tokens.ragged import Ragged, ordered
 
 _PER_TOKEN = ("input_ids", "labels", "loss_weights")
 
@@ -99,24 +91,16 @@ def unpack(table: pa.Table) -> pa.Table:
     return ordered(pa.table(examples))
 
 
-class _Packed:
+class _Packed(Ragged):
     name = "packed"
     stage = "pack"
     packs = True
-    pads = False
-    indexed = False
 
     def plan(self, lengths: Ints, capacity: int) -> tuple[Ints, Ints]:
         pack_of = packing.plan(lengths, capacity)
         # Sorted by pack, each pack's examples stand together; the stable sort keeps their order.
         sizes = np.bincount(pack_of) if len(pack_of) else np.zeros(0, np.int64)
         return np.argsort(pack_of, kind="stable"), sizes.astype(np.int64)
-
-    def width(self, pad_to: str, longest: int, max_length: int) -> int:
-        return 0
-
-    def room(self, pad_to: str, max_length: int) -> int:
-        return max_length
 
     def rows(self, examples: pa.Table, sizes: Ints, shape: Shape) -> pa.Table:
         return pack(examples, sizes)

@@ -138,7 +138,6 @@ def unpad(table: pa.Table) -> pa.Table:
 class _Padded(Ragged):
     name = "padded"
     stage = "pad"
-    packs = False
     pads = True
 
     def width(self, pad_to: str, longest: int, max_length: int) -> int:

@@ -17,6 +17,7 @@ from stages.columns import IGNORED, count_per_row, make_list, numbers
 from stages.contract import Batch
 from stages.profile import TargetModel
 from stages.tokens.digest import digests
+from stages.tokens.encode import COUNTS, too_long
 from stages.tokens.folded_labels import folded_ids
 
 
@@ -28,16 +29,7 @@ class Accept:
     max_length: int
     name: str = "accept"
     reads: tuple[str, ...] = ("input_ids", "labels")
-    writes: tuple[str, ...] = (
-        "labels",
-        "loss_weights",
-        "length",
-        "trained",
-        "controls",
-        "truncated",
-        "merged_cuts",
-        "digest",
-    )
+    writes: tuple[str, ...] = ("labels", "loss_weights", *COUNTS)
 
     def __call__(self, batch: Batch) -> Batch:
         offsets, ids = numbers(batch.column("input_ids"))
@@ -45,18 +37,18 @@ class Accept:
         lengths = np.diff(offsets)
         # No trainer predicts a row's first token; see ``encode``.
         labels[offsets[:-1][lengths > 0]] = IGNORED
-        batch = columns.put(batch, "labels", make_list(offsets, pa.array(labels)))
-        batch = columns.put(batch, "loss_weights", loss_weights.lists({}, batch.num_rows))
         controls = np.isin(ids, np.fromiter(self.model.controls.values(), np.int32))
-        counts = {
-            "length": lengths,
-            "trained": count_per_row(offsets, labels != IGNORED),
-            "controls": count_per_row(offsets, controls),
-            "truncated": np.zeros(len(lengths), np.int64),
-            "merged_cuts": np.zeros(len(lengths), np.int64),
-        }
-        for name, values in counts.items():
-            batch = columns.put(batch, name, pa.array(values))
+        none = np.zeros(len(lengths), np.int64)
+        batch = columns.put_all(
+            batch,
+            labels=make_list(offsets, pa.array(labels)),
+            loss_weights=loss_weights.lists({}, batch.num_rows),
+            length=lengths,
+            trained=count_per_row(offsets, labels != IGNORED),
+            controls=count_per_row(offsets, controls),
+            truncated=none,
+            merged_cuts=none,
+        )
         # ``folded_ids`` would hide a label that is neither the id nor -100. The lowest int32, to
         # which no id of a vocabulary folds, gives such a row another digest.
         wrong = (labels != IGNORED) & (labels != ids)
@@ -68,6 +60,4 @@ class Accept:
             for count in unknown[unknown > 0]
         ]
         batch = columns.refuse(batch, unknown > 0, "id_outside_vocabulary", details)
-        over = lengths > self.max_length
-        details = [f"{n} tokens; --max-length is {self.max_length}" for n in lengths[over]]
-        return columns.refuse(batch, over, "too_long", details)
+        return too_long(batch, lengths, self.max_length)

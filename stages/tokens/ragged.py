@@ -33,7 +33,13 @@ def ordered(table: pa.Table) -> pa.Table:
 
 
 class Ragged:
-    """One example a row. Padded rows differ from these only in their width."""
+    """One example a row; other layouts differ from it in what they override.
+
+    Attributes:
+        stage: the name under which ``pipeline stage`` makes such rows.
+        packs: whether a row holds several examples; ``pads``: whether rows are filled to a width.
+        indexed: whether packs lie in a file beside the rows, as numbers of examples.
+    """
 
     name = "ragged"
     stage = "ragged"
@@ -42,27 +48,48 @@ class Ragged:
     indexed = False
 
     def plan(self, lengths: Ints, capacity: int) -> tuple[Ints, Ints]:
-        """Every example is a row of its own."""
+        """Which examples share a row.
+
+        Args:
+            lengths: tokens of each example; ``capacity``: tokens that a row may have.
+
+        Returns:
+            The examples in the order in which they are stored, and how many of them each row holds.
+        """
         return np.arange(len(lengths)), np.ones(len(lengths), np.int64)
 
     def width(self, pad_to: str, longest: int, max_length: int) -> int:
-        """Rows are as long as their examples."""
+        """Tokens of every row of a build; 0 where rows differ.
+
+        Args:
+            pad_to: ``longest`` (rounded up to a multiple of 8, never above ``max_length``),
+                ``max-length``, or a number.
+        """
         return 0
 
     def room(self, pad_to: str, max_length: int) -> int:
-        """Always ``max_length``."""
+        """Tokens that an example may have: ``max_length``, or a fixed width below it."""
         return max_length
 
     def rows(self, examples: pa.Table, sizes: Ints, shape: Shape) -> pa.Table:
-        """The examples themselves."""
+        """Training rows of examples in stored order.
+
+        Args:
+            examples: ``row_id`` and the columns of their kind, one chunk a column; step positions
+                count from the example's start.
+            sizes: how many of them each row holds.
+
+        Raises:
+            UsageError: an example is longer than the rows are wide.
+        """
         return ordered(examples)
 
     def examples(self, rows: pa.Table) -> pa.Table:
-        """The rows themselves."""
+        """The examples in training rows, one a row and unpadded, in stored order."""
         return rows
 
     def sizes(self, rows: pa.Table) -> Ints:
-        """One each."""
+        """How many examples each training row holds."""
         return np.ones(len(rows), np.int64)
 
 

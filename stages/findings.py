@@ -1,0 +1,119 @@
+"""What was found in the rows of a build, as ``validation.json`` and ``audits.json`` have it.
+
+Gate and audits make these records, and whoever reads a finished build gets the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from stages.json_record import OPTIONAL, SPARSE, JsonRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Judged(JsonRecord):
+    """One check of an expectation over one table.
+
+    Attributes:
+        kwargs: its arguments, parameters resolved.
+        broken: how many rows break it; 1 where it is about the table as a whole.
+        observed: the observed value, where Great Expectations reports one.
+    """
+
+    type: str
+    kwargs: Mapping[str, object]
+    passed: bool
+    broken: int
+    observed: object = field(default=None, metadata=SPARSE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding(JsonRecord):
+    """The result of one invariant, or of one expectation of a user's suite.
+
+    Attributes:
+        table: what it is about: examples, rows, shards or the dataset.
+        checked: rows of that table; ``broken``: how many of them break any of its checks.
+        rows: where the first of these are (``row``, ``shard`` and ``at``); ``seen``: the metrics of
+            the very first.
+    """
+
+    name: str
+    suite: str
+    table: str
+    severity: str
+    passed: bool
+    checked: int
+    broken: int
+    why: str | None = field(default=None, metadata=OPTIONAL)
+    checks: tuple[Judged, ...]
+    rows: tuple[Mapping[str, object], ...] = ()
+    seen: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def fatal(self) -> bool:
+        """Whether it refuses a build."""
+        return not self.passed and self.severity == "critical"
+
+
+@dataclass(frozen=True, slots=True)
+class Validation(JsonRecord):
+    """``validation.json``: without times and paths, so it is equal for equal builds.
+
+    Attributes:
+        failed: names of the expectations that failed, by severity.
+        tables: rows of metrics by table; ``dataset``: the one row of that table.
+    """
+
+    schema_version: int
+    engine: str
+    passed: bool
+    judged: int
+    failed: Mapping[str, tuple[str, ...]]
+    tables: Mapping[str, int]
+    dataset: Mapping[str, int]
+    expectations: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure(JsonRecord):
+    """One number of an audit and what it means.
+
+    Attributes:
+        unit: ``share`` (0 to 1), ``auc`` (0.5 to 1), ``tokens`` or ``count``.
+        rows: ids of some rows that it is about.
+        bins: labels and counts of its distribution.
+    """
+
+    name: str
+    value: float
+    unit: str
+    detail: str
+    status: str = "pass"
+    rows: tuple[str, ...] = ()
+    bins: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult(JsonRecord):
+    """One audit's figures; ``status`` is the worst status of a figure."""
+
+    name: str
+    why: str
+    status: str
+    tolerances: Mapping[str, float]
+    figures: tuple[Figure, ...]
+
+    @property
+    def worst(self) -> Figure | None:
+        """The first figure that has the audit's status."""
+        return next((f for f in self.figures if f.status == self.status), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Audits(JsonRecord):
+    """``audits.json``; of large builds every so many rows were measured."""
+
+    every_nth_row: int
+    audits: tuple[AuditResult, ...]
