@@ -46,18 +46,9 @@ def model_of(model: TargetModel) -> ModelRecord:
 
 def _pair(profile: ModelProfile) -> PairRecord | None:
     """How an encoder's two texts are framed, and which positions it has; None for decoders."""
-    framing = profile.pair
-    if framing is None:
+    if profile.pair is None:
         return None
-    return PairRecord(
-        before=framing.before,
-        between=framing.between,
-        after=framing.after,
-        token_types=framing.token_types,
-        position_offset=framing.position_offset,
-        positions=profile.context_length,
-        read_at="first",
-    )
+    return PairRecord(**asdict(profile.pair), positions=profile.context_length, read_at="first")
 
 
 def repaired(recipe: Recipe) -> ModelRecord:
