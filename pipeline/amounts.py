@@ -6,16 +6,46 @@ late, twice or not at all makes no total wrong.
 
 from __future__ import annotations
 
+import operator
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import reduce
+from typing import Any, TypeVar
 
 EVERY = 0.2  # seconds between two times that one process tells
 
+_S = TypeVar("_S", bound="Sums")
+
+
+def _sum(values: list[Any]) -> Any:
+    """What there is of some values, added up; what a counter has counted as zero stays in it."""
+    there = [value for value in values if value is not None]
+    if there and isinstance(there[0], Counter):
+        total: Counter[Any] = Counter()
+        for one in there:
+            total.update(one)
+        return total
+    return reduce(operator.add, there) if there else None
+
 
 @dataclass(frozen=True, slots=True)
-class Amount:
+class Sums:
+    """A record of counts; two of a kind are added field by field."""
+
+    def __add__(self: _S, other: _S) -> _S:
+        return type(self)(
+            **{
+                one.name: _sum([getattr(r, one.name) for r in (self, other)])
+                for one in fields(self)
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Amount(Sums):
     """What came of some work.
 
     Attributes:
@@ -30,14 +60,6 @@ class Amount:
     tokens: int = 0
     refused: int = 0
     size: int = 0
-
-    def __add__(self, other: Amount) -> Amount:
-        return Amount(
-            self.rows + other.rows,
-            self.tokens + other.tokens,
-            self.refused + other.refused,
-            self.size + other.size,
-        )
 
     def __sub__(self, other: Amount) -> Amount:
         return Amount(

@@ -21,7 +21,6 @@ from typing import Any
 from pipeline import memory, processes
 from pipeline.ending import SIGNALS
 from pipeline.job import Job
-from stages.errors import PipelineError
 
 
 def _serve(pipe: Connection, modules: Sequence[str], ahead: Callable[[], None]) -> None:
@@ -32,24 +31,16 @@ def _serve(pipe: Connection, modules: Sequence[str], ahead: Callable[[], None]) 
     with suppress(Exception):  # whoever needs it finds it again, and says what is wrong
         ahead()
     pipe.send(None)  # from here on what is sent is read
-    while True:
-        try:
-            function, shared, items, workers = pipe.recv()
-        except EOFError:
-            return
-        try:
-            getattr(shared, "load", _nothing)()
-            gc.freeze()  # or collecting would copy the pages that workers share
-            job = Job(lost=partial(_told, pipe, "lost"), partly=partial(_told, pipe, "partly"))
-            for found in processes.pooled(function, shared, items, workers, "fork", job):
-                pipe.send((True, found))
-            answer: tuple[bool, Any] = (True, None)
-        except Exception as error:  # carried to the process that asked, which raises it
-            answer = (False, error)
-        try:
-            pipe.send(answer)
-        except Exception as error:  # an exception that cannot be pickled
-            pipe.send((False, PipelineError(f"{type(answer[1]).__name__}: {error}")))
+
+    def work(asked: tuple[Any, ...]) -> None:
+        function, shared, items, workers = asked
+        getattr(shared, "load", _nothing)()
+        gc.freeze()  # or collecting would copy the pages that workers share
+        job = Job(lost=partial(_told, pipe, "lost"), partly=partial(_told, pipe, "partly"))
+        for found in processes.pooled(function, shared, items, workers, "fork", job):
+            pipe.send((True, found))
+
+    processes.serve(pipe, work)
 
 
 def _told(pipe: Connection, whom: str, *what: Any) -> None:

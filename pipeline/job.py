@@ -12,11 +12,7 @@ from pathlib import Path
 from pipeline.amounts import Amount
 
 
-def _nobody(text: str) -> None:
-    return
-
-
-def _unfollowed(item: int, amount: Amount) -> None:
+def _nobody(*_: object) -> None:
     return
 
 
@@ -42,7 +38,7 @@ class Job:
     at_once: int = 0
     address: str | None = None
     lost: Callable[[str], None] = _nobody
-    partly: Callable[[int, Amount], None] = _unfollowed
+    partly: Callable[[int, Amount], None] = _nobody
 
 
 JOB = Job()  # of a phase that nobody asks about

@@ -59,15 +59,25 @@ def _serve(pipe: Connection, work: _Work | None, pandas: bool) -> None:
         function, shared = work or pipe.recv()
     except EOFError:
         return
+
+    def compute(item: Any) -> Any:
+        with amounts.heard_by(partial(_told, pipe)):
+            return function(shared, item)
+
+    serve(pipe, compute)
+
+
+def serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
+    """Answer what comes through a pipe until its other end is closed: True with what ``work`` makes
+    of it, or False with the exception that it raised."""
     while True:
         try:
-            item = pipe.recv()
+            received = pipe.recv()
         except EOFError:
             return
         try:
-            with amounts.heard_by(partial(_told, pipe)):
-                answer = (True, function(shared, item))
-        except Exception as error:  # carried to the parent, which raises it
+            answer = (True, work(received))
+        except Exception as error:  # carried to the process that asked, which raises it
             answer = (False, error)
         try:
             pipe.send(answer)

@@ -26,10 +26,11 @@ from stages.errors import DataError, PipelineError, UsageError
 if TYPE_CHECKING:
     from pipeline.builder.build import MadeParts, Prepared, Report
     from pipeline.builds.built import Built
-    from pipeline.inputs.equal_build import Look
     from pipeline.messages.result import Result
 
     Parts = Callable[[Prepared, Report], MadeParts]
+
+MANY = 2  # pieces of work: so many that workers may divide them
 
 
 def _built(config: Config, report: Report, parts: Parts | None) -> Built:
@@ -59,27 +60,34 @@ def _built(config: Config, report: Report, parts: Parts | None) -> Built:
         judge.start()
         from pipeline.inputs import ahead
 
-        with _workers(config, found), ahead.tokenizer(config):
+        splits = sum(len(source.splits) for source in found.inputs)
+        fast = sum(source.bytes for source in found.inputs) >= ahead.FAST_FROM
+        loads = partial(ahead.encoders, config, fast)
+        with workers(config, splits, loads), ahead.tokenizer(config):
             from pipeline.builder.build import make, make_parts
 
             return make(config, found, judge, report, parts=parts or make_parts)
 
 
-def _workers(config: Config, found: Look) -> AbstractContextManager[None]:
-    """What workers are copies of, where there will be some; or a connection to where they are."""
+def workers(
+    config: Config, splits: int = MANY, ahead: Callable[[], None] | None = None
+) -> AbstractContextManager[None]:
+    """What workers are copies of, where there will be some; or a connection to where they are.
+
+    Args:
+        splits: how many pieces of work there are at most.
+        ahead: loads what workers will need.
+    """
     if config.run.engine == "ray":
         from pipeline import ray
 
         return ray.connected(config.run.ray_address, config.run.processes)
-    splits = sum(len(source.splits) for source in found.inputs)
     if splits == 1 or config.run.processes == 1 or config.run.engine != "local":
         return nullcontext()
     from pipeline.copies import copies
-    from pipeline.inputs import ahead
 
-    fast = sum(source.bytes for source in found.inputs) >= ahead.FAST_FROM
     modules = ("pipeline.shards.part", "pipeline.shards.layout", "expectations.validate")
-    return copies(modules, partial(ahead.encoders, config, fast))
+    return copies(modules, *([ahead] if ahead else []))
 
 
 def build_and_report(

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from pipeline import memory
-from pipeline.copies import copies
 from pipeline.messages.following import following
 from pipeline.messages.progress import PLAN, START
 from pipeline.messages.result import OK, Result, of_builds
 from pipeline.messages.session import Session, current
 from pipeline.options.config import Config
+from pipeline.run_build import workers
 from stages import catalog
 from stages.counted import counted
 from stages.errors import UsageError
@@ -43,30 +42,16 @@ def run_each(
 def _shown(config: Config, share: Share, rank: Rank, session: Session, quiet: bool) -> Result:
     session.notify = session.notify or config.run.notify
     session.paths = {"output": config.run.shown}
-    with following(session, quiet) as report, _workers(config):
-        result = share(config, rank, report)
+    with following(session, quiet) as report:
+        catalog.load("pipeline.executors", config.run.engine, "pmap")
+        memory.without_pandas()
+        with workers(config):
+            result = share(config, rank, report)
     if not quiet and not session.in_lines:
         click.echo(result.message, err=True)
     if not session.in_json:
         click.echo(result.paths["left"])
     return result
-
-
-@contextmanager
-def _workers(config: Config) -> Iterator[None]:
-    catalog.load("pipeline.executors", config.run.engine, "pmap")
-    memory.without_pandas()
-    context: AbstractContextManager[None] = nullcontext()
-    if config.run.engine == "ray":
-        from pipeline import ray
-
-        context = ray.connected(config.run.ray_address, config.run.processes)
-    elif config.run.engine == "local" and config.run.processes > 1:
-        context = copies(
-            ("pipeline.shards.part", "pipeline.shards.layout", "expectations.validate")
-        )
-    with context:
-        yield
 
 
 def parts(config: Config, rank: Rank, report: Report) -> Result:

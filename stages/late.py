@@ -4,17 +4,16 @@
 needs, and it uses nothing of them. Files that are read on that way name them like this, so that
 their types are checked as ever:
 
-    if TYPE_CHECKING:
-        import pyarrow as pa
-    else:
-        pa = late.module("pyarrow")
+    from stages.late import pa
 """
 
 from __future__ import annotations
 
 import importlib
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["module", "pa"]
 
 
 class _Late(ModuleType):
@@ -25,3 +24,9 @@ class _Late(ModuleType):
 def module(name: str) -> ModuleType:
     """A module by its name; what is not installed is missed only where it is used."""
     return _Late(name)
+
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = module("pyarrow")

@@ -39,6 +39,7 @@ from pipeline.builder import description, gate, planning, rejects
 from pipeline.builds import publish
 from pipeline.options.config import Config
 from pipeline.shards import chain, collect, fates, gather, kept, pack_index, part, plan
+from pipeline.shards import layout as windows
 from stages import columns, encoders, kinds
 from stages.chat_template import compile as compiling
 from stages.chat_template import loss_weights, reasoning, render, render_steps, shapes
@@ -1184,26 +1185,34 @@ def the_second_reading_compares_no_labels() -> None:
 
 
 def _planned(change: Callable[[Any], Any]) -> None:
-    after(planning, "make_plan", change)
+    """Change the sides of a plan."""
+    after(windows, "sides_of", change)
+
+
+def _counted(change: Callable[[Any], dict[str, Any]]) -> None:
+    """Count another choice than the one that is stored."""
+
+    def changed(old: Any, prepared: Any, works: Any, chosen: Any) -> Any:
+        choice = replace(chosen.choice, **change(chosen.choice))
+        return old(prepared, works, replace(chosen, choice=choice))
+
+    wrap(planning, "_counts", changed)
 
 
 def _ordered(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def changed(found: Any) -> Any:
-        side = found.sides[0]
-        return replace(found, sides=(replace(side, order=change(side.order)), *found.sides[1:]))
+    def changed(sides: Any) -> Any:
+        return [replace(sides[0], order=change(sides[0].order)), *sides[1:]]
 
     return changed
 
 
 @mutant("flat")
 def the_plan_loses_the_last_example() -> None:
-    def change(found: Any) -> Any:
-        side = found.sides[0]
+    def change(sides: Any) -> Any:
+        side = sides[0]
         sizes = side.sizes[:-1]
         shards = np.minimum(side.shards, len(sizes))
-        return replace(
-            found, sides=(replace(side, order=side.order[:-1], sizes=sizes, shards=shards),)
-        )
+        return [replace(side, order=side.order[:-1], sizes=sizes, shards=shards)]
 
     _planned(change)
 
@@ -1220,12 +1229,12 @@ def the_plan_turns_the_order_round() -> None:
 
 @mutant("flat")
 def the_plan_forgets_what_it_keeps() -> None:
-    def change(found: Any) -> Any:
-        fate = found.choice.fate.copy()
+    def change(choice: Any) -> dict[str, Any]:
+        fate = choice.fate.copy()
         fate[-1] = fates.Fate.DUPLICATE
-        return replace(found, choice=replace(found.choice, fate=fate))
+        return {"fate": fate}
 
-    _planned(change)
+    _counted(change)
 
 
 def _rolled(column: pa.Array) -> pa.Array:
@@ -1322,14 +1331,14 @@ def another_row_than_the_duplicate_is_left_out() -> None:
 
 @mutant("dedup")
 def a_duplicate_is_stored_though_it_is_declared_left_out() -> None:
-    def change(found: Any) -> Any:
-        side = found.sides[0]
-        order = np.concatenate([side.order, np.flatnonzero(found.choice.duplicate)[:1]])
+    def change(old: Any, options: Any, examples: Any, choice: Any, width: int) -> Any:
+        side = old(options, examples, choice, width)[0]
+        order = np.concatenate([side.order, np.flatnonzero(choice.duplicate)[:1]])
         sizes = np.append(side.sizes, 1)
         shards = np.append(side.shards[:-1], len(sizes))
-        return replace(found, sides=(replace(side, order=order, sizes=sizes, shards=shards),))
+        return [replace(side, order=order, sizes=sizes, shards=shards)]
 
-    _planned(change)
+    wrap(windows, "sides_of", change)
 
 
 @mutant("filtered")
@@ -1351,11 +1360,7 @@ def values_are_of_the_next_row() -> None:
 
 @mutant("twice", by="duplicates_as_declared")
 def the_plan_finds_no_duplicates() -> None:
-    def change(found: Any) -> Any:
-        none = found.choice.duplicate & False
-        return replace(found, choice=replace(found.choice, duplicate=none))
-
-    _planned(change)
+    _counted(lambda choice: {"duplicate": choice.duplicate & False})
 
 
 @mutant("index", by="packs_as_planned")

@@ -60,7 +60,7 @@ def _part(tmp_path: Path, cache_dir: Path) -> tuple[Recipe, part.Work]:
 def _sweep(recipe: Recipe, work: part.Work, make_every: int) -> int:
     """Flip every byte of the part's files, one at a time; returns how many."""
     chance = random.Random(7)
-    files = {path: path.read_bytes() for path in (work.path, work.rejects, work.report)}
+    files = {path: path.read_bytes() for path in (work.path, work.files.rejects, work.files.report)}
     clean = part.finished(work)
     assert clean is not None
     points = 0

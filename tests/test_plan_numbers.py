@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.builder.planning import Shards
 from pipeline.options.config import Config, PlanOptions
 from pipeline.shards import doubles
 from pipeline.shards import plan as planning
+from pipeline.shards.choose import choose
 from pipeline.shards.doubles import DIGEST
 from pipeline.shards.examples import PlannedExamples, part_of
 from stages.columns import Ints
@@ -89,7 +89,8 @@ def _parts(draw: st.DrawFn) -> tuple[list[int], list[int]]:
 def packs(examples: PlannedExamples, options: PlanOptions) -> dict[str, list[list[int]]]:
     """The examples of every pack, by dataset split."""
     found = {}
-    for side in planning.make_plan(config(options), examples).sides:
+    choice = choose(config(options), examples)
+    for side in planning.sides_of(options, examples, choice, 0):
         bounds = np.concatenate([[0], np.cumsum(side.sizes)]).tolist()
         found[side.name] = [side.order[first:last].tolist() for first, last in pairwise(bounds)]
     return found
@@ -152,11 +153,11 @@ def test_the_plan_takes_less_than_a_hundred_bytes_an_example(layout: str) -> Non
         examples = planned([count // 8] * 8, lengths.tolist(), grouped=True)
         options = PlanOptions(layout=layout, test_size=0.01)
         tracemalloc.reset_peak()
-        plan = planning.make_plan(config(options), examples)
-        shards = Shards(plan)
-        assert sum(len(shards[index].order) for index in range(len(shards))) == count
+        choice = choose(config(options), examples)
+        sides = planning.sides_of(options, examples, choice, 4096 if layout == "padded" else 0)
+        shards = [len(order) for side in sides for _, order, _ in side.pieces()]
+        assert sum(shards) == count
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    largest = max(len(shards[index].order) for index in range(len(shards)))
-    assert (peak - 40 * largest) / count < 100 + 8  # 8 for the split
+    assert (peak - 40 * max(shards)) / count < 100 + 8  # 8 for the split

@@ -24,7 +24,7 @@ _DATA = SAMPLES / "sft" / "word_problems.jsonl"
 _RUN = """
 import importlib, os, signal, sys, time
 from pipeline import run_build
-workers = run_build._workers
+workers = run_build.workers
 def change(*arguments):  # when the process that judges has been forked
     place = importlib.import_module({module!r})
     *path, last = {name!r}.split(".")
@@ -36,7 +36,7 @@ def change(*arguments):  # when the process that judges has been forked
         return function(*arguments, **named)
     setattr(place, last, then)
     return workers(*arguments)
-run_build._workers = change
+run_build.workers = change
 sys.argv = ["pipeline", *{arguments!r}]
 from posttrain_pipeline.command import main
 main()
@@ -102,7 +102,7 @@ def test_ctrl_c_leaves_nothing(
 @pytest.mark.parametrize(
     "name",
     [
-        "pipeline.builder.publication:keep_hashes",  # for the next build
+        "pipeline.builder.build:remember",  # the hashes, for the next build
         pytest.param("pipeline.builds.failed:clear", marks=pytest.mark.slow),
     ],
 )

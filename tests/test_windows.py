@@ -28,12 +28,14 @@ from pipeline.builder.build import build, finish, make_parts, make_shards, plan,
 from pipeline.options.config import Config, PlanOptions
 from pipeline.shards import doubles, facts, gather, window
 from pipeline.shards import plan as planning
+from pipeline.shards.choose import choose
 from pipeline.shards.collect import PartSource
 from pipeline.shards.examples import Numbers, read_numbers
-from pipeline.shards.layout import Head
+from pipeline.shards.layout import Head, shards_of
 from pipeline.shards.part import PartReport
 from stages.errors import DataError, UsageError
 from stages.readers import jsonl
+from stages.tokens import layouts
 
 Rows = list[dict[str, Any]]
 SAME = ("rows", "examples", "sides", "sources", "doubles", "filters", "rm", "format", "inputs")
@@ -191,7 +193,7 @@ def _cut(examples: list[int]) -> list[int]:
     works: Any = [SimpleNamespace(files=SimpleNamespace(plan=Path()), source=0) for _ in examples]
     sources = [PartSource("", "", 0) for _ in examples]
     bounds = [0]
-    for one in window.Windows(works, reports, sources):
+    for one in window.windows_of(works, reports, sources):
         assert one.first == sum(examples[: bounds[-1]])
         bounds.append(bounds[-1] + len(one.members))
     return bounds
@@ -392,32 +394,36 @@ def test_windows_of_any_size_plan_what_one_memory_plans(
     ]
     sources = [PartSource("", f"{at}", 0) for at in range(len(parts))]
     with mock.patch.object(window, "WINDOW_PARTS", size):
-        windows = window.Windows(works, reports, sources)
+        windows = window.windows_of(works, reports, sources)
     examples = read_numbers(numbers, config)
     try:
-        whole = planning.make_plan(config, examples)
+        choice = choose(config, examples)
     except UsageError as error:  # nothing to train on
         with pytest.raises(UsageError, match=error.what[:20]):
             windowed.in_buckets(build, windows, folder / "plan", silent)
         return
-    outline, refs, _ = windowed.in_buckets(build, windows, folder / "plan", silent)
+    outline, laid = windowed.in_buckets(build, windows, folder / "plan", silent)
+    refs = shards_of(laid)
     stored: dict[str, list[int]] = {}
     for ref in refs:
         head = Head.read(ref.plan)
         order, sizes = head.numbers(ref)
         assert sizes.sum() == len(order)
         stored.setdefault(ref.split, []).extend((order + head.window.first).tolist())
-    wanted = {side.name: side.order.tolist() for side in whole.sides}
+    longest = int(examples.length[choice.used].max(initial=0))
+    width = layouts.load(layout).width(options.pad_to, longest, options.max_length)
+    whole = planning.sides_of(options, examples, choice, width)
+    wanted = {side.name: side.order.tolist() for side in whole}
     assert {side: sorted(own) for side, own in stored.items()} == {
         side: sorted(own) for side, own in wanted.items()
     }
-    orders = {side.name: side.order for side in whole.sides}
-    known = facts.of(config, examples, whole.choice, orders=orders)
+    orders = {side.name: side.order for side in whole}
+    known = facts.of(config, examples, choice, orders=orders)
     assert outline.counts.of_parts.tolist() == known.of_parts.tolist()
     apart = {"of_parts", "lower_bound", "doubles", "portions"}
     for one in fields(known):
         if one.name not in apart:
             assert getattr(outline.counts, one.name) == getattr(known, one.name), one.name
-    assert outline.rule == whole.choice.rule
-    assert outline.width == whole.width
+    assert outline.rule == choice.rule
+    assert outline.width == width
     assert known.left_out.total() + known.kept == len(examples)

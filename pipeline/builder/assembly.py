@@ -39,7 +39,6 @@ from pipeline.messages.progress import CHECK, PLAN, REPORT, Report
 from pipeline.report import card
 from pipeline.report import page as report_page
 from pipeline.shards import filters
-from pipeline.shards.collect import PartSource
 from pipeline.shards.gather import ShardReport
 from pipeline.shards.measured import METRICS
 from stages.errors import DataError
@@ -89,17 +88,15 @@ def assemble(
         GateError: something could not be judged.
     """
     report(PLAN, 0, 1)
-    planned = planning.plan(prepared, made, report)
+    planned = planning.plan(prepared, made, report, folder)
     prepared = prepared.encoded_by(planned.backend)
-    works, sources = planned.works, planned.sources
-    ledger = rejects.write(folder / REJECTS, works, sources, lines_of_part)
+    ledger = rejects.write(folder / REJECTS, planned.works, planned.sources, lines_of_part)
     _refuse_too_many(prepared, planned, ledger)
     report(PLAN, 1, 1)
     shards = write_shards(prepared, planned, folder, report)
-    indexes = write_index(prepared, planned, folder, shards)
     write_dataset(folder, prepared, shards)
-    outcome = _listed(_outcome(prepared, planned, shards, ledger), folder, sources)
-    outcome = replace(outcome, indexes=indexes)
+    outcome = _outcome(prepared, planned, folder, shards, ledger)
+    shutil.rmtree(folder / planning.STAGED, ignore_errors=True)
     report(CHECK, 0, 1)
     verdict, audits = _checked(outcome, folder, judge)
     report(CHECK, 1, 1)
@@ -125,30 +122,25 @@ def _refuse_too_many(prepared: Prepared, planned: Planned, ledger: Ledger) -> No
     refuse_too_many(ledger, rows=rows, left=kept, config=prepared.config)
 
 
-def _listed(outcome: Outcome, folder: Path, sources: Sequence[PartSource]) -> Outcome:
-    """The same, after what was left out for being like something else was written down."""
-    recipe, plan = outcome.recipe, outcome.chosen
-    return replace(
-        outcome,
-        decontamination=contaminated.write(folder, recipe.config, plan, sources),
-        near_duplicates=near_duplicates.write(folder, recipe, plan, sources),
-    )
-
-
 def _outcome(
-    prepared: Prepared, planned: Planned, shards: list[ShardReport], ledger: Ledger
+    prepared: Prepared, planned: Planned, folder: Path, shards: list[ShardReport], ledger: Ledger
 ) -> Outcome:
+    """What came of it, after what was left out for being like something else was written down."""
     by_input = prepared.of_inputs([report.rows for report in planned.reports])
+    recipe, chosen, sources = prepared.recipe, planned.chosen, planned.sources
     return Outcome(
-        recipe=prepared.recipe,
+        recipe=recipe,
         inputs=list(prepared.inputs),
         parts=planned.reports,
         rows_of_input=[sum(rows) for rows in by_input],
         outline=planned.outline,
-        chosen=planned.chosen,
+        chosen=chosen,
         shards=shards,
         ledger=ledger,
         filtered=planned.filtered,
+        decontamination=contaminated.write(folder, recipe.config, chosen, sources),
+        near_duplicates=near_duplicates.write(folder, recipe, chosen, sources),
+        indexes=write_index(prepared, planned, folder, shards),
     )
 
 

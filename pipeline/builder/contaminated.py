@@ -30,10 +30,8 @@ def _hits(
     collect = Collector(sources, plan.examples.starts)
     for start in range(0, len(left_out), _BLOCK):
         order = left_out[start : start + _BLOCK]
-        picked = collect.picks(order)
-        names = collect.row_ids(picked)(0, len(order)).to_pylist()
-        found = collect.blocks(picked, search.NAME)(0, len(order)).to_pylist()
-        for example, name, every in zip(order.tolist(), names, found, strict=True):
+        found = collect.named(order, search.NAME)
+        for example, (name, every) in zip(order.tolist(), found, strict=True):
             yield example, name, [one for one in every if one["share"] > share]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from expectations.verdict import Verdict
@@ -19,6 +19,7 @@ from pipeline.inputs import equal_build
 from pipeline.inputs.model_description import repaired
 from pipeline.inputs.recipe import Recipe
 from pipeline.inputs.scan import Input
+from pipeline.manifest import manifest as records
 from pipeline.manifest.counts import (
     FATES,
     ExampleCounts,
@@ -30,20 +31,6 @@ from pipeline.manifest.counts import (
     TurnSplit,
 )
 from pipeline.manifest.json_records import from_json
-from pipeline.manifest.manifest import (
-    SCHEMA_VERSION,
-    EncoderRecord,
-    InputRecord,
-    Manifest,
-    Parity,
-    PrmRecord,
-    ProbeRecord,
-    RmRecord,
-    ShardRecord,
-    SplitRecord,
-    UnreadColumn,
-    ValidationSummary,
-)
 from pipeline.manifest.overlap_records import Decontamination, Likeness
 from pipeline.serving import inference
 from pipeline.shards import given, pack_index
@@ -81,27 +68,18 @@ class Outcome:
     near_duplicates: Likeness | None = None
     indexes: tuple[MeasuredIndex, ...] = ()  # of packs, by side
 
-    @property
-    def counts(self) -> dict[str, Counter[str]]:
-        """The parts' tallies, added up."""
-        total: dict[str, Counter[str]] = {}
-        for part in self.parts:
-            for name, values in part.counts.items():
-                total.setdefault(name, Counter()).update(values)
-        return total
 
-
-def splits_of(outcome: Outcome) -> dict[str, SplitRecord]:
+def splits_of(outcome: Outcome) -> dict[str, records.SplitRecord]:
     """The sides that have rows, with their shards."""
     splits = {}
     for side in outcome.outline.sides:
         shards = [s for s in outcome.shards if s.split == side]
-        splits[side] = SplitRecord(
+        splits[side] = records.SplitRecord(
             rows=sum(s.rows for s in shards),
             examples=sum(s.examples for s in shards),
             tokens=sum(s.tokens for s in shards),
             shards=tuple(
-                ShardRecord(
+                records.ShardRecord(
                     path=s.path, rows=s.rows, tokens=s.tokens, bytes=s.bytes, sha256=s.sha256
                 )
                 for s in shards
@@ -120,16 +98,7 @@ def _sides(outcome: Outcome) -> SidesRecord | None:
         by, column = "source", None
     if config.plan.test:
         by, column = "files", None
-    return SidesRecord(
-        by=by,
-        column=column,
-        asked=config.plan.test_size,
-        share=rule.share,
-        deviation=rule.deviation,
-        groups=rule.groups,
-        groups_in_test=rule.groups_in_test,
-        largest=rule.largest,
-    )
+    return SidesRecord(by=by, column=column, asked=config.plan.test_size, **asdict(rule))
 
 
 def _packing(outcome: Outcome) -> PackingCounts | None:
@@ -153,7 +122,7 @@ def _padding(outcome: Outcome) -> PaddingCounts | None:
 
 
 def _notes(outcome: Outcome) -> Counter[str]:
-    notes = Counter(outcome.counts.get("note", Counter()))
+    notes = _tallied(outcome.parts, "note")
     salvaged = sum(part.rows for part in outcome.parts if part.damage)
     return notes + Counter({"salvaged_before_damage": salvaged})
 
@@ -213,11 +182,11 @@ def ledger(outcome: Outcome) -> dict[str, int]:
     }
 
 
-def _prm(outcome: Outcome) -> PrmRecord | None:
+def _prm(outcome: Outcome) -> records.PrmRecord | None:
     if not outcome.recipe.task.kind.marks:
         return None
     config, step_tokens = outcome.recipe.config, outcome.recipe.model.profile.step_tokens
-    return PrmRecord(
+    return records.PrmRecord(
         template=config.parts.prm_template,
         step_separator=step_tokens.separator if config.parts.prm_template == "chat" else None,
         label_kind="soft" if any(s.measured.soft_labels for s in outcome.shards) else "hard",
@@ -225,53 +194,52 @@ def _prm(outcome: Outcome) -> PrmRecord | None:
     )
 
 
-def _encoder(outcome: Outcome) -> EncoderRecord:
+def _encoder(outcome: Outcome) -> records.EncoderRecord:
     recipe = outcome.recipe
-    return EncoderRecord(
+    return records.EncoderRecord(
         backend=recipe.backend,
         version=encoders.version_of(recipe.backend),
-        parity=_parity(outcome),
-        rendered=dict(sorted(outcome.counts.get("rendered", Counter()).items())),
-        merged_cuts=outcome.counts.get("sums", Counter())["merged_cuts"],
-        encoded=dict(sorted(outcome.counts.get("encoded", Counter()).items())) or None,
+        parity=records.Parity(  # a build with a difference has no manifest
+            sampled=sum(part.sampled for part in outcome.parts),
+            skipped=sum(part.skipped for part in outcome.parts),
+            mismatches=0,
+            # How many were compared with it is in run.json: not every machine has the vocabulary.
+            oracle=oracle.vocabulary(recipe.model.profile.ranks),
+        ),
+        rendered=dict(sorted(_tallied(outcome.parts, "rendered").items())),
+        merged_cuts=_tallied(outcome.parts, "sums")["merged_cuts"],
+        encoded=dict(sorted(_tallied(outcome.parts, "encoded").items())) or None,
     )
 
 
 def _tallied(parts: Sequence[PartReport], name: str) -> Counter[str]:
-    return sum((Counter(part.counts.get(name, {})) for part in parts), Counter[str]())
+    """A tally of some parts, added up; what is counted as zero stays in it."""
+    total: Counter[str] = Counter()
+    for part in parts:
+        total.update(part.counts.get(name, {}))
+    return total
 
 
-def _unread(parts: Sequence[PartReport]) -> tuple[UnreadColumn, ...]:
+def _unread(parts: Sequence[PartReport]) -> tuple[records.UnreadColumn, ...]:
     """Columns of one input that nothing read, the largest first."""
-    rows, size = _tallied(parts, "unread_rows"), _tallied(parts, "unread_bytes")
+    rows, size = +_tallied(parts, "unread_rows"), _tallied(parts, "unread_bytes")
     total = max(sum(part.rows - part.filtered for part in parts), 1)
     order = sorted(rows, key=lambda column: (-size[column], column))
     return tuple(
-        UnreadColumn(
+        records.UnreadColumn(
             column=name, rows=rows[name], share=round(rows[name] / total, 6), bytes=size[name]
         )
         for name in order
     )
 
 
-def _parity(outcome: Outcome) -> Parity:
-    """What sampled rows were compared with; a build with a difference has no manifest."""
-    return Parity(
-        sampled=sum(part.sampled for part in outcome.parts),
-        skipped=sum(part.skipped for part in outcome.parts),
-        mismatches=0,
-        # How many were compared with it is in run.json: not every machine has the vocabulary.
-        oracle=oracle.vocabulary(outcome.recipe.model.profile.ranks),
-    )
-
-
-def _inputs(outcome: Outcome) -> tuple[InputRecord, ...]:
+def _inputs(outcome: Outcome) -> tuple[records.InputRecord, ...]:
     recipe = outcome.recipe
     reports = iter(outcome.parts)
     parts = [[next(reports) for _ in source.splits] for source in outcome.inputs]
     columns = (outcome.inputs, outcome.rows_of_input, recipe.formats, recipe.evidence, parts)
     return tuple(
-        InputRecord(
+        records.InputRecord(
             path=source.name,
             bytes=source.bytes,
             sha256=source.sha256,
@@ -282,7 +250,7 @@ def _inputs(outcome: Outcome) -> tuple[InputRecord, ...]:
             unread=_unread(mine),
             source=source.source_name or None,
             pieces=source.pieces if source.pieces > 1 else None,
-            formats=dict(sorted(_tallied(mine, "formats").items())) or None,
+            formats=dict(sorted((+_tallied(mine, "formats")).items())) or None,
         )
         for source, rows, name, why, mine in zip(*columns, strict=True)
     )
@@ -290,17 +258,17 @@ def _inputs(outcome: Outcome) -> tuple[InputRecord, ...]:
 
 def tokens_of(outcome: Outcome) -> TokenCounts:
     """All stored tokens, by what they are for."""
-    split = turn_split.figures(outcome.counts.get("turn_split", {}))
+    split = turn_split.figures(_tallied(outcome.parts, "turn_split"))
     return TokenCounts(
         total=sum(s.tokens for s in outcome.shards),
         trained=outcome.outline.counts.trained,
         padding=sum(s.padding for s in outcome.shards),
-        truncated=outcome.counts.get("sums", Counter())["truncated"],
+        truncated=_tallied(outcome.parts, "sums")["truncated"],
         turn_split=TurnSplit(**split) if split else None,
     )
 
 
-def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
+def describe(outcome: Outcome, verdict: Verdict) -> records.Manifest:
     """The manifest, without writing it; what is read back from the shards is filled in later:
     ``audits``, ``columns``, ``trainers``, ``for_`` and ``files``."""
     recipe, outline = outcome.recipe, outcome.outline
@@ -308,8 +276,8 @@ def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
     sides = (TRAIN, TEST) if outline.split else (TRAIN,)
     probes = recipe.model.probes.items()
     answers = inference.of_build(recipe, outcome.shards)
-    return Manifest(
-        schema_version=SCHEMA_VERSION,
+    return records.Manifest(
+        schema_version=records.SCHEMA_VERSION,
         version=__version__,
         build_id=equal_build.id_of(recipe.fingerprint, outcome.inputs),
         recipe_fingerprint=recipe.fingerprint,
@@ -320,7 +288,7 @@ def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
         options=config.for_build,
         model=repaired(recipe),
         prm=_prm(outcome),
-        rm=RmRecord(rated.recorded()) if (rated := outline.counts.margins) else None,
+        rm=records.RmRecord(rated.recorded()) if (rated := outline.counts.margins) else None,
         format=",".join(dict.fromkeys(formats.load(name).name for name in recipe.formats)),
         inputs=_inputs(outcome),
         rows=_rows(outcome),
@@ -337,13 +305,13 @@ def describe(outcome: Outcome, verdict: Verdict) -> Manifest:
         doubles=left_out.doubles(config, outline.counts),
         decontamination=outcome.decontamination,
         near_duplicates=outcome.near_duplicates,
-        probes={name: ProbeRecord(True, detail) for name, detail in probes},
+        probes={name: records.ProbeRecord(True, detail) for name, detail in probes},
         encoder=_encoder(outcome),
         inference=answers.inference,
         max_new_tokens=answers.max_new_tokens,
         audits={},
         trainers={},
         files={},
-        validation=from_json(ValidationSummary, verdict.summary()),
+        validation=from_json(records.ValidationSummary, verdict.summary()),
         columns=(),
     )

@@ -14,7 +14,6 @@ from pipeline.manifest.overlap_records import NEAR_DUPLICATES, Likeness, NearDup
 from pipeline.shards.collect import Collector, PartSource
 from pipeline.shards.plan import Chosen
 from stages import encoders
-from stages.columns import Ints
 from stages.overlap import signatures
 from stages.tokens.folded_labels import unfolded
 
@@ -68,7 +67,7 @@ def write(
         for start in range(0, len(found.dropped), _BLOCK):
             some = slice(start, start + _BLOCK)
             both = (found.dropped[some], found.kept[some])
-            pairs = [_picked(collect, texts.column, each) for each in both]
+            pairs = [collect.named(each, texts.column) for each in both]
             for one, other, likeness in zip(*pairs, found.likeness[some].tolist(), strict=True):
                 said, kept_said = texts.both(one[1], other[1])
                 entry = NearDuplicate(one[0], other[0], round(likeness, 6), said, kept_said)
@@ -85,10 +84,3 @@ def write(
         rows=plan.examples.rows(with_dropped) - plan.examples.rows(used),
         examples=len(found.dropped),
     )
-
-
-def _picked(collect: Collector, column: str, order: Ints) -> list[tuple[str, list[int]]]:
-    """Names and ids of some examples."""
-    picked = collect.picks(order)
-    names = collect.row_ids(picked)(0, len(order)).to_pylist()
-    return list(zip(names, collect.blocks(picked, column)(0, len(order)).to_pylist(), strict=True))

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from pipeline.amounts import NOTHING, Amount
+from pipeline.amounts import NOTHING
 from pipeline.inputs import versions
 from pipeline.job import Job
 from pipeline.messages.progress import Report, Whole, follower_of
@@ -61,14 +61,10 @@ def in_parallel(
     )
     for index, result in _answers(job, function, shared, items, run):
         results[index] = result
-        follower.piece(index, amount_of(result), kept=getattr(result, "kept", False))
+        follower.piece(
+            index, getattr(result, "amount", NOTHING), kept=getattr(result, "kept", False)
+        )
     return [results[index] for index in range(len(items))]
-
-
-def amount_of(result: object) -> Amount:
-    """What a piece of work came to, where its result says it."""
-    amount: Amount = getattr(result, "amount", NOTHING)
-    return amount
 
 
 def _answers(

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import overload
 
 from expectations.audits import with_tolerances
 from pipeline.builder import windowed
@@ -18,23 +16,23 @@ from pipeline.builder.parts import MadeParts, works_of
 from pipeline.builder.preparation import Prepared
 from pipeline.messages.progress import Report
 from pipeline.options.config import Config
-from pipeline.shards import dedup, doubles, facts, filters, margins, values, workspace
+from pipeline.shards import dedup, doubles, facts, filters, layout, margins, values, workspace
 from pipeline.shards.choose import choose
 from pipeline.shards.collect import PartSource
 from pipeline.shards.examples import PlannedExamples, columns_of, read_examples
 from pipeline.shards.facts import Counts, Outline
 from pipeline.shards.filters import Filtered
-from pipeline.shards.gather import ShardWork
 from pipeline.shards.layout import Head, IndexRef, ShardRef
 from pipeline.shards.part import PartReport, Work
-from pipeline.shards.plan import Chosen, ShardPlan, make_plan, orders_of
+from pipeline.shards.plan import Chosen, orders_of
 from pipeline.shards.values import Piece
-from pipeline.shards.window import Windows
+from pipeline.shards.window import digest_of, windows_of
 from stages.columns import Ints
 from stages.counted import counted
 from stages.errors import ModelError
 
 PLAN = "plan"  # in the workspace
+STAGED = ".plan"  # in the staging directory; removed before the build is published
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +43,9 @@ class Planned:
         backend: the encoder that made the parts.
         works, reports, sources: of every part, in the order of the splits.
         outline: what the plan came to.
-        chosen: what becomes of every example, where that was decided in one memory; the whole plan
-            where it was made there; None in a large build.
-        shards: where the shards of a plan by windows are; its files lie in the workspace.
+        chosen: what becomes of every example, where that was decided in one memory; None in a
+            large build.
+        shards: where they are in the plans of windows, whose files lie in the workspace.
         packs: the same of packs that are an index; empty elsewhere.
         filtered: what filters left out; None without filters.
         compared: see ``MadeParts``.
@@ -67,50 +65,16 @@ class Planned:
     @property
     def n_shards(self) -> int:
         """How many shards the build has."""
-        return len(self.items)
-
-    @property
-    def items(self) -> Sequence[ShardWork | ShardRef]:
-        """The shards to make."""
-        if isinstance(self.chosen, ShardPlan):
-            return Shards(self.chosen)
-        return self.shards
+        return len(self.shards)
 
     def index(self) -> dict[str, list[tuple[Ints, Ints]]]:
         """Packs that are an index, by side and by the shard that their rows would be in: numbers of
         examples among those of the side, and how many each pack has."""
         found: dict[str, list[tuple[Ints, Ints]]] = {}
-        if isinstance(self.chosen, ShardPlan):
-            for side in self.chosen.sides:
-                if side.packs is not None:
-                    found[side.name] = [piece[1:] for piece in side.packs.pieces()]
         for ref in self.packs:
             order, sizes = Head.read(ref.shard.plan).numbers(ref.shard)
             found.setdefault(ref.shard.split, []).append((order + ref.before, sizes))
         return found
-
-
-class Shards(Sequence[ShardWork]):
-    """The shards of a plan in one memory, each put together when its turn comes: together they
-    would take as much memory as the plan."""
-
-    def __init__(self, plan: ShardPlan) -> None:
-        self._pieces = [(side.name, *piece) for side in plan.sides for piece in side.pieces()]
-
-    def __len__(self) -> int:
-        return len(self._pieces)
-
-    @overload
-    def __getitem__(self, index: int) -> ShardWork: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[ShardWork]: ...
-
-    def __getitem__(self, index: int | slice) -> ShardWork | list[ShardWork]:
-        if isinstance(index, slice):
-            return [self[at] for at in range(*index.indices(len(self)))]
-        split, path, order, sizes = self._pieces[index]
-        return ShardWork(path=path, split=split, order=order, sizes=sizes)
 
 
 def _unseen(what: str, done: int, total: int) -> None:
@@ -122,11 +86,15 @@ def workspace_of(prepared: Prepared) -> Path:
     return workspace.folder_of(prepared.config.run.cache, prepared.planned_id)
 
 
-def plan(prepared: Prepared, made: MadeParts, report: Report = _unseen) -> Planned:
+def plan(
+    prepared: Prepared, made: MadeParts, report: Report = _unseen, staged: Path | None = None
+) -> Planned:
     """Choose, split, shuffle and lay out.
 
     Args:
         made: the parts of all splits.
+        staged: the staging directory, for the plan of a small build: no other process that builds
+            the same removes it there. By default it lies in the workspace.
 
     Raises:
         ModelError: the tokenizer loses the text of too many of the rows that were read twice.
@@ -139,7 +107,8 @@ def plan(prepared: Prepared, made: MadeParts, report: Report = _unseen) -> Plann
     works = works_of(prepared, made.backend)
     reports = [made.reports[number] for number in range(len(works))]
     require_text_kept(prepared.config, reports)
-    return replace(of_parts(prepared, works, reports, report), compared=made.compared)
+    planned = of_parts(prepared, works, reports, report, staged)
+    return replace(planned, compared=made.compared)
 
 
 def require_text_kept(config: Config, reports: Sequence[PartReport]) -> None:
@@ -168,40 +137,45 @@ def reads_examples(config: Config) -> bool:
 
 
 def of_parts(
-    prepared: Prepared, works: list[Work], reports: list[PartReport], report: Report = _unseen
+    prepared: Prepared,
+    works: list[Work],
+    reports: list[PartReport],
+    report: Report = _unseen,
+    staged: Path | None = None,
 ) -> Planned:
     """The same of parts that were looked for already.
 
     Raises:
         UsageError, DataError: see ``plan``.
     """
-    sources = sources_of(prepared, works, reports)
-    backend = prepared.recipe.backend
-    common = partial(Planned, backend=backend, works=works, reports=reports, sources=sources)
-    windows = Windows(works, reports, sources)
-    folder = workspace_of(prepared) / f"{PLAN}-{windows.digest}"
-    if len(windows) > 1 and not windowed.needs_one_memory(prepared.config):
-        outline, shards, packs = windowed.in_buckets(prepared, windows, folder, report)
-        return common(outline=outline, shards=tuple(shards), packs=tuple(packs))
-    examples, filtered = _examples(prepared.config, works, reports, sources)
-    if prepared.config.plan.dedup:
-        pairs = doubles.pairs(examples.digest)
-        dedup.require_equal(pairs, sources, examples.starts, prepared.recipe.task.stored)
-    if len(windows) == 1:
-        laid = make_plan(prepared.config, examples)
-        outline = _outline(prepared, works, laid)
-        return common(outline=outline, chosen=laid, filtered=filtered)
-    chosen = Chosen(examples, choose(prepared.config, examples))
-    outline, shards, packs = windowed.of_chosen(
-        prepared,
-        windows,
-        folder,
+    config, sources = prepared.config, sources_of(prepared, works, reports)
+    windows = windows_of(works, reports, sources)
+    folder = workspace_of(prepared) / f"{PLAN}-{digest_of(windows)}"
+    if staged is not None and len(windows) == 1:
+        folder = staged / STAGED
+    chosen, filtered = None, None
+    if len(windows) > 1 and not windowed.needs_one_memory(config):
+        outline, laid = windowed.in_buckets(prepared, windows, folder, report)
+    else:
+        examples, filtered = _examples(config, works, reports, sources)
+        if config.plan.dedup:
+            pairs = doubles.pairs(examples.digest)
+            dedup.require_equal(pairs, sources, examples.starts, prepared.recipe.task.stored)
+        chosen = Chosen(examples, choose(config, examples))
+        counts = _counts(prepared, works, chosen)
+        outline, laid = windowed.of_chosen(
+            prepared, windows, folder, chosen=chosen, counts=counts, report=report
+        )
+    return Planned(
+        backend=prepared.recipe.backend,
+        works=works,
+        reports=reports,
+        sources=sources,
+        outline=outline,
         chosen=chosen,
-        counts=_counts(prepared, works, chosen),
-        report=report,
-    )
-    return common(
-        outline=outline, chosen=chosen, shards=tuple(shards), packs=tuple(packs), filtered=filtered
+        shards=tuple(layout.shards_of(laid)),
+        packs=tuple(layout.packs_of(laid)),
+        filtered=filtered,
     )
 
 
@@ -212,18 +186,6 @@ def _counts(prepared: Prepared, works: Sequence[Work], chosen: Chosen) -> Counts
     rated = margins.of_parts(prepared.recipe.task.kind, plans, examples.starts, chosen.kept)
     orders = orders_of(chosen.choice, config.plan)
     return facts.of(config, examples, chosen.choice, orders=orders, margins=rated)
-
-
-def _outline(prepared: Prepared, works: Sequence[Work], plan: ShardPlan) -> Outline:
-    """What a plan in one memory came to."""
-    return Outline(
-        counts=_counts(prepared, works, plan),
-        sides={side.name: side.apart for side in plan.sides},
-        split=plan.choice.test is not None,
-        width=plan.width,
-        rule=plan.choice.rule,
-        asked=plan.choice.asked,
-    )
 
 
 def _examples(

@@ -8,7 +8,7 @@ places are bad, and then with the smallest share of refused rows among the three
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pipeline.builder.reject_limit import Limit, error_of, limits, too_many
 from pipeline.builder.rejects import Ledger
@@ -23,14 +23,6 @@ ROWS = 40  # in each place
 BYTES = 64 << 10  # of a place; the rows after that are left out
 ENOUGH = 0.5  # an input counts if more than this share is refused in every place
 INPUTS = 8
-
-
-@dataclass(slots=True)
-class _Seen:
-    """How many rows of one place were read, and how many were refused."""
-
-    rows: int = 0
-    refused: int = 0
 
 
 def _places(records: Sequence[Record]) -> list[list[Record]]:
@@ -56,8 +48,9 @@ def _place(name: str, record: Record) -> str:
 
 def _through(
     recipe: Recipe, reading: str, records: list[Record], name: str, ledger: Ledger
-) -> _Seen:
-    """Run rows through the stages; a row is refused when none of its sequences is left."""
+) -> tuple[int, int]:
+    """Run rows through the stages: how many there are, and how many are refused. A row is when none
+    of its sequences is left."""
     normalize = recipe.normalize(reading)
     normalized = normalize([replace(record, line=i) for i, record in enumerate(records)])
     batch, gone = chain.through(normalized, recipe.stages(reading))
@@ -68,7 +61,7 @@ def _through(
     refused = codes.keys() - set(batch.column("line").to_pylist())
     for line in sorted(refused):
         ledger.count(codes[line][0], codes[line][1], _place(name, records[line]))
-    return _Seen(len(records) - normalize.tally.filtered, len(refused))
+    return len(records) - normalize.tally.filtered, len(refused)
 
 
 def require_hopeful(recipe: Recipe, inputs: Sequence[Input]) -> None:
@@ -99,9 +92,9 @@ def _require_hopeful(recipe: Recipe, inputs: Sequence[tuple[Input, str]], limit:
             continue  # so small that the build itself is as fast
         places = _places(glimpse.records)
         seen = [_through(machine, reading, p, source.name, ledger) for p in places]
-        sampled += sum(place.rows for place in seen)
+        sampled += sum(read for read, _ in seen)
         # At least this share of the input will be refused, as far as the sample shows.
-        least = min((place.refused / place.rows for place in seen if place.rows), default=0.0)
+        least = min((refused / read for read, refused in seen if read), default=0.0)
         bound += least * glimpse.rows if least > ENOUGH else 0.0
     left_out = len(inputs) > INPUTS
     hopeless = not left_out and rows and too_many(round(bound), rows, limit.share)

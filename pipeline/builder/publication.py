@@ -12,7 +12,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,11 +28,9 @@ from pipeline.builds.built import Built
 from pipeline.builds.drift import drift
 from pipeline.builds.place import Place, place_of
 from pipeline.inputs import equal_build
-from pipeline.inputs.recipe import Recipe
-from pipeline.inputs.scan import Input
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import as_json, sealed
-from pipeline.manifest.records import RUN, RunRecord
+from pipeline.manifest.records import RUN, Change, RunRecord
 from pipeline.messages.progress import PUBLISH, Report
 from pipeline.secrets import named
 from pipeline.shards import workspace
@@ -67,7 +65,19 @@ def finish(prepared: Prepared, made: MadeParts, report: Report) -> Built:
 
 def remember(prepared: Prepared, made: MadeParts, assembled: Assembled) -> None:
     """Keep the hashes of a build that has just been published, for the next; its workspace goes."""
-    keep_hashes(prepared, made, assembled)
+    config = prepared.config
+    hashes = equal_build.known_hashes(config, empty=True)
+    for source in prepared.inputs:
+        if source.version is not None and source.version.state and source.version.settled:
+            hashes.keep(source.path, source.sha256, source.version.state)
+    for number, work in enumerate(works_of(prepared, made.backend)):
+        _keep_part(hashes, work, made.reports[number])
+    folder = place_of(config.run).build(prepared.build_id)
+    for shard in assembled.build.manifest.shards:
+        path = folder / shard.path
+        if shard.path in assembled.seen:
+            hashes.keep(path, shard.sha256, assembled.seen[shard.path], linked=True)
+    hashes.save()
     workspace.remove(workspace_of(prepared))
 
 
@@ -122,16 +132,7 @@ def _publish(prepared: Prepared, made: MadeParts, assembled: Assembled, place: P
     """Write ``run.json`` and the manifest, which makes the folder a build, and put it in place."""
     folder, config = assembled.build.folder, prepared.config
     changed = drift(place.before, assembled.build)
-    record = _run_record(
-        prepared.recipe,
-        prepared.inputs,
-        list(made.reports.values()),
-        started=prepared.started,
-        workers=config.run.processes,
-    )
-    names = tuple(Path(path).name for path in prepared.left_out)
-    record = replace(record, drift=changed, files_left_out=names)
-    write_json(folder / RUN, as_json(sealed(record)))
+    write_json(folder / RUN, as_json(sealed(_run_record(prepared, made, changed))))
     written = publish.write_manifest(folder, assembled.build.manifest, assembled.verdict)
     replaced = place.build(written.build_id)
     left = publish.left_by_tools(replaced) if replaced.exists() else ()
@@ -159,50 +160,27 @@ def _peak_memory() -> int:
 
 
 def _run_record(
-    recipe: Recipe,
-    inputs: Sequence[Input],
-    parts: Sequence[PartReport],
-    started: float,
-    workers: int,
+    prepared: Prepared, made: MadeParts, changed: Mapping[str, Change] | None
 ) -> RunRecord:
-    """The run, unsealed; ``drift`` and ``files_left_out`` are filled in by the caller.
-
-    Args:
-        started: seconds since the epoch.
-    """
+    """The run, unsealed."""
+    recipe, started = prepared.recipe, prepared.started
     return RunRecord(
         started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
         seconds=round(time.time() - started, 3),
         peak_memory_bytes=_peak_memory(),
-        workers=workers,
+        workers=recipe.config.run.processes,
         engine=recipe.config.run.engine,
         tokenizer_source=named(recipe.tokenizer_source),
         fetched=recipe.fetched,
         tokenizer_revision=recipe.model.profile.revision,
         model=named(recipe.config.parts.model),
-        inputs=tuple(source.address for source in inputs),
+        inputs=tuple(source.address for source in prepared.inputs),
         python=sys.version.split()[0],
-        drift=None,
-        oracle_compared=sum(report.compared for report in parts),
+        drift=changed,
+        files_left_out=tuple(Path(path).name for path in prepared.left_out),
+        oracle_compared=sum(report.compared for report in made.reports.values()),
         native=native.version(),
     )
-
-
-def keep_hashes(prepared: Prepared, made: MadeParts, assembled: Assembled) -> None:
-    """Keep the hashes of a build that has just been published."""
-    config = prepared.config
-    hashes = equal_build.known_hashes(config, empty=True)
-    for source in prepared.inputs:
-        if source.version is not None and source.version.state and source.version.settled:
-            hashes.keep(source.path, source.sha256, source.version.state)
-    for number, work in enumerate(works_of(prepared, made.backend)):
-        _keep_part(hashes, work, made.reports[number])
-    folder = place_of(config.run).build(prepared.build_id)
-    for shard in assembled.build.manifest.shards:
-        path = folder / shard.path
-        if shard.path in assembled.seen:
-            hashes.keep(path, shard.sha256, assembled.seen[shard.path], linked=True)
-    hashes.save()
 
 
 def _keep_part(hashes: KnownHashes, work: Work, report: PartReport) -> None:
@@ -212,10 +190,10 @@ def _keep_part(hashes: KnownHashes, work: Work, report: PartReport) -> None:
         files = {
             work.path: report.sha256,
             work.files.plan: report.plan_sha256,
-            work.rejects: report.rejects_sha256,
+            work.files.rejects: report.rejects_sha256,
         }
         states = {path: file_state.of(path) for path in files}
-        vouched = file_state.of(work.report).changed
+        vouched = file_state.of(work.files.report).changed
     except OSError:  # pruned meanwhile
         return
     for path, sha256 in files.items():

@@ -8,18 +8,18 @@ run again.
 from __future__ import annotations
 
 import fnmatch
-import json
 import os
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline.builder.parts import REFERENCE, MadeParts, join, make_parts, missing
 from pipeline.builder.preparation import Prepared
 from pipeline.inputs import versions
 from pipeline.manifest import dataset_files, seal
+from pipeline.manifest.json_records import from_json, plain
 from pipeline.messages.progress import Report
 from pipeline.options.config import Config
 from pipeline.shards import workspace
@@ -59,45 +59,23 @@ class Record:
     """What a rank leaves behind.
 
     Attributes:
-        versions: that it ran with, by what they are of.
+        rank: its number, and of how many.
         output: of the build, as a real path.
+        versions: that it ran with, by what they are of.
+        backend, reports: see ``MadeParts``.
     """
 
-    rank: Rank
+    rank: tuple[int, int]
     build_id: str
     output: str
     versions: Mapping[str, str]
-    made: MadeParts
+    backend: str
+    reports: Mapping[int, PartReport]
 
-    @classmethod
-    def read(cls, store: Store, name: str) -> Record:
-        """The record of this name.
-
-        Raises:
-            UsageError: it is damaged.
-        """
-        content = _unsealed(store, name)
-        reports = {int(at): PartReport(**one) for at, one in content["reports"].items()}
-        return cls(
-            rank=Rank(*content["rank"]),
-            build_id=content["build_id"],
-            output=content["output"],
-            versions=content["versions"],
-            made=MadeParts(content["backend"], reports),
-        )
-
-    def write(self, store: Store, name: str) -> None:
-        """Write it, whole or not at all."""
-        content: dict[str, Any] = {
-            "rank": [self.rank.number, self.rank.of],
-            "build_id": self.build_id,
-            "output": self.output,
-            "versions": dict(self.versions),
-            "backend": self.made.backend,
-            "reports": {str(at): asdict(one) for at, one in self.made.reports.items()},
-        }
-        text = dataset_files.json_text(seal.sealed(content))
-        store.put(name, text.encode(errors="surrogatepass"))
+    @property
+    def made(self) -> MadeParts:
+        """Its parts."""
+        return MadeParts(self.backend, self.reports)
 
 
 def _unsealed(store: Store, name: str) -> dict[str, Any]:
@@ -106,14 +84,12 @@ def _unsealed(store: Store, name: str) -> dict[str, Any]:
     Raises:
         UsageError: it is damaged.
     """
-    data = store.get(name) or b""
-    wrong = seal.problem(data)
-    if wrong is not None:
+    try:
+        return seal.content_of(store.get(name) or b"")
+    except ValueError as error:
         raise UsageError(
-            f"{store.shown}/{name} is damaged: {wrong}.", "Remove it, and run its rank again."
-        )
-    content: dict[str, Any] = json.loads(data)
-    return content
+            f"{store.shown}/{name} is damaged: {error}.", "Remove it, and run its rank again."
+        ) from error
 
 
 def make_share(prepared: Prepared, rank: Rank, report: Report) -> tuple[MadeParts, list[int]]:
@@ -130,21 +106,20 @@ def make_share(prepared: Prepared, rank: Rank, report: Report) -> tuple[MadePart
         PipelineError: see ``make_parts``.
     """
     before = _records(prepared)
-    if any(record.made.backend == REFERENCE for record in before):
+    if any(record.backend == REFERENCE for record in before):
         prepared = prepared.encoded_by(REFERENCE)
     made = make_parts(prepared, report, rank.share(len(prepared.splits)))
-    Record(
-        rank=rank,
+    record = Record(
+        rank=(rank.number, rank.of),
         build_id=prepared.planned_id,
         output=_output(prepared.config),
         versions=versions.here(),
-        made=made,
-    ).write(_cache(prepared), f"{_folder(prepared)}/{rank.name}")
-    others = {
-        record.rank.number
-        for record in before
-        if record.made.reports and record.made.backend != made.backend
-    }
+        backend=made.backend,
+        reports=made.reports,
+    )
+    text = dataset_files.json_text(seal.sealed(plain(record)))
+    _cache(prepared).put(f"{_folder(prepared)}/{rank.name}", text.encode(errors="surrogatepass"))
+    others = {one.rank[0] for one in before if one.reports and one.backend != made.backend}
     return made, sorted(others - {rank.number}) if made.backend == REFERENCE else []
 
 
@@ -164,21 +139,21 @@ def joined(prepared: Prepared, compared: bool = True) -> MadeParts:
     made = replace(join([record.made for record in records]), compared=compared)
     lacking = missing(prepared, made)
     if lacking:
-        of = Counter(record.rank.of for record in records).most_common(1)[0][0]
+        of = Counter(record.rank[1] for record in records).most_common(1)[0][0]
         ranks = sorted({number % of for number in lacking})
         raise UsageError(
             f"{len(lacking)} of {len(prepared.splits)} parts are missing"
-            + (f" ({made.backend} has to make all)" if _differ(records) else "")
+            + (
+                f" ({made.backend} has to make all)"
+                if len({record.backend for record in records}) > 1
+                else ""
+            )
             + f": those of rank {_listed(ranks)} of {of}.",
             f"Run pipeline parts again with --num-shards {of} and --shard-id {ranks[0]}"
             + (", and so on." if len(ranks) > 1 else "."),
             {"ranks": ranks, "of": of},
         )
     return made
-
-
-def _differ(records: list[Record]) -> bool:
-    return len({record.made.backend for record in records}) > 1
 
 
 def _listed(ranks: list[int]) -> str:
@@ -211,16 +186,17 @@ def _records(prepared: Prepared) -> list[Record]:
     """
     store = _cache(prepared)
     names = fnmatch.filter(store.list(_folder(prepared)), f"*/{_RECORDS}")
-    records = [Record.read(store, name) for name in names]
+    records = [from_json(Record, _unsealed(store, name)) for name in names]
     for record in records:
         told = versions.difference(versions.here(), record.versions)
         if told:
+            rank = Rank(*record.rank)
             raise UsageError(
-                f"Rank {record.rank.number} of {record.rank.of} ran with {told}.",
+                f"Rank {rank.number} of {rank.of} ran with {told}.",
                 "Install the same versions on every machine. Then run its pipeline parts again, "
-                f"after removing {shown(prepared, record.rank.name)}.",
+                f"after removing {shown(prepared, rank.name)}.",
             )
-    return sorted(records, key=lambda record: (record.rank.of, record.rank.number))
+    return sorted(records, key=lambda record: record.rank[::-1])
 
 
 def _nothing(prepared: Prepared) -> tuple[str, str]:

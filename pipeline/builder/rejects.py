@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from pipeline.manifest.json_records import one_line
 from pipeline.manifest.records import Reject
-from pipeline.shards.chain import Gone, refusals
+from pipeline.shards.chain import Gone, Refusal, refusals
 from pipeline.shards.checks import PartReject, raw_text
 from pipeline.shards.collect import PartSource, row_ids_of
 from pipeline.shards.part import Work
@@ -67,24 +67,26 @@ class Ledger:
 
 def _entries(work: Work, source: PartSource) -> Iterator[tuple[int, Reject]]:
     """The refused rows of a part, each with its line in the part."""
-    with here(work.rejects).open("rb") as file:
+    with here(work.files.rejects).open("rb") as file:
         for text in file:
             entry = PartReject(**json.loads(text))
-            line = source.first_line + entry.line + 1
             suffix = f"#{entry.sequence}" if entry.sequence >= 0 else ""
-            yield (
-                entry.line,
-                Reject(
-                    id=f"{source.name}:{line}{suffix}",
-                    source=source.name,
-                    line=line,
-                    offset=_in_file(work.split, entry.offset),
-                    stage=entry.stage,
-                    code=entry.code,
-                    detail=entry.detail,
-                    raw=entry.raw,
-                ),
-            )
+            row_id = f"{source.name}:{source.first_line + entry.line + 1}{suffix}"
+            yield entry.line, _reject(entry, row_id, _in_file(work.split, entry.offset), entry.raw)
+
+
+def _reject(why: Refusal | PartReject, row_id: str, offset: int | None, raw: str) -> Reject:
+    source, _, place = row_id.rpartition(":")
+    return Reject(
+        id=row_id,
+        source=source,
+        line=int(place.partition("#")[0]),
+        offset=offset,
+        stage=why.stage,
+        code=why.code,
+        detail=why.detail,
+        raw=raw,
+    )
 
 
 def _in_file(split: Split, offset: int | None) -> int | None:
@@ -114,20 +116,10 @@ def of_batch(gone: Iterable[Gone]) -> list[Reject]:
     found: list[Reject] = []
     for one in gone:
         origins = zip(*(one.rows.column(name).to_pylist() for name in ORIGIN), strict=True)
-        for refusal, (row_id, offset, raw) in zip(refusals([one]), origins, strict=True):
-            source, _, place = row_id.rpartition(":")
-            found.append(
-                Reject(
-                    id=row_id,
-                    source=source,
-                    line=int(place.partition("#")[0]),
-                    offset=offset,
-                    stage=refusal.stage,
-                    code=refusal.code,
-                    detail=refusal.detail,
-                    raw=raw,
-                )
-            )
+        found += [
+            _reject(refusal, *origin)
+            for refusal, origin in zip(refusals([one]), origins, strict=True)
+        ]
     return sorted(found, key=lambda reject: reject.line)
 
 

@@ -6,10 +6,10 @@ some of them each. A build that is assembled later takes over what lies there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from expectations.stored_rows import Sources
@@ -27,9 +27,12 @@ from pipeline.shards import kept, pack_index, workspace
 from pipeline.shards import layout as windows
 from pipeline.shards.gather import Gather, ShardReport
 from pipeline.shards.kept import Keeping
+from pipeline.shards.layout import ShardRef
 from pipeline.shards.measured import METRICS, read
 from pipeline.shards.pack_index import MeasuredIndex
 from stages import formats
+
+_Made = TypeVar("_Made")
 
 
 def _named(prepared: Prepared) -> Sources:
@@ -41,50 +44,63 @@ def _named(prepared: Prepared) -> Sources:
     )
 
 
-def _keeping(shared: Gather, planned: Planned, made: Path) -> Keeping:
-    """What shards are taken over by.
-
-    Args:
-        made: the build's workspace.
-    """
-    run = shared.recipe.config.run
-    cache = run.cache / kept.FOLDER
-    return Keeping(
-        gather=shared,
-        recipe=shared.recipe.fingerprint,
-        rows=declared.fingerprint_of_rows(
-            shared.recipe.config, shared.recipe.model.profile, shared.recipe.model.tokenizer_json
-        ),
-        parts=() if planned.shards else tuple(part.sha256 for part in planned.reports),
-        previous=kept.previous(before(run.place, run.keep or bool(run.address)), cache)
-        | workspace.found(made, cache),
-        hashes=equal_build.known_hashes(shared.recipe.config),
-        cache=str(cache),
-        compared=planned.compared,
-    )
-
-
-def _gather(prepared: Prepared, planned: Planned, folder: Path) -> Gather:
-    """What all shards of a build have in common.
+def _keeping(prepared: Prepared, planned: Planned, folder: Path) -> Keeping:
+    """What all shards of a build have in common, and what they are taken over by.
 
     Args:
         folder: where they are written.
     """
-    config, rated = prepared.config, planned.outline.counts.margins
-    chosen = None if planned.shards else planned.chosen  # each window has its own
-    return Gather(
-        recipe=prepared.recipe,
-        sources=() if chosen is None else tuple(planned.sources),
+    config, recipe, rated = prepared.config, prepared.recipe, planned.outline.counts.margins
+    run, model, cache = config.run, recipe.model, config.run.cache / kept.FOLDER
+    gather = Gather(
+        recipe=recipe,
         inputs=_named(prepared),
-        starts=np.zeros(1, np.int64) if chosen is None else chosen.examples.starts,
         folder=str(folder),
         width=planned.outline.width,
         with_margin=bool(rated and rated.present),
         # The column is stored for all rows or for none.
         with_weights=any(part.weighted for part in planned.reports),
         # Somebody's own suite or page is about every row, not only telling ones.
-        tables=bool(config.judge.expectations) or config.run.data_docs is not None,
+        tables=bool(config.judge.expectations) or run.data_docs is not None,
     )
+    return Keeping(
+        gather=gather,
+        recipe=recipe.fingerprint,
+        rows=declared.fingerprint_of_rows(config, model.profile, model.tokenizer_json),
+        previous=kept.previous(before(run.place, run.keep or bool(run.address)), cache)
+        | workspace.found(workspace_of(prepared), cache),
+        hashes=equal_build.known_hashes(config),
+        cache=str(cache),
+        compared=planned.compared,
+    )
+
+
+def _each(
+    function: Callable[[Keeping, ShardRef], _Made],
+    prepared: Prepared,
+    planned: Planned,
+    folder: Path,
+    *,
+    shards: Sequence[ShardRef],
+    report: Report,
+    whole: Whole | None = None,
+) -> list[_Made]:
+    """What a function makes of shards, which are written into a folder."""
+    prepared = prepared.encoded_by(planned.backend)
+    run = prepared.config.run
+    try:
+        return in_parallel(
+            function,
+            _keeping(prepared, planned, folder),
+            shards,
+            run=run,
+            report=report,
+            what=WRITE,
+            folders=(run.cache, folder),
+            whole=whole,
+        )
+    finally:
+        windows.forget()
 
 
 def write_shards(
@@ -94,22 +110,10 @@ def write_shards(
 
     Shards that lie in the workspace, or in the build that this one replaces, are taken over.
     """
-    prepared = prepared.encoded_by(planned.backend)
-    shared = _gather(prepared, planned, folder)
     (folder / METRICS).mkdir()
-    try:
-        return in_parallel(
-            windows.make,
-            _keeping(shared, planned, workspace_of(prepared)),
-            planned.items,
-            run=prepared.config.run,
-            report=report,
-            what=WRITE,
-            folders=(prepared.config.run.cache, folder),
-            whole=Whole(pieces=planned.n_shards, row=_row(prepared)),
-        )
-    finally:
-        windows.forget()
+    whole = Whole(pieces=planned.n_shards, row=_row(prepared))
+    every = planned.shards
+    return _each(windows.make, prepared, planned, folder, shards=every, report=report, whole=whole)
 
 
 def _row(prepared: Prepared) -> str:
@@ -135,21 +139,10 @@ def make_shards(
         SurroundingsError: the disk is full.
     """
     prepared.require_current()
-    prepared = prepared.encoded_by(planned.backend)
-    made, every = workspace_of(prepared), planned.items
-    with workspace.own(made) as folder:
-        try:
-            new = in_parallel(
-                windows.leave,
-                _keeping(_gather(prepared, planned, folder), planned, made),
-                every if numbers is None else [every[number] for number in numbers],
-                run=prepared.config.run,
-                report=report,
-                what=WRITE,
-                folders=(prepared.config.run.cache, folder),
-            )
-        finally:
-            windows.forget()
+    every = planned.shards
+    some = every if numbers is None else [every[number] for number in numbers]
+    with workspace.own(workspace_of(prepared)) as folder:
+        new = _each(windows.leave, prepared, planned, folder, shards=some, report=report)
     return sum(new)
 
 

@@ -90,11 +90,6 @@ def _write(path: Path, batches: list[Batch], recipe: Recipe, stage: str) -> None
             writer.write_batch(batch.replace_schema_metadata(schema.metadata))
 
 
-def _write_rejects(path: Path, refused: Sequence[Reject]) -> int:
-    path.write_text("".join(one_line(reject) + "\n" for reject in refused), "utf-8")
-    return len(refused)
-
-
 def _normalized(recipe: Recipe, inputs: Sequence[Input]) -> Iterator[Batch]:
     for source, name in zip(inputs, recipe.formats, strict=True):
         normalize = recipe.of_source(source.source).normalize(name)
@@ -109,7 +104,10 @@ def _normalized(recipe: Recipe, inputs: Sequence[Input]) -> Iterator[Batch]:
             first += lines_read
 
 
-def _through(batches: Iterable[Batch], stages: Sequence[Stage]) -> tuple[list[Batch], list[Reject]]:
+def _run(
+    batches: Iterable[Batch], stages: Sequence[Stage], output: Path, recipe: Recipe, stage: str
+) -> int:
+    """Batches through some stages, into the stage file of the last; how many rows are refused."""
     kept: list[Batch] = []
     refused: list[Reject] = []
     for start in batches:
@@ -117,7 +115,11 @@ def _through(batches: Iterable[Batch], stages: Sequence[Stage]) -> tuple[list[Ba
         refused += rejects.of_batch(gone)
         if batch.num_rows:
             kept.append(batch)
-    return kept, refused
+    output.parent.mkdir(parents=True, exist_ok=True)
+    lines = "".join(one_line(reject) + "\n" for reject in refused)
+    Path(f"{output}.rejects.jsonl").write_text(lines, "utf-8")
+    _write(output, kept, recipe=recipe, stage=stage)
+    return len(refused)
 
 
 def _stages(recipe: Recipe) -> tuple[Stage, ...]:
@@ -152,11 +154,8 @@ def run_until(config: Config, until: str) -> int:
         raise UsageError(
             f"{config.task} has no stage {until!r}.", f"Its stages: {', '.join(names)}."
         )
-    kept, refused = _through(_normalized(recipe, inputs), stages[: names.index(until)])
-    config.run.output.parent.mkdir(parents=True, exist_ok=True)
-    count = _write_rejects(Path(f"{config.run.output}.rejects.jsonl"), refused)
-    _write(config.run.output, kept, recipe=recipe, stage=until)
-    return count
+    some = stages[: names.index(until)]
+    return _run(_normalized(recipe, inputs), some, config.run.output, recipe, until)
 
 
 def _reopened(path: Path, cache_dir: Path) -> tuple[StageFile, Recipe]:
@@ -190,10 +189,7 @@ def run_stage(name: str, source: Path, output: Path, cache_dir: Path) -> int:
         raise UsageError(f"{recipe.config.task} has no stage {name!r}.", f"Its stages: {known}.")
     batches = _batches(source)
     _require(batches, [*stages[name].reads, *rejects.ORIGIN], name=name, source=source)
-    kept, refused = _through(batches, [stages[name]])
-    count = _write_rejects(Path(f"{output}.rejects.jsonl"), refused)
-    _write(output, kept, recipe=recipe, stage=name)
-    return count
+    return _run(batches, [stages[name]], output, recipe, name)
 
 
 def _require(batches: list[Batch], reads: Sequence[str], name: str, source: Path) -> None:

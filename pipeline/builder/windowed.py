@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar, overload
+from typing import TypeVar
 
 from pipeline.builder.parallel import in_parallel
 from pipeline.builder.preparation import Prepared
@@ -17,15 +17,15 @@ from pipeline.options.config import Config
 from pipeline.options.keeping import Keep
 from pipeline.shards import equal, exchange, facts, layout, rule, sides
 from pipeline.shards.choose import nothing_to_train_on, require_none_apart
-from pipeline.shards.equal import Search
+from pipeline.shards.equal import Equal, Search
 from pipeline.shards.exchange import Dealing
 from pipeline.shards.facts import Counts, Outline
 from pipeline.shards.fates import Choice
 from pipeline.shards.grouped import BUCKETS
-from pipeline.shards.layout import IndexRef, Laid, Laying, ShardRef
+from pipeline.shards.layout import Laid, Laying
 from pipeline.shards.plan import Chosen
 from pipeline.shards.sides import TEST, TRAIN
-from pipeline.shards.window import WINDOW_EXAMPLES, Window, Windows
+from pipeline.shards.window import WINDOW_EXAMPLES, Window, digest_of
 from stages.errors import SurroundingsError, UsageError
 from stages.rows.selection import AND_QUESTION
 from stages.tokens import layouts
@@ -62,6 +62,8 @@ class _Workers:
     ) -> list[_Found]:
         run = self.prepared.config.run
         try:
+            if len(items) == 1:  # a small build, in which there is nothing to follow
+                return [function(shared, items[0])]
             return in_parallel(function, shared, items, run=run, report=self.report, what=PLAN)
         except OSError as error:
             raise SurroundingsError(
@@ -71,7 +73,7 @@ class _Workers:
 
 
 @contextmanager
-def _search(prepared: Prepared, windows: Windows, folder: Path) -> Iterator[Search]:
+def _search(prepared: Prepared, windows: Sequence[Window], folder: Path) -> Iterator[Search]:
     """With a folder of its own: several processes may plan one build at once."""
     scratch = folder / f".{uuid.uuid4().hex}"
     try:
@@ -91,8 +93,8 @@ def _width(config: Config, longest: int) -> int:
 
 
 def in_buckets(
-    prepared: Prepared, windows: Windows, folder: Path, report: Report
-) -> tuple[Outline, list[ShardRef], list[IndexRef]]:
+    prepared: Prepared, windows: Sequence[Window], folder: Path, report: Report
+) -> tuple[Outline, list[Laid]]:
     """Plan a build of which no process has all examples.
 
     Args:
@@ -103,55 +105,51 @@ def in_buckets(
         DataError: equal examples are on both sides, or examples that differ have one digest.
     """
     with _search(prepared, windows, folder) as search:
-        return _in_buckets(prepared, windows, str(folder), search, report)
-
-
-def _in_buckets(
-    prepared: Prepared, windows: Windows, folder: str, search: Search, report: Report
-) -> tuple[Outline, list[ShardRef], list[IndexRef]]:
-    config, workers = prepared.config, _Workers(prepared, report)
-    seen = workers.each(equal.scatter, search, windows)
-    found = equal.joined(workers.each(equal.find, search, range(BUCKETS)))
-    search.forget_digests()
-    require_none_apart(found.apart)
-    width = _width(config, max((one.longest for one in seen), default=0))
-    laid, counted = _laid(
-        workers, Laying(search, prepared.recipe.task.kind, folder, width), windows
-    )
-    counts = replace(facts.joined(counted), leaked=found.leaked, doubles=found.by_source)
-    split = bool(config.grouped and config.plan.test_size and counts.kept)
-    if split and not _stored(laid, TRAIN):
-        raise nothing_to_train_on(config.plan)
-    outline = Outline(
-        counts=counts,
-        sides=_apart(laid),
-        split=split,
-        width=width,
-        rule=_rule(workers, search) if split else None,
-        windows=len(windows),
-    )
-    return outline, layout.shards_of(laid), layout.packs_of(laid)
+        config, workers = prepared.config, _Workers(prepared, report)
+        longest = workers.each(equal.scatter, search, windows)
+        found = sum(workers.each(equal.find, search, range(BUCKETS)), Equal())
+        search.forget_digests()
+        require_none_apart(found.apart)
+        width = _width(config, max(longest, default=0))
+        laid, counted = _laid(
+            workers, Laying(search, prepared.recipe.task.kind, str(folder), width), windows
+        )
+        counts = replace(facts.joined(counted), leaked=found.leaked, doubles=found.by_source)
+        split = bool(config.grouped and config.plan.test_size and counts.kept)
+        if split and not _stored(laid, TRAIN):
+            raise nothing_to_train_on(config.plan)
+        outline = Outline(
+            counts=counts,
+            sides=_apart(laid),
+            split=split,
+            width=width,
+            rule=_rule(workers, search) if split else None,
+            windows=len(windows),
+        )
+        return outline, laid
 
 
 def _laid(
-    workers: _Workers, laying: Laying, windows: Windows, choice: Choice | None = None
+    workers: _Workers, laying: Laying, windows: Sequence[Window], choice: Choice | None = None
 ) -> tuple[list[Laid], list[Counts]]:
     """The plans of all windows, or of the buckets that a shuffle deals them to; what is counted of
     each window."""
-    items = _Items(windows, choice)
-    if laying.search.config.plan.index_only and laying.search.config.plan.shuffle:
+    options = laying.search.config.plan
+    items = [(window, None if choice is None else _part_of(choice, window)) for window in windows]
+    mixed = options.shuffle and len(windows) > 1
+    if mixed and options.index_only:
         raise UsageError(
             "--index-only stores examples in input order, and --shuffle mixes those of a build of "
             f"more than one window ({WINDOW_EXAMPLES:,} examples) before they are packed.",
             "Leave --shuffle out: trainers shuffle packs. Or leave --index-only out.",
         )
-    if not laying.search.config.plan.shuffle:
+    if not mixed:
         laid = workers.each(layout.lay, laying, items)
         return laid, [one.counts for one in laid]
     names = tuple(source.name for source in workers.prepared.inputs)
-    dealing = Dealing(laying, windows.examples, names)
+    dealing = Dealing(laying, windows[-1].end, names)
     dealt = workers.each(exchange.deal, dealing, items)
-    buckets = exchange.buckets(dealt, windows.digest)
+    buckets = exchange.buckets(dealt, digest_of(windows))
     return workers.each(exchange.lay, laying, buckets), [one.counts for one in dealt]
 
 
@@ -172,35 +170,11 @@ def _apart(laid: Sequence[Laid]) -> dict[str, int]:
 def _rule(workers: _Workers, search: Search) -> sides.SplitRule:
     counted = workers.each(rule.count, search, range(BUCKETS))
     rule.forget(search)
-    return rule.outcome(counted, search.config.plan.test_size)
-
-
-class _Items(Sequence[tuple[Window, Choice | None]]):
-    """Windows, each with what is chosen of it; None where the workers choose themselves."""
-
-    def __init__(self, windows: Windows, choice: Choice | None = None) -> None:
-        self._windows, self._choice = windows, choice
-
-    def __len__(self) -> int:
-        return len(self._windows)
-
-    @overload
-    def __getitem__(self, index: int) -> tuple[Window, Choice | None]: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[tuple[Window, Choice | None]]: ...
-
-    def __getitem__(
-        self, index: int | slice
-    ) -> tuple[Window, Choice | None] | list[tuple[Window, Choice | None]]:
-        if isinstance(index, slice):
-            return [self[at] for at in range(*index.indices(len(self)))]
-        window, choice = self._windows[index], self._choice
-        return window, None if choice is None else _part_of(choice, window)
+    return sides.rule_of(counted, search.config.plan.test_size)
 
 
 def _part_of(choice: Choice, window: Window) -> Choice:
-    own = slice(window.first, window.first + int(window.starts[-1]))
+    own = slice(window.first, window.end)
     return Choice(
         choice.fate[own],
         choice.duplicate[own],
@@ -211,13 +185,13 @@ def _part_of(choice: Choice, window: Window) -> Choice:
 
 def of_chosen(
     prepared: Prepared,
-    windows: Windows,
+    windows: Sequence[Window],
     folder: Path,
     *,
     chosen: Chosen,
     counts: Counts,
     report: Report,
-) -> tuple[Outline, list[ShardRef], list[IndexRef]]:
+) -> tuple[Outline, list[Laid]]:
     """Lay out a build whose examples were chosen in one memory.
 
     Args:
@@ -238,4 +212,4 @@ def of_chosen(
         asked=choice.asked,
         windows=len(windows),
     )
-    return outline, layout.shards_of(laid), layout.packs_of(laid)
+    return outline, laid

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pipeline import exports
 from pipeline.builds import files, stored
 from pipeline.builds.whereabouts import Whereabouts, found
+from pipeline.manifest import records
 from pipeline.manifest.json_records import MalformedError, load
 from pipeline.manifest.manifest import (
     MANIFEST,
@@ -27,34 +28,12 @@ from pipeline.manifest.manifest import (
     SplitRecord,
 )
 from pipeline.manifest.overlap_records import CONTAMINATED, NEAR_DUPLICATES, Hit, NearDuplicate
-from pipeline.manifest.records import (
-    AUDITS,
-    REJECTS,
-    RUN,
-    SERVING,
-    TOKENIZER,
-    VALIDATION,
-    Reject,
-    RunRecord,
-    Serving,
-)
-from stages import late
 from stages.errors import DataError, UsageError, require_reading
 from stages.files import file_hash
-from stages.findings import Audits, Validation
 from stages.json_record import JsonRecord
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = late.module("pyarrow")
+from stages.late import pa
 
 _R = TypeVar("_R", bound=JsonRecord)
-
-
-def _reading_raises() -> tuple[type[Exception], ...]:
-    """What the reading of a shard raises that is no longer what was written."""
-    return (OSError, ValueError, KeyError, TypeError, pa.ArrowException)
 
 
 def read_manifest(data: bytes) -> Manifest:
@@ -118,7 +97,7 @@ class StoredShard:
             self.build.path(stored.lineage_of(self.record.path))
         try:
             return stored.read(self.build.here, self.record.path, projection)
-        except _reading_raises() as error:
+        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
             require_reading(error)
             what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             raise DataError(f"{path} cannot be read: {what}.", "Build it again.") from error
@@ -200,9 +179,9 @@ class Build(Whereabouts):
     def tokenizer(self) -> Path:
         """The folder that ``AutoTokenizer.from_pretrained`` takes."""
         for name in self.manifest.files:
-            if name.startswith(f"{TOKENIZER}/"):
+            if name.startswith(f"{records.TOKENIZER}/"):
                 self.path(name)
-        return self.here / TOKENIZER
+        return self.here / records.TOKENIZER
 
     @cached_property
     def tokenizer_json(self) -> bytes:
@@ -211,39 +190,39 @@ class Build(Whereabouts):
         Raises:
             DataError: it is missing.
         """
-        return self._bytes(f"{TOKENIZER}/tokenizer.json")
+        return self._bytes(f"{records.TOKENIZER}/tokenizer.json")
 
     @cached_property
-    def run(self) -> RunRecord:
+    def run(self) -> records.RunRecord:
         """``run.json``: when, where and how it was made; exports have none.
 
         Raises:
             DataError: it is missing or damaged; so of the files below.
         """
-        return self._record(RunRecord, RUN)
+        return self._record(records.RunRecord, records.RUN)
 
     @cached_property
-    def serving(self) -> Serving:
+    def serving(self) -> records.Serving:
         """``serving.json``: the stop contract."""
-        return self._record(Serving, SERVING)
+        return self._record(records.Serving, records.SERVING)
 
     @cached_property
     def validation(self) -> Validation:
         """``validation.json``: the verdict of the expectations; an export has its build's."""
-        return self._record(Validation, VALIDATION)
+        return self._record(Validation, records.VALIDATION)
 
     @cached_property
     def audits(self) -> Audits:
         """``audits.json``: what the audits measured; exports have none."""
-        return self._record(Audits, AUDITS)
+        return self._record(Audits, records.AUDITS)
 
-    def rejects(self) -> Iterator[Reject]:
+    def rejects(self) -> Iterator[records.Reject]:
         """The refused rows, in input order, one at a time; exports have none.
 
         Raises:
             DataError: ``rejects.jsonl`` is missing or damaged; the line is named.
         """
-        return self._lines(Reject, REJECTS)
+        return self._lines(records.Reject, records.REJECTS)
 
     def contaminated(self) -> Iterator[Hit]:
         """What was left out for a question of an evaluation file, in input order, one at a time.
@@ -335,14 +314,12 @@ class Build(Whereabouts):
 
 def _missing(file: str, build: str, error: OSError) -> DataError:
     require_reading(error)
-    return DataError(
-        f"{file} cannot be read: {error.strerror}.",
-        f"Build it again; pipeline check {build} says what else differs.",
-    )
+    return _broken(f"{file} cannot be read: {error.strerror}.", build)
 
 
 def _damaged(file: str, build: str | Path, error: MalformedError) -> DataError:
-    return DataError(
-        f"{file} is damaged: {error}.",
-        f"Build it again; pipeline check {build} says what else differs.",
-    )
+    return _broken(f"{file} is damaged: {error}.", build)
+
+
+def _broken(what: str, build: str | Path) -> DataError:
+    return DataError(what, f"Build it again; pipeline check {build} says what else differs.")

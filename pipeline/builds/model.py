@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from pipeline.builds.build import Build
 from pipeline.manifest.json_records import MalformedError, load
@@ -40,13 +40,7 @@ def _framing(model: ModelRecord) -> PairFraming | None:
     pair = model.pair
     if pair is None:
         return None
-    return PairFraming(
-        before=pair.before,
-        between=pair.between,
-        after=pair.after,
-        token_types=pair.token_types,
-        position_offset=pair.position_offset,
-    )
+    return PairFraming(**{one.name: getattr(pair, one.name) for one in fields(PairFraming)})
 
 
 def stored_model(build: Build) -> TargetModel:

@@ -12,17 +12,12 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from pipeline.exports import Projection
-from stages import late
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = late.module("pyarrow")
+from stages.late import pa
 
 BATCH_ROWS = 256  # rows per record batch: reading one row at random reads its batch
 _ORDER = b"columns"  # of a lineage file's schema: our columns in their order

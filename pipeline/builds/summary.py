@@ -15,7 +15,7 @@ from pipeline.builds import drift, leftovers, versions
 from pipeline.builds.built import Built
 from pipeline.figures import span
 from pipeline.lines import wrapped
-from pipeline.manifest import in_words, overlap_records
+from pipeline.manifest import in_words
 from pipeline.manifest.counts import ExampleCounts, RowCounts
 from pipeline.manifest.json_records import as_json
 from pipeline.manifest.manifest import InputRecord, Manifest
@@ -169,7 +169,7 @@ def _lines(manifest: Manifest, fix: Fix) -> list[str]:
     lines += in_words.choice(manifest)
     lines += in_words.sides(manifest.sides)
     lines += in_words.sources(manifest.sources)
-    lines += overlap_records.in_words(manifest.decontamination, manifest.near_duplicates)
+    lines += in_words.overlaps(manifest)
     failed = manifest.validation.failed
     for severity in ("warning", "info"):
         lines += [f"{severity:<9} {name} (see {VALIDATION})" for name in failed.get(severity, ())]
@@ -191,20 +191,16 @@ def by_format(source: InputRecord) -> str:
 
 def _formats(inputs: Sequence[InputRecord]) -> list[str]:
     """The format of each input and the evidence for it; of many inputs the first few."""
-    several = len(inputs) > 1
+    told: tuple[tuple[str, Callable[[InputRecord], str]], ...] = (
+        ("format", lambda one: f"{one.format} ({one.evidence})"),
+        ("by format", by_format),
+        ("not read", unread),
+    )
     lines = [
-        f"format    {one.path + ': ' if several else ''}{one.format} ({one.evidence})"
+        f"{label:<9} {one.path + ': ' if len(inputs) > 1 else ''}{said(one)}"
+        for label, said in told
         for one in inputs[:MAX_INPUTS]
-    ]
-    lines += [
-        f"by format {one.path + ': ' if several else ''}{by_format(one)}"
-        for one in inputs[:MAX_INPUTS]
-        if one.formats
-    ]
-    lines += [
-        f"not read  {one.path + ': ' if several else ''}{unread(one)}"
-        for one in inputs[:MAX_INPUTS]
-        if one.unread
+        if said(one)
     ]
     left = len(inputs) - MAX_INPUTS
     return [*lines, f"          and {left} more, see the manifest"] if left > 0 else lines

@@ -10,7 +10,6 @@ mistake are kept.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -28,14 +27,10 @@ from pipeline.secrets import shown
 
 def read(folder: Path, key: str) -> dict[str, Any] | None:
     """The answer of this name; None where there is none."""
-    path = folder / f"{key}.json"
     try:
-        data = path.read_bytes()
-    except OSError:
+        content = seal.content_of((folder / f"{key}.json").read_bytes())
+    except (OSError, ValueError):
         return None
-    if seal.problem(data) is not None:
-        return None
-    content = json.loads(data)
     answer = content.get("answer")
     return answer if content.get("key") == key and isinstance(answer, dict) else None
 

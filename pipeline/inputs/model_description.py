@@ -46,10 +46,9 @@ def model_of(model: TargetModel) -> ModelRecord:
 
 def _pair(profile: ModelProfile) -> PairRecord | None:
     """How an encoder's two texts are framed, and which positions it has; None for decoders."""
-    framing = profile.pair
-    if framing is None:
+    if profile.pair is None:
         return None
-    return PairRecord(**asdict(framing), positions=profile.context_length, read_at="first")
+    return PairRecord(**asdict(profile.pair), positions=profile.context_length, read_at="first")
 
 
 def repaired(recipe: Recipe) -> ModelRecord:

@@ -81,10 +81,9 @@ class Recipe:
     @property
     def splits_turns(self) -> bool:
         """Whether every trained turn of a conversation becomes an example of its own."""
-        split = self.model.profile.one_example_per_turn and self.task.kind.trains_answers
-        return (
-            split and self.config.source.train_on != "all"
-        )  # which trains the text as it is printed
+        if self.config.source.train_on == "all":  # which trains the text as it is printed
+            return False
+        return self.model.profile.one_example_per_turn and self.task.kind.trains_answers
 
     @property
     def marker(self) -> int:
@@ -153,18 +152,15 @@ class Recipe:
 
     def witness(self, format_name: str) -> Witness:
         """The second reading of sampled rows of one format."""
-        reference = encoders.load("tokenizers", self.model.tokenizer_json)
         config = self.config
-        mask = config.source.reasoning == "mask"
         normalize = self.normalize(format_name)
-        vocabulary = oracle.find(self.model, config.run.cache)
         reading = SecondReading(
             model=self.model,
-            reference=reference,
+            reference=encoders.load("tokenizers", self.model.tokenizer_json),
             system=config.source.system,
-            mask_reasoning=mask,
+            mask_reasoning=config.source.reasoning == "mask",
             train_all=normalize.train_on == "all",
-            oracle=vocabulary,
+            oracle=oracle.find(self.model, config.run.cache),
         )
         return Witness(reading, normalize)
 
@@ -173,9 +169,6 @@ class Recipe:
         encoders.load(self.backend, self.model.tokenizer_json)
         for source, name in dict.fromkeys(self.readings):
             self.of_source(source).witness(name)
-
-    def _profile(self) -> dict[str, object]:
-        return asdict(self.model.profile)
 
     @property
     def fingerprint(self) -> str:
@@ -186,7 +179,9 @@ class Recipe:
         """Hash of all that a part of the one source depends on but its split."""
         tokenizer = file_hash.of_content(self.model.tokenizer_json)
         options = self.config.for_parts | {"format": format_name}
-        profile = self._profile() | {"padding_side": None}  # of the plan: a part is not padded
+        profile = asdict(self.model.profile) | {
+            "padding_side": None
+        }  # of the plan: a part is not padded
         engine = [self.backend, encoders.version_of(self.backend)]
         return hash_of([options, profile, tokenizer, code_version(), engine])
 

@@ -9,14 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from stages import late
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-else:
-    pa = late.module("pyarrow")
+from stages.late import pa
 
 
 def _feature(kind: pa.DataType) -> dict[str, Any] | list[Any]:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from pipeline.manifest.counts import MarginCounts, SidesRecord, SourceRecord
+from pipeline.manifest.counts import (
+    DoubleCounts,
+    FilterCounts,
+    MarginCounts,
+    SidesRecord,
+    SourceRecord,
+)
 from pipeline.manifest.manifest import Manifest
+from pipeline.manifest.overlap_records import CONTAMINATED, NEAR_DUPLICATES, EvaluationRecord
 from stages.counted import counted
 
 LARGE = 0.1  # share of the examples that should not all be on one side
@@ -43,52 +50,79 @@ def sides(record: SidesRecord | None) -> list[str]:
     return lines
 
 
+def _labelled(label: str, said: Iterable[str]) -> list[str]:
+    """Lines of which the first has a label."""
+    return [f"{'' if number else label:<9} {text}" for number, text in enumerate(said)]
+
+
 def choice(manifest: Manifest) -> list[str]:
     """Lines for the summary of a build that filters, or that drops doubles of named sources."""
-    lines = []
-    for number, one in enumerate(manifest.filters):
-        null = f", {one.null} of them because it is null" if one.null else ""
-        name = f"{one.source}: " if one.source else ""
-        rows = (
-            f", and nothing of {counted(one.rows, 'row')} is left"
-            if one.rows != one.examples
-            else ""
-        )
-        label = "" if number else "filters"
+    return [
+        *_labelled("filters", map(_filtered, manifest.filters)),
+        *_labelled("doubles", map(_doubled, manifest.doubles)),
+    ]
+
+
+def _filtered(one: FilterCounts) -> str:
+    null = f", {one.null} of them because it is null" if one.null else ""
+    name = f"{one.source}: " if one.source else ""
+    lost = one.rows != one.examples
+    rows = f", and nothing of {counted(one.rows, 'row')} is left" if lost else ""
+    return f"{name}{one.expression} leaves out {counted(one.examples, 'example')}{null}{rows}"
+
+
+def _doubled(pair: DoubleCounts) -> str:
+    others = "others of it" if pair.source == pair.kept_in else f"examples of {pair.kept_in}"
+    return f"{counted(pair.examples, 'example')} of {pair.source}, equal to {others}"
+
+
+def overlaps(manifest: Manifest) -> list[str]:
+    """Lines for the summary of a build whose rows were compared with others or with evaluations."""
+    lines, alike = [], manifest.near_duplicates
+    if alike is not None:
         lines.append(
-            f"{label:<9} {name}{one.expression} leaves out "
-            f"{counted(one.examples, 'example')}{null}{rows}"
+            f"alike     {counted(alike.rows, 'row')} left out for {alike.clusters} that are at "
+            f"least {alike.likeness:g} like them (see {NEAR_DUPLICATES})"
         )
-    for number, pair in enumerate(manifest.doubles):
-        label = "" if number else "doubles"
-        others = "others of it" if pair.source == pair.kept_in else f"examples of {pair.kept_in}"
-        lines.append(
-            f"{label:<9} {counted(pair.examples, 'example')} of {pair.source}, equal to {others}"
-        )
-    return lines
+    evaluations = manifest.decontamination.evaluations if manifest.decontamination else ()
+    lines += _labelled(
+        "evals",
+        (
+            f"{one.name}: {counted(one.rows, 'row')} left out for {one.found} of its "
+            f"{counted(one.questions, 'question')} (see {CONTAMINATED})"
+            for one in evaluations
+        ),
+    )
+    return lines + [_not_judged(one) for one in evaluations if one.not_judged]
+
+
+def _not_judged(one: EvaluationRecord) -> str:
+    where = ", ".join(map(str, one.not_judged[:5]))
+    more = f" and {len(one.not_judged) - 5} more" if len(one.not_judged) > 5 else ""
+    return (
+        f"warning   {one.name}: no row could be compared with its lines {where}{more}: no letter "
+        f"or digit in {one.column}"
+    )
 
 
 def sources(records: Sequence[SourceRecord], about: str = "") -> list[str]:
     """Lines for the summary of a build of named sources; ``about`` stands before numbers that are
     not exact."""
-    lines: list[str] = []
-    for one in records:
-        train = one.splits["train"]
-        if not one.has.examples and "test" in one.splits:
-            lines.append(
-                f"{'' if lines else 'sources':<9} {one.name}: {one.splits['test'].examples} "
-                "examples of the test split"
-            )
-            continue
-        has = f" from {one.has.examples}" if train.examples != one.has.examples else ""
-        asked = ", ".join(f"{name} {value:,.10g}" for name, value in one.asked.items())
-        lines.append(
-            f"{'' if lines else 'sources':<9} {one.name}: "
-            f"{about}{counted(train.examples, 'example')}{has}, "
-            f"{about}{counted(train.trained, 'trained token')}, {one.share:.2%} of them"
-            + (f" (asked: {asked})" if asked else "")
-        )
+    lines = _labelled("sources", (_source(one, about) for one in records))
     return lines + [line for one in records for line in _unmet(one, records)]
+
+
+def _source(one: SourceRecord, about: str) -> str:
+    train = one.splits["train"]
+    if not one.has.examples and "test" in one.splits:
+        return f"{one.name}: {one.splits['test'].examples} examples of the test split"
+    has = f" from {one.has.examples}" if train.examples != one.has.examples else ""
+    asked = ", ".join(f"{name} {value:,.10g}" for name, value in one.asked.items())
+    return (
+        f"{one.name}: {about}{counted(train.examples, 'example')}{has}, "
+        f"{about}{counted(train.trained, 'trained token')}, {one.share:.2%} of them"
+        + (f" (asked: {asked})" if asked else "")
+    )
 
 
 def _unmet(one: SourceRecord, records: Sequence[SourceRecord]) -> list[str]:

@@ -4,6 +4,9 @@ A record is a dataclass whose fields are the keys of a JSON object, in the order
 field of a key that is a Python keyword ends in an underscore: ``in_`` is the key ``in``. Keys of a
 newer version are kept in their places, so that reading a record and writing it again gives the same
 bytes.
+
+Other dataclasses are converted, too, with arrays of int64, counters, and mappings of numbers: files
+of the cache hold them. They have just the keys that this version knows.
 """
 
 from __future__ import annotations
@@ -11,8 +14,9 @@ from __future__ import annotations
 import functools
 import json
 import types
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from pipeline.manifest import seal
@@ -55,7 +59,7 @@ class Sealed(JsonRecord):
     content_sha256: str = ""
 
 
-_R = TypeVar("_R", bound=JsonRecord)
+_R = TypeVar("_R")
 _S = TypeVar("_S", bound=Sealed)
 
 
@@ -114,10 +118,16 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
         return lambda value: None if value is None else some(value)
     if origin is tuple:
         return functools.partial(_tuple, tuple(_reader(one) for one in inner if one is not ...))
-    if origin is not None:  # a mapping of texts
-        return functools.partial(_mapping, _reader(inner[1]))
-    if issubclass(kind, JsonRecord):
-        return functools.partial(_record, kind)
+    if origin is Counter:
+        return lambda value: Counter(_mapping(inner[0], _reader(int), value))
+    if origin in (dict, Mapping):
+        return functools.partial(_mapping, inner[0], _reader(inner[1]))
+    if origin is not None:  # numpy's, which is not imported for a manifest
+        from numpy import array, int64
+
+        return lambda value: array(value, int64)
+    if is_dataclass(kind):
+        return functools.partial(_record, cast(Any, kind))
     return functools.partial(_is, kind)
 
 
@@ -131,9 +141,11 @@ def _tuple(readers: tuple[Callable[[Any], Any], ...], value: Any) -> tuple[Any, 
     return tuple(_inside(at, read, one) for at, (read, one) in enumerate(pairs))
 
 
-def _mapping(read: Callable[[Any], Any], value: Any) -> dict[str, Any]:
+def _mapping(
+    key_of: Callable[[str], Any], read: Callable[[Any], Any], value: Any
+) -> dict[Any, Any]:
     _is(dict, value)
-    return {key: _inside(key, read, one) for key, one in value.items()}
+    return {key_of(key): _inside(key, read, one) for key, one in value.items()}
 
 
 def _record(kind: type[_R], value: Any) -> _R:
@@ -144,16 +156,23 @@ def _record(kind: type[_R], value: Any) -> _R:
             given[one.name] = _inside(key, one.read, value[key])
         elif not one.optional:
             raise MalformedError(key, "is missing")
-    unknown = {key: one for key, one in value.items() if key not in known}
-    return kind(**given, unknown=unknown, order=tuple(value))
+    if issubclass(kind, JsonRecord):
+        given["unknown"] = {key: one for key, one in value.items() if key not in known}
+        given["order"] = tuple(value)
+    return kind(**given)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value as ``json`` writes it; the keys of its mappings are written as texts."""
     if isinstance(value, JsonRecord):
         return as_json(value)
+    if is_dataclass(value):
+        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value
+        return {str(key): plain(one) for key, one in value.items()}
+    if hasattr(value, "tolist"):  # an array
+        return value.tolist()
+    return [plain(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def from_json(kind: type[_R], value: object) -> _R:
@@ -174,7 +193,7 @@ def as_json(record: JsonRecord) -> dict[str, Any]:
     known = _keys(cast(Any, type(record)))
     values = {key: getattr(record, one.name) for key, one in known.items()}
     own = {
-        key: _plain(value)
+        key: plain(value)
         for key, value in values.items()
         if key in record.order
         or value != known[key].default

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stages.counted import counted
 from stages.json_record import JsonRecord
 
 CONTAMINATED = "contaminated.jsonl"
@@ -107,34 +106,3 @@ class NearDuplicate(JsonRecord):
     likeness: float
     said: str
     kept_said: str
-
-
-def in_words(record: Decontamination | None, alike: Likeness | None) -> list[str]:
-    """Lines for the summary of a build."""
-    lines: list[str] = []
-    if alike is not None:
-        lines.append(
-            f"alike     {counted(alike.rows, 'row')} left out for {alike.clusters} that are "
-            "at least "
-            f"{alike.likeness:g} like them (see {NEAR_DUPLICATES})"
-        )
-    return lines + _evaluations(record) if record is not None else lines
-
-
-def _evaluations(record: Decontamination) -> list[str]:
-    lines: list[str] = []
-    for one in record.evaluations:
-        begin = "" if lines else "evals"
-        lines.append(
-            f"{begin:<9} {one.name}: {counted(one.rows, 'row')} left out for {one.found} of its "
-            f"{counted(one.questions, 'question')} (see {CONTAMINATED})"
-        )
-    for one in record.evaluations:
-        if one.not_judged:
-            where = ", ".join(map(str, one.not_judged[:5]))
-            more = f" and {len(one.not_judged) - 5} more" if len(one.not_judged) > 5 else ""
-            lines.append(
-                f"warning   {one.name}: no row could be compared with its lines {where}{more}: no "
-                f"letter or digit in {one.column}"
-            )
-    return lines

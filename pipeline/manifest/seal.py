@@ -46,6 +46,19 @@ def problem(data: bytes) -> str | None:
     return None if _is_spelled(content, data) else "its JSON is written differently"
 
 
+def content_of(data: bytes) -> dict[str, Any]:
+    """What a sealed file says.
+
+    Raises:
+        ValueError: its bytes are not those that were written; it says what is wrong.
+    """
+    wrong = problem(data)
+    if wrong is not None:
+        raise ValueError(wrong)
+    content: dict[str, Any] = json.loads(data)
+    return content
+
+
 def _is_spelled(content: object, data: bytes) -> bool:
     """Whether these are the bytes that we would write; orjson is asked first, since it is fast.
 

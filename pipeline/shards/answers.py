@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pipeline.amounts import Sums
 from pipeline.manifest.counts import AnswerTokens, Inference
 from stages.columns import IGNORED, Ints, numbers, whole
 from stages.profile import TargetModel
@@ -23,8 +24,8 @@ OTHER = "other"  # after none of the known prompts
 Flat = npt.NDArray[np.int32]
 
 
-@dataclass(frozen=True)
-class Answers:
+@dataclass(frozen=True, slots=True)
+class Answers(Sums):
     """Counts that add up over shards.
 
     Attributes:
@@ -40,14 +41,7 @@ class Answers:
 
 def total(shards: Iterable[Answers]) -> Answers:
     """The counts of all shards together."""
-    lengths: Counter[int] = Counter()
-    by_prompt: Counter[str] = Counter()
-    unmeasured = 0
-    for shard in shards:
-        lengths.update(shard.lengths)
-        by_prompt.update(shard.prompts)
-        unmeasured += shard.unmeasured
-    return Answers(lengths, by_prompt, unmeasured)
+    return sum(shards, Answers())
 
 
 def limits(answers: Answers) -> AnswerTokens | None:

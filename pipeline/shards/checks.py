@@ -3,19 +3,18 @@
 Wrong counts in a part would shift the row ids of every part after it, and a row that a reader loses
 leaves no trace. So rows are counted in a second way, and a failure here is a bug of this program.
 
-The refused rows stand in a file of their own, which is written here.
+The refused rows stand in a file of their own, whose lines are made here.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from pipeline.shards import chain
 from pipeline.shards.chain import Gone, refusals
 from stages.contract import Batch, Record
 from stages.errors import PipelineError, ReadingError
@@ -23,8 +22,6 @@ from stages.files import row_counts
 
 if TYPE_CHECKING:
     from pipeline.shards.part import PartReport, Work
-
-Refused: TypeAlias = tuple[int, str]  # a line, and the stage that refused one of its sequences
 
 
 def counts_lines(work: Work, report: PartReport) -> bool:
@@ -74,19 +71,19 @@ def require_counted(report: PartReport, work: Work, last: int, kept: int) -> Non
 
 
 def require_counts(
-    work: Work, report: PartReport, examples: pa.Table, refused: list[Refused]
+    work: Work, report: PartReport, examples: pa.Table, refused: Sequence[PartReject]
 ) -> None:
     """The rows and sequences that were counted are those that the part holds.
 
     Raises:
         PipelineError: they differ; the row ids of all later parts would be wrong.
     """
-    refused_lines = np.array([line for line, _ in refused], np.int64)
+    refused_lines = np.array([one.line for one in refused], np.int64)
     together = np.concatenate([examples.column("line").to_numpy(), refused_lines])
     lines, times = np.unique(together, return_counts=True)
     several = set(lines[times > 1].tolist())
     # A row that normalize refuses as a whole never was a sequence; one of several sequences was.
-    gone = sum(stage != "normalize" or line in several for line, stage in refused)
+    gone = sum(one.stage != "normalize" or one.line in several for one in refused)
     sequences = examples.num_rows + gone
     counted = (len(lines) + report.filtered, sequences, True)
     if counted != (report.rows, report.made, counts_lines(work, report)):
@@ -122,22 +119,19 @@ class PartReject(NamedTuple):
     detail: str
     raw: str
 
+    @property
+    def text(self) -> bytes:
+        """A line of the part's file."""
+        return json.dumps(self._asdict(), ensure_ascii=True).encode()
+
 
 def raw_text(record: Record) -> str:
     """A row as it was read, as text; bytes that are no UTF-8 are spelled out."""
     return record.raw.decode("utf-8", "backslashreplace")
 
 
-class Rejects:
-    """The refused rows of a part, as lines of JSON, with their raw text."""
-
-    def __init__(self) -> None:
-        self.lines: list[bytes] = []
-        self.refused: list[Refused] = []
-
-    def take(self, gone: Iterable[chain.Gone], records: Mapping[int, Record]) -> None:
-        for stage, line, sequence, code, detail in chain.refusals(gone):
-            record = records[line]
-            entry = PartReject(line, sequence, record.offset, stage, code, detail, raw_text(record))
-            self.lines.append(json.dumps(entry._asdict(), ensure_ascii=True).encode())
-            self.refused.append((line, stage))
+def rejected(gone: Iterable[Gone], records: Mapping[int, Record]) -> Iterator[PartReject]:
+    """The refused sequences of a batch, with the raw text of their rows."""
+    for stage, line, sequence, code, detail in refusals(gone):
+        record = records[line]
+        yield PartReject(line, sequence, record.offset, stage, code, detail, raw_text(record))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -234,6 +235,12 @@ class Collector:
         column = _taken(picked, column_of)
         # Copied, since what is written of a slice depends on the column that it was cut from.
         return lambda first, last: pa.concat_arrays([column.slice(first, last - first)])
+
+    def named(self, order: Ints, column: str) -> list[tuple[str, Any]]:
+        """The names of examples, and their values of a column."""
+        picked = self.picks(order)
+        each = (self.row_ids(picked), self.blocks(picked, column))
+        return list(zip(*(values(0, len(order)).to_pylist() for values in each), strict=True))
 
     def origins(self, picked: Picks) -> Ints:
         """Which of the inputs, or of the parts, each picked example is named after."""

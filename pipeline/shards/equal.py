@@ -7,16 +7,16 @@ them. What it finds goes back by window, as the places of those that equal an ea
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from pipeline.amounts import Sums
 from pipeline.manifest.dataset_files import write_json
+from pipeline.manifest.json_records import load
 from pipeline.options.config import Config
 from pipeline.shards import dedup, doubles, grouped, sides
 from pipeline.shards.collect import PartSource
@@ -61,35 +61,26 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What a window has, before anything is chosen.
-
-    Attributes:
-        longest: tokens of its longest example.
-    """
-
-    examples: int
-    longest: int
-
-
-@dataclass(frozen=True, slots=True)
-class Equal:
+class Equal(Sums):
     """What was found in a bucket.
 
     Attributes:
-        found: examples that equal an earlier one; ``by_source``: by their source and that one's.
+        by_source: examples that equal an earlier one, by their source and that one's.
         apart: those that are on the other side of the split than the one that they equal.
         leaked: examples of test that equal one of train.
     """
 
-    found: int = 0
     by_source: Counter[tuple[int, int]] = field(default_factory=Counter)
     apart: int = 0
     leaked: int = 0
 
 
-def scatter(search: Search, window: Window) -> Seen:
-    """Write down the digests of a window, by bucket, and what it consists of."""
+def scatter(search: Search, window: Window) -> int:
+    """Write down the digests of a window, by bucket, and what it consists of.
+
+    Returns:
+        The tokens of its longest example.
+    """
     examples = window.examples(search.config)
     plan = search.config.plan
     entries = np.zeros(len(examples), ENTRY)
@@ -106,7 +97,7 @@ def scatter(search: Search, window: Window) -> Seen:
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         write_json(temporary, asdict(window))
-    return Seen(len(examples), int(examples.length.max(initial=0)))
+    return int(examples.length.max(initial=0))
 
 
 def find(search: Search, bucket: int) -> Equal:
@@ -129,7 +120,6 @@ def find(search: Search, bucket: int) -> Equal:
     leaked = doubles.count_in(entries[test], entries[~test]) if test.any() else 0
     dropped = search.config.plan.dedup  # then no two equal ones are left to be apart
     return Equal(
-        found=len(again),
         by_source=Counter(pairs if search.config.named else ()),
         apart=0 if dropped else int(np.count_nonzero(test[again] != test[stays])),
         leaked=0 if dropped else leaked,
@@ -143,7 +133,7 @@ def _compare(search: Search, window: Ints, at: Ints, *, again: Ints, stays: Ints
         window, at: of each example of the bucket.
     """
     used = np.unique(window[np.concatenate([again, stays])])
-    members = [Window.read(json.loads(search.window(n).read_bytes())) for n in used.tolist()]
+    members = [load(Window, search.window(n).read_bytes()) for n in used.tolist()]
     sources: list[PartSource] = [one for member in members for one in member.sources]
     counts = np.concatenate([np.diff(member.starts) for member in members])
     firsts = offsets_of(np.array([int(member.starts[-1]) for member in members], np.int64))
@@ -156,16 +146,3 @@ def of_window(search: Search, window: int) -> Ints:
     buckets = range(grouped.BUCKETS)
     found = [grouped.read(search.found(n), window, _PLACE, search.windows) for n in buckets]
     return np.sort(np.concatenate(found)).astype(np.int64)
-
-
-def joined(found: Sequence[Equal]) -> Equal:
-    """What was found in all buckets."""
-    by_source = Counter[tuple[int, int]]()
-    for one in found:
-        by_source.update(one.by_source)
-    return Equal(
-        found=sum(one.found for one in found),
-        by_source=by_source,
-        apart=sum(one.apart for one in found),
-        leaked=sum(one.leaked for one in found),
-    )

@@ -27,22 +27,32 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_COMPUTE: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "%": operator.mod,
+
+
+def _unless_zero(divisor: Any) -> Any:
+    """The divisor; null where it is zero."""
+    return pl.when(divisor != 0).then(divisor)
+
+
+# Of each operator and function: the type of all that it takes, the type that it gives, and how.
+_OPERATIONS: dict[str, tuple[str, str, Callable[..., Any]]] = {
+    "and": (TRUTH, TRUTH, lambda *values: reduce(operator.and_, values)),
+    "or": (TRUTH, TRUTH, lambda *values: reduce(operator.or_, values)),
+    "not": (TRUTH, TRUTH, lambda one: one.not_()),
+    "+": (NUMBER, NUMBER, lambda one, other: (one + other).fill_nan(None)),
+    "-": (NUMBER, NUMBER, lambda one, other: (one - other).fill_nan(None)),
+    "*": (NUMBER, NUMBER, lambda one, other: (one * other).fill_nan(None)),
+    "/": (NUMBER, NUMBER, lambda one, other: (one / _unless_zero(other)).fill_nan(None)),
+    "%": (NUMBER, NUMBER, lambda one, other: (one % _unless_zero(other)).fill_nan(None)),
+    "negate": (NUMBER, NUMBER, operator.neg),
+    "abs": (NUMBER, NUMBER, lambda one: one.abs()),
+    "lower": (TEXT, TEXT, lambda one: one.str.to_lowercase()),
+    "upper": (TEXT, TEXT, lambda one: one.str.to_uppercase()),
+    "length": (TEXT, NUMBER, lambda one: one.str.len_chars()),
+    "contains": (TEXT, TRUTH, lambda one, other: one.str.contains(other, literal=True)),
+    "starts_with": (TEXT, TRUTH, lambda one, other: one.str.starts_with(other)),
+    "ends_with": (TEXT, TRUTH, lambda one, other: one.str.ends_with(other)),
 }
-_OF_TEXT: dict[str, Callable[..., Any]] = {
-    "lower": lambda one: one.str.to_lowercase(),
-    "upper": lambda one: one.str.to_uppercase(),
-    "length": lambda one: one.str.len_chars(),
-    "contains": lambda one, other: one.str.contains(other, literal=True),
-    "starts_with": lambda one, other: one.str.starts_with(other),
-    "ends_with": lambda one, other: one.str.ends_with(other),
-}
-_GIVES = {"lower": TEXT, "upper": TEXT, "length": NUMBER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +94,6 @@ class _Evaluation:
         parts = [self.of(part) for part in node.parts]
         if node.kind == "null":
             return _Typed(TRUTH, parts[0].as_(TEXT).is_null())
-        if node.kind in ("and", "or", "not"):
-            return self._logic(node, parts)
         if node.kind in _COMPARE:
             return self._compare(node, node.kind, parts)
         if node.kind == "between":
@@ -96,10 +104,11 @@ class _Evaluation:
             if type_ == NOTHING:
                 return _Typed(NOTHING, None)
             return _Typed(type_, pl.coalesce(*[one.as_(type_) for one in parts]))
-        if node.kind in _OF_TEXT:
-            values = self._all(node, parts, TEXT)
-            return _Typed(_GIVES.get(node.kind, TRUTH), _OF_TEXT[node.kind](*values))
-        return self._computed(node, parts)
+        takes, gives, operation = _OPERATIONS[node.kind]
+        values = self._all(node, parts, takes)
+        if takes == NUMBER:  # in doubles: whole numbers would wrap around
+            values = [one.cast(pl.Float64) for one in values]
+        return _Typed(gives, operation(*values))
 
     def _name(self, node: Node) -> _Typed:
         key = key_of(node.kind, node.value)
@@ -120,12 +129,6 @@ class _Evaluation:
         if type_ != NOTHING:
             self._all(node, parts, type_)
         return type_
-
-    def _logic(self, node: Node, parts: list[_Typed]) -> _Typed:
-        values = self._all(node, parts, TRUTH)
-        if node.kind == "not":
-            return _Typed(TRUTH, values[0].not_())
-        return _Typed(TRUTH, reduce(operator.and_ if node.kind == "and" else operator.or_, values))
 
     def _compare(self, node: Node, sign: str, parts: list[_Typed]) -> _Typed:
         types = [one.type for one in parts if one.type != NOTHING]
@@ -150,17 +153,6 @@ class _Evaluation:
         value = one.as_(kind)
         equal = [value == pl.lit(literal.value) for literal in node.value]
         return _Typed(TRUTH, reduce(operator.or_, equal))
-
-    def _computed(self, node: Node, parts: list[_Typed]) -> _Typed:
-        """Arithmetic, in doubles: whole numbers would wrap around."""
-        values = [one.cast(pl.Float64) for one in self._all(node, parts, NUMBER)]
-        if node.kind == "negate":
-            return _Typed(NUMBER, -values[0])
-        if node.kind == "abs":
-            return _Typed(NUMBER, values[0].abs())
-        if node.kind in "/%":
-            values[1] = pl.when(values[1] != 0).then(values[1])
-        return _Typed(NUMBER, _COMPUTE[node.kind](*values).fill_nan(None))
 
 
 def evaluate(expression: Expression, frame: pl.DataFrame, types: Mapping[str, str]) -> pl.Series:

@@ -7,14 +7,14 @@ whoever has the counts needs no example.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.amounts import Sums
 from pipeline.options.config import Config
 from pipeline.shards import doubles, given
 from pipeline.shards.examples import PlannedExamples, rows_left_out
@@ -27,7 +27,7 @@ from stages.tokens import packing
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(Sums):
     """Of all examples of a plan, or of those of a window. It can be pickled.
 
     Attributes:
@@ -103,26 +103,11 @@ class Outline:
     windows: int = 1
 
 
-_SUMMED = tuple(one.name for one in fields(Counts) if one.type in ("int", int))
-_TALLIED = ("rows_left_out", "left_out", "doubles", "lengths")
-
-
-def joined(counts: Iterable[Counts]) -> Counts:
+def joined(counts: Sequence[Counts]) -> Counts:
     """The counts of all windows together; theirs are in the order of the parts."""
-    every = list(counts)
-    tallies: dict[str, Any] = {name: Counter() for name in _TALLIED}
-    for one in every:
-        for name, tally in tallies.items():
-            tally.update(getattr(one, name))  # keeps what is counted as zero
-    portions = [one.portions for one in every if one.portions is not None]
-    margins = [one.margins for one in every if one.margins is not None]
-    return Counts(
-        **{name: sum(getattr(one, name) for one in every) for name in _SUMMED},
-        **tallies,
-        of_parts=np.concatenate([np.zeros((0, 2), np.int64), *(one.of_parts for one in every)]),
-        portions=given.added(portions) if portions else None,
-        margins=sum(margins, Margins()) if margins else None,
-    )
+    none = np.zeros((0, 2), np.int64)
+    total = sum((replace(one, of_parts=none) for one in counts), Counts())
+    return replace(total, of_parts=np.concatenate([none, *(one.of_parts for one in counts)]))
 
 
 def _of_parts(examples: PlannedExamples, choice: Choice) -> Ints:
@@ -148,11 +133,6 @@ def _of_sources(examples: PlannedExamples, choice: Choice) -> Counter[tuple[int,
     span = int(examples.source.max(initial=0)) + 1
     counts = np.bincount(gone * span + stays)
     return Counter({divmod(at, span): n for at, n in enumerate(counts.tolist()) if n})
-
-
-def equal_and_used(examples: PlannedExamples, choice: Choice) -> int:
-    """How many of the examples that are used equal an earlier one of these."""
-    return _equal_among(examples, choice, choice.used)
 
 
 def _equal_among(examples: PlannedExamples, choice: Choice, some: npt.NDArray[np.bool_]) -> int:
@@ -205,7 +185,7 @@ def of(
         trained=choice.stored(examples.trained),
         rows_used=examples.rows(choice.used),
         found=int(choice.duplicate.sum()),
-        equal=equal_and_used(examples, choice),
+        equal=_equal_among(examples, choice, choice.used),
         leaked=leaked(examples, orders),
         lower_bound=lower_bound(examples, orders, config.plan.max_length),
         rows_left_out=Counter(rows_left_out(examples, choice.fate)),

@@ -74,31 +74,26 @@ class SourceFilters:
         figures = (_FROM.get(name, name) for name in self._figures)
         return tuple(dict.fromkeys(("line", *config.carried.columns, *figures)))
 
-    @property
-    def types(self) -> dict[str, str]:
-        """The type of every name, by its key.
+    def _read(self, rows: Rows) -> tuple[pl.DataFrame, dict[str, str]]:
+        """What the expressions read of some rows, and the type of every name, by its key.
 
         Raises:
             DataError: a column has no type that an expression can read.
         """
-        paths = dict.fromkeys(path for one in self.expressions for path in one.columns)
-        columns = {key_of("column", path): self.seen.type_of(path, "--filter") for path in paths}
-        return columns | {key_of("figure", name): NUMBER for name in self._figures}
-
-    def _frame(self, rows: Rows) -> pl.DataFrame:
-        """What the expressions read of some rows."""
         import polars as pl
 
         made: dict[str, Any] = {".": pl.Series(np.zeros(rows.num_rows, bool))}
-        for name in self._figures:
-            made[key_of("figure", name)] = pl.Series(_figure(rows, name))
+        types = {}
         for path in dict.fromkeys(path for one in self.expressions for path in one.columns):
-            type_ = self.seen.type_of(path, "--filter")
+            key = key_of("column", path)
+            type_ = types[key] = self.seen.type_of(path, "--filter")
             if type_ != NOTHING:
                 values = at_path(rows, self.paths, path)
-                column = _of_type(values, type_, self.seen.is_whole(path))
-                made[key_of("column", path)] = pl.Series(column)
-        return pl.DataFrame(made)
+                made[key] = pl.Series(_of_type(values, type_, self.seen.is_whole(path)))
+        for name in self._figures:
+            key = key_of("figure", name)
+            types[key], made[key] = NUMBER, pl.Series(_figure(rows, name))
+        return pl.DataFrame(made), types
 
     def apply(self, rows: Rows) -> tuple[Numbers, Bools]:
         """Of each row, the number from 1 of the filter that leaves it out, and whether it is null.
@@ -112,7 +107,7 @@ class SourceFilters:
             return by, null
         from pipeline.shards.evaluated import evaluate
 
-        types, frame = self.types, self._frame(rows)
+        frame, types = self._read(rows)
         for number, expression in enumerate(self.expressions, 1):
             found = evaluate(expression, frame, types)
             dropped = (by == 0) & ~found.fill_null(False).to_numpy()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from expectations.stored_rows import Sources
@@ -31,23 +32,24 @@ class Gather:
     """What all shards of a build have in common.
 
     Attributes:
-        starts: index of each part's first example, and the total.
         inputs: all that row ids may name.
         width: of padded rows.
         with_margin: some row of the build has a margin; the others have null.
         with_weights: some row of the build has a loss weight other than 0 and 1.
         tables: whole tables of metrics are written, for suites of the user.
+        sources: the parts of the window whose shards are made; ``starts``: index of each one's
+            first example in it, and the total.
     """
 
     recipe: Recipe
-    sources: tuple[PartSource, ...]
     inputs: Sources
-    starts: Ints
     folder: str
     width: int
     with_margin: bool
     with_weights: bool
     tables: bool
+    sources: tuple[PartSource, ...] = ()
+    starts: Ints = field(default_factory=lambda: np.zeros(1, np.int64))
 
     @property
     def stored(self) -> list[str]:

@@ -10,11 +10,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.amounts import Sums
 from pipeline.manifest.counts import Portion, SourceRecord
 from pipeline.options.config import Config, Source
 from pipeline.shards.examples import PlannedExamples
 from pipeline.shards.fates import Asked, Choice, Fate
 from pipeline.shards.sides import TEST, TRAIN
+from stages.columns import Ints
 
 Sources: TypeAlias = npt.NDArray[np.int16]
 Times: TypeAlias = npt.NDArray[np.bool_] | npt.NDArray[np.integer[Any]]
@@ -24,20 +26,24 @@ _WHOLE = Asked("epochs", 1.0, given=1.0, short=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Portions:
-    """Of every source, by its number: what could be trained on, and what is stored of it."""
+class Portions(Sums):
+    """What could be trained on, and what is stored of it.
 
-    has: Sequence[Portion]
-    train: Sequence[Portion]
-    test: Sequence[Portion]
+    Attributes:
+        has, train, test: of every source, in its row: examples, tokens and trained tokens.
+    """
+
+    has: Ints
+    train: Ints
+    test: Ints
 
 
-def _portions(examples: PlannedExamples, of: Sources, count: int, times: Times) -> list[Portion]:
+def _portions(examples: PlannedExamples, of: Sources, count: int, times: Times) -> Ints:
     """What is stored of each source, where examples are stored so many times."""
     numbers = (np.ones(len(examples), np.int64), examples.length, examples.trained)
     # Sums of floats are exact below 2**53.
     sums = [np.bincount(of, times * values, minlength=count) for values in numbers]
-    return [Portion(*map(int, one)) for one in zip(*sums, strict=True)]
+    return np.stack(sums, axis=1).astype(np.int64)
 
 
 def _asked(source: Source, total: int | None) -> dict[str, float]:
@@ -67,21 +73,6 @@ def portions(config: Config, examples: PlannedExamples, choice: Choice) -> Porti
     )
 
 
-def added(some: Sequence[Portions]) -> Portions:
-    """The portions of all windows together."""
-
-    def total(name: str) -> list[Portion]:
-        each = zip(*(getattr(one, name) for one in some), strict=True)
-        return [_sum(same) for same in each]
-
-    return Portions(has=total("has"), train=total("train"), test=total("test"))
-
-
-def _sum(some: Sequence[Portion]) -> Portion:
-    numbers = [(one.examples, one.tokens, one.trained) for one in some]
-    return Portion(*map(sum, zip(*numbers, strict=True)))
-
-
 def records(
     config: Config, given: Portions | None, asked: Sequence[Asked], sides: Collection[str]
 ) -> tuple[SourceRecord, ...]:
@@ -94,11 +85,13 @@ def records(
     if given is None:
         return ()
     sources = config.sources
-    trained = sum(portion.trained for portion in given.train)
+    has, train, test = (
+        [Portion(*one) for one in every.tolist()] for every in (given.has, given.train, given.test)
+    )
+    trained = sum(portion.trained for portion in train)
     asked = asked or (_WHOLE,) * len(sources)
     wanted = sum(
-        one.amount if one.rated else mine.trained
-        for one, mine in zip(asked, given.train, strict=True)
+        one.amount if one.rated else mine.trained for one, mine in zip(asked, train, strict=True)
     )
     return tuple(
         SourceRecord(
@@ -108,10 +101,9 @@ def records(
             amount=one.amount,
             given=one.given,
             short=one.short,
-            has=given.has[number],
-            splits={TRAIN: given.train[number]}
-            | ({TEST: given.test[number]} if TEST in sides else {}),
-            share=round(given.train[number].trained / trained, 6) if trained else 0.0,
+            has=has[number],
+            splits={TRAIN: train[number]} | ({TEST: test[number]} if TEST in sides else {}),
+            share=round(train[number].trained / trained, 6) if trained else 0.0,
             wanted_share=round(one.amount / wanted, 6) if one.rated and wanted else None,
             scarcest=one.scarcest,
         )

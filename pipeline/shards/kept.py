@@ -18,18 +18,18 @@ import hashlib
 import json
 import os
 import shutil
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
 import numpy as np
 
 from pipeline.builds.build import Build
 from pipeline.manifest import seal
 from pipeline.manifest.dataset_files import write_json
+from pipeline.manifest.json_records import from_json, plain
 from pipeline.shards import compared, gather
 from pipeline.shards.examples import part_of
 from pipeline.shards.gather import Gather, ShardReport, ShardWork
@@ -63,21 +63,21 @@ class Keeping:
 
     Attributes:
         recipe: its fingerprint; ``rows``: the same of what a stored row follows from alone.
-        parts: the sha256 of each part's file.
         previous: by key, and by the key of their rows.
         cache: the folder for what is remembered.
         hashes: of files that nobody has written to since.
         compared: the parts were compared with their hashes; else each is before it is read.
+        parts: the sha256 of each file of ``gather.sources``.
     """
 
     gather: Gather
     recipe: str
     rows: str
-    parts: tuple[str, ...]
     previous: Mapping[str, Previous]
     cache: str
     hashes: KnownHashes
     compared: bool = True
+    parts: tuple[str, ...] = ()
 
 
 def _source(keeping: Keeping, part: int) -> list[Any]:
@@ -90,11 +90,6 @@ def _source(keeping: Keeping, part: int) -> list[Any]:
     first_error = shared.inputs.first_error[number]
     named = [source.name, source.first_line, source.source]
     return [keeping.parts[part], *named, number, first_error]
-
-
-def key_of(keeping: Keeping, shard: ShardWork) -> str:
-    """The hash of all that a shard's bytes and its metrics follow from, but its place."""
-    return keys_of(keeping, shard)[0]
 
 
 def keys_of(keeping: Keeping, shard: ShardWork) -> tuple[str, str]:
@@ -130,7 +125,7 @@ def previous(target: Path, cache: Path) -> dict[str, Previous]:
     for shard in shards:
         memory = memory_of(cache, shard.record.sha256)
         with suppress(*_UNREADABLE):
-            content = _remembered(memory)
+            content = seal.content_of(memory.read_bytes())
             for key in (content["key"], content["rows"]):
                 found[key] = Previous(str(shard.path), str(memory))
     return found
@@ -173,19 +168,6 @@ def memory_of(cache: Path, sha256: str) -> Path:
     return cache / sha256[:2] / f"{sha256}.json"
 
 
-def _remembered(memory: Path) -> dict[str, Any]:
-    """What the cache has of a shard.
-
-    Raises:
-        ValueError: it is not as it was written.
-    """
-    data = memory.read_bytes()
-    if seal.problem(data) is not None:
-        raise ValueError(memory)
-    content: dict[str, Any] = json.loads(data)
-    return content
-
-
 def _link(source: Path, target: Path, sha256: str | None = None) -> None:
     """The same file at another place, by a link or a copy.
 
@@ -221,9 +203,8 @@ def _require(path: Path, sha256: str) -> None:
 
 def _taken_over(keeping: Keeping, shard: ShardWork, there: Previous) -> ShardReport:
     memory, folder = Path(there.memory), Path(keeping.gather.folder)
-    content = _remembered(memory)
-    report: ShardReport = _read(ShardReport, content["report"])
-    report = report.at(shard.path, shard.split)
+    content = seal.content_of(memory.read_bytes())
+    report = from_json(ShardReport, content["report"]).at(shard.path, shard.split)
     for name, sha256 in content["files"].items():
         _link(memory.with_suffix(f".{name}"), file_of(folder / METRICS, shard.path, name), sha256)
     state = _linked(keeping.hashes, Path(there.path), folder / shard.path, report.sha256)
@@ -241,8 +222,8 @@ def _judged_again(keeping: Keeping, shard: ShardWork, there: Previous) -> ShardR
         ValueError, OSError: it is not as it was written.
         GateError: the rows cannot be judged.
     """
-    content = _remembered(Path(there.memory))
-    before: ShardReport = _read(ShardReport, content["report"])
+    content = seal.content_of(Path(there.memory).read_bytes())
+    before = from_json(ShardReport, content["report"])
     _link(Path(there.path), Path(keeping.gather.folder) / shard.path)
     report = gather.read_back(keeping.gather, shard, before.tokens, before.answers)
     if report.sha256 != before.sha256:
@@ -289,44 +270,6 @@ def remember(keeping: Keeping, key: str, report: ShardReport, rows: str = "") ->
         hashes[name] = file_hash.sha256(path)
         with replacing(memory.with_suffix(f".{name}")) as copy:
             _link(path, copy)
-    content = {"key": key, "rows": rows, "files": hashes, "report": _plain(report)}
+    content = {"key": key, "rows": rows, "files": hashes, "report": plain(report)}
     with replacing(memory) as path:  # last: it vouches for the others
         write_json(path, seal.sealed(content))
-
-
-def _plain(value: Any) -> Any:
-    """A record as JSON has it. Keys are written as text."""
-    if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, np.ndarray):  # of int64: nothing else is measured
-        return value.tolist()
-    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
-
-
-def _record(kind: Any, value: Mapping[str, Any]) -> Any:
-    hints = get_type_hints(kind)
-    return kind(**{one.name: _read(hints[one.name], value[one.name]) for one in fields(kind)})
-
-
-def _read(kind: Any, value: Any) -> Any:
-    """The record again.
-
-    Raises:
-        KeyError, TypeError, ValueError: it is not such a record.
-    """
-    if is_dataclass(kind):
-        return _record(kind, value)
-    origin, inner = get_origin(kind) or kind, get_args(kind)
-    if origin is np.ndarray:
-        return np.array(value, np.int64)
-    if origin in (dict, Mapping):
-        return {inner[0](key): _read(inner[1], one) for key, one in value.items()}
-    if origin is Counter:
-        return Counter({inner[0](key): _read(int, one) for key, one in value.items()})
-    if origin is tuple:
-        return tuple(_read(inner[0], one) for one in value)
-    if not isinstance(value, origin):
-        raise TypeError(value)
-    return value

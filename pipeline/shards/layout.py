@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 
+from pipeline.manifest.json_records import from_json
 from pipeline.shards import compared, equal, facts, gather, kept, margins, rule, sides, workspace
 from pipeline.shards.equal import Search
 from pipeline.shards.examples import PlannedExamples
@@ -24,7 +24,7 @@ from pipeline.shards.facts import Counts
 from pipeline.shards.fates import Choice, Fate
 from pipeline.shards.gather import ShardReport, ShardWork
 from pipeline.shards.kept import Keeping
-from pipeline.shards.plan import Side, indexed, lay_out, orders_of
+from pipeline.shards.plan import Side, orders_of, sides_of
 from pipeline.shards.sides import TEST, TRAIN
 from pipeline.shards.storage import replacing
 from pipeline.shards.window import Window
@@ -83,11 +83,11 @@ class Laid:
     """What became of a window.
 
     Attributes:
+        plan: its file.
         shards: of each side, examples and rows from .. to .. of each shard.
         apart: of each side, how many packings were made apart from each other.
     """
 
-    number: int
     plan: str
     shards: Mapping[str, tuple[tuple[tuple[int, int], tuple[int, int]], ...]]
     apart: Mapping[str, int]
@@ -130,19 +130,8 @@ def lay(laying: Laying, item: tuple[Window, Choice | None]) -> Laid:
     examples = window.examples(config)
     choice = choose(laying.search, window, examples) if chosen is None else chosen
     counts = Counts() if laying.counted else count(laying, window, examples, choice)
-    laid = [
-        lay_out(
-            name,
-            own,
-            lengths=examples.length,
-            options=config.plan,
-            width=laying.width,
-            starts=examples.starts,
-        )
-        for name, own in orders_of(choice, config.plan).items()
-    ]
+    laid = sides_of(config.plan, examples, choice, laying.width)
     if config.plan.index_only:
-        laid = indexed(laid, choice, examples)
         packs = (one.packs for one in laid if one.packs is not None)
         laid += [replace(one, name=INDEX_OF + one.name) for one in packs]
     return written(laying.plan(window.number), window, laid, counts)
@@ -158,7 +147,6 @@ def written(path: Path, window: Window, laid: list[Side], counts: Counts) -> Lai
             file.write(side.order.astype(_NUMBER).tobytes())
             file.write(side.sizes.astype(_NUMBER).tobytes())
     return Laid(
-        number=window.number,
         plan=str(path),
         shards={side.name: tuple(_bounds(side)) for side in laid},
         apart={side.name: side.apart for side in laid},
@@ -235,7 +223,7 @@ class Head:
         with Path(path).open("rb") as file:
             content = json.loads(file.readline())
             sizes = tuple((examples, rows) for _, examples, rows in content["sides"])
-            return cls(path, Window.read(content["window"]), sizes, file.tell())
+            return cls(path, from_json(Window, content["window"]), sizes, file.tell())
 
     def numbers(self, shard: ShardRef) -> tuple[Ints, Ints]:
         """The examples of a shard, by their number in the window, and how many each row holds."""
@@ -249,14 +237,11 @@ class Head:
         return np.fromfile(self.path, _NUMBER, last - first, offset=at).astype(np.int64)
 
 
-Item: TypeAlias = ShardWork | ShardRef
 _last: list[tuple[Keeping, Head, Keeping]] = []  # the window that this process works for
 
 
-def _resolved(keeping: Keeping, item: Item) -> tuple[Keeping, ShardWork]:
+def _resolved(keeping: Keeping, item: ShardRef) -> tuple[Keeping, ShardWork]:
     """The same shard by its examples, and of all parts those of its window."""
-    if isinstance(item, ShardWork):
-        return keeping, item
     if not _last or _last[0][0] is not keeping or _last[0][1].path != item.plan:
         head = Head.read(item.plan)
         window = head.window
@@ -267,12 +252,12 @@ def _resolved(keeping: Keeping, item: Item) -> tuple[Keeping, ShardWork]:
     return _last[0][2], ShardWork(path=item.path, split=item.split, order=order, sizes=sizes)
 
 
-def make(keeping: Keeping, item: Item) -> ShardReport:
+def make(keeping: Keeping, item: ShardRef) -> ShardReport:
     """Take a shard over, or make it: ``kept.make``."""
     return kept.make(*_resolved(keeping, item))
 
 
-def leave(keeping: Keeping, item: Item) -> bool:
+def leave(keeping: Keeping, item: ShardRef) -> bool:
     """Make a shard into the workspace: ``workspace.make``."""
     return workspace.make(*_resolved(keeping, item))
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from expectations.audits import share, with_tolerances
+from pipeline.amounts import Sums
 from pipeline.manifest.counts import MarginCounts
 from pipeline.shards.examples import columns_of
 from stages.columns import Ints
@@ -25,19 +26,12 @@ Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Margins:
+class Margins(Sums):
     """Pairs with a margin and without, and those whose margin is below zero."""
 
     present: int = 0
     absent: int = 0
     negative: int = 0
-
-    def __add__(self, other: Margins) -> Margins:
-        return Margins(
-            self.present + other.present,
-            self.absent + other.absent,
-            self.negative + other.negative,
-        )
 
     def reversed_by(self, tolerances: Mapping[str, float]) -> bool:
         """Whether so many margins are below zero that the audit of margins fails a build.

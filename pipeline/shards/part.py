@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from pipeline.inputs import equal_build
 from pipeline.inputs.recipe import Recipe
 from pipeline.options import overlaps
 from pipeline.shards import chain, checks, shared, storage
-from pipeline.shards.checks import Rejects
+from pipeline.shards.checks import PartReject
 from pipeline.stores import pieces, spool
 from stages import columns, readers
 from stages.chat_template import loss_weights, turn_split
@@ -155,14 +155,6 @@ class Work:
     def path(self) -> Path:
         return self.files.path
 
-    @property
-    def rejects(self) -> Path:
-        return self.files.rejects
-
-    @property
-    def report(self) -> Path:
-        return self.files.report
-
 
 def plan_parts(recipe: Recipe, splits: list[tuple[Split, int, str]]) -> list[Work]:
     """Name the part of every split that is hashed, given with its source and its format."""
@@ -249,12 +241,12 @@ def _count_readings(report: PartReport, normalize: Normalize, witness: Witness) 
     report.tally("unread_bytes", normalize.tally.bytes)
 
 
-def _write(work: Work, report: PartReport, table: pa.Table, rejects: Rejects) -> None:
+def _write(work: Work, report: PartReport, table: pa.Table, rejects: Sequence[PartReject]) -> None:
     """Write the part's files, and note their hashes in its report."""
     planned = [name for name in _PLANNED if name in table.schema.names]
     told = asdict(report)
     del told["kept"]  # which is said of a part that is found
-    written = storage.write(work.files, table, planned, rejects.lines, told)
+    written = storage.write(work.files, table, planned, [one.text for one in rejects], told)
     report.sha256 = written[storage.SHA256]
     report.plan_sha256 = written[storage.PLAN_SHA256]
     report.rejects_sha256 = written[storage.REJECTS_SHA256]
@@ -289,7 +281,8 @@ def _made(recipe: Recipe, work: Work) -> PartReport:
     normalize, stages, witness = _machinery(recipe, work, owner)
     witness.restart()
     normalize.restart()
-    report, rejects, batches = PartReport(input_sha256=work.split.sha256), Rejects(), []
+    report, batches = PartReport(input_sha256=work.split.sha256), []
+    rejects: list[PartReject] = []
     last, read = -1, 0  # the last line that held a row; bytes of the split that were read
     version = work.split.version
     plain = version is not None and content.compression(version) is None
@@ -305,21 +298,21 @@ def _made(recipe: Recipe, work: Work) -> PartReport:
         batch, gone = chain.through(normalized, stages)
         if not normalize.example_kind.given:  # token ids of users may break invariants
             checks.require_theirs(gone, work.place)
-        rejects.take(gone, records)
+        rejects += checks.rejected(gone, records)
         if batch.num_rows:
             witness(batch, records, work.place)
             second_rows.check_values(batch, recipe.config.carried.paths, records, work.place)
             _count(recipe, report, batch)
             report.tokens += pa.compute.sum(batch.column("length")).as_py()
             batches.append(_stored(recipe, batch))
-        report.refused = len(rejects.lines)
+        report.refused = len(rejects)
         read += lines.size if plain else 0
         amounts.tell(replace(report.amount, size=read))
     _count_readings(report, normalize, witness)
     checks.require_counted(report, work, last=last, kept=sum(map(len, batches)))
     schema = columns.schema(columns_of(recipe))
     table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
-    checks.require_counts(work, report, examples=table, refused=rejects.refused)
+    checks.require_counts(work, report, examples=table, refused=rejects)
     report.weighted = loss_weights.NAME in table.schema.names and loss_weights.any_in(table)
     report.examples = len(table)
     _write(work, report, table=table, rejects=rejects)

@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.options.config import Config
 from pipeline.options.phases import PlanOptions
 from pipeline.shards import sides
-from pipeline.shards.choose import choose
 from pipeline.shards.examples import PlannedExamples, part_of
 from pipeline.shards.fates import Choice
 from pipeline.shards.sides import TEST, TRAIN
@@ -68,18 +66,6 @@ class Chosen:
     def kept(self) -> npt.NDArray[np.bool_]:
         """Which examples are stored."""
         return self.choice.used
-
-
-@dataclass(frozen=True, slots=True)
-class ShardPlan(Chosen):
-    """What the gather does.
-
-    Attributes:
-        width: of padded rows, in tokens; 0 otherwise.
-    """
-
-    sides: tuple[Side, ...]
-    width: int
 
 
 def _packing(options: PlanOptions) -> Ragged:
@@ -216,12 +202,14 @@ def orders_of(choice: Choice, options: PlanOptions) -> dict[str, Ints]:
     return {name: own for name, own in orders.items() if len(own)}
 
 
-def make_plan(config: Config, examples: PlannedExamples) -> ShardPlan:
-    """Choose, split, shuffle, pack; every step off unless asked for."""
-    options, choice = config.plan, choose(config, examples)
-    longest = int(examples.length[choice.used].max(initial=0))
-    width = layouts.load(options.layout).width(options.pad_to, longest, options.max_length)
-    orders = orders_of(choice, options)
+def sides_of(
+    options: PlanOptions, examples: PlannedExamples, choice: Choice, width: int
+) -> list[Side]:
+    """What is chosen, laid out: of each side the order, the rows and the shards.
+
+    Args:
+        width: of padded rows, in tokens; 0 otherwise.
+    """
     laid = [
         lay_out(
             name,
@@ -231,8 +219,6 @@ def make_plan(config: Config, examples: PlannedExamples) -> ShardPlan:
             width=width,
             starts=examples.starts,
         )
-        for name, own in orders.items()
+        for name, own in orders_of(choice, options).items()
     ]
-    if options.index_only:
-        laid = indexed(laid, choice, examples)
-    return ShardPlan(examples, choice, sides=tuple(laid), width=width)
+    return indexed(laid, choice, examples) if options.index_only else laid

@@ -8,7 +8,9 @@ a deviation that follows from the groups' sizes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -54,8 +56,64 @@ def in_test(groups: Groups, share: float, seed: int) -> npt.NDArray[np.bool_]:
     return chosen
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Some groups, with all examples of each.
+
+    Attributes:
+        largest: examples of the largest; ``squares``: the sum of the squares of all sizes.
+    """
+
+    groups: int
+    groups_in_test: int
+    examples: int
+    in_test: int
+    largest: int
+    squares: int
+
+
+def counted(groups: Groups, examples: npt.NDArray[Any], test: npt.NDArray[Any]) -> Counted:
+    """Count groups.
+
+    Args:
+        groups: of some examples; ``examples``: how many have it; ``test``: whether these are in
+            test.
+
+    Raises:
+        PipelineError: a group is on both sides.
+    """
+    every, of = np.unique(groups, return_inverse=True)
+    sizes = np.bincount(of, examples, len(every)).astype(np.int64)
+    tested = np.bincount(of, examples * test, len(every)).astype(np.int64)
+    if ((tested > 0) & (tested < sizes)).any():
+        raise PipelineError("Rows that ask the same are in train and in test.")
+    return Counted(
+        groups=len(every),
+        groups_in_test=int(np.count_nonzero(tested)),
+        examples=int(sizes.sum()),
+        in_test=int(tested.sum()),
+        largest=int(sizes.max(initial=0)),
+        squares=int((sizes**2).sum()),
+    )
+
+
+def rule_of(counts: Sequence[Counted], share: float) -> SplitRule:
+    """What came of a split; ``share``: asked for."""
+    total = sum(one.examples for one in counts)
+    if not total:
+        return SplitRule(0, 0, largest=0.0, share=0.0, deviation=0.0)
+    squares = sum(one.squares for one in counts) / total**2
+    return SplitRule(
+        groups=sum(one.groups for one in counts),
+        groups_in_test=sum(one.groups_in_test for one in counts),
+        largest=round(max(one.largest for one in counts) / total, 6),
+        share=round(sum(one.in_test for one in counts) / total, 6),
+        deviation=round(float(np.sqrt(share * (1 - share) * squares)), 6),
+    )
+
+
 def outcome(groups: Groups, test: npt.NDArray[np.bool_], share: float) -> SplitRule:
-    """What came of a split.
+    """What came of a split in one memory.
 
     Args:
         groups: of the examples that are split; ``test``: those in test; ``share``: asked for.
@@ -63,18 +121,4 @@ def outcome(groups: Groups, test: npt.NDArray[np.bool_], share: float) -> SplitR
     Raises:
         PipelineError: a group is on both sides.
     """
-    if not len(groups):
-        return SplitRule(0, 0, largest=0.0, share=0.0, deviation=0.0)
-    (tested, test_sizes), (trained, train_sizes) = (
-        np.unique(groups[side], return_counts=True) for side in (test, ~test)
-    )
-    if len(np.intersect1d(tested, trained, assume_unique=True)):
-        raise PipelineError("Rows that ask the same are in train and in test.")
-    weights = np.concatenate([test_sizes, train_sizes]) / len(groups)
-    return SplitRule(
-        groups=len(weights),
-        groups_in_test=len(tested),
-        largest=round(float(weights.max()), 6),
-        share=round(float(test.mean()), 6),
-        deviation=round(float(np.sqrt(share * (1 - share) * (weights**2).sum())), 6),
-    )
+    return rule_of([counted(groups, np.ones(len(groups), np.uint8), test)], share)

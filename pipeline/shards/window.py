@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, overload
 
 import numpy as np
 
@@ -56,6 +56,11 @@ class Window:
         return offsets_of(np.array([one.numbers.examples for one in self.members], np.int64))
 
     @property
+    def end(self) -> int:
+        """Number of the example after its last."""
+        return int(self.first + self.starts[-1])
+
+    @property
     def sources(self) -> list[PartSource]:
         """Where its examples are."""
         return [one.source for one in self.members]
@@ -68,15 +73,6 @@ class Window:
     def examples(self, config: Config) -> PlannedExamples:
         """Its examples, in input order; rows count over the whole build."""
         return read_numbers([one.numbers for one in self.members], config, self.line)
-
-    @classmethod
-    def read(cls, content: dict[str, Any]) -> Window:
-        """The window that was written as JSON."""
-        members = tuple(
-            Member(Numbers(**one["numbers"]), PartSource(**one["source"]), one["sha256"])
-            for one in content.pop("members")
-        )
-        return cls(**content, members=members)
 
 
 def _bounds(examples: Sequence[int]) -> list[int]:
@@ -95,52 +91,28 @@ def _bounds(examples: Sequence[int]) -> list[int]:
     return [*bounds, len(examples)]
 
 
-class Windows(Sequence[Window]):
-    """The windows of a build, each put together when its turn comes."""
-
-    def __init__(
-        self, works: Sequence[Work], reports: Sequence[PartReport], sources: Sequence[PartSource]
-    ) -> None:
-        self._parts = (works, reports, sources)
-        self._bounds = _bounds([one.examples for one in reports])
-        examples = offsets_of(np.array([one.examples for one in reports], np.int64))
-        lines = offsets_of(np.array([one.lines for one in reports], np.int64))
-        self._first = examples[self._bounds].tolist()
-        self._line = lines[self._bounds].tolist()
-
-    def __len__(self) -> int:
-        return len(self._bounds) - 1
-
-    @overload
-    def __getitem__(self, index: int) -> Window: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Window]: ...
-
-    def __getitem__(self, index: int | slice) -> Window | list[Window]:
-        if isinstance(index, slice):
-            return [self[at] for at in range(*index.indices(len(self)))]
-        if not 0 <= index < len(self):
-            raise IndexError(index)
-        first, last = self._bounds[index : index + 2]
-        mine = (each[first:last] for each in self._parts)
-        members = tuple(
-            Member(
-                Numbers(str(work.files.plan), report.lines, report.examples, work.source),
-                source,
-                report.sha256,
-            )
-            for work, report, source in zip(*mine, strict=True)
+def windows_of(
+    works: Sequence[Work], reports: Sequence[PartReport], sources: Sequence[PartSource]
+) -> list[Window]:
+    """The windows of a build, from all its parts."""
+    members = [
+        Member(
+            Numbers(str(work.files.plan), report.lines, report.examples, work.source),
+            source,
+            report.sha256,
         )
-        return Window(index, first=self._first[index], line=self._line[index], members=members)
+        for work, report, source in zip(works, reports, sources, strict=True)
+    ]
+    bounds = _bounds([one.examples for one in reports])
+    examples = offsets_of(np.array([one.examples for one in reports], np.int64))[bounds].tolist()
+    lines = offsets_of(np.array([one.lines for one in reports], np.int64))[bounds].tolist()
+    return [
+        Window(number, examples[number], lines[number], tuple(members[first:last]))
+        for number, (first, last) in enumerate(pairwise(bounds))
+    ]
 
-    @property
-    def examples(self) -> int:
-        """How many examples there are in all."""
-        return int(self._first[-1])
 
-    @property
-    def digest(self) -> str:
-        """A hash of all parts, and of how they are cut into windows."""
-        every = [str(self._bounds), *(report.sha256 for report in self._parts[1])]
-        return hashlib.sha256("\0".join(every).encode()).hexdigest()
+def digest_of(windows: Sequence[Window]) -> str:
+    """A hash of all parts, and of how they are cut into windows."""
+    every = [f"{window.number} {member.sha256}" for window in windows for member in window.members]
+    return hashlib.sha256("\0".join(every).encode()).hexdigest()
