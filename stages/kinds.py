@@ -234,28 +234,35 @@ class Steps(Kind):
 
     def filled(self, ready: Sequence[Any], normalize: Normalize) -> dict[str, Any]:
         """Problem, steps, the text after the last step, ratings."""
-        steps: list[list[str]] = []
-        tails: list[str | None] = []
-        for chain, written in (row or (None, []) for row in ready):
-            if chain is None or not normalize.raw:
-                steps.append(chain.steps if chain else [])
-                tails.append(None)
-            elif chain.pieces is not None:
-                steps.append(chain.pieces[:-1])
-                tails.append(chain.pieces[-1])
-            else:
-                steps.append(one_text(chain.problem, written, normalize.step_separator))
-                tails.append("")
         chains = [row[0] if row else None for row in ready]
+        said = [_said(row, normalize) for row in ready]
         return {
             "problem": [chain.problem if chain else None for chain in chains],
-            "steps": steps,
-            "tail": tails,
+            "steps": [steps for steps, _ in said],
+            "tail": [tail for _, tail in said],
             "step_labels": [chain.labels if chain else [] for chain in chains],
         }
 
 
-def one_text(problem: str, steps: list[str], separator: str) -> list[str]:
+def _said(
+    row: tuple[StepChain, list[str]] | None, normalize: Normalize
+) -> tuple[list[str], str | None]:
+    """The steps of a chain, and the text after them, as its row has them where that is asked for.
+
+    Args:
+        row: a chain and its steps as written; None for one that is refused.
+    """
+    if row is None:
+        return [], None
+    chain, written = row
+    if not normalize.raw:
+        return chain.steps, None
+    if chain.pieces is not None:
+        return chain.pieces[:-1], chain.pieces[-1]
+    return _one_text(chain.problem, written, normalize.step_separator), ""
+
+
+def _one_text(problem: str, steps: list[str], separator: str) -> list[str]:
     """The pieces of one text from a problem and steps given as a list: the steps as written, with a
     separator where the row has no line break between them."""
     pieces, before = [], problem

@@ -500,13 +500,7 @@ def labels_move_to_the_next_step() -> None:
         made = old(*given)
         return {**made, "step_labels": [[x[-1], *x[:-1]] for x in made["step_labels"]]}
 
-    def rolled(made: Any) -> Any:
-        offsets, flat = list_parts(made["step_labels"])
-        moved = flat.take(pa.array(np.roll(np.arange(len(flat)), 1)))
-        return {**made, "step_labels": make_list(offsets, moved)}
-
     wrap(type(kinds.load(kinds.STEPS)), "filled", change)
-    after(plain_steps.Chains, "columns", rolled)
 
 
 @mutant("prm-text")

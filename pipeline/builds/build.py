@@ -30,6 +30,7 @@ from pipeline.manifest.manifest import (
 from pipeline.manifest.overlap_records import CONTAMINATED, NEAR_DUPLICATES, Hit, NearDuplicate
 from stages.errors import DataError, UsageError, require_reading
 from stages.files import file_hash
+from stages.findings import Audits, Validation
 from stages.json_record import JsonRecord
 from stages.late import pa
 

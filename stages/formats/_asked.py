@@ -65,6 +65,17 @@ class Asking(Format, abstract=True):
         return question(asked[0]) if len(asked) > FEW * len(rows) else None
 
 
+def required(column: str | None, detail: str, code: str = "bad_column") -> str:
+    """A column that a row must have.
+
+    Raises:
+        RowError: it has none; ``detail`` says so.
+    """
+    if column is None:
+        raise RowError(code, detail)
+    return column
+
+
 def meant(names: Sequence[str], columns: Mapping[str, str]) -> Sequence[str]:
     """The columns of one meaning that ``--map`` named; all of them where it named none."""
     return [name for name in names if name in columns] or names

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from stages.contract import FormatOptions, Message, Pair, Row
 from stages.counted import counted
@@ -17,6 +17,7 @@ from stages.rows import templated
 from stages.rows.unread import ignore
 from stages.rows.watched import peek
 
+T = TypeVar("T")
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 _MAX_FLOAT32 = 3.4028235e38  # margins are stored as float32
@@ -131,15 +132,21 @@ def split(chosen: list[Message], rejected: list[Message]) -> list[Message]:
     What is left of each side may still begin with the same answer, where the next questions differ;
     ``examples.pair`` refuses that, as it does for sides that came with a prompt of their own.
     """
-    shared = 0
-    limit = min(len(chosen), len(rejected)) - 1  # an answer is left on each side
-    while shared < limit and chosen[shared] == rejected[shared]:
-        shared += 1
-    while shared and chosen[shared - 1].role == "assistant" and chosen[shared].role != "assistant":
-        shared -= 1  # the prompt ends with whoever asks
-    prompt_turns = chosen[:shared]
-    del chosen[:shared], rejected[:shared]
+    count = shared(chosen, rejected, lambda turn: turn.role == "assistant")
+    prompt_turns = chosen[:count]
+    del chosen[:count], rejected[:count]
     return prompt_turns
+
+
+def shared(chosen: Sequence[T], rejected: Sequence[T], is_answer: Callable[[T], bool]) -> int:
+    """How many turns of two conversations are their prompt, which ends with whoever asks."""
+    count = 0
+    limit = min(len(chosen), len(rejected)) - 1  # an answer is left on each side
+    while count < limit and chosen[count] == rejected[count]:
+        count += 1
+    while count and is_answer(chosen[count - 1]) and not is_answer(chosen[count]):
+        count -= 1
+    return count
 
 
 def templated_sides(row: Row, sides: list[Any], options: FormatOptions) -> list[list[Message]]:
@@ -289,13 +296,13 @@ def pair(row: Row, chosen: Any, rejected: Any, options: FormatOptions, own: Own 
     sides = wholes or [side(chosen, "chosen"), side(rejected, "rejected")]
     if all(map(is_whole, sides)):
         sides = wholes or [_turns.behind(row, turns) for turns in sides]
-        shared = split(*sides)
+        asked = split(*sides)
         if not wholes:
-            _turns.require_prompt(row, shared)
-        return Pair(shared, sides[0], sides[1], margin=extent, tools=tools)
-    shared = prompt(row, options)
-    if shared:
+            _turns.require_prompt(row, asked)
+        return Pair(asked, sides[0], sides[1], margin=extent, tools=tools)
+    asked = prompt(row, options)
+    if asked:
         require_answers(sides)
     elif isinstance(chosen, str):
         raise RowError("no_prompt", "two texts without a prompt")
-    return Pair(shared, sides[0], sides[1], margin=extent, tools=tools)
+    return Pair(asked, sides[0], sides[1], margin=extent, tools=tools)

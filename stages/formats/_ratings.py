@@ -87,6 +87,27 @@ def ratings(values: Any, steps: int, column: str, label: Label = rating) -> list
     return [label(value, f"{column}[{i}]") for i, value in enumerate(values)]
 
 
+def aligned(pieces: list[str], label: str) -> list[float | None]:
+    """The ratings of a text that has a sign wherever another one, cut into pieces, has a tag.
+
+    Raises:
+        RowError: ``misaligned``: they differ elsewhere; ``bad_label``: a sign is something else.
+    """
+    signs: list[float | None] = []
+    at = 0
+    for number, piece in enumerate(pieces, 1):
+        if not label.startswith(piece, at):
+            detail = f"input and label differ before tag {number}, near character {at}"
+            raise RowError("misaligned", detail)
+        at += len(piece)
+        if number < len(pieces):
+            signs.append(rating(label[at : at + 1], f"the label of step {number}"))
+            at += 1
+    if at != len(label):
+        raise RowError("misaligned", f"label goes on after character {at}, where input ends")
+    return signs
+
+
 def signed_ratings(options: FormatOptions) -> dict[Any, float | None]:
     """What ratings of -1, 0 and 1 say; 0 is what ``--neutral`` makes of it."""
     return {1: 1.0, -1: 0.0, 0: {"null": None, "good": 1.0, "bad": 0.0}[options.neutral]}

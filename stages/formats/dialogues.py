@@ -10,7 +10,7 @@ from stages.contract import Columns, Conversation, Example, FormatOptions, Messa
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _messages, _turns, unusable
-from stages.formats._asked import one_of
+from stages.formats._asked import one_of, required
 from stages.kinds import CONVERSATION
 from stages.rows.unread import FLAGS
 from stages.rows.watched import peek
@@ -194,8 +194,7 @@ class _ExchangeList(Format):
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         name = one_of(row, _LISTS, options.columns, what="conversation", holds=_has_exchanges)
-        if name is None:
-            raise RowError("no_turns", "there is no list of questions and answers")
+        name = required(name, "there is no list of questions and answers", "no_turns")
         return [Conversation(_exchanges(row, name, options), _turns.tools(row))]
 
 

@@ -14,7 +14,7 @@ from stages.contract import Columns, Example, FormatOptions, Refused, Row
 from stages.counted import counted
 from stages.errors import RowError, UndecidedError
 from stages.formats import _pairs, _turns, verdicts
-from stages.formats._asked import meant, one_of, open_question
+from stages.formats._asked import meant, one_of, open_question, required
 from stages.rows.unread import ignore
 from stages.rows.watched import peek
 
@@ -239,8 +239,7 @@ class _Ranked(_pairs.PairFormat):
         columns = options.columns
         names = self.columns["answers"]
         name = one_of(row, names, columns, what="list of answers", holds=_is_list)
-        if name is None:
-            raise RowError("bad_column", "there is no list of two answers or more")
+        name = required(name, "there is no list of two answers or more")
         given = row[name]
         numbers = _numbers_of(row, name, given, columns)
         listed = f"--map responses={name}" if name in _ORDERED else ""

@@ -10,7 +10,7 @@ from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.counted import counted
 from stages.errors import RowError, UndecidedError
 from stages.formats import _steps, _turns
-from stages.formats._asked import Asking, meant, require_same
+from stages.formats._asked import Asking, meant, require_same, required
 from stages.kinds import STEPS
 from stages.rows.unread import mapped
 from stages.rows.watched import peek
@@ -168,8 +168,7 @@ class _ProcessBench(_Numbered):
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         steps = _steps.listed(row)
         column = _column(row, meant(_INDICES, options.columns))
-        if column is None:
-            raise RowError("bad_column", "nothing says which step is the first wrong one")
+        column = required(column, "nothing says which step is the first wrong one")
         what = "the index of the first wrong step"
         require_same(row, column, _INDICES, options.columns, what, said=_said)
         first = self._first(row[column], column, len(steps), options)
@@ -234,8 +233,7 @@ class _ErrorList(_Numbered):
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         steps = _steps.listed(row)
         column = _turns.chosen_of(row, _LISTS, options.columns) or _list_of(row)
-        if column is None:
-            raise RowError("bad_column", "nothing says which steps are wrong")
+        column = required(column, "nothing says which steps are wrong")
         what = "the list of wrong steps"
         fits = partial(_is_list, steps=len(steps))
         require_same(row, column, _LISTS, options.columns, what, fits=fits)

@@ -8,7 +8,7 @@ from typing import Any
 from stages.contract import Columns, Example, FormatOptions, Refused, Row, StepChain
 from stages.errors import AskError, RowError
 from stages.formats import _messages, _ratings, _steps, _turns
-from stages.formats._asked import Question, open_question, question, which
+from stages.formats._asked import Question, open_question, question, required, which
 from stages.rows.watched import read_key
 
 _OBJECTS = ("steps", "process", "solution_steps", "reasoning_steps", "rated_steps")
@@ -80,17 +80,13 @@ def _rated(
         AskError: a step has two texts that differ.
         RowError: there are no steps, or a rating is something else.
     """
-    name = _objects(row)
-    if name is None:
-        raise RowError("bad_column", "there is no list of steps with a text and a rating each")
+    name = required(_objects(row), "there is no list of steps with a text and a rating each")
     texts: list[str] = []
     labels: list[float | None] = []
     for number, step in enumerate(row[name]):
         if question := _two_texts([step], f"{before}{name}"):
             raise open_question(*question)
-        said = [
-            step[key] for key in _steps.own_texts(step, _TEXTS)
-        ]  # all of them are read: they say the same
+        said = [step[key] for key in _steps.own_texts(step, _TEXTS)]  # all of them are read
         texts.append(said[0])
         labels.append(_ratings.one_rating(step, RATINGS, f"{name}[{number}]", label))
     return texts, labels
@@ -209,9 +205,7 @@ class _NestedSteps(_ratings.Signed):
         return None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        name = _solutions(row)
-        if name is None:
-            raise RowError("bad_column", "there is no list of solutions with rated steps")
+        name = required(_solutions(row), "there is no list of solutions with rated steps")
         problem = _steps.problem(row, options)
         examples: list[Example] = []
         for number, inner in enumerate(row[name]):
@@ -277,9 +271,7 @@ class _RatedMessages(_ratings.Signed):
         return f"{name} with a rating of each step" if name else None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        name = _rated_turns(row)
-        if name is None:
-            raise RowError("bad_column", "no assistant turn has a rating")
+        name = required(_rated_turns(row), "no assistant turn has a rating")
         turns = row[name]
         plain = [{k: v for k, v in turn.items() if k not in RATINGS} for turn in turns]
         before = {key: row[key] for key in (*_turns.SYSTEM, "history") if key in row}

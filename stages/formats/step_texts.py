@@ -30,23 +30,8 @@ class _MathShepherd(Format):
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         _steps.require_alone(row, options)
         pieces = _steps.cut(_turns.text(row, "input"), options)
-        return [_steps.chain(pieces, _signs(pieces, _turns.text(row, "label")), options)]
-
-
-def _signs(pieces: list[str], label: str) -> list[float | None]:
-    signs: list[float | None] = []
-    at = 0
-    for number, piece in enumerate(pieces):
-        if not label.startswith(piece, at):
-            detail = f"input and label differ before tag {number + 1}, near character {at}"
-            raise RowError("misaligned", detail)
-        at += len(piece)
-        if number < len(pieces) - 1:
-            signs.append(_ratings.rating(label[at : at + 1], f"the label of step {number + 1}"))
-            at += 1
-    if at != len(label):
-        raise RowError("misaligned", f"label goes on after character {at}, where input ends")
-    return signs
+        labels = _ratings.aligned(pieces, _turns.text(row, "label"))
+        return [_steps.chain(pieces, labels, options)]
 
 
 _VALUES = ("value", "label", "labels", "values")

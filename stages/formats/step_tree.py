@@ -12,7 +12,7 @@ from typing import Any
 from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
 from stages.formats import _ratings, _steps
-from stages.formats._asked import Question
+from stages.formats._asked import Question, required
 
 _TREES = ("tree", "root", "search_tree", "prefix_tree", "mcts_tree", "step_tree")
 _CHILDREN = ("children", "branches", "nodes", "next_steps")
@@ -204,9 +204,7 @@ class _StepTree(_ratings.Signed):
         return None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        name = _column(row)
-        if name is None:
-            raise RowError("bad_column", "there is no tree of steps with a value each")
+        name = required(_column(row), "there is no tree of steps with a value each")
         tree = _Tree(name, self._label(options), options)
         asked, first, before = tree.root(row, row[name])
         paths = tree.paths(row[name], first, before)

@@ -8,7 +8,7 @@ from stages.contract import BARE, Columns, Conversation, Example, FormatOptions,
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _messages, _turns, message_trees
-from stages.formats._asked import one_of, says
+from stages.formats._asked import one_of, required, says
 from stages.kinds import CONVERSATION
 from stages.rows import templated
 from stages.rows.watched import peek
@@ -31,9 +31,7 @@ def _column(row: Row, what: str, names: tuple[str, ...], options: FormatOptions)
     """
     name = one_of(row, names, options.columns, what=what, holds=_holds)
     name = name or _turns.chosen_of(row, names, options.columns)
-    if name is None:
-        raise RowError("bad_column", f"there is no {what} column")
-    return name
+    return required(name, f"there is no {what} column")
 
 
 class _QueryResponse(Format):
@@ -102,8 +100,7 @@ class _MessageThinking(Format):
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         question = one_of(row, _ASKED, options.columns, what="question")
-        if question is None:
-            raise RowError("bad_column", "there is no question column")
+        question = required(question, "there is no question column")
         answer = _turns.text(row, "message_content")
         messages = _turns.exchange(row, _turns.text(row, question), answer, options)
         if row.get("message_thinking") not in (None, ""):
@@ -128,14 +125,14 @@ class _PromptCompletion(Format):
         prompt, completion = row.get("prompt"), row.get("completion")
         if isinstance(prompt, list) and isinstance(completion, list):
             turns = _turns.whole(row, "prompt") + _turns.conversation(completion, "completion")
-            return [Conversation(turns, _turns.tools(row))]
-        if isinstance(prompt, list) and isinstance(completion, str):
+        elif isinstance(prompt, list) and isinstance(completion, str):
             turns = [*_turns.whole(row, "prompt"), Message("assistant", completion)]
-            return [Conversation(turns, _turns.tools(row))]
-        if isinstance(prompt, list) or isinstance(completion, list):
+        elif isinstance(prompt, list) or isinstance(completion, list):
             raise RowError("bad_column", "a completion of turns needs a prompt of turns")
-        asked, answer = _turns.text(row, "prompt"), _turns.text(row, "completion")
-        return [Conversation(_turns.exchange(row, asked, answer, options), _turns.tools(row))]
+        else:
+            asked, answer = _turns.text(row, "prompt"), _turns.text(row, "completion")
+            turns = _turns.exchange(row, asked, answer, options)
+        return [Conversation(turns, _turns.tools(row))]
 
 
 class _Text(Format):

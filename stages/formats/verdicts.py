@@ -9,7 +9,16 @@ from typing import Any
 from stages.contract import Columns, Example, FormatOptions, Row
 from stages.errors import RowError, UndecidedError
 from stages.formats import _pairs
-from stages.formats._asked import Question, both_of, meant, one_of, open_question, says, two_of
+from stages.formats._asked import (
+    Question,
+    both_of,
+    meant,
+    one_of,
+    open_question,
+    required,
+    says,
+    two_of,
+)
 from stages.rows.watched import peek
 
 _STEMS = (
@@ -81,8 +90,7 @@ def _answers(row: Row, columns: Mapping[str, str]) -> tuple[list[Any], tuple[str
     if names is not None and listed not in columns:
         _require_no_third(row, names, columns)
         return [_pairs.text_of(row[name], name) for name in names], names
-    if listed is None:
-        raise RowError("bad_column", "there are no two answers to choose from")
+    listed = required(listed, "there are no two answers to choose from")
     answers = enumerate(row[listed])
     return [_pairs.text_of(one, f"{listed}[{place}]") for place, one in answers], _UNNAMED
 
@@ -114,8 +122,9 @@ def _by_name(value: str, names: tuple[str, ...]) -> int | None:
 
 def _is_verdict(value: Any, row: Row) -> bool:
     """Whether a value of a column that may hold any text names the better answer."""
-    named = isinstance(value, str) and _by_name(value, both_of(row, _PAIRS) or _UNNAMED)
-    return isinstance(value, str) and (named is not None or _is_tie(value))
+    if not isinstance(value, str):
+        return False
+    return _is_tie(value) or _by_name(value, both_of(row, _PAIRS) or _UNNAMED) is not None
 
 
 def _index(value: Any) -> int | None:

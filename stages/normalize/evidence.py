@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from stages import formats
@@ -54,17 +54,11 @@ _TAGS = ("label", "kto_tag")
 _ONE_ANSWER = ("completion", "response", "answer", "output", "messages", "conversations")
 
 
-def _unpaired(rows: Sequence[Row]) -> bool:
-    """Whether every row has one answer and a label, and no second answer to compare with."""
-    single = all(
-        any(tag in row for tag in _TAGS) and any(name in row for name in _ONE_ANSWER)
-        for row in rows
-    )
-    return single and not any("rejected" in row for row in rows)
-
-
 def _refuse_unpaired(rows: Sequence[Row], where: str) -> None:
-    if rows and _unpaired(rows):
+    """Raise where every row has one answer and a label, and no second answer to compare with."""
+    single = all(not row.keys().isdisjoint(_TAGS) for row in rows)
+    single = single and all(not row.keys().isdisjoint(_ONE_ANSWER) for row in rows)
+    if rows and single and not any("rejected" in row for row in rows):
         raise DataError(
             f"{where} holds unpaired data: one completion and one label per row. A reward model is "
             "trained on pairs, and there is no second answer to compare with.",
@@ -131,35 +125,22 @@ def _spelled_alike(names: Sequence[str], keys: Sequence[str]) -> list[tuple[str,
     return [(name, key) for key, name in near.items()]
 
 
-def _offered(kind: Kind) -> str:
-    """The formats that ``--format`` can name for a kind."""
-    return ", ".join(f.name for f in formats.usable_for(kind))
-
-
 def _none_fits(rows: Sequence[Row], kind: Kind, where: str) -> UnknownFormatError:
-    keys = ", ".join(sorted({key for row in rows[:10] for key in row})[:12])
-    mapped = _mapped(rows, kind)
-    if mapped:
-        return UnknownFormatError(
-            f"{where}: no format of {kind.words} fits rows with the columns {keys}.",
-            f"Did you mean {mapped}?",
-        )
-    likely = likely_columns.offer(rows, kind)
-    if likely:
-        return UnknownFormatError(
-            f"{where}: no format of {kind.words} fits rows with the columns {keys}.", likely
-        )
-    near = _nearest(rows, kind)
-    if near is not None:
+    keys = ", ".join(sorted({key for row in rows[:10] for key in row})[:12]) or "(none)"
+    none = f"{where}: no format of {kind.words} fits rows with the columns {keys}."
+    if mapped := _mapped(rows, kind):
+        return UnknownFormatError(none, f"Did you mean {mapped}?")
+    if likely := likely_columns.offer(rows, kind):
+        return UnknownFormatError(none, likely)
+    offered = ", ".join(f.name for f in formats.usable_for(kind))
+    if near := _nearest(rows, kind):
         return UnknownFormatError(
             f"{where}: the rows have the columns of {near[0].name}, but not its values: {near[1]}.",
             "Fix the values, or name the columns with --map or another format with --format "
-            f"({_offered(kind)}).",
+            f"({offered}).",
         )
-    return UnknownFormatError(
-        f"{where}: no format of {kind.words} fits rows with the columns {keys or '(none)'}.",
-        f"Name the columns with --map, or the format with --format ({_offered(kind)}).",
-    )
+    named = f"Name the columns with --map, or the format with --format ({offered})."
+    return UnknownFormatError(none, named)
 
 
 def _refuse_templated(
@@ -228,13 +209,14 @@ def matching(rows: Sequence[Row], kind: Kind) -> dict[str, list[str | None]]:
     return {name: reason for name, reason in evidence.items() if any(reason)}
 
 
-def _require_one(names: list[str], evidence: dict[str, list[str | None]], where: str) -> None:
-    """Raise if more than one format fits most rows."""
-    if len(names) < 2:
-        return
-    ways = [f"{name} ({common(evidence[name])})" for name in names]
-    flags = " or ".join(f"--format {name}" for name in names)
-    raise DataError(f"{where} reads as {' and as '.join(ways)}.", f"Say which with {flags}.")
+def require_one(
+    said: str, names: Collection[str], evidence: Mapping[str, Sequence[str | None]]
+) -> None:
+    """Raise if there is more than one format that rows read as."""
+    if len(names) > 1:
+        ways = [f"{name} ({common(evidence[name])})" for name in names]
+        flags = " or ".join(f"--format {name}" for name in names)
+        raise DataError(f"{said} as {' and as '.join(ways)}.", f"Say which with {flags}.")
 
 
 def common(reasons: Sequence[str | None]) -> str:
@@ -277,7 +259,8 @@ def detect(
             _refuse_unpaired(rows, where)
         raise _none_fits(rows, kind, where)
     best = next(iter(counts))
-    _require_one([name for name, count in counts.items() if count * 2 > len(rows)], evidence, where)
+    frequent = [name for name, count in counts.items() if count * 2 > len(rows)]
+    require_one(f"{where} reads", frequent, evidence)
     other, strays = _strays(evidence, best)
     if (counts[best] + strays) * 2 <= len(rows):
         raise _none_fits(rows, kind, where)
@@ -289,8 +272,7 @@ def detect(
     if detected.named_only:
         raise DataError(
             f"{where}: {common(evidence[best])} in {counts[best]:,} of "
-            f"{counted(len(rows), 'sampled row')}; "
-            f"{detected.named_only}.",
+            f"{counted(len(rows), 'sampled row')}; {detected.named_only}.",
             f"Add --format {best} to have them checked and passed through.",
         )
     fitting = [row for row, reason in zip(rows, evidence[best], strict=True) if reason]

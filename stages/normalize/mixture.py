@@ -14,7 +14,7 @@ from stages.contract import Row
 from stages.counted import counted
 from stages.errors import DataError
 from stages.kinds import Kind
-from stages.normalize.evidence import MIXED_SHARE, Detection, common, matching, settle
+from stages.normalize.evidence import MIXED_SHARE, Detection, matching, require_one, settle
 
 
 def in_words(counts: Mapping[str, int], sampled: int) -> str:
@@ -41,12 +41,7 @@ def parts_of(rows: Sequence[Row], kind: Kind, where: str) -> dict[str, list[Row]
             twice[tuple(sorted(fits))] += 1
     if twice.total() > MIXED_SHARE * len(rows):
         (names, count), *_ = twice.most_common(1)
-        ways = [f"{name} ({common(evidence[name])})" for name in names]
-        flags = " or ".join(f"--format {name}" for name in names)
-        raise DataError(
-            f"{where}: {count} of {len(rows)} sampled rows read as {' and as '.join(ways)}.",
-            f"Say which with {flags}.",
-        )
+        require_one(f"{where}: {count} of {len(rows)} sampled rows read", names, evidence)
     return dict(sorted(alone.items(), key=lambda pair: (-len(pair[1]), pair[0])))
 
 

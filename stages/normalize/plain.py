@@ -9,37 +9,31 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from stages.contract import Row
+from stages.errors import RowError
 from stages.format import Format
 from stages.kinds import Kind
-from stages.normalize.turns import SPELLED, Bools, Turns, asked_and_answered, dialogues, exchanges
+from stages.normalize.turns import (
+    SPELLED,
+    Bools,
+    Made,
+    Turns,
+    asked_and_answered,
+    dialogues,
+    exchanges,
+)
 from stages.rows import column_names, null_fields
-
-if TYPE_CHECKING:
-    from stages.normalize.stage import Normalize
 
 SAID = (("role", "content"), ("from", "value"))  # the keys of a turn
 _FEW = 16  # rows that columns would not save time for, where others of the batch differ
-
-
-class Made(Protocol):
-    """Rows that were read many at a time."""
-
-    def columns(self, normalize: Normalize) -> dict[str, Any]:
-        """The columns that normalize writes, but for ``note``."""
-        ...
-
-    def odd(self, normalize: Normalize) -> Mapping[int, list[str]]:
-        """The notes of some rows, by index."""
-        ...
 
 
 Found: TypeAlias = Iterator[tuple[list[int], Made]]  # some rows by index, and what is made of them
@@ -79,7 +73,23 @@ class Reading:
     absent: tuple[str, ...] = ()
 
 
+Take: TypeAlias = Callable[..., bool]  # adds the values of a row to what is made of several
 ReadingOf: TypeAlias = Callable[[Sequence[str], Format, Kind], Reading | None]
+
+
+def _each(
+    rows: Sequence[Row], names: tuple[str, ...], made_of: Callable[[], Made], take: Take
+) -> Found:
+    """What is made of rows one by one; those that ``take`` does not take, or refuses, are left."""
+    made, taken = made_of(), []
+    for number, row in enumerate(rows):
+        try:
+            if take(made, *(row[name] for name in names)):
+                taken.append(number)
+        except RowError:
+            continue  # it is read, and refused, by its format
+    if taken:
+        yield taken, made
 
 
 def reading_beside(
@@ -87,36 +97,47 @@ def reading_beside(
     names: Sequence[str],
     format_: Format,
     kind: Kind,
-    read: Callable[[Sequence[Row], tuple[str, ...]], Found],
+    made_of: Callable[[], Made],
+    take: Take,
 ) -> Reading:
-    """How rows are read whose format takes some columns; others that it knows must be null."""
+    """How rows are taken one by one whose format reads some columns.
+
+    Others that the format knows must be null.
+    """
     known = {*itertools.chain.from_iterable(format_.columns.values())}
-    others = [name for name in names if name not in taken]
-    unread = tuple(name for name in others if name not in known)
-    return Reading(
-        taken,
-        unread=unread,
-        meaning=tuple(name for name in unread if column_names.may_mean_more(name, kind)),
-        read=read,
-        absent=tuple(name for name in others if name in known),
-    )
+    absent = tuple(name for name in names if name not in taken and name in known)
+    read = functools.partial(_each, made_of=made_of, take=take)
+    return _reading(taken, names, kind, read, absent)
+
+
+def _reading(
+    taken: tuple[str, ...],
+    names: Sequence[str],
+    kind: Kind,
+    read: Callable[[Sequence[Row], tuple[str, ...]], Found],
+    absent: tuple[str, ...] = (),
+) -> Reading:
+    unread = tuple(name for name in names if name not in taken and name not in absent)
+    meaning = tuple(name for name in unread if column_names.may_mean_more(name, kind))
+    return Reading(taken, unread, meaning, read, absent)
+
+
+def only_one(wanted: Iterable[Sequence[str]], names: Sequence[str]) -> tuple[str, ...] | None:
+    """The column of each of several meanings; None where one has none, or several."""
+    there = [[name for name in some if name in names] for some in wanted]
+    return tuple(some[0] for some in there) if all(len(some) == 1 for some in there) else None
 
 
 def reading_of(names: Sequence[str], format_: Format, kind: Kind) -> Reading | None:
     """How rows of a question and its answer, or of one conversation, are read."""
-    for wanted in (format_.exchange, (format_.dialogue,) if format_.dialogue else None):
-        there = [[name for name in some if name in names] for some in wanted or ()]
-        if wanted and all(len(some) == 1 for some in there):
-            more = [name for name in format_.question_goes_on if name in names]
-            if wanted is format_.exchange and len(more) > 1:
-                return None
-            taken = tuple(some[0] for some in there)
-            taken += tuple(more) if wanted is format_.exchange else ()
-            unread = tuple(name for name in names if name not in taken)
-            meaning = tuple(name for name in unread if column_names.may_mean_more(name, kind))
-            read = _exchanges if len(taken) > 1 else _dialogues
-            return Reading(taken, unread, meaning, functools.partial(_runs, read))
-    return None
+    taken = only_one(format_.exchange, names) if format_.exchange else None
+    if taken is not None:
+        more = [name for name in format_.question_goes_on if name in names]
+        read = functools.partial(_runs, _exchanges)
+        return _reading((*taken, *more), names, kind, read) if len(more) < 2 else None
+    taken = only_one([format_.dialogue], names)
+    read = functools.partial(_runs, _dialogues)
+    return _reading(taken, names, kind, read) if taken else None
 
 
 def _exchanges(rows: Sequence[Row], names: tuple[str, ...]) -> tuple[Turns, Bools] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,13 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from stages import columns
-from stages.chat_template.reasoning import OPEN
 from stages.columns import offsets_of
-from stages.contract import Row
 from stages.format import Format
+from stages.formats import _pairs
 from stages.kinds import Kind
-from stages.normalize.plain import SAID, Found, Reading, reading_beside
-from stages.normalize.turns import ASSISTANT, FOLLOWS, SPELLED, USER, Turns
+from stages.normalize.plain import SAID, Reading, reading_beside
+from stages.normalize.turns import ASSISTANT, FOLLOWS, SPELLED, USER, Made, Turns
 from stages.rows import stop_text, templated
 from stages.rows.unfinished import opens_reasoning
 
@@ -58,7 +57,7 @@ class _Side:
 
 
 @dataclass(slots=True)
-class Pairs:
+class Pairs(Made):
     """Pairs, flat: both sides, and how many turns of each row are the prompt."""
 
     chosen: _Side = field(default_factory=_Side)
@@ -81,21 +80,12 @@ class Pairs:
             "margin": pa.nulls(count, columns.TYPES["margin"]),
         }
 
-    def odd(self, normalize: Normalize) -> Mapping[int, list[str]]:
-        """Turns that alternate have no notes of their own."""
-        return {}
-
 
 def _is_ordinary(answer: str) -> bool:
     """Whether an answer ends as ordinary text does, and leaves no reasoning open."""
-    last = answer.rstrip()[-1:]
-    if not last or (last in stop_text.LAST and stop_text.ending_stop(answer)):
+    if not answer.strip() or stop_text.ending_stop(answer):
         return False
-    return OPEN not in answer or not opens_reasoning(answer)
-
-
-def _untemplated(text: str) -> bool:
-    return text[:1] not in templated.FIRST or templated.read(text) is None
+    return not opens_reasoning(answer)
 
 
 def _turns(value: Sequence[Any]) -> Talk | None:
@@ -121,7 +111,7 @@ def _side(value: Any) -> Talk | None:
     """One answer, or one whole conversation."""
     if type(value) is str:
         # A text that begins as a list may be the JSON of turns.
-        plain = _is_ordinary(value) and _untemplated(value) and value.lstrip()[0] != "["
+        plain = _is_ordinary(value) and templated.read(value) is None and value.lstrip()[0] != "["
         return ((ASSISTANT,), [value]) if plain else None
     if type(value) is dict:
         return _turns((value,))
@@ -131,23 +121,8 @@ def _side(value: Any) -> Talk | None:
 def _prompt(value: Any, in_turns: bool) -> Talk | None:
     """The prompt of two answers; ``in_turns``: its column holds turns alone."""
     if type(value) is str:
-        return ((USER,), [value]) if not in_turns and _untemplated(value) else None
+        return ((USER,), [value]) if not in_turns and templated.read(value) is None else None
     return _turns(value) if type(value) is list else None
-
-
-def _shared(chosen: Talk, rejected: Talk) -> int:
-    """How many turns of two conversations are their prompt."""
-    limit = min(len(chosen[0]), len(rejected[0])) - 1
-    count = 0
-    while (
-        count < limit
-        and chosen[0][count] == rejected[0][count]
-        and chosen[1][count] == rejected[1][count]
-    ):
-        count += 1
-    while count and chosen[0][count - 1] == ASSISTANT and chosen[0][count] != ASSISTANT:
-        count -= 1
-    return count
 
 
 def _restates(value: Any, prompt: Talk) -> bool:
@@ -178,7 +153,8 @@ def _pair(chosen: Any, rejected: Any, asked: Any, name: str, format_: Format) ->
         if prompt is None:
             return ()
     elif better[0][0] != ASSISTANT != worse[0][0]:
-        count = _shared(better, worse)
+        first, second = ([*zip(*side, strict=True)] for side in (better, worse))
+        count = _pairs.shared(first, second, is_answer=lambda turn: turn[0] == ASSISTANT)
         prompt = better[0][:count], better[1][:count]
         if asked is not None and not (name in format_.restates and _restates(asked, prompt)):
             return ()
@@ -192,17 +168,13 @@ def _pair(chosen: Any, rejected: Any, asked: Any, name: str, format_: Format) ->
     return (prompt, better, worse) if whole else ()
 
 
-def _read(rows: Sequence[Row], names: tuple[str, ...], format_: Format) -> Found:
-    chosen, rejected, *others = names
-    name = others[0] if others else ""
-    made, taken = Pairs(), []
-    for number, row in enumerate(rows):
-        found = _pair(row[chosen], row[rejected], row.get(name), name, format_)
-        if found:
-            made.add(*found)
-            taken.append(number)
-    if taken:
-        yield taken, made
+def _take(
+    made: Pairs, chosen: Any, rejected: Any, asked: Any = None, *, name: str, format_: Format
+) -> bool:
+    found = _pair(chosen, rejected, asked, name, format_)
+    if found:
+        made.add(*found)
+    return bool(found)
 
 
 def reading_of(names: Sequence[str], format_: Format, kind: Kind) -> Reading | None:
@@ -212,5 +184,5 @@ def reading_of(names: Sequence[str], format_: Format, kind: Kind) -> Reading | N
     asked = [name for name in names if name in format_.asks or name in format_.asks_in_turns]
     if len(asked) > 1:
         return None
-    read = functools.partial(_read, format_=format_)
-    return reading_beside((*format_.answers, *asked), names, format_, kind, read)
+    take = functools.partial(_take, name=asked[0] if asked else "", format_=format_)
+    return reading_beside((*format_.answers, *asked), names, format_, kind, Pairs, take)

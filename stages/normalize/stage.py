@@ -18,14 +18,7 @@ import pyarrow as pa
 from stages import formats, kinds
 from stages.chat_template import reasoning
 from stages.chat_template.printed_fields import EVERY
-from stages.contract import (
-    Batch,
-    Example,
-    FormatOptions,
-    Record,
-    Refused,
-    Row,
-)
+from stages.contract import Batch, Example, FormatOptions, Record, Refused, Row
 from stages.errors import RowError
 from stages.files.line_block import LineBlock, lines_of
 from stages.format import Format
@@ -39,6 +32,12 @@ from stages.rows.carried import Carried
 from stages.rows.selection import AND_QUESTION, Selection, renamed, replaced, rest
 from stages.rows.unread import ReadRow, Tally, left_over, require_asked
 from stages.rows.watched import EMPTY, Watched
+
+
+def _require_kept(example: Example) -> None:
+    """Raise the error of an example that its format has refused."""
+    if isinstance(example, Refused):
+        raise RowError(example.code, example.detail)
 
 
 @dataclass(frozen=True)
@@ -100,25 +99,21 @@ class Normalize:
         return IDENTITY + self.example_kind.columns + asked
 
     def _treat_reasoning(self, example: Example) -> None:
+        if not self.strip_reasoning and self.reasoning == reasoning.FIELD:
+            return
         for turns in self.example_kind.turns(example):
             if self.strip_reasoning:
                 reasoning.strip(turns)
             else:
                 reasoning.place(turns, self.reasoning)
 
-    def _notes(self, example: Example) -> list[str]:
-        """The notes of an example, after stop tokens at the end of its answers are treated."""
-        odd = self.example_kind.notes(example, self)
-        stopped = stop_text.treat(example, self.stop_text)
-        return [stopped, *odd] if stopped else odd
-
     def _ready(self, example: Example) -> tuple[list[str], list[Any]]:
         """The notes of an example, and the sequences that it becomes."""
-        if isinstance(example, Refused):
-            raise RowError(example.code, example.detail)
-        odd = self._notes(example)
-        if self.strip_reasoning or self.reasoning != reasoning.FIELD:
-            self._treat_reasoning(example)
+        _require_kept(example)
+        odd = self.example_kind.notes(example, self)
+        if stopped := stop_text.treat(example, self.stop_text):
+            odd = [stopped, *odd]
+        self._treat_reasoning(example)
         ready = self.example_kind.ready(example, self)
         if self.printed.isdisjoint((tool_results.FIELD, EVERY)):
             first, *others = self.example_kind.turns(example) or ((),)
@@ -199,13 +194,10 @@ class Normalize:
             return []
         examples: list[Example | RowError] = []
         for example in self._examples(Watched(self._row(record, record.data))):
-            if isinstance(example, Refused):
-                examples.append(RowError(example.code, example.detail))
-                continue
             try:
+                _require_kept(example)
                 stop_text.treat(example, self.stop_text)
-                if self.strip_reasoning or self.reasoning != reasoning.FIELD:
-                    self._treat_reasoning(example)
+                self._treat_reasoning(example)
                 examples.append(example)
             except RowError as error:
                 examples.append(error)
@@ -321,11 +313,7 @@ class Normalize:
                 examples = self._read(self._row(record, record.data))
                 self._account_replaced(record.data)
             except RowError as error:
-                refused[first] = (error.code, error.detail)
-                rows.append(None)
-                lines.append(record.line)
-                sequences.append(0 if self.fans_out else -1)
-                continue
+                examples = [Refused(error.code, error.detail)]
             for example in examples:
                 try:
                     odd, ready = self._ready(example)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,45 +25,23 @@ if TYPE_CHECKING:
     from stages.normalize.stage import Normalize
 
 Bools = npt.NDArray[np.bool_]
-_Bytes = npt.NDArray[np.uint8]
 BLANKS = frozenset(chr(code) for code in range(0x3001) if chr(code).isspace())
 
 
-def _buffers(texts: pa.StringArray) -> tuple[npt.NDArray[np.int64], _Bytes]:
-    """Where each text starts, and one behind the last would; and the bytes of all of them."""
-    _, offsets, content = texts.buffers()
-    starts = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    return starts.astype(np.int64), np.frombuffer(content or b"", np.uint8)
-
-
 def begin_with(texts: pa.StringArray, chars: Iterable[str]) -> Bools:
-    """Which texts begin with one of some ASCII characters."""
-    starts, content = _buffers(texts)
-    table = np.zeros(256, bool)
-    table[[ord(char) for char in chars]] = True
-    found: Bools = np.diff(starts) > 0
-    found[found] = table[content[starts[:-1][found]]]
-    return found
+    """Which texts begin with one of some characters."""
+    return _among(pc.utf8_slice_codeunits(texts, 0, 1), chars)
 
 
 def end_with(texts: pa.StringArray, chars: Iterable[str]) -> Bools:
     """Which texts end with one of some characters, or are empty."""
-    starts, content = _buffers(texts)
-    spelled = [char.encode() for char in chars]
-    found: Bools = np.diff(starts) == 0
-    ends = starts[1:]
-    last = np.zeros(len(ends), np.uint8)
-    last[~found] = content[ends[~found] - 1]
-    for size in {len(one) for one in spelled}:
-        wanted = [int.from_bytes(one, "big") for one in spelled if len(one) == size]
-        # UTF-8: a character is the end of a text where its bytes are.
-        rows = np.flatnonzero((last >= 0x80) if size > 1 else ~found)
-        rows = rows[ends[rows] >= size]
-        code = np.zeros(len(rows), np.int64)
-        for back in range(size, 0, -1):
-            code = code << 8 | content[ends[rows] - back]
-        found[rows[np.isin(code, wanted)]] = True
-    return found
+    return _among(pc.utf8_slice_codeunits(texts, -1), ("", *chars))
+
+
+def _among(texts: pa.StringArray, values: Iterable[str]) -> Bools:
+    found = pc.is_in(texts, value_set=pa.array(values, pa.string()))
+    which: Bools = found.to_numpy(zero_copy_only=False)
+    return which
 
 
 def some_hold(texts: pa.StringArray, part: str) -> bool:
@@ -86,8 +64,20 @@ FOLLOWS[SYSTEM, USER] = FOLLOWS[USER, ASSISTANT] = FOLLOWS[ASSISTANT, USER] = Tr
 _ODD = BLANKS | stop_text.LAST  # how few answers end; these are looked into
 
 
+class Made(Protocol):
+    """Rows that were read many at a time."""
+
+    def columns(self, normalize: Normalize) -> dict[str, Any]:
+        """The columns that normalize writes, but for ``note``."""
+        ...
+
+    def odd(self, normalize: Normalize) -> Mapping[int, list[str]]:
+        """The notes of some rows, by index. Turns that alternate have none of their own."""
+        return {}
+
+
 @dataclass(frozen=True, slots=True)
-class Turns:
+class Turns(Made):
     """Conversations, flat.
 
     Attributes:
@@ -112,10 +102,6 @@ class Turns:
             "turn_weights": loss_weights.lists({}, count),
             "tools": pa.nulls(count, pa.string()),
         }
-
-    def odd(self, normalize: Normalize) -> Mapping[int, list[str]]:
-        """Turns that alternate have no notes of their own."""
-        return {}
 
     def messages(self, trained: Bools) -> pa.ListArray:
         """A column of these turns, given which of them are trained."""

@@ -19,11 +19,16 @@ ANSWER = "assistant"  # the role of a turn that is no question
 TOOLS = "tools"  # a column: what a row says of the tools that may be called
 
 
+def _inside(column: pa.Array) -> tuple[pa.Array, Ints]:
+    """The values in the lists of a column, and the row of each."""
+    offsets, values = columns.list_parts(column)
+    return values, np.repeat(np.arange(len(column)), np.diff(offsets))
+
+
 def _turns(column: pa.Array, whole: bool) -> tuple[pa.Array, Ints]:
     """Contents of turns, and the row of each; answers only where they are asked for, or where a
     row has nothing else."""
-    offsets, turns = columns.list_parts(column)
-    rows = np.repeat(np.arange(len(column)), np.diff(offsets))
+    turns, rows = _inside(column)
     values = dict(zip((one.name for one in turns.type), turns.flatten(), strict=True))
     if whole:
         return values["content"], rows
@@ -35,16 +40,12 @@ def _turns(column: pa.Array, whole: bool) -> tuple[pa.Array, Ints]:
 
 def _texts(column: pa.Array) -> tuple[pa.Array, Ints]:
     """Texts of a column of texts or of lists of texts, and the row of each."""
-    if not pa.types.is_list(column.type):
-        return column, np.arange(len(column))
-    offsets, texts = columns.list_parts(column)
-    return texts, np.repeat(np.arange(len(column)), np.diff(offsets))
+    return _inside(column) if pa.types.is_list(column.type) else (column, np.arange(len(column)))
 
 
 def _fields(column: pa.Array) -> tuple[pa.Array, Ints]:
     """What turns say beside their contents, calls of tools above all, and the row of each."""
-    offsets, turns = columns.list_parts(column)
-    rows = np.repeat(np.arange(len(column)), np.diff(offsets))
+    turns, rows = _inside(column)
     fields = turns.flatten()[turns.type.get_field_index("fields")]
     return fields.drop_null(), rows[fields.is_valid().to_numpy(False)]
 

@@ -60,22 +60,15 @@ def _runs(texts: Sequence[str], rows: Ints, count: int, size: int) -> tuple[Hash
 
     A run that ends with the row is as long as the words that are left: short rows have runs too.
     """
-    end = f" {words.END.decode()}" * (size - 1)
-    every: list[bytes] = []
-    real: list[int] = [0] * count
-    at = 0
-    for row in range(count):
-        own: list[bytes] = []
-        while at < len(texts) and rows[at] == row:
-            own += words.plain(texts[at]).split()
-            at += 1
-        real[row] = len(own)
-        every += own
-        every += end.encode().split() if own else []
+    own: list[list[bytes]] = [[] for _ in range(count)]
+    for text, row in zip(texts, rows.tolist(), strict=True):
+        own[row] += words.plain(text).split()
+    ends = [words.END] * (size - 1)
+    every = [word for some in own if some for word in (*some, *ends)]
     hashed = np.fromiter(map(xxh3_64_intdigest, every), np.uint64, len(every))
     begins = np.fromiter((word != words.END for word in every), bool, len(every))
     found = mixed(rolling(hashed, size))
-    return found[begins[: len(found)]], columns.offsets_of(np.array(real, np.int64))
+    return found[begins[: len(found)]], columns.offsets_of(np.array([*map(len, own)], np.int64))
 
 
 def of_texts(texts: Sequence[str], rows: Ints, count: int, size: int) -> Signatures:

@@ -6,7 +6,7 @@ make. Limits and expressions are no part of it, so another limit encodes nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,14 +59,13 @@ def _kind(value: Any) -> str | None:
 def _values(values: Sequence[Any]) -> pa.StructArray:
     """Values of any JSON type, each in the field of its type."""
     kinds = [_kind(value) for value in values]
-    fields = {
-        name: [value if kind == name else None for kind, value in zip(kinds, values, strict=True)]
-        for name in KINDS
-    }
-    fields["number"] = [None if one is None else float(one) for one in fields["number"]]
-    fields["other"] = [None if one is None else True for one in fields["other"]]
     types = columns.CARRIED.value_type
-    arrays = [pa.array(fields[name], types.field(name).type) for name in KINDS]
+    casts: dict[str, Callable[[Any], Any]] = {"number": float, "other": lambda value: True}
+    arrays = []
+    for name in KINDS:
+        cast = casts.get(name, lambda value: value)
+        own = [cast(one) if kind == name else None for kind, one in zip(kinds, values, strict=True)]
+        arrays.append(pa.array(own, types.field(name).type))
     return pa.StructArray.from_arrays(arrays, fields=list(types))
 
 

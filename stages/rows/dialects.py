@@ -56,29 +56,38 @@ class Dialect:
 
 
 def _closing(
-    prefix: str, header: str, gap: str, closers: str, unclosed: str = "", loose: bool = False
-) -> Callable[[str], Turns | None]:
+    name: str,
+    prefix: str,
+    first: str,
+    header: str,
+    gap: str,
+    closers: tuple[str, ...],
+    start: str | None = None,
+    unclosed: str = "",
+    loose: bool = False,
+) -> Dialect:
     """A dialect that marks both ends of a turn, so that contents are exact.
 
     Args:
+        prefix, first: patterns of how such a text begins: what may stand before the first header,
+            and what that begins with.
         gap: the text between a header and its turn. The last header of a prompt may lack some of
             it: programs strip prompts, or cut them right after the role.
+        start: pattern of all that stands before the first header, where it is not the prefix.
         unclosed: a role whose turns end where the next one begins.
         loose: a turn may follow its header without a gap.
     """
     whole = f"{header}(?P<gap>{re.escape(gap)}|\\s*\\Z{'|' * loose})"
     head = re.compile(whole)
-    start = re.compile(prefix)
-    close = re.compile(f"(?:(?:{closers})\\s*)+")
-    either = re.compile(f"(?:(?:{closers})\\s*)+|(?={whole})")
+    before = re.compile(prefix if start is None else start)
+    ends = rf"(?:(?:{'|'.join(map(re.escape, closers))})\s*)+"
+    close, either = re.compile(ends), re.compile(f"{ends}|(?={whole})")
 
     def parse(text: str) -> Turns | None:
-        begun = start.match(text)
+        begun = before.match(text)
         at = begun.end() if begun else 0
-        messages: list[Message] = []
-        system = begun.group("system") if begun and "system" in start.groupindex else None
-        if system:
-            messages.append(Message("system", system))
+        system = begun.groupdict().get("system") if begun else None
+        messages = [Message("system", system)] if system else []
         closed, owed = True, ""
         while at < len(text):
             header_match = head.match(text, at)
@@ -91,13 +100,11 @@ def _closing(
             owed = gap.removeprefix(header_match["gap"]) if bare else ""
             end = (either if role == unclosed else close).search(text, header_match.end())
             closed = end is not None
-            messages.append(
-                Message(role, text[header_match.end() : end.start() if end else len(text)])
-            )
-            at = end.end() if end else len(text)
+            stop, at = end.span() if end else (len(text), len(text))
+            messages.append(Message(role, text[header_match.end() : stop]))
         return Turns(messages, closed, owed) if messages else None
 
-    return parse
+    return Dialect(name, prefix + first, parse, closers)
 
 
 def _headed(header: str, preamble: str = "", closer: str = "") -> Callable[[str], Turns | None]:
@@ -186,72 +193,47 @@ _EXTRA_OPENS = r"\s*<extra_id_[01]>(?![\s\S]*<extra_id_2>)"  # 2 stands before r
 _EXTRA = r"<extra_id_[01]>(?P<role>System|User|Assistant)(?:\n|\Z)"
 _CURIOUS = r"\A\s*A chat between a curious [^\n]*?(?=\s(?:USER|ASSISTANT):)"
 
+_CHATML_ENDS = ("<|im_end|>", "<|endoftext|>")
+_LLAMA3_ENDS = ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")
+
 DIALECTS = (
-    Dialect(
-        "Phi-4",
-        r"\s*<\|im_start\|>\w+<\|im_sep\|>",
-        _closing(
-            prefix=r"\A\s*",
-            header=_CHATML,
-            gap="<|im_sep|>",
-            closers=r"<\|im_end\|>|<\|endoftext\|>",
-        ),
-        ("<|im_end|>", "<|endoftext|>"),
+    _closing(
+        "Phi-4", r"\s*", r"<\|im_start\|>\w+<\|im_sep\|>", _CHATML, "<|im_sep|>", _CHATML_ENDS
     ),
-    Dialect(
-        "ChatML",
-        r"\s*<\|im_start\|>",
-        _closing(
-            prefix=r"\A\s*", header=_CHATML, gap="\n", closers=r"<\|im_end\|>|<\|endoftext\|>"
-        ),
-        ("<|im_end|>", "<|endoftext|>"),
-    ),
-    Dialect(
+    _closing("ChatML", r"\s*", r"<\|im_start\|>", _CHATML, "\n", _CHATML_ENDS),
+    _closing(
         "Llama 3",
-        r"\s*(?:<\|begin_of_text\|>)?<\|start_header_id\|>",
-        _closing(
-            prefix=r"\s*(?:<\|begin_of_text\|>)?",
-            header=_LLAMA3,
-            gap="\n\n",
-            closers=r"<\|eot_id\|>|<\|eom_id\|>|<\|end_of_text\|>",
-        ),
-        ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"),
+        r"\s*(?:<\|begin_of_text\|>)?",
+        r"<\|start_header_id\|>",
+        _LLAMA3,
+        "\n\n",
+        _LLAMA3_ENDS,
     ),
-    Dialect(
-        "Gemma",
-        r"\s*(?:<bos>)?<start_of_turn>",
-        _closing(prefix=r"\s*(?:<bos>)?", header=_GEMMA, gap="\n", closers=r"<end_of_turn>|<eos>"),
-        ("<end_of_turn>", "<eos>"),
+    _closing(
+        "Gemma", r"\s*(?:<bos>)?", r"<start_of_turn>", _GEMMA, "\n", ("<end_of_turn>", "<eos>")
     ),
-    Dialect(
+    _closing(
         "Zephyr or Phi",
-        r"\s*(?:<s>\s*)?<\|(?:system|user)\|>",
-        _closing(
-            prefix=r"\A\s*(?:<s>\s*)?",
-            header=_BARS,
-            gap="\n",
-            closers=r"</s>|<\|end\|>|<\|endoftext\|>",
-            loose=True,
-        ),
+        r"\s*(?:<s>\s*)?",
+        r"<\|(?:system|user)\|>",
+        _BARS,
+        "\n",
         ("</s>", "<|end|>", "<|endoftext|>"),
+        loose=True,
     ),
-    Dialect(
+    _closing(
         "DeepSeek",
+        "",
         r"<｜(?:begin▁of▁sentence|User)｜>",
-        _closing(
-            prefix=r"(?:<｜begin▁of▁sentence｜>)?(?P<system>[^<]*)",
-            header=_DEEPSEEK,
-            gap="",
-            closers=r"<｜end▁of▁sentence｜>",
-            unclosed="user",
-        ),
+        _DEEPSEEK,
+        "",
         ("<｜end▁of▁sentence｜>",),
+        start=r"(?:<｜begin▁of▁sentence｜>)?(?P<system>[^<]*)",
+        unclosed="user",
     ),
     Dialect("Llama 2 or Mistral", r"(?:<s>)?\s*\[INST\]", _inst, ("</s>",), strips=True),
     Dialect(
-        "Alpaca",
-        r"\s*(?:Below is an instruction that describes a task|### Instruction:)",
-        _alpaca,
+        "Alpaca", r"\s*(?:Below is an instruction that describes a task|### Instruction:)", _alpaca
     ),
     Dialect("Guanaco", r"\s*### Human:", _headed(_GUANACO), strips=True),
     Dialect(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -183,17 +183,19 @@ class _Parser:
         self._depth += 1
         if self._depth > _DEEPEST:
             self._refuse(self._at, "it is nested too deeply", "Write it flatter.")
-        parts, at = [self._both()], self._at
-        while self._taken("or"):
-            parts.append(self._both())
+        node = self._joined("or", self._both)
         self._depth -= 1
-        return Node("or", at, parts=tuple(parts)) if len(parts) > 1 else parts[0]
+        return node
 
     def _both(self) -> Node:
-        parts, at = [self._negated()], self._at
-        while self._taken("and"):
-            parts.append(self._negated())
-        return Node("and", at, parts=tuple(parts)) if len(parts) > 1 else parts[0]
+        return self._joined("and", self._negated)
+
+    def _joined(self, word: str, tighter: Callable[[], Node]) -> Node:
+        """All that one word joins, as one node."""
+        parts, at = [tighter()], self._at
+        while self._taken(word):
+            parts.append(tighter())
+        return Node(word, at, parts=tuple(parts)) if len(parts) > 1 else parts[0]
 
     def _negated(self) -> Node:
         at, times = self._at, 0
@@ -210,10 +212,12 @@ class _Parser:
         sign = self._taken(*_COMPARING)
         if sign:
             return Node(sign, at, parts=(left, self._sum()))
-        if self._taken("is"):
-            return self._is(left, at)
+        asks = self._taken("is")
         turned = self._taken("not")
-        if self._taken("in"):
+        if asks:
+            self._require("null", "NULL is expected after IS")
+            node = Node("null", at, parts=(left,))
+        elif self._taken("in"):
             node = Node("in", at, self._literals(), (left,))
         elif self._taken("between"):
             low = self._sum()
@@ -223,12 +227,6 @@ class _Parser:
             self._refuse(self._at, "IN or BETWEEN is expected after NOT")
         else:
             return left
-        return Node("not", at, parts=(node,)) if turned else node
-
-    def _is(self, left: Node, at: int) -> Node:
-        turned = self._taken("not")
-        self._require("null", "NULL is expected after IS")
-        node = Node("null", at, parts=(left,))
         return Node("not", at, parts=(node,)) if turned else node
 
     def _literals(self) -> tuple[Node, ...]:
@@ -245,15 +243,16 @@ class _Parser:
         return tuple(found)
 
     def _sum(self) -> Node:
-        node = self._product()
-        while (at := self._at) >= 0 and (sign := self._taken("+", "-")):
-            node = Node(sign, at, parts=(node, self._product()))
-        return node
+        return self._computed(("+", "-"), self._product)
 
     def _product(self) -> Node:
-        node = self._signed()
-        while (at := self._at) >= 0 and (sign := self._taken("*", "/", "%")):
-            node = Node(sign, at, parts=(node, self._signed()))
+        return self._computed(("*", "/", "%"), self._signed)
+
+    def _computed(self, signs: Sequence[str], tighter: Callable[[], Node]) -> Node:
+        """Operations of one rank, from left to right."""
+        node, at = tighter(), self._at
+        while sign := self._taken(*signs):
+            node, at = Node(sign, at, parts=(node, tighter())), self._at
         return node
 
     def _signed(self) -> Node:

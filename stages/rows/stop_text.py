@@ -38,9 +38,8 @@ def ending_stop(text: str) -> str | None:
     if stripped_text[-1:] not in LAST or not stripped_text.endswith(STOPS):
         return None
     stop = next(stop for stop in STOPS if stripped_text.endswith(stop))
-    struck = stop == "</s>" and stripped_text.count("<s>") >= stripped_text.count(
-        "</s>"
-    )  # HTML, strikethrough
+    # In HTML, which writes so what is struck through, as many of them are opened.
+    struck = stop == "</s>" and stripped_text.count("<s>") >= stripped_text.count(stop)
     return None if struck else stop
 
 

@@ -210,25 +210,17 @@ def _require_asked(left: Unread, value: Any, kind: Kind, row: ReadRow) -> None:
             f"Flags of a turn are {', '.join(FLAGS)}. To leave this one out, add {ignore(path)}.",
         )
     if column_names.rates(path, value, kind):
-        what = (
-            "rates what would be trained"
-            if kind.trains_answers
-            else "may be the score of an answer"
-        )
+        what = "may be the score of an answer"
+        if kind.trains_answers:
+            what = "rates what would be trained"
         raise AskError("rated", f"{shown}, which {what}", f"Add {ignore(path)}.")
-    if column_names.leaves_out(path, value):
-        raise AskError(
-            "unread_weight",
-            f"{shown}, and nothing reads whether a whole row is trained",
-            f"{_on_turns('train', kind, row)}Leave such rows out with --where, or add "
-            f"{ignore(path)}.",
-        )
-    if column_names.weighs(path):
-        raise AskError(
-            "unread_weight",
-            f"{shown}, and nothing reads the weight of a whole row",
-            f"{_on_turns('weight', kind, row)}Add {ignore(path)}.",
-        )
+    left_out = column_names.leaves_out(path, value)
+    if left_out or column_names.weighs(path):
+        what = "whether a whole row is trained" if left_out else "the weight of a whole row"
+        on_turns = _on_turns("train" if left_out else "weight", kind, row)
+        or_else = "Leave such rows out with --where, or add" if left_out else "Add"
+        detail = f"{shown}, and nothing reads {what}"
+        raise AskError("unread_weight", detail, f"{on_turns}{or_else} {ignore(path)}.")
     why = column_names.seen(path, kind)
     if column_names.plain(path) in column_names.CORRECTED and isinstance(value, bool | int | float):
         return  # whether an answer was corrected, or how often, is not an answer
