@@ -13,7 +13,7 @@ import subprocess
 import sys
 import termios
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from types import ModuleType
@@ -41,6 +41,22 @@ class Ran:
     status: int
     out: str
     err: str
+
+
+Run = Callable[..., Ran]  # a command line: see the fixture ``pipeline``
+
+
+def succeeded(ran: Ran) -> Ran:
+    """A command that must have ended well."""
+    assert ran.status == 0, ran.err
+    return ran
+
+
+def rows_to(path: Path, *rows: Row) -> Path:
+    """A file of lines of JSON."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return path
 
 
 def check_reading(reading: str, task: str, row: Row, wanted: list[Example]) -> None:
@@ -72,6 +88,12 @@ def few(values: Iterable[Any], keep: int) -> list[Any]:
         )
         for n, one in enumerate(cases)
     ]
+
+
+def table(name: str) -> Any:
+    """What a file of ``tests/tables`` holds: a TOML table, or a list of lines of JSON."""
+    text = (ROOT / "tests" / "tables" / name).read_text("utf-8")
+    return tomllib.loads(text) if name.endswith(".toml") else [*map(json.loads, text.splitlines())]
 
 
 def say(text: str) -> None:
