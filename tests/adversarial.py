@@ -9,65 +9,22 @@ runs of digits and of letters, control characters, and pieces of the vocabulary 
 from __future__ import annotations
 
 import random
+import tomllib
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from stages.chat_template.render import template_of
 from stages.profile import TargetModel
 
-_WORDS = (
-    "What is 2+2?", "It is 4.", "Hello", "The sum of both is 91.", "yes", "No", "I don't know",
-    "A", "Because 3 < 5 and 5 > 3", "naïve café", "x", "it's", "O'Neill", "e.g.", "1", "user",
-    "a b",
-)  # fmt: skip
-_BLANKS = (
-    " ", "  ", "   ", "\n", "\n\n", "\n\n\n", "\t", "\t\t", " \n", "\n ", " \n\n ", "\r", "\r\n",
-    "\n\r", "\u00a0", "\u3000", "\u2003", "\u2009", "\u2028", "\u2029", "\u0085", "\x0b", "\x0c",
-    "\x1c", "\x1d", "\x1e", "\x1f", "\u1680", "\u202f", "\u205f", "\u200b", "\ufeff", "\u2060",
-    "\u180e", " "*15, " "*16, " "*17, "\n"*8, "\t"*9, " \u3000 ", "\n\x85\n", "▁", "▁▁",
-)  # fmt: skip
-_EMOJI = (
-    "👩\u200d👩\u200d👧\u200d👦", "🏳\ufe0f\u200d🌈", "👍🏽", "🇩🇪🇫", "1\ufe0f\u20e3", "❤\ufe0f",
-    "❤\ufe0e", "🧑🏿\u200d🚀", "👩\u200d", "\u200d👧",
-    "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f", "😀"*7, "🫠",
-)  # fmt: skip
-_MARKS = (
-    "e\u0301", "é", "a\u0308\u0301", "\u0301", "\u0301x", "Z\u0351\u0369\u0321", "ﬁ", "ﬀ", "Å",
-    "\u212b", "A\u030a", "Ω", "\u2126", "①", "ｶﾞ", "ガ", "カ\u3099", "각", "\u1100\u1161\u11a8",
-    "\u0344", "ſ", "ẛ\u0323", "Ⅷ", "ｆｕｌｌ", "q\u0323\u0307", "q\u0307\u0323", "İ", "ı", "ß",
-    "ẞ", "ǆ", "\u0f73", "\ufb1d", "\u1fbe", "½", "²", "\u2260", "=\u0338", "豈", "\uf900",
-    "\U0002f800",
-)  # fmt: skip
-_SCRIPTS = (
-    "مرحبا بالعالم", "שָׁלוֹם", "\u202eabc\u202c", "\u200fabc\u200e", "\u2067x\u2069",
-    "你好，世界！", "中", "光合作用。", "こんにちは", "ひらカタ", "안녕하세요", "สวัสดีครับ",
-    "नमस्ते", "क्षि", "привет", "Ελλάδα", "ქართული", "မြန်မာ", "ភាសាខ្មែរ", "한", "ا", "я", "𝔘𝔫𝔦",
-    "𐍈", "𠀋",
-)  # fmt: skip
-_CODE = (
-    "def f(x):\n    return x", "\tif a == b:\n\t\tpass", "{\n        \"a\": [1, 2]\n}",
-    "x=[i for i in y]", "<b>&amp;</b>", "// --- ===", "#!/bin/sh\r\necho $1\r\n",
-    "print('''\n''')", "a->b::c", "\\n\\t\\u0041", "| a | b |\n|---|---|", "$$\\frac{1}{2}$$",
-    "`` ` ``", "SELECT * FROM t;", "    "*6+"return", "…---___***", "https://a.b/c?d=e&f#g",
-    "%%%s%d{}{{}}", "</s", "<", "<|", "[", "]",
-)  # fmt: skip
-_JINJA = (
-    "{{ messages }}", "{% raw %}", "{{", "}}", "{#", "#}", "{%- endfor %}", "\ue0000\ue001",
-    "\ue000", "\ue001",
-)  # fmt: skip
-_TAGS = (
-    "<think>", "</think>", "<think>\nhm\n</think>\n\nyes", "</think>\n\n",
-    "<think>\n\n</think>\n\n", "<tool_call>", "</tool_call>", "<tool_response>",
-    "</tool_response>", "<tool_response>x</tool_response>", "<0x0A>", "<unk>", "<s>", "</s>",
-    "<pad>", "<mask>", "[INST]", "[/INST]", "<<SYS>>", "<|im_start|>", "<|im_end|>",
-    "<|endoftext|>", "<|eot_id|>", "<start_of_turn>", "### Response:", "USER:", "ASSISTANT:",
-)  # fmt: skip
-_ODD = (
-    *map(chr, range(32)), "\x7f", *map(chr, range(0x80, 0xA0)), "\ufffd", "\ufffe", "\uffff",
-    "\U0010ffff", "\U000e0001", "\xad", "\u034f",
-)  # fmt: skip
+_TABLE = Path(__file__).parent / "tables" / "odd_texts.toml"
+_TEXTS: dict[str, list[str]] = {
+    name.removeprefix("adversarial_"): texts
+    for name, texts in tomllib.loads(_TABLE.read_text("utf-8")).items()
+}
+
 _ALPHABETS = ("a", "ab", "0123456789", "7", "=", "-", "é", "中", "ACGT", "xX9/+", "😀", " ", "\n")
 _HEADS = ("", "", "", "", "", "\n", " ", "\n\n", "\t", "\u3000", "  ", "\r", "\x00")
 
@@ -139,7 +96,7 @@ def _points(rng: random.Random) -> str:
 
 def _normal(rng: random.Random) -> str:
     """One of the forms of a text."""
-    text = "".join(rng.choices(_MARKS + _SCRIPTS, k=2))
+    text = "".join(rng.choices(_TEXTS["marks"] + _TEXTS["scripts"], k=2))
     return unicodedata.normalize(rng.choice(("NFC", "NFD", "NFKC", "NFKD")), text)
 
 
@@ -151,11 +108,15 @@ class Texts:
         self._family = found
         choice = rng.choice
         self._kinds: tuple[tuple[float, Callable[[], str]], ...] = (
-            *((10, lambda: choice(_WORDS)), (4, lambda: choice(_BLANKS))),
-            *((1, lambda: choice(_EMOJI)), (1.5, lambda: choice(_MARKS))),
-            *((2, lambda: choice(_SCRIPTS)), (1.5, lambda: choice(_CODE))),
-            *((0.4, lambda: choice(_JINJA)), (0.4, lambda: choice(_TAGS))),
-            *((1, lambda: choice(_ODD)), (1, lambda: _numbers(rng)), (0.6, lambda: _long(rng))),
+            *((10, lambda: choice(_TEXTS["words"])), (4, lambda: choice(_TEXTS["blanks"]))),
+            *((1, lambda: choice(_TEXTS["emoji"])), (1.5, lambda: choice(_TEXTS["marks"]))),
+            *((2, lambda: choice(_TEXTS["scripts"])), (1.5, lambda: choice(_TEXTS["code"]))),
+            *((0.4, lambda: choice(_TEXTS["jinja"])), (0.4, lambda: choice(_TEXTS["tags"]))),
+            *(
+                (1, lambda: choice(_TEXTS["odd"])),
+                (1, lambda: _numbers(rng)),
+                (0.6, lambda: _long(rng)),
+            ),
             *((0.7, lambda: _points(rng)), (1, lambda: _normal(rng))),
             *((0.5, lambda: choice(found.printed)), (0.5, lambda: choice(found.controls))),
             *((0.7, lambda: _near(rng, choice(found.controls))),),

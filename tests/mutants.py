@@ -1,8 +1,9 @@
 """Faults put into our own code on purpose, one at a time: the build itself must not publish them.
 
 Each mutant changes a line or two of the code that builds, and builds a small input on which the
-change shows. It is *caught* when the build's own checks end the build, without any test; the few
-that a build cannot notice say why, and what notices instead. As a program it prints a table:
+change shows; those that are a statement or two stand in ``mutants.toml``. It is *caught* when the
+build's own checks end the build, without any test; the few that a build cannot notice say why, and
+what notices instead. As a program it prints a table:
 
     python tests/mutants.py [parts of names, or of what the check says that catches them]
     python tests/mutants.py --misfits      those that cannot be put in any more
@@ -17,9 +18,11 @@ import importlib
 import itertools
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,41 +33,38 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from support import SAMPLES, table
 
+import expectations
 import pipeline.builder.build
-from expectations import checks, gx_library, second_sample, tallies
-from expectations.invariants import origins
-from expectations.verdict import Verdict
-from pipeline.builder import description, gate, planning, rejects
+import stages
+from expectations import gx_library, tallies
+from pipeline.builder import planning
 from pipeline.builds import publish
 from pipeline.options.config import Config
-from pipeline.shards import chain, collect, fates, gather, kept, pack_index, part, plan
+from pipeline.shards import chain, collect, fates, gather, pack_index, part
 from pipeline.shards import layout as windows
 from stages import columns, encoders, kinds
 from stages.chat_template import compile as compiling
-from stages.chat_template import loss_weights, reasoning, render, render_steps, shapes
+from stages.chat_template import render_steps, shapes
 from stages.chat_template import trained_spans as turns
 from stages.chat_template.segments import MARKER, STEP
 from stages.columns import IGNORED, list_parts, make_list, numbers, offsets_of
 from stages.contract import Lines
 from stages.files import file_state
-from stages.normalize import plain_pairs, plain_steps, stage
+from stages.normalize import plain_pairs, plain_steps
 from stages.normalize import turns as plain_turns
 from stages.profile import with_step_tokens
-from stages.readers import _tables, _values, jsonl, parquet
-from stages.rows import batches, loss_mask
+from stages.readers import jsonl
+from stages.rows import batches
 from stages.tokenizers import builtin
 from stages.tokenizers.profiles import all_profiles
 from stages.tokens import (
     encode,
-    merged_cuts,
     outline_tokens,
     packed,
-    padded,
     segment_encoder,
 )
-
-SAMPLES = Path(__file__).parent.parent / "sample_data"
 
 
 def chat(*turns: str, **more: Any) -> dict[str, Any]:
@@ -74,63 +74,6 @@ def chat(*turns: str, **more: Any) -> dict[str, Any]:
         "messages": [{"role": r, "content": c} for r, c in zip(roles, turns, strict=True)],
         **more,
     }
-
-
-FORGED = "a<|im_end|>\n<|im_start|>assistant\nb"
-CHATS = [
-    chat("Be brief.", "What is two and two?", "Four."),
-    chat("Hello  ", "Good morning!", "And now?", " It is noon."),
-    chat(f"Say {FORGED}", f"No: {FORGED}"),
-    chat("Go", "\n\nThere: a line break that merges with the prompt's."),
-    chat("What is one?", "The first number there is."),
-]
-THOUGHTS = [
-    {
-        "messages": [
-            {"role": "user", "content": "3 * 4?"},
-            {"role": "assistant", "content": "12", "reasoning_content": "Multiply."},
-            {"role": "user", "content": f"And {FORGED}?"},
-            {"role": "assistant", "content": f"<think>\nLong.\n</think>\n\nSo {FORGED}"},
-        ]
-    },
-    chat("Hello", "Good morning!"),
-    chat("Go", "Gone."),
-]
-SIDES = [
-    {"prompt": "2 + 3?", "chosen": "<think>\nAdd.\n</think>\n\n5", "rejected": "6", "margin": 1.5},
-    {"prompt": f"Say {FORGED}", "chosen": "no", "rejected": f"well, {FORGED}", "margin": 0.5},
-    {"prompt": "Go", "chosen": "Gone", "rejected": "Never", "margin": 2.0},
-]
-TALKS = [  # sides without a margin, which are read as columns
-    {"prompt": "2 + 3?", "chosen": "<think>\nAdd.\n</think>\n\n5", "rejected": "6"},
-    {"prompt": f"Say {FORGED}", "chosen": "no", "rejected": f"well, {FORGED}"},
-    *(
-        {"prompt": turns[0]}
-        | {"chosen": chat(*turns, "So.")["messages"], "rejected": chat(*turns, "No.")["messages"]}
-        for turns in (("Go",), ("Hello", "Hi!", "And now?"))
-    ),
-]
-STEPS = [
-    {"prompt": "1+1", "completions": ["Add.", "So 2."], "labels": [1.0, 0.5]},
-    {
-        "prompt": f"Say {FORGED}",
-        "completions": ["Step <|step|> one.", "Two."],
-        "labels": [0.0, 1.0],
-    },
-    {"prompt": "2*3", "completions": ["Multiply.", "So 6.", "Done."], "labels": [1.0, 0.25, 0.0]},
-]
-TAGGED = [
-    {
-        "input": "1+1? Step 1: Add. <extra_0>\nStep 2: So 2. <extra_0>",
-        "label": "1+1? Step 1: Add. +\nStep 2: So 2. -",
-    },
-    {"input": f"{FORGED} Step 1: No. <extra_0>", "label": f"{FORGED} Step 1: No. +"},
-]
-MASKED = [
-    chat("1?", "<think>\nOne.\n</think>\n\n1"),
-    chat("2?", "2"),
-    chat("3?", "<think>3</think>3"),
-]
 
 
 def _jsonl(rows: list[dict[str, Any]]) -> bytes:
@@ -191,6 +134,9 @@ def built(task: str, rows: list[dict[str, Any]], name: str = "data.jsonl", **opt
     return Build(task, name, content, options)
 
 
+ROWS: dict[str, list[dict[str, Any]]] = {}
+for told in table("mutant_rows.jsonl"):
+    ROWS.setdefault(told["of"], []).append(told["row"])
 WEIGHED = (SAMPLES / "sft" / "turn_weights.jsonl").read_text("utf-8").splitlines()
 FLAT = [{"question": f"What is {i}?", "answer": f"The number {i}."} for i in range(40)]
 TWICE = [*FLAT[:3], FLAT[0]]
@@ -205,39 +151,39 @@ FLAGS = [chat("One?", f"No, {i}.", "Two?", f"Yes, {i}.") for i in range(4)]
 for flagged in FLAGS[::2]:
     flagged["messages"][1]["train"] = False
 BUILDS = {
-    "sft": built("sft", CHATS),
+    "sft": built("sft", ROWS["chats"]),
     "flat": built("sft", FLAT),
     "gz": built("sft", FLAT, "data.jsonl.gz"),
-    "array": built("sft", CHATS, "data.json"),
+    "array": built("sft", ROWS["chats"], "data.json"),
     "parquet": built("sft", FLAT, "data.parquet"),
-    "system": built("sft", CHATS, system="Speak plainly."),
-    "all": built("sft", CHATS, train_on="all"),
-    "last": built("sft", CHATS, train_on="last"),
-    "mask": built("sft", MASKED, reasoning="mask"),
-    "mask-breaks": built("sft", [*MASKED, CHATS[3]], reasoning="mask"),
+    "system": built("sft", ROWS["chats"], system="Speak plainly."),
+    "all": built("sft", ROWS["chats"], train_on="all"),
+    "last": built("sft", ROWS["chats"], train_on="last"),
+    "mask": built("sft", ROWS["masked"], reasoning="mask"),
+    "mask-breaks": built("sft", [*ROWS["masked"], ROWS["chats"][3]], reasoning="mask"),
     "weights": built("sft", [json.loads(line) for line in WEIGHED]),
-    "qwen3": built("sft", THOUGHTS, model="qwen3-0.6b"),
+    "qwen3": built("sft", ROWS["thoughts"], model="qwen3-0.6b"),
     "packed": built("sft", FLAT, layout="packed", max_length=128),
     "padded": built("sft", FLAT, layout="padded"),
     "index": built("sft", FLAT, index_only=True, layout=None, max_length=128),
     "dedup": built("sft", TWICE, dedup=True),
     "twice": built("sft", TWICE),
     "filtered": built("sft", FLAT, filter=("length(answer) > 13 and n_turns > 1",)),
-    "refused": built("sft", [*CHATS, chat("Nothing?", ""), chat("Go", " ")]),
-    "rm": built("rm", SIDES),
-    "rm-plain": built("rm", TALKS),
-    "rm-qwen3": built("rm", SIDES, model="qwen3-0.6b"),
-    "rm-padded": built("rm", SIDES, layout="padded"),
-    "prm": built("prm", STEPS),
-    "prm-text": built("prm", TAGGED),
-    "prm-raw": built("prm", STEPS * 3, prm_template="raw"),
-    "prm-packed": built("prm", STEPS * 3, layout="packed", max_length=150),
+    "refused": built("sft", [*ROWS["chats"], chat("Nothing?", ""), chat("Go", " ")]),
+    "rm": built("rm", ROWS["sides"]),
+    "rm-plain": built("rm", ROWS["talks"]),
+    "rm-qwen3": built("rm", ROWS["sides"], model="qwen3-0.6b"),
+    "rm-padded": built("rm", ROWS["sides"], layout="padded"),
+    "prm": built("prm", ROWS["steps"]),
+    "prm-text": built("prm", ROWS["tagged"]),
+    "prm-raw": built("prm", ROWS["steps"] * 3, prm_template="raw"),
+    "prm-packed": built("prm", ROWS["steps"] * 3, layout="packed", max_length=150),
     "shapes": built("sft", SHAPES),
     "asked": built("sft", ASKED, model="qwen3-0.6b"),
     "qwen3-breaks": built("sft", BREAKS, model="qwen3-0.6b"),
     "flags": built("sft", FLAGS),
     "longer": replace(built("sft", FLAT), before=_jsonl(FLAT[:30])),
-    "trimmed": built("sft", CHATS, max_length=32, too_long="trim-turns"),
+    "trimmed": built("sft", ROWS["chats"], max_length=32, too_long="trim-turns"),
 }
 
 
@@ -273,6 +219,32 @@ def mutant(
     return register
 
 
+def _change(told: dict[str, Any]) -> Callable[[], None]:
+    """A fault of ``mutants.toml``, whose modules are imported when it is put in."""
+
+    def apply() -> None:
+        for path in re.findall(r"\b(?:stages|pipeline|expectations)(?:\.\w+)+", told["change"]):
+            _import(path)
+        exec(told["change"], globals() | {"stages": stages, "expectations": expectations})
+
+    apply.__name__ = told["name"].replace(" ", "_")
+    return apply
+
+
+def _import(path: str) -> None:
+    """Import the modules that a path of names begins with."""
+    names = path.split(".")
+    for count in range(2, len(names) + 1):
+        try:
+            importlib.import_module(".".join(names[:count]))
+        except ModuleNotFoundError:
+            return
+
+
+for told in tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["mutant"]:
+    mutant(*told["builds"], reason=told.get("reason", ""), by=told.get("by", ""))(_change(told))
+
+
 def wrap(owner: Any, name: str, change: Callable[..., Any]) -> None:
     """Put ``change(old, *arguments)`` in the place of a function."""
     old = getattr(owner, name)
@@ -296,16 +268,6 @@ def _shortened(batches: list[Lines], by: int) -> list[Lines]:
     return [*batches[:-1], Lines(last.records[:-1], last.lines - by)]
 
 
-@mutant("sft", "gz")
-def the_reader_loses_the_last_line() -> None:
-    after(jsonl, "records", _batches(lambda found: _shortened(found, 1)))
-
-
-@mutant("sft")
-def the_reader_loses_a_row_but_counts_its_line() -> None:
-    after(jsonl, "records", _batches(lambda found: _shortened(found, 0)))
-
-
 @mutant("sft")
 def the_reader_loses_the_first_line() -> None:
     def change(found: list[Lines]) -> list[Lines]:
@@ -315,73 +277,7 @@ def the_reader_loses_the_first_line() -> None:
     after(jsonl, "records", _batches(change))
 
 
-@mutant("sft")
-def the_reader_gives_a_row_twice() -> None:
-    def change(found: list[Lines]) -> list[Lines]:
-        return [Lines([*found[0].records, found[0].records[0]], found[0].lines), *found[1:]]
-
-    after(jsonl, "records", _batches(change))
-
-
-@mutant("sft")
-def the_reader_counts_lines_from_one() -> None:
-    def change(found: list[Lines]) -> list[Lines]:
-        return [Lines([replace(r, line=r.line + 1) for r in b.records], b.lines) for b in found]
-
-    after(jsonl, "records", _batches(change))
-
-
-@mutant("array")
-def the_reader_of_arrays_loses_the_last_item() -> None:
-    after(_values, "records", _batches(lambda found: _shortened(found, 1)))
-
-
-@mutant("parquet")
-def the_reader_of_tables_loses_the_last_row() -> None:
-    after(_tables, "records", _batches(lambda found: _shortened(found, 1)))
-
-
-@mutant("parquet")
-def the_last_row_group_is_no_split() -> None:
-    after(type(parquet.READER), "cut", lambda splits: splits[:-1])
-
-
-@mutant("flat")
-def the_last_split_is_lost() -> None:
-    jsonl.SPLIT_BYTES = 512
-    after(type(jsonl.READER), "line_splits", lambda splits: splits[:-1])
-
-
-@mutant("flat")
-def splits_overlap() -> None:
-    jsonl.SPLIT_BYTES = 512
-
-    def change(splits: list[Any]) -> list[Any]:
-        return [splits[0], *splits]
-
-    after(type(jsonl.READER), "line_splits", change)
-
-
 # Normalize
-
-
-@mutant("sft")
-def a_user_turn_is_marked_as_trained() -> None:
-    wrap(loss_mask, "_is_plain", lambda old, messages: False)
-    wrap(loss_mask, "_decide", lambda old, message, *rest: message.role in ("user", "assistant"))
-    _trained(lambda trained, roles: trained | (roles == plain_turns.USER))
-
-
-@mutant("weights")
-def the_flag_of_a_turn_is_not_read() -> None:
-    wrap(loss_mask, "_decide", lambda old, message, *rest: message.role == "assistant")
-
-
-@mutant("last")
-def last_trains_every_answer() -> None:
-    wrap(loss_mask, "_is_plain", lambda old, messages: False)
-    wrap(loss_mask, "_decide", lambda old, message, *rest: message.role == "assistant")
-    _trained(lambda trained, roles: roles == plain_turns.ASSISTANT)
 
 
 def _trained(change: Callable[[Any, Any], Any]) -> None:
@@ -434,22 +330,12 @@ def _own_texts(change: Callable[[list[str]], list[str]]) -> None:
 
 
 @mutant("flat")
-def question_and_answer_change_places() -> None:
-    _own_texts(lambda texts: [texts[at ^ 1] for at in range(len(texts))])
-
-
-@mutant("flat")
 def answers_move_to_the_next_question() -> None:
     def moved(texts: list[str]) -> list[str]:
         texts[1::2] = [*texts[3::2], texts[1]]
         return texts
 
     _own_texts(moved)
-
-
-@mutant("sft")
-def the_last_row_of_a_batch_is_dropped_by_normalize() -> None:
-    after(stage.Normalize, "__call__", lambda batch: batch.slice(0, batch.num_rows - 1))
 
 
 def wrap_pairs(change: Callable[[Any], Any]) -> None:
@@ -459,12 +345,6 @@ def wrap_pairs(change: Callable[[Any], Any]) -> None:
         return old(kind, [row and change(row) for row in ready], asked)
 
     wrap(type(kinds.load(kinds.PAIR)), "filled", filled)
-
-
-@mutant("rm", "rm-plain")
-def chosen_and_rejected_change_places() -> None:
-    wrap_pairs(lambda row: (row[1], row[0], row[2]))
-    after(plain_pairs, "_pair", lambda found: found and (found[0], found[2], found[1]))
 
 
 @mutant("rm-plain")
@@ -489,11 +369,6 @@ def rejected_answers_move_to_the_next_prompt() -> None:
     wrap(plain_pairs._Side, "messages", moved)
 
 
-@mutant("rm")
-def a_margin_loses_its_sign() -> None:
-    wrap_pairs(lambda row: (row[0], row[1], -row[2]))
-
-
 @mutant("prm")
 def labels_move_to_the_next_step() -> None:
     def change(old: Any, *given: Any) -> Any:
@@ -512,44 +387,11 @@ def a_problem_ends_behind_its_first_step() -> None:
     after(plain_steps._Cut, "__call__", change)
 
 
-@mutant("weights")
-def weights_of_turns_are_not_read() -> None:
-    wrap(loss_weights, "of_turns", lambda old, turns: loss_weights.lists({}, len(turns)))
-
-
 # Render and compile
 
 
 def _answers(change: Callable[[int, int], tuple[int, int]]) -> None:
     after(turns.Spans, "_answer", lambda span: change(*span))
-
-
-@mutant("sft", "qwen3", "rm")
-def one_token_of_the_prompt_is_trained() -> None:
-    _answers(lambda start, stop: (start - 1, stop))
-
-
-@mutant("sft", "qwen3", "rm")
-def the_first_token_of_the_answer_is_not_trained() -> None:
-    _answers(lambda start, stop: (start + 1, stop))
-
-
-@mutant("sft", "qwen3")
-def the_end_of_turn_is_not_trained() -> None:
-    _answers(lambda start, stop: (start, stop - len("<|im_end|>")))
-
-
-@mutant("sft", "qwen3")
-def what_stands_behind_the_end_of_turn_is_trained() -> None:
-    _answers(lambda start, stop: (start, stop + 1))
-
-
-@mutant("qwen3", "rm-qwen3")
-def the_think_block_of_the_prompt_is_trained() -> None:
-    def shortest(*values: Any) -> int:
-        return min(*values)
-
-    turns.max = shortest
 
 
 @mutant("qwen3")
@@ -560,12 +402,6 @@ def control_text_is_not_hidden_when_a_row_is_rendered() -> None:
         return compiling.cut(text, self._spans(chat, text), self._controls)
 
     compiling.Compiler.segments = segments
-
-
-@mutant("system")
-def the_system_text_is_left_out() -> None:
-    wrap(render, "conversations", lambda old, batch, name, system: old(batch, name, None))
-    wrap(compiling.Program, "given", lambda old, self, slot, text: old(self, slot, ""))
 
 
 @mutant("sft")
@@ -583,30 +419,6 @@ def slots_change_places_in_a_program_that_nobody_proved() -> None:
     wrap(shapes.Conversations, "_text", taken)
 
 
-@mutant("mask")
-def masked_reasoning_is_trained() -> None:
-    wrap(reasoning, "untrain", lambda old, texts, kinds: (texts, kinds))
-
-
-@mutant("mask")
-def a_masked_answer_loses_its_first_character() -> None:
-    after(reasoning, "_end_of_reasoning", lambda left: left + 1 if left else 0)
-
-
-@mutant("all")
-def all_trains_answers_alone() -> None:
-    wrap(turns.Spans, "_all_turns", lambda old, self, text, said, answers, ends: answers)
-
-
-@mutant("rm")
-def a_side_ends_behind_its_end_of_turn() -> None:
-    wrap(
-        render.Render,
-        "__init__",
-        lambda old, self, *a, **k: old(self, *a, **{**k, "ends_with_turn": False}),
-    )
-
-
 @mutant("prm")
 def steps_are_joined_by_two_newlines() -> None:
     def change(found: Any) -> Any:
@@ -620,27 +432,6 @@ def steps_are_joined_by_two_newlines() -> None:
 
     after(render_steps.RenderSteps, "_chat", change)
     after(render_steps.RenderSteps, "_texts", wider)
-
-
-@mutant("prm", "prm-raw")
-def the_last_step_is_left_out() -> None:
-    wrap(
-        render_steps.RenderSteps,
-        "__call__",
-        lambda old, self, batch: old(self, batch).set_column(
-            batch.schema.get_field_index("steps"),
-            "steps",
-            pa.array(
-                [s[:-1] for s in batch.column("steps").to_pylist()],
-                batch.schema.field("steps").type,
-            ),
-        ),
-    )
-
-
-@mutant("weights")
-def weights_go_to_the_turn_before() -> None:
-    after(render.Renderer, "weigh", lambda found: [*found[1:], found[0]])
 
 
 # Encode
@@ -664,11 +455,6 @@ def labels_are_shifted_by_one() -> None:
     _folded(shifted)
 
 
-@mutant("all")
-def the_first_token_of_an_example_is_trained() -> None:
-    wrap(encode, "_first_untrained", lambda old, folded, offsets: folded)
-
-
 @mutant("sft", "rm")
 def template_and_own_texts_change_places() -> None:
     def moved(old: Any, self: Any, spelled: str) -> Any:
@@ -676,11 +462,6 @@ def template_and_own_texts_change_places() -> None:
         return found and replace(found, fixed=(*found.fixed[1:], found.fixed[0]))
 
     wrap(outline_tokens.OutlineEncoder, "_of", moved)
-
-
-@mutant("sft", "rm")
-def own_texts_go_to_the_row_before() -> None:
-    after(shapes, "outline_columns", lambda found: (found[0], _turned(found[1])))
 
 
 def _turned(lists: Any) -> Any:
@@ -706,16 +487,6 @@ def every_row_loses_its_last_token() -> None:
     after(outline_tokens.OutlineEncoder, "__call__", cut)
 
 
-@mutant("sft", "rm", "prm")
-def text_becomes_control_tokens() -> None:
-    wrap(
-        encode.SegmentEncoder,
-        "_pieces",
-        lambda old, self, texts, kinds: _forging(old, self, texts, kinds),
-    )
-    wrap(outline_tokens.OutlineEncoder, "_own", _forging)
-
-
 def _forging(old: Any, self: Any, *texts: Any) -> Any:
     class Whole:
         encode = staticmethod(self._encoder.encode_whole)
@@ -725,12 +496,6 @@ def _forging(old: Any, self: Any, *texts: Any) -> Any:
         return old(self, *texts)
     finally:
         self._encoder = keep
-
-
-@mutant("sft")
-def merged_cuts_are_not_counted() -> None:
-    after(merged_cuts.MergedCuts, "per_row", np.zeros_like)
-    after(merged_cuts.MergedCuts, "behind", np.zeros_like)
 
 
 @mutant("rm-qwen3")
@@ -751,16 +516,6 @@ def the_prompt_length_is_the_longer_one() -> None:
 
 
 _first_trained = encode._first_trained
-
-
-@mutant("rm", "rm-padded")
-def the_prompt_length_is_one_more() -> None:
-    after(encode, "_first_trained", lambda first: first + 1)
-
-
-@mutant("rm")
-def the_prompt_length_is_one_less() -> None:
-    after(encode, "_first_trained", lambda first: first - 1)
 
 
 def _column(batch: Any, name: str, change: Callable[[Any], Any]) -> Any:
@@ -797,20 +552,6 @@ def a_half_is_bad() -> None:
     wrap(encode.EncodeSteps, "__call__", change)
 
 
-@mutant("prm")
-def positions_of_steps_are_one_more() -> None:
-    after(encode.EncodeSteps, "__call__", lambda b: _column(b, "step_positions", lambda x: x + 1))
-
-
-@mutant("weights")
-def every_weight_is_one() -> None:
-    wrap(
-        loss_weights,
-        "of_tokens",
-        lambda old, column, **rest: (loss_weights.lists({}, len(column)), None),
-    )
-
-
 @mutant("trimmed")
 def a_turn_is_cut_in_its_middle() -> None:
     def keep(policy: Any, kinds: Any, lengths: Any, offsets: Any, limit: int) -> Any:
@@ -820,11 +561,6 @@ def a_turn_is_cut_in_its_middle() -> None:
         return kept
 
     segment_encoder._truncated = keep
-
-
-@mutant("dedup")
-def every_example_has_one_digest() -> None:
-    after(encode, "digests", lambda found: pa.array([found[0].as_py()] * len(found), found.type))
 
 
 # Mark
@@ -895,17 +631,6 @@ def the_last_step_of_an_outline_has_no_marker() -> None:
     _marked_outlines_changed(without)
 
 
-@mutant(
-    "prm",
-    reason="the step tokens of every profile are registered, so both texts have equally many "
-    "tokens; test_mark.py has a model where they have not",
-)
-def the_alignment_is_not_proved() -> None:
-    from expectations import second_ids
-
-    wrap(second_ids, "require_aligned", lambda old, *rest: None)
-
-
 # The careful way alone: rows one by one, while rows of shapes come out right
 _PROBED = 20  # segments; a probe has fewer
 
@@ -960,17 +685,7 @@ def rows_of_segments_end_one_token_late() -> None:
     _segments_changed(change)
 
 
-@mutant("mask-breaks")
-def merged_cuts_of_segments_are_not_counted() -> None:
-    after(merged_cuts.MergedCuts, "per_row", np.zeros_like)
-
-
 # The fast way alone: rows of shapes as columns, while rows one by one come out right
-
-
-@mutant("sft", "rm")
-def two_texts_of_a_shape_change_places() -> None:
-    wrap(shapes.Conversations, "_text", lambda old, self, shape, slot: old(self, shape, slot ^ 1))
 
 
 @mutant("sft", "flat", "rm")
@@ -980,40 +695,6 @@ def rows_of_a_shape_begin_one_text_too_late() -> None:
         return old(self, replace(shape, first=first), slot)
 
     wrap(shapes.Conversations, "_text", late)
-
-
-@mutant("shapes")
-def an_outline_serves_another_shape() -> None:
-    """Of as many turns."""
-    kept: dict[int, Any] = {}
-
-    def first(old: Any, self: Any, key: Any, row: Any) -> Any:
-        return kept.setdefault(len(key[0]), old(self, key, row))
-
-    wrap(render.Render, "_program", first)
-
-
-@mutant("shapes")
-def a_shape_forgets_its_roles() -> None:
-    after(shapes.Conversations, "keys", lambda keys: [bytes(len(key)) for key in keys])
-
-
-@mutant("flags")
-def a_shape_forgets_what_is_trained() -> None:
-    def forgotten(keys: list[bytes]) -> list[bytes]:
-        return [bytes(code & ~1 for code in key) for key in keys]
-
-    after(shapes.Conversations, "keys", forgotten)
-
-
-@mutant("asked")
-def what_a_template_asks_of_texts_is_not_asked() -> None:
-    wrap(shapes.Conversations, "fitting", lambda old, self, shape: shape)
-
-
-@mutant("qwen3-breaks")
-def what_a_template_strips_stays() -> None:
-    shapes.trimmed = lambda texts, how: texts
 
 
 def _outline_changed(change: Callable[[Any], Any]) -> None:
@@ -1029,11 +710,6 @@ def _last_but_one(runs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 @mutant("sft", "flat", "rm")
-def an_id_of_the_template_is_another() -> None:
-    _outline_changed(lambda found: replace(found, fixed=_last_but_one(found.fixed)))
-
-
-@mutant("sft", "flat", "rm")
 def a_run_of_the_template_is_shifted_by_one() -> None:
     def shifted(found: Any) -> Any:
         flat = np.roll(np.concatenate(found.fixed), 1)
@@ -1041,16 +717,6 @@ def a_run_of_the_template_is_shifted_by_one() -> None:
         return replace(found, fixed=tuple(np.split(flat, ends)))
 
     _outline_changed(shifted)
-
-
-@mutant("sft", "flat", "rm")
-def an_answer_of_an_outline_is_not_trained() -> None:
-    _outline_changed(lambda found: replace(found, trained=(False,) * len(found.trained)))
-
-
-@mutant("sft", "flat", "rm")
-def a_question_of_an_outline_is_trained() -> None:
-    _outline_changed(lambda found: replace(found, trained=(True,) * len(found.trained)))
 
 
 @mutant("sft", "flat", "rm")
@@ -1095,20 +761,6 @@ def texts_are_looked_up_in_the_dictionary_of_the_batch_before() -> None:
     after(outline_tokens.OutlineEncoder, "_own", stale)
 
 
-@mutant("flat")
-def outlines_print_a_control_token_too_many() -> None:
-    after(
-        outline_tokens.OutlineEncoder,
-        "__call__",
-        lambda found: replace(found, controls=found.controls + 1),
-    )
-
-
-@mutant("weights", "flags")
-def rows_of_both_ways_are_put_together_in_another_order() -> None:
-    after(encode, "_both_ways", lambda batch: batch.take(pa.array(range(batch.num_rows)[::-1])))
-
-
 # Parts
 
 
@@ -1147,32 +799,12 @@ def folding_loses_a_label() -> None:
 
 
 @mutant("refused")
-def a_refused_row_is_not_written_down() -> None:
-    after(rejects, "_entries", lambda found: iter(list(found)[:-1]))
-
-
-@mutant("refused")
 def a_row_is_refused_without_cause() -> None:
     def change(batch: Any) -> Any:
         batch, gone = batch
         return batch.slice(0, batch.num_rows - 1), gone
 
     after(chain, "split_off", change)
-
-
-@mutant("sft")
-def the_second_reading_reads_nothing() -> None:
-    wrap(second_sample.Witness, "__call__", lambda old, self, *rest: None)
-
-
-@mutant("sft", "rm", "prm")
-def the_second_reading_compares_nothing() -> None:
-    second_sample.Witness._compare = lambda self, row, said: True
-
-
-@mutant("sft", "prm")
-def the_second_reading_compares_no_labels() -> None:
-    second_sample._same = lambda what, ours, theirs: None
 
 
 # Plan, gather and layouts
@@ -1211,16 +843,6 @@ def the_plan_loses_the_last_example() -> None:
     _planned(change)
 
 
-@mutant("flat", "packed", by="row_ids_unique")
-def the_plan_stores_an_example_twice() -> None:
-    _planned(_ordered(lambda order: np.concatenate([order[:1], order[:-1]])))
-
-
-@mutant("flat", reason="every row is right and has its own name; see test_input_order_is_kept")
-def the_plan_turns_the_order_round() -> None:
-    _planned(_ordered(lambda order: order[::-1]))
-
-
 @mutant("flat")
 def the_plan_forgets_what_it_keeps() -> None:
     def change(choice: Any) -> dict[str, Any]:
@@ -1234,16 +856,6 @@ def the_plan_forgets_what_it_keeps() -> None:
 def _rolled(column: pa.Array) -> pa.Array:
     """Each row gets what is the next one's."""
     return column.take(pa.array(np.roll(np.arange(len(column)), -1)))
-
-
-@mutant("flat", by="examples_as_encoded")
-def the_gather_takes_the_neighbours_rows() -> None:
-    after(collect._Lists, "__call__", _rolled)
-
-
-@mutant("flat", by="row_ids_as_planned")
-def rows_get_the_names_of_others() -> None:
-    after(collect, "row_ids", _rolled)
 
 
 # Each fault of the read-back, by the check that alone notices it
@@ -1274,16 +886,6 @@ def _a_context_token(folded: Any) -> None:
     folded[at] = (folded[at] + 1) % 1000
 
 
-@mutant("flat", "packed", "padded", by="examples_as_encoded: 1 of")
-def the_gather_changes_a_token_and_the_digest_collides() -> None:
-    wrap(
-        origins,
-        "_differs",
-        lambda old, stored, key, planned: old(stored, key, replace(planned, digest=key)),
-    )
-    _lists_changed("folded", _a_context_token)
-
-
 @mutant("flat", "packed", by="examples_as_encoded: 1 of")
 def a_part_is_written_with_another_token() -> None:
     """So that shard and part agree: only the digest, which is older than the part, differs."""
@@ -1305,24 +907,6 @@ def unfolding_gives_the_labels_of_the_neighbour() -> None:
     after(gather, "unfold", change)
 
 
-@mutant("longer")
-def a_shard_of_the_build_before_is_kept_though_rows_were_added() -> None:
-    wrap(kept, "keys_of", lambda old, keeping, shard: (shard.path, shard.path))
-
-
-@mutant("flat", by="counts_match")
-def the_sums_of_a_shard_are_lost() -> None:
-    def lost(found: Any) -> Any:
-        return replace(found, sums=dict.fromkeys(found.sums, 0))
-
-    after(tallies.Laws, "tally", lost)
-
-
-@mutant("dedup")
-def another_row_than_the_duplicate_is_left_out() -> None:
-    _planned(_ordered(lambda order: np.setdiff1d(np.arange(len(order) + 1), [1])))
-
-
 @mutant("dedup")
 def a_duplicate_is_stored_though_it_is_declared_left_out() -> None:
     def change(old: Any, options: Any, examples: Any, choice: Any, width: int) -> Any:
@@ -1333,23 +917,6 @@ def a_duplicate_is_stored_though_it_is_declared_left_out() -> None:
         return [replace(side, order=order, sizes=sizes, shards=shards)]
 
     wrap(windows, "sides_of", change)
-
-
-@mutant("filtered")
-def filters_leave_nothing_out() -> None:
-    from pipeline.shards import choose
-
-    wrap(choose, "_drop", lambda old, fate, which, reason: None)
-
-
-@mutant("filtered")
-def values_are_of_the_next_row() -> None:
-    from stages.rows import carried
-
-    def moved(old: Any, lines: Any, paths: Any, records: Any) -> Any:
-        return old([*lines[1:], lines[0]], paths, records)
-
-    wrap(carried, "_read", moved)
 
 
 @mutant("twice", by="duplicates_as_declared")
@@ -1365,13 +932,6 @@ def two_examples_of_a_pack_change_places_in_the_index() -> None:
         return old(folder, split, [(turned, sizes), *rest], lengths)
 
     wrap(pack_index, "write", change)
-
-
-@mutant("flat", by="counts_match")
-def a_shard_is_not_written() -> None:
-    """Nor planned: what is left is right, but not all that was kept."""
-    plan.SHARD_TOKENS = 256
-    after(plan.Side, "pieces", lambda found: iter(list(found)[:-1]))
 
 
 @mutant("flat", by="hashes_match")
@@ -1416,20 +976,6 @@ def the_end_of_a_shard_is_lost() -> None:
     wrap(gather, "write", change)
 
 
-@mutant("flat", by="shards_complete")
-def the_last_rows_of_a_shard_are_not_written() -> None:
-    def change(old: Any, path: Path, sizes: Any, **more: Any) -> Any:
-        return old(path, sizes[:-1], **more)
-
-    wrap(gather, "write", change)
-
-
-@mutant("flat", by="disagree on examples_as_encoded")
-def a_token_changes_and_our_own_code_counts_nothing() -> None:
-    _lists_changed("folded", _a_context_token)
-    after(checks.Between, "broken", lambda found: found & False)
-
-
 @mutant("flat", by="disagree on examples_as_encoded")
 def a_token_changes_and_the_library_is_not_shown_its_row() -> None:
     _lists_changed("folded", _a_context_token)
@@ -1463,66 +1009,7 @@ def a_pack_joins_ids_without_labels() -> None:
     after(packed, "pack", change)
 
 
-@mutant("prm-packed")
-def positions_count_from_the_example() -> None:
-    wrap(packed, "sum_per_row", lambda old, starts, lengths: old(starts, lengths) * 0)
-
-
-@mutant("padded", "rm-padded")
-def padding_is_on_the_other_side() -> None:
-    wrap(padded, "pad", lambda old, table, **more: old(table, **{**more, "side": "right"}))
-
-
-@mutant("padded")
-def padding_is_the_end_of_turn() -> None:
-    wrap(
-        padded,
-        "pad",
-        lambda old, table, **more: old(table, **{**more, "pad_id": 151645}),
-    )
-
-
-@mutant("padded")
-def the_mask_covers_the_padding() -> None:
-    def change(old: Any, places: Any) -> Any:
-        return places.fill(np.ones(places.offsets[-1], np.int8), 1)
-
-    wrap(padded._Places, "mask", change)
-
-
 # Manifest and publication
-
-
-@mutant("flat")
-def the_manifest_counts_a_row_too_many() -> None:
-    after(description, "_rows", lambda rows: replace(rows, in_=rows.in_ + 1))
-
-
-@mutant("flat", by="hashes_match")
-def a_shard_is_named_by_another_hash() -> None:
-    def change(old: Any, shared: Any, shard: Any) -> Any:
-        return replace(old(shared, shard), sha256="0" * 64)
-
-    wrap(gather, "make_shard", change)
-
-
-@mutant("flat")
-def a_build_is_published_unjudged() -> None:
-    wrap(gate, "judge", lambda old, *rest: Verdict((), {}, {}))
-
-
-@mutant(
-    "flat", reason="a write that outlives a power cut looks like any other; see test_publish.py"
-)
-def nothing_is_flushed_to_the_disk() -> None:
-    publish._sync = lambda folder: None
-
-
-@mutant(
-    "flat", reason="no reader was there to see the moment between two names; see test_publish.py"
-)
-def the_exchange_is_two_renames() -> None:
-    publish._exchange = lambda one, other: False
 
 
 def preload(tokenizers: Path) -> None:

@@ -4,6 +4,9 @@
 task, and its examples; ``rows_refused.jsonl`` the code that it is refused with, and words of the
 reason. A turn is ``[role, text]``, and behind it what else it says. ``of`` names the file of tests
 that also builds the row.
+
+``rows_whole.jsonl`` has one row of each format that can be read, which says nothing but what its
+format reads; ``rows_unusable.jsonl`` rows that are recognised to be refused.
 """
 
 from __future__ import annotations
@@ -13,7 +16,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stages.contract import Conversation, Example, Message, Pair, Refused, Row, StepChain
+from pipeline.tasks import kind_of
+from stages import formats
+from stages.contract import (
+    Conversation,
+    Example,
+    FormatOptions,
+    Message,
+    Pair,
+    Refused,
+    Row,
+    StepChain,
+)
+from stages.normalize.stage import Normalize
 
 _CORPUS = Path(__file__).parent / "corpus"
 
@@ -57,8 +72,20 @@ def _cases(name: str) -> dict[str, Case]:
     return found
 
 
+def turns(*pairs: tuple[str, Any]) -> list[Row]:
+    """Turns in the spelling of ``messages``."""
+    return [{"role": role, "content": content} for role, content in pairs]
+
+
 READ = _cases("rows_read.jsonl")
 REFUSED = _cases("rows_refused.jsonl")
+WHOLE = _cases("rows_whole.jsonl")
+UNUSABLE = _cases("rows_unusable.jsonl")
+
+
+def normalizing(task: str, name: str, *more: Any, **options: Any) -> Normalize:
+    """What a task normalizes rows of a format with, as a build does that was given no options."""
+    return Normalize(kind_of(task), formats.load(name), FormatOptions(), *more, **options)
 
 
 def of(tests: str, task: str) -> dict[str, Case]:

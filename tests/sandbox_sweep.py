@@ -16,58 +16,13 @@ import resource
 import signal
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 SECONDS, BYTES = 6, 3 << 29  # of processor time and of new memory, for one template
 
-# One value of every type that an expression can have, as large as is allowed at once or nearly.
-VALUES = {
-    "text": "('ab' * 400000)",
-    "breaks": "('\\n' * 300000)",
-    "fields": "('{:999}%999d' * 9000)",
-    "digits": "('9' * 4000)",
-    "safe": "(('<' * 100000)|e)",
-    "number": "(7 ** 1400)",
-    "small": "999",
-    "negative": "(-7)",
-    "real": "1e308",
-    "flag": "true",
-    "none": "none",
-    "absent": "absent.x",
-    "range": "range(99999)",
-    "numbers": "(range(90000)|list)",
-    "texts": "(['ab' * 900] * 9000)",
-    "nested": "([[[1, 'a']] * 90] * 900)",
-    "pairs": "([['k', 1]] * 9000)",
-    "tuple": "((1, 'a', [2]) * 9000)",
-    "mapping": "dict(a='x' * 400000, b=[1] * 90000)",
-    "rows": "([{'k': 'v', 'n': 1}] * 9000)",
-    "keys": "dict(a=1, b=2).keys()",
-    "items": "dict(a='x' * 400000).items()",
-    "stream": "(range(99999)|map('string'))",
-    "groups": "(([{'k': 1}] * 9000)|groupby('k'))",
-    "cycler": "cycler('a' * 400000, 2)",
-    "joiner": "joiner('a' * 400000)",
-    "namespace": "namespace(k='a' * 400000)",
-    "macro": "macro",
-    "loop": "loop",
-    "type": "dict",
-}
-ARGUMENTS = {
-    "": (),
-    "number": ("1000",),
-    "large": ("10 ** 9",),
-    "text": ("'a'",),
-    "texts": ("'a', 'b' * 900",),
-    "long": ("'ab' * 400000",),
-    "same": ("v",),
-    "twice": ("v, v",),
-    "counted": ("1000, v",),
-    "fitted": ("'k', 1000",),
-    "listed": ("['a', 1] * 90000",),
-    "named": ("attribute='k'",),
-    "streamed": ("range(99999)|map('string')",),
-}
+TABLES = tomllib.loads((Path(__file__).parent / "tables" / "sandbox_sweep.toml").read_text("utf-8"))
+VALUES, ARGUMENTS = TABLES["values"], TABLES["arguments"]
 OPERATORS = "+ - * / // % ** ~ == < in".split()
 KINDS = (str, bytes, int, float, list, tuple, dict, set, range, type({}.items()), type(len))
 OTHERS = [

@@ -86,6 +86,22 @@ def in_shell(line: str, folder: Path, **variables: str) -> Ran:
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
+Run = Callable[..., Ran]  # a command line: see the fixture ``pipeline``
+
+
+def succeeded(ran: Ran) -> Ran:
+    """A command that must have ended well."""
+    assert ran.status == 0, ran.err
+    return ran
+
+
+def rows_to(path: Path, *rows: Row) -> Path:
+    """A file of lines of JSON."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return path
+
+
 def check_reading(reading: str, task: str, row: Row, wanted: list[Example]) -> None:
     """A row is detected among all formats of its task and read as these examples, unchanged.
 
@@ -115,6 +131,12 @@ def few(values: Iterable[Any], keep: int) -> list[Any]:
         )
         for n, one in enumerate(cases)
     ]
+
+
+def table(name: str) -> Any:
+    """What a file of ``tests/tables`` holds: a TOML table, or a list of lines of JSON."""
+    text = (ROOT / "tests" / "tables" / name).read_text("utf-8")
+    return tomllib.loads(text) if name.endswith(".toml") else [*map(json.loads, text.splitlines())]
 
 
 def say(text: str) -> None:

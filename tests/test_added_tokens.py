@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from datasets import load_from_disk
-from support import Ran, read_manifest, read_row
+from support import Ran, read_manifest, read_row, rows_to, succeeded
 from test_overlay import model_dir
 from transformers import AutoTokenizer
 
@@ -36,19 +36,14 @@ ROWS = [
 TOKEN = 151646
 
 
-def write(path: Path) -> Path:
-    """The rows as JSONL."""
-    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS), "utf-8")
-    return path
-
-
 @pytest.fixture
 def folder(pipeline: Callable[..., Ran], tmp_path: Path) -> Path:
     """A build with the token."""
     tokens = ("--stop", "<search>", "--add-token", "<search>")
-    data = write(tmp_path / "d.jsonl")
-    done = pipeline("run", "sft", data, "--model", "qwen2-1.5b", "--layout", "ragged", *tokens)
-    assert done.status == 0, done.err
+    data = rows_to(tmp_path / "d.jsonl", *ROWS)
+    done = succeeded(
+        pipeline("run", "sft", data, "--model", "qwen2-1.5b", "--layout", "ragged", *tokens)
+    )
     assert "'<search>' is registered as 151646" in done.err
     return (
         Path(done.out.strip()).parent
@@ -72,8 +67,7 @@ def test_one_id_wherever_it_stands(folder: Path, pipeline: Callable[..., Ran]) -
     parity = manifest["encoder"]["parity"]
     assert (parity["sampled"], parity["skipped"], parity["mismatches"]) == (2, 0, 0)
     assert manifest["options"]["add_token"] == ["<search>"]
-    again = pipeline("check", folder)
-    assert again.status == 0, again.err
+    again = succeeded(pipeline("check", folder))
     assert "2 examples rebuilt" in again.out
 
 

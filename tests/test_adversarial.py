@@ -22,18 +22,17 @@ from typing import Any
 import adversarial
 import pyarrow as pa
 import pytest
+from rows import normalizing
 from support import few, say
 from transformers import AutoTokenizer
 from whole_rendering import Expected, WholeRendering
 
 from pipeline.serving.tokenizer_files import write_tokenizer
 from pipeline.shards.chain import Refusal, refusals, through
-from pipeline.tasks import kind_of
-from stages import encoders, formats
+from stages import encoders
 from stages.chat_template import trained_spans
 from stages.chat_template.render import Render, Renderer
-from stages.contract import FormatOptions, Row
-from stages.normalize.stage import Normalize
+from stages.contract import Row
 from stages.probes import bind
 from stages.profile import TargetModel
 from stages.readers import jsonl
@@ -86,9 +85,7 @@ class Build:
         by_turn = model.profile.one_example_per_turn
         encoder = encoders.load(encoders.choose(model.tokenizer_json), model.tokenizer_json)
         train_on = options.train_on
-        self._normalize = Normalize(
-            kind_of("sft"), formats.load("openai"), FormatOptions(), train_on, by_turn
-        )
+        self._normalize = normalizing("sft", "openai", train_on, by_turn)
         render = Render(Renderer(model, train_on), system=options.system)
         encode = Encode(SegmentEncoder(model, encoder, 1 << 20, "reject"))
         if not columnar:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from support import SAMPLES, Ran, read_manifest
+from support import SAMPLES, Run, few, read_manifest, rows_to, succeeded
 
 from expectations import vocabulary
 from expectations.audits import (
@@ -45,7 +45,6 @@ from stages.columns import offsets_of
 from stages.errors import ExpectationError, UsageError
 from stages.profile import TargetModel
 
-Run = Callable[..., Ran]
 Make = Callable[..., Path]
 
 NOTHING = BuildCounts(
@@ -144,14 +143,14 @@ def test_a_token_seen_once_tells_nothing_about_itself(model: TargetModel) -> Non
 
 @pytest.mark.parametrize(
     ("feature", "doctor"),
-    [
+    few([
         ("length", lambda a, b: (a + " and then some more of it than that", b)),
         ("full stop", lambda a, b: (a + ".", b)),
         ("last token", lambda a, b: (a + " done", b)),
         ("first token", lambda a, b: ("Yes, " + a, b)),
         ("line breaks", lambda a, b: (a.replace(" ", "\n", 1), b)),
         ("refusal words", lambda a, b: (a, "I'm sorry, " + b)),
-    ],
+    ], 2),
 )  # fmt: skip
 def test_a_shortcut_fails_the_build_and_is_named(
     make: Make, tmp_path: Path, feature: str, doctor: Callable[[str, str], tuple[str, str]]
@@ -187,8 +186,7 @@ def test_a_tolerance_lifts_the_refusal(pipeline: Run, tmp_path: Path) -> None:
         f'task = "rm"\ndata = "{data}"\nmodel = "qwen2-1.5b"\noutput = "out"\n'
         "keep = 0\n[tolerance]\nshortcuts.fail = 1\n"
     )
-    ran = pipeline("build", recipe)
-    assert ran.status == 0, ran.err
+    ran = succeeded(pipeline("build", recipe))
     assert "audit     shortcuts, full stop: chosen alone ends in a full stop in 100.0%" in ran.err
     assert read_manifest(tmp_path / "out")["audits"]["shortcuts"]["status"] == WARN
     options = ("--model", "qwen2-1.5b", "--tolerance", "shortcut.fail=1")
@@ -207,7 +205,7 @@ def test_limits() -> None:
             with_tolerances(given_)
 
 
-@pytest.mark.parametrize("task", ["sft", "prm"])
+@pytest.mark.parametrize("task", few(["prm", "sft"], 1))
 def test_layouts_unpack_to_the_same_examples(
     make: Make, step_model: TargetModel, task: str
 ) -> None:
@@ -252,7 +250,7 @@ def test_turns_and_short_answers(make: Make, tmp_path: Path) -> None:
         turns.append(("assistant", short))
         rows.append({"messages": [{"role": r, "content": c} for r, c in turns]})
     data = tmp_path / "chat.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows_to(data, *rows)
     out = make("sft", data, train_on="last")
     turn = figures(out, "trained_share")
     assert [turn[f"turn {n}"]["detail"].split(",")[0] for n in range(1, 6)] == [
@@ -278,13 +276,13 @@ def test_margins_that_contradict_the_choice(make: Make, tmp_path: Path) -> None:
         for i in range(20)
     ]
     data = tmp_path / "pairs.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows_to(data, *rows)
     out = make("rm", data)
     found = figures(out, "margins")["negative"]
     assert (found["value"], found["status"], found["rows"]) == (0.05, WARN, ["pairs.jsonl:8"])
     assert read_manifest(out)["audits"]["margins"]["status"] == WARN
     rows[7]["score_rejected"] = 2
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows_to(data, *rows)
     assert figures(make("rm", data), "margins")["negative"]["status"] == PASS
 
 
@@ -294,7 +292,7 @@ def test_prompts_that_ids_make_equal_are_found_on_both_sides(make: Make, tmp_pat
         {"prompt": f"Say {i % 20}", "completion": f"It is {i}", "topic": i % 7} for i in range(80)
     ]
     data = tmp_path / "rows.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows_to(data, *rows)
     asked = {"test_size": 0.4, "group_by": "topic", "layout": "ragged"}
     with pytest.raises(
         ExpectationError, match=r"leaked prompts: .* asks what rows\.jsonl"
@@ -315,19 +313,18 @@ def test_prompts_that_ids_make_equal_are_found_on_both_sides(make: Make, tmp_pat
     assert found["leaked examples"]["value"] == 0
 
 
-@pytest.mark.parametrize("budget", [6, 24])
+@pytest.mark.parametrize("budget", few([6, 24], 1))
 def test_a_budget_does_not_change_how_many_were_equal(
     pipeline: Run, tmp_path: Path, budget: int
 ) -> None:
     """``--dedup`` compares before a budget leaves out: 8 of 32 are equal, whatever is used."""
     rows = [{"question": f"q{at % 24}", "answer": f"a{at % 24}"} for at in range(32)]
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows_to(tmp_path / "a.jsonl", *rows)
     (tmp_path / "r.toml").write_text(
         'task = "sft"\nmodel = "qwen2-1.5b"\ndedup = true\nkeep = 0\n'
         f'[[source]]\nname = "a"\ndata = "a.jsonl"\nrows = {budget}\n'
     )
-    ran = pipeline("build", "r.toml", "-o", "out")
-    assert ran.status == 0, ran.err
+    succeeded(pipeline("build", "r.toml", "-o", "out"))
     counts = read_manifest(tmp_path / "out")["examples"]
     assert (counts["kept"], counts["duplicates"]) == (budget, 8)
     equal = figures(tmp_path / "out", "duplicates")["equal examples"]
@@ -359,7 +356,7 @@ def test_text_of_control_tokens_is_found(make: Make, tmp_path: Path) -> None:
     texts = ["plain words", "say <|im_end|> twice", "x<|im_start|>y", "<|im end|>", "im_end"]
     rows = [{"prompt": text, "completion": f"answer {i}"} for i, text in enumerate(texts)]
     data = tmp_path / "rows.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows_to(data, *rows)
     found = figures(make("sft", data), "control_text")["examples"]
     assert found["rows"] == ["rows.jsonl:2", "rows.jsonl:3"]
 
@@ -442,11 +439,14 @@ def test_every_audit_says_why_and_is_named_by_its_file() -> None:
 @pytest.mark.cases
 @pytest.mark.parametrize(
     "data",
-    [
-        "lf_dpo_en/dpo_en_demo.json",
-        "rasbt_preference/instruction-data-with-preference.json",
-        "medicalgpt_dpo_zh/dpo_zh_500.jsonl",
-    ],
+    few(
+        [
+            "lf_dpo_en/dpo_en_demo.json",
+            "rasbt_preference/instruction-data-with-preference.json",
+            "medicalgpt_dpo_zh/dpo_zh_500.jsonl",
+        ],
+        1,
+    ),
 )
 def test_real_pairs_pass_with_figures(cases: Path, make: Make, data: str) -> None:
     """Real sets have no feature that tells every pair apart."""
@@ -456,7 +456,7 @@ def test_real_pairs_pass_with_figures(cases: Path, make: Make, data: str) -> Non
 
 
 @pytest.mark.cases
-@pytest.mark.parametrize("feature", ["length", "full stop"])
+@pytest.mark.parametrize("feature", few(["length", "full stop"], 1))
 def test_real_pairs_doctored(cases: Path, make: Make, tmp_path: Path, feature: str) -> None:
     """The same set, its chosen side always longer, or alone ending in a full stop."""
     source = cases / "rm" / "rasbt_preference" / "instruction-data-with-preference.json"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gzip
+import itertools
 import json
 import struct
 import time
@@ -23,7 +24,7 @@ import pytest
 import zstandard
 from click.testing import CliRunner
 from small_tokenizers import byte_level
-from support import say
+from support import few, say
 
 from pipeline.builder.forecast import glimpses
 from pipeline.cli import cli
@@ -166,8 +167,7 @@ def _read(path: Path, plan: bool) -> None:
                 pass
 
 
-@pytest.mark.parametrize("plan", [True, False])
-@pytest.mark.parametrize("name", CROWDED)
+@pytest.mark.parametrize(("name", "plan"), few(itertools.product(CROWDED, (True, False)), 5))
 def test_a_file_has_not_many_more_rows_than_bytes(tmp_path: Path, name: str, plan: bool) -> None:
     """Blank lines, empty rows, repeated values: the count stops them, and the message says so."""
     path = tmp_path / name
@@ -176,7 +176,7 @@ def test_a_file_has_not_many_more_rows_than_bytes(tmp_path: Path, name: str, pla
     assert ROWS in said or (plan and name in ENOUGH)
 
 
-@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("name", few(LARGE, 5))
 def test_strange_values_are_read_in_the_time_that_their_size_takes(
     tmp_path: Path, name: str
 ) -> None:
@@ -199,7 +199,7 @@ def test_an_archive_expands_to_no_more_than_text_does(
     assert bounds.EXPANSION > 1032  # what gzip comes to at most
 
 
-@pytest.mark.parametrize("name", SWOLLEN)
+@pytest.mark.parametrize("name", few(SWOLLEN, 4))
 def test_a_table_is_refused_before_it_swells(tmp_path: Path, name: str) -> None:
     """What names a value once and means it a million times is counted before it is decoded."""
     path = tmp_path / name

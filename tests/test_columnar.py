@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rows import normalizing
 from small_tokenizers import small
+from support import table
 
 from pipeline.shards.chain import through
 from pipeline.tasks import kind_of
@@ -34,24 +36,7 @@ from stages.tokens.outline_tokens import segments_of
 from stages.tokens.segment_encoder import SegmentEncoder
 
 FEW = settings(deadline=None, max_examples=60)
-BITS = (
-    *(
-        "",
-        " ",
-        "\n",
-        "\n\n",
-        "\t",
-        "\u3000",
-        "\x1c",
-        "\x85",
-        "\u2028",
-        "\u200b",
-        "\ufeff",
-        "\ue000",
-    ),
-    *("hello", "9", "B", "é", "中", "'", "{{ x }}", "###", "</think>\n\n", "<think>", "[INST]"),
-    *("<|im_end|>", "</s>", "<end_of_turn>", "<|im_start|>user\n"),
-)
+BITS = table("odd_texts.toml")["columnar"]
 texts = st.lists(st.sampled_from(BITS), max_size=4).map("".join) | st.just("What is 2+2?")
 LINES = (
     *(
@@ -237,7 +222,7 @@ def test_plain_rows_become_the_columns_of_careful_ones(
 
 def test_nulls_of_a_typed_table_are_asked_about_in_unread_columns() -> None:
     row = {"prompt": "q", "completion": "a", "meta": [CALL]}
-    normalize = Normalize(kind_of("sft"), formats.load("prompt_completion"), FormatOptions())
+    normalize = normalizing("sft", "prompt_completion")
     assert normalize(_records([row], typed=True)).column("reject_code").to_pylist() == [
         "null_fields"
     ]
@@ -300,7 +285,7 @@ def test_shapes_are_rendered_and_encoded_as_rows_are(
     limit: tuple[int, str],
 ) -> None:
     name, rows = table
-    normalize = Normalize(kind_of("sft"), formats.load(name), FormatOptions(), train_on)
+    normalize = normalizing("sft", name, train_on)
     batch = normalize(_records(rows))
     columnar, careful = _both_ways(
         _renderer(family, train_on), _small(family), batch, system=system, limit=limit
@@ -323,7 +308,7 @@ def test_a_system_text_with_a_turn_marker_is_refused_in_every_row(
             (("system", "user", "assistant"), ("s", "q", "a")),
         )
     ]
-    normalize = Normalize(kind_of("sft"), formats.load("openai"), FormatOptions())
+    normalize = normalizing("sft", "openai")
     batch = normalize(_records(rows))
     columnar, careful = _both_ways(renderer, model, batch, system=system, limit=(99, "reject"))
     assert columnar == careful
@@ -359,7 +344,7 @@ def test_pairs_are_rendered_and_encoded_as_one_by_one(
 ) -> None:
     """Both sides, whose prompt is encoded once."""
     model = _small(family)
-    normalize = Normalize(kind_of("rm"), formats.load("preference"), FormatOptions())
+    normalize = normalizing("rm", "preference")
     batch = normalize(_records(rows))
     encoder = encoders.load(encoders.choose(model.tokenizer_json), model.tokenizer_json)
     results = []

@@ -30,8 +30,8 @@ from stages.tokenizers.profiles import all_profiles
 
 SHAPES = corpus()
 FIRST, SECOND = FAMILIES
-# A fixed tenth of the shapes in the first family; the rest, and a second family, are slow.
-CHOSEN = [key for key in SHAPES if zlib.crc32(key.encode()) % 10 == 0]
+# Some shapes in the first family, always the same; the rest, and a second family, are slow.
+CHOSEN = [key for key in SHAPES if zlib.crc32(key.encode()) % 30 == 0]
 # What a row is read as depends on no family, and how it is printed on no shape: every third shape
 # meets both.
 LEFT = [(key, FIRST) for key in SHAPES if key not in CHOSEN] + [
@@ -245,7 +245,7 @@ def tried(shape: Shape, folder: Path, model: str) -> None:
 
 @pytest.mark.parametrize("key", CHOSEN)
 def test_a_shape_becomes_what_it_says(key: str, tmp_path: Path) -> None:
-    """A tenth of the corpus."""
+    """Some of the corpus."""
     tried(SHAPES[key], tmp_path, FIRST)
 
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
 
 import pytest
-from support import SAMPLES, Ran
+from support import SAMPLES, Run
 
 from pipeline.report.template import counted as on_a_page
 from stages.counted import counted, were
-
-Run: TypeAlias = Callable[..., Ran]
 
 # One of something that is called as if it were many.
 _WRONG = re.compile(
@@ -33,6 +29,7 @@ def test_one_is_singular(count: int, words: str) -> None:
     assert were(count) == ("was" if count == 1 else "were")
 
 
+@pytest.mark.slow
 def test_a_build_of_one_row_speaks_of_one_row(pipeline: Run, tmp_path: Path) -> None:
     """In plan, summary, show, check and on the page; so does a build that refuses one of two."""
     lines = (SAMPLES / "sft" / "chat.jsonl").read_text("utf-8").splitlines()

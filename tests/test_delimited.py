@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import Ran, read_manifest
+from support import Run, read_manifest, rows_to, succeeded
 
 from pipeline.builds.build import Build
 from stages import readers
@@ -26,7 +25,6 @@ from stages.files import content, row_counts
 from stages.readers import _cells
 from stages.readers._delimited import Delimited
 
-Run = Callable[..., Ran]
 MODEL = ("--model", "qwen2-1.5b")
 BOM = b"\xef\xbb\xbf"
 SAME = settings(
@@ -285,7 +283,7 @@ def _trained(out: Path) -> list[Any]:
 def test_a_build_is_that_of_the_same_rows_as_lines(pipeline: Run, tmp_path: Path) -> None:
     """With one, two or three workers; how the cells were read is said and written down."""
     lines = tmp_path / "rows.jsonl"
-    lines.write_text("".join(json.dumps(row) + "\n" for row in QUESTIONS))
+    rows_to(lines, *QUESTIONS)
     _table(tmp_path / "rows.csv", QUESTIONS)
     _table(tmp_path / "semicolons.csv", QUESTIONS, delimiter=";", lineterminator="\n")
     packed = tmp_path / "rows.tsv.gz"
@@ -297,8 +295,9 @@ def test_a_build_is_that_of_the_same_rows_as_lines(pipeline: Run, tmp_path: Path
         [("rows.csv",), ("semicolons.csv", "--delimiter", ";"), ("rows.tsv.gz",)], 1
     ):
         out = f"out{workers}"
-        ran = pipeline("run", "sft", data, *more, *MODEL, "-o", out, "--workers", str(workers))
-        assert not ran.status, ran.err
+        ran = succeeded(
+            pipeline("run", "sft", data, *more, *MODEL, "-o", out, "--workers", str(workers))
+        )
         assert _trained(tmp_path / out) == _trained(tmp_path / "lines")
         manifest = read_manifest(tmp_path / out)
         evidence = manifest["inputs"][0]["evidence"]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Ran, read_manifest
+from support import Run, read_manifest, rows_to, succeeded, table
 
 from pipeline.tasks import kind_of
 from stages import formats
@@ -19,18 +17,11 @@ from stages.contract import FormatOptions, Pair, Refused, Row, StepChain
 from stages.errors import DataError, RowError, UsageError
 from stages.normalize.evidence import detect
 
-Run = Callable[..., Ran]
 MODEL = ("--model", "qwen2-1.5b")
 MESSAGES: Row = {
     "messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
 }
 ALPACA: Row = {"instruction": "q", "input": "", "output": "a"}
-
-
-def lines(path: Path, *rows: Row) -> Path:
-    """A file of rows."""
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    return path
 
 
 def test_the_evidence_counts_rows() -> None:
@@ -107,90 +98,18 @@ def test_a_label_beside_steps_is_read_by_what_it_holds(
     assert chain.labels == labels
 
 
-# task, rows, what the message says, flags that it names
-OPEN: dict[str, tuple[str, list[Row], str, list[str]]] = {
-    "index_from_0_or_1": (
-        "rm",
-        pairs([0, 1], "answer_a", "answer_b"),
-        "0 or 1",
-        [f"--format indexed_pair/{way}" for way in ("0-based", "1-is-first")],
-    ),
-    "index_against_its_names": ("rm", pairs([0, 1, 2]), "0 or 1 or 2", ["indexed_pair/0-based"]),
-    "index_yes_or_no": (
-        "rm",
-        pairs([True, False]),
-        "yes or no",
-        ["--format indexed_pair/1-is-first"],
-    ),
-    "two_judgements": (
-        "rm",
-        [
-            {
-                "prompt": "q",
-                "response_0": "a",
-                "response_1": "b",
-                "better_response_id": 0,
-                "safer_response_id": 1,
-            }
-        ],
-        "better_response_id and safer_response_id",
-        ["--map label=better_response_id", "--map label=safer_response_id"],
-    ),
-    "unordered_answers": (
-        "rm",
-        [{"prompt": "q", "responses": ["a", "b", "c"]}],
-        "best to worst",
-        ["--format ranked/in-order"],
-    ),
-    "errors_from_0_or_1": (
-        "prm",
-        [steps([2]), steps([3])],
-        "from 0 or from 1",
-        ["--format error_list/0-based", "--format error_list/1-based"],
-    ),
-    "index_or_verdict": (
-        "prm",
-        [steps(0), steps(1)] * 4,
-        "verdict",
-        ["--format processbench"],
-    ),
-    "two_answers": (
-        "sft",
-        [{"problem": "q", "solution": "long", "answer": "short"}],
-        "answer and solution",
-        ["--map answer=answer", "--map answer=solution"],
-    ),
-    "two_formats": (
-        "sft",
-        [{**MESSAGES, **ALPACA}],
-        "alpaca (instruction and output) and as openai",
-        ["--format alpaca", "--format openai"],
-    ),
-    "token_ids": (
-        "sft",
-        [{"input_ids": [1, 2], "labels": [-100, 2]}],
-        "token ids",
-        ["--format pretokenized"],
-    ),
-}
+@pytest.mark.parametrize("one", table("open_readings.jsonl"), ids=lambda one: one["name"])
+def test_nothing_is_guessed(one: Row) -> None:
+    """Where rows do not show what is meant, the message gives the choices and their flags.
 
-
-@pytest.mark.parametrize(("task", "rows", "what", "flags"), OPEN.values(), ids=list(OPEN))
-def test_nothing_is_guessed(task: str, rows: list[Row], what: str, flags: list[str]) -> None:
-    """Where rows do not show what is meant, the message gives the choices and their flags."""
+    Whatever ``--format`` it offers can be chosen for the task.
+    """
     with pytest.raises(DataError) as caught:
-        detect(rows, kind_of(task), "x.jsonl")
-    assert what in caught.value.what
-    assert all(flag in caught.value.remedy for flag in flags)
-
-
-@pytest.mark.parametrize(("task", "rows"), [(t, r) for t, r, *_ in OPEN.values()], ids=list(OPEN))
-def test_each_flag_that_a_message_names_is_taken(task: str, rows: list[Row]) -> None:
-    """Whatever --format a message offers can be chosen for the task."""
-    with pytest.raises(DataError) as caught:
-        detect(rows, kind_of(task), "x.jsonl")
+        detect(one["rows"], kind_of(one["task"]), "x.jsonl")
+    assert one["what"] in caught.value.what
+    assert all(flag in caught.value.remedy for flag in one["flags"])
     for name in re.findall(r"--format (\S+?)[.;,]?(?:\s|$)", caught.value.remedy):
-        assert formats.choose(name, kind_of(task)).name == name.partition("/")[0]
+        assert formats.choose(name, kind_of(one["task"])).name == name.partition("/")[0]
 
 
 def test_a_variant_that_does_not_exist_is_a_usage_error() -> None:
@@ -240,14 +159,13 @@ def test_ranked_pairs_are_every_two_that_differ(scores: list[int]) -> None:
 
 def test_a_change_of_shape_is_reported_by_its_line(pipeline: Run, tmp_path: Path) -> None:
     """Even where both kinds of rows could be read; --format has the others refused one by one."""
-    data = lines(tmp_path / "mixed.jsonl", *[ALPACA] * 3, *[MESSAGES] * 30)
+    data = rows_to(tmp_path / "mixed.jsonl", *[ALPACA] * 3, *[MESSAGES] * 30)
     ran = pipeline("run", "sft", data, *MODEL, "-o", "out")
     assert ran.status == 3
     kinds = "messages with role and content (openai) after instruction and output (alpaca)"
     assert f"mixed.jsonl:4 has a different shape from the rows before it: {kinds}" in ran.err
     named = ("--format", "openai", "--max-reject", "1")
-    forced = pipeline("run", "sft", data, *MODEL, "-o", "out", *named)
-    assert forced.status == 0, forced.err
+    succeeded(pipeline("run", "sft", data, *MODEL, "-o", "out", *named))
     rows = read_manifest(tmp_path / "out")["rows"]
     assert (rows["used"], rows["rejected_by_code"]) == (30, {"no_turns": 3})
 
@@ -271,7 +189,7 @@ def test_a_stray_row_is_left_to_the_door(rows: list[Row], change: bool) -> None:
 
 def test_head_middle_and_tail_are_sampled(pipeline: Run, tmp_path: Path) -> None:
     """Rows of another shape at the end of a long file are seen before anything is built."""
-    data = lines(tmp_path / "long.jsonl", *[ALPACA] * 3000, *[MESSAGES] * 200)
+    data = rows_to(tmp_path / "long.jsonl", *[ALPACA] * 3000, *[MESSAGES] * 200)
     ran = pipeline("run", "sft", data, *MODEL, "-o", "out")
     assert ran.status == 3
     assert "long.jsonl:3001 has a different shape" in ran.err
@@ -280,23 +198,21 @@ def test_head_middle_and_tail_are_sampled(pipeline: Run, tmp_path: Path) -> None
 def test_columns_are_named_by_hand(pipeline: Run, tmp_path: Path) -> None:
     """On the command line and in a recipe alike, with dotted paths; the manifest records it."""
     row = {"ask": {"text": "q"}, "replies": [{"text": "good"}, {"text": "bad"}]}
-    data = lines(tmp_path / "pairs.jsonl", row, {**row, "ask": {"text": "r"}})
+    data = rows_to(tmp_path / "pairs.jsonl", row, {**row, "ask": {"text": "r"}})
     mapping = {
         "prompt": "ask.text",
         "chosen": "replies.0.text",
         "rejected": "replies.1.text",
     }
     flags = [part for name, path in mapping.items() for part in ("--map", f"{name}={path}")]
-    ran = pipeline("run", "rm", data, *MODEL, "-o", "by_flag", *flags)
-    assert ran.status == 0, ran.err
+    succeeded(pipeline("run", "rm", data, *MODEL, "-o", "by_flag", *flags))
     recipe = tmp_path / "recipe.toml"
     table = "".join(f'{name} = "{path}"\n' for name, path in mapping.items())
     recipe.write_text(
         'task = "rm"\ndata = "pairs.jsonl"\nmodel = "qwen2-1.5b"\noutput = "by_recipe"\n'
         f"keep = 0\n[map]\n{table}"
     )
-    ran = pipeline("build", recipe)
-    assert ran.status == 0, ran.err
+    succeeded(pipeline("build", recipe))
     manifests = [read_manifest(tmp_path / name) for name in ("by_flag", "by_recipe")]
     assert manifests[0]["rows"]["used"] == 2
     assert manifests[0]["options"]["map"] == mapping
@@ -310,10 +226,9 @@ def test_columns_are_named_by_hand(pipeline: Run, tmp_path: Path) -> None:
 
 def test_the_format_and_its_evidence_are_told(pipeline: Run, tmp_path: Path) -> None:
     """On stderr and in the manifest, for each input."""
-    first = lines(tmp_path / "a.jsonl", MESSAGES, MESSAGES)
-    second = lines(tmp_path / "b.jsonl", ALPACA)
-    ran = pipeline("run", "sft", first, second, *MODEL, "-o", "out")
-    assert ran.status == 0, ran.err
+    first = rows_to(tmp_path / "a.jsonl", MESSAGES, MESSAGES)
+    second = rows_to(tmp_path / "b.jsonl", ALPACA)
+    ran = succeeded(pipeline("run", "sft", first, second, *MODEL, "-o", "out"))
     said = [
         "messages with role and content in 2 of 2 sampled rows",
         "instruction and output in 1 of 1 sampled row",

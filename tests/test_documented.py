@@ -6,24 +6,20 @@ The rows are our own; each has the columns that the documentation of its trainer
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rows import of
-from support import Ran, read_manifest
+from rows import normalizing, of
+from support import Run, read_manifest, succeeded
 
 from pipeline.tasks import kind_of
-from stages import formats
-from stages.contract import Conversation, Example, FormatOptions, Message, Record, Row
-from stages.errors import DataError, RowError
+from stages.contract import Message, Record, Row
+from stages.errors import RowError
 from stages.files.strict_json import parse
 from stages.normalize.evidence import detect
-from stages.normalize.stage import Normalize
 from stages.rows import templated
 
-Run = Callable[..., Ran]
 MODEL = ("--model", "qwen2-1.5b")
 PRINTS_ALL = ("--model", "qwen3-0.6b")  # its template has a place for tools and for reasoning
 S, U, M = Message("system", "s"), Message("user", "q"), Message("assistant", "a")
@@ -32,11 +28,6 @@ S, U, M = Message("system", "s"), Message("user", "q"), Message("assistant", "a"
 def turn(role: str, content: Any, **more: Any) -> Row:
     """A turn in the spelling of ``messages``."""
     return {"role": role, "content": content, **more}
-
-
-def one(*messages: Message, tools: list[Any] | None = None) -> list[Example]:
-    """One conversation."""
-    return [Conversation(list(messages), tools)]
 
 
 Q, A = turn("user", "q"), turn("assistant", "a")
@@ -49,50 +40,6 @@ def parts(role: str, *content: Row) -> Row:
 
 
 TEXT, THOUGHT = {"type": "text", "text": "t"}, {"type": "thinking", "thinking": "r"}
-
-
-# format, then task, row, and words of what the build says
-UNUSABLE: dict[str, tuple[str, Row, str]] = {
-    "batch_lines": (
-        "sft",
-        {"custom_id": "1", "method": "POST", "url": "/v1/x", "body": {"messages": [Q]}},
-        "lines of a batch file",
-    ),
-    "prompts_alone": (
-        "rm",
-        {
-            "data_source": "d",
-            "prompt": [Q],
-            "ability": "math",
-            "reward_model": {"style": "rule", "ground_truth": "4"},
-            "extra_info": {"index": 0},
-        },
-        "reinforcement learning",
-    ),
-    "segments": (
-        "sft",
-        {"segments": [{"text": "<s>q", "label": False}, {"text": "a</s>", "label": True}]},
-        "segments with their own turn markers",
-    ),
-}
-MORE: list[tuple[str, Row, str]] = [
-    ("sft", {"custom_id": "1", "response": {"body": {"choices": []}}, "error": None}, "batch file"),
-    ("sft", {"messages": [Q], "reference_answer": "4"}, "reinforcement learning"),
-    ("sft", {"messages": [Q], "solution": "4"}, "reinforcement learning"),
-    ("sft", {"conversations": [{"from": "human", "value": "q"}]}, "reinforcement learning"),
-    ("sft", {"prompt": "q"}, "reinforcement learning"),
-    ("rm", {"conversations": [Q, A], "kto_tag": True}, "unpaired data"),
-    ("rm", {"prompt": "q", "completion": "a", "label": True}, "unpaired data"),
-]
-
-
-@pytest.mark.parametrize(("task", "row", "words"), [*UNUSABLE.values(), *MORE])
-def test_data_for_another_kind_of_training_is_named(task: str, row: Row, words: str) -> None:
-    """Detection says what the rows are for, and what to give instead."""
-    with pytest.raises(DataError) as refused:
-        detect([row] * 3, kind_of(task), "x.jsonl")
-    assert words in refused.value.what
-    assert refused.value.remedy
 
 
 def test_one_row_without_an_answer_is_no_file_of_prompts() -> None:
@@ -116,7 +63,7 @@ def test_a_row_without_an_answer_is_refused_by_the_code_of_its_format(
     name: str, task: str, row: Row, code: str
 ) -> None:
     """Where the rows around it have one; the page on formats lists these codes."""
-    stage = Normalize(kind_of(task), formats.load(name), FormatOptions())
+    stage = normalizing(task, name)
     assert stage([Record(0, 0, b"", row)]).column("reject_code").to_pylist() == [code]
 
 
@@ -169,7 +116,7 @@ def test_the_page_says_which_documentation_was_read(program: str) -> None:
 
 def test_what_a_part_says_beside_its_value_is_named_or_asked_about() -> None:
     """Keys of parts are columns like all others."""
-    stage = Normalize(kind_of("sft"), formats.load("openai"), FormatOptions())
+    stage = normalizing("sft", "openai")
     row = parts("assistant", {**THOUGHT, "signature": "x"}, TEXT)
     assert stage([Record(0, 0, b"", row)]).column("reject_code").to_pylist() == [None]
     assert set(stage.tally.rows) == {"messages[].content[].signature"}
@@ -186,7 +133,7 @@ def test_a_better_answer_beside_the_one_that_trains_is_asked_about(
     value: Any, code: str | None
 ) -> None:
     """A text is; whether there is one, how often, or the same answer again is only named."""
-    stage = Normalize(kind_of("sft"), formats.load("alpaca"), FormatOptions())
+    stage = normalizing("sft", "alpaca")
     row = {"instruction": "q", "output": "a", "corrected": value}
     assert stage([Record(0, 0, b"", row)]).column("reject_code").to_pylist() == [code]
     assert set(stage.tally.rows) == ({"corrected"} if code is None else set())
@@ -202,8 +149,7 @@ def test_arguments_of_the_template_are_asked_about(
     asked = pipeline("run", "sft", "x.jsonl", *MODEL, "-o", "out")
     assert asked.status == 3
     assert f"--ignore {column}" in asked.err
-    done = pipeline("run", "sft", "x.jsonl", *MODEL, "-o", "out", "--ignore", column)
-    assert done.status == 0, done.err
+    succeeded(pipeline("run", "sft", "x.jsonl", *MODEL, "-o", "out", "--ignore", column))
 
 
 @pytest.mark.parametrize("task", ["sft", pytest.param("rm", marks=pytest.mark.slow)])
@@ -213,8 +159,7 @@ def test_each_documented_format_is_built(pipeline: Run, tmp_path: Path, task: st
     for name, case in cases.items():
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(case.row) + "\n")
     files = [f"{name}.jsonl" for name in cases]
-    done = pipeline("run", task, *files, *PRINTS_ALL, "-o", "out", "--max-reject", "0")
-    assert done.status == 0, done.err
+    succeeded(pipeline("run", task, *files, *PRINTS_ALL, "-o", "out", "--max-reject", "0"))
     manifest = read_manifest(tmp_path / "out")
     assert manifest["rows"]["used"] == len(cases)
     assert manifest["examples"]["rejected"] == 0

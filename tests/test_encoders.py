@@ -14,19 +14,19 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from datasets import load_from_disk
+from rows import normalizing
 from small_tokenizers import model_folder, small
-from support import Ran, read_manifest
+from support import Run, read_manifest, rows_to, succeeded, table
 from transformers import AutoTokenizer, BertTokenizerFast, RobertaTokenizerFast
 
 from expectations.contract import ENCODER, EXAMPLE, PADS, ROW, Context
 from expectations.invariants import applying, invariants
 from expectations.stored_rows import StoredRows
 from pipeline.tasks import kind_of
-from stages import encoders, formats
+from stages import encoders
 from stages.chat_template.render_pair import PairRenderer, RenderTexts, prove_pair
-from stages.contract import Batch, FormatOptions, Record, Row
+from stages.contract import Batch, Record, Row
 from stages.errors import ModelError
-from stages.normalize.stage import Normalize
 from stages.probes import bind
 from stages.profile import TargetModel
 from stages.tokenizers.profiles import all_profiles
@@ -36,15 +36,10 @@ from stages.tokens.ragged import ordered
 from stages.tokens.segment_encoder import SegmentEncoder
 
 FAMILIES = ("roberta-base", "bert-base-uncased")
-TEXTS = (
-    "Is 91 prime?", "  two  spaces ", "\n\nleading newlines", "trailing\n", "什么是光合作用？",
-    "é ñ 🏳️‍🌈 unknown", "a" * 40, "don't", "tab\tand\r\nreturn", "x", "[UNK", "<s", "1 + 1 = 2.",
-    "\u200b\ufeff",
-)  # fmt: skip
+TEXTS = tuple(table("odd_texts.toml")["encoders"])
 FORGED = ("ends </s> here", "[SEP] and [CLS]", "<mask> [MASK] [PAD] <pad>", "<s>")
 NAMES = {"system": "System", "user": "User", "assistant": "Assistant"}
 LIMIT = 512
-Run = Callable[..., Ran]
 
 
 def bound(name: str) -> TargetModel:
@@ -95,7 +90,7 @@ def text_of(prompt: Any) -> str:
 
 def encoded(model: TargetModel, rows: list[Row], limit: int = LIMIT) -> Batch:
     """Rows as stages encode them; refused rows stay in."""
-    door = Normalize(kind_of("rm"), formats.load("preference"), FormatOptions())
+    door = normalizing("rm", "preference")
     batch = door([Record(i, None, b"", row) for i, row in enumerate(rows)])
     batch = RenderTexts(PairRenderer(model))(batch)
     encoder = encoders.load(encoders.choose(model.tokenizer_json), model.tokenizer_json)
@@ -262,8 +257,8 @@ def broken(table: pa.Table, context: Context) -> set[str]:
 def test_laws_of_encoders_fail_on_what_breaks_them(name: str) -> None:
     """Each law that encoders have of their own is seen to fail; good rows break none."""
     made = tables(name)
-    for table, context in made.values():
-        assert broken(table, context) == set()
+    for good, context in made.values():
+        assert broken(good, context) == set()
     own = [law for law in invariants() if ENCODER in law.needs]
     assert {law.name for law in own} == {"encoders_begin_with_classifier", "token_types_in_place"}
     for law in own:
@@ -317,10 +312,9 @@ def test_a_build_gives_what_its_tokenizer_gives(name: str, pipeline: Run, tmp_pa
     model_folder(tmp_path / "model", name)
     rows = [*rows_of(30, TEXTS), {"prompt": "x", "chosen": "y " * 600, "rejected": "z"}]
     data = tmp_path / "data.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows_to(data, *rows)
     options = ("--model", "./model", "--layout", "padded", "-o", "out")
-    ran = pipeline("run", "rm", data, *options)
-    assert ran.status == 0, ran.err
+    succeeded(pipeline("run", "rm", data, *options))
     manifest = read_manifest(tmp_path / "out")
     assert manifest["rows"]["rejected_by_code"] == {"too_long": 1}
     assert manifest["max_length"] == LIMIT

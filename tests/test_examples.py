@@ -7,19 +7,16 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rows import normalizing
 
-from pipeline.tasks import kind_of
-from stages import formats
 from stages.contract import (
     Conversation,
-    FormatOptions,
     Message,
     Pair,
     Record,
     StepChain,
 )
 from stages.errors import RowError
-from stages.normalize.stage import Normalize
 from stages.rows import examples, loss_mask
 
 CALL = {"tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {}}}]}
@@ -165,7 +162,7 @@ def test_a_row_of_a_turn_by_turn_model_is_numbered() -> None:
         {"messages": [{"role": r, "content": "x"} for r in roles]}
         for roles in (["user", "assistant"] * 2, ["user", "assistant"], ["user"])
     ]
-    door = Normalize(kind_of("sft"), formats.load("openai"), FormatOptions(), turn_by_turn=True)
+    door = normalizing("sft", "openai", turn_by_turn=True)
     batch = door([Record(i, 0, b"", row) for i, row in enumerate(rows)])
     assert door.fans_out
     assert batch["line"].to_pylist() == [0, 0, 1, 2]
@@ -386,7 +383,7 @@ def test_the_empty_step_is_named() -> None:
 def test_ratings_travel_through_the_door_unchanged(labels: list[float | None]) -> None:
     """A soft rating is stored as float32, a missing one as null, in their order."""
     row = {"prompt": "p", "completions": ["s"] * len(labels), "labels": labels}
-    door = Normalize(kind_of("prm"), formats.load("stepwise"), FormatOptions())
+    door = normalizing("prm", "stepwise")
     batch = door([Record(0, 0, b"", row)])
     if all(label is None for label in labels):
         assert batch["reject_code"].to_pylist() == ["nothing_labelled"]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rows import READ, normalizing, turns
 
 from pipeline.tasks import kind_of
 from stages import formats, readers
@@ -38,64 +38,7 @@ def user(content: str, **more: Any) -> Message:
     return Message("user", content, **more)
 
 
-def said(content: str | None, **more: Any) -> Message:
-    """An assistant's turn."""
-    return Message("assistant", content, **more)
-
-
-def turns(*pairs: tuple[str, str]) -> list[dict[str, Any]]:
-    """Turns in the spelling of ``messages``."""
-    return [{"role": role, "content": content} for role, content in pairs]
-
-
 Q, A, B = ("user", "q"), ("assistant", "a"), ("assistant", "b")
-
-
-def steps_row(**more: Any) -> Row:
-    """A PRM800K row of one step."""
-    return {"question": {"problem": "P"}, "label": {"steps": [more]}}
-
-
-@pytest.mark.parametrize("margin", [1e300, -1e300, math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("name", ["margin", "scores"])
-def test_a_margin_that_no_stored_number_can_hold_is_refused(margin: float, name: str) -> None:
-    """A margin is stored as float32; one that is infinite there, or no number, is not a margin."""
-    told = {"score_chosen": margin, "score_rejected": 0.0} if name == "scores" else {name: margin}
-    row = {"prompt": "q", "chosen": "a", "rejected": "b", **told}
-    door = Normalize(kind_of("rm"), formats.load("preference"), FormatOptions())
-    assert door([Record(0, 0, b"", row)])["reject_code"].to_pylist() == ["bad_margin"]
-
-
-def test_a_prompt_that_the_sides_repeat_stands_once() -> None:
-    """Beside whole conversations a prompt column is not a turn of its own (UltraFeedback's way)."""
-    row = {"prompt": "q", "chosen": turns(Q, A), "rejected": turns(Q, B)}
-    (pair,) = formats.load("preference").read(row, FormatOptions())
-    assert isinstance(pair, Pair)
-    assert [*pair.prompt, *pair.chosen] == [user("q"), said("a")]
-    assert [*pair.prompt, *pair.rejected] == [user("q"), said("b")]
-
-
-def test_a_prompt_that_the_sides_do_not_repeat_is_no_prompt_of_theirs() -> None:
-    """A prompt column that stands in neither conversation contradicts them."""
-    row = {"prompt": "other", "chosen": turns(Q, A), "rejected": turns(Q, B)}
-    with pytest.raises(RowError) as caught:
-        formats.load("preference").read(row, FormatOptions())
-    assert caught.value.code == "prompt_differs"
-
-
-def test_sides_that_go_on_over_several_turns_keep_their_prompt() -> None:
-    """A prompt in front of sides that begin with an answer is theirs, whoever speaks later."""
-    row = {
-        "prompt": turns(("system", "s"), Q),
-        "chosen": turns(A, ("user", "more"), A),
-        "rejected": turns(B, ("user", "more"), B),
-    }
-    (pair,) = formats.load("preference").read(row, FormatOptions())
-    assert pair == Pair(
-        [Message("system", "s"), user("q")],
-        [said("a"), user("more"), said("a")],
-        [said("b"), user("more"), said("b")],
-    )
 
 
 # The same solution in three spellings.
@@ -185,72 +128,26 @@ def completion(text: str, rating: int | None) -> dict[str, Any]:
     return {"text": text, "rating": rating, "flagged": None}
 
 
-ALTERNATIVES: Row = {
-    "question": {"problem": "P"},
-    "label": {
-        "steps": [
-            {
-                "completions": [completion("a", 1), completion("b", -1), completion("c", 0)],
-                "chosen_completion": 0,
-                "human_completion": None,
-            },
-            {
-                "completions": [completion("d", -1), completion("e", 0)],
-                "chosen_completion": 1,
-                "human_completion": None,
-            },
-            {
-                "completions": [completion("f", -1)],
-                "chosen_completion": None,
-                "human_completion": {"text": "g", "rating": None},
-            },
-            {"completions": None, "chosen_completion": None, "human_completion": "h"},
-            {
-                "completions": [completion("i", -1), completion("j", 1)],
-                "chosen_completion": None,
-                "human_completion": None,
-            },
-            {"completions": [completion("k", 1)], "chosen_completion": 0},
-        ]
-    },
-}
-
-
 @pytest.mark.parametrize(("neutral", "value"), [("null", None), ("good", 1.0), ("bad", 0.0)])
-def test_alternatives_fan_out_in_the_published_order(neutral: str, value: float | None) -> None:
-    """One example for each completion that was not chosen, then the chosen chain as a whole.
-
-    A human step stands in for a missing chosen one and is good; the chain stops at a step with
-    neither; rating 0 is what ``neutral`` says, in the chain too.
-    """
-    options = FormatOptions(neutral=neutral)
-    found = formats.load("prm800k").read(ALTERNATIVES, options)
-    before = [1.0, value, 1.0, 1.0]
-    assert found == [
-        StepChain("P", ["b"], [0.0]),
-        StepChain("P", ["c"], [value]),
-        StepChain("P", ["a", "d"], [1.0, 0.0]),
-        StepChain("P", ["a", "e", "f"], [1.0, value, 0.0]),
-        StepChain("P", ["a", "e", "g", "h", "i"], [*before, 0.0]),
-        StepChain("P", ["a", "e", "g", "h", "j"], [*before, 1.0]),
-        StepChain("P", ["a", "e", "g", "h"], before),
-        Refused(
-            "behind_chain_end",
-            "step 6 completion 0: nothing was chosen at step 5, so no later step continues from it",
-        ),
+def test_alternatives_are_rated_as_neutral_says(neutral: str, value: float | None) -> None:
+    """Rating 0 is what ``neutral`` says, alone and in the chain, and all else is as without it."""
+    one = READ["prm800k"]
+    wanted = [
+        replace(made, labels=[value if rating is None else rating for rating in made.labels])
+        if isinstance(made, StepChain)
+        else made
+        for made in one.examples
     ]
+    assert formats.load("prm800k").read(one.row, FormatOptions(neutral=neutral)) == wanted
 
 
-def test_a_chosen_completion_goes_before_a_human_one() -> None:
-    """A human step beside a chosen one is not used, and counted."""
-    row = steps_row(
-        completions=[completion("a", -1)], chosen_completion=0, human_completion={"text": "h"}
-    )
-    detail = "step 1: a human wrote a completion, but another one is chosen"
-    assert formats.load("prm800k").read(row, FormatOptions()) == [
-        Refused("unrated_completion", detail),
-        StepChain("P", ["a"], [0.0]),
-    ]
+def test_completions_that_are_no_list_are_refused_as_a_row() -> None:
+    """A row of another shape in a PRM800K file is refused by name and stops nothing."""
+    row = {"question": {"problem": "P"}, "label": {"steps": [{"completions": 5}]}}
+    door = normalizing("prm", "prm800k")
+    (found,) = door([Record(0, 0, b"", row)]).to_pylist()
+    assert found["reject_code"] == "malformed_row"
+    assert found["reject_detail"]
 
 
 @given(st.data())
@@ -272,44 +169,6 @@ def test_every_completion_is_in_an_example_or_refused_by_name(data: st.DataObjec
     written = sum(len(step["completions"] or []) for step in steps)
     written += sum(step["human_completion"] is not None for step in steps)
     assert len(used) + sum(isinstance(one, Refused) for one in found) == written
-
-
-def test_alternatives_without_any_chosen_step_still_give_their_own_examples() -> None:
-    """Where the first step has neither a chosen nor a human completion there is no chain."""
-    row = steps_row(completions=[completion("a", -1), completion("b", 1)], chosen_completion=None)
-    assert formats.load("prm800k").read(row, FormatOptions()) == [
-        StepChain("P", ["a"], [0.0]),
-        StepChain("P", ["b"], [1.0]),
-    ]
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"question": {"problem": "P"}, "label": {"steps": ["s"]}},
-        {"question": {"problem": "P"}, "label": {"steps": [None]}},
-        {"question": {"problem": "P"}, "label": {"steps": [{"completions": 5}]}},
-        {"question": "P", "label": {"steps": []}},
-        {"question": {"problem": "P"}, "label": "x"},
-        {"question": {"problem": "P"}, "label": ["x"]},
-        {"question": {"problem": "P"}, "label": {"steps": [{"human_completion": 5}]}},
-    ],
-    ids=[
-        "step_text",
-        "step_null",
-        "completions_number",
-        "question_text",
-        "label_text",
-        "label_list",
-        "human_number",
-    ],
-)
-def test_misshapen_alternatives_are_refused_as_a_row(row: Row) -> None:
-    """A row of another shape in a PRM800K file is refused by name and stops nothing."""
-    door = Normalize(kind_of("prm"), formats.load("prm800k"), FormatOptions())
-    (found,) = door([Record(0, 0, b"", row)]).to_pylist()
-    assert found["reject_code"] in ("bad_column", "malformed_row")
-    assert found["reject_detail"]
 
 
 KEYS = (
@@ -336,31 +195,6 @@ SHAPES = st.recursive(
     ),
     max_leaves=12,
 )
-
-
-def test_calls_one_after_another_are_one_turn() -> None:
-    """Turns whose role is a call are made at once, as where they are documented; no turn ends
-    between them, and what one of them says alone refuses the row."""
-
-    def call(town: str, **more: object) -> Row:
-        said = json.dumps({"name": "weather", "arguments": {"town": town}})
-        return {"role": "tool_call", "content": said, **more}
-
-    asked = {"role": "user", "content": "Where is it warmer?"}
-    answer = {"role": "assistant", "content": "In Brig."}
-    results = [{"role": "tool_response", "content": town} for town in ("9", "4")]
-    row = {"messages": [asked, call("Brig"), call("Olten"), *results, answer]}
-    (found,) = formats.load("openai").read(row, FormatOptions())
-    assert isinstance(found, Conversation)
-    assert [turn.role for turn in found.messages] == [
-        *("user", "assistant", "tool", "tool", "assistant")
-    ]
-    calls = (found.messages[1].fields or {})["tool_calls"]
-    assert [one["function"]["arguments"]["town"] for one in calls] == ["Brig", "Olten"]
-    row = {"messages": [asked, call("Brig"), call("Olten", weight=0), *results, answer]}
-    with pytest.raises(RowError, match="their other fields differ") as caught:
-        formats.load("openai").read(row, FormatOptions())
-    assert caught.value.code == "bad_tool_call"
 
 
 @pytest.mark.slow
@@ -390,11 +224,6 @@ def test_no_rows_crash_detection(rows: list[Row]) -> None:
             said = found.evidence
             assert kind_of(task).name in found.format.kinds
         assert "\n" not in said
-
-
-def test_alternatives_are_detected() -> None:
-    """By the columns that they were published with."""
-    assert detect([ALTERNATIVES], kind_of("prm"), "x.jsonl").reading == "prm800k"
 
 
 def test_the_format_of_most_rows_is_detected() -> None:

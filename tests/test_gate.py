@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from support import ROOT, SAMPLES, Ran, read_manifest
+from support import ROOT, SAMPLES, Run, read_manifest, succeeded
 
 from expectations import gate, gx_library, gx_runner, gx_suites, tallies, verdict
 from expectations.contract import EXAMPLE, PLANNED, SEVERITIES, Context, parameters
@@ -29,7 +29,6 @@ from stages import catalog
 from stages.errors import GateError
 from stages.profile import TargetModel
 
-Run = Callable[..., Ran]
 LENGTH = {
     "type": "expect_column_values_to_be_between",
     "kwargs": {"column": "n_tokens", "min_value": 1, "max_value": {"$PARAMETER": "max_length"}},
@@ -409,8 +408,7 @@ def test_expectations_of_the_command_line(pipeline: Run, tmp_path: Path) -> None
     assert "word_problems.jsonl:" in ran.err
     assert not (tmp_path / "out").exists()
     (tmp_path / "mine.json").write_text(suite({**short, "severity": "warning"}))
-    ran = pipeline(*command, "mine.json")
-    assert ran.status == 0, ran.err
+    ran = succeeded(pipeline(*command, "mine.json"))
     assert "warning   short" in ran.err
     (tmp_path / "mine.json").write_text(suite({**short, "type": "expect_less"}))
     ran = pipeline(*command, "mine.json")
@@ -422,8 +420,7 @@ def test_metrics_are_numbers_whatever_the_data_says(pipeline: Run, tmp_path: Pat
     """No text of the data, and no name of its file, is in what the gate looked at or wrote."""
     name = "<script>alert(1)<script>.jsonl"
     (tmp_path / name).write_text(json.dumps({"question": "<b>", "answer": "<script>"}) + "\n")
-    ran = pipeline("run", "sft", "--model", "qwen2-1.5b", name, "-o", "out")
-    assert ran.status == 0, ran.err
+    succeeded(pipeline("run", "sft", "--model", "qwen2-1.5b", name, "-o", "out"))
     assert "<" not in (tmp_path / "out" / "validation.json").read_text("utf-8")
 
 

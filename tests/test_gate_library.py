@@ -72,6 +72,7 @@ print(json.dumps([IDDict(column="n", value=value, most=3).to_id() for value in v
 """
 
 
+@pytest.mark.slow
 def test_keys_of_metrics_are_those_of_the_whole() -> None:
     """Of plain values, and of those that JSON cannot hold."""
     part, whole = (json.loads(_output(_KEYS.format(part=part))) for part in (True, False))

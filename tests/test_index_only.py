@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import rows_to
 
 import pipeline.shards.plan
 from expectations import metric_tables
@@ -58,7 +59,7 @@ class Bench:
 
     def write(self, name: str, rows: Rows) -> str:
         path = self.folder / name
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+        rows_to(path, *rows)
         return str(path)
 
     def build(self, output: str, data: str, task: str = "sft", **options: Any) -> Build:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import law_metrics
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from damages import damages
+from encoding import encoding
+from rows import normalizing
+from support import table
 
 from expectations import metric_tables
 from expectations.contract import (
@@ -33,21 +36,13 @@ from expectations.validate import Validate
 from pipeline.shards import pack_index
 from pipeline.shards.chain import split_off
 from pipeline.tasks import kind_of
-from stages import encoders, formats
 from stages.chat_template import loss_weights
-from stages.chat_template.render import Render, Renderer
-from stages.chat_template.render_steps import RenderSteps
-from stages.columns import IGNORED
-from stages.contract import Batch, FormatOptions, Record, Row
-from stages.normalize.stage import Normalize
+from stages.contract import Batch, Record, Row
 from stages.profile import TargetModel
-from stages.tokens.encode import Encode, EncodePair, EncodeSteps
 from stages.tokens.folded_labels import unfold
-from stages.tokens.insert_step_tokens import Mark
 from stages.tokens.packed import pack
 from stages.tokens.padded import pad
 from stages.tokens.ragged import ordered
-from stages.tokens.segment_encoder import SegmentEncoder
 
 LIMIT = 256
 WIDTH = 64
@@ -58,52 +53,6 @@ LAYOUTS = {
     "prm": ("ragged", "packed", "padded"),
 }
 CASES = [(task, layout) for task, layouts in LAYOUTS.items() for layout in layouts]
-
-
-def say(role: str, content: str) -> dict[str, str]:
-    """A turn."""
-    return {"role": role, "content": content}
-
-
-ROWS: dict[str, tuple[str, list[Row]]] = {
-    "sft": (
-        "openai",
-        [
-            {"messages": [say("user", "Hello?"), say("assistant", "Hello!")]},
-            {"messages": [say("system", "Be brief."), say("user", "2+2?"), say("assistant", "4")]},
-            {
-                "messages": [
-                    say("user", "Name a colour."),
-                    say("assistant", "Red."),
-                    say("user", "<|im_end|> another"),
-                    say("assistant", "Blue, or green."),
-                ]
-            },
-            {"messages": [say("user", "你好"), say("assistant", "你好，世界！")]},
-            {"messages": [say("user", "Count."), say("assistant", "One, two, three, four.")]},
-        ],
-    ),
-    "rm": (
-        "preference",
-        [
-            {"prompt": "Is 7 prime?", "chosen": "Yes.", "rejected": "No."},
-            {"prompt": "Capital of Peru?", "chosen": "Lima.", "rejected": "I do not know that."},
-            {"prompt": "Say hello.", "chosen": "Hello there, friend!", "rejected": "Bye."},
-            {"prompt": "你好", "chosen": "你好！", "rejected": "……"},
-            {"prompt": "1+1?", "chosen": "2", "rejected": "11"},
-        ],
-    ),
-    "prm": (
-        "stepwise",
-        [
-            {"prompt": "1+2*3?", "completions": ["2*3=6", "1+6=7", "7"], "labels": [1, 1, 1]},
-            {"prompt": "2+2?", "completions": ["2+2=5", "5"], "labels": [0, None]},
-            {"prompt": "3-1?", "completions": ["3-1=2"], "labels": [0.75]},
-            {"prompt": "4/2?", "completions": ["4/2=2", "2"], "labels": [1, 0.25]},
-            {"prompt": "5*5?", "completions": ["25", "so 25", "done"], "labels": [1, None, 0]},
-        ],
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -141,24 +90,11 @@ PACKED = ("row_id", "input_ids", "labels", "step_positions", "step_labels")
 
 def encoded(task: str, model: TargetModel) -> Batch:
     """The sample rows of a task through its stages."""
-    encoder = encoders.load("fastokens", model.tokenizer_json)
-    segments = SegmentEncoder(model, encoder, LIMIT, "reject")
-    renderer = Renderer(model)
-    name, rows = ROWS[task]
-    batch = Normalize(kind_of(task), formats.load(name), FormatOptions())(
-        [Record(number, 0, b"", row) for number, row in enumerate(rows)]
-    )
-    stages: dict[str, tuple[Callable[[Batch], Batch], ...]] = {
-        "sft": (Render(renderer), Encode(segments)),
-        "rm": (
-            Render(renderer, "chosen_", ends_with_turn=True),
-            Render(renderer, "rejected_", ends_with_turn=True),
-            EncodePair(segments),
-        ),
-        "prm": (RenderSteps(renderer), Mark(model), EncodeSteps(model, segments)),
-    }
-    gate: Callable[[Batch], Batch] = Validate(Context(kind_of(task), "ragged", LIMIT, model))
-    for stage in (*stages[task], gate):
+    found = [one for one in table("good_rows.jsonl") if one["task"] == task]
+    normalize = normalizing(task, found[0]["format"])
+    batch = normalize([Record(n, 0, b"", one["row"]) for n, one in enumerate(found)])
+    gate = Validate(Context(kind_of(task), "ragged", LIMIT, model))
+    for stage in (*encoding(task, model, limit=LIMIT), gate):
         batch, gone = split_off(stage(batch))
         assert gone is None
     return unfold(batch)
@@ -337,282 +273,27 @@ def test_good_tables_break_nothing(bench: Bench, task: str, layout: str, side: s
     assert checked == {law.name: rows[law.level] for law in laws}
 
 
-Mutate = Callable[[list[dict[str, Any]], Context], None]
+def corrupted(table: pa.Table, change: Callable[[list[Row]], None]) -> pa.Table:
+    """The table with one row changed."""
+    rows = copy.deepcopy(table.to_pylist())
+    change(rows)
+    return pa.Table.from_pylist(rows, schema=table.schema)
 
 
-def trained_at(row: dict[str, Any], which: int = 0) -> int:
-    """The place of a trained label."""
-    return [i for i, label in enumerate(row["labels"]) if label != IGNORED][which]
-
-
-def both(row: dict[str, Any], at: int, token: int) -> None:
-    """Put a token and its label."""
-    row["input_ids"][at] = token
-    row["labels"][at] = token
-
-
-def start_of(row: dict[str, Any], context: Context) -> int:
-    """The place of the first real token."""
-    return row["attention_mask"].index(1) if context.layout == "padded" else 0
-
-
-# What is broken in the row with the third example, by name: tasks, layouts, change, laws.
-MUTATIONS: dict[str, tuple[str, str, Mutate, set[str]]] = {}
-
-
-def breaks(
-    *laws: str, tasks: str, layouts: str = "ragged packed padded"
-) -> Callable[[Mutate], Mutate]:
-    """Register a change by the laws that it must break."""
-
-    def register(change: Mutate) -> Mutate:
-        MUTATIONS[change.__name__] = (tasks, layouts, change, set(laws))
-        return change
-
-    return register
-
-
-def third(rows: list[dict[str, Any]], context: Context) -> dict[str, Any]:
-    """The training row that holds the third example; in the packed layout it is alone there."""
-    return rows[1 if context.layout == "packed" else 2]
-
-
-@breaks("labels_equal_ids", tasks="sft")
-def flip_a_label(rows: list[dict[str, Any]], context: Context) -> None:
-    row = third(rows, context)
-    row["labels"][trained_at(row)] += 1
-
-
-@breaks("turns_end_supervised", tasks="sft")
-def leave_the_end_of_turn_untrained(rows: list[dict[str, Any]], context: Context) -> None:
-    row = third(rows, context)
-    row["labels"][trained_at(row, -1)] = IGNORED
-
-
-@breaks("turns_end_supervised", tasks="sft")
-def replace_the_end_of_turn(rows: list[dict[str, Any]], context: Context) -> None:
-    row = third(rows, context)
-    both(row, trained_at(row, -1), 13)
-
-
-@breaks("turns_end_supervised", tasks="sft")
-def leave_an_inner_end_of_turn_untrained(rows: list[dict[str, Any]], context: Context) -> None:
-    row = third(rows, context)
-    at = row["labels"].index(context.model.end_of_turn_id)
-    row["labels"][at] = IGNORED
-
-
-@breaks("turns_end_supervised", tasks="sft", layouts="ragged packed")
-def cut_off_the_end(rows: list[dict[str, Any]], context: Context) -> None:
-    row = third(rows, context)
-    for name in ("input_ids", "labels"):
-        row[name] = row[name][:-2]
-    if context.layout == "packed":
-        row["seq_lengths"][-1] -= 2
-
-
-@breaks("something_trained", tasks="sft")
-def train_nothing(rows: list[dict[str, Any]], context: Context) -> None:
-    row = third(rows, context)
-    row["labels"] = [IGNORED] * len(row["labels"])
-
-
-@breaks("first_label_untrained", tasks="sft")
-def train_the_first_token(rows: list[dict[str, Any]], context: Context) -> None:
-    row = third(rows, context)
-    start = start_of(row, context)
-    end = context.model.end_of_turn_id
-    both(row, start, end)
-
-
-@breaks("ids_in_vocabulary", tasks="sft prm")
-def reach_beyond_the_embedding(rows: list[dict[str, Any]], context: Context) -> None:
-    row = third(rows, context)
-    row["input_ids"][start_of(row, context) + 1] = context.model.profile.embedding_size
-
-
-@breaks("ids_in_vocabulary", tasks="sft prm")
-def put_a_negative_id(rows: list[dict[str, Any]], context: Context) -> None:
-    row = third(rows, context)
-    row["input_ids"][start_of(row, context) + 1] = -1
-
-
-@breaks("no_padding_inside", tasks="sft prm")
-def put_the_pad_token_inside(rows: list[dict[str, Any]], context: Context) -> None:
-    row = third(rows, context)
-    row["input_ids"][start_of(row, context) + 1] = context.model.pad_id
-
-
-@breaks("seq_lengths_fill_the_pack", tasks="sft prm", layouts="packed")
-def extend_the_last_length(rows: list[dict[str, Any]], context: Context) -> None:
-    third(rows, context)["seq_lengths"][-1] += 1
-
-
-@breaks("seq_lengths_fill_the_pack", tasks="sft prm", layouts="packed")
-def shorten_the_last_length(rows: list[dict[str, Any]], context: Context) -> None:
-    third(rows, context)["seq_lengths"][-1] -= 1
-
-
-@breaks("positions_reset", tasks="sft prm", layouts="packed")
-def drop_a_name(rows: list[dict[str, Any]], context: Context) -> None:
-    third(rows, context)["row_ids"] = []
-
-
-@breaks("padding_in_place", tasks="sft prm", layouts="padded")
-def pad_the_other_side(rows: list[dict[str, Any]], context: Context) -> None:
-    row = third(rows, context)
-    start = start_of(row, context)
-    for name in ("input_ids", "labels", "attention_mask"):
-        row[name] = row[name][start:] + row[name][:start]
-    if "step_positions" in row:
-        row["step_positions"] = [at - start for at in row["step_positions"]]
-
-
-@breaks("padding_in_place", tasks="sft prm", layouts="padded")
-def pad_with_another_token(rows: list[dict[str, Any]], context: Context) -> None:
-    third(rows, context)["input_ids"][0] = 13
-
-
-@breaks("padding_in_place", tasks="sft", layouts="padded")
-def number_the_mask(rows: list[dict[str, Any]], context: Context) -> None:
-    row = third(rows, context)
-    row["attention_mask"][0] = 2
-
-
-@breaks("labels_match_ratings", tasks="prm")
-def swap_a_reward(rows: list[dict[str, Any]], context: Context) -> None:
-    row = third(rows, context)
-    row["labels"][trained_at(row)] = context.model.bad_id
-
-
-@breaks("labels_match_ratings", tasks="prm")
-def label_no_reward(rows: list[dict[str, Any]], context: Context) -> None:
-    row = third(rows, context)
-    row["labels"][trained_at(row)] = context.model.step_id
-
-
-@breaks("labels_match_ratings", tasks="prm")
-def label_beside_a_marker(rows: list[dict[str, Any]], context: Context) -> None:
-    row = third(rows, context)
-    row["labels"][trained_at(row) + 1] = context.model.good_id
-
-
-@breaks("labels_match_ratings", tasks="prm")
-def change_a_rating(rows: list[dict[str, Any]], context: Context) -> None:
-    third(rows, context)["step_labels"][0] = 0.25
-
-
-@breaks("labels_match_ratings", tasks="prm")
-def take_a_rating_away(rows: list[dict[str, Any]], context: Context) -> None:
-    third(rows, context)["step_labels"][0] = None
-
-
-@breaks("labels_match_ratings", "something_trained", tasks="prm")
-def take_a_label_away(rows: list[dict[str, Any]], context: Context) -> None:
-    row = third(rows, context)
-    row["labels"][trained_at(row)] = IGNORED
-
-
-@breaks("markers_match_steps", "labels_match_ratings", tasks="prm")
-def move_a_position(rows: list[dict[str, Any]], context: Context) -> None:
-    third(rows, context)["step_positions"][0] -= 1
-
-
-@breaks("markers_match_steps", "labels_match_ratings", tasks="prm")
-def replace_a_marker(rows: list[dict[str, Any]], context: Context) -> None:
-    row = third(rows, context)
-    row["input_ids"][row["step_positions"][0]] = 13
-
-
-@breaks("markers_match_steps", tasks="prm")
-def add_a_marker(rows: list[dict[str, Any]], context: Context) -> None:
-    row = third(rows, context)
-    row["input_ids"][start_of(row, context) + 1] = context.model.step_id
-
-
-@breaks("chosen_differs", tasks="rm")
-def make_the_sides_equal(rows: list[dict[str, Any]], context: Context) -> None:
-    row = third(rows, context)
-    for name in [name for name in row if name.startswith("chosen")]:
-        row[name.replace("chosen", "rejected")] = copy.copy(row[name])
-
-
-@breaks("answers_end_in_end_of_turn", tasks="rm")
-def replace_the_last_token(rows: list[dict[str, Any]], context: Context) -> None:
-    third(rows, context)["rejected_ids"][-1] = 13
-
-
-@breaks("answers_end_in_end_of_turn", tasks="rm", layouts="ragged")
-def cut_off_the_last_token(rows: list[dict[str, Any]], context: Context) -> None:
-    row = third(rows, context)
-    row["chosen_ids"] = row["chosen_ids"][:-1]
-
-
-@breaks("prompt_shared", tasks="rm")
-def ask_another_question(rows: list[dict[str, Any]], context: Context) -> None:
-    row = third(rows, context)
-    at = len(row["chosen_ids"]) - 1 - row["chosen_ids"][::-1].index(872)  # "user"
-    row["chosen_ids"][at + 2] += 1
-
-
-@breaks("prompt_shared", tasks="rm")
-def count_the_answer_into_the_prompt(rows: list[dict[str, Any]], context: Context) -> None:
-    third(rows, context)["prompt_length"] += 1
-
-
-@breaks("prompt_shared", tasks="rm")
-def have_no_prompt(rows: list[dict[str, Any]], context: Context) -> None:
-    third(rows, context)["prompt_length"] = 0
-
-
-@breaks("prompt_shared", tasks="rm")
-def have_a_prompt_longer_than_the_row(rows: list[dict[str, Any]], context: Context) -> None:
-    third(rows, context)["prompt_length"] = WIDTH + 1
-
-
-@breaks("no_padding_inside", tasks="rm")
-def put_the_pad_token_into_an_answer(rows: list[dict[str, Any]], context: Context) -> None:
-    third(rows, context)["rejected_ids"][-2] = context.model.pad_id
-
-
-@breaks("ids_in_vocabulary", tasks="rm")
-def reach_beyond_the_embedding_in_an_answer(rows: list[dict[str, Any]], context: Context) -> None:
-    third(rows, context)["rejected_ids"][-2] = 2**31 - 1
-
-
-@breaks("padding_in_place", tasks="rm", layouts="padded")
-def pad_one_side_of_a_pair_otherwise(rows: list[dict[str, Any]], context: Context) -> None:
-    row = third(rows, context)
-    start = row["rejected_attention_mask"].index(1)
-    for name in ("rejected_ids", "rejected_attention_mask"):
-        row[name] = row[name][start:] + row[name][:start]
-
-
-@breaks("padding_in_place", tasks="rm", layouts="padded")
-def pad_one_side_of_a_pair_further(rows: list[dict[str, Any]], context: Context) -> None:
-    row = third(rows, context)
-    row["rejected_ids"].insert(0, context.model.pad_id)
-    row["rejected_attention_mask"].insert(0, 0)
-
-
+DAMAGES = {one.does: one for one in damages("table", layouts=["ragged", "packed", "padded"])}
 APPLIED = [
     (name, task, layout)
-    for name, (tasks, layouts, _, _) in MUTATIONS.items()
-    for task in tasks.split()
-    for layout in layouts.split()
+    for name, damage in DAMAGES.items()
+    for task in damage.tasks
+    for layout in damage.layouts
     if layout in LAYOUTS[task]
 ]
 
 
-# Positions in a row that is padded on the wrong side are counted from the wrong place.
-MISPLACED = {("pad_the_other_side", "prm"): {"markers_match_steps", "labels_match_ratings"}}
-
-
-def corrupted(table: pa.Table, context: Context, change: Mutate) -> pa.Table:
-    """The table with one row changed."""
-    rows = copy.deepcopy(table.to_pylist())
-    change(rows, context)
-    return pa.Table.from_pylist(rows, schema=table.schema)
+def damaged(table: pa.Table, context: Context, name: str) -> pa.Table:
+    """The row of the third example changed; in the packed layout it is alone there."""
+    at = 1 if context.layout == "packed" else 2
+    return corrupted(table, lambda rows: DAMAGES[name].do(rows, at, context.model))
 
 
 @pytest.mark.parametrize(
@@ -622,36 +303,25 @@ def test_one_corrupted_row_breaks_the_right_law_and_is_named(
     bench: Bench, name: str, task: str, layout: str
 ) -> None:
     """A single change in a good table is found under the law it breaks, and at its row only."""
-    _, _, change, laws = MUTATIONS[name]
     context = bench.context(task, layout)
-    found = broken(judge(corrupted(bench.table(task, layout), context, change), context))
-    assert set(found) - MISPLACED.get((name, task), set()) == laws
+    found = broken(judge(damaged(bench.table(task, layout), context, name), context))
+    assert set(found) == set(DAMAGES[name].breaks)
     levels = {law.name: law.level for law in invariants()}
     in_rows = 1 if layout == "packed" else 2
     assert found == {law: (in_rows if levels[law] == ROW else 2,) for law in found}
 
 
-@pytest.mark.parametrize("layout", ["ragged", "padded"])
-def test_a_missing_position_is_found(bench: Bench, layout: str) -> None:
-    """A marker without a position breaks the count of steps."""
+@pytest.mark.parametrize(("layout", "row"), [("ragged", 3), ("padded", 3), ("packed", 2)])
+def test_a_missing_position_is_found(bench: Bench, layout: str, row: int) -> None:
+    """A marker without a position breaks the count of steps, also where examples share a row."""
     context = bench.context("prm", layout)
 
-    def drop(rows: list[dict[str, Any]], context: Context) -> None:
-        del rows[3]["step_positions"][0]
+    def drop(rows: list[Row]) -> None:
+        del rows[row]["step_positions"][0]
 
-    found = broken(judge(corrupted(bench.table("prm", layout), context, drop), context))
-    assert found["markers_match_steps"] == (3,)
-
-
-def test_a_missing_position_is_found_in_a_pack(bench: Bench) -> None:
-    """The same where several examples share a row."""
-    context = bench.context("prm", "packed")
-
-    def drop(rows: list[dict[str, Any]], context: Context) -> None:
-        del rows[2]["step_positions"][0]
-
-    found = broken(judge(corrupted(bench.table("prm", "packed"), context, drop), context))
+    found = broken(judge(corrupted(bench.table("prm", layout), drop), context))
     assert 3 in found["markers_match_steps"]
+    assert layout == "packed" or len(found["markers_match_steps"]) == 1
 
 
 @pytest.mark.parametrize(("task", "layout"), [case for case in CASES if case[0] != "rm"])
@@ -659,10 +329,10 @@ def test_labels_of_another_length_are_found(bench: Bench, task: str, layout: str
     """A row with fewer labels than ids is a finding, not a crash of the gate."""
     context = bench.context(task, layout)
 
-    def drop(rows: list[dict[str, Any]], context: Context) -> None:
-        third(rows, context)["labels"].pop()
+    def drop(rows: list[Row]) -> None:
+        rows[1]["labels"].pop()
 
-    assert broken(judge(corrupted(bench.table(task, layout), context, drop), context))
+    assert broken(judge(corrupted(bench.table(task, layout), drop), context))
 
 
 @pytest.mark.parametrize(("task", "layout"), CASES)
@@ -704,8 +374,8 @@ def test_rows_are_numbered_over_record_batches(bench: Bench) -> None:
     """A row in a later record batch has its number in the table, and is found once."""
     context = bench.context("sft", "packed")
     good = bench.table("sft", "packed")
-    bad = corrupted(good, context, MUTATIONS["flip_a_label"][2])
-    worse = corrupted(good, context, MUTATIONS["extend_the_last_length"][2])
+    bad = damaged(good, context, "flip a label")
+    worse = damaged(good, context, "extend the last length")
     table = pa.concat_tables([good, bad, good, worse])
     assert len(table.to_batches()) == 4
     assert broken(judge(table, context)) == {
@@ -717,7 +387,7 @@ def test_rows_are_numbered_over_record_batches(bench: Bench) -> None:
 def test_only_the_first_rows_are_named_and_all_are_counted(bench: Bench) -> None:
     """A finding over many rows names the first of them."""
     context = bench.context("sft", "ragged")
-    bad = corrupted(bench.table("sft", "ragged"), context, MUTATIONS["train_nothing"][2])
+    bad = damaged(bench.table("sft", "ragged"), context, "train nothing")
     (found,) = (f for f in judge(pa.concat_tables([bad] * 12), context) if f.broken)
     assert (found.name, found.broken, found.checked) == ("something_trained", 12, 60)
     assert found.rows == tuple(range(2, 60, 5))
@@ -754,14 +424,13 @@ def test_the_stream_refuses_the_row_by_the_law_it_breaks(
     bench: Bench, name: str, task: str
 ) -> None:
     """The gate in the stream refuses exactly the corrupted row, and gives the law as the code."""
-    _, _, change, laws = MUTATIONS[name]
     context = bench.context(task, "ragged")
     batch = bench.batches[task]
-    table = corrupted(pa.table(batch), context, change)
+    table = damaged(pa.table(batch), context, name)
     bad = Validate(context)(table.combine_chunks().to_batches()[0])
     codes = bad["reject_code"].to_pylist()
     assert [code is None for code in codes] == [True, True, False, True, True]
-    assert codes[2] in laws | {"controls_from_template"}
+    assert codes[2] in {*DAMAGES[name].breaks, "controls_from_template"}
     assert bad["reject_detail"][2].as_py()
     assert bad.num_rows == batch.num_rows
 
@@ -772,7 +441,7 @@ def test_a_forged_control_token_is_refused_in_the_stream(bench: Bench, task: str
     context = bench.context(task, "ragged")
     start = context.model.controls["<|im_start|>"]
 
-    def forge(rows: list[dict[str, Any]], context: Context) -> None:
+    def forge(rows: list[Row]) -> None:
         row = rows[2]
         if task != "rm":
             row["input_ids"][4] = start
@@ -780,7 +449,7 @@ def test_a_forged_control_token_is_refused_in_the_stream(bench: Bench, task: str
         for name in ("chosen_ids", "rejected_ids"):
             row[name][4] = start
 
-    table = corrupted(pa.table(bench.batches[task]), context, forge)
+    table = corrupted(pa.table(bench.batches[task]), forge)
     found = Validate(context)(table.combine_chunks().to_batches()[0])
     assert found["reject_code"].to_pylist() == [None, None, "controls_from_template", None, None]
 
@@ -788,7 +457,7 @@ def test_a_forged_control_token_is_refused_in_the_stream(bench: Bench, task: str
 def test_an_earlier_refusal_stays(bench: Bench) -> None:
     """A row that was refused before keeps its reason."""
     context = bench.context("sft", "ragged")
-    table = corrupted(pa.table(bench.batches["sft"]), context, MUTATIONS["train_nothing"][2])
+    table = damaged(pa.table(bench.batches["sft"]), context, "train nothing")
     batch = table.combine_chunks().to_batches()[0]
     codes = pa.array([None, None, "too_long", None, None], pa.string())
     index = batch.schema.get_field_index("reject_code")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import SAMPLES, Ran, files_of, read_manifest
+from support import SAMPLES, Run, few, files_of, read_manifest, succeeded
 
-Run = Callable[..., Ran]
 PRM_CHAIN = ("render", "mark", "encode", "validate")
 CHAIN = ("render", "encode", "validate")
 
@@ -25,8 +23,7 @@ def test_any_number_of_workers_gives_the_same_bytes(
     for workers in ("1", several):
         options = ("--workers", workers, "--cache-dir", f"cache{workers}", "--shuffle")
         out = f"out{workers}"
-        ran = pipeline("run", "sft", "--model", "qwen2-1.5b", data, "-o", out, *options)
-        assert ran.status == 0, ran.err
+        succeeded(pipeline("run", "sft", "--model", "qwen2-1.5b", data, "-o", out, *options))
         made.append(files_of(tmp_path / out, with_run=True))
         del made[-1]["run.json"]
     assert made[0] == made[1]
@@ -35,12 +32,15 @@ def test_any_number_of_workers_gives_the_same_bytes(
 
 @pytest.mark.parametrize(
     ("task", "data", "chain", "layout"),
-    [
-        ("sft", "sft/chat.jsonl", CHAIN, ("pack", "packed")),
-        ("sft", "sft/chat.jsonl", CHAIN, ("pad", "padded")),
-        ("rm", "rm/pairs.jsonl", CHAIN, ("ragged", "ragged")),
-        ("prm", "prm/alternatives.jsonl", PRM_CHAIN, ("pack", "packed")),
-    ],
+    few(
+        [
+            ("sft", "sft/chat.jsonl", CHAIN, ("pad", "padded")),
+            ("sft", "sft/chat.jsonl", CHAIN, ("pack", "packed")),
+            ("prm", "prm/alternatives.jsonl", PRM_CHAIN, ("pack", "packed")),
+            ("rm", "rm/pairs.jsonl", CHAIN, ("ragged", "ragged")),
+        ],
+        2,
+    ),
 )
 def test_the_chain_by_hand_gives_the_shards_of_the_run(
     pipeline: Run,
@@ -53,15 +53,11 @@ def test_the_chain_by_hand_gives_the_shards_of_the_run(
     """normalize, render, (mark,) encode, validate, then a layout: the same Arrow bytes."""
     source = SAMPLES / data
     options = ("--model", "qwen2-1.5b", "--layout", layout[1])
-    ran = pipeline("run", task, source, *options, "-o", "run")
-    assert ran.status == 0, ran.err
-    ran = pipeline("stage", "normalize", source, "--task", task, *options, "-o", "0.arrow")
-    assert ran.status == 0, ran.err
+    succeeded(pipeline("run", task, source, *options, "-o", "run"))
+    succeeded(pipeline("stage", "normalize", source, "--task", task, *options, "-o", "0.arrow"))
     for number, stage in enumerate(chain):
-        ran = pipeline("stage", stage, f"{number}.arrow", "-o", f"{number + 1}.arrow")
-        assert ran.status == 0, ran.err
-    ran = pipeline("stage", layout[0], f"{len(chain)}.arrow", "-o", "chain")
-    assert ran.status == 0, ran.err
+        succeeded(pipeline("stage", stage, f"{number}.arrow", "-o", f"{number + 1}.arrow"))
+    succeeded(pipeline("stage", layout[0], f"{len(chain)}.arrow", "-o", "chain"))
     shards = {k: v for k, v in files_of(tmp_path / "run").items() if k.endswith(".arrow")}
     assert shards
     assert shards == {k: v for k, v in files_of(tmp_path / "chain").items() if k.endswith(".arrow")}
@@ -71,11 +67,9 @@ def test_until_stops_after_a_stage(pipeline: Run, tmp_path: Path) -> None:
     """--until writes that stage's file, from which the chain can go on."""
     source = SAMPLES / "prm" / "stepwise.jsonl"
     options = ("--model", "qwen2-1.5b", "-o", "here.arrow")
-    ran = pipeline("run", "prm", source, *options, "--until", "render")
-    assert ran.status == 0, ran.err
+    ran = succeeded(pipeline("run", "prm", source, *options, "--until", "render"))
     assert "1 row refused" in ran.err
-    ran = pipeline("stage", "mark", "here.arrow", "-o", "marked.arrow")
-    assert ran.status == 0, ran.err
+    succeeded(pipeline("stage", "mark", "here.arrow", "-o", "marked.arrow"))
     ran = pipeline("stage", "encode", "here.arrow", "-o", "unmarked.arrow")
     assert ran.status == 3
     assert "no rows left" in ran.err

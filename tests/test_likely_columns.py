@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Ran
+from support import Run
 
 from pipeline.tasks import kind_of
 from stages.contract import Row
@@ -19,7 +18,6 @@ from stages.errors import DataError
 from stages.normalize.evidence import detect
 from stages.normalize.likely_columns import answered, offer
 
-Run = Callable[..., Ran]
 MODEL = ("--model", "qwen2-1.5b")
 BOTH = "Did you mean --map prompt=query --map completion=targets?"
 TURNS = [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]

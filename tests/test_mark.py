@@ -5,20 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from encoding import encoding
+from rows import normalizing
 
 from expectations.second_ids import SecondReading
 from expectations.second_sample import Witness
-from pipeline.tasks import kind_of
-from stages import encoders, formats, probes
-from stages.chat_template.render import Renderer
-from stages.chat_template.render_steps import RenderSteps
-from stages.contract import FormatOptions, Record
+from stages import encoders, probes
+from stages.contract import Record
 from stages.errors import ReadingError
-from stages.normalize.stage import Normalize
 from stages.profile import StepTokens, TargetModel
-from stages.tokens.encode import EncodeSteps
-from stages.tokens.insert_step_tokens import Mark
-from stages.tokens.segment_encoder import SegmentEncoder
 
 ROW = {"prompt": "1 + 1?", "completions": ["Add.", "So 2."], "labels": [1.0, 0.0]}
 
@@ -26,13 +21,11 @@ ROW = {"prompt": "1 + 1?", "completions": ["Add.", "So 2."], "labels": [1.0, 0.0
 def read_again(step_model: TargetModel, model: TargetModel) -> Witness:
     """The row built for one model, and read a second time for another."""
     encoder = encoders.load("tokenizers", step_model.tokenizer_json)
-    normalize = Normalize(kind_of("prm"), formats.load("stepwise"), FormatOptions())
+    normalize = normalizing("prm", "stepwise")
     record = Record(0, 0, b"", ROW)
     batch = normalize([record])
-    segments = SegmentEncoder(step_model, encoder, 4096, "reject")
-    for stage in (RenderSteps(Renderer(step_model)), Mark(step_model)):
+    for stage in encoding("prm", step_model, encoder):
         batch = stage(batch)
-    batch = EncodeSteps(step_model, segments)(batch)
     assert batch.column("reject_code").to_pylist() == [None]
     witness = Witness(SecondReading(model, encoder), normalize)
     witness(batch, {0: record})
@@ -58,10 +51,7 @@ def test_a_rating_of_several_tokens_is_noticed(step_model: TargetModel, tokens: 
 
 def test_a_lost_marker_is_counted(step_model: TargetModel) -> None:
     """A step without a marker among the ids fills the reject columns with ``marker_count``."""
-    encoder = encoders.load("tokenizers", step_model.tokenizer_json)
-    batch = Normalize(kind_of("prm"), formats.load("stepwise"), FormatOptions())(
-        [Record(0, 0, b"", ROW)]
-    )
-    batch = RenderSteps(Renderer(step_model))(batch)  # not marked
-    found = EncodeSteps(step_model, SegmentEncoder(step_model, encoder, 4096, "reject"))(batch)
+    render, _, encode = encoding("prm", step_model)
+    batch = normalizing("prm", "stepwise")([Record(0, 0, b"", ROW)])
+    found = encode(render(batch))  # not marked
     assert found.column("reject_code").to_pylist() == ["marker_count"]

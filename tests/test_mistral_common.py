@@ -15,90 +15,18 @@ import hard_texts
 import pytest
 from conversations import Speech, conversations
 from peers import packages
+from support import few, table
 from test_families import Family, family, make
 from tokenizers import Tokenizer
 
 from stages.tokenizers import builtin
 from stages.tokenizers.profiles import all_profiles
 
-# Measured with mistral-common 1.13.1: ids of a short conversation, by tokenizer.
 TALK = [
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": "What is 2+2?\n"},
     {"role": "assistant", "content": "4, ки"},
 ]
-GOLDEN = {
-    "v1": [
-        1,
-        733,
-        16289,
-        28793,
-        1739,
-        6817,
-        28723,
-        13,
-        13,
-        3195,
-        349,
-        28705,
-        28750,
-        28806,
-        28750,
-        28804,
-        13,
-        733,
-        28748,
-        16289,
-        28793,
-        28705,
-        28781,
-        28725,
-        12902,
-        2,
-    ],
-    "v3": [
-        1,
-        3,
-        2507,
-        7585,
-        29491,
-        781,
-        781,
-        3963,
-        1117,
-        29473,
-        29518,
-        29574,
-        29518,
-        29572,
-        781,
-        4,
-        29473,
-        29549,
-        29493,
-        13670,
-        2,
-    ],
-    "tekken": [
-        1,
-        3,
-        5934,
-        13426,
-        1338,
-        7493,
-        1395,
-        1032,
-        1050,
-        1043,
-        1050,
-        9551,
-        4,
-        1052,
-        1044,
-        19944,
-        2,
-    ],
-}
 KINDS = {
     "mistral-7b-instruct-v0.2": "v1",
     "mistral-7b-instruct-v0.3": "v3",
@@ -118,14 +46,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("mistral")
 
 
-@pytest.mark.parametrize("name", FIRST_TWO)
+@pytest.mark.parametrize("name", few(KINDS, 1))
 def test_a_conversation_has_the_ids_of_mistral_common(
     name: str, cache_dir: Path, folder: Path
 ) -> None:
     """A few ids that were measured once."""
     found = family(name, cache_dir, folder)
     (made,) = make(found, [{"messages": TALK, "tools": None}], Counter())
-    assert made.ids == GOLDEN[KINDS[name]]
+    assert made.ids == table("mistral_ids.toml")["ids"][KINDS[name]]
 
 
 EMPTY = [  # what the vendor's encoder gives for texts that are empty, or become so

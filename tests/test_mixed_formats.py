@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from support import Ran, read_manifest
+from support import Run, read_manifest, rows_to, succeeded
 
 from pipeline.builds.build import Build
 from pipeline.tasks import kind_of
@@ -18,7 +16,6 @@ from stages.contract import FormatOptions
 from stages.errors import DataError, RowError, UsageError
 from stages.normalize.mixture import detect_mixture
 
-Run = Callable[..., Ran]
 Row = dict[str, Any]
 MODEL = ("--model", "qwen2-1.5b")
 
@@ -32,12 +29,6 @@ def turns(number: int) -> Row:
 def asked(number: int) -> Row:
     """A row of query_response."""
     return {"question": f"q {number}", "answer": f"a {number}", "level": "easy"}
-
-
-def put(path: Path, rows: list[Row]) -> Path:
-    """A file of lines."""
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 ROWS = [asked(n) if n % 3 else turns(n) for n in range(60)]
@@ -54,7 +45,7 @@ def test_the_message_names_the_option_with_the_formats_and_counts(
     pipeline: Run, tmp_path: Path
 ) -> None:
     """Of a build and of a plan; without a word nothing is mixed."""
-    data = put(tmp_path / "mixed.jsonl", ROWS)
+    data = rows_to(tmp_path / "mixed.jsonl", *ROWS)
     counts = "--mixed-formats (query_response in 40, openai in 20 of 60 sampled rows)"
     for command in (("run", "sft", data, *MODEL, "-o", "out"), ("plan", data, *MODEL)):
         ran = pipeline(*command)
@@ -64,9 +55,9 @@ def test_the_message_names_the_option_with_the_formats_and_counts(
 
 def test_each_row_is_read_as_in_a_file_of_its_own(pipeline: Run, tmp_path: Path) -> None:
     """Counted by format, with its unread columns, from a recipe too, by any number of workers."""
-    put(tmp_path / "mixed.jsonl", ROWS)
+    rows_to(tmp_path / "mixed.jsonl", *ROWS)
     for name, kind in (("turns", turns), ("asked", asked)):
-        put(tmp_path / f"{name}.jsonl", [kind(number) for number in range(60)])
+        rows_to(tmp_path / f"{name}.jsonl", *(kind(number) for number in range(60)))
         data = ("run", "sft", f"{name}.jsonl", *MODEL, "-o", name, "--layout", "ragged")
         assert not pipeline(*data).status
     recipe = tmp_path / "recipe.toml"
@@ -74,8 +65,7 @@ def test_each_row_is_read_as_in_a_file_of_its_own(pipeline: Run, tmp_path: Path)
         'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "mixed.jsonl"\noutput = "out"\nkeep = 0\n'
         'layout = "ragged"\nmixed-formats = true\n'
     )
-    ran = pipeline("build", recipe, "--workers", "2")
-    assert not ran.status, ran.err
+    ran = succeeded(pipeline("build", recipe, "--workers", "2"))
     told = "20 rows as openai, 40 rows as query_response"
     assert f"by format {told}\n" in ran.err
     assert told in (tmp_path / "out" / "report.html").read_text("utf-8")

@@ -15,13 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 from nasty import CASES, reference
-from support import Ran, read_manifest
+from support import Run, read_manifest, succeeded
 
 from stages import readers
 from stages.contract import Record
 from stages.errors import PipelineError
 
-Run = Callable[..., Ran]
 GOOD = b'{"question": "q", "answer": "a"}'
 LINES = {name: raw for name, raw in CASES.items() if b"\n" not in raw}
 PACK: dict[str, Callable[[bytes], bytes]] = {
@@ -179,8 +178,7 @@ def test_a_build_of_all_of_them_accounts_for_every_row(pipeline: Run, tmp_path: 
     content = b"\n".join(lines)
     (tmp_path / "nasty.jsonl").write_bytes(content)
     options = ("--model", "qwen2-1.5b", "--max-reject", "1", "-o", "out")
-    ran = pipeline("run", "sft", "nasty.jsonl", *options)
-    assert ran.status == 0, ran.err
+    ran = succeeded(pipeline("run", "sft", "nasty.jsonl", *options))
     assert "Traceback" not in ran.err
     rows = read_manifest(tmp_path / "out")["rows"]
     filled = [line for line in content.split(b"\n") if line.strip()]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from datasets import load_from_disk
-from support import Ran
+from support import Ran, few, rows_to
 from tokenizers import Tokenizer
 
 RUN = ("run", "sft", "--model", "qwen3-8b", "--layout", "ragged")
@@ -23,7 +22,7 @@ CHAT = [
 def write(tmp_path: Path, *rows: dict[str, object]) -> Path:
     """The rows as a file."""
     path = tmp_path / "data.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows_to(path, *rows)
     return path
 
 
@@ -50,7 +49,7 @@ def test_texts_without_turns_are_one_example_each(
     ]
 
 
-@pytest.mark.parametrize("turns", [2, 4])
+@pytest.mark.parametrize("turns", few([4, 2], 1))
 def test_training_on_all_trains_every_turn_of_the_text(
     pipeline: Callable[..., Ran], tmp_path: Path, turns: int
 ) -> None:

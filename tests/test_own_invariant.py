@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from conftest import NAME
-from support import Ran, contributed, install_examples, read_manifest
+from support import Run, contributed, install_examples, read_manifest, rows_to
 
 from expectations import invariants, metric_tables
 from expectations.checks import Between, none
@@ -25,8 +25,6 @@ from pipeline.tasks import kind_of
 from stages import catalog
 from stages.errors import GateError, UsageError
 from stages.profile import TargetModel
-
-Run = Callable[..., Ran]
 
 GOOD = [{"question": f"{n} + 1?", "answer": f"{n + 1}."} for n in range(4)]
 BAD = [*GOOD[:2], {"question": "Stop.", "answer": "no" + " no" * 40}, GOOD[3]]
@@ -71,18 +69,12 @@ def test_another_text_is_other_code(toy: Path) -> None:
     assert fingerprints.code_version()
 
 
-def lines(path: Path, rows: list[dict[str, str]]) -> Path:
-    """A file of rows."""
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("layout", ["packed", pytest.param("padded", marks=pytest.mark.slow)])
 def test_it_judges_what_is_written(make: Callable[..., Path], tmp_path: Path, layout: str) -> None:
     """Every example of a good build, in any layout; and the law is listed with ours."""
     assert "no_long_runs" in {law.name for law in invariants.invariants()}
-    folder = make("sft", lines(tmp_path / "good.jsonl", GOOD), layout=layout)
+    folder = make("sft", rows_to(tmp_path / "good.jsonl", *GOOD), layout=layout)
     verdict = json.loads((folder / "validation.json").read_text("utf-8"))
     (found,) = (law for law in verdict["expectations"] if law["name"] == "no_long_runs")
     assert (found["passed"], found["checked"], found["broken"]) == (True, 4, 0)
@@ -94,7 +86,7 @@ def test_it_judges_what_is_written(make: Callable[..., Path], tmp_path: Path, la
 def test_it_stops_a_build(pipeline: Run, tmp_path: Path, toy: Path) -> None:
     """A build that was up to date before somebody's package was there is judged by it, and fails:
     the law and the row are named, and what was there stays."""
-    data = lines(tmp_path / "bad.jsonl", BAD)
+    data = rows_to(tmp_path / "bad.jsonl", *BAD)
     command = ("run", "sft", "--model", NAME, data, "-o", "out", "--layout", "packed")
     assert pipeline(*command).status == 0
     assert "up to date" in pipeline(*command).err
@@ -167,7 +159,7 @@ def test_a_metric_that_raises_cannot_be_judged(
 
     monkeypatch.setattr(metric_tables, "shard", failing)
     with pytest.raises(GateError, match="cannot be checked: ColumnNotFoundError"):
-        make("sft", lines(tmp_path / "good.jsonl", GOOD), layout="ragged")
+        make("sft", rows_to(tmp_path / "good.jsonl", *GOOD), layout="ragged")
 
 
 def test_a_name_is_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:

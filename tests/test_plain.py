@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rows import normalizing
 
 from pipeline.tasks import kind_of
 from stages import formats
-from stages.contract import FormatOptions, Record
+from stages.contract import Record
 from stages.normalize import plain
 from stages.normalize.stage import Normalize
 from stages.rows import stop_text
@@ -88,7 +89,7 @@ def records(rows: list[Any]) -> list[Record]:
 
 def normalize(name: str, **options: Any) -> Normalize:
     """Normalize for SFT rows of a format."""
-    return Normalize(kind_of("sft"), formats.load(name), FormatOptions(), **options)
+    return normalizing("sft", name, **options)
 
 
 def require_same(one: Normalize, rows: list[Any]) -> None:

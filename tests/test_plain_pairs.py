@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import table
 
 from pipeline.tasks import kind_of
 from stages import formats
@@ -17,14 +18,7 @@ from stages.kinds import Pairs
 from stages.normalize.stage import Normalize
 from stages.rows import stop_text
 
-TEXTS = ["x", "y", "an ordinary text", " padded \n", "", " \n", "a</s>", "b <|im_end|>\n"]
-TEXTS += ["<think>\nx", "<think>x</think>y", "<|im_start|>user\nx<|im_end|>\n", "[INST] x [/INST]"]
-TEXTS += [
-    "[1, 2]",
-    '[{"role": "user", "content": "x"}]',
-    "Human: x\n\nAssistant: y",
-    "### Response:",
-]
+TEXTS: list[str] = table("odd_texts.toml")["pairs"]
 texts: st.SearchStrategy[Any] = st.sampled_from(TEXTS[:4]) | st.sampled_from(TEXTS)
 odd: st.SearchStrategy[Any] = st.none() | st.sampled_from([0, True, 0.5, [], {}, [[]], "[]", ["x"]])
 CALL = {"tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {"x": None}}}]}

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from datasets import load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import SAMPLES, Ran, read_manifest
+from rows import normalizing
+from support import SAMPLES, Run, read_manifest, rows_to, succeeded
 
-from pipeline.tasks import kind_of
-from stages import formats
-from stages.contract import FormatOptions, Record, Row
-from stages.normalize.stage import Normalize
+from stages.contract import Record, Row
 from stages.profile import TargetModel
 from stages.tokens.pretokenized import Accept
 
-Run = Callable[..., Ran]
 MODEL = ("--model", "qwen2-1.5b")
 
 
 def door(rows: list[Row]) -> pa.RecordBatch:
     """Rows after normalize."""
-    normalize = Normalize(kind_of("sft"), formats.load("pretokenized"), FormatOptions())
+    normalize = normalizing("sft", "pretokenized")
     return normalize([Record(i, 0, b"", row) for i, row in enumerate(rows)])
 
 
@@ -75,27 +69,19 @@ def test_ids_beyond_the_vocabulary_and_the_limit_are_refused(model: TargetModel)
     assert len(set(made["digest"].to_pylist()[2:])) == 3
 
 
-def write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    """A file of rows."""
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
 def test_a_build_of_a_build_is_the_build(pipeline: Run, tmp_path: Path) -> None:
     """Its ids and labels, taken in again, come out as they were, once somebody says so."""
     source = SAMPLES / "sft" / "word_problems.jsonl"
-    ran = pipeline("run", "sft", source, *MODEL, "-o", "first", "--layout", "ragged")
-    assert ran.status == 0, ran.err
+    succeeded(pipeline("run", "sft", source, *MODEL, "-o", "first", "--layout", "ragged"))
     first = load_from_disk(str(tmp_path / "first"))["train"]
     kept = [{"input_ids": row["input_ids"], "labels": row["labels"]} for row in first]
-    data = write(tmp_path / "ids.jsonl", kept)
+    data = rows_to(tmp_path / "ids.jsonl", *kept)
     refused = pipeline("run", "sft", data, *MODEL, "-o", "second")
     assert refused.status == 3
     assert "--format pretokenized" in refused.err
     for layout in ("ragged", "packed"):
         named = ("--format", "pretokenized", "--layout", layout)
-        ran = pipeline("run", "sft", data, *MODEL, "-o", layout, *named)
-        assert ran.status == 0, ran.err
+        succeeded(pipeline("run", "sft", data, *MODEL, "-o", layout, *named))
         second = load_from_disk(str(tmp_path / layout))["train"]
         manifest = read_manifest(tmp_path / layout)
         assert manifest["format"] == "pretokenized"
@@ -109,18 +95,15 @@ def test_what_no_trainer_should_see_is_refused(pipeline: Run, tmp_path: Path) ->
     """Shifted labels, a turn that never ends, padding inside: by the invariants' names."""
     end, pad = 151645, 151643
     good = {"input_ids": [1, 2, end], "labels": [-100, 2, end]}
-    data = write(
+    data = rows_to(
         tmp_path / "ids.jsonl",
-        [
-            good,
-            {"input_ids": [1, 2, end], "labels": [2, end, -100]},
-            {"input_ids": [1, 2, 3], "labels": [-100, 2, 3]},
-            {"input_ids": [1, 2, end, pad], "labels": [-100, 2, end, -100]},
-            {"input_ids": [1, 2, end], "labels": [-100, -100, -100]},
-        ],
+        good,
+        {"input_ids": [1, 2, end], "labels": [2, end, -100]},
+        {"input_ids": [1, 2, 3], "labels": [-100, 2, 3]},
+        {"input_ids": [1, 2, end, pad], "labels": [-100, 2, end, -100]},
+        {"input_ids": [1, 2, end], "labels": [-100, -100, -100]},
     )
-    ran = pipeline("run", "sft", data, *MODEL, "-o", "out", "--format", "pretokenized")
-    assert ran.status == 0, ran.err
+    succeeded(pipeline("run", "sft", data, *MODEL, "-o", "out", "--format", "pretokenized"))
     assert read_manifest(tmp_path / "out")["rows"]["rejected_by_code"] == {
         "labels_equal_ids": 1,
         "no_padding_inside": 1,

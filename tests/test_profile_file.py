@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from small_tokenizers import small
-from support import ROOT, SAMPLES
+from support import ROOT, SAMPLES, table
 
 from pipeline.inputs.recipe import resolve_recipe
 from pipeline.inputs.scan import scan
@@ -97,46 +97,12 @@ def test_a_known_profile_survives_the_file(name: str, tmp_path: Path) -> None:
     assert load(tmp_path, "\n".join(lines))[0] == profile
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (('end_of_turn = "<e>"', "end_of_turn = 3"), "end_of_turn must be a string, not 3"),
-        (("vocab_size = 10", 'vocab_size = "10"'), "vocab_size must be an integer, not '10'"),
-        (("vocab_size = 10", "vocab_size = true"), "vocab_size must be an integer, not True"),
-        (("vocab_size = 10", "vocab_size = 0"), "vocab_size must be above 0"),
-        (
-            ("embedding_size = 16", "embedding_size = 9"),
-            "embedding_size must be at least",
-        ),
-        (("is_base = true", 'is_base = "yes"'), "is_base must be true or false"),
-        (('generation_eos = ["<e>"]', 'generation_eos = "<e>"'), "generation_eos must be an array"),
-        (
-            ('generation_eos = ["<e>"]', "generation_eos = [1]"),
-            "generation_eos[0] must be a string",
-        ),
-        (('token_ids = {"<e>" = 3, "<p>" = 4}', "token_ids = [1]"), "token_ids must be a table"),
-        (('"<p>" = 4}', '"<p>" = "x"}'), "token_ids.<p> must be an integer"),
-        (('step = "s"', 'stepp = "s"'), "step_tokens: there is no key 'stepp'"),
-        (
-            ("position_offset = 2", "position_offset = 2.5"),
-            "pair.position_offset must be",
-        ),
-        (('before = ["<c>"]\n', ""), "pair has no before"),
-        (('pad_token = "<p>"\n', ""), "has no pad_token"),
-        (('pad_token = "<p>"', 'pad_tokn = "<p>"'), "there is no key 'pad_tokn'"),
-        (('padding_side = "right"', 'padding_side = "up"'), "padding_side must be left or right"),
-        (('bos_token = "<b>"\n', ""), "bos_policy 'template' needs a bos_token"),
-        (('name = "mine"', 'name = "mine"\ntemplate = "chatml"'), "chat_template and template"),
-        (('name = "mine"', "name = "), "is not TOML"),
-        (('name = "mine"', 'name = "mine"\nlike = "gemma"'), "like names no profile: 'gemma'"),
-        (('name = "mine"', 'name = "mine"\ntokenizer = 3'), "tokenizer must be a string"),
-    ],
-)
-def test_errors_name_the_key(change: tuple[str, str], words: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", table("profile_errors.toml")["error"], ids=lambda e: e["words"])
+def test_errors_name_the_key(error: dict[str, str], tmp_path: Path) -> None:
     """Each mistake is answered with the file and the key."""
-    assert change[0] in WHOLE
-    with pytest.raises(ModelError, match=re.escape(words)) as caught:
-        load(tmp_path, WHOLE.replace(*change))
+    assert error["old"] in WHOLE
+    with pytest.raises(ModelError, match=re.escape(error["words"])) as caught:
+        load(tmp_path, WHOLE.replace(error["old"], error["new"]))
     assert "mine.toml" in caught.value.what
     assert caught.value.remedy
 

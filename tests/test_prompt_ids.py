@@ -6,20 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from encoding import encoding
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rows import normalizing
 from test_broken_answers import bound
 
-from pipeline.tasks import kind_of
-from stages import encoders, formats
-from stages.chat_template.render import Render, Renderer, template_of
+from stages import encoders
+from stages.chat_template.render import template_of
 from stages.columns import IGNORED
-from stages.contract import FormatOptions, Record
-from stages.normalize.stage import Normalize
+from stages.contract import Record
 from stages.profile import TargetModel
-from stages.tokens.encode import Encode
 from stages.tokens.folded_labels import unfold
-from stages.tokens.segment_encoder import SegmentEncoder
 
 TEXTS = st.text(st.sampled_from("\n a."), min_size=1, max_size=4).filter(str.strip)
 
@@ -27,10 +25,11 @@ TEXTS = st.text(st.sampled_from("\n a."), min_size=1, max_size=4).filter(str.str
 def examples(model: TargetModel, messages: list[Any]) -> list[dict[str, Any]]:
     """A conversation's examples, encoded."""
     by_turn = model.profile.one_example_per_turn
-    door = Normalize(kind_of("sft"), formats.load("openai"), FormatOptions(), "assistant", by_turn)
+    door = normalizing("sft", "openai", "assistant", by_turn)
     reference = encoders.load("tokenizers", model.tokenizer_json)
-    batch = Render(Renderer(model))(door([Record(0, 0, b"", {"messages": messages})]))
-    batch = Encode(SegmentEncoder(model, reference, 10**6, "reject"))(batch)
+    batch = door([Record(0, 0, b"", {"messages": messages})])
+    for stage in encoding("sft", model, reference):
+        batch = stage(batch)
     return list(unfold(batch).to_pylist())
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import table
 
 from stages import columns, probes
 from stages.chat_template import loss_weights
@@ -100,28 +101,7 @@ def refusal(model: TargetModel, found: Row) -> RowError:
     return caught.value
 
 
-ODD = st.sampled_from(
-    [
-        "",
-        " ",
-        "\n",
-        " \n x \n",
-        "{{ messages }}",
-        "{% raw %}{{ x }}{% endraw %}",
-        "{#",
-        "\ue0000\ue001",
-        "\ue000\ue001\ue0001",
-        "\U0010fffd",
-        "\u2028\x85",
-        "</think>",
-        "<think>\nhm\n</think>\n\nyes",
-        "<tool_call>",
-        "<|im_",
-        "|im_end|>",
-        "&<>'\"\\",
-        "\0",
-    ]
-)
+ODD = st.sampled_from(table("odd_texts.toml")["render"])
 TEXTS = ODD | st.text(st.characters(codec="utf-8"), max_size=20)
 ROLES = st.sampled_from(["user", "assistant", "system"])
 
@@ -404,64 +384,8 @@ TAIL = (
     "{% if add_generation_prompt %}<|im_start|>assistant{{ '\\n' }}{% endif %}"
 )
 
-LOOKING = {
-    "search": "{{ m.content ~ ('!' if 'secret' in m.content else '') }}",
-    "upper": "{{ m.content | upper }}",
-    "title": "{{ m.content | title }}",
-    "escape": "{{ m.content | e }}",
-    "quoted": "{{ m.content | tojson }}",
-    "length": "{{ m.content }}{% if m.content | length > 5 %}!{% endif %}",
-    "slice": "{{ m.content[:3] }}",
-    "split": "{{ m.content.split('a')[0] }}",
-    "compared": "{{ m.content ~ ('!' if m.content == 'secret' else '') }}",
-    "ordered": "{{ m.content ~ ('!' if m.content < 'k' else '') }}",
-    "listed": "{% for c in m.content %}{{ c }}{% endfor %}",
-    "member": "{{ m.content ~ ('!' if m.content in ['secret'] else '') }}",
-    "start": "{{ m.content ~ ('!' if m.content.startswith('s') else '') }}",
-    "formatted": "{{ '%s!' % m.content }}",
-    "filter_block": "{% filter upper %}{{ m.content }}{% endfilter %}",
-}
-STRIPPING = {
-    "trim": "{{ m.content | trim }}",
-    "method": "{{ m.content.strip() }}",
-    "left": "{{ m.content.lstrip('\\n') }}",
-    "right": "{{ m.content.rstrip(' ') }}",
-    "twice": "{{ m.content.strip('ab').strip() }}",
-    "captured_and_trimmed": "{% set c %}{{ m.content }}{% endset %}{{ c | trim }}",
-    "joined_and_trimmed": "{{ ('' ~ m.content) | trim }}",
-    "macro_and_trimmed": "{% macro f(x) %}{{ x }}{% endmacro %}{{ f(m.content) | trim }}",
-    "trimmed_between": "{{ 'a' ~ (m.content | trim) ~ 'b' ~ m.role }}",
-}
-ASKING = {
-    "search": "{{ m.content ~ ('!' if 'secret' in m.content else '') }}",
-    "start": "{{ m.content ~ ('!' if m.content.startswith('s') else '') }}",
-    "end": "{{ m.content ~ ('!' if m.content.endswith('t') else '') }}",
-    "trimmed_start": "{{ m.content ~ ('!' if m.content.strip().startswith('s') else '') }}",
-    "cut": "{{ m.content.split('secret')[-1] if 'secret' in m.content else m.content }}",
-}
-REPLACING = {
-    "replaced": "{{ m.content | replace('secret', 'public') }}",
-    "captured_and_replaced": (
-        "{% set c %}{{ m.content }}{% endset %}{{ c | replace('secret', 'public') }}"
-    ),
-    "replaced_in_a_block": "{% filter replace('secret', 'public') %}{{ m.content }}{% endfilter %}",
-    "captured_and_searched": (
-        "{% set c %}{{ m.content }}{% endset %}{{ c }}{% if 'secret' in c %}!{% endif %}"
-    ),
-}
-PRINTING = {
-    "printed": "{{ m.content }}",
-    "subscript": "{{ m['content'] }}",
-    "joined": "{{ 'a' ~ m.content ~ 'b' }}",
-    "added": "{{ 'a' + m.content + 'b' }}",
-    "as_string": "{{ m.content | string }}",
-    "stored": "{% set c = m.content %}{{ c }}",
-    "captured": "{% set c %}{{ m.content }}{% endset %}{{ c }}",
-    "by_truth": "{{ m.content if m.content else 'EMPTY' }}",
-    "by_default": "{{ m.content | default('EMPTY', true) }}",
-    "in_a_list": "{{ [m.content] | join(',') }}",
-    "generation": "{% generation %}{{ m.content }}{% endgeneration %}",
-}
+BODIES = table("chat_templates.toml")
+LOOKING, STRIPPING = BODIES["looking"], BODIES["stripping"]
 SECRETS = [("user", " the secret, abc "), ("assistant", "secret")]
 
 
@@ -490,7 +414,7 @@ def test_a_template_that_strips_texts_is_compiled(body: str, data: st.DataObject
     assert "".join(printed) == whole(model, found)
 
 
-@pytest.mark.parametrize("body", ASKING.values(), ids=ASKING)
+@pytest.mark.parametrize("body", BODIES["asking"].values(), ids=BODIES["asking"])
 def test_a_template_that_asks_about_texts_is_compiled_for_those_that_answer_no(body: str) -> None:
     """One shape, two paths: a row whose texts answer otherwise is rendered by itself."""
     model = with_template(HEAD + body + TAIL)
@@ -521,7 +445,7 @@ def test_control_text_under_a_template_that_looks_is_printed_or_refused(
     assert "".join(texts) == whole(model, found)
 
 
-@pytest.mark.parametrize("body", REPLACING.values(), ids=REPLACING)
+@pytest.mark.parametrize("body", BODIES["replacing"].values(), ids=BODIES["replacing"])
 def test_a_template_that_changes_words_prints_the_changed_text(body: str) -> None:
     """A text that is captured and then changed by its words is not copied as it was."""
     model = with_template(HEAD + body + TAIL)
@@ -530,7 +454,7 @@ def test_a_template_that_changes_words_prints_the_changed_text(body: str) -> Non
     assert "".join(texts) == whole(model, found)
 
 
-@pytest.mark.parametrize("body", PRINTING.values(), ids=PRINTING)
+@pytest.mark.parametrize("body", BODIES["printing"].values(), ids=BODIES["printing"])
 def test_a_template_that_only_prints_texts_is_compiled(body: str) -> None:
     """A text that is joined, stored and printed stays opaque, and empty texts are told apart."""
     model = with_template(HEAD + body + TAIL)
@@ -546,14 +470,7 @@ def test_a_template_that_only_prints_texts_is_compiled(body: str) -> None:
         assert "".join(texts) == whole(model, found)
 
 
-LOSING = {
-    "dropped": "{% if m.role != 'user' %}{{ m.content }}{% endif %}",
-    "repeated": "{{ m.content }}{% if m.role == 'user' %}{{ m.content }}{% endif %}",
-    "counted": "{{ m.content | wordcount if m.role == 'user' else m.content }}",
-}
-
-
-@pytest.mark.parametrize("body", LOSING.values(), ids=LOSING)
+@pytest.mark.parametrize("body", BODIES["losing"].values(), ids=BODIES["losing"])
 def test_a_text_that_the_template_drops_or_repeats_is_refused(body: str) -> None:
     """Each text stands in the rendering exactly once."""
     error = refusal(with_template(HEAD + body + TAIL), row(("user", "x"), ("assistant", "y")))
@@ -623,7 +540,7 @@ def test_a_template_has_no_clock_and_no_way_out() -> None:
 
 def test_a_shape_that_was_refused_stays_refused() -> None:
     """The verdict on a shape is kept, and is the same for every row of it."""
-    renderer = Renderer(with_template(HEAD + LOSING["dropped"] + TAIL))
+    renderer = Renderer(with_template(HEAD + BODIES["losing"]["dropped"] + TAIL))
     for text in ("x", "y", "x"):
         with pytest.raises(RowError) as caught:
             renderer(row(("user", text), ("assistant", text)))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from small_tokenizers import model_folder, small
-from support import read_manifest
+from support import few, read_manifest, table
 
 from pipeline.builds.build import Build
 from pipeline.manifest import in_words
@@ -23,66 +23,29 @@ SOUND: dict[str, Any] = {"eos_token": END, "pad_token": PAD, "chat_template": te
 
 
 def directory(folder: Path, declared: dict[str, Any], **files: dict[str, Any]) -> Path:
-    """A model directory over a small tokenizer; a value of None is left out."""
+    """A model directory over a small tokenizer; an empty value is left out."""
     folder.mkdir()
     (folder / "tokenizer.json").write_bytes(small("smollm2-1.7b")[1])
-    said = {key: value for key, value in {**SOUND, **declared}.items() if value is not None}
+    said = {key: value for key, value in {**SOUND, **declared}.items() if value != ""}
     contents = {"tokenizer_config": said, "config": {}, **files}
     for name, content in contents.items():
         (folder / f"{name}.json").write_text(json.dumps(content), "utf-8")
     return folder
 
 
-CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str, object, str]] = {
-    "missing": ({"pad_token": None}, {}, "pad_token", None, "is not declared"),
-    "number": ({"pad_token": 0}, {}, "pad_token", 0, "named by its text"),
-    "number_as_text": ({"pad_token": "4711"}, {}, "pad_token", "4711", "named by its text"),
-    "several_tokens": ({"pad_token": "<pad>"}, {}, "pad_token", "<pad>", "tokens"),
-    "eos": ({"pad_token": END}, {}, "pad_token", END, "also ends an answer"),
-    "unknown_token": (
-        {"pad_token": "<jupyter_text>", "unk_token": "<jupyter_text>"},
-        {},
-        "pad_token",
-        "<jupyter_text>",
-        "unknown token",
-    ),
-    "word": ({"pad_token": "a"}, {}, "pad_token", "a", "ordinary word"),
-    "other_id": ({}, {"config": {"pad_token_id": 3}}, "pad_token_id", 3, "pad token"),
-    "no_such_id": (
-        {},
-        {"generation_config": {"pad_token_id": 128004, "eos_token_id": 2}},
-        "pad_token_id",
-        128004,
-        "no token of this tokenizer",
-    ),
-    "other_eos": (
-        {"eos_token": "<jupyter_code>"},
-        {},
-        "eos_token",
-        "<jupyter_code>",
-        "the chat template ends an answer with '<|im_end|>'",
-    ),
-    "generation": (
-        {},
-        {"generation_config": {"eos_token_id": 0}},
-        "eos_token_id",
-        [0],
-        "would not stop at '<|im_end|>'",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", sorted(CASES))
-def test_each_wrong_token_is_told(case: str, make: Callable[..., Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", few(table("repairs.toml")["case"], 4), ids=lambda one: one["name"])
+def test_each_wrong_token_is_told(
+    case: dict[str, Any], make: Callable[..., Path], tmp_path: Path
+) -> None:
     """Manifest, summary and serving.json name the file, the value and what is used."""
-    config, files, key, declared, words = CASES[case]
-    model = directory(tmp_path / "model", config, **files)
+    key, words = case["key"], case["words"]
+    model = directory(tmp_path / "model", case["config"], **case["files"])
     data = tmp_path / "data.jsonl"
     data.write_text(json.dumps(ROW) + "\n", "utf-8")
     folder = make("sft", data, model=f"{model}/")
     manifest = read_manifest(folder)
     (repair,) = [one for one in manifest["model"]["repairs"] if one["key"] == key]
-    assert repair["declared"] == declared
+    assert repair["declared"] == case.get("declared")
     wanted = {"pad_token": PAD, "pad_token_id": 0, "eos_token": END, "eos_token_id": [2]}
     assert repair["used"] == wanted[key]
     assert manifest["model"]["pad_token"] == PAD

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import SAMPLES, Ran
+from support import SAMPLES, Ran, table
 
 from stages.chat_template.template import Template
 from stages.errors import ModelError, RowError
@@ -19,127 +19,25 @@ from stages.tokenizers.profiles import all_profiles
 DATE = "2024-07-26"
 PLENTY = 3.0  # seconds of this process, on a busy machine; alone it is a tenth of that
 
-REACHING = {
-    "class": "{{ ''.__class__ }}",
-    "mro": "{{ ''.__class__.__mro__[1].__subclasses__() }}",
-    "subscript": "{{ ''['__class__'] }}",
-    "attr": "{{ ''|attr('__class__') }}",
-    "mapattr": "{{ ['']|map(attribute='__class__')|list }}",
-    "globals": "{{ cycler.__init__.__globals__.os.popen('touch executed').read() }}",
-    "fmt": "{{ '{0.__class__}'.format('') }}",
-    "fmtmap": "{{ '{a.__class__}'.format_map({'a':1}) }}",
-    "self": "{{ self.__init__.__globals__ }}",
-    "namespace": "{{ namespace.__init__.__globals__ }}",
-    "raise": "{{ raise_exception.__globals__ }}",
-    "strf": "{{ strftime_now.__self__ }}",
-    "mutate": "{% set x = [] %}{{ x.append(1) }}",
-    "method": "{{ messages[0].content.upper }}",
-    "escaped_method": "{{ (messages[0].content|e).upper }}",
-}
-LOOPING = {
-    "loops": "{% for a in range(99999) %}{% for b in range(99999) %}"
-    "{% for c in range(99999) %}{% endfor %}{% endfor %}{% endfor %}",
-    "filtered": "{% for a in range(99999) %}{% for b in range(99999) if false %}{% endfor %}"
-    "{% endfor %}",
-    "macro": "{% macro f(n) %}{% if n %}{{ f(n-1) }}{{ f(n-1) }}{% endif %}{% endmacro %}"
-    "{{ f(60) }}",
-    "recursive": "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}",
-    "recmacro": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+TABLES = table("hostile_templates.toml")
+REACHING = TABLES["reaching"]
+LOOPING = TABLES["looping"] | {
     "callblock": "{% macro f() %}{{ caller() }}{{ caller() }}{% endmacro %}"
     + 40 * "{% call f() %}"
     + "x"
     + 40 * "{% endcall %}",
-    "floordiv": "{% for i in range(99999) %}{% for j in range(99999) %}{% set a = 7 // 3 %}"
-    "{% endfor %}{% endfor %}",
-    "unary": "{% for i in range(99999) %}{% for j in range(99999) %}{% set a = -i %}"
-    "{% endfor %}{% endfor %}",
-    "tests": "{% for i in range(99999) %}{% for j in range(99999) %}"
-    "{{ i is divisibleby(3) }}{% endfor %}{% endfor %}",
-    "cond": "{% set x = ('a'*1000000) %}{% for i in x %}{% for j in x %}"
-    "{{ i if j == i }}{% endfor %}{% endfor %}",
 }
-GROWING = {
-    "bigrange": "{{ range(10**12)|list }}",
-    "strmul": "{{ 'a' * 10**12 }}",
-    "strmul2": "{{ 'a' * 1000000000000 }}",
-    "listmul": "{% set x = [0] * 1000000000 %}",
-    "pow2": "{{ 2**1000*2**1000 }}{% set ns=namespace(x=2) %}{% for i in range(60) %}"
-    "{% set ns.x = ns.x*ns.x %}{% endfor %}",
-    "double": "{% set ns=namespace(x='aaaa') %}{% for i in range(99) %}"
-    "{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
-    "double_sum": "{% set ns=namespace(x='aaaa') %}{% for i in range(99) %}"
-    "{% set ns.x = ns.x + ns.x %}{% endfor %}",
+GROWING = TABLES["growing"] | {
     "setblock": "{% set a %}aaaaaaaaaa{% endset %}"
     + 30 * ("{% set a %}" + 10 * "{{ a }}" + "{% endset %}"),
-    "dag": "{% set ns=namespace(x=[1]) %}{% for i in range(60) %}"
-    "{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
-    "dagdict": "{% set ns=namespace(x=1) %}{% for i in range(60) %}"
-    "{% set ns.x = dict(a=ns.x, b=ns.x) %}{% endfor %}{{ ns.x|tojson }}",
-    "center": "{{ 'a'|center(1000000000) }}",
-    "ljust": "{{ 'a'.ljust(1000000000) }}",
-    "zfill": "{{ 'a'.zfill(1000000000) }}",
-    "indent": "{{ 'a\n\n'|indent(1000000000) }}",
-    "tabs": "{{ '\t'.expandtabs(1000000000) }}",
-    "format": "{{ '%01000000000d'|format(1) }}",
-    "format2": "{{ '{:1000000000}'.format(1) }}",
-    "format3": "{{ '{:{w}}'.format(1, w=1000000000) }}",
-    "mod": "{{ '%1000000000d' % 1 }}",
-    "modstar": "{{ '%*d' % (1000000000, 1) }}",
-    "replace": "{% set ns=namespace(x='aaaa') %}{% for i in range(20) %}"
-    "{% set ns.x = ns.x.replace('a','aaaaaaaaaa') %}{% endfor %}",
-    "replacef": "{% set ns=namespace(x='aaaa') %}{% for i in range(20) %}"
-    "{% set ns.x = ns.x|replace('a','aaaaaaaaaa') %}{% endfor %}",
-    "join": "{% set s='a'*1000000 %}{{ range(99999)|join(s) }}",
-    "joinm": "{% set s='a'*1000000 %}{{ s.join(['a']*99999) }}",
-    "batch": "{{ [1]|batch(1000000000, 'x')|list }}",
-    "slice": "{{ [1]|slice(1000000000)|list }}",
-    "tojson": "{{ [[1]]|tojson(indent=1000000000) }}",
-    "output": "{% set s='a'*10000000 %}{% for i in range(99999) %}{{ s }}{% endfor %}",
-    "split": "{% set s='a '*5000000 %}{% for i in range(99999) %}{% set t = s.split() %}"
-    "{% endfor %}",
-    "strftime": "{{ strftime_now('%1000000000Y') }}",
-    "mapjoin": "{{ range(99999)|map('center', 999)|join|length }}",
 }
-SLOW = {
-    "cmp": "{% set s='a'*10000000 %}{% set t='a'*10000000 %}{% for i in range(99999) %}"
-    "{% for j in range(99999) %}{% if s == t %}{% endif %}{% endfor %}{% endfor %}",
-    "in": "{% set s='a'*10000000 %}{% for i in range(99999) %}{% for j in range(99999) %}"
-    "{% if 'b' in s %}{% endif %}{% endfor %}{% endfor %}",
-    "isin": "{% set s='a'*10000000 %}{% for i in range(99999) %}{% for j in range(99999) %}"
-    "{% if 'b' is in s %}{% endif %}{% endfor %}{% endfor %}",
-    "slices": "{% set s='a'*10000000 %}{% for i in range(99999) %}{% for j in range(99999) %}"
-    "{% set t = s[1:] %}{% endfor %}{% endfor %}",
-    "upper": "{% set s='a'*10000000 %}{% for i in range(99999) %}{% for j in range(99999) %}"
-    "{% set t = s.upper() %}{% endfor %}{% endfor %}",
-    "genexp": "{"
-    "{"
-    " "
-    "r"
-    "a"
-    "n"
-    "g"
-    "e"
-    "("
-    "9"
-    "9"
-    "9"
-    "9"
-    "9"
-    ")|map('string')|join(',')|list|map('string')|join(',')|list|map('upper')|join }}",
-}
-SOURCE = {
-    "include": "{% include '/etc/passwd' %}",
-    "import": "{% import '/etc/passwd' as x %}",
-    "from": "{% from 'os' import popen %}",
-    "extends": "{% extends 'x' %}",
-    "random": "{{ [1, 2] | random }}",
-    "selfblock": "{% block a %}{{ self.a() }}{{ self.a() }}{% endblock %}",
-    "autoescape": "{% autoescape true %}{{ 'a' }}{% endautoescape %}",
+SOURCE = TABLES["source"] | {
     "brackets": "{{ " + "(" * 100_000 + "1" + ")" * 100_000 + " }}",
     "blocks": "{% if true %}" * 200 + "{% endif %}" * 200,
     "nested_loops": "{% for a in [1] %}" * 30 + "{% endfor %}" * 30,
     "signs": "{{ " + "-" * 100_000 + "1 }}",
 }
+ENDLESS = LOOPING | GROWING | TABLES["slow"]
 
 
 def refused(source: str) -> RowError:
@@ -157,11 +55,7 @@ def test_nothing_is_reached(source: str) -> None:
     assert "refused" in error.detail
 
 
-@pytest.mark.parametrize(
-    "source",
-    [*LOOPING.values(), *GROWING.values(), *SLOW.values()],
-    ids=[*LOOPING, *GROWING, *SLOW],
-)
+@pytest.mark.parametrize("source", ENDLESS.values(), ids=ENDLESS)
 def test_nothing_goes_on_for_ever(source: str) -> None:
     """Loops, recursion, growth and slow operations in loops end, in one way on every machine."""
     started = time.process_time()
@@ -173,7 +67,7 @@ def test_nothing_goes_on_for_ever(source: str) -> None:
 @pytest.mark.parametrize("name", ["loops", "double", "recursive"])
 def test_the_verdict_is_the_same_each_time(name: str) -> None:
     """The budget starts anew with every rendering, and a good row after a bad one renders."""
-    bomb = {**LOOPING, **GROWING}[name]
+    bomb = ENDLESS[name]
     template = Template("{% if messages|length > 1 %}" + bomb + "{% endif %}fine", DATE)
     turn = {"role": "user", "content": "x"}
     details = set()

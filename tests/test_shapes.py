@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import READ, of
-from support import Ran, read_manifest
+from support import Run, read_manifest, rows_to, succeeded
 
 from pipeline.tasks import kind_of
 from stages import formats
@@ -28,7 +27,6 @@ from stages.errors import DataError
 from stages.normalize.evidence import detect
 from stages.rows import loss_mask
 
-Run = Callable[..., Ran]
 MODEL = ("--model", "qwen2-1.5b")
 
 
@@ -189,24 +187,17 @@ def test_every_answer_of_a_ranked_tree_is_in_a_pair_or_counted(tree: Row) -> Non
     assert not single
 
 
-def _lines(path: Path, *rows: Row) -> str:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path.name
-
-
 @pytest.mark.parametrize(
     "task", ["rm", *(pytest.param(t, marks=pytest.mark.slow) for t in ("sft", "prm"))]
 )
 def test_each_shape_is_planned_and_built(pipeline: Run, tmp_path: Path, task: str) -> None:
     """One file a shape, all in one build: plan and run see the same readings and examples."""
     cases = of("shapes", task)
-    files = [_lines(tmp_path / f"{name}.jsonl", case.row) for name, case in cases.items()]
+    files = [rows_to(tmp_path / f"{name}.jsonl", case.row).name for name, case in cases.items()]
     command = (*files, *MODEL)
-    planned = pipeline("plan", *command, "--task", task, "--json")
-    assert planned.status == 0, planned.err
+    planned = succeeded(pipeline("plan", *command, "--task", task, "--json"))
     said_ = json.loads(planned.out)
-    done = pipeline("run", task, *command, "-o", "out", "--max-reject", 1)
-    assert done.status == 0, done.err
+    succeeded(pipeline("run", task, *command, "-o", "out", "--max-reject", 1))
     manifest = read_manifest(tmp_path / "out")
     wanted = [example for case in cases.values() for example in case.examples]
     refused = [example.code for example in wanted if isinstance(example, Refused)]
@@ -221,14 +212,13 @@ def test_each_shape_is_planned_and_built(pipeline: Run, tmp_path: Path, task: st
 
 def test_questions_and_refusals_at_the_command_line(pipeline: Run, tmp_path: Path) -> None:
     """Exit 3 with the choices; the first of the offered flags builds."""
-    name = _lines(tmp_path / "several.jsonl", SEVERAL, SEVERAL | {"prompt": "r"})
+    name = rows_to(tmp_path / "several.jsonl", SEVERAL, SEVERAL | {"prompt": "r"}).name
     asked = pipeline("run", "rm", name, *MODEL, "-o", "out")
     assert asked.status == 3
     words = shlex.split(asked.err.replace(".", " "))
     offered = words[words.index("--format") + 1]
-    done = pipeline("run", "rm", name, *MODEL, "-o", "out", "--format", offered)
-    assert done.status == 0, done.err
-    name = _lines(tmp_path / "reward.jsonl", REWARD)
+    succeeded(pipeline("run", "rm", name, *MODEL, "-o", "out", "--format", offered))
+    name = rows_to(tmp_path / "reward.jsonl", REWARD).name
     refused = pipeline("run", "rm", name, *MODEL, "-o", "none")
     assert refused.status == 3
     assert "data for a regression" in refused.err

@@ -7,43 +7,33 @@ the profiles and checked whenever one of their tokenizers is at hand.
 
 from __future__ import annotations
 
-import json
 import random
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from encoding import encoding
+from rows import normalizing
 from small_tokenizers import SMALL, small
-from support import Ran, read_manifest
+from support import Run, read_manifest, rows_to, succeeded, table
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from pipeline.tasks import kind_of
-from stages import encoders, formats
-from stages.chat_template.render import Render, Renderer, template_of
+from stages import encoders
+from stages.chat_template.render import template_of
 from stages.chat_template.template import Template
 from stages.columns import IGNORED
-from stages.contract import Batch, FormatOptions, Record, Row
+from stages.contract import Batch, Record, Row
 from stages.errors import RowError
-from stages.normalize.stage import Normalize
 from stages.probes import bind
 from stages.profile import TargetModel
 from stages.tokenizers.profiles import all_profiles
-from stages.tokens.encode import Encode
 from stages.tokens.folded_labels import unfold
-from stages.tokens.segment_encoder import SegmentEncoder
 
 CHATS = tuple(name for name in SMALL if all_profiles()[name].pair is None)
-TEXTS = (
-    "Is 91 prime?", "  two  spaces ", "\n\nleading newlines", "trailing\n\n", "什么是光合作用？",
-    "é ñ 🏳️‍🌈", "a" * 40, "don't", "tab\tand\r\nreturn", "x", "<|end", "<0x0A>▁",
-    " \u2003wide\u2003",
-    "1 + 1 = 2.", "\u200b\ufeff", "user\nmodel\n", "\x1c fs",
-)  # fmt: skip
-Run = Callable[..., Ran]
+TEXTS = tuple(table("odd_texts.toml")["small_families"])
 
 
 def bound(name: str) -> TargetModel:
@@ -66,11 +56,11 @@ def conversations(count: int, texts: tuple[str, ...], system: bool, seed: int = 
 
 
 def encoded(model: TargetModel, rows: list[Row]) -> Batch:
-    door = Normalize(kind_of("sft"), formats.load("openai"), FormatOptions())
+    door = normalizing("sft", "openai")
     batch = door([Record(i, None, b"", row) for i, row in enumerate(rows)])
-    batch = Render(Renderer(model))(batch)
-    encoder = encoders.load(encoders.choose(model.tokenizer_json), model.tokenizer_json)
-    return unfold(Encode(SegmentEncoder(model, encoder, 1 << 20, "reject"))(batch))
+    for stage in encoding("sft", model):
+        batch = stage(batch)
+    return unfold(batch)
 
 
 def huggingface(model: TargetModel) -> Any:
@@ -240,10 +230,9 @@ def test_a_build_gives_what_its_tokenizer_gives(name: str, pipeline: Run, tmp_pa
     profile = f'like = "{name}"\nname = "small"\ntokenizer = "model"\ntoken_ids = {{}}\n'
     (tmp_path / "small.toml").write_text(profile)
     rows = conversations(40, TEXTS, system=False)
-    (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows_to(tmp_path / "data.jsonl", *rows)
     options = ("--model", "small.toml", "--layout", "ragged", "-o", "out")
-    ran = pipeline("run", "sft", "data.jsonl", *options)
-    assert ran.status == 0, ran.err
+    succeeded(pipeline("run", "sft", "data.jsonl", *options))
     manifest = read_manifest(tmp_path / "out")
     assert manifest["rows"]["used"] == len(rows)
     assert manifest["encoder"]["parity"]["mismatches"] == 0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import kind_of
+from support import kind_of, table
 
 from stages import formats
 from stages.contract import FormatOptions, Refused, Row, StepChain
@@ -19,46 +19,13 @@ from stages.rows.watched import Watched
 PROBLEM = {"problem": "P", "steps": ["s", "t", "u"]}
 TAGGED = [{"role": "user", "content": "P"}, {"role": "assistant", "content": "s<step>t<step>"}]
 ASKED = {"role": "user", "content": "P"}
-# reading: a row, the meaning of its ratings, what says the same, and what does not
-ROWS: dict[str, tuple[Row, str, list[Any], list[Any]]] = {
-    "processbench": ({**PROBLEM, "label": 1}, "first error", [1], [-1, None, 0, 2, True]),
-    "processbench/1-based": (
-        {**PROBLEM, "error_index": None},
-        "first error",
-        [-1, None],
-        [0, 1, False],
-    ),
-    "error_list": ({**PROBLEM, "error_steps": [2]}, "wrong steps", [[2]], [[], [1], [2, 3]]),
-    "stepwise": (
-        {"prompt": "P", "completions": ["s", "t"], "labels": [1, False]},
-        "ratings",
-        [[1.0, 0.0], ["+", "-"], [1, -1], [None, None], [0.5]],
-        [[1.0, 0.25], [True, True], [-1, 1], [1, None]],
-    ),
-    "soft_prefix": (
-        {"problem": "P", "prefixes": ["s", "st"], "values": [1.0, 0]},
-        "values",
-        [[True, False], [1, 0]],
-        [[0, 1], [1.0, 0.2]],
-    ),
-    "openrlhf_prm": (
-        {"input": "P Step 1: s<step>t<step>", "value": ["+", "-"]},
-        "ratings",
-        [[True, False]],
-        [[True, True]],
-    ),
-    "tagged_messages": (
-        {"messages": TAGGED, "labels": [True, False]},
-        "ratings",
-        [[1, 0]],
-        [[0, 0]],
-    ),
-}
+# What says the same as the ratings of a row, and what says something else.
+ROWS: dict[str, Row] = {one["reading"]: one for one in table("step_rivals.jsonl")}
 SECONDS = [
     (reading, name)
-    for reading, (row, meaning, *_) in ROWS.items()
-    for name in formats.load(reading).columns[meaning]
-    if name not in row
+    for reading, one in ROWS.items()
+    for name in formats.load(reading).columns[one["meaning"]]
+    if name not in one["row"]
 ]
 
 
@@ -70,7 +37,7 @@ def read(reading: str, row: Row, **columns: str) -> list[Any]:
 @pytest.mark.parametrize(("reading", "name"), SECONDS)
 def test_a_second_rating_that_differs_is_asked_about(reading: str, name: str) -> None:
     """It refuses its row, and asks about a file of such rows; each way that is offered works."""
-    row, meaning, _, odd = ROWS[reading]
+    row, meaning, odd = (ROWS[reading][name] for name in ("row", "meaning", "others"))
     mine = next(one for one in formats.load(reading).columns[meaning] if one in row)
     for value in odd:
         both = {**row, name: value}
@@ -88,7 +55,7 @@ def test_a_second_rating_that_differs_is_asked_about(reading: str, name: str) ->
 @pytest.mark.parametrize(("reading", "name"), SECONDS)
 def test_a_second_rating_that_says_the_same_counts_as_read(reading: str, name: str) -> None:
     """The example is the same, and the column is not reported."""
-    row, _, same, _ = ROWS[reading]
+    row, same = ROWS[reading]["row"], ROWS[reading]["same"]
     for value in same:
         both = Watched({**row, name: value})
         assert read(reading, both) == read(reading, row)

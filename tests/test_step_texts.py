@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Ran, read_manifest
+from rows import normalizing
+from support import Run, read_manifest, succeeded
 
-from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import FormatOptions, Record, Row, StepChain
 from stages.errors import RowError
-from stages.normalize.stage import Normalize
 from stages.rows import examples
 
-Run = Callable[..., Ran]
 TAG = "ки"
 
 
@@ -70,12 +67,10 @@ def test_rows_whose_steps_a_chat_changes_are_counted_and_raw_keeps_them(
     ]
     (tmp_path / "s.jsonl").write_text("\n".join(lines) + "\n")
     command = ("s.jsonl", "--model", "qwen2.5-1.5b", "--layout", "ragged", "-o")
-    done = pipeline("run", "prm", *command, "chat")
-    assert done.status == 0, done.err
+    done = succeeded(pipeline("run", "prm", *command, "chat"))
     assert "1 row: steps_rewritten" in done.err
     assert read_manifest(tmp_path / "chat")["rows"]["notes"] == {"steps_rewritten": 1}
-    done = pipeline("run", "prm", *command, "raw", "--prm-template", "raw")
-    assert done.status == 0, done.err
+    succeeded(pipeline("run", "prm", *command, "raw", "--prm-template", "raw"))
     manifest = read_manifest(tmp_path / "raw")
     assert (manifest["rows"]["notes"], manifest["prm"]["step_separator"]) == ({}, None)
     assert texts(tmp_path / "raw") == [
@@ -101,8 +96,7 @@ def test_the_process_reward_model_reads_steps_as_its_card_gives_them(
     row = {"prompt": "1 + 1?", "completions": ["Add.", "It is 2."], "labels": [1, 0]}
     (tmp_path / "s.jsonl").write_text(json.dumps(row) + "\n")
     command = ("s.jsonl", "--model", "qwen2.5-math-prm-7b", "--layout", "ragged", "-o", "out")
-    done = pipeline("run", "prm", *command)
-    assert done.status == 0, done.err
+    succeeded(pipeline("run", "prm", *command))
     wanted = (
         "<|im_start|>system\nPlease reason step by step, and put your final answer within "
         "\\boxed{}.<|im_end|>\n<|im_start|>user\n1 + 1?<|im_end|>\n<|im_start|>assistant\n"
@@ -174,5 +168,5 @@ def test_notes_are_a_column_of_the_door() -> None:
         {"prompt": "P", "completions": ["s"], "labels": [1]},
     ]
     records = [Record(i, 0, b"", row) for i, row in enumerate(rows)]
-    batch = Normalize(kind_of("prm"), formats.load("stepwise"), FormatOptions())(records)
+    batch = normalizing("prm", "stepwise")(records)
     assert batch.column("note").to_pylist() == ["steps_rewritten", None, None]

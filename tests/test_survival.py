@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_tokenizers import SMALL, model_folder, small
-from support import Ran, read_manifest
+from support import Ran, Run, read_manifest, rows_to
 
 from pipeline.builder import planning
 from pipeline.options.config import Config
@@ -22,7 +22,6 @@ from stages.errors import ModelError
 from stages.profile import declare
 from stages.tokenizers.survival import loss
 
-Run = Callable[..., Ran]
 Change = Callable[[dict[str, Any]], object]
 NAME = "all_text_survives"
 DELETES = {"type": "Replace", "pattern": {"Regex": "."}, "content": ""}
@@ -132,7 +131,7 @@ def test_rows_that_are_lost_are_refused_or_reported(pipeline: Run, tmp_path: Pat
 
     def run(rows: list[str], model: object, to: Path) -> Ran:
         lines = [{"prompt": text, "completion": "It is so."} for text in rows]
-        data.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        rows_to(data, *lines)
         return pipeline("run", "sft", data, "--model", model, "-o", to)
 
     assert run(told, "qwen2-1.5b", out).status == 0
@@ -155,7 +154,7 @@ def test_rows_that_are_lost_are_refused_or_reported(pipeline: Run, tmp_path: Pat
 def test_an_encoder_that_reads_little_is_refused(pipeline: Run, tmp_path: Path) -> None:
     model = model_folder(tmp_path / "bert", "bert-base-uncased")
     rows = [{"prompt": f"What {n}?", "chosen": "да yes", "rejected": "нет no"} for n in range(5)]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows_to(tmp_path / "rows.jsonl", *rows)
     ran = pipeline("run", "rm", "rows.jsonl", "--model", model, "-o", "out", "--max-length", 256)
     assert ran.status == 2
     assert "[UNK]" in ran.err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 from datasets import load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Ran
+from support import Run, rows_to, succeeded
 
 from pipeline.tasks import kind_of
 from stages import formats
@@ -19,7 +18,6 @@ from stages.errors import DataError, RowError
 from stages.normalize.evidence import detect
 from stages.rows import templated
 
-Run = Callable[..., Ran]
 Said = list[tuple[str, str]]
 
 TALK: Said = [
@@ -254,10 +252,9 @@ def test_ids_are_those_of_the_untemplated_conversations(pipeline: Run, tmp_path:
     made = []
     for stem, lines, flags in (("plain", plain, ()), ("rows", rows, ("--already-templated",))):
         data = tmp_path / f"{stem}.jsonl"
-        data.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+        rows_to(data, *lines)
         layout = ("--model", "qwen2-1.5b", "--layout", "ragged", "-o", stem)
-        ran = pipeline("run", "sft", data, *layout, "--train-on", "last", *flags)
-        assert ran.status == 0, ran.err
+        succeeded(pipeline("run", "sft", data, *layout, "--train-on", "last", *flags))
         shards = load_from_disk(str(tmp_path / stem))["train"]
         made.append([(row["input_ids"], row["labels"]) for row in shards])
     assert made[0] == made[1]

@@ -7,13 +7,13 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rows import normalizing
+from support import table
 
-from pipeline.tasks import kind_of
 from stages import formats
 from stages.chat_template.template import Template
 from stages.contract import FormatOptions, Message, Record, Row
 from stages.errors import RowError
-from stages.normalize.stage import Normalize
 from stages.profile import ModelProfile
 from stages.rows import notes, templated
 from stages.tokenizers.profiles import all_profiles
@@ -154,28 +154,6 @@ def test_a_templated_problem_may_open_the_answer() -> None:
         assert getattr(chain, "problem", None) == "q"
 
 
-SHAPES: dict[str, tuple[str, str, Row]] = {
-    "question": ("sft", "query_response", {"question": "a {} b", "answer": "c"}),
-    "answer": ("sft", "query_response", {"question": "a", "answer": "b {} c"}),
-    "system": (
-        "sft",
-        "openai",
-        {
-            "messages": [
-                {"role": "system", "content": "a {}"},
-                {"role": "user", "content": "b"},
-                {"role": "assistant", "content": "c"},
-            ]
-        },
-    ),
-    "text": ("sft", "text", {"text": "a {} b"}),
-    "chosen": ("rm", "preference", {"prompt": "a", "chosen": "b {} c", "rejected": "c"}),
-    "rejected": ("rm", "preference", {"prompt": "a", "chosen": "b", "rejected": "c {} d"}),
-    "problem": ("prm", "stepwise", {"prompt": "a {}", "completions": ["b"], "labels": [True]}),
-    "step": ("prm", "stepwise", {"prompt": "a", "completions": ["b {} c"], "labels": [True]}),
-}
-
-
 def _filled(value: object, marker: str) -> object:
     if isinstance(value, str):
         return value.replace("{}", marker)
@@ -186,14 +164,14 @@ def _filled(value: object, marker: str) -> object:
     return value
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_markers_of_any_template_are_told_of_from_the_first_row(shape: str) -> None:
+@pytest.mark.parametrize("shape", table("marked_rows.jsonl"), ids=lambda one: one["name"])
+def test_markers_of_any_template_are_told_of_from_the_first_row(shape: Row) -> None:
     """In every place that text can stand; rows without one are told of nothing."""
-    task, name, row = SHAPES[shape]
+    task, name, row = shape["task"], shape["format"], shape["row"]
     markers = [m for m in notes.MARKERS if m != "</s>"]  # which ends a struck-through word too
     rows = [_filled(row, marker) for marker in (*markers, "plain", "a < b", "[1]", "### Notes")]
     records = [Record(i, 0, b"", row) for i, row in enumerate(rows) if isinstance(row, dict)]
-    batch = Normalize(kind_of(task), formats.load(name), FormatOptions())(records)
+    batch = normalizing(task, name)(records)
     assert batch["reject_code"].null_count == len(rows)
     assert batch["note"].to_pylist() == ["template_text"] * len(markers) + [None] * 4
     assert notes.tally(batch) == {"template_text": len(markers)}

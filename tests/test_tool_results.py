@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from rows import normalizing
 
-from pipeline.tasks import kind_of
-from stages import formats
-from stages.contract import FormatOptions, Message, Record
+from stages.contract import Message, Record
 from stages.errors import RowError
-from stages.normalize.stage import Normalize
 from stages.rows.tool_results import require_order
 
 USER, ANSWER = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
@@ -109,7 +107,7 @@ def test_results_beside_another_call_are_refused(
 
 def codes(rows: list[dict[str, Any]], task: str, name: str, printed: set[str]) -> list[Any]:
     """What rows of a format are refused with, given what the template prints."""
-    one = Normalize(kind_of(task), formats.load(name), FormatOptions(), printed=frozenset(printed))
+    one = normalizing(task, name, printed=frozenset(printed))
     records = [Record(at, None, b"", row) for at, row in enumerate(rows)]
     found: list[Any] = one(records).column("reject_code").to_pylist()
     return found

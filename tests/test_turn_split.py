@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,13 @@ import pytest
 from datasets import load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import SAMPLES, Ran, read_manifest
+from support import SAMPLES, Run, read_manifest, succeeded
 from test_plan_command import planned
 
 from pipeline.builder.plan_page import as_json, as_text
 from stages import columns
 from stages.chat_template import turn_split
 
-Run = Callable[..., Ran]
 MODEL = "qwen3-8b"
 
 
@@ -77,8 +75,7 @@ def written(folder: Path) -> Path:
 
 def build(pipeline: Run, data: Path, *more: object) -> tuple[Any, str]:
     """A build's manifest, and what its summary says."""
-    ran = pipeline("run", "sft", data, "--layout", "ragged", "-o", "out", *more)
-    assert ran.status == 0, ran.err
+    ran = succeeded(pipeline("run", "sft", data, "--layout", "ragged", "-o", "out", *more))
     return ran, ran.err
 
 

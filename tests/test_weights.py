@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -11,27 +10,23 @@ from typing import Any
 import numpy as np
 import pytest
 from datasets import load_from_disk
+from encoding import encoding
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import SAMPLES, read_manifest
+from rows import normalizing
+from support import SAMPLES, read_manifest, rows_to
 
 from pipeline.builder import stagewise
 from pipeline.options.config import Config
 from pipeline.publish.check import check
 from pipeline.shards.chain import split_off
-from pipeline.tasks import kind_of
-from stages import encoders, formats
 from stages.chat_template import loss_weights
-from stages.chat_template.render import Render, Renderer
 from stages.chat_template.segments import CONTROL, TRAINED
 from stages.columns import IGNORED
-from stages.contract import FormatOptions, Record
+from stages.contract import Record
 from stages.errors import RowError, UsageError
-from stages.normalize.stage import Normalize
 from stages.profile import TargetModel
-from stages.tokens.encode import Encode
 from stages.tokens.folded_labels import unfold
-from stages.tokens.segment_encoder import SegmentEncoder
 
 Row = dict[str, Any]
 Make = Callable[..., Path]
@@ -52,14 +47,11 @@ def encoded(
     turn_by_turn: bool = False,
 ) -> tuple[list[Row], list[Row]]:
     """Rows through door, render and encode: those that came through, and those that did not."""
-    door = Normalize(
-        kind_of("sft"), formats.load("openai"), FormatOptions(), train_on, turn_by_turn
-    )
-    encoder = encoders.load("fastokens", model.tokenizer_json)
+    door = normalizing("sft", "openai", train_on, turn_by_turn)
     batch = door([Record(n, 0, b"", row) for n, row in enumerate(rows)])
     refused = []
-    segments = SegmentEncoder(model, encoder, limit, "trim-turns")
-    for stage in (lambda b: b, Render(Renderer(model, train_on)), Encode(segments)):
+    stages = encoding("sft", model, limit=limit, policy="trim-turns", train_on=train_on)
+    for stage in (lambda b: b, *stages):
         batch, gone = split_off(stage(batch))
         refused += gone.select(["line", "reject_code", "reject_detail"]).to_pylist() if gone else []
     return unfold(batch).to_pylist(), refused
@@ -170,10 +162,10 @@ def test_only_trained_turns_take_a_weight(model: TargetModel) -> None:
         "chosen": [{"role": "assistant", "content": "b", "weight": 0.5}],
         "rejected": [{"role": "assistant", "content": "c"}],
     }
-    door = Normalize(kind_of("rm"), formats.load("preference"), FormatOptions())
+    door = normalizing("rm", "preference")
     assert door([Record(0, 0, b"", pair)]).column("reject_code").to_pylist() == ["bad_weight"]
     steps = talk(("user", "1+1? Step 1: 2", None), ("assistant", "+", 0.5))
-    door = Normalize(kind_of("prm"), formats.load("step_conversations"), FormatOptions())
+    door = normalizing("prm", "step_conversations")
     assert door([Record(0, 0, b"", steps)]).column("reject_code").to_pylist() == ["bad_weight"]
 
 
@@ -211,13 +203,6 @@ def test_every_layout_holds_the_same_weights(make: Make, cache_dir: Path) -> Non
         found = check(folder, cache_dir)
         assert not found.faults
         assert found.rows_made_again == 5
-
-
-def rows_to(path: Path, *rows: Row) -> Path:
-    """A file of rows."""
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    return path
 
 
 def test_the_column_is_there_for_all_rows_or_for_none(make: Make, tmp_path: Path) -> None:

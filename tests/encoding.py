@@ -1,0 +1,48 @@
+"""The stages that make ids of normalized rows, as a build puts them together."""
+
+from __future__ import annotations
+
+import functools
+
+from stages import encoders
+from stages.chat_template.render import Render, Renderer
+from stages.chat_template.render_steps import RenderSteps
+from stages.contract import Stage
+from stages.encoders import Encoder
+from stages.profile import TargetModel
+from stages.tokens.encode import Encode, EncodePair, EncodeSteps
+from stages.tokens.insert_step_tokens import Mark
+from stages.tokens.segment_encoder import SegmentEncoder
+
+
+@functools.cache
+def _chosen(tokenizer_json: bytes) -> Encoder:
+    return encoders.load(encoders.choose(tokenizer_json), tokenizer_json)
+
+
+def encoding(
+    task: str,
+    model: TargetModel,
+    encoder: Encoder | None = None,
+    *,
+    limit: int = 1 << 20,
+    policy: str = "reject",
+    train_on: str = "assistant",
+    raw: bool = False,
+) -> list[Stage]:
+    """From rendering to ids.
+
+    Args:
+        encoder: of the model's tokenizer; the one that a build would choose, where none is given.
+        limit, policy: what is too long, and what becomes of it.
+        raw: steps without a template.
+    """
+    own = encoder or _chosen(model.tokenizer_json)
+    segments = SegmentEncoder(model, own, limit, policy)
+    renderer = Renderer(model, train_on)
+    if task == "sft":
+        return [Render(renderer), Encode(segments)]
+    if task == "prm":
+        return [RenderSteps(renderer, raw), Mark(model), EncodeSteps(model, segments)]
+    sides = [Render(renderer, f"{side}_", ends_with_turn=True) for side in ("chosen", "rejected")]
+    return [*sides, EncodePair(segments)]
