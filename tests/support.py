@@ -50,11 +50,6 @@ class Ran:
         found: dict[str, Any] = json.loads(self.out)
         return found
 
-    def ok(self) -> Ran:
-        """It went well."""
-        assert self.status == 0, self.out + self.err
-        return self
-
     def refused(self, status: int, *said: str) -> Ran:
         """It ended with this status, and stderr has each of these texts."""
         assert self.status == status, self.out + self.err
@@ -87,12 +82,6 @@ def in_shell(line: str, folder: Path, **variables: str) -> Ran:
 
 
 Run = Callable[..., Ran]  # a command line: see the fixture ``pipeline``
-
-
-def succeeded(ran: Ran) -> Ran:
-    """A command that must have ended well."""
-    assert ran.status == 0, ran.err
-    return ran
 
 
 def rows_to(path: Path, *rows: Row) -> Path:
@@ -154,12 +143,6 @@ def table_bytes(table: pa.Table, kind: str, rows: int) -> bytes:
         with new(sink, table.schema) as writer:
             writer.write_table(table, max_chunksize=rows)
     return bytes(sink.getvalue().to_pybytes())
-
-
-def table(name: str) -> Any:
-    """What a file of ``tests/tables`` holds: a TOML table, or a list of lines of JSON."""
-    text = (ROOT / "tests" / "tables" / name).read_text("utf-8")
-    return tomllib.loads(text) if name.endswith(".toml") else [*map(json.loads, text.splitlines())]
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from datasets import load_from_disk
-from support import Ran, read_manifest, read_row, rows_to, succeeded
+from support import Ran, read_manifest, read_row, rows_to
 from test_overlay import model_dir
 from transformers import AutoTokenizer
 
@@ -41,9 +41,9 @@ def folder(pipeline: Callable[..., Ran], tmp_path: Path) -> Path:
     """A build with the token."""
     tokens = ("--stop", "<search>", "--add-token", "<search>")
     data = rows_to(tmp_path / "d.jsonl", *ROWS)
-    done = succeeded(
-        pipeline("run", "sft", data, "--model", "qwen2-1.5b", "--layout", "ragged", *tokens)
-    )
+    done = pipeline(
+        "run", "sft", data, "--model", "qwen2-1.5b", "--layout", "ragged", *tokens
+    ).ended()
     assert "'<search>' is registered as 151646" in done.err
     return (
         Path(done.out.strip()).parent
@@ -67,7 +67,7 @@ def test_one_id_wherever_it_stands(folder: Path, pipeline: Callable[..., Ran]) -
     parity = manifest["encoder"]["parity"]
     assert (parity["sampled"], parity["skipped"], parity["mismatches"]) == (2, 0, 0)
     assert manifest["options"]["add_token"] == ["<search>"]
-    again = succeeded(pipeline("check", folder))
+    again = pipeline("check", folder).ended()
     assert "2 examples rebuilt" in again.out
 
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from support import SAMPLES, Run, few, read_manifest, rows_to, succeeded
+from support import SAMPLES, Run, few, read_manifest, rows_to
 
 from expectations import vocabulary
 from expectations.audits import (
@@ -186,7 +186,7 @@ def test_a_tolerance_lifts_the_refusal(pipeline: Run, tmp_path: Path) -> None:
         f'task = "rm"\ndata = "{data}"\nmodel = "qwen2-1.5b"\noutput = "out"\n'
         "keep = 0\n[tolerance]\nshortcuts.fail = 1\n"
     )
-    ran = succeeded(pipeline("build", recipe))
+    ran = pipeline("build", recipe).ended()
     assert "audit     shortcuts, full stop: chosen alone ends in a full stop in 100.0%" in ran.err
     assert read_manifest(tmp_path / "out")["audits"]["shortcuts"]["status"] == WARN
     options = ("--model", "qwen2-1.5b", "--tolerance", "shortcut.fail=1")
@@ -324,7 +324,7 @@ def test_a_budget_does_not_change_how_many_were_equal(
         'task = "sft"\nmodel = "qwen2-1.5b"\ndedup = true\nkeep = 0\n'
         f'[[source]]\nname = "a"\ndata = "a.jsonl"\nrows = {budget}\n'
     )
-    succeeded(pipeline("build", "r.toml", "-o", "out"))
+    pipeline("build", "r.toml", "-o", "out").ended()
     counts = read_manifest(tmp_path / "out")["examples"]
     assert (counts["kept"], counts["duplicates"]) == (budget, 8)
     equal = figures(tmp_path / "out", "duplicates")["equal examples"]

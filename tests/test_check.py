@@ -196,7 +196,7 @@ def test_a_folder_that_is_none(tmp_path: Path, cache_dir: Path) -> None:
 
 def test_on_the_command_line(pipeline: Run, copy: Path) -> None:
     """0 and a sentence, or 3 and every fault; --json says the same."""
-    ran = pipeline("check", copy).ok()
+    ran = pipeline("check", copy).ended()
     assert "rebuilt from the source" in ran.out
     (copy / "serving.json").write_text("{}")
     found = pipeline("check", copy, "--json").refused(3, "problem: serving.json: hash").told
@@ -303,7 +303,7 @@ def test_the_command_says_what_an_export_is(
     pipeline: Run, builds: dict[str, Path], tmp_path: Path
 ) -> None:
     """check judges it and says what it left out; report sends its user to the build."""
-    pipeline("export", "trl", builds["prm"], "-o", "out").ok()
-    ran = pipeline("check", "out").ok()
+    pipeline("export", "trl", builds["prm"], "-o", "out").ended()
+    ran = pipeline("check", "out").ended()
     assert "its rows are not rebuilt" in ran.err
     pipeline("report", "out").refused(2, "out is an export")

@@ -83,7 +83,7 @@ def test_kubernetes_takes_its_pods(name: str, tmp_path: Path) -> None:
         path = tmp_path / f"{number}.yaml"
         path.write_text(yaml.safe_dump(document))
         command = [_tool("kubernetes-validate"), "--strict", str(path)]
-        started(*command).ok()
+        started(*command).ended()
 
 
 @pytest.mark.slow
@@ -95,7 +95,7 @@ def test_ray_takes_its_cluster() -> None:
     )
     python = str(Path(_tool("ray")).parent / "python")
     command = [python, "-c", code, str(CLUSTERS / "ray-cluster.yaml")]
-    started(*command).ok()
+    started(*command).ended()
 
 
 @pytest.mark.slow
@@ -109,6 +109,6 @@ def test_one_machine_builds(tmp_path: Path, cache_dir: Path) -> None:
     variables.pop("XDG_CACHE_HOME", None)
     own_cache(tmp_path / "posttrain" / "posttrain-pipeline", cache_dir)
     script = CLUSTERS / "one-machine.sh"
-    started("bash", script, "recipe.toml", folder=tmp_path, env=variables).ok()
+    started("bash", script, "recipe.toml", folder=tmp_path, env=variables).ended()
     assert (tmp_path / "out" / "manifest.json").is_file()
     assert list((tmp_path / "posttrain").rglob("*.arrow"))

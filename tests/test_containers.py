@@ -21,7 +21,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import normalizing
-from support import ROOT, Run, few, read_manifest, succeeded
+from support import ROOT, Run, few, read_manifest
 
 from pipeline.inputs.scan import scan
 from pipeline.options.config import Config
@@ -173,7 +173,7 @@ def test_equal_rows_give_equal_builds(pipeline: Run, tmp_path: Path) -> None:
     for name in [*names, "saved"]:
         out = tmp_path / f"out-{name}"
         options = ("--model", "qwen2-1.5b", "-o", out, "--workers", "1")
-        succeeded(pipeline("run", "sft", name, *options))
+        pipeline("run", "sft", name, *options).ended()
         table = datasets.load_from_disk(str(out))["train"]
         made.append([table["input_ids"][:], table["labels"][:], table["seq_lengths"][:]])
     assert all(one == made[0] for one in made)
@@ -257,7 +257,7 @@ def test_a_salvaged_build_says_so(pipeline: Run, tmp_path: Path) -> None:
     packed = gzip.compress(PLAIN)
     (tmp_path / "cut.jsonl.gz").write_bytes(packed[: len(packed) // 2])
     options = ("--model", "qwen2-1.5b", "-o", "out")
-    ran = succeeded(pipeline("run", "sft", "cut.jsonl.gz", *options, "--salvage"))
+    ran = pipeline("run", "sft", "cut.jsonl.gz", *options, "--salvage").ended()
     manifest = read_manifest(tmp_path / "out")
     assert manifest["inputs"][0]["damage"] == "it is cut off"
     assert manifest["rows"]["notes"]["salvaged_before_damage"] == manifest["rows"]["in"]

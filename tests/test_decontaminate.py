@@ -73,7 +73,7 @@ def planted(tmp_path: Path) -> tuple[Path, Path, set[str]]:
 
 
 def _build(pipeline: Run, train: Path, out: Path, *words: object) -> dict[str, Any]:
-    pipeline("run", "sft", train, "--model", "qwen2-1.5b", "-o", out, *words).ok()
+    pipeline("run", "sft", train, "--model", "qwen2-1.5b", "-o", out, *words).ended()
     return read_manifest(out)
 
 
@@ -99,7 +99,7 @@ def test_every_planted_copy_is_found_and_no_innocent_row(
     rows = read_rows(train)
     for hit in hits:
         assert hit["said"] == rows[int(hit["id"].rpartition(":")[2]) - 1]["prompt"]
-    pipeline("check", tmp_path / "one").ok()
+    pipeline("check", tmp_path / "one").ended()
     _build(pipeline, train, tmp_path / "two", "--decontaminate", evals, "--workers", 2)
     assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
 
@@ -202,7 +202,7 @@ def test_questions_that_cannot_be_judged_are_told(pipeline: Run, tmp_path: Path)
     evals.write_text(f'{good}\n{{"question": ""}}\n{{"question": "?!"}}\n{{"other": 1}}\n[1\n')
     ran = pipeline(
         "run", "sft", train, "--model", "qwen2-1.5b", "-o", "out", "--decontaminate", evals
-    ).ok()
+    ).ended()
     assert "e: no row could be compared with its lines 2, 3, 4, 5" in ran.err
     (record,) = read_manifest(tmp_path / "out")["decontamination"]["evaluations"]
     assert (record["questions"], record["not_judged"]) == (1, [2, 3, 4, 5])
@@ -263,14 +263,14 @@ def test_the_split_and_doubles_come_after(pipeline: Run, tmp_path: Path) -> None
     rows_of = _build(pipeline, train, tmp_path / "out", *words)["rows"]
     assert (rows_of["used"], rows_of["duplicates"], rows_of["contaminated"]) == (60, 5, 2)
     assert sum(map(len, load_from_disk(str(tmp_path / "out")).values())) >= 2
-    pipeline("check", tmp_path / "out").ok()
+    pipeline("check", tmp_path / "out").ended()
 
 
 def test_a_plan_says_what_would_be_left_out(pipeline: Run, tmp_path: Path) -> None:
     """Of its sample."""
     train = _train(tmp_path / "t.jsonl", [*ASKED[:3], *INNOCENT[:7]])
     evals = write_rows(tmp_path / "e.jsonl", [{"question": one} for one in ASKED])
-    ran = pipeline("plan", train, "--model", "qwen2-1.5b", "--decontaminate", evals).ok()
+    ran = pipeline("plan", train, "--model", "qwen2-1.5b", "--decontaminate", evals).ended()
     assert "3 examples of 10 sampled rows with a question of an evaluation" in ran.out
     found = json.loads(
         pipeline("plan", train, "--model", "qwen2-1.5b", "--decontaminate", evals, "--json").out
@@ -288,7 +288,7 @@ def test_evaluations_of_a_recipe_count_from_its_folder(pipeline: Run, tmp_path: 
     files = '["mine=evals/*/*.jsonl#ask", "evals/x=y#z.jsonl#ask"]'
     head = 'task = "sft"\nmodel = "qwen2-1.5b"\ndata = ["t.jsonl"]\noutput = "out"\nkeep = 0\n'
     (folder / "r.toml").write_text(f"{head}decontaminate = {files}\n")
-    pipeline("build", folder / "r.toml").ok()
+    pipeline("build", folder / "r.toml").ended()
     records = read_manifest(folder / "out")["decontamination"]["evaluations"]
     assert [one["name"] for one in records] == ["mine/one", "mine/two", "x=y#z"]
     assert [one["rows"] for one in records] == [1, 1, 1]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Run, read_manifest, rows_to, succeeded, table
+from support import Run, read_manifest, rows_to, table
 
 from pipeline.tasks import kind_of
 from stages import formats
@@ -165,7 +165,7 @@ def test_a_change_of_shape_is_reported_by_its_line(pipeline: Run, tmp_path: Path
     kinds = "messages with role and content (openai) after instruction and output (alpaca)"
     assert f"mixed.jsonl:4 has a different shape from the rows before it: {kinds}" in ran.err
     named = ("--format", "openai", "--max-reject", "1")
-    succeeded(pipeline("run", "sft", data, *MODEL, "-o", "out", *named))
+    pipeline("run", "sft", data, *MODEL, "-o", "out", *named).ended()
     rows = read_manifest(tmp_path / "out")["rows"]
     assert (rows["used"], rows["rejected_by_code"]) == (30, {"no_turns": 3})
 
@@ -205,14 +205,14 @@ def test_columns_are_named_by_hand(pipeline: Run, tmp_path: Path) -> None:
         "rejected": "replies.1.text",
     }
     flags = [part for name, path in mapping.items() for part in ("--map", f"{name}={path}")]
-    succeeded(pipeline("run", "rm", data, *MODEL, "-o", "by_flag", *flags))
+    pipeline("run", "rm", data, *MODEL, "-o", "by_flag", *flags).ended()
     recipe = tmp_path / "recipe.toml"
     table = "".join(f'{name} = "{path}"\n' for name, path in mapping.items())
     recipe.write_text(
         'task = "rm"\ndata = "pairs.jsonl"\nmodel = "qwen2-1.5b"\noutput = "by_recipe"\n'
         f"keep = 0\n[map]\n{table}"
     )
-    succeeded(pipeline("build", recipe))
+    pipeline("build", recipe).ended()
     manifests = [read_manifest(tmp_path / name) for name in ("by_flag", "by_recipe")]
     assert manifests[0]["rows"]["used"] == 2
     assert manifests[0]["options"]["map"] == mapping
@@ -228,7 +228,7 @@ def test_the_format_and_its_evidence_are_told(pipeline: Run, tmp_path: Path) -> 
     """On stderr and in the manifest, for each input."""
     first = rows_to(tmp_path / "a.jsonl", MESSAGES, MESSAGES)
     second = rows_to(tmp_path / "b.jsonl", ALPACA)
-    ran = succeeded(pipeline("run", "sft", first, second, *MODEL, "-o", "out"))
+    ran = pipeline("run", "sft", first, second, *MODEL, "-o", "out").ended()
     said = [
         "messages with role and content in 2 of 2 sampled rows",
         "instruction and output in 1 of 1 sampled row",

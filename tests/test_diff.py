@@ -114,12 +114,12 @@ def test_the_command_says_what_changed(pipeline: Run, tmp_path: Path) -> None:
     rows = [(f"Question {n}?", f"Answer {n}.") for n in range(20)]
     _sft(tmp_path / "d" / "a.jsonl", rows)
     command = ("run", "sft", "d", "--model", "qwen2-1.5b")
-    pipeline(*command, "-o", "one").ok()
+    pipeline(*command, "-o", "one").ended()
     changed = [*rows[:18], ("Question 18?", "Another <b>answer</b>.")]
     _sft(tmp_path / "d" / "a.jsonl", changed)
     _sft(tmp_path / "d" / "b.jsonl", [("New?", "Yes.")])
-    pipeline(*command, "-o", "two", "--layout", "ragged", "--max-length", "512").ok()
-    found = pipeline("diff", "one", "two", "--json", "--page", "diff.html").ok().told
+    pipeline(*command, "-o", "two", "--layout", "ragged", "--max-length", "512").ended()
+    found = pipeline("diff", "one", "two", "--json", "--page", "diff.html").ended().told
     counts = {k: v for k, v in found["examples"].items() if k != "changed_side"}
     assert counts == {
         "a": 20, "b": 20, "same": 18, "moved": 0, "changed": 1, "removed": 1, "added": 1,
@@ -146,7 +146,7 @@ def test_the_command_says_what_changed(pipeline: Run, tmp_path: Path) -> None:
     rows.insert(0, ("First?", "Yes."))
     _sft(tmp_path / "d" / "a.jsonl", rows)
     (tmp_path / "d" / "b.jsonl").unlink()
-    pipeline(*command, "-o", "three").ok()
+    pipeline(*command, "-o", "three").ended()
     inserted = json.loads(pipeline("diff", "one", "three", "--json").out)["examples"]
     assert (inserted["moved"], inserted["added"], inserted["changed"]) == (20, 1, 0)
     same = json.loads(pipeline("diff", "one", "one", "--json").out)
@@ -159,8 +159,8 @@ def test_an_example_that_changes_sides_is_a_warning(pipeline: Run, tmp_path: Pat
     """From test to train it would be a leak between two versions."""
     _sft(tmp_path / "a.jsonl", [(f"Question {n}?", f"Answer {n}.") for n in range(40)])
     command = ("run", "sft", "a.jsonl", "--model", "qwen2-1.5b", "--test-size", "0.3")
-    pipeline(*command, "-o", "one").ok()
-    pipeline(*command, "-o", "two", "--seed", "5").ok()
+    pipeline(*command, "-o", "one").ended()
+    pipeline(*command, "-o", "two", "--seed", "5").ended()
     ran = pipeline("diff", "one", "two")
     sides = json.loads(pipeline("diff", "one", "two", "--json").out)
     named = sides["examples"]["changed_side"]
@@ -198,7 +198,7 @@ data = ["b.jsonl"]
     (tmp_path / "one.toml").write_text(recipe.format(1))
     (tmp_path / "two.toml").write_text(recipe.format(2))
     for name, layout in (("one", "packed"), ("two", "ragged")):
-        pipeline("build", f"{name}.toml", "-o", name, "--layout", layout).ok()
+        pipeline("build", f"{name}.toml", "-o", name, "--layout", layout).ended()
     found = json.loads(pipeline("diff", "one", "two", "--json").out)
     counts = {key: found["examples"][key] for key in ("same", "added", "removed", "changed")}
     assert counts == {"same": 13, "added": 12, "removed": 0, "changed": 0}

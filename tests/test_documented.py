@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from rows import normalizing, of
-from support import Run, read_manifest, succeeded
+from support import Run, read_manifest
 
 from pipeline.tasks import kind_of
 from stages.contract import Message, Record, Row
@@ -149,7 +149,7 @@ def test_arguments_of_the_template_are_asked_about(
     asked = pipeline("run", "sft", "x.jsonl", *MODEL, "-o", "out")
     assert asked.status == 3
     assert f"--ignore {column}" in asked.err
-    succeeded(pipeline("run", "sft", "x.jsonl", *MODEL, "-o", "out", "--ignore", column))
+    pipeline("run", "sft", "x.jsonl", *MODEL, "-o", "out", "--ignore", column).ended()
 
 
 @pytest.mark.parametrize("task", ["sft", pytest.param("rm", marks=pytest.mark.slow)])
@@ -159,7 +159,7 @@ def test_each_documented_format_is_built(pipeline: Run, tmp_path: Path, task: st
     for name, case in cases.items():
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(case.row) + "\n")
     files = [f"{name}.jsonl" for name in cases]
-    succeeded(pipeline("run", task, *files, *PRINTS_ALL, "-o", "out", "--max-reject", "0"))
+    pipeline("run", task, *files, *PRINTS_ALL, "-o", "out", "--max-reject", "0").ended()
     manifest = read_manifest(tmp_path / "out")
     assert manifest["rows"]["used"] == len(cases)
     assert manifest["examples"]["rejected"] == 0

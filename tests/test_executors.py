@@ -35,7 +35,7 @@ def test_every_worker_leaves_interruptions_to_its_parent() -> None:
     code = "from pipeline.processes import pmap; import worker_tasks as here; "
     code += "print(*dict(pmap(here.leaves_it_to_the_parent, None, range(4), 2)).values())"
     tests = Path(__file__).parent
-    assert started(sys.executable, "-c", code, folder=tests).ok().out.split() == ["True"] * 4
+    assert started(sys.executable, "-c", code, folder=tests).ended().out.split() == ["True"] * 4
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])

@@ -216,9 +216,9 @@ def test_a_build_for_a_trainer_is_the_export_of_the_plain_one(
 ) -> None:
     """--for stores the same rows that export stores later, and says how to train on them."""
     command = ("run", "prm", SOURCE["prm"], "--model", "qwen2-1.5b", "--for", "axolotl")
-    ran = pipeline(*command, "-o", "out").ok()
+    ran = pipeline(*command, "-o", "out").ended()
     assert ran.err.splitlines()[-1] == "train     sh out/launch/axolotl.sh MODEL_DIR"
-    ran = pipeline("export", "axolotl", builds["prm"], "-o", "later").ok()
+    ran = pipeline("export", "axolotl", builds["prm"], "-o", "later").ended()
     assert ran.err.splitlines()[-1] == "train     sh later/launch/axolotl.sh MODEL_DIR"
     folders = ("out/axolotl", "later")
     one, two = (load_from_disk(str(tmp_path / name))["train"] for name in folders)
@@ -229,7 +229,7 @@ def test_a_build_for_a_trainer_is_the_export_of_the_plain_one(
     assert manifest["for"] == "axolotl"
     assert {"launch/axolotl.sh", "axolotl/launch/axolotl.sh"} <= set(manifest["files"])
     assert canonical(tmp_path / "out" / "axolotl") == canonical(builds["prm"])
-    pipeline("check", "out").ok()
+    pipeline("check", "out").ended()
 
 
 def test_megatron_reads_parquet_whose_mask_is_one_ahead(
@@ -296,7 +296,7 @@ def test_soft_labels_are_refused_where_they_cannot_be_said(pipeline: Run, tmp_pa
     command = ("run", "prm", data, "--model", "qwen2-1.5b", "--layout", "ragged", "-o")
     pipeline(*command, "out", "--for", "trl").refused(2, "cannot express soft labels")
     assert not (tmp_path / "out").exists()
-    pipeline(*command, "plain").ok()
+    pipeline(*command, "plain").ended()
     verdicts = read_manifest(tmp_path / "plain")["trainers"]
     assert "soft labels" in verdicts["trl"]["detail"]
     assert "unlabelled steps" in verdicts["openrlhf"]["detail"]
@@ -319,7 +319,7 @@ def test_a_configuration_names_its_folders_whatever_they_are_called(
     shim.chmod(0o755)
     variables = {**os.environ, "PATH": f"{shim.parent}:{os.environ['PATH']}"}
     script = folder / "out" / "launch" / f"{name}.sh"
-    said = started("sh", script, "MODEL", folder=folder, env=variables).ok().out
+    said = started("sh", script, "MODEL", folder=folder, env=variables).ended().out
     assert f"{folder}/" in said
     assert not re.search("(DATA|BUILD)_DIR", said)
 
@@ -333,7 +333,7 @@ def test_launch_scripts_are_shell_and_name_no_place(name: str, task: str, layout
     for file, text in files.items():
         assert not re.search(r"(^|[\s\"'=])/(?!bin/sh)[a-z]", text.replace("#!/bin/sh", "")), file
         if file.endswith(".sh"):
-            started("sh", "-n", given=text).ok()
+            started("sh", "-n", given=text).ended()
             assert 'BUILD=$(cd "$(dirname "$0")/.." && pwd)' in text
         if file.endswith(".py"):
             compile(text, file, "exec")
@@ -355,7 +355,7 @@ def said_by(text: str, tmp_path: Path, program: str, **env: str) -> list[str]:
     (folder / program).chmod(0o755)
     variables = {"PATH": f"{folder}:{os.environ['PATH']}", **env}
     script = tmp_path / "launch" / "it.sh"
-    return started("sh", script, "MODEL", "--more", env=variables).ok().out.splitlines()
+    return started("sh", script, "MODEL", "--more", env=variables).ended().out.splitlines()
 
 
 GROUPED = {"--ds.packing_samples", "--data.max_len", "--train.batch_size"}
@@ -442,7 +442,7 @@ def test_padded_rows_of_openrlhf_are_not_unpadded() -> None:
 def test_text_rows_are_proved_or_refused(pipeline: Run, tmp_path: Path) -> None:
     """openrlhf-text writes rows whose text is tokenized to the stored ids, else says which fail."""
     command = ("run", "sft", "--model", "qwen2-1.5b", "--for", "openrlhf-text", "-o")
-    pipeline(*command, "good", SAMPLES / "sft" / "word_problems.jsonl").ok()
+    pipeline(*command, "good", SAMPLES / "sft" / "word_problems.jsonl").ended()
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(str(tmp_path / "good" / "tokenizer"))

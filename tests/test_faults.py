@@ -91,7 +91,7 @@ def test_an_input_that_grew_in_the_middle_is_built_again(pipeline: Run, tmp_path
     piece = row * (-(-(16 << 20) // len(row)))
     data = tmp_path / "data.jsonl"
     data.write_bytes(piece * 2)
-    pipeline(*SFT, data).ok()
+    pipeline(*SFT, data).ended()
     first = read_manifest(tmp_path / "out")
     data.write_bytes(piece + row.replace(b"q", b"z") + piece[len(row) :] + piece)
     ran = pipeline(*SFT, data)
@@ -102,11 +102,11 @@ def test_an_input_that_grew_in_the_middle_is_built_again(pipeline: Run, tmp_path
 def test_a_damaged_cache_loses_no_refused_row(pipeline: Run, tmp_path: Path, cache: Path) -> None:
     """A part is found again only with its refused rows."""
     command = (*SFT, SAMPLES / "sft" / "chat.jsonl", "--cache-dir", cache)
-    pipeline(*command).ok()
+    pipeline(*command).ended()
     before = (tmp_path / "out" / "rejects.jsonl").read_bytes()
     for path in cache.rglob("*.rejects.jsonl"):
         path.write_bytes(b"")
-    pipeline(*command, "--layout", "ragged").ok()
+    pipeline(*command, "--layout", "ragged").ended()
     assert (tmp_path / "out" / "rejects.jsonl").read_bytes() == before
 
 
@@ -162,7 +162,7 @@ def test_a_prompt_that_merges_with_the_answer_is_counted(pipeline: Run, tmp_path
     )
     (tmp_path / "t.jinja").write_text(template)
     data = write_rows(tmp_path / "d.jsonl", [chat(("user", "a"), ("assistant", "hello"))])
-    pipeline(*SFT, data, "--chat-template", "t.jinja").ok()
+    pipeline(*SFT, data, "--chat-template", "t.jinja").ended()
     assert read_manifest(tmp_path / "out")["encoder"]["merged_cuts"] == 1
 
 
@@ -185,7 +185,7 @@ def test_a_link_as_output_keeps_pointing(pipeline: Run, tmp_path: Path) -> None:
     data = SAMPLES / "sft" / "word_problems.jsonl"
     os.symlink("real", tmp_path / "out")
     for layout in ("packed", "ragged"):
-        pipeline(*SFT, data, "--layout", layout).ok()
+        pipeline(*SFT, data, "--layout", layout).ended()
         assert (tmp_path / "out").is_symlink()
         assert read_manifest(tmp_path / "real")["layout"] == layout
 
@@ -194,7 +194,7 @@ def test_padding_cuts_nothing(pipeline: Run) -> None:
     """A width below the longest example is refused."""
     data = SAMPLES / "sft" / "word_problems.jsonl"
     options = ("--model", "qwen2-1.5b", "-o", "e.arrow", "--until", "encode")
-    pipeline("run", "sft", data, *options).ok()
+    pipeline("run", "sft", data, *options).ended()
     ran = pipeline("stage", "pad", "e.arrow", "-o", "padded", "--pad-to", "16")
     ran.refused(2, "more than the width 16")
 

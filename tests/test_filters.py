@@ -45,7 +45,7 @@ def _parts(cache: Path) -> dict[str, int]:
 def _build(pipeline: Run, data: Path, out: str, *words: object, task: str = "sft") -> Path:
     pipeline(
         *("run", task, data, "--model", "qwen2-1.5b", "--layout", "ragged", "-o", out), *words
-    ).ok()
+    ).ended()
     return data.parent / out
 
 
@@ -94,7 +94,7 @@ def test_a_filter_leaves_out_what_it_says(pipeline: Run, tmp_path: Path) -> None
     assert max(sum(label != -100 for label in labels) for labels in trained) < 15
     unread = {one["column"] for one in manifest["inputs"][0]["unread"]}
     assert unread == {"meta.from"}
-    assert pipeline("check", built, "--json").ok().told["rows_made_again"] == len(rows)
+    assert pipeline("check", built, "--json").ended().told["rows_made_again"] == len(rows)
     page = (built / "report.html").read_text("utf-8")
     assert "meta.score &gt;= 0.9" in page
 
@@ -159,7 +159,7 @@ def test_the_best_of_equal_examples_stays(pipeline: Run, tmp_path: Path) -> None
     def kept(*words: str) -> list[int]:
         built = _build(pipeline, data, "out", "--dedup", "--ignore", "quality", *words)
         _balanced(read_manifest(built))
-        pipeline("check", built).ok()
+        pipeline("check", built).ended()
         return _lines(built)
 
     assert kept() == [0, 5]
@@ -256,7 +256,7 @@ def test_a_row_is_filtered_only_where_all_its_examples_are(pipeline: Run, tmp_pa
     assert set(_lines(built)) == {0, 2}
     assert manifest["rows"]["filtered"] == manifest["filters"][0]["rows"] == 2
     assert manifest["filters"][0]["examples"] > 2
-    pipeline("check", built).ok()
+    pipeline("check", built).ended()
     positions = load_from_disk(str(built))["train"]["step_positions"]
     assert min(map(len, positions)) == 2
 
@@ -276,7 +276,7 @@ def test_pairs_are_filtered_by_their_margin(pipeline: Run, tmp_path: Path) -> No
     assert manifest["filters"][0]["null"] == 1
     assert set(_lines(built)) <= set(range(2, 7))
     assert manifest["rm"]["margins"] == {"present": len(_lines(built)), "absent": 0}
-    pipeline("check", built).ok()
+    pipeline("check", built).ended()
 
 
 @pytest.mark.slow
@@ -284,7 +284,7 @@ def test_plan_says_what_a_build_leaves_out(pipeline: Run, tmp_path: Path) -> Non
     data = write_rows(tmp_path / "data.jsonl", _rows())
     words = ("--filter", "language = 'en'", "--filter", "meta.score > 1")
     common = ("plan", "--task", "sft", data, "--model", "qwen2-1.5b")
-    planned = pipeline(*common, "--json", *words).ok().told["filters"]
+    planned = pipeline(*common, "--json", *words).ended().told["filters"]
     built = read_manifest(_build(pipeline, data, "out", *words))["filters"]
     for one, other in zip(planned, built, strict=True):
         assert (one["examples"], one["null"]) == (other["examples"], other["null"])
@@ -317,7 +317,7 @@ data = "b.jsonl"
 filter = "n_tokens >= LIMIT"
 """
     recipe.write_text(text.replace("LIMIT", "3"))
-    ran = pipeline("build", recipe, "--cache-dir", cache).ok()
+    ran = pipeline("build", recipe, "--cache-dir", cache).ended()
     manifest = read_manifest(tmp_path / "out")
     _balanced(manifest)
     found = [(one["source"], one["expression"], one["examples"]) for one in manifest["filters"]]
@@ -332,9 +332,9 @@ filter = "n_tokens >= LIMIT"
     assert f"{lost} examples of second, equal to examples of first" in ran.err
     before = _parts(cache)
     recipe.write_text(text.replace("LIMIT", "35"))
-    pipeline("build", recipe, "--cache-dir", cache).ok()
+    pipeline("build", recipe, "--cache-dir", cache).ended()
     assert _parts(cache) == before
-    pipeline("check", tmp_path / "out", "--cache-dir", cache).ok()
+    pipeline("check", tmp_path / "out", "--cache-dir", cache).ended()
     recipe.write_text(text.replace(">= LIMIT", "> > 3"))
     pipeline("build", recipe).refused(
         2, "mix.toml:14: source 2: --filter 'n_tokens > > 3', at '>' (character 12)"
@@ -384,7 +384,7 @@ def test_a_source_without_examples_has_no_columns_to_miss(pipeline: Run, tmp_pat
     head = 'task = "sft"\nmodel = "qwen2-1.5b"\noutput = "out"\nkeep = 0\nmax-reject = 0.5\n'
     more = 'filter = "language = \'en\'"\ndedup = true\ndedup-keep = "highest:meta.score"\n'
     recipe.write_text(head + more + sources)
-    pipeline("build", recipe).ok()
+    pipeline("build", recipe).ended()
     manifest = read_manifest(tmp_path / "out")
     _balanced(manifest)
     assert manifest["rows"]["rejected"] == 3

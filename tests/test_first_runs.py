@@ -127,12 +127,12 @@ def test_one_corrected_command_is_enough(
         printed = re.findall(r"^Run:\n  (pipeline .*)$", ran.err, re.M)
         assert len(printed) == 1
         assert f"  {printed[0]}\n" in page
-        ran = pipeline(*shlex.split(printed[0])[1:]).ok()
+        ran = pipeline(*shlex.split(printed[0])[1:]).ended()
     rows, used, kept = counts
     assert f"format    {reading} (" in ran.err
     assert re.search(rf"^rows +{rows} in = {used} used \+ {rows - used} rejected", ran.err, re.M)
     assert f" = {kept} kept + " in ran.err
     assert read_manifest(tmp_path / out)
-    seen = pipeline("show", out).ok()
+    seen = pipeline("show", out).ended()
     for text in shown:
         assert text in seen.out

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from support import ROOT, SAMPLES, Run, read_manifest, succeeded
+from support import ROOT, SAMPLES, Run, read_manifest
 
 from expectations import gate, gx_library, gx_runner, gx_suites, tallies, verdict
 from expectations.contract import EXAMPLE, PLANNED, SEVERITIES, Context, parameters
@@ -408,7 +408,7 @@ def test_expectations_of_the_command_line(pipeline: Run, tmp_path: Path) -> None
     assert "word_problems.jsonl:" in ran.err
     assert not (tmp_path / "out").exists()
     (tmp_path / "mine.json").write_text(suite({**short, "severity": "warning"}))
-    ran = succeeded(pipeline(*command, "mine.json"))
+    ran = pipeline(*command, "mine.json").ended()
     assert "warning   short" in ran.err
     (tmp_path / "mine.json").write_text(suite({**short, "type": "expect_less"}))
     ran = pipeline(*command, "mine.json")
@@ -420,7 +420,7 @@ def test_metrics_are_numbers_whatever_the_data_says(pipeline: Run, tmp_path: Pat
     """No text of the data, and no name of its file, is in what the gate looked at or wrote."""
     name = "<script>alert(1)<script>.jsonl"
     (tmp_path / name).write_text(json.dumps({"question": "<b>", "answer": "<script>"}) + "\n")
-    succeeded(pipeline("run", "sft", "--model", "qwen2-1.5b", name, "-o", "out"))
+    pipeline("run", "sft", "--model", "qwen2-1.5b", name, "-o", "out").ended()
     assert "<" not in (tmp_path / "out" / "validation.json").read_text("utf-8")
 
 

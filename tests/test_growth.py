@@ -44,7 +44,7 @@ def _counts(
     files = [rows.write(folder / f"{n}.jsonl", "english", SHAPES[task], n) for n in sizes]
     program = ROOT / "tests" / ("wasteful.py" if waste else "counted.py")
     words = (sys.executable, program, *waste, what, cache, task, *files)
-    return [json.loads(line) for line in started(*words, folder=ROOT).ok().out.splitlines()]
+    return [json.loads(line) for line in started(*words, folder=ROOT).ended().out.splitlines()]
 
 
 def _each(counts: Counts, sizes: tuple[int, ...], name: str) -> list[float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support import SAMPLES, Run, few, files_of, read_manifest, succeeded
+from support import SAMPLES, Run, few, files_of, read_manifest
 
 PRM_CHAIN = ("render", "mark", "encode", "validate")
 CHAIN = ("render", "encode", "validate")
@@ -23,7 +23,7 @@ def test_any_number_of_workers_gives_the_same_bytes(
     for workers in ("1", several):
         options = ("--workers", workers, "--cache-dir", f"cache{workers}", "--shuffle")
         out = f"out{workers}"
-        succeeded(pipeline("run", "sft", "--model", "qwen2-1.5b", data, "-o", out, *options))
+        pipeline("run", "sft", "--model", "qwen2-1.5b", data, "-o", out, *options).ended()
         made.append(files_of(tmp_path / out, with_run=True))
         del made[-1]["run.json"]
     assert made[0] == made[1]
@@ -53,11 +53,11 @@ def test_the_chain_by_hand_gives_the_shards_of_the_run(
     """normalize, render, (mark,) encode, validate, then a layout: the same Arrow bytes."""
     source = SAMPLES / data
     options = ("--model", "qwen2-1.5b", "--layout", layout[1])
-    succeeded(pipeline("run", task, source, *options, "-o", "run"))
-    succeeded(pipeline("stage", "normalize", source, "--task", task, *options, "-o", "0.arrow"))
+    pipeline("run", task, source, *options, "-o", "run").ended()
+    pipeline("stage", "normalize", source, "--task", task, *options, "-o", "0.arrow").ended()
     for number, stage in enumerate(chain):
-        succeeded(pipeline("stage", stage, f"{number}.arrow", "-o", f"{number + 1}.arrow"))
-    succeeded(pipeline("stage", layout[0], f"{len(chain)}.arrow", "-o", "chain"))
+        pipeline("stage", stage, f"{number}.arrow", "-o", f"{number + 1}.arrow").ended()
+    pipeline("stage", layout[0], f"{len(chain)}.arrow", "-o", "chain").ended()
     shards = {k: v for k, v in files_of(tmp_path / "run").items() if k.endswith(".arrow")}
     assert shards
     assert shards == {k: v for k, v in files_of(tmp_path / "chain").items() if k.endswith(".arrow")}
@@ -67,9 +67,9 @@ def test_until_stops_after_a_stage(pipeline: Run, tmp_path: Path) -> None:
     """--until writes that stage's file, from which the chain can go on."""
     source = SAMPLES / "prm" / "stepwise.jsonl"
     options = ("--model", "qwen2-1.5b", "-o", "here.arrow")
-    ran = succeeded(pipeline("run", "prm", source, *options, "--until", "render"))
+    ran = pipeline("run", "prm", source, *options, "--until", "render").ended()
     assert "1 row refused" in ran.err
-    succeeded(pipeline("stage", "mark", "here.arrow", "-o", "marked.arrow"))
+    pipeline("stage", "mark", "here.arrow", "-o", "marked.arrow").ended()
     ran = pipeline("stage", "encode", "here.arrow", "-o", "unmarked.arrow")
     assert ran.status == 3
     assert "no rows left" in ran.err

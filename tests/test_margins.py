@@ -14,7 +14,7 @@ import pytest
 from datasets import load_from_disk
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import Run, read_manifest, succeeded
+from support import Run, read_manifest
 
 from expectations.audits import FAIL, Totals
 from expectations.audits import margins as audit
@@ -71,7 +71,7 @@ def test_a_nan_of_a_table_reaches_no_shard(pipeline: Run, tmp_path: Path) -> Non
     """The row is refused by name, and the margins of the others stay."""
     texts = {name: [f"{name} {i}" for i in range(3)] for name in ("prompt", "chosen", "rejected")}
     pq.write_table(pa.table({**texts, "margin": [1.0, float("nan"), None]}), tmp_path / "p.parquet")
-    succeeded(pipeline("run", "rm", "p.parquet", "--model", "qwen2-1.5b", "-o", "out"))
+    pipeline("run", "rm", "p.parquet", "--model", "qwen2-1.5b", "-o", "out").ended()
     assert read_manifest(tmp_path / "out")["rows"]["rejected_by_code"] == {"bad_margin": 1}
     assert load_from_disk(str(tmp_path / "out"))["train"]["margin"][:] == [1.0, None]
 
@@ -84,7 +84,7 @@ def test_one_row_without_a_margin_takes_none_from_the_others(pipeline: Run, tmp_
     command = ("pairs.jsonl", "--model", "qwen2-1.5b")
     seen = pipeline("plan", *command, "--task", "rm")
     assert "margins   of 5 sampled pairs, 1 without one" in seen.out
-    done = succeeded(pipeline("run", "rm", *command, "-o", "out", "--for", "trl"))
+    done = pipeline("run", "rm", *command, "-o", "out", "--for", "trl").ended()
     assert "margins   of 5 pairs, 1 without one: null in the column margin" in done.err
     out = tmp_path / "out"
     stored = load_from_disk(str(out))["train"]["margin"][:]
@@ -116,10 +116,8 @@ def test_stages_one_by_one_keep_them_too(pipeline: Run, tmp_path: Path) -> None:
     written(tmp_path / "pairs.jsonl", [{"margin": 1.0}, {}, {"margin": 3.0}])
     options = ("--model", "qwen2-1.5b")
     assert pipeline("run", "rm", "pairs.jsonl", *options, "-o", "out").status == 0
-    succeeded(
-        pipeline("run", "rm", "pairs.jsonl", *options, "-o", "e.arrow", "--until", "validate")
-    )
-    succeeded(pipeline("stage", "ragged", "e.arrow", "-o", "chain"))
+    pipeline("run", "rm", "pairs.jsonl", *options, "-o", "e.arrow", "--until", "validate").ended()
+    pipeline("stage", "ragged", "e.arrow", "-o", "chain").ended()
     both = [load_from_disk(str(tmp_path / name))["train"]["margin"][:] for name in ("out", "chain")]
     assert both == [[1.0, None, 3.0]] * 2
 
@@ -142,10 +140,10 @@ def test_mostly_reversed_pairs_fail_the_build(pipeline: Run, tmp_path: Path) -> 
     names = ("chosen=rejected", "rejected=chosen")
     names += ("score_chosen=score_rejected", "score_rejected=score_chosen")
     swapped = [word for name in names for word in ("--map", name)]
-    succeeded(pipeline("run", "rm", *command, *swapped, "-o", "swapped"))
+    pipeline("run", "rm", *command, *swapped, "-o", "swapped").ended()
     first = load_from_disk(str(tmp_path / "swapped"))["train"][0]
     assert first["margin"] == 2.0
-    succeeded(pipeline("run", "rm", *command, "-o", "kept", "--tolerance", "margins.fail=1"))
+    pipeline("run", "rm", *command, "-o", "kept", "--tolerance", "margins.fail=1").ended()
     assert load_from_disk(str(tmp_path / "kept"))["train"]["margin"][0] == -2.0
 
 

@@ -145,8 +145,8 @@ def test_its_scripts_make_our_ids_from_its_rows(pipeline: Run, tmp_path: Path, m
     """Those of 2024 and the current ones, with and without a bos token that the tokenizer adds by
     itself; what stands after an SFT row's end of turn is untrained and left out."""
     command = ("--model", model, "--fetch", "--for", "medicalgpt", "--max-reject", 1, "-o")
-    pipeline("run", "rm", SAMPLES / "rm" / "pairs.jsonl", *command, "rm").ok()
-    pipeline("run", "sft", SAMPLES / "sft" / "word_problems.jsonl", *command, "sft").ok()
+    pipeline("run", "rm", SAMPLES / "rm" / "pairs.jsonl", *command, "rm").ended()
+    pipeline("run", "sft", SAMPLES / "sft" / "word_problems.jsonl", *command, "sft").ended()
     pairs = [(row["chosen_ids"], row["rejected_ids"]) for row in stored_rows(tmp_path / "rm")]
     sft = [(row["input_ids"], row["labels"]) for row in stored_rows(tmp_path / "sft")]
     given = {task: rows_of(tmp_path / task / "medicalgpt") for task in ("rm", "sft")}
@@ -165,7 +165,7 @@ def test_its_scripts_make_our_ids_from_its_rows(pipeline: Run, tmp_path: Path, m
         own = theirs(name, tokenizer, Path(str(root)))
         for row in given[FOLLOWS[name][0]]:
             assert own(row) == ours(row, tokenizer)
-    pipeline("export", "trl", tmp_path / "rm" / "medicalgpt", "-o", "back").ok()
+    pipeline("export", "trl", tmp_path / "rm" / "medicalgpt", "-o", "back").ended()
     tables = [examples(t, "ragged") for t in Build.open(tmp_path / "back").splits["train"].tables()]
     assert [row for table in tables for row in table.to_pylist()] == stored_rows(tmp_path / "rm")
 
@@ -178,7 +178,7 @@ def test_raw_rows_of_every_form_become_the_same_tokens(
     for form, row in forms.items():
         write_rows(tmp_path / "data" / f"{form}.jsonl", [row])
     options = ("--model", "qwen2-1.5b", "--layout", "ragged", "-o", "out")
-    pipeline("run", task, "data", *options).ok()
+    pipeline("run", task, "data", *options).ended()
     made = [{k: v for k, v in r.items() if k != "row_id"} for r in stored_rows(tmp_path / "out")]
     assert made == [made[0]] * len(forms)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from support import Run, read_manifest, rows_to, succeeded
+from support import Run, read_manifest, rows_to
 
 from pipeline.builds.build import Build
 from pipeline.tasks import kind_of
@@ -65,7 +65,7 @@ def test_each_row_is_read_as_in_a_file_of_its_own(pipeline: Run, tmp_path: Path)
         'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "mixed.jsonl"\noutput = "out"\nkeep = 0\n'
         'layout = "ragged"\nmixed-formats = true\n'
     )
-    ran = succeeded(pipeline("build", recipe, "--workers", "2"))
+    ran = pipeline("build", recipe, "--workers", "2").ended()
     told = "20 rows as openai, 40 rows as query_response"
     assert f"by format {told}\n" in ran.err
     assert told in (tmp_path / "out" / "report.html").read_text("utf-8")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from datasets import load_from_disk
-from support import Run, read_manifest, succeeded
+from support import Run, read_manifest
 
 FATES = "used rejected duplicates filtered contaminated near_duplicates left_out".split()
 PLANTED = 20  # exact copies, and as many that differ in case, digits and spaces
@@ -76,11 +76,9 @@ def test_a_mixture_of_real_sources(
         cache = tmp_path / f"cache-{name}"
         cache.mkdir()
         (cache / "tokenizers").symlink_to(cache_dir / "tokenizers")
-        succeeded(
-            pipeline(
-                "build", recipe, "-o", tmp_path / name, "--workers", workers, "--cache-dir", cache
-            )
-        )
+        pipeline(
+            "build", recipe, "-o", tmp_path / name, "--workers", workers, "--cache-dir", cache
+        ).ended()
     assert _bytes(tmp_path / "one") == _bytes(tmp_path / "two")
 
     manifest = read_manifest(tmp_path / "one")
@@ -109,12 +107,10 @@ def test_a_mixture_of_real_sources(
 
     # A tenth more of one budget encodes nothing, and keeps what was in.
     parts = sorted(os.listdir(tmp_path / "cache-one" / "parts"))
-    succeeded(
-        pipeline(
-            *("build", recipe, "-o", tmp_path / "more", "--cache-dir", tmp_path / "cache-one"),
-            *("--set", "source.math.trained-tokens=220k"),
-        )
-    )
+    pipeline(
+        *("build", recipe, "-o", tmp_path / "more", "--cache-dir", tmp_path / "cache-one"),
+        *("--set", "source.math.trained-tokens=220k"),
+    ).ended()
     assert sorted(os.listdir(tmp_path / "cache-one" / "parts")) == parts
     more = load_from_disk(str(tmp_path / "more"))
     for side, before in names.items():

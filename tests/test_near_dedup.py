@@ -170,7 +170,7 @@ def _rows(seed: int = 5, count: int = 60) -> tuple[list[dict[str, Any]], set[int
 def _build(pipeline: Run, folder: Path, rows: list[dict[str, Any]], *words: object) -> Any:
     data = folder.parent / "t.jsonl"
     write_rows(data, rows)
-    pipeline("run", "sft", data, "--model", "qwen2-1.5b", "-o", folder, *words).ok()
+    pipeline("run", "sft", data, "--model", "qwen2-1.5b", "-o", folder, *words).ended()
     return read_manifest(folder)
 
 
@@ -197,7 +197,7 @@ def test_near_copies_are_left_out(pipeline: Run, tmp_path: Path) -> None:
         assert 0.8 <= one["likeness"] < 1
         assert one["said"] != one["kept_said"]
     assert manifest["near_duplicates"]["clusters"] == 12
-    pipeline("check", tmp_path / "one").ok()
+    pipeline("check", tmp_path / "one").ended()
     _build(pipeline, tmp_path / "two", rows, *words, 2)
     assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
     shown = pipeline("overlaps", tmp_path / "one").out

@@ -173,7 +173,7 @@ class Nights:
     def rollback(self) -> None:
         """The version before is current, and stays when the same data is built again."""
         bad = self.current()["build_id"]
-        ran = self.pipeline("rollback", "releases", "--json").ok()
+        ran = self.pipeline("rollback", "releases", "--json").ended()
         self.statuses.append(history.ROLLED_BACK)
         found = json.loads(ran.out)
         assert found["rolled_back_from"] == bad
@@ -204,7 +204,7 @@ class Nights:
         told = Counter(one["status"] for one in self.objects())
         silent = [self.statuses.count(one) for one in ("failed", history.ROLLED_BACK)]
         assert told.total() == len(self.statuses) - sum(silent)  # a killed run notifies nobody
-        self.pipeline("check", "releases/current").ok()
+        self.pipeline("check", "releases/current").ended()
 
 
 def _start(nights: Nights) -> None:

@@ -106,7 +106,7 @@ def test_four_processes_make_the_build_of_one(pipeline: Run, tmp_path: Path, cac
     options = [word for name in ("seed", "test_size", "max_length") for word in _given(name)]
     pipeline(
         "run", "sft", *DATA, "--model", NAME, "-o", "one", "--dedup", "--shuffle", *options
-    ).ok()
+    ).ended()
     one = files_of(tmp_path / "one")
     assert len(one) > 12
     assert files_of(tmp_path / "apart") == one

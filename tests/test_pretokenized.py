@@ -9,7 +9,7 @@ from datasets import load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import normalizing
-from support import SAMPLES, Run, read_manifest, rows_to, succeeded
+from support import SAMPLES, Run, read_manifest, rows_to
 
 from stages.contract import Record, Row
 from stages.profile import TargetModel
@@ -72,7 +72,7 @@ def test_ids_beyond_the_vocabulary_and_the_limit_are_refused(model: TargetModel)
 def test_a_build_of_a_build_is_the_build(pipeline: Run, tmp_path: Path) -> None:
     """Its ids and labels, taken in again, come out as they were, once somebody says so."""
     source = SAMPLES / "sft" / "word_problems.jsonl"
-    succeeded(pipeline("run", "sft", source, *MODEL, "-o", "first", "--layout", "ragged"))
+    pipeline("run", "sft", source, *MODEL, "-o", "first", "--layout", "ragged").ended()
     first = load_from_disk(str(tmp_path / "first"))["train"]
     kept = [{"input_ids": row["input_ids"], "labels": row["labels"]} for row in first]
     data = rows_to(tmp_path / "ids.jsonl", *kept)
@@ -81,7 +81,7 @@ def test_a_build_of_a_build_is_the_build(pipeline: Run, tmp_path: Path) -> None:
     assert "--format pretokenized" in refused.err
     for layout in ("ragged", "packed"):
         named = ("--format", "pretokenized", "--layout", layout)
-        succeeded(pipeline("run", "sft", data, *MODEL, "-o", layout, *named))
+        pipeline("run", "sft", data, *MODEL, "-o", layout, *named).ended()
         second = load_from_disk(str(tmp_path / layout))["train"]
         manifest = read_manifest(tmp_path / layout)
         assert manifest["format"] == "pretokenized"
@@ -103,7 +103,7 @@ def test_what_no_trainer_should_see_is_refused(pipeline: Run, tmp_path: Path) ->
         {"input_ids": [1, 2, end, pad], "labels": [-100, 2, end, -100]},
         {"input_ids": [1, 2, end], "labels": [-100, -100, -100]},
     )
-    succeeded(pipeline("run", "sft", data, *MODEL, "-o", "out", "--format", "pretokenized"))
+    pipeline("run", "sft", data, *MODEL, "-o", "out", "--format", "pretokenized").ended()
     assert read_manifest(tmp_path / "out")["rows"]["rejected_by_code"] == {
         "labels_equal_ids": 1,
         "no_padding_inside": 1,

@@ -153,7 +153,7 @@ def test_an_unchanged_build_lets_go_of_old_versions(pipeline: Run, tmp_path: Pat
     command = ("run", "sft", data, *MODEL, "-o", "r", "--json")
     for count in (20, 21, 22):
         _rows(data, count)
-        pipeline(*command, "--keep", "3").ok()
+        pipeline(*command, "--keep", "3").ended()
     assert json.loads(pipeline(*command, "--keep", "3").out)["figures"]["versions_removed"] == []
     found = json.loads(pipeline(*command, "--keep", "1").out)
     assert (found["status"], len(found["figures"]["versions_removed"])) == ("unchanged", 2)
@@ -165,11 +165,11 @@ def test_another_model_s_version_asks_too(pipeline: Run, tmp_path: Path) -> None
     """Whether it is to be built, or is there from before and only the link would change."""
     data = _rows(tmp_path / "rows.jsonl", 20)
     command = ("run", "sft", data, "-o", "r", "--keep", "3", "--model")
-    pipeline(*command, "qwen2-1.5b").ok()
+    pipeline(*command, "qwen2-1.5b").ended()
     for more, status in (((), 2), (("--replace",), 0)):
         pipeline(*command, "qwen2.5-7b-instruct", *more).refused(status)
     pipeline(*command, "qwen2-1.5b").refused(2, "publish it with --replace")
-    pipeline(*command, "qwen2-1.5b", "--replace").ok()
+    pipeline(*command, "qwen2-1.5b", "--replace").ended()
 
 
 @pytest.mark.slow
@@ -192,7 +192,7 @@ def test_leftovers_of_programs_in_a_version(pipeline: Run, tmp_path: Path) -> No
     again = json.loads(pipeline(*command).out)
     assert again["status"] == "unchanged"
     assert again["figures"]["left_by_other_programs"] == sorted(left)
-    pipeline("check", "r/current").ok()
+    pipeline("check", "r/current").ended()
     _rows(data, 21)
     second = json.loads(pipeline(*command).out)
     assert (second["status"], second["figures"]["versions_removed"]) == (
@@ -278,13 +278,13 @@ def test_a_build_is_kept_replaced_and_made_again(pipeline: Run, tmp_path: Path) 
     out = tmp_path / "out"
     command = ("run", "sft", "--model", "qwen2-1.5b", "-o", "out")
     data = SAMPLES / "sft" / "word_problems.jsonl"
-    pipeline(*command, data).ok()
-    assert "already up to date" in pipeline(*command, data).ok().err
+    pipeline(*command, data).ended()
+    assert "already up to date" in pipeline(*command, data).ended().err
     before = files_of(out)
     flip(next((out / "train").glob("*.arrow")))
-    assert "built:" in pipeline(*command, data).ok().err
+    assert "built:" in pipeline(*command, data).ended().err
     assert files_of(out) == before
-    pipeline(*command, data, "--layout", "ragged").ok()
+    pipeline(*command, data, "--layout", "ragged").ended()
     assert read_manifest(out)["layout"] == "ragged"
     before = files_of(out, with_run=True)
     bad = write_rows(tmp_path / "bad.jsonl", [{"question": "x", "answer": ""}] * 30)
@@ -299,7 +299,7 @@ def test_a_build_whose_own_records_are_damaged_is_not_up_to_date(
 ) -> None:
     """Neither the manifest nor the record of the run is named by another file; both are sealed."""
     command = ("run", "sft", SAMPLES / "sft" / "word_problems.jsonl", "--model", "qwen2-1.5b")
-    pipeline(*command, "-o", "out").ok()
+    pipeline(*command, "-o", "out").ended()
     out = tmp_path / "out"
     whole = (out / "manifest.json").read_bytes()
     rows = f'"in": {read_manifest(out)["rows"]["in"]}'.encode()
@@ -309,10 +309,10 @@ def test_a_build_whose_own_records_are_damaged_is_not_up_to_date(
         ("run.json", None),
     ):
         (out / name).unlink() if content is None else (out / name).write_bytes(content)
-        again = pipeline(*command, "-o", "out").ok()
+        again = pipeline(*command, "-o", "out").ended()
         assert "already up to date" not in again.err
         assert (out / "manifest.json").read_bytes() == whole
-        pipeline("check", "out").ok()
+        pipeline("check", "out").ended()
 
 
 def _start_big(tmp_path: Path, cache_home: Path, data: Path) -> subprocess.Popen[str]:

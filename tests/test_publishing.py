@@ -410,7 +410,7 @@ def test_a_build_is_published_to_the_hub_by_the_command(
     assert "is not sent again" in stopped.err
     assert "hf_aaa" not in stopped.err
     hub_stub.breaks_at = None
-    said = pipeline(*command, **given).ok().told
+    said = pipeline(*command, **given).ended().told
     assert (said["status"], said["revision"]) == ("published", hub_stub.sha(NAME))
     assert len(hub_stub.puts) == len(set(hub_stub.puts))
     assert hub_stub.private == {NAME: False}
@@ -452,7 +452,7 @@ def test_a_build_is_published_to_s3_by_the_command(
 ) -> None:
     """Twice: the second call sends nothing. What is there is fetched, checked and loaded."""
     command = ("publish", builds["new"], "s3://data/sets/problems", "--json", "--license", "mit")
-    first = pipeline(*command, **s3.environment).ok().told
+    first = pipeline(*command, **s3.environment).ended().told
     assert first["status"] == "published"
     assert first["sent"] == first["files"]
     again = pipeline(*command, **s3.environment)
@@ -461,8 +461,8 @@ def test_a_build_is_published_to_s3_by_the_command(
         "import fsspec as f; f.filesystem('s3').get('data/sets/problems', 'copy', recursive=True)"
     )
     variables = {**os.environ, **s3.environment}
-    started(sys.executable, "-W", "ignore", "-c", code, folder=tmp_path, env=variables).ok()
-    ran = pipeline("check", "copy").ok()
+    started(sys.executable, "-W", "ignore", "-c", code, folder=tmp_path, env=variables).ended()
+    ran = pipeline("check", "copy").ended()
     assert "published copy" in ran.err
 
 
@@ -501,7 +501,7 @@ def test_killed_after_each_upload_to_s3_the_next_call_finishes(
     assert status == 0, outputs(tmp_path)[1].read_text("utf-8")
     assert calls == -(-total // sent)
     code = "import fsspec; fsspec.filesystem('s3').get('data/killed', 'copy', recursive=True)"
-    started(sys.executable, "-W", "ignore", "-c", code, folder=tmp_path, env=base).ok()
+    started(sys.executable, "-W", "ignore", "-c", code, folder=tmp_path, env=base).ended()
     assert check(tmp_path / "copy", tmp_path).faults == []
 
 
@@ -541,10 +541,10 @@ def test_the_text_of_contaminated_rows_stays_here_unless_asked_for(
         text = "".join(json.dumps(row) + "\n" for row in those)
         (tmp_path / f"{name}.jsonl").write_text(text, "utf-8")
     command = ("run", "sft", "rows.jsonl", "--model", "qwen2-1.5b", "-o", "out")
-    pipeline(*command, "--decontaminate", "evals.jsonl").ok()
+    pipeline(*command, "--decontaminate", "evals.jsonl").ended()
     assert read_manifest(tmp_path / "out")["rows"]["contaminated"] == 1
     for words_, there in (((), set()), (("--with-rejects",), {"contaminated.jsonl"})):
-        pipeline("publish", "out", "copy", *words_).ok()
+        pipeline("publish", "out", "copy", *words_).ended()
         files = [path for path in (tmp_path / "copy").rglob("*") if path.is_file()]
         quoting = {p.name for p in files if b"golden umbrella" in p.read_bytes().lower()}
         assert quoting == there
@@ -621,11 +621,11 @@ def test_of_a_folder_of_versions_the_current_one_is_published(
     ids = []
     for count in (4, 8):
         (tmp_path / "rows.jsonl").write_text("".join(rows[:count]))
-        pipeline(*command).ok()
+        pipeline(*command).ended()
         ids.append(versions.current_id(tmp_path / "r"))
         target = tmp_path / f"copy-{count}"
         if count == 4:
-            assert pipeline("publish", "r", target, "--json").ok().told["build_id"] == ids[0]
+            assert pipeline("publish", "r", target, "--json").ended().told["build_id"] == ids[0]
             assert check(target, cache_dir).faults == []
     assert ids[0] != ids[1]
 
@@ -742,7 +742,7 @@ def test_the_metadata_is_croissant(
         "print(json.dumps([sorted(issues.errors), sorted(issues.warnings), len(rows), "
         "sorted(rows[0])]))\n"
     )
-    done = started(sys.executable, "-W", "ignore", "-c", code, folder=tmp_path).ok()
+    done = started(sys.executable, "-W", "ignore", "-c", code, folder=tmp_path).ended()
     errors, warnings, count, fields = json.loads(done.out.splitlines()[-1])
     assert errors == []
     # What a build does not know, and what the older one's recipe does not say.

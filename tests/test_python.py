@@ -18,7 +18,7 @@ DATA = SAMPLES / "sft" / "word_problems.jsonl"
 def test_run_builds_what_the_command_builds(pipeline: Run, tmp_path: Path, cache_dir: Path) -> None:
     """The same options give the same manifest, and the result is typed."""
     flags = ("--layout", "ragged", "--map", "question=question", "--dedup", "--stop", "a")
-    pipeline("run", "sft", DATA, "--model", "qwen2-1.5b", "-o", "one", *flags).ok()
+    pipeline("run", "sft", DATA, "--model", "qwen2-1.5b", "-o", "one", *flags).ended()
     told: list[tuple[str, int, int]] = []
     build = pp.run(
         "sft",
@@ -110,4 +110,4 @@ def test_every_name_is_there_and_none_is_loaded_before_it_is_asked_for() -> None
         "import sys, posttrain_pipeline; "
         "print({'pyarrow', 'click', 'pipeline', 'stages'} & set(sys.modules))"
     )
-    assert started(sys.executable, "-c", code).ok().out == "set()\n"
+    assert started(sys.executable, "-c", code).ended().out == "set()\n"

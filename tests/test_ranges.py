@@ -321,7 +321,7 @@ def test_each_piece_is_one_request(pipeline: Run, tmp_path: Path, in_s3: S3Stub)
         open_store(address).put(name, data)
     options = ("--model", "qwen2-1.5b", "--layout", "ragged", "--workers", "2", "--ignore", "x")
     before = len(in_s3.requests)
-    pipeline("run", "sft", address, *options, "-o", "far").ok()
+    pipeline("run", "sft", address, *options, "-o", "far").ended()
     asked = in_s3.requests[before:]
     assert not [status for _, _, status in asked if status >= 400 and status != 404]
     gets = Counter(path for method, path, _ in asked if method == "GET" and "list-type" not in path)
@@ -330,13 +330,13 @@ def test_each_piece_is_one_request(pipeline: Run, tmp_path: Path, in_s3: S3Stub)
     assert pieces <= sum(gets.values()) <= pieces + cuts + 10 * len(content)
     assert sum("list-type" in path for _, path, _ in asked) <= 4
     before = len(in_s3.requests)
-    pipeline("run", "sft", address, *options, "-o", "far").ok()
+    pipeline("run", "sft", address, *options, "-o", "far").ended()
     assert not [path for method, path, _ in in_s3.requests[before:] if _is_data(method, path)]
     here = tmp_path / "set"
     here.mkdir()
     for name, data in content.items():
         (here / name).write_bytes(data)
-    pipeline("run", "sft", here, *options, "-o", "near").ok()
+    pipeline("run", "sft", here, *options, "-o", "near").ended()
     far, near = read_manifest(tmp_path / "far"), read_manifest(tmp_path / "near")
     assert far["build_id"] == near["build_id"]
     assert far["splits"] == near["splits"]

@@ -63,16 +63,16 @@ def test_a_loop_over_ranks_makes_the_build_of_one_command(
 ) -> None:
     """Also with other numbers of ranks per phase, in any order, some of them run twice."""
     for number in (2, 0, 1, 2):
-        ran = _in_ranks(pipeline, cache, "apart", "parts", *_ranked(number, 3)).ok()
+        ran = _in_ranks(pipeline, cache, "apart", "parts", *_ranked(number, 3)).ended()
         assert Path(ran.out.strip()).name == f"parts-{number}-of-3.json"
     for number in (1, 0):
-        _in_ranks(pipeline, cache, "apart", "shards", *_ranked(number, 2)).ok()
+        _in_ranks(pipeline, cache, "apart", "shards", *_ranked(number, 2)).ended()
     assert not (tmp_path / "apart").exists()
-    _in_ranks(pipeline, cache, "apart", "commit").ok()
+    _in_ranks(pipeline, cache, "apart", "commit").ended()
     assert list((cache / "parts").rglob("*.arrow"))
     assert not list((cache / "builds").glob("*"))
     words = [word for word in OPTIONS if word not in ("--task", "sft")]
-    pipeline("run", "sft", *DATA, *words, "-o", "one").ok()
+    pipeline("run", "sft", *DATA, *words, "-o", "one").ended()
     assert len(files_of(tmp_path / "one")) > 12
     assert files_of(tmp_path / "apart") == files_of(tmp_path / "one")
     assert _in_ranks(pipeline, cache, "apart", "commit", "--json").told["status"] == "unchanged"
@@ -114,7 +114,7 @@ def test_ranks_whose_inputs_are_read_by_workers_make_the_same_build(
 def test_ranks_meet_in_a_store(pipeline: Run, tmp_path: Path, cache: Path, in_s3: S3Stub) -> None:
     """Machines that share no folder: each has a cache of its own, and the build goes to a store."""
     words = [word for word in OPTIONS if word not in ("--task", "sft")]
-    pipeline("run", "sft", *DATA, *words, "-o", "one").ok()
+    pipeline("run", "sft", *DATA, *words, "-o", "one").ended()
     shared = ("--cache-dir", f"s3://{BUCKET}/ranks/cache", "-o", f"s3://{BUCKET}/ranks/out")
     for machine in "abc":  # what is not shared
         own = tmp_path / machine / "posttrain-pipeline" / "shared"
@@ -127,12 +127,12 @@ def test_ranks_meet_in_a_store(pipeline: Run, tmp_path: Path, cache: Path, in_s3
         return pipeline(command, *DATA, *OPTIONS, *shared, *rank, XDG_CACHE_HOME=home)
 
     assert "those of rank" not in run("a", "commit").err
-    ran = run("a", "parts", *_ranked(0, 2)).ok()
+    ran = run("a", "parts", *_ranked(0, 2)).ended()
     assert ran.out.startswith(f"s3://{BUCKET}/ranks/cache/builds/")
     assert "those of rank 1 of 2." in run("c", "commit").err
-    run("b", "parts", *_ranked(1, 2)).ok()
+    run("b", "parts", *_ranked(1, 2)).ended()
     run("a", "shards", *_ranked(0, 1)).refused(2, "pipeline commit makes the shards")
-    run("c", "commit").ok()
+    run("c", "commit").ended()
     store = open_store(f"s3://{BUCKET}/ranks/out")
     built = {name.partition("/")[2]: store.get(name) for name in store.list()}
     whole = files_of(tmp_path / "one")

@@ -149,7 +149,7 @@ def test_a_lost_worker_and_a_lost_machine_change_no_byte(
     assert len(built) > 12
     for workers in ("1", "2", "3"):
         cached = ("--cache-dir", str(tmp_path / f"cache{workers}"))
-        pipeline("run", "sft", *data, *OPTIONS, "-o", "one", "--workers", workers, *cached).ok()
+        pipeline("run", "sft", *data, *OPTIONS, "-o", "one", "--workers", workers, *cached).ended()
         assert files_of(tmp_path / "one") == built
         shutil.rmtree(tmp_path / "one")
 
@@ -177,7 +177,7 @@ def test_a_cluster_that_shares_no_folder_meets_in_a_store(
         store = open_store(output)
         built = {name.partition("/")[2]: store.get(name) for name in store.list()}
     assert len(stored) == 3 * 4
-    pipeline("run", "sft", *names, *OPTIONS, "-o", "one").ok()
+    pipeline("run", "sft", *names, *OPTIONS, "-o", "one").ended()
     whole = files_of(tmp_path / "one")
     assert {name: content for name, content in built.items() if name in whole} == whole
 
@@ -206,7 +206,7 @@ def test_what_workers_raise_and_refuse_is_told(python: str, cluster: str, tmp_pa
     code = "import sys, pathlib, ray_tasks; ray_tasks.main(sys.argv[1], pathlib.Path(sys.argv[2]))"
     shared = tmp_path / "shared"
     words = (python, "-c", code, cluster, shared)
-    ran = started(*words, folder=tmp_path, env=_variables(tmp_path)).ok()
+    ran = started(*words, folder=tmp_path, env=_variables(tmp_path)).ended()
     found = json.loads(ran.out)
     assert found["squares"] == {str(n): 1 + n * n for n in range(20)}
     assert found["bounded"] == {str(n): 2 + n * n for n in range(5)}

@@ -40,7 +40,7 @@ def names(folder: Path) -> list[str]:
 
 def test_a_refused_build_leaves_its_reasons(pipeline: Run, tmp_path: Path) -> None:
     """The folder has what ``--json`` prints, is replaced by the next and removed by a success."""
-    pipeline("run", "sft", GOOD, *MODEL).ok()
+    pipeline("run", "sft", GOOD, *MODEL).ended()
     before = files_of(tmp_path / "out", with_run=True)
     bad = rows(tmp_path / "bad.jsonl", [""] * 30 + ["a"] * 70)
     ran = pipeline("run", "sft", bad, *MODEL, "--json")
@@ -68,10 +68,10 @@ def test_a_refused_build_leaves_its_reasons(pipeline: Run, tmp_path: Path) -> No
     least = json.loads((tmp_path / "out.failed" / "reasons.json").read_text())["figures"]
     assert least["passes_with_max_reject"] == 0.2
 
-    pipeline("run", "sft", GOOD, *MODEL).ok()  # unchanged, and no longer failed
+    pipeline("run", "sft", GOOD, *MODEL).ended()  # unchanged, and no longer failed
     assert not (tmp_path / "out.failed").exists()
     pipeline("run", "sft", fewer, *MODEL).refused(3)
-    pipeline("run", "sft", fewer, *MODEL, "--max-reject", "0.2").ok()
+    pipeline("run", "sft", fewer, *MODEL, "--max-reject", "0.2").ended()
     assert not (tmp_path / "out.failed").exists()
 
 
@@ -126,7 +126,7 @@ def test_too_long_rows_say_at_which_length_they_fit(pipeline: Run, tmp_path: Pat
     assert long["examples"] == told["figures"]["refused"] == long["fit"]["4096"], long
     assert f"With --max-length {long['passes_at']} this build passes." in told["remedy"]
     pipeline("run", "sft", data, *MODEL, *limit, long["passes_at"] - 1024).refused(3)
-    pipeline("run", "sft", data, *MODEL, *limit, long["passes_at"]).ok()
+    pipeline("run", "sft", data, *MODEL, *limit, long["passes_at"]).ended()
 
 
 @given(
@@ -179,12 +179,12 @@ def test_one_empty_file_among_many_is_a_choice(pipeline: Run, tmp_path: Path, na
     pipeline("run", "sft", folder, *MODEL).refused(
         3, f"{name} is empty (1 of 3 files are)", "--empty warn"
     )
-    assert pipeline("plan", folder, *MODEL, "--empty", "warn", "--json").ok().told["rows"] == 3
-    ran = pipeline("run", "sft", folder, *MODEL, "--empty", "warn").ok()
+    assert pipeline("plan", folder, *MODEL, "--empty", "warn", "--json").ended().told["rows"] == 3
+    ran = pipeline("run", "sft", folder, *MODEL, "--empty", "warn").ended()
     assert f"warning   empty: {name}" in ran.err
     inputs: list[dict[str, Any]] = read_manifest(tmp_path / "out")["inputs"]
     assert {one["path"]: one["rows"] for one in inputs} == {"a.jsonl": 2, "z.jsonl": 1, name: 0}
-    pipeline("check", "out").ok()
+    pipeline("check", "out").ended()
     again = pipeline("run", "sft", folder, *MODEL, "--empty", "warn")
     assert "already up to date" in again.err
     rows(folder / "a.jsonl", [])
@@ -213,7 +213,7 @@ def test_each_is_counted_by_its_code(pipeline: Run, tmp_path: Path) -> None:
         + "{}\n"
     )
     command = ("steps.jsonl", "--model", "qwen2-1.5b", "--format", "prm800k", "-o", "out")
-    done = pipeline("run", "prm", *command).ok()
+    done = pipeline("run", "prm", *command).ended()
     manifest = read_manifest(tmp_path / "out")
     rows, examples = manifest["rows"], manifest["examples"]
     assert (rows["in"], rows["used"], rows["rejected"]) == (4, 1, 3)
@@ -232,14 +232,14 @@ def test_each_is_counted_by_its_code(pipeline: Run, tmp_path: Path) -> None:
         ("steps.jsonl:3#1", "unrated_completion"),
         ("steps.jsonl:4#0", "bad_column"),
     ]
-    pipeline("check", "out").ok()
+    pipeline("check", "out").ended()
 
 
 def test_ties_among_ranked_answers_are_counted(pipeline: Run, tmp_path: Path) -> None:
     """Two answers with one score make no pair, and the tie is in the ledger."""
     row = {"prompt": "Which?", "responses": ["a", "b", "c"], "scores": [3, 3, 1]}
     (tmp_path / "r.jsonl").write_text(json.dumps(row) + "\n")
-    pipeline("run", "rm", "r.jsonl", "--model", "qwen2-1.5b", "-o", "out").ok()
+    pipeline("run", "rm", "r.jsonl", "--model", "qwen2-1.5b", "-o", "out").ended()
     examples = read_manifest(tmp_path / "out")["examples"]
     assert (examples["made"], examples["kept"], examples["rejected_by_code"]) == (2, 1, {"tie": 1})
 

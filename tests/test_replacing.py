@@ -38,14 +38,14 @@ def test_another_task_or_model_asks(pipeline: Run, tmp_path: Path) -> None:
     """Before any row is encoded; the old build stays until --replace."""
     sft = ("run", "sft", GOOD, "-o", "out")
     pairs = ("run", "rm", SAMPLES / "rm" / "pairs.jsonl", "-o", "out", "--max-reject", "1")
-    pipeline(*sft, *MODEL).ok()
+    pipeline(*sft, *MODEL).ended()
     before = files_of(tmp_path / "out", with_run=True)
     for command in ((*pairs, *MODEL), (*sft, "--model", "qwen2.5-7b-instruct")):
         pipeline(*command).refused(
             2, "out is a build of sft for qwen2-1.5b; this one would be", "--replace"
         )
         assert files_of(tmp_path / "out", with_run=True) == before
-    pipeline(*pairs, *MODEL, "--replace").ok()
+    pipeline(*pairs, *MODEL, "--replace").ended()
     assert read_manifest(tmp_path / "out")["task"] == "rm"
 
 
@@ -55,7 +55,7 @@ def test_a_build_that_lost_most_rows_asks(pipeline: Run, tmp_path: Path) -> None
     data = tmp_path / "rows.jsonl"
     command = ("run", "sft", data, *MODEL, "-o", "out")
     rows(data, 300)
-    pipeline(*command).ok()
+    pipeline(*command).ended()
     before = files_of(tmp_path / "out", with_run=True)
     rows(data, 140)
     ran = pipeline(*command, "--json")
@@ -68,9 +68,9 @@ def test_a_build_that_lost_most_rows_asks(pipeline: Run, tmp_path: Path) -> None
     assert "--replace, or allow it with --drift rows=0.54" in told["remedy"]
     assert "Change against the build before" in Path(tmp_path, told["paths"]["report"]).read_text()
     assert files_of(tmp_path / "out", with_run=True) == before
-    pipeline(*command, "--drift", "rows=0.54").ok()
+    pipeline(*command, "--drift", "rows=0.54").ended()
     rows(data, 60)
-    pipeline(*command).ok()  # 80 rows fewer: a small build is somebody's trial
+    pipeline(*command).ended()  # 80 rows fewer: a small build is somebody's trial
 
 
 @pytest.mark.slow
@@ -113,16 +113,16 @@ def test_limits_of_sources(pipeline: Run, tmp_path: Path) -> None:
     head = 'task = "sft"\nmodel = "qwen2-1.5b"\noutput = "out"\nkeep = 0\n'
     head += "drift.source_share = 0.05\n"
     (tmp_path / "r.toml").write_text(head + sources)
-    pipeline("build", "r.toml").ok()
+    pipeline("build", "r.toml").ended()
     before = {one["name"]: one["share"] for one in read_manifest(tmp_path / "out")["sources"]}
     (tmp_path / "b.jsonl").rename(tmp_path / "c.jsonl")
     (tmp_path / "r.toml").write_text(head + sources.replace("b.jsonl", "c.jsonl"))
-    pipeline("build", "r.toml").ok()
+    pipeline("build", "r.toml").ended()
     rows(tmp_path / "c.jsonl", 80, words=3)
     over = pipeline("build", "r.toml", "--json").told["figures"]["drift"]
     assert set(over) == {"source_share of math", "source_share of talk"}
     assert over["source_share of math"]["before"] == before["math"]
-    pipeline("build", "r.toml", "--drift", "source_share=0.2").ok()
+    pipeline("build", "r.toml", "--drift", "source_share=0.2").ended()
 
 
 def test_a_limit_that_is_none_is_refused(pipeline: Run) -> None:
@@ -174,7 +174,7 @@ def test_what_other_programs_leave_blocks_no_build(pipeline: Run, tmp_path: Path
     """A cache of datasets and what a file browser writes: named, and gone with the build."""
     data = rows(tmp_path / "rows.jsonl", 20)
     command = ("run", "sft", data, *MODEL, "-o", "out", "--layout", "ragged")
-    pipeline(*command).ok()
+    pipeline(*command).ended()
     out = tmp_path / "out"
     loaded = datasets.load_from_disk(str(out))["train"]
     loaded.map(lambda row: {"n": len(row["input_ids"])})
@@ -186,10 +186,10 @@ def test_what_other_programs_leave_blocks_no_build(pipeline: Run, tmp_path: Path
     left = [".DS_Store", f"train/{caches[0]}"]
     assert json.loads(again.out)["figures"]["left_by_other_programs"] == left
     assert f"by other programs, in it, and not part of it: {', '.join(left)}" in again.err
-    checked = pipeline("check", "out").ok()
+    checked = pipeline("check", "out").ended()
     assert ".DS_Store was left by another program" in checked.err
     rows(data, 21)
-    ran = pipeline(*command).ok()
+    ran = pipeline(*command).ended()
     assert f"by other programs, removed with the build before: {', '.join(left)}" in ran.err
     assert not any((out / name).exists() for name in left)
 
@@ -202,7 +202,7 @@ def test_files_of_the_user_s_are_named(pipeline: Run, tmp_path: Path) -> None:
     (out / "manifest.json").write_text('{"name": "my web app", "files": {}}')
     pipeline(*command).refused(2)
     (out / "manifest.json").unlink()
-    pipeline(*command).ok()
+    pipeline(*command).ended()
     notes = out / "train" / "notes.md"
     notes.write_text("mine")
     ran = pipeline(*command, "--layout", "ragged")
@@ -210,7 +210,7 @@ def test_files_of_the_user_s_are_named(pipeline: Run, tmp_path: Path) -> None:
     assert notes.read_text() == "mine"
     shutil.rmtree(out / "tokenizer")
     notes.unlink()
-    pipeline(*command).ok()
+    pipeline(*command).ended()
 
 
 @pytest.mark.parametrize(
@@ -278,9 +278,9 @@ def test_as_many_stay_as_the_default_says(recipe: Path) -> None:
 def test_one_build_stays_one(pipeline: Run, tmp_path: Path, recipe: Path) -> None:
     """A schedule goes on as it was, and every summary says how versions are kept."""
     out = tmp_path / "out"
-    pipeline(*COMMAND, "--quiet").ok()
+    pipeline(*COMMAND, "--quiet").ended()
     before = (out / "manifest.json").read_bytes()
-    ran = pipeline("build", recipe).ok()
+    ran = pipeline("build", recipe).ended()
     assert "out is one build and stays one" in ran.err
     _lines(tmp_path, 8)
     ran = pipeline("build", recipe, "--json")
@@ -301,7 +301,7 @@ def test_one_build_is_made_where_it_is_asked_for(
     """By a flag, also where the recipe says otherwise; by the recipe; by ``--set``."""
     recipe.write_text(HEAD + {"flag": "keep = 3\n", "recipe": "keep = 0\n", "set": ""}[said])
     more = {"flag": ("--keep", 0), "recipe": (), "set": ("--set", "keep=0")}[said]
-    ran = pipeline("build", recipe, *more).ok()
+    ran = pipeline("build", recipe, *more).ended()
     assert (tmp_path / "out" / "manifest.json").is_file()
     assert "stays one" not in ran.err
 
@@ -319,10 +319,10 @@ def test_every_build_of_a_recipe_has_a_folder_of_its_own(
     pipeline: Run, tmp_path: Path, recipe: Path
 ) -> None:
     """Also where one of them was one build before, and one says so."""
-    pipeline(*COMMAND[:-1], "b", "--quiet").ok()
+    pipeline(*COMMAND[:-1], "b", "--quiet").ended()
     builds = "".join(f'[[build]]\noutput = "{name}"\n' for name in "abc")
     recipe.write_text(HEAD.replace('output = "out"\n', "") + builds + "keep = 0\n")
-    told = pipeline("build", recipe, "--json", "--quiet").ok().told
+    told = pipeline("build", recipe, "--json", "--quiet").ended().told
     notes = [one["figures"]["notes"] for one in told["builds"]]
     assert [len(one) for one in notes] == [0, 1, 0]
     assert (tmp_path / "a" / "current" / "manifest.json").is_file()

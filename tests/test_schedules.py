@@ -56,7 +56,7 @@ class Project:
 
     def run(self, *command: str, **more: str) -> str:
         """Run a command; what it printed."""
-        return started(*command, folder=self.folder, env={**self.variables, **more}).ok().out
+        return started(*command, folder=self.folder, env={**self.variables, **more}).ended().out
 
     def require_published(self, build: str = "releases/current") -> None:
         """The build is there, and so is its copy."""
@@ -106,7 +106,7 @@ def test_cron(project: Project) -> None:
         *(variables["SHELL"], "-c", moved(command, project)),
         folder=project.folder.parent,
         env={"HOME": str(project.folder), **given, **kept},
-    ).ok()
+    ).ended()
     project.require_published()
 
 
@@ -146,7 +146,7 @@ def test_systemd_units_are_valid(project: Project, tmp_path: Path) -> None:
     for name in names:
         text = moved((SCHEDULES / name).read_text("utf-8"), project)
         (tmp_path / name).write_text(text, "utf-8")
-    ran = started(program, "verify", *(tmp_path / name for name in names)).ok()
+    ran = started(program, "verify", *(tmp_path / name for name in names)).ended()
     assert "posttrain-data" not in ran.err
 
 
@@ -163,7 +163,7 @@ def test_github_actions_runs_its_steps(project: Project) -> None:
 def test_github_actions_is_valid() -> None:
     """By the schema of workflows."""
     command = (tool("check-jsonschema"), "--builtin-schema", "vendor.github-workflows")
-    started(*command, SCHEDULES / "github-actions.yml").ok()
+    started(*command, SCHEDULES / "github-actions.yml").ended()
 
 
 @pytest.mark.slow
@@ -181,7 +181,7 @@ def test_kubernetes_runs_its_container(project: Project) -> None:
 @pytest.mark.slow
 def test_kubernetes_is_valid() -> None:
     """By the schemas of its API."""
-    started(tool("kubernetes-validate"), "--strict", SCHEDULES / "kubernetes-cronjob.yaml").ok()
+    started(tool("kubernetes-validate"), "--strict", SCHEDULES / "kubernetes-cronjob.yaml").ended()
 
 
 @pytest.mark.slow

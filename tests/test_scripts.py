@@ -74,7 +74,7 @@ def test_what_is_written_is_well_formed(name: str, tmp_path: Path) -> None:
         assert not text.endswith("\n\n")
         match path.suffix:
             case ".sh":
-                started("bash", "-n", path).ok()
+                started("bash", "-n", path).ended()
             case ".py":
                 compile(text, path, "exec")
             case ".yaml":
@@ -87,10 +87,10 @@ def test_what_is_written_is_well_formed(name: str, tmp_path: Path) -> None:
                 pytest.fail(f"{path.name}: no linter for {other}")
     if shutil.which("shellcheck"):
         # a loop over the splits may have one
-        started("shellcheck", "-S", "warning", "-e", "SC2043", *shells).ok()
+        started("shellcheck", "-S", "warning", "-e", "SC2043", *shells).ended()
     ruff = Path(sys.executable).with_name("ruff")
     rules = ("--config", ROOT / "pyproject.toml", "--extend-ignore", ASKED_OF_SOURCES_ONLY)
-    started(ruff, "check", "--no-cache", *rules, tmp_path).ok()
+    started(ruff, "check", "--no-cache", *rules, tmp_path).ended()
 
 
 def test_every_template_is_some_trainers(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import READ, of
-from support import Run, read_manifest, rows_to, succeeded
+from support import Run, read_manifest, rows_to
 
 from pipeline.tasks import kind_of
 from stages import formats
@@ -195,9 +195,9 @@ def test_each_shape_is_planned_and_built(pipeline: Run, tmp_path: Path, task: st
     cases = of("shapes", task)
     files = [rows_to(tmp_path / f"{name}.jsonl", case.row).name for name, case in cases.items()]
     command = (*files, *MODEL)
-    planned = succeeded(pipeline("plan", *command, "--task", task, "--json"))
+    planned = pipeline("plan", *command, "--task", task, "--json").ended()
     said_ = json.loads(planned.out)
-    succeeded(pipeline("run", task, *command, "-o", "out", "--max-reject", 1))
+    pipeline("run", task, *command, "-o", "out", "--max-reject", 1).ended()
     manifest = read_manifest(tmp_path / "out")
     wanted = [example for case in cases.values() for example in case.examples]
     refused = [example.code for example in wanted if isinstance(example, Refused)]
@@ -217,7 +217,7 @@ def test_questions_and_refusals_at_the_command_line(pipeline: Run, tmp_path: Pat
     assert asked.status == 3
     words = shlex.split(asked.err.replace(".", " "))
     offered = words[words.index("--format") + 1]
-    succeeded(pipeline("run", "rm", name, *MODEL, "-o", "out", "--format", offered))
+    pipeline("run", "rm", name, *MODEL, "-o", "out", "--format", offered).ended()
     name = rows_to(tmp_path / "reward.jsonl", REWARD).name
     refused = pipeline("run", "rm", name, *MODEL, "-o", "none")
     assert refused.status == 3

@@ -258,9 +258,9 @@ def test_a_build_from_an_address(pipeline: Run, tmp_path: Path, site: Any) -> No
     """The whole way: named by its address, recorded without secrets, equal to the local build."""
     site.files["/set/rows.jsonl"] = LINES
     address = f"{site.url}/set/rows.jsonl?sig=secret"
-    pipeline("run", "sft", address, *MODEL, "-o", "far", "--layout", "ragged").ok()
+    pipeline("run", "sft", address, *MODEL, "-o", "far", "--layout", "ragged").ended()
     (tmp_path / "rows.jsonl").write_bytes(LINES)
-    pipeline("run", "sft", "rows.jsonl", *MODEL, "-o", "near", "--layout", "ragged").ok()
+    pipeline("run", "sft", "rows.jsonl", *MODEL, "-o", "near", "--layout", "ragged").ended()
     far, near = read_manifest(tmp_path / "far"), read_manifest(tmp_path / "near")
     assert far == near
     run = (tmp_path / "far" / "run.json").read_text("utf-8")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rows import normalizing
-from support import Run, read_manifest, succeeded
+from support import Run, read_manifest
 
 from stages import formats
 from stages.contract import FormatOptions, Record, Row, StepChain
@@ -67,10 +67,10 @@ def test_rows_whose_steps_a_chat_changes_are_counted_and_raw_keeps_them(
     ]
     (tmp_path / "s.jsonl").write_text("\n".join(lines) + "\n")
     command = ("s.jsonl", "--model", "qwen2.5-1.5b", "--layout", "ragged", "-o")
-    done = succeeded(pipeline("run", "prm", *command, "chat"))
+    done = pipeline("run", "prm", *command, "chat").ended()
     assert "1 row: steps_rewritten" in done.err
     assert read_manifest(tmp_path / "chat")["rows"]["notes"] == {"steps_rewritten": 1}
-    succeeded(pipeline("run", "prm", *command, "raw", "--prm-template", "raw"))
+    pipeline("run", "prm", *command, "raw", "--prm-template", "raw").ended()
     manifest = read_manifest(tmp_path / "raw")
     assert (manifest["rows"]["notes"], manifest["prm"]["step_separator"]) == ({}, None)
     assert texts(tmp_path / "raw") == [
@@ -96,7 +96,7 @@ def test_the_process_reward_model_reads_steps_as_its_card_gives_them(
     row = {"prompt": "1 + 1?", "completions": ["Add.", "It is 2."], "labels": [1, 0]}
     (tmp_path / "s.jsonl").write_text(json.dumps(row) + "\n")
     command = ("s.jsonl", "--model", "qwen2.5-math-prm-7b", "--layout", "ragged", "-o", "out")
-    succeeded(pipeline("run", "prm", *command))
+    pipeline("run", "prm", *command).ended()
     wanted = (
         "<|im_start|>system\nPlease reason step by step, and put your final answer within "
         "\\boxed{}.<|im_end|>\n<|im_start|>user\n1 + 1?<|im_end|>\n<|im_start|>assistant\n"

@@ -144,7 +144,7 @@ def test_a_server_that_takes_texts_only(stub: Stub, folder: Path) -> None:
 def test_the_command_has_a_status(stub: Stub, folder: Path, pipeline: Run) -> None:
     """0 for a sound server; 3 beyond the limit, with the cause; 5 where nobody answers."""
     with serve(stub) as url:
-        ran = pipeline("stops", url, "--build", folder, "--prompts", 1).ok()
+        ran = pipeline("stops", url, "--build", folder, "--prompts", 1).ended()
         assert "0 of" in ran.out
         stub.stops = ()
         ran = pipeline("stops", url, "--build", folder, "--prompts", 1, "--json")

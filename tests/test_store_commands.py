@@ -58,9 +58,9 @@ def test_a_build_in_a_store_is_the_build_of_a_folder(
     pipeline: Run, s3: S3Stub, store: Store, tmp_path: Path
 ) -> None:
     """Its bytes; two requests for each file that is put, and none for a shard of an equal build."""
-    pipeline(*COMMAND, "-o", tmp_path / "here", "--workers", "1").ok()
+    pipeline(*COMMAND, "-o", tmp_path / "here", "--workers", "1").ended()
     before = len(s3.requests)
-    said = pipeline(*COMMAND, "-o", store.shown, "--workers", "1", "--json").ok().told
+    said = pipeline(*COMMAND, "-o", store.shown, "--workers", "1", "--json").ended().told
     assert said["paths"]["build"] == f"{store.shown}/{said['build_id']}"
     files = contents(store)
     assert files == files_of(tmp_path / "here")
@@ -90,8 +90,8 @@ def test_any_number_of_workers_puts_the_same_bytes(
         rows = ({"prompt": f"{file.name} {n}", "response": f"a {n}"} for n in range(300))
         write_rows(file, rows)
     command = ("run", "sft", *files, "--model", "qwen2-1.5b", "--layout", "ragged", "--quiet")
-    pipeline(*command, "-o", store.shown, "--workers", "2").ok()
-    pipeline(*command, "-o", "here", "--workers", "1", "--cache-dir", tmp_path / "other").ok()
+    pipeline(*command, "-o", store.shown, "--workers", "2").ended()
+    pipeline(*command, "-o", "here", "--workers", "1", "--cache-dir", tmp_path / "other").ended()
     assert contents(store) == files_of(tmp_path / "here")
 
 
@@ -107,14 +107,14 @@ def test_versions_in_a_store_are_listed_and_gone_back_to(
     ids = []
     for count in (4, 8):
         (tmp_path / "rows.jsonl").write_text("".join(rows[:count]))
-        ran = pipeline("build", "r.toml", "--json", "--quiet").ok()
+        ran = pipeline("build", "r.toml", "--json", "--quiet").ended()
         ids.append(json.loads(ran.out)["build_id"])
     listed = json.loads(pipeline("versions", store.shown, "--json").out)
     assert [one["build_id"] for one in listed["versions"]] == ids[::-1]
     assert listed["current"] == ids[1]
     ran = pipeline("rollback", store.shown, "--json")
     assert json.loads(ran.out)["build_id"] == ids[0], ran.err
-    ran = pipeline("build", "r.toml", "--json", "--quiet").ok()
+    ran = pipeline("build", "r.toml", "--json", "--quiet").ended()
     assert json.loads(ran.out)["build_id"] == ids[0]
     assert "rolled back" in ran.out
     ran = pipeline("build", "r.toml", "--json", "--quiet", "--replace")
@@ -177,18 +177,18 @@ def test_of_two_commands_at_once_one_wins(pipeline: Run, store: Store) -> None:
 @pytest.mark.slow
 def test_builds_in_a_store_are_read_in_place(pipeline: Run, store: Store, tmp_path: Path) -> None:
     """By every command that reads one, and from Python; damage is found where it is."""
-    pipeline(*COMMAND, "-o", store.shown).ok()
-    pipeline(*COMMAND, "-o", tmp_path / "here").ok()
-    pipeline("check", store.shown).ok()
+    pipeline(*COMMAND, "-o", store.shown).ended()
+    pipeline(*COMMAND, "-o", tmp_path / "here").ended()
+    pipeline("check", store.shown).ended()
     for command in (("show", "--random", "2", "--seed", "1"), ("report", "-o", "page.html")):
-        there = pipeline(command[0], store.shown, *command[1:]).ok()
+        there = pipeline(command[0], store.shown, *command[1:]).ended()
         page = (tmp_path / "page.html").read_text("utf-8") if "-o" in command else ""
         page = re.sub(rf"{re.escape(store.shown)}(/[0-9a-f]{{64}})?", str(tmp_path / "here"), page)
         same = pipeline(command[0], tmp_path / "here", *command[1:])
         assert there.out.replace(store.shown, str(tmp_path / "here")) == same.out
         assert page == ((tmp_path / "page.html").read_text("utf-8") if "-o" in command else "")
     for name, build in (("a", store.shown), ("b", tmp_path / "here")):
-        pipeline("export", "trl", build, "-o", name, "--layout", "ragged").ok()
+        pipeline("export", "trl", build, "-o", name, "--layout", "ragged").ended()
     assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
     ran = pipeline("diff", store.shown, tmp_path / "here", "--json")
     assert json.loads(ran.out)["examples"]["changed"] == 0, ran.err
@@ -202,7 +202,7 @@ def test_builds_in_a_store_are_read_in_place(pipeline: Run, store: Store, tmp_pa
     pipeline("export", "trl", store.shown, "-o", "c", XDG_CACHE_HOME=str(tmp_path / "new")).refused(
         3, "has changed since the build"
     )
-    pipeline(*COMMAND, "-o", store.shown).ok()
+    pipeline(*COMMAND, "-o", store.shown).ended()
     assert contents(store) == files_of(tmp_path / "here")
 
 

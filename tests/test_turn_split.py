@@ -11,7 +11,7 @@ import pytest
 from datasets import load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import SAMPLES, Run, read_manifest, succeeded
+from support import SAMPLES, Run, read_manifest
 from test_plan_command import planned
 
 from pipeline.builder.plan_page import as_json, as_text
@@ -75,7 +75,7 @@ def written(folder: Path) -> Path:
 
 def build(pipeline: Run, data: Path, *more: object) -> tuple[Any, str]:
     """A build's manifest, and what its summary says."""
-    ran = succeeded(pipeline("run", "sft", data, "--layout", "ragged", "-o", "out", *more))
+    ran = pipeline("run", "sft", data, "--layout", "ragged", "-o", "out", *more).ended()
     return ran, ran.err
 
 

@@ -367,7 +367,7 @@ def test_the_commands(pipeline: Run, tmp_path: Path) -> None:
     fourth = run(50)
     assert fourth["figures"]["versions_removed"] == []
     assert fourth["figures"]["notes"][0].endswith("it is held by train")
-    pipeline("versions", "release", "r", second["build_id"][:12], "--as", "train").ok()
+    pipeline("versions", "release", "r", second["build_id"][:12], "--as", "train").ended()
     listed = json.loads(pipeline("versions", "r", "--json").out)
     rows = [one["rows"] for one in listed["versions"]]
     assert rows == [50, 40, 30]
@@ -381,7 +381,7 @@ def test_the_commands(pipeline: Run, tmp_path: Path) -> None:
     assert run(50, "--replace")["paths"]["build"] == fourth["paths"]["build"]
     assert versions.current_id(tmp_path / "r") == fourth["build_id"]
     assert ids(tmp_path / "r") == {fourth["build_id"], back["build_id"]}
-    pipeline("check", "r/current").ok()
+    pipeline("check", "r/current").ended()
     assert "it holds versions" in pipeline("check", "r").err + pipeline("show", "r").err
     statuses = [line["status"] for line in history.read(tmp_path / "r")]
     assert statuses == ["built", "unchanged", "refused", "built", "built", "built", "rolled back",

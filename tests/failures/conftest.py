@@ -43,7 +43,7 @@ def build(pipeline: Run, tmp_path: Path) -> Callable[..., Path]:
         task = name.partition("-")[0]
         data = sums.write(list(rows), tmp_path / f"{name}-data.jsonl")
         folder = tmp_path / f"{name}-build"
-        pipeline("run", task, data, "-o", folder, "--quiet", "--max-reject", 0, *options).ok()
+        pipeline("run", task, data, "-o", folder, "--quiet", "--max-reject", 0, *options).ended()
         return folder
 
     return run

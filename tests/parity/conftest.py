@@ -121,7 +121,7 @@ def build(pipeline: Run, tmp_path: Path) -> Build:
         record.now.tasks.add(task)
         name = f"build{len(list(tmp_path.iterdir()))}"
         more = ("--max-length", 16384, "--max-reject", 1, *options)
-        pipeline("run", task, data, "--model", model, "-o", name, *more).ok()
+        pipeline("run", task, data, "--model", model, "-o", name, *more).ended()
         trainer = options[options.index("--for") + 1] if "--for" in options else ""
         beside = tmp_path / name / str(trainer)  # where it reads other columns than ours
         return beside if trainer and beside.is_dir() else tmp_path / name
@@ -220,7 +220,7 @@ def train(pipeline: Run, tmp_path: Path) -> Train:
             "AXOLOTL_DO_NOT_TRACK": "1",
         }
         words = ("sh", build / "launch" / f"{name}.sh", tmp_path / "model", *options)
-        started(*words, folder=tmp_path, env=variables).ok()
+        started(*words, folder=tmp_path, env=variables).ended()
         found: list[dict[str, Any]] = torch.load(out)
         return found
 

@@ -28,5 +28,5 @@ def overlaid(pipeline: Run, folder: Path, build: Path) -> Path:
     """A tiny model with the tokenizer and configuration of a build, in ``folder / "model"``."""
     torch.manual_seed(0)
     tiny("CausalLM").save_pretrained(folder / "original")
-    pipeline("overlay", folder / "original", "-o", folder / "model", "--build", build).ok()
+    pipeline("overlay", folder / "original", "-o", folder / "model", "--build", build).ended()
     return folder / "model"

@@ -62,7 +62,7 @@ def test_documents_packed_at_run_time_are_our_rows(
     assert sum(len(ids) for ids, _ in (wanted - there).elements()) <= (0 if order else 2048)
     evaluated = padded(b for b in batches if not b["training"])  # more than once
     assert sorted(set(evaluated)) == stored(plain, "test")
-    pipeline("check", made.parent).ok()
+    pipeline("check", made.parent).ended()
 
 
 def test_steps_are_classes_at_the_step_tokens(

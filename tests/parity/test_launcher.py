@@ -68,11 +68,11 @@ def test_the_command_of_a_build_trains(
     lines = (SAMPLES / SOURCE[task]).read_bytes().splitlines(keepends=True)
     (tmp_path / "rows.jsonl").write_bytes(b"".join(lines[:rows]))
     command = ("run", task, "rows.jsonl", "--model", "qwen2-1.5b", "-o", "build")
-    ran = pipeline(*command, "--max-length", 512, "--for", "openrlhf", "--layout", layout).ok()
+    ran = pipeline(*command, "--max-length", 512, "--for", "openrlhf", "--layout", layout).ended()
     assert "sh build/launch/openrlhf.sh MODEL_DIR" in ran.err
     transformers.set_seed(0)
     tiny("CausalLM", **LEARNS).save_pretrained(tmp_path / "tiny")
-    pipeline("overlay", "tiny", "-o", "model", "--build", "build").ok()
+    pipeline("overlay", "tiny", "-o", "model", "--build", "build").ended()
     (tmp_path / "bin").mkdir()
     _program(tmp_path / "bin" / "pipeline-openrlhf", sys.executable, WITHOUT_GPU)
     deepspeed = Path(sys.executable).parent / "deepspeed"
@@ -85,7 +85,7 @@ def test_the_command_of_a_build_trains(
         "PYTHONPATH": ":".join(map(str, folders)),
         "DS_ACCELERATOR": "cpu",
     }
-    done = started("sh", script, "model", *options.split(), folder=tmp_path, env=variables).ok()
+    done = started("sh", script, "model", *options.split(), folder=tmp_path, env=variables).ended()
     said = done.out + done.err
     losses = [float(loss) for loss, _ in itertools.groupby(re.findall(r"loss=([0-9.]+)", said))]
     assert mean(losses[-2:]) < mean(losses[:2]) / 2, losses  # of packs that take turns
@@ -118,7 +118,7 @@ def test_every_version_knows_the_options_of_its_spelling(
         (tmp_path / "launch" / "it.sh").write_text(text)
         _program(tmp_path / "deepspeed", "printf", "%s\n")
         variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "OPENRLHF_VERSION": version}
-        done = started("sh", tmp_path / "launch" / "it.sh", "MODEL", env=variables).ok()
+        done = started("sh", tmp_path / "launch" / "it.sh", "MODEL", env=variables).ended()
         given = {word for word in done.out.splitlines() if re.match("--[a-z]", word)}
         cli = peer_folder(f"openrlhf-{version}") / "openrlhf" / "cli" / f"train_{program}.py"
         taken = set(re.findall(r'add_argument\(\s*"(--[a-z_.]+)"', cli.read_text()))

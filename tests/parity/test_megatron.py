@@ -129,7 +129,7 @@ def test_the_program_finds_the_configuration_where_a_release_has_it(
     (root / "__init__.py").write_text(bridge)
     script, *options = words(folder, "megatron", "python")
     variables = {"PYTHONPATH": str(tmp_path / "site")}
-    done = started(sys.executable, script, *options, env=variables).ok()
+    done = started(sys.executable, script, *options, env=variables).ended()
     assert f"{says}=PackedSequenceSpecs(packed_sequence_size={LONGEST}" in done.out
     assert f"packed_train_data_path={str(folder / 'parquet' / 'train')!r}" in done.out
     assert f"packed_val_data_path={str(folder / 'parquet' / 'test')!r}" in done.out

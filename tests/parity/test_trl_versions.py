@@ -52,7 +52,7 @@ def batches(pipeline: Run, tmp_path: Path) -> Callable[..., list[dict[str, Any]]
         out, program = tmp_path / "seen.pt", folder / "launch" / "train_trl.py"
         words = (sys.executable, "-c", _RECORD, out, program, folder, model, *shared, *options)
         variables = {**os.environ, "PYTHONPATH": str(root), "HF_HUB_OFFLINE": "1"}
-        started(*words, folder=tmp_path, env=variables).ok()
+        started(*words, folder=tmp_path, env=variables).ended()
         made: list[dict[str, Any]] = torch.load(out)
         assert not list(folder.rglob("cache-*"))  # beside the shards
         return made

@@ -310,15 +310,15 @@ def test_overlay_and_launch_train_with_transformers(
     import sys
 
     model.save_pretrained(tmp_path / "model")
-    pipeline("export", "transformers", builds["sft", "packed"], "-o", "build").ok()
-    pipeline("overlay", tmp_path / "model", "-o", "over", "--build", "build").ok()
+    pipeline("export", "transformers", builds["sft", "packed"], "-o", "build").ended()
+    pipeline("overlay", tmp_path / "model", "-o", "over", "--build", "build").ended()
     options = (
         "--num_train_epochs 6 --learning_rate 0.02 --use_cpu true --logging_steps 1 "
         "--save_strategy no --report_to none --lr_scheduler_type constant"
     )
     program = tmp_path / "build" / "launch" / "train_transformers.py"
     command = [sys.executable, program, tmp_path / "build", tmp_path / "over", *options.split()]
-    done = started(*command, folder=tmp_path).ok()
+    done = started(*command, folder=tmp_path).ended()
     first, *_, last = map(float, re.findall(r"'loss': '?([\d.]+)", done.out))
     assert last < 0.8 * first
     config = json.loads((tmp_path / "transformers-output" / "config.json").read_text())

@@ -57,8 +57,8 @@ def test_every_rated_step_is_evaluated(
     twice, and every process ends with the same figures."""
     (tmp_path / "soft.jsonl").write_text("".join(json.dumps(r) + "\n" for r in solutions(40)))
     options = ("--layout", "ragged", "--test-size", 0.3, "--quiet")
-    pipeline("run", "prm", "soft.jsonl", "--model", "qwen2-1.5b", *options, "-o", "prm").ok()
-    pipeline("overlay", model_folder, "-o", "over", "--build", "prm").ok()
+    pipeline("run", "prm", "soft.jsonl", "--model", "qwen2-1.5b", *options, "-o", "prm").ended()
+    pipeline("overlay", model_folder, "-o", "over", "--build", "prm").ended()
     start = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
     given = (
         "--build prm --model_name over --output_dir out --max_steps 3 --learning_rate 0.01 "
@@ -66,7 +66,7 @@ def test_every_rated_step_is_evaluated(
         "--eval_strategy steps --eval_steps 3 --report_to none --disable_tqdm true "
         "--use_cpu true --ddp_backend gloo"
     )
-    done = started(sys.executable, *start, PROGRAM, *given.split(), folder=tmp_path).ok()
+    done = started(sys.executable, *start, PROGRAM, *given.split(), folder=tmp_path).ended()
     found = re.search(r"'eval_step_accuracy': '?([\d.]+)", done.out)
     assert found, done.out
     said = float(found[1])
