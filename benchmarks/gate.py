@@ -25,7 +25,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from expectations import gate, gx_suites, metric_tables, tallies
+from expectations import gate, gx_suites, tallies
 from expectations.contract import DATASET, EXAMPLE, PLANNED, ROW, SHARD, Context
 from expectations.dataset import IDENTITY, Dataset
 from expectations.gate import Table
@@ -119,7 +119,7 @@ def judge(folder: Path, rows: int, out: Path | None) -> None:
     read = partial(identities, folder)
 
     def dataset() -> Iterator[pa.Table]:
-        yield metric_tables.dataset(Dataset(sums, read, read, declared, CONTEXT))
+        yield tallies.dataset(Dataset(sums, read, read, declared, CONTEXT))
 
     def telling(table: str) -> Table:
         shown = pa.table(dict(found[table].shown))

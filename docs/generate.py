@@ -30,7 +30,7 @@ from expectations.contract import PLANNED, Context
 from expectations.gx_suites import shipped
 from expectations.invariants import invariants
 from pipeline import tasks
-from pipeline.builder.stage_table import stage_table
+from pipeline.builder.stagewise import stage_table
 from pipeline.cli import LISTED, cli, listed_text
 from pipeline.commands.list import audits, columns, formats, trainers
 from pipeline.messages import explain_page as code_page
@@ -182,13 +182,13 @@ _EXTENSIONS: dict[str, tuple[str, ...]] = {
     "stages.readers": ("stages.files.file_version", "stages.files.strict_json"),
     "stages.tokenizers.profiles": ("stages.tokenizers.profiles",),
     "stages.probes": ("stages.probes", "stages.probes.tokens"),
-    "stages.kinds": ("stages.rows.batches", "stages.rows.examples"),
+    "stages.kinds": ("stages.rows.carried", "stages.rows.examples"),
     "stages.tokens.layouts": ("stages.columns",),
-    "pipeline.tasks": ("pipeline.tasks", "pipeline.inputs.stage_tools"),
+    "pipeline.tasks": ("pipeline.tasks", "pipeline.inputs.declared"),
     "pipeline.exports": ("pipeline.exports",),
-    "pipeline.executors": ("pipeline.job", "pipeline.copies"),
+    "pipeline.executors": ("pipeline.executors", "pipeline.copies"),
     "pipeline.commands": ("pipeline.options.command_line", "pipeline.builds.build"),
-    "expectations.invariants": ("expectations.checks", "expectations.contract"),
+    "expectations.invariants": ("expectations.contract", "expectations.contract"),
     "expectations.audits": ("expectations.audits",),
 }
 

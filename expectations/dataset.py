@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
-from expectations.contract import Context
-from stages.columns import Ints
+from expectations.contract import PLANNED, STORED, Context
+from expectations.undo_layout import column
+from stages.columns import Ints, list_parts
 
 if TYPE_CHECKING:
     from expectations.tallies import Tally
@@ -102,3 +106,40 @@ def n_in_both(one: tuple[Ints, Ints], other: tuple[Ints, Ints]) -> int:
     b = np.concatenate([one[1][known], other[1][few]])
     code, split = as_one(a, b), int(known.sum())
     return int(np.isin(code[split:], code[:split]).sum())
+
+
+# An index of packs as it is stored, beside the lengths of the examples that it names.
+
+
+@dataclass(frozen=True)
+class IndexRows:
+    """All packs of one side: input of metrics of rows, where packs are an index.
+
+    Attributes:
+        table: ``examples`` (list<int64>: numbers of the side's examples in stored order, from 0)
+            and ``tokens`` (int32), one row a pack.
+        lengths: tokens of each stored example of the side, read from its shards.
+        planned: the examples of all packs, flat, and how many each has; None for a finished build.
+    """
+
+    table: pa.Table
+    lengths: npt.NDArray[np.integer]
+    context: Context
+    planned: tuple[Ints, Ints] | None = None
+
+    @property
+    def evidence(self) -> str:
+        """What is known besides the index and the shards, as ``Context.evidence``."""
+        return STORED if self.planned is None else PLANNED
+
+    @cached_property
+    def packs(self) -> tuple[Ints, Ints]:
+        """Where each pack's examples begin, and the examples, flat."""
+        offsets, values = list_parts(column(self.table, "examples"))
+        return offsets, values.to_numpy()
+
+    @property
+    def tokens(self) -> Ints:
+        """What the index says of each pack's tokens."""
+        stored: Ints = column(self.table, "tokens").to_numpy().astype(np.int64)
+        return stored

@@ -10,18 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from expectations.contract import Context, parameters
+from expectations import tallies
+from expectations.contract import EXAMPLE, STREAM, Check, Context, Invariant, parameters
 from expectations.gx_runner import HELP, Runner
 from expectations.gx_suites import SHIPPED, Suite, columns_of
 from expectations.invariants import applying
+from expectations.stored_rows import StoredRows
 from expectations.tallies import Broken, Laws, Tally
 from expectations.verdict import Verdict
+from stages import columns
+from stages.chat_template import loss_weights
+from stages.contract import Batch
 from stages.errors import GateError
 from stages.findings import Finding, Judged
+from stages.tokens.folded_labels import unfold
 
 OPENS = "shards_open"  # checked first
 
@@ -198,3 +206,42 @@ def judge(
     return Verdict(
         findings=tuple(findings), tables=counts, dataset=dataset, results=tuple(runner.results)
     )
+
+
+# The stage that checks the invariants on every row while a part is made; see also ``gate``.
+
+
+@dataclass
+class Validate:
+    """Refuses every row that breaks an invariant, with the name of the first one as code."""
+
+    context: Context
+    name: str = "validate"
+    writes: tuple[str, ...] = ()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        kind = self.context.kind
+        return (*kind.ids, "labels") if kind.labelled else kind.ids
+
+    @cached_property
+    def _laws(self) -> list[tuple[Invariant, tuple[Check, ...]]]:
+        context = replace(self.context, layout=STREAM)
+        laws = applying(context, EXAMPLE)
+        # Invariants that are only checked here come last: the first that breaks gives the code.
+        laws.sort(key=lambda law: STREAM in law.needs)
+        return [(law, law.checks_for(context)) for law in laws]
+
+    def __call__(self, batch: Batch) -> Batch:
+        if not self._laws or not batch.num_rows:
+            return batch
+        context = replace(self.context, layout=STREAM)
+        stored = loss_weights.stored(unfold(pa.table(batch)))
+        metrics = tallies.measured(StoredRows(stored, context), EXAMPLE)
+        bounds = parameters(context)
+        for law, checks in self._laws:
+            bad = np.logical_or.reduce([check.broken(metrics, bounds) for check in checks])
+            if bad.any():
+                details = [law.why] * int(bad.sum())
+                batch = columns.refuse(batch, bad, law.name, details)
+        return batch

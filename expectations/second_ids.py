@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from expectations.step_alignment import require_aligned
+from expectations.second_rows import require_aligned
 from stages.chat_template.render import template_of
 from stages.columns import IGNORED
 from stages.contract import BARE, Message

@@ -24,10 +24,9 @@ from expectations.second_ids import Reading, SecondReading
 from expectations.second_rows import Expected, sequence_of, sequences
 from stages.columns import IGNORED
 from stages.contract import Batch, Message, Record
-from stages.counted import counted
-from stages.errors import ParityError, ReadingError, RowError
+from stages.errors import ParityError, ReadingError, RowError, counted
 from stages.normalize.stage import Normalize
-from stages.tokenizers.survival import loss
+from stages.tokenizers.sentencepiece import loss
 from stages.tokens.folded_labels import unfold
 
 # Sized by tokens, since that is what a second reading costs and what a fault would train.

@@ -20,7 +20,7 @@ import click
 from pipeline import __version__, commands, lines, memory
 from pipeline.ending import SIGNALS
 from pipeline.lines import WIDE
-from pipeline.messages import streams
+from pipeline.messages import screen
 from pipeline.messages.result import of_error, show
 from pipeline.messages.session import Session
 from pipeline.options import shells
@@ -129,7 +129,7 @@ def _status(session: Session) -> int:
         # A command that ends by itself gives 0 (help, version) or its own status.
         code = int(cli.main(standalone_mode=False, obj=session, complete_var=VARIABLE) or 0)
         if not code:
-            streams.require_written()
+            screen.require_written()
         return code
     except click.exceptions.Exit as done:
         return done.exit_code
@@ -153,7 +153,7 @@ def _interrupt(*_: object) -> NoReturn:
 
 def main() -> NoReturn:
     """The program; ``posttrain_pipeline.command`` calls it when all packages are ours."""
-    streams.guard()
+    screen.guard()
     for kind in SIGNALS:
         if kind is not signal.SIGHUP or signal.getsignal(kind) is not signal.SIG_IGN:  # nohup
             signal.signal(kind, _interrupt)

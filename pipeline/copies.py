@@ -20,7 +20,7 @@ from typing import Any
 
 from pipeline import memory, processes
 from pipeline.ending import SIGNALS
-from pipeline.job import Job
+from pipeline.executors import Job
 
 
 def _serve(pipe: Connection, modules: Sequence[str], ahead: Callable[[], None]) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pipeline.ending import SIGNALS
-from pipeline.job import Job, name_of
+from pipeline.executors import Job, name_of
 from pipeline.ray_task import Order, attempt
 from stages.errors import SurroundingsError, UsageError
 

@@ -8,7 +8,7 @@ from stages import catalog, kinds
 from stages.kinds import Kind, declared
 
 if TYPE_CHECKING:  # commands list them, and import nothing heavy for it
-    from pipeline.inputs.stage_tools import Tools
+    from pipeline.inputs.declared import Tools
     from stages.contract import Batch, Stage
 
 
@@ -89,7 +89,7 @@ class Sft:
     kept = ("input_ids", "labels", "loss_weights")
 
     def stages(self, tools: Tools) -> tuple[Stage, ...]:
-        from expectations.validate import Validate
+        from expectations.gate import Validate
         from stages.chat_template.render import Render
         from stages.tokens.encode import Encode
 
@@ -143,7 +143,7 @@ class Rm:
     stored = kept
 
     def stages(self, tools: Tools) -> tuple[Stage, ...]:
-        from expectations.validate import Validate
+        from expectations.gate import Validate
         from stages.chat_template.render_pair import PairRenderer, RenderTexts
         from stages.tokens.encode import EncodePair
 
@@ -166,10 +166,10 @@ class Prm:
     stored = ("folded", "step_positions", "step_labels")
 
     def stages(self, tools: Tools) -> tuple[Stage, ...]:
-        from expectations.validate import Validate
+        from expectations.gate import Validate
         from stages.chat_template.render_steps import RenderSteps
         from stages.tokens.encode import EncodeSteps
-        from stages.tokens.insert_step_tokens import Mark
+        from stages.tokens.folded_labels import Mark
 
         raw = tools.config.parts.prm_template == "raw"
         return (

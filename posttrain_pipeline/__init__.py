@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from posttrain_pipeline.origin import ShadowedError, require_ours
+from posttrain_pipeline.command import ShadowedError, require_ours
 
 if TYPE_CHECKING:
     from pipeline.builds.build import Build

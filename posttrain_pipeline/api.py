@@ -15,8 +15,8 @@ from pipeline.builder.build import build
 from pipeline.builder.forecast import Forecast, forecast, would_stop
 from pipeline.builds.build import Build
 from pipeline.messages.result import with_status
+from pipeline.options.command_line import Mistakes
 from pipeline.options.config import Config
-from pipeline.options.mistakes import Mistakes
 from stages.errors import DataError
 
 Data = str | PathLike[str] | Sequence[str | PathLike[str]]

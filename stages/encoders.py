@@ -14,7 +14,7 @@ import orjson
 
 from stages import late
 from stages.errors import ModelError
-from stages.once import once
+from stages.late import once
 
 if TYPE_CHECKING:  # what only names a model imports no tokenizer
     import numpy as np

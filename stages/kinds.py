@@ -156,7 +156,7 @@ class Conversations(Kind):
     def filled(self, ready: Sequence[Any], normalize: Normalize) -> dict[str, Any]:
         """Turns, their weights, tools."""
         from stages.chat_template import loss_weights
-        from stages.rows.batches import tools_text, turns_column
+        from stages.rows.carried import tools_text, turns_column
 
         turns = [row.messages if row else () for row in ready]
         return {
@@ -198,7 +198,7 @@ class Pairs(Kind):
 
     def filled(self, ready: Sequence[Any], normalize: Normalize) -> dict[str, Any]:
         """Turns of both sides, tools, margins."""
-        from stages.rows.batches import tools_text, turns_column
+        from stages.rows.carried import tools_text, turns_column
 
         chosen, rejected = ([row[i].messages if row else () for row in ready] for i in (0, 1))
         return {

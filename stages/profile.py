@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from stages.encoders import parsed
-from stages.once import once
+from stages.late import once
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

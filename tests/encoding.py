@@ -11,7 +11,7 @@ from stages.contract import Stage
 from stages.encoders import Encoder
 from stages.profile import TargetModel
 from stages.tokens.encode import Encode, EncodePair, EncodeSteps
-from stages.tokens.insert_step_tokens import Mark
+from stages.tokens.folded_labels import Mark
 from stages.tokens.segment_encoder import SegmentEncoder
 
 

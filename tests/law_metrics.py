@@ -6,19 +6,19 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from expectations import metric_tables
+from expectations import tallies
 from expectations.contract import EXAMPLE, ROW, Context, Invariant, parameters
 from expectations.stored_rows import StoredRows
 
 
 def examples(rows: StoredRows) -> pl.DataFrame:
     """One row of metrics per example, in stored order."""
-    return pl.DataFrame(metric_tables.measured(rows, EXAMPLE))
+    return pl.DataFrame(tallies.measured(rows, EXAMPLE))
 
 
 def training_rows(rows: StoredRows) -> pl.DataFrame:
     """One row of metrics per training row: a pack, or a padded row."""
-    return pl.DataFrame(metric_tables.measured(rows, ROW))
+    return pl.DataFrame(tallies.measured(rows, ROW))
 
 
 def broken(law: Invariant, metrics: pl.DataFrame, context: Context) -> npt.NDArray[np.bool_]:

@@ -42,7 +42,7 @@ from expectations import gx_library, tallies
 from pipeline.builder import planning
 from pipeline.builds import publish
 from pipeline.options.config import Config
-from pipeline.shards import chain, collect, fates, gather, pack_index, part
+from pipeline.shards import chain, collect, examples, gather, pack_index, part
 from pipeline.shards import layout as windows
 from stages import columns, encoders, kinds
 from stages.chat_template import compile as compiling
@@ -51,12 +51,12 @@ from stages.chat_template import trained_spans as turns
 from stages.chat_template.segments import MARKER, STEP
 from stages.columns import IGNORED, list_parts, make_list, numbers, offsets_of
 from stages.contract import Lines
-from stages.files import file_state
+from stages.files import file_hash
 from stages.normalize import plain_pairs, plain_steps
 from stages.normalize import turns as plain_turns
 from stages.profile import with_step_tokens
 from stages.readers import jsonl
-from stages.rows import batches
+from stages.rows import carried
 from stages.tokenizers import builtin
 from stages.tokenizers.profiles import all_profiles
 from stages.tokens import (
@@ -306,7 +306,7 @@ def a_system_turn_is_dropped() -> None:
         texts = found.texts.filter(pa.array(kept))
         return plain_turns.Turns(found.roles[kept], texts, offsets_of(sizes))
 
-    wrap(batches, "turns_column", change)
+    wrap(carried, "turns_column", change)
     wrap(plain_turns.Turns, "rows", lambda old, *rest: dropped(old(*rest)))
 
 
@@ -316,7 +316,7 @@ def contents_are_stripped() -> None:
         turns = [[replace(m, content=(m.content or "").strip()) for m in c] for c in conversations]
         return old(turns)
 
-    wrap(batches, "turns_column", change)
+    wrap(carried, "turns_column", change)
     _own_texts(lambda texts: [text.strip() for text in texts])
 
 
@@ -568,7 +568,7 @@ def a_turn_is_cut_in_its_middle() -> None:
 
 @mutant("prm-raw")
 def markers_stand_before_their_steps() -> None:
-    from stages.tokens import insert_step_tokens
+    from stages.tokens import folded_labels
 
     def change(batch: Any) -> Any:
         rows = batch.column("segments").to_pylist()
@@ -576,39 +576,39 @@ def markers_stand_before_their_steps() -> None:
             for i in range(len(row) - 1, 0, -1):
                 if row[i]["kind"] & MARKER:
                     row[i - 1], row[i] = row[i], row[i - 1]
-        return insert_step_tokens.columns.put(
+        return folded_labels.columns.put(
             batch, "segments", pa.array(rows, batch.column("segments").type)
         )
 
-    after(insert_step_tokens.Mark, "__call__", change)
+    after(folded_labels.Mark, "__call__", change)
 
 
 @mutant("prm-raw")
 def a_step_has_no_marker() -> None:
-    from stages.tokens import insert_step_tokens
+    from stages.tokens import folded_labels
 
     def change(batch: Any) -> Any:
         rows = batch.column("segments").to_pylist()
         rows[0] = [s for i, s in enumerate(rows[0]) if not s["kind"] & MARKER or i < 2]
-        return insert_step_tokens.columns.put(
+        return folded_labels.columns.put(
             batch, "segments", pa.array(rows, batch.column("segments").type)
         )
 
-    after(insert_step_tokens.Mark, "__call__", change)
+    after(folded_labels.Mark, "__call__", change)
 
 
 def _marked_outlines_changed(change: Callable[[list[Any]], list[Any]]) -> None:
     """Change the outlines of rows of steps, after the markers were put into them."""
     from stages.chat_template import outline
-    from stages.tokens import insert_step_tokens
+    from stages.tokens import folded_labels
 
     def changed(batch: Any) -> Any:
         column = batch.column("outline")
         texts = [outline.spelled(change(outline.parsed(t))) for t in column.dictionary.to_pylist()]
         made = pa.DictionaryArray.from_arrays(column.indices, pa.array(texts, pa.string()))
-        return insert_step_tokens.columns.put(batch, "outline", made)
+        return folded_labels.columns.put(batch, "outline", made)
 
-    after(insert_step_tokens.Mark, "_outlines", changed)
+    after(folded_labels.Mark, "_outlines", changed)
 
 
 @mutant("prm", "prm-text")
@@ -847,7 +847,7 @@ def the_plan_loses_the_last_example() -> None:
 def the_plan_forgets_what_it_keeps() -> None:
     def change(choice: Any) -> dict[str, Any]:
         fate = choice.fate.copy()
-        fate[-1] = fates.Fate.DUPLICATE
+        fate[-1] = examples.Fate.DUPLICATE
         return {"fate": fate}
 
     _counted(change)
@@ -952,9 +952,9 @@ def another_file_takes_the_place_of_a_shard() -> None:
 @mutant("flat", by="hashes_match")
 def a_shard_is_overwritten_within_a_tick_of_the_clock() -> None:
     """So that the file system says the same of it before and after."""
-    file_state._TICK = file_state.COARSE = 1 << 62  # whatever this machine's speed
+    file_hash._TICK = file_hash.COARSE = 1 << 62  # whatever this machine's speed
     known: dict[Path, Any] = {}
-    wrap(file_state, "of", lambda old, path: known.setdefault(path, old(path)))
+    wrap(file_hash, "of", lambda old, path: known.setdefault(path, old(path)))
 
     def change(old: Any, path: Path, *rest: Any, **more: Any) -> Any:
         measured = old(path, *rest, **more)

@@ -15,8 +15,8 @@ from typing import Any
 from worker_tasks import die, square
 
 from pipeline import ray as engine
+from pipeline.executors import Job
 from pipeline.inputs import versions
-from pipeline.job import Job
 from stages.errors import DataError, ParityError
 
 

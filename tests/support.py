@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.builds.build import Build
-from pipeline.manifest.model_record import ModelRecord
+from pipeline.manifest.records import ModelRecord
 from pipeline.tasks import kind_of
 from stages.contract import Example, FormatOptions, Row
 from stages.normalize.evidence import detect
@@ -373,7 +373,7 @@ def read_row(path: Path, name: str, row: int) -> Any:
     """One row of a two-dimensional tensor in a safetensors file, widened to float32."""
     import numpy as np
 
-    from pipeline.serving import safetensors_rows as stored
+    from pipeline.serving import checkpoint as stored
 
     entries, start = stored.header(path)
     dtype, (_, width) = entries[name]["dtype"], entries[name]["shape"]

@@ -25,19 +25,18 @@ from expectations.audits import (
     BuildCounts,
     Totals,
     audits,
-    leaks,
+    lengths,
     level,
-    short_answers,
     shortcuts,
     step_labels,
     trained_share,
     with_tolerances,
 )
-from expectations.chunk import Chunk, chunk_of
+from expectations.contents import Chunk, chunk_of
 from expectations.contract import Context
 from expectations.undo_layout import Sequences
-from pipeline.builder.audits import taken
-from pipeline.builds import drift
+from pipeline.builder.assembly import taken
+from pipeline.builds import limits
 from pipeline.builds.build import Build
 from pipeline.shards.measured import read
 from pipeline.tasks import kind_of
@@ -345,9 +344,9 @@ def test_prompts_of_chains_end_where_the_problem_ends(step_model: TargetModel) -
     context = Context(kind_of("prm"), "ragged", 64, step_model)
     names = pa.array(["a", "b", "c"])
     chunk = Chunk("test", context, names, Sequences(offsets, ids), np.zeros(len(ids), bool))
-    ends = leaks._prompt_ends(chunk) - offsets[:-1]
+    ends = shortcuts._prompt_ends(chunk) - offsets[:-1]
     assert ends.tolist() == [5, 5, 1]
-    hashes = leaks._hashes(chunk).tolist()
+    hashes = shortcuts._hashes(chunk).tolist()
     assert hashes[0] == hashes[1] != hashes[2]
 
 
@@ -419,7 +418,7 @@ def test_drift_is_told_and_changes_no_byte(make: Make, tmp_path: Path) -> None:
     record = json.loads((out / "run.json").read_text("utf-8"))
     assert record["drift"]["rows.in"] == {"before": 10, "after": 30, "change": 2.0}
     found = Build.open(out).run.drift
-    assert drift.lines(found)[0] == "drift     rows.in: 10 -> 30 (+200.0%)"
+    assert limits.lines(found)[0] == "drift     rows.in: 10 -> 30 (+200.0%)"
     assert Build.open(fresh).run.drift is None
     same = [(folder / "manifest.json").read_bytes() for folder in (out, fresh)]
     assert same[0] == same[1]
@@ -429,7 +428,7 @@ def test_every_audit_says_why_and_is_named_by_its_file() -> None:
     """What an audit is called is its file."""
     found = audits()
     assert len(found) >= 9
-    modules = (shortcuts, leaks, step_labels, short_answers, trained_share)
+    modules = (shortcuts, shortcuts, step_labels, lengths, trained_share)
     for module in modules:
         assert module.AUDIT.name == module.__name__.rpartition(".")[2]
     for audit in found:

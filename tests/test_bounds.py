@@ -34,8 +34,8 @@ from pipeline.options.config import Config
 from stages import readers
 from stages.chat_template.template import LONGEST, Template
 from stages.errors import ContainerError, DataError, ModelError, PipelineError, UsageError
-from stages.files import bounds
-from stages.readers import _weights
+from stages.files import inflate
+from stages.readers import _cells
 from stages.tokenizers.resolve import Overrides, resolve
 
 PLENTY = 20.0  # seconds
@@ -191,12 +191,12 @@ def test_an_archive_expands_to_no_more_than_text_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beyond what is free; and --salvage keeps what came before."""
-    monkeypatch.setattr(bounds, "FREE_TEXT", 1 << 20)
+    monkeypatch.setattr(inflate, "FREE_TEXT", 1 << 20)
     path = tmp_path / "bomb.jsonl.zst"
     path.write_bytes(_zst(GOOD, 1) + _zst(b"x" * (1 << 20), 100))
     said = _within("archives", lambda: _read(path, False), ContainerError)
-    assert f"expands more than {bounds.EXPANSION} times" in said
-    assert bounds.EXPANSION > 1032  # what gzip comes to at most
+    assert f"expands more than {inflate.EXPANSION} times" in said
+    assert inflate.EXPANSION > 1032  # what gzip comes to at most
 
 
 @pytest.mark.parametrize("name", few(SWOLLEN, 4))
@@ -206,8 +206,8 @@ def test_a_table_is_refused_before_it_swells(tmp_path: Path, name: str) -> None:
     path.write_bytes(SWOLLEN[name]())
     before = pa.total_allocated_bytes()
     said = _within("swollen tables", lambda: _read(path, False), ContainerError)
-    assert f"expands more than {bounds.EXPANSION} times" in said
-    assert pa.total_allocated_bytes() - before < bounds.FREE_TEXT
+    assert f"expands more than {inflate.EXPANSION} times" in said
+    assert pa.total_allocated_bytes() - before < inflate.FREE_TEXT
 
 
 @pytest.mark.parametrize("pack", [_parquet, _arrow, _ipc])
@@ -245,8 +245,8 @@ def test_a_value_weighs_what_it_will_be() -> None:
         (pa.nulls(4), [8] * 4),
     ]
     for array, expected in trees:
-        assert _weights.of(array, 1).tolist() == expected, array.type
-        assert _weights.of(array.slice(1, 2), 1).tolist() == expected[1:3], array.type
+        assert _cells.of(array, 1).tolist() == expected, array.type
+        assert _cells.of(array.slice(1, 2), 1).tolist() == expected[1:3], array.type
 
 
 def test_ordinary_files_are_far_from_the_limits(tmp_path: Path) -> None:

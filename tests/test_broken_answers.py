@@ -22,7 +22,7 @@ from stages.normalize.stage import Normalize
 from stages.probes import bind
 from stages.profile import TargetModel
 from stages.rows import stop_text
-from stages.rows.unfinished import FLAGS, opens_reasoning
+from stages.rows.stop_text import FLAGS, opens_reasoning
 from stages.tokenizers import builtin
 from stages.tokenizers.profiles import all_profiles
 from stages.tokens.outline_tokens import segments_of

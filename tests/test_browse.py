@@ -21,7 +21,7 @@ from test_show import show
 
 from pipeline.builder.build import build as run_build
 from pipeline.builds.build import Build
-from pipeline.builds.examples import examples
+from pipeline.builds.packs import examples
 from pipeline.cli import cli
 from pipeline.options.recipe import builds_of
 from pipeline.report import terminal

@@ -20,7 +20,7 @@ from support import ROOT, SAMPLES, Make, Run, read_manifest, started, table, wri
 import posttrain_pipeline as pp
 from pipeline.builder.build import Built
 from pipeline.builder.exporting import export_build
-from pipeline.builds import examples as rows
+from pipeline.builds import packs as rows
 from pipeline.builds.build import Build
 from pipeline.builds.build import read_manifest as parse
 from pipeline.builds.summary import summary

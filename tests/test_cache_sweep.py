@@ -14,14 +14,14 @@ from support import SAMPLES, WIDE, files_of, own_cache, say, silent
 
 from pipeline import processes
 from pipeline.builder.build import build
+from pipeline.executors import Job
 from pipeline.inputs import proved
 from pipeline.inputs.proved import fast_encoder, find_model
 from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import scan
-from pipeline.job import Job
 from pipeline.options.config import Config
 from pipeline.shards import part
-from pipeline.stores import spool
+from pipeline.stores import remote
 from stages import encoders, probes
 from stages.errors import ModelError
 from stages.tokenizers import builtin
@@ -129,18 +129,18 @@ def test_a_report_of_another_part_is_no_report(
 def test_no_flipped_byte_of_a_fetched_copy_is_used(tmp_path: Path) -> None:
     """Nor of the note beside it: such a copy is fetched again."""
     folder = tmp_path / "copy"
-    path = spool.keep(folder, "rows.jsonl", lambda to: to.write_bytes(b'{"a": 1}\n' * 9) and None)
-    assert spool.intact_copy(folder) == path
+    path = remote.keep(folder, "rows.jsonl", lambda to: to.write_bytes(b'{"a": 1}\n' * 9) and None)
+    assert remote.intact_copy(folder) == path
     points = 0
     for file in (path, folder / "copy.json"):
         content = file.read_bytes()
         for at in range(len(content)):
             for mask in (1, 0x20):
                 file.write_bytes(_flipped(content, at, mask))
-                assert spool.intact_copy(folder) is None, f"byte {at} of {file.name}"
+                assert remote.intact_copy(folder) is None, f"byte {at} of {file.name}"
                 points += 1
         file.write_bytes(content)
-    assert spool.intact_copy(folder) == path
+    assert remote.intact_copy(folder) == path
     say(f"{points} flipped bytes of a copy and its note")
 
 

@@ -20,7 +20,7 @@ from pipeline.builds.publish import MANIFEST
 from pipeline.manifest import seal
 from pipeline.manifest.dataset_files import write_json
 from pipeline.publish.check import check
-from pipeline.publish.checked import Checked
+from pipeline.publish.checked_files import Checked
 from pipeline.shards.measured import read
 from pipeline.tasks import kind_of
 from stages.errors import UsageError

@@ -28,10 +28,10 @@ from stages.probes import bind
 from stages.profile import TargetModel
 from stages.readers import jsonl
 from stages.rows import stop_text
-from stages.rows.batches import batch_of
+from stages.rows.carried import batch_of
 from stages.tokenizers.profiles import all_profiles
 from stages.tokens.encode import Encode, EncodePair, EncodeSteps
-from stages.tokens.insert_step_tokens import Mark
+from stages.tokens.folded_labels import Mark
 from stages.tokens.outline_tokens import segments_of
 from stages.tokens.segment_encoder import SegmentEncoder
 

@@ -10,7 +10,7 @@ import pytest
 from support import SAMPLES, Run
 
 from pipeline.report.template import counted as on_a_page
-from stages.counted import counted, were
+from stages.errors import counted, were
 
 # One of something that is called as if it were many.
 _WRONG = re.compile(

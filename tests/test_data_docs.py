@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support import SAMPLES, Make
 
-from expectations import data_docs
+from expectations import gx_runner
 from stages.errors import ExpectationError, UsageError
 
 DATA = SAMPLES / "sft" / "word_problems.jsonl"
@@ -73,7 +73,7 @@ def test_a_page_loses_what_is_fetched_or_run() -> None:
         '<script src=https://x></script><p onclick="b()" class="k">kept</p>'
         "<img src='https://x/z.png' onerror='c()'><a href='https://x'>word</a></body></html>"
     )
-    found = data_docs._offline(page, "<b>title")
+    found = gx_runner._offline(page, "<b>title")
     loads = Loads(found)
     assert (loads.found, loads.links) == ([], ["index.html"])
     assert '<p class="k">kept</p>' in found
@@ -99,7 +99,7 @@ def test_a_refused_build_has_pages_and_trouble_with_them_refuses_none(
     def broken(*_: object) -> None:
         raise OSError("no room")
 
-    monkeypatch.setattr(data_docs, "write", broken)
+    monkeypatch.setattr(gx_runner, "write", broken)
     assert (make("sft", DATA, data_docs=docs) / "manifest.json").exists()
     assert "warning: no Data Docs, OSError: no room" in capsys.readouterr().err
 

@@ -116,12 +116,12 @@ def _second_argument(folder: str, method: str, place: int) -> set[str]:
 
 def test_every_code_has_a_page_and_every_page_a_code() -> None:
     """Codes of rows, faults of checks, findings about stops, audits with limits, invariants."""
-    from pipeline.builds import files
+    from pipeline.builds import stored
 
     wanted = {
         "rows": _of_rows(),
         "check": _second_argument("pipeline/publish", "add", 1)
-        | {files.MISSING, files.HASH, files.UNKNOWN},
+        | {stored.MISSING, stored.HASH, stored.UNKNOWN},
         "stops": _second_argument("pipeline/serving", "add", 0),
         AUDITS: {one.name for one in audits() if one.tolerances},
         INVARIANTS: {law.name for law in invariants()},

@@ -31,12 +31,12 @@ from support import (
 
 from pipeline import exports, tasks
 from pipeline.builder.exporting import export_build
-from pipeline.builds import examples as rows
+from pipeline.builds import packs as rows
 from pipeline.builds.build import Build
 from pipeline.exports import ExportFacts
 from stages import columns
 from stages.errors import DataError, UsageError
-from stages.tokens import packing
+from stages.tokens import packed
 from stages.tokens.packed import pack
 from stages.tokens.padded import pad
 from stages.tokens.ragged import ordered
@@ -109,7 +109,7 @@ def laid_out(table: pa.Table, layout: str) -> pa.Table:
     """The examples in a layout, as the gather would lay them out."""
     if layout == "packed":
         lengths = np.array([len(x) for x in table.column("input_ids").to_pylist()])
-        packs = packing.plan(lengths, LONGEST)
+        packs = packed.plan(lengths, LONGEST)
         order = np.argsort(packs, kind="stable")
         return pack(table.take(pa.array(order)).combine_chunks(), np.bincount(packs))
     return pad(table, LONGEST, "left", 0) if layout == "padded" else table

@@ -20,8 +20,7 @@ from pipeline.options.config import Config
 from pipeline.options.phases import PlanOptions, SourceOptions
 from pipeline.shards import doubles
 from pipeline.shards.choose import choose
-from pipeline.shards.examples import PlannedExamples, rows_left_out
-from pipeline.shards.fates import Fate
+from pipeline.shards.examples import Fate, PlannedExamples, rows_left_out
 from pipeline.shards.filters import SourceFilters
 from pipeline.shards.values import Seen
 from stages import columns

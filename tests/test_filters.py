@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Make, Run, read_manifest, table, write_rows
 
-from pipeline.options.keeping import Keep
+from pipeline.options.many_values import Keep
 from pipeline.shards import doubles
 from stages.errors import UsageError
 

@@ -27,7 +27,7 @@ from pipeline.shards import gather
 from pipeline.shards.measured import read
 from stages.errors import ExpectationError
 from stages.profile import TargetModel
-from stages.tokens import packing
+from stages.tokens import packed
 
 DATA = {
     "sft": "sft/word_problems.jsonl",
@@ -227,7 +227,7 @@ def test_half_empty_packs_are_found(
     build: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A packing of one example each is no packing."""
-    monkeypatch.setattr(packing, "plan", lambda lengths, capacity: np.arange(len(lengths)))
+    monkeypatch.setattr(packed, "plan", lambda lengths, capacity: np.arange(len(lengths)))
     assert "packs_filled" in caught(build, "sft", "packed")
 
 

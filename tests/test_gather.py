@@ -15,7 +15,7 @@ from expectations import tallies
 from expectations.contract import EXAMPLE, PLANNED, Context
 from expectations.dataset import as_one, n_distinct, n_distinct_pairs
 from expectations.stored_rows import Sources
-from pipeline.shards import dedup, doubles
+from pipeline.shards import collect, doubles
 from pipeline.shards.collect import Collector, PartSource
 from pipeline.shards.doubles import DIGEST
 from pipeline.shards.expected import Expected
@@ -210,9 +210,9 @@ def test_examples_with_one_digest_must_be_equal(
     pairs = doubles.pairs(digest)
     names = ("folded", "margin")  # the margin differs, and says nothing about equality
     if honest or all(values == every[0] for values in every):
-        dedup.require_equal(pairs, sources, starts, names)
+        collect.require_equal(pairs, sources, starts, names)
     else:
         odd = next(i for i, values in enumerate(every) if values != every[0])
         name = f"0.jsonl:{odd + 1}" if odd < len(one) else f"1.jsonl:{odd - len(one) + 1}"
         with pytest.raises(DataError, match=f"{name} and 0.jsonl:1 differ"):
-            dedup.require_equal(pairs, sources, starts, names)
+            collect.require_equal(pairs, sources, starts, names)

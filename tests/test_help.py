@@ -23,7 +23,7 @@ from tokenizers import Tokenizer
 from pipeline import lines, tasks
 from pipeline.cli import cli
 from pipeline.commands.list import columns
-from pipeline.options import headings
+from pipeline.options import help_page
 from pipeline.options.phases import OPTIONS
 from stages import catalog, formats
 from stages.formats import usable_for
@@ -81,7 +81,7 @@ def test_options_stand_under_their_headings(name: str) -> None:
     """In one order, each once."""
     text = page(("run", name), 100)
     found = [h for h in re.findall(r"^(\w[\w ]+):$", text, re.M) if h != "Examples"]
-    of_builds = [one for one in headings.ORDER if one not in (headings.ROWS, headings.DRAWN)]
+    of_builds = [one for one in help_page.ORDER if one not in (help_page.ROWS, help_page.DRAWN)]
     assert found == of_builds
     parts = re.split(r"^(\w[\w ]+):$", text, flags=re.M)
     under = dict(zip(parts[1::2], parts[2::2], strict=True))

@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from support import rows_to
 
 import pipeline.shards.plan
-from expectations import metric_tables
+from expectations import tallies
 from expectations.contract import Context
-from expectations.pack_index import IndexRows
+from expectations.dataset import IndexRows
 from pipeline.builder.build import build
 from pipeline.builder.exporting import export_build
 from pipeline.builds.build import Build
-from pipeline.builds.built import Built
+from pipeline.builds.limits import Built
 from pipeline.builds.packs import Packs
 from pipeline.builds.summary import summary
 from pipeline.options.config import Config
@@ -434,7 +434,7 @@ def _index(entries: list[list[int]], planned: tuple[list[int], list[int]]) -> di
         Context(kind_of("conversation"), "indexed", 16, None),
         (np.array(planned[0]), np.array(planned[1])),
     )
-    return metric_tables.of_index(rows)
+    return tallies.of_index(rows)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from encoding import encoding
 from rows import normalizing
 from support import table
 
-from expectations import metric_tables
+from expectations import tallies
 from expectations.contract import (
     DATASET,
     ENCODER,
@@ -29,10 +29,10 @@ from expectations.contract import (
     Context,
     Invariant,
 )
+from expectations.dataset import IndexRows
+from expectations.gate import Validate
 from expectations.invariants import applying, invariants, subjects
-from expectations.pack_index import IndexRows
 from expectations.stored_rows import Planned, Sources, StoredRows
-from expectations.validate import Validate
 from pipeline.shards import pack_index
 from pipeline.shards.chain import split_off
 from pipeline.tasks import kind_of
@@ -175,7 +175,7 @@ def indexed(context: Context) -> pl.DataFrame:
     table = pa.table({"examples": [[0, 2], [1]], "tokens": [8, 4]}, schema=pack_index.SCHEMA)
     plan = (np.array([0, 2, 1]), np.array([2, 1]))
     rows = IndexRows(table, np.array([3, 4, 5]), context, plan)
-    return pl.DataFrame(metric_tables.of_index(rows))
+    return pl.DataFrame(tallies.of_index(rows))
 
 
 def metrics_of(bench: Bench, task: str, layout: str, level: str) -> pl.DataFrame:

@@ -18,7 +18,7 @@ from pipeline.builder.build import build
 from pipeline.inputs import scan
 from pipeline.options.config import Config
 from pipeline.shards import gather, kept, part
-from stages.files import file_hash, file_state
+from stages.files import file_hash
 from stages.readers import jsonl
 
 NAME = "qwen2-1.5b"
@@ -89,7 +89,7 @@ def shards(folder: Path) -> list[Path]:
 def later(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock of this process is ahead of the file system's, as if files had been left alone."""
     now = time.time_ns
-    monkeypatch.setattr(file_state.time, "time_ns", lambda: now() + file_state.COARSE + 1)
+    monkeypatch.setattr(file_hash.time, "time_ns", lambda: now() + file_hash.COARSE + 1)
 
 
 @pytest.fixture

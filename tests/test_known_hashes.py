@@ -15,18 +15,18 @@ from support import SAMPLES
 from pipeline.builder.build import build
 from pipeline.inputs import equal_build
 from pipeline.options.config import Config
-from stages.files import file_hash, known_hashes
+from stages.files import file_hash
+from stages.files.file_hash import KnownHashes
 from stages.files.file_version import FileVersion
-from stages.files.known_hashes import KnownHashes
 
-LATER = known_hashes.file_state.COARSE + 1
+LATER = file_hash.file_state.COARSE + 1
 
 
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock of this process is ahead of the file system's, as if files had been left alone."""
     now = time.time_ns
-    monkeypatch.setattr(known_hashes.time, "time_ns", lambda: now() + LATER)
+    monkeypatch.setattr(file_hash.time, "time_ns", lambda: now() + LATER)
     monkeypatch.setattr(equal_build.time, "time_ns", lambda: now() + LATER)
 
 

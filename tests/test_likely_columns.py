@@ -16,7 +16,7 @@ from pipeline.tasks import kind_of
 from stages.contract import Row
 from stages.errors import DataError
 from stages.normalize.evidence import detect
-from stages.normalize.likely_columns import answered, offer
+from stages.normalize.survey import answered, offer
 
 MODEL = ("--model", "qwen2-1.5b")
 BOTH = "Did you mean --map prompt=query --map completion=targets?"

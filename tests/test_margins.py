@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from support import Run, read_manifest
 
 from expectations.audits import FAIL, Totals
-from expectations.audits import margins as audit
+from expectations.audits import step_labels as audit
 from pipeline.manifest import in_words
-from pipeline.shards.margins import Margins, of_column
+from pipeline.shards.facts import Margins, of_column
 from stages.contract import FormatOptions, Pair, Row
 from stages.errors import ExpectationError, RowError
 from stages.formats import _pairs, load
@@ -170,5 +170,5 @@ def test_counts_are_plain_counts(values: list[float | None]) -> None:
     )
     totals = Totals()
     totals.add({"pairs": np.array([found.present, found.negative]), "rows": np.zeros(0, object)})
-    judged = audit.AUDIT.judge(None, totals, audit.AUDIT.tolerances)
+    judged = audit.MARGINS.judge(None, totals, audit.MARGINS.tolerances)
     assert found.reversed_by({}) == any(figure.status == FAIL for figure in judged)

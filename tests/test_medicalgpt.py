@@ -22,7 +22,7 @@ from datasets import load_dataset
 from support import SAMPLES, Run, stored_rows, table, write_rows
 
 from pipeline.builds.build import Build
-from pipeline.builds.examples import examples
+from pipeline.builds.packs import examples
 
 Ids = tuple[list[int], ...]
 # Form: task, commit, file, function; read in copies of these commits' files.

@@ -16,7 +16,7 @@ import pytest
 from support import WIDE, Run, read_rows, started, write_rows
 from test_versions import strangers
 
-from pipeline.builds import history, versions
+from pipeline.builds import lease, versions
 
 ROWS = 15  # of a day
 RECIPE = """
@@ -174,7 +174,7 @@ class Nights:
         """The version before is current, and stays when the same data is built again."""
         bad = self.current()["build_id"]
         ran = self.pipeline("rollback", "releases", "--json").ended()
-        self.statuses.append(history.ROLLED_BACK)
+        self.statuses.append(lease.ROLLED_BACK)
         found = json.loads(ran.out)
         assert found["rolled_back_from"] == bad
         assert self.current()["build_id"] == found["build_id"] != bad
@@ -185,7 +185,7 @@ class Nights:
 
     def end(self) -> None:
         """The link, the counts, the history, the files; and nothing else."""
-        lines = history.read(self.releases)
+        lines = lease.read(self.releases)
         assert [line["status"] for line in lines] == self.statuses
         assert lines[-1]["current"] == self.current()["build_id"]
         there = versions.versions(self.releases)
@@ -202,7 +202,7 @@ class Nights:
             for name, sha256 in files.items():
                 assert hashlib.sha256((one.folder / name).read_bytes()).hexdigest() == sha256
         told = Counter(one["status"] for one in self.objects())
-        silent = [self.statuses.count(one) for one in ("failed", history.ROLLED_BACK)]
+        silent = [self.statuses.count(one) for one in ("failed", lease.ROLLED_BACK)]
         assert told.total() == len(self.statuses) - sum(silent)  # a killed run notifies nobody
         self.pipeline("check", "releases/current").ended()
 

@@ -18,7 +18,7 @@ from stages import formats, readers
 from stages.contract import FormatOptions, Row
 from stages.errors import AskError
 from stages.normalize.stage import Normalize
-from stages.rows import null_fields
+from stages.rows import column_names
 
 MODEL = ("--model", "qwen2.5-7b-instruct")
 
@@ -115,12 +115,12 @@ def test_a_null_column_is_a_column_that_the_row_lacks(
 def test_nothing_but_what_a_template_prints_whole_is_asked_about() -> None:
     """Null in a turn's own keys is the same as no key."""
     row = {"messages": [{"role": "user", "content": "q", "tool_calls": None}], "tools": None}
-    assert null_fields.settled(row, None) == row
+    assert column_names.settled(row, None) == row
     row["tools"] = [{"name": "f", "parameters": None}]
-    assert null_fields.settled(row, "keep") == row
-    assert null_fields.settled(row, "drop")["tools"] == [{"name": "f"}]
+    assert column_names.settled(row, "keep") == row
+    assert column_names.settled(row, "drop")["tools"] == [{"name": "f"}]
     with pytest.raises(AskError, match="tools holds nulls"):
-        null_fields.settled(row, None)
+        column_names.settled(row, None)
 
 
 def test_the_answers_that_are_printed_build(pipeline: Run, tmp_path: Path) -> None:

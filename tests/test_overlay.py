@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from support import SAMPLES, Make, few, read_row
 from transformers import AutoTokenizer
 
-from pipeline.serving import safetensors_rows
+from pipeline.serving import checkpoint
+from pipeline.serving.checkpoint import narrow, set_means, widen
 from pipeline.serving.overlay import overlay
-from pipeline.serving.safetensors_rows import narrow, set_means, widen
 from stages.errors import DataError, UsageError
 
 ROWS, WIDTH = 151936, 2
@@ -64,7 +64,7 @@ def model_dir(folder: Path, dtype: str, *, tied: bool = True, sharded: bool = Fa
         save(folder / name, tensors, dtype)
         weights |= dict.fromkeys(tensors, name)
     index = {"metadata": {}, "weight_map": weights}
-    (folder / safetensors_rows.INDEX).write_text(json.dumps(index))
+    (folder / checkpoint.INDEX).write_text(json.dumps(index))
     return folder
 
 

@@ -16,11 +16,20 @@ import pytest
 from conftest import NAME
 from support import Run, contributed, install_examples, read_manifest, rows_to
 
-from expectations import invariants, metric_tables
-from expectations.checks import Between, none
-from expectations.contract import EXAMPLE, PLANNED, STORED, Context, Invariant, Metrics, Subject
+from expectations import invariants, tallies
+from expectations.contract import (
+    EXAMPLE,
+    PLANNED,
+    STORED,
+    Between,
+    Context,
+    Invariant,
+    Metrics,
+    Subject,
+    none,
+)
 from expectations.stored_rows import StoredRows
-from pipeline.inputs import fingerprints
+from pipeline.inputs import kept_answers
 from pipeline.tasks import kind_of
 from stages import catalog
 from stages.errors import GateError, UsageError
@@ -39,7 +48,7 @@ def toy(tmp_path: Path) -> Path:
 def forget() -> None:
     """Look for packages once more."""
     catalog._foreign.cache_clear()
-    fingerprints.code_version.cache_clear()
+    kept_answers.code_version.cache_clear()
 
 
 @pytest.fixture
@@ -56,17 +65,17 @@ def installed(toy: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_another_text_is_other_code(toy: Path) -> None:
     """A package that changes without another version is noticed; one whose module is gone is no
     reason to stop before it is asked for."""
-    before = fingerprints.code_version()
+    before = kept_answers.code_version()
     (toy / "token_runs.py").write_text(contributed("token_runs").replace("None, 8", "None, 80"))
     forget()
-    changed = fingerprints.code_version()
+    changed = kept_answers.code_version()
     (toy / "token_runs.py").unlink()
     forget()
-    assert len({before, changed, fingerprints.code_version()}) == 3
+    assert len({before, changed, kept_answers.code_version()}) == 3
     entries = next(toy.glob("*.dist-info")) / "entry_points.txt"
     entries.write_text("[posttrain_pipeline.invariants]\nx = no_such_package.laws:SUBJECT\n")
     forget()
-    assert fingerprints.code_version()
+    assert kept_answers.code_version()
 
 
 @pytest.mark.usefixtures("installed")
@@ -146,7 +155,7 @@ def test_metrics_that_would_judge_wrongly_are_refused(
         pa.table({"input_ids": ids, "labels": ids}), Context(kind_of("sft"), "ragged", 64, model)
     )
     with pytest.raises(GateError, match=why):
-        metric_tables.measured(rows, EXAMPLE)
+        tallies.measured(rows, EXAMPLE)
 
 
 def test_a_metric_that_raises_cannot_be_judged(
@@ -157,7 +166,7 @@ def test_a_metric_that_raises_cannot_be_judged(
     def failing(file: Any) -> Any:
         return pl.DataFrame({"a": [1]}).select("b")
 
-    monkeypatch.setattr(metric_tables, "shard", failing)
+    monkeypatch.setattr(tallies, "shard", failing)
     with pytest.raises(GateError, match="cannot be checked: ColumnNotFoundError"):
         make("sft", rows_to(tmp_path / "good.jsonl", *GOOD), layout="ragged")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stages import columns
 from stages.columns import IGNORED, Ints
-from stages.tokens import packing
+from stages.tokens import packed as packed_layout
 from stages.tokens.packed import pack
 
 
@@ -76,7 +76,7 @@ def check_valid(lengths: list[int], capacity: int, packs: Ints) -> None:
 def test_every_example_is_in_exactly_one_pack(load: tuple[list[int], int]) -> None:
     """The plan names one pack for each example, none above the capacity, in input order."""
     lengths, capacity = load
-    check_valid(lengths, capacity, packing.plan(ints(lengths), capacity))
+    check_valid(lengths, capacity, packed_layout.plan(ints(lengths), capacity))
 
 
 @settings(max_examples=150, deadline=None)
@@ -87,10 +87,10 @@ def test_the_plan_is_as_good_as_the_textbook(load: tuple[list[int], int]) -> Non
     So there are at least as many packs as the bound, and hardly more than first-fit decreasing.
     """
     lengths, capacity = load
-    packs = packing.plan(ints(lengths), capacity)
+    packs = packed_layout.plan(ints(lengths), capacity)
     made = len(set(packs.tolist()))
     assert sorted(fills(lengths, packs)) == best_fit_decreasing(lengths, capacity)
-    assert packing.lower_bound(ints(lengths), capacity) <= made
+    assert packed_layout.lower_bound(ints(lengths), capacity) <= made
     assert made <= 1 + 1.05 * first_fit_decreasing(lengths, capacity)
 
 
@@ -102,29 +102,29 @@ def test_a_plan_in_buckets_is_valid_as_well(
     """Beyond the limit examples are planned by bucket, under the same law."""
     lengths, capacity = load
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packing, "PACKS_PER_BUCKET", packs_per_bucket)
-        packs = packing.plan(ints(lengths), capacity, limit)
+        patch.setattr(packed_layout, "PACKS_PER_BUCKET", packs_per_bucket)
+        packs = packed_layout.plan(ints(lengths), capacity, limit)
     check_valid(lengths, capacity, packs)
-    assert packing.lower_bound(ints(lengths), capacity) <= len(set(packs.tolist()))
+    assert packed_layout.lower_bound(ints(lengths), capacity) <= len(set(packs.tolist()))
 
 
 def test_buckets_cost_little() -> None:
     """A plan in several buckets of enough packs needs hardly more packs than one over all."""
     rng = np.random.default_rng(0)
     lengths = np.clip(rng.lognormal(5, 1, 40_000), 1, 2048).astype(np.int64)
-    whole = packing.plan(lengths, 2048)
-    parts = packing.plan(lengths, 2048, 4_000)
+    whole = packed_layout.plan(lengths, 2048)
+    parts = packed_layout.plan(lengths, 2048, 4_000)
     check_valid(lengths.tolist(), 2048, parts)
     assert not np.array_equal(whole, parts)
     assert parts.max() + 1 <= 1.01 * (whole.max() + 1)
-    assert packing.lower_bound(lengths, 2048) >= 0.98 * (whole.max() + 1)
+    assert packed_layout.lower_bound(lengths, 2048) >= 0.98 * (whole.max() + 1)
 
 
 def test_equal_inputs_give_equal_plans() -> None:
     """The plan is a function of lengths and capacity alone."""
     lengths = np.random.default_rng(1).integers(1, 500, 3000)
     again = lengths.copy()
-    assert np.array_equal(packing.plan(lengths, 1000), packing.plan(again, 1000))
+    assert np.array_equal(packed_layout.plan(lengths, 1000), packed_layout.plan(again, 1000))
     assert np.array_equal(lengths, again)
 
 
@@ -144,14 +144,14 @@ def test_the_bound_is_below_the_best_packing(lengths: list[int], capacity: int) 
         ]
         return min([*tried, best(tuple(others), (*rooms, capacity - length))])
 
-    assert packing.lower_bound(ints(lengths), capacity) <= best(tuple(lengths), ())
+    assert packed_layout.lower_bound(ints(lengths), capacity) <= best(tuple(lengths), ())
 
 
 def test_examples_of_which_no_two_fit_bind_the_bound() -> None:
     """Where every example is longer than half a pack, each needs its own."""
-    assert packing.lower_bound(ints([5, 5, 5]), 8) == 3
-    assert packing.lower_bound(ints([4, 4, 4]), 8) == 2
-    assert packing.lower_bound(ints([]), 8) == 0
+    assert packed_layout.lower_bound(ints([5, 5, 5]), 8) == 3
+    assert packed_layout.lower_bound(ints([4, 4, 4]), 8) == 2
+    assert packed_layout.lower_bound(ints([]), 8) == 0
 
 
 EXAMPLES = st.lists(
@@ -240,7 +240,7 @@ def test_packs_have_their_declared_columns(with_steps: bool) -> None:
 def test_plan_and_packs_go_together(found: list[tuple[list[int], list[float | None]]]) -> None:
     """Examples gathered in the plan's order make packs within the capacity, none left out."""
     lengths = [len(ids) for ids, _ in found]
-    packs = packing.plan(ints(lengths), 8)
+    packs = packed_layout.plan(ints(lengths), 8)
     order = np.argsort(packs, kind="stable")
     packed = pack(table(found, False).take(pa.array(order)), sizes_of(packs))
     names = packed["row_ids"].to_pylist()

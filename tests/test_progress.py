@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 from support import SAMPLES, Ran
 
-from pipeline import amounts, figures, processes
+from pipeline import amounts, processes
 from pipeline.amounts import NOTHING, Amount
-from pipeline.job import Job
-from pipeline.messages import lines, painted, progress
-from pipeline.messages.following import following
+from pipeline.executors import Job
+from pipeline.messages import painted, progress
+from pipeline.messages.corrected import following
 from pipeline.messages.progress import ENCODE, Follower, Phase, Whole, follower_of
 from pipeline.messages.session import Session
 
@@ -117,7 +117,7 @@ def test_a_share_is_said_where_the_whole_is_known() -> None:
     told.partly(0, Amount(rows=7))
     assert told.phases[0].share in (None, 0)
     told.partly(0, Amount(rows=7, size=1001))  # the last line has no end
-    assert figures.percent(told.phases[0].share or 0) == "99%"
+    assert amounts.percent(told.phases[0].share or 0) == "99%"
 
 
 def _told(shared: None, item: int) -> int:
@@ -188,7 +188,7 @@ def test_lines_say_what_goes_on(
     clock: list[float], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Text every ten seconds, and the end of what was told of; nothing of what is short."""
-    told = lines.Lines()
+    told = painted.Lines()
     told("start", 0, 1)
     clock[0] += 12
     told.beat()
@@ -212,7 +212,7 @@ def test_lines_say_what_goes_on(
 
 def test_a_log_says_what_is_known(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     """Rows, tokens, refusals and shares by name; nothing of a phase without them."""
-    log = lines.Log()
+    log = painted.Log()
     log.begin(ENCODE, Whole(2, [500, 1500], in_bytes=True))
     clock[0] += 4
     log.partly(1, Amount(rows=500, tokens=5000, refused=1, size=1000))
@@ -244,13 +244,13 @@ def test_a_log_says_what_is_known(clock: list[float], capsys: pytest.CaptureFixt
 )
 def test_short_figures(number: float, told: str) -> None:
     """Three digits or so, and never 1000 of a unit."""
-    assert figures.short(number) == told
+    assert amounts.short(number) == told
 
 
 def test_times_in_words() -> None:
     """Clocks for columns, spans for sentences."""
-    assert [figures.clock(one) for one in (7, 754, 3723)] == ["0:07", "12:34", "1:02:03"]
-    spans = [figures.span(one) for one in (0.44, 27.4, 59.7, 200, 7500)]
+    assert [amounts.clock(one) for one in (7, 754, 3723)] == ["0:07", "12:34", "1:02:03"]
+    spans = [amounts.span(one) for one in (0.44, 27.4, 59.7, 200, 7500)]
     assert spans == ["0.4 s", "27 s", "1 min", "3 min 20 s", "2 h 5 min"]
 
 

@@ -19,7 +19,7 @@ import pytest
 from support import SAMPLES, Make, Run, few, files_of, flip, read_manifest, write_rows
 from test_versions import MODEL, _rows, id_of, ids, publish, strangers
 
-from pipeline.builds import history, versions
+from pipeline.builds import lease, versions
 from pipeline.builds import publish as publishing
 from pipeline.builds.place import Place
 from stages.errors import SurroundingsError, UsageError
@@ -95,7 +95,7 @@ def test_two_runs_at_once(tmp_path: Path, cache_home: Path) -> None:
         else:
             assert one["status"] in ("built", "unchanged")
     assert len(ids(tmp_path / "r")) == 1
-    lines = history.read(tmp_path / "r")
+    lines = lease.read(tmp_path / "r")
     assert sorted(line["status"] for line in lines) == sorted(one["status"] for one in found)
     assert strangers(tmp_path / "r") == []
     assert _ended(_start(data, cache_home))["status"] == "unchanged"
@@ -120,7 +120,7 @@ def test_an_interruption_is_an_object_and_a_line(
     assert (found["status"], found["code"]) == ("failed", 130)
     assert found["message"] == "interrupted; nothing was published"
     assert json.loads((tmp_path / "told.json").read_text()) == found
-    (line,) = history.read(tmp_path / "r")
+    (line,) = lease.read(tmp_path / "r")
     assert (line["status"], line["code"], line["current"]) == ("failed", 130, None)
     assert strangers(tmp_path / "r") == []
     assert {path.name for path in tmp_path.iterdir()} == {"rows.jsonl", "r", "told.json"}
@@ -143,7 +143,7 @@ def test_a_full_disk_leaves_the_current_version(tmp_path: Path, cache_home: Path
     assert strangers(tmp_path / "r") == []
     assert ids(tmp_path / "r") == {first["build_id"]}
     assert _ended(_start(data, cache_home, "--replace"))["status"] == "built"
-    assert [line["status"] for line in history.read(tmp_path / "r")] == ["built", "failed", "built"]
+    assert [line["status"] for line in lease.read(tmp_path / "r")] == ["built", "failed", "built"]
 
 
 @pytest.mark.slow
@@ -262,7 +262,7 @@ def test_a_history_that_cannot_be_written_fails_no_build(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(history, "append", full)
+    monkeypatch.setattr(lease, "append", full)
     make("sft", _rows(tmp_path / "rows.jsonl", 20), "r", keep=2)
     assert len(ids(tmp_path / "r")) == 1
 

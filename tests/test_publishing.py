@@ -25,7 +25,7 @@ from support import SAMPLES, WIDE, Make, Run, few, read_manifest, silent, starte
 
 from pipeline.builder.build import build
 from pipeline.builder.exporting import export_build
-from pipeline.builds import history, versions
+from pipeline.builds import lease, versions
 from pipeline.builds.build import Build
 from pipeline.options.config import Config
 from pipeline.options.recipe import builds_of
@@ -648,7 +648,7 @@ def test_of_a_folder_of_versions_the_current_one_is_published(
     publish(tmp_path / "r", str(tmp_path / "copy"), NOTHING, **given)
     assert read_manifest(tmp_path / "copy")["build_id"] == ids[1]
     assert [one.holds for one in versions.versions(tmp_path / "r")] == [()]
-    lines = history.read(tmp_path / "r")
+    lines = lease.read(tmp_path / "r")
     assert [one["status"] for one in lines] == ["built", "published", "built", "published"]
     assert lines[-1]["message"] == f"published at {tmp_path / 'copy'}"
     (tmp_path / "r" / "current").unlink()

@@ -25,7 +25,7 @@ from pipeline.builder import build as building
 from pipeline.builder.parts import works_of
 from pipeline.inputs import scan
 from pipeline.options.config import Config
-from pipeline.stores import filesystem, open_store, stored
+from pipeline.stores import filesystem, open_store, remote
 from stages import readers
 from stages.contract import Split
 from stages.errors import SurroundingsError
@@ -88,8 +88,8 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setattr(scan, "SMALL", 0)
     monkeypatch.setattr(jsonl, "SPLIT_BYTES", 20_000)
     monkeypatch.setattr(_glimpse, "FETCHED", 1024)
-    monkeypatch.setattr(stored, "BLOCK", 1024)
-    monkeypatch.setattr(stored, "_blocks", {})
+    monkeypatch.setattr(remote, "BLOCK", 1024)
+    monkeypatch.setattr(remote, "_blocks", {})
 
     with serve_http(served.answer) as served.url:
         yield served
@@ -151,7 +151,7 @@ def test_each_byte_is_fetched_once(
     works = works_of(prepared, made.backend)
     found = [work.path.read_bytes() for work in works]
     assert (prepared.build_id, prepared.inputs[0].sha256, found) == near
-    stored._blocks.clear()  # as another process
+    remote._blocks.clear()  # as another process
     assert _parts(_config(f"{site.url}/{name}", cache_dir, tmp_path / "far")) == near
     assert site.got == {}
 
@@ -171,7 +171,7 @@ def test_an_object_that_changes_is_refused(
         versions.append(_parts(config(len(versions)))[1:])
     for at in range(1, 40):
         site.files["/rows.jsonl"], count = LINES, 0
-        stored._blocks.clear()
+        remote._blocks.clear()
 
         def change(at: int = at) -> None:
             nonlocal count

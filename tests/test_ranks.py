@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from stub_s3 import BUCKET, S3Stub
 from support import ROOT, SAMPLES, Ran, Run, files_of, flip, silent
 
-from pipeline import run_ranks
+from pipeline import run_build
 from pipeline.builder import planning, ranks
 from pipeline.builder.build import build, finish, make_shards, plan, prepare
 from pipeline.builder.parts import REFERENCE
@@ -193,12 +193,12 @@ def test_a_rank_reads_the_parts_of_its_shards_alone(
     ]
     total = plan(prepared, ranks.joined(prepared, compared=False)).n_shards
     assert read.isdisjoint(parts)
-    assert run_ranks.shards(config, Rank(0, total), silent).figures["made"] == 1
+    assert run_build.shards(config, Rank(0, total), silent).figures["made"] == 1
     assert read.intersection(parts) == {parts[0]}
     last = Path(parts[-1])
     flip(last)
     with pytest.raises(SurroundingsError, match=r"a part of zh_dialogues.jsonl, is not as it was"):
-        run_ranks.shards(config, Rank(total - 1, total), silent)
+        run_build.shards(config, Rank(total - 1, total), silent)
     with pytest.raises(SurroundingsError, match=r"a part of zh_dialogues.jsonl, is not as it was"):
         finish(prepared, ranks.joined(prepared, compared=False), silent)
     last.unlink()

@@ -20,7 +20,6 @@ from stages import readers
 from stages.contract import Split
 from stages.errors import ContainerError, SurroundingsError
 from stages.readers import _tables, arrow, jsonl, parquet
-from stages.readers import json as json_reader
 
 BOM = b"\xef\xbb\xbf"
 ROWS = [{"i": i, "text": f"row {i} é {i * 7919 % 1000}"} for i in range(300)]
@@ -541,7 +540,7 @@ def test_a_line_added_behind_a_split_changes_nothing_in_it(folder: Path) -> None
     ("module", "suffixes"),
     [
         (jsonl, (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson")),
-        (json_reader, (".json", ".json.gz", ".json.zst")),
+        (jsonl, (".json", ".json.gz", ".json.zst")),
         (parquet, (".parquet",)),
         (arrow, (".arrow",)),
     ],

@@ -16,7 +16,7 @@ from support import SAMPLES, Run, few, files_of, read_manifest, write_rows
 
 from pipeline.builder import reject_limit
 from pipeline.builder.rejects import Ledger
-from pipeline.builder.stage_table import stage_table
+from pipeline.builder.stagewise import stage_table
 from pipeline.cli import cli
 from pipeline.manifest.json_records import load, one_line
 from pipeline.manifest.records import Reject

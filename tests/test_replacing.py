@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support import SAMPLES, Make, Run, few, files_of, read_manifest, write_rows
 
 import posttrain_pipeline as pp
-from pipeline.builds import history, leftovers, limits, versions
+from pipeline.builds import lease, leftovers, limits, versions
 from pipeline.builds.build import Build
 from pipeline.manifest.drifts import DRIFTS
 from pipeline.options.config import Config
@@ -264,7 +264,7 @@ def test_a_new_output_is_a_folder_of_versions(pipeline: Run, tmp_path: Path, rec
     out = tmp_path / "out"
     assert (out / "current").resolve().name == found["build_id"]
     assert len(versions.versions(out)) == 2
-    assert len((out / history.HISTORY).read_text().splitlines()) == 3
+    assert len((out / lease.HISTORY).read_text().splitlines()) == 3
     assert not (out / "manifest.json").exists()
 
 
@@ -289,7 +289,7 @@ def test_one_build_stays_one(pipeline: Run, tmp_path: Path, recipe: Path) -> Non
     assert note in ran.err
     assert (out / "manifest.json").read_bytes() != before
     assert not (out / "current").is_symlink()
-    assert not (out / history.HISTORY).exists()
+    assert not (out / lease.HISTORY).exists()
     recipe.write_text(f"{HEAD}keep = 0\n")
     assert "stays one" not in pipeline("build", recipe).err
 

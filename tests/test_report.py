@@ -23,10 +23,10 @@ from support import SAMPLES, Ran, read_manifest, write_rows
 
 from pipeline.builds.build import Build, StoredShard
 from pipeline.manifest.records import Change
-from pipeline.report import changes, charts, headline, template
+from pipeline.report import charts, headline, template
 from pipeline.report import page as report
 from pipeline.report.charts import Entry
-from pipeline.report.samples import spread
+from pipeline.report.refused import spread
 
 Run = Callable[..., Ran]
 Make = Callable[..., Path]
@@ -487,7 +487,7 @@ def test_changes_are_ordered_by_their_size() -> None:
         "d": Change(2, None, -1.0),
         "e": Change(100, 101, 0.01),
     }
-    section = changes.section(changes.Before("Against x.", numbers))
+    section = headline.section(headline.Before("Against x.", numbers))
     assert [line.name for line in section.rows] == ["b", "a", "d", "c", "e"]
     assert [line.change for line in section.rows[:3]] == ["from nothing", "+100.0%", "gone"]
     assert [line.notable for line in section.rows] == [True, True, True, True, False]

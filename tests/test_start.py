@@ -15,10 +15,10 @@ from support import SAMPLES
 
 import posttrain_pipeline as pp
 from pipeline.builder import assembly
-from pipeline.inputs import ahead, proved
+from pipeline.inputs import proved
 from pipeline.options.config import Config
 from stages.errors import ExpectationError
-from stages.once import once
+from stages.late import once
 
 _DATA = SAMPLES / "sft" / "word_problems.jsonl"
 _RUN = """
@@ -84,7 +84,7 @@ def _run(name: str, body: str, folder: Path, cache: Path) -> subprocess.Complete
         "pipeline.builds.publish:shutil.rmtree",  # of what an earlier run may have left
         "pipeline.builder.assembly:audit",  # while the other process judges
         # In a thread, while the program is imported.
-        pytest.param("pipeline.inputs.ahead:_parse", marks=pytest.mark.slow),
+        pytest.param("pipeline.inputs.proved:_parse", marks=pytest.mark.slow),
         pytest.param("pipeline.inputs.recipe:find_model", marks=pytest.mark.slow),
         pytest.param("pipeline.builder.assembly:report_page.write", marks=pytest.mark.slow),
     ],
@@ -186,18 +186,21 @@ def test_what_is_parsed_ahead_is_the_tokenizer_of_the_build(
 ) -> None:
     """Else it would be parsed twice. What cannot be parsed ahead is left to who asks for it."""
     contents: list[bytes] = []
-    monkeypatch.setattr(ahead, "parsed", contents.append)
+    monkeypatch.setattr(proved, "parsed", contents.append)
     config = Config.of(task, (str(_DATA),), "qwen2-1.5b", tmp_path / "out", cache_dir=cache_dir)
-    with ahead.tokenizer(config):
+    with proved.tokenizer(config):
         pass
     assert contents == [proved.find_model(config)[1].tokenizer_json]
-    with ahead.tokenizer(config.but(cache_dir=tmp_path)), ahead.tokenizer(config.but(model="x/y")):
+    with (
+        proved.tokenizer(config.but(cache_dir=tmp_path)),
+        proved.tokenizer(config.but(model="x/y")),
+    ):
         pass
     assert len(contents) == 1
 
     def failing(content: bytes) -> None:
         raise ValueError(content[:9])
 
-    monkeypatch.setattr(ahead, "parsed", failing)
-    with ahead.tokenizer(config):
+    monkeypatch.setattr(proved, "parsed", failing)
+    with proved.tokenizer(config):
         pass

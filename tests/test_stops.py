@@ -15,10 +15,9 @@ from tokenizers import AddedToken, Tokenizer
 from transformers import AutoTokenizer
 
 from pipeline.serving import serving
-from pipeline.serving.declared import prompts, read
+from pipeline.serving.declared import KINDS, prompts, read
+from pipeline.serving.doctor import write_tokenizer
 from pipeline.serving.examine import StopRun, examine
-from pipeline.serving.stops import KINDS
-from pipeline.serving.tokenizer_files import write_tokenizer
 from stages.errors import SurroundingsError, UsageError
 from stages.probes import bind
 from stages.profile import TargetModel

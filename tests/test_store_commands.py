@@ -16,7 +16,7 @@ from preloaded import Server, outputs
 from stub_s3 import BUCKET, S3Stub
 from support import SAMPLES, Ran, Run, files_of, write_rows
 
-from pipeline.builds import history, store_versions
+from pipeline.builds import lease, store_versions
 from pipeline.stores import Store, open_store
 
 DATA = SAMPLES / "sft" / "word_problems.jsonl"
@@ -120,7 +120,7 @@ def test_versions_in_a_store_are_listed_and_gone_back_to(
     ran = pipeline("build", "r.toml", "--json", "--quiet", "--replace")
     assert json.loads(ran.out)["build_id"] == ids[1], ran.err
     pipeline("versions", "hold", store.shown, "current").refused(2, "cannot be held")
-    said = [line["status"] for line in history.lines_of(store.get(history.HISTORY) or b"")]
+    said = [line["status"] for line in lease.lines_of(store.get(lease.HISTORY) or b"")]
     assert said == ["built", "built", "rolled back", "unchanged", "unchanged"]
     (tmp_path / "rows.jsonl").write_text("".join(rows[:1]))
     ran = pipeline("build", "r.toml", "--quiet", "--drift", "rows=0.1")
@@ -232,7 +232,7 @@ def test_a_killed_writer_is_followed_by_the_next(
     assert contents(store)
     told = [
         line
-        for line in history.lines_of(store.get(history.HISTORY) or b"")
+        for line in lease.lines_of(store.get(lease.HISTORY) or b"")
         if line["status"] == "failed"
     ]
     assert len(told) == ends.count(9)

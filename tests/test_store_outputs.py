@@ -16,7 +16,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from stub_memory import Watched
 from stub_s3 import BUCKET
 
-from pipeline.builds import history, lease, store_place, store_versions
+from pipeline.builds import lease, store_place, store_versions
 from pipeline.builds.store_place import StorePlace
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.seal import sealed
@@ -221,7 +221,7 @@ def test_the_lock_of_a_writer_that_died_is_taken_over(
     assert not any(name.startswith("0" * 64) for name in store.list())
     assert any(
         "elsewhere, process 7" in str(one)
-        for one in history.lines_of(store.get(history.HISTORY) or b"")
+        for one in lease.lines_of(store.get(lease.HISTORY) or b"")
     )
 
 

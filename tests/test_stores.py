@@ -19,7 +19,7 @@ from support import SAMPLES, files_of, flip, own_cache, silent
 
 from pipeline.builder.build import build
 from pipeline.options.config import Config
-from pipeline.shards import part, shared, storage
+from pipeline.shards import part, storage
 from pipeline.stores import Store, address_of, exchange, filesystem, open_store, transfer
 from pipeline.stores.objects import ObjectStore
 from stages.errors import DataError, SurroundingsError, UsageError
@@ -292,7 +292,7 @@ def shared_store() -> Iterator[Store]:
 
 def part_files(machine: Path) -> storage.PartFiles:
     """A part's files on a machine that shares its parts."""
-    shared.share(machine, "memory://shared/parts")
+    storage.share(machine, "memory://shared/parts")
     return storage.PartFiles(str(machine), KEY)
 
 
@@ -338,11 +338,11 @@ def test_files_are_fetched_when_they_are_read(shared_store: Store, tmp_path: Pat
     assert report["rows"] == 3
     assert [path.is_file() for path in two.all] == [False, False, False, True]
     storage.use(two)
-    assert shared.here(two.plan).read_bytes() == one.plan.read_bytes()
+    assert storage.here(two.plan).read_bytes() == one.plan.read_bytes()
     assert [path.is_file() for path in two.all] == [False, True, False, True]
     for name in shared_store.list():
         shared_store.delete(name)
-    assert shared.here(two.plan) == two.plan
+    assert storage.here(two.plan) == two.plan
     assert storage.read(one) == report
     assert storage.read(part_files(tmp_path / "three")) is None
 
@@ -383,12 +383,12 @@ def test_a_file_that_changed_in_the_store_is_never_used(
             shared_store.put(name, content)
         path = next(path for path in two.all if path.name.endswith(suffix))
         with pytest.raises(SurroundingsError, match=r"has changed|is missing") as refused:
-            shared.here(path)
+            storage.here(path)
         assert "made again" in refused.value.remedy
         assert not path.exists()
         assert storage.read(two) is None
         again = write_part(tmp_path / f"two-{content}")
-        assert shared.here(path).read_bytes() == path.read_bytes()
+        assert storage.here(path).read_bytes() == path.read_bytes()
         assert storage.read(part_files(tmp_path / f"three-{content}")) == storage.read(again)
 
 
@@ -396,15 +396,15 @@ def test_a_damaged_copy_is_fetched_again(shared_store: Store, tmp_path: Path) ->
     """A byte of a copy changed on the disk of a machine."""
     one, two = write_part(tmp_path / "one"), part_files(tmp_path / "two")
     storage.read(two)
-    flip(shared.here(two.path))
+    flip(storage.here(two.path))
     assert storage.read(two) == storage.read(one)
-    assert shared.here(two.path).read_bytes() == one.path.read_bytes()
+    assert storage.here(two.path).read_bytes() == one.path.read_bytes()
 
 
 def test_who_shares_nothing_asks_no_store(tmp_path: Path) -> None:
     """A cache in a folder is as it was."""
-    shared.share(tmp_path, "")
+    storage.share(tmp_path, "")
     files = storage.PartFiles(str(tmp_path), KEY)
     assert storage.read(files) is None
-    assert shared.here(files.path) == files.path
+    assert storage.here(files.path) == files.path
     assert list(tmp_path.iterdir()) == []

@@ -14,9 +14,9 @@ import pytest
 from support import SAMPLES, Ran, write_rows
 
 import posttrain_pipeline as pp
-from pipeline.builder import next_steps
+from pipeline.builder import launch
 from pipeline.builds import summary as summaries
-from pipeline.builds.built import Built
+from pipeline.builds.limits import Built
 from pipeline.builds.summary import fitted, summary
 from pipeline.manifest.manifest import Manifest
 
@@ -114,7 +114,7 @@ def test_the_commands_can_be_pasted(pipeline: Run, tmp_path: Path) -> None:
         pipeline("run", "sft", DATA, *MODEL, "-o", name, "--quiet").ended()
         build = pp.open(tmp_path / name)
         for columns in (40, 80, 1 << 20):
-            lines = next_steps.lines(Path(name), build.manifest, columns)
+            lines = launch.lines(Path(name), build.manifest, columns)
             text = "\n".join(line[10:] if line[:1].strip() else line for line in lines)
             load, *_ = text.split("\npipeline show")
             program = shlex.quote(sys.executable)
@@ -144,7 +144,7 @@ def test_an_export_of_a_version_goes_beside_the_versions(
     (tmp_path / "work" / output).mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "work")
     (Path(output) / "history.jsonl").touch()
-    lines = next_steps.lines(Path(output, manifest.build_id), manifest, 1 << 20)
+    lines = launch.lines(Path(output, manifest.build_id), manifest, 1 << 20)
     (line,) = [line for line in lines if "export trl" in line]
     assert Path(shlex.split(line)[-1]).resolve() == Path(beside).resolve()
 

@@ -15,7 +15,7 @@ from stages.chat_template.template import Template
 from stages.contract import FormatOptions, Message, Record, Row
 from stages.errors import RowError
 from stages.profile import ModelProfile
-from stages.rows import notes, templated
+from stages.rows import carried, templated
 from stages.tokenizers.profiles import all_profiles
 
 # One profile for each template that is shipped.
@@ -168,13 +168,13 @@ def _filled(value: object, marker: str) -> object:
 def test_markers_of_any_template_are_told_of_from_the_first_row(shape: Row) -> None:
     """In every place that text can stand; rows without one are told of nothing."""
     task, name, row = shape["task"], shape["format"], shape["row"]
-    markers = [m for m in notes.MARKERS if m != "</s>"]  # which ends a struck-through word too
+    markers = [m for m in carried.MARKERS if m != "</s>"]  # which ends a struck-through word too
     rows = [_filled(row, marker) for marker in (*markers, "plain", "a < b", "[1]", "### Notes")]
     records = [Record(i, 0, b"", row) for i, row in enumerate(rows) if isinstance(row, dict)]
     batch = normalizing(task, name)(records)
     assert batch["reject_code"].null_count == len(rows)
     assert batch["note"].to_pylist() == ["template_text"] * len(markers) + [None] * 4
-    assert notes.tally(batch) == {"template_text": len(markers)}
+    assert carried.tally(batch) == {"template_text": len(markers)}
 
 
 def test_what_shipped_templates_print_around_turns_are_markers() -> None:
@@ -183,4 +183,4 @@ def test_what_shipped_templates_print_around_turns_are_markers() -> None:
         text = template(profile).render(TALK, None, add_generation_prompt=True)
         printed = set(re.findall(r"<[|｜][^<>\n]+[|｜]>|<\w+_of_turn>|\[/?INST\]", text))
         assert printed, profile.name
-        assert printed <= set(notes.MARKERS)
+        assert printed <= set(carried.MARKERS)

@@ -9,7 +9,7 @@ from rows import normalizing
 
 from stages.contract import Message, Record
 from stages.errors import RowError
-from stages.rows.tool_results import require_order
+from stages.rows.examples import require_order
 
 USER, ANSWER = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
 

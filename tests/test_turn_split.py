@@ -16,7 +16,7 @@ from test_plan_command import planned
 
 from pipeline.builder.plan_page import as_json, as_text
 from stages import columns
-from stages.chat_template import turn_split
+from stages.chat_template import loss_weights
 
 MODEL = "qwen3-8b"
 
@@ -51,7 +51,7 @@ SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=5, unique=True).map(sor
 def test_conversations_of_several_examples_are_counted(rows: list[list[list[int]]]) -> None:
     """Also where a row holds several conversations, and none where each is one example."""
     several = [sizes for row in rows for sizes in row if len(sizes) > 1]
-    assert turn_split.count(batch(rows)) == {
+    assert loss_weights.count(batch(rows)) == {
         "conversations": len(several),
         "examples": sum(map(len, several)),
         "tokens": sum(10 * size + 1 for sizes in several for size in sizes),
@@ -98,7 +98,7 @@ def test_the_factor_is_told_by_plan_summary_manifest_and_report(
         "tokens_if_whole": whole,
         "factor": round(sum(map(sum, several)) / whole, 4),
     }
-    said = turn_split.sentence(split)
+    said = loss_weights.sentence(split)
     assert said in err
     page = (tmp_path / "out" / "report.html").read_text("utf-8")
     assert f"{split['factor']:.1f} times" in page
@@ -116,7 +116,7 @@ def test_the_ways_out_make_one_example_of_a_conversation(
     pipeline: Run, tmp_path: Path, way: tuple[str, ...]
 ) -> None:
     """Each that the sentence names builds, and then there is no factor to tell."""
-    assert "--train-on last" in turn_split.REMEDY
+    assert "--train-on last" in loss_weights.REMEDY
     _, err = build(pipeline, written(tmp_path), *way)
     manifest = read_manifest(tmp_path / "out")
     assert manifest["examples"]["kept"] == 3

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from test_render import MODELS, QWEN2
 
 from stages.chat_template import trained_spans
-from stages.chat_template.excerpts import SHORT, Excerpts
+from stages.chat_template.placeholders import SHORT, Excerpts
 from stages.chat_template.render import Renderer, Row
 from stages.chat_template.template import Template
 from stages.contract import Conversation, Message

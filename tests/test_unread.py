@@ -24,7 +24,7 @@ from stages.errors import AskError, UsageError
 from stages.format import Format
 from stages.formats.step_objects import RATINGS
 from stages.normalize.survey import survey
-from stages.rows import column_names, unfinished, watched
+from stages.rows import column_names, stop_text, watched
 from stages.rows.selection import Selection, condition, names_something
 from stages.rows.unread import FLAGS, ReadRow, left_over, require_asked
 from stages.rows.watched import Watched
@@ -263,7 +263,7 @@ def test_one_more_key_of_a_turn_is_read_or_named_or_refuses_the_row(
     turns[place][key] = value
     held, unread, code = normalized(reading, {**TURNS[reading], "messages": turns})
     decided = key in FLAGS and value in (True, False, 0, 1, 0.5)
-    decided |= key in unfinished.FLAGS and value is False  # the turn is finished
+    decided |= key in stop_text.FLAGS and value is False  # the turn is finished
     decided |= (reading, place) == ("rated_messages", 1) and key in RATINGS and value in (True, 1)
     assert decided or MARK in held or f"messages[].{key}" in unread or code is not None
     if isinstance(value, bool) and not decided:

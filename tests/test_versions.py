@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Make, Run, few, run_python, write_rows
 
-from pipeline.builds import history, versions
+from pipeline.builds import lease, versions
 from pipeline.builds.build import Build
 from pipeline.builds.place import Place
 from stages.errors import PipelineError, UsageError
@@ -49,7 +49,7 @@ def ids(folder: Path) -> set[str]:
 
 def strangers(folder: Path) -> list[str]:
     """Whatever lies in a folder of versions and is none of theirs."""
-    known = {history.HISTORY, versions.CURRENT, versions.HOLDS, *ids(folder)}
+    known = {lease.HISTORY, versions.CURRENT, versions.HOLDS, *ids(folder)}
     return sorted(path.name for path in folder.iterdir() if path.name not in known)
 
 
@@ -110,7 +110,7 @@ def test_a_rollback_goes_back_and_the_bad_version_stays_back(tmp_path: Path) -> 
 
     def back(name: str | None = None) -> str:
         before, now = versions.rollback(place.real, name)
-        line = {"status": history.ROLLED_BACK, "rolled_back_from": before}
+        line = {"status": lease.ROLLED_BACK, "rolled_back_from": before}
         place.record({**line, "build_id": now.build_id})
         assert versions.current_id(place.real) == now.build_id
         return now.build_id
@@ -158,7 +158,7 @@ def test_whatever_happens_the_link_names_a_version(keep: int, steps: list[tuple[
                 place.record({"status": "unchanged", "build_id": one})
             elif step == "rollback":
                 before, now = versions.rollback(folder, one)
-                place.record({"status": history.ROLLED_BACK, "rolled_back_from": before})
+                place.record({"status": lease.ROLLED_BACK, "rolled_back_from": before})
                 one = now.build_id
             elif step == "hold":
                 versions.hold(folder, one, "me")
@@ -167,9 +167,9 @@ def test_whatever_happens_the_link_names_a_version(keep: int, steps: list[tuple[
                 versions.release(folder, one, "me")
                 held.discard(one)
             elif step == "forget":
-                (folder / history.HISTORY).write_text("")
+                (folder / lease.HISTORY).write_text("")
             else:
-                with (folder / history.HISTORY).open("a") as lines:
+                with (folder / lease.HISTORY).open("a") as lines:
                     lines.write('{"status": "bui')  # cut short
             there = ids(folder)
             assert held <= there
@@ -236,7 +236,7 @@ publish(place, id_of("new"))
     assert now == (id_of("old") if place_of_death in ("rename", "point") else id_of("new"))
     assert (place.real / "current" / "data.arrow").read_text() == now
     place.record_killed()
-    (*_, line) = history.read(place.real)
+    (*_, line) = lease.read(place.real)
     assert "was killed" in line["message"]
     assert line["current"] == now
     assert strangers(place.real) == []
@@ -325,11 +325,11 @@ def test_damaged_versions_are_named_and_listed_like_any_other(
 
 def test_a_line_that_was_cut_short_spoils_no_other(tmp_path: Path) -> None:
     """Nor does one that is no object."""
-    history.append(tmp_path, {"n": 1})
-    with (tmp_path / history.HISTORY).open("a") as lines:
+    lease.append(tmp_path, {"n": 1})
+    with (tmp_path / lease.HISTORY).open("a") as lines:
         lines.write('[1]\n{"n": 2')
-    history.append(tmp_path, {"n": 3})
-    assert [line["n"] for line in history.read(tmp_path)] == [1, 3]
+    lease.append(tmp_path, {"n": 3})
+    assert [line["n"] for line in lease.read(tmp_path)] == [1, 3]
 
 
 def _rows(path: Path, count: int, first: int = 0) -> Path:
@@ -383,7 +383,7 @@ def test_the_commands(pipeline: Run, tmp_path: Path) -> None:
     assert ids(tmp_path / "r") == {fourth["build_id"], back["build_id"]}
     pipeline("check", "r/current").ended()
     assert "it holds versions" in pipeline("check", "r").err + pipeline("show", "r").err
-    statuses = [line["status"] for line in history.read(tmp_path / "r")]
+    statuses = [line["status"] for line in lease.read(tmp_path / "r")]
     assert statuses == ["built", "unchanged", "refused", "built", "built", "built", "rolled back",
                         "unchanged", "unchanged"]  # fmt: skip
     pipeline("run", "sft", data, *MODEL, "-o", "r").refused(2, "--keep 7")
@@ -399,7 +399,7 @@ def test_a_damaged_version_is_built_again(make: Make, tmp_path: Path) -> None:
     shard.write_bytes(whole[:-8])
     make("sft", data, "r", keep=3)
     assert next((only.folder / "train").glob("*.arrow")).read_bytes() == whole
-    assert [line["status"] for line in history.read(folder)] == ["built", "built"]
+    assert [line["status"] for line in lease.read(folder)] == ["built", "built"]
     assert strangers(folder) == []
 
 

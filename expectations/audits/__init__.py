@@ -14,13 +14,24 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from expectations.chunk import Chunk
+from expectations.contents import Chunk
 from expectations.contract import Context
 from stages import catalog
 from stages.columns import Ints
 from stages.errors import ExpectationError, GateError, UsageError
 from stages.findings import AuditResult
 from stages.findings import Figure as Figure  # which audits make
+
+MEMBERS = {
+    "control_text": "expectations.audits.language:CONTROL_TEXT",
+    "duplicates": "expectations.audits.language:DUPLICATES",
+    "leaks": "expectations.audits.shortcuts:LEAKS",
+    "lost_text": "expectations.audits.language:LOST_TEXT",
+    "margins": "expectations.audits.step_labels:MARGINS",
+    "short_answers": "expectations.audits.lengths:SHORT_ANSWERS",
+    "sources": "expectations.audits.lengths:SOURCES",
+    "truncation": "expectations.audits.lengths:TRUNCATION",
+}
 
 PASS, FEW, WARN, FAIL = "pass", "few", "warn", "fail"
 _RANK = (PASS, FEW, WARN, FAIL)
@@ -123,7 +134,7 @@ class Audit:
     """One audit.
 
     Attributes:
-        name: the file's.
+        name: as other packages name theirs; ``about``: what it looks at, in a sentence.
         why: what goes wrong in training.
         judge: figures from facts, totals and tolerances.
         measure: what it needs from each chunk.
@@ -135,6 +146,7 @@ class Audit:
     """
 
     name: str
+    about: str
     why: str
     judge: Callable[[AuditFacts, Totals, Tolerances], list[Figure]]
     measure: Callable[[Chunk], Counts] | None = None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from expectations.audits import Audit, AuditFacts, Figure, Tolerances, Totals
-from stages.counted import counted
+from expectations.audits import WARN, Audit, AuditFacts, Counts, Figure, Tolerances, Totals, portion
+from expectations.contents import Chunk
+from stages.columns import Ints
+from stages.errors import counted
 
 _QUANTILES = (0, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1)
 _BINS = 40
@@ -45,6 +47,119 @@ def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Fi
 
 AUDIT = Audit(
     name="lengths",
+    about="Quantiles and histogram of the examples' lengths in tokens; a pair's is its "
+    "longer side's.",
     why="these help to choose --max-length, the pack size and the batch size",
     judge=_judge,
+)
+
+
+# What the length limit cost: rows refused for it, and tokens trimmed.
+
+
+def _truncation_judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+    ledger = facts.ledger
+    refused, made, trimmed = ledger.too_long, ledger.made, ledger.truncated
+    longest = counted(ledger.max_length, "token")
+    long = f"{refused:,} of {counted(made, 'example')} longer than {longest}"
+    cut = f"{counted(trimmed, 'token')} of whole turns or steps left out"
+    tokens = ledger.tokens + trimmed
+    return [
+        portion("refused", refused, made, long, tolerances),
+        portion("trimmed", trimmed, tokens, cut, tolerances, cases=made),
+    ]
+
+
+TRUNCATION = Audit(
+    name="truncation",
+    about="What the length limit cost: rows refused for it, and tokens trimmed.",
+    why="long rows differ from the others: without them a model learns to answer briefly",
+    judge=_truncation_judge,
+    tolerances={"warn": 0.05, "least": 50},
+)
+
+
+# What share of the tokens comes from each input.
+
+
+MOST = 50  # inputs that are listed
+
+
+def _sources_judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+    what = "tokens of the longer sides" if facts.context.kind.compares else "tokens"
+    total = sum(source.tokens for source in facts.sources)
+    figures = []
+    ordered = sorted(facts.sources, key=lambda source: (-source.tokens, source.name))
+    empty = [source.name for source in facts.sources if source.rows and not source.examples]
+    if empty:
+        detail = f"no example is left of {', '.join(empty[:5])}"
+        figures.append(Figure("empty inputs", len(empty), "count", detail, status=WARN))
+    for source in ordered[:MOST]:
+        detail = (
+            f"{counted(source.rows, 'row')}, {counted(source.examples, 'example')}, "
+            f"{source.tokens:,} {what}"
+        )
+        figures.append(portion(source.name, source.tokens, total, detail))
+    return figures
+
+
+SOURCES = Audit(
+    name="sources",
+    about="What share of the tokens comes from each input.",
+    why="an input that dominates, or has no example left, is often a mistake in the mixture",
+    judge=_sources_judge,
+)
+
+
+# How many answers (PRM: steps) are almost empty.
+
+
+SHORT = 2  # tokens besides the one that ends an answer or a step
+
+
+def _answers(chunk: Chunk) -> tuple[Ints, Ints]:
+    """Tokens of every answer without its last one, and the example that the answer is in."""
+    if chunk.context.kind.marks:
+        markers = np.flatnonzero(chunk.sequences.ids == chunk.context.model.step_id)
+        owner = chunk.sequences.owner(markers)
+        follows = np.diff(owner, prepend=-1) == 0  # a first step begins where the problem ends
+        return np.diff(markers, prepend=0)[follows] - 1, owner[follows]
+    starts, stops = chunk.trained_ends
+    # Trained runs of two examples never touch, since the first label of each example is -100.
+    return stops - starts - 1, chunk.sequences.owner(starts)
+
+
+def _sides(chunk: Chunk) -> tuple[Ints, Ints]:
+    """The same for the two answers of each pair."""
+    lengths = []
+    for side in (chunk.sequences, chunk.other):
+        assert side is not None
+        assert side.starts_at is not None
+        lengths.append(side.offsets[1:] - side.starts_at - 1)
+    return np.concatenate(lengths), np.tile(np.arange(len(chunk)), 2)
+
+
+def _measure(chunk: Chunk) -> Counts:
+    lengths, owner = _sides(chunk) if chunk.context.kind.compares else _answers(chunk)
+    short = np.flatnonzero(lengths <= SHORT)
+    return {
+        "answers": np.array([len(lengths), len(short)]),
+        "rows": np.array(chunk.named(np.unique(owner[short])), object),
+    }
+
+
+def _short_answers_judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+    answers, short = totals.summed("answers").tolist()
+    what = "steps after the first" if facts.context.kind.marks else "answers"
+    detail = f"{short} of {answers} {what} have at most {SHORT} tokens"
+    return [portion(what, short, answers, detail, tolerances, rows=totals.named("rows"))]
+
+
+SHORT_ANSWERS = Audit(
+    name="short_answers",
+    about="How many answers (PRM: steps) are almost empty.",
+    why="answers of one word or none teach a model to stop at once",
+    judge=_short_answers_judge,
+    measure=_measure,
+    tolerances={"warn": 0.05, "least": 50},
 )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, portion
-from expectations.chunk import Chunk
+from expectations.contents import Chunk
 from expectations.contract import ANSWERS
 from stages.columns import offsets_of
-from stages.counted import counted
+from stages.errors import counted
 
 _TURNS = 12  # turns that are counted separately; later ones are counted together
 
@@ -54,6 +54,7 @@ def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Fi
 
 AUDIT = Audit(
     name="trained_share",
+    about="SFT: what share of the tokens is trained, turn by turn.",
     why="a share near 0 or 1 shows turns that were left out, or trained, by mistake",
     judge=_judge,
     measure=_measure,

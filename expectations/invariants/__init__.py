@@ -10,6 +10,11 @@ from expectations.contract import Context, Invariant, Metrics, Subject
 from stages import catalog
 from stages.errors import UsageError
 
+MEMBERS = {
+    "pack_index": "expectations.invariants.packs:INDEX",
+    "weights": "expectations.invariants.labels:WEIGHTS",
+}
+
 
 def subjects() -> dict[str, Subject]:
     """Every subject by name.

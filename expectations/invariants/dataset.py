@@ -10,8 +10,17 @@ from functools import partial
 
 import numpy as np
 
-from expectations.checks import Equal, none
-from expectations.contract import DATASET, EXAMPLE, LABELLED, Columns, Invariant, Metrics, Subject
+from expectations.contract import (
+    DATASET,
+    EXAMPLE,
+    LABELLED,
+    Columns,
+    Equal,
+    Invariant,
+    Metrics,
+    Subject,
+    none,
+)
 from expectations.dataset import SIDES, Dataset, as_one, n_distinct, n_distinct_pairs, n_in_both
 
 

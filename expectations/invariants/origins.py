@@ -13,9 +13,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from expectations import contents, undo_layout
-from expectations.checks import Between, Equal, none
 from expectations.contents import Lists
-from expectations.contract import LABELLED, PLANNED, STORED, Columns, Invariant, Metrics, Subject
+from expectations.contract import (
+    LABELLED,
+    PLANNED,
+    STORED,
+    Between,
+    Columns,
+    Equal,
+    Invariant,
+    Metrics,
+    Subject,
+    none,
+)
 from expectations.stored_rows import Planned, StoredRows, fitted
 from stages.columns import Ints
 

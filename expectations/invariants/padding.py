@@ -5,8 +5,18 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from expectations.checks import holds, none
-from expectations.contract import COMPARES, ENCODER, PADS, ROW, Columns, Invariant, Metrics, Subject
+from expectations.contract import (
+    COMPARES,
+    ENCODER,
+    PADS,
+    ROW,
+    Columns,
+    Invariant,
+    Metrics,
+    Subject,
+    holds,
+    none,
+)
 from expectations.stored_rows import StoredRows
 from expectations.undo_layout import Bools, column, counts
 from stages.columns import Ints, count_per_row, numbers, offsets_of

@@ -6,8 +6,17 @@ from functools import partial
 
 import numpy as np
 
-from expectations.checks import Between, holds, none
-from expectations.contract import COMPARES, ENCODER, Columns, Invariant, Metrics, Subject
+from expectations.contract import (
+    COMPARES,
+    ENCODER,
+    Between,
+    Columns,
+    Invariant,
+    Metrics,
+    Subject,
+    holds,
+    none,
+)
 from expectations.stored_rows import StoredRows
 
 

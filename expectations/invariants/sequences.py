@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from expectations.checks import Between, Equal, every_sequence, none
-from expectations.contract import STREAM, Columns, Invariant, Metrics, Subject
+from expectations.contract import (
+    STREAM,
+    Between,
+    Columns,
+    Equal,
+    Invariant,
+    Metrics,
+    Subject,
+    every_sequence,
+    none,
+)
 from expectations.stored_rows import StoredRows
 from expectations.undo_layout import Sequences
 from stages.columns import Ints

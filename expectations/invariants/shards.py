@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from expectations.checks import Equal, holds, none
 from expectations.contract import (
     COMPARES,
     PACKS,
@@ -19,9 +18,12 @@ from expectations.contract import (
     SHARD,
     Columns,
     Context,
+    Equal,
     Invariant,
     Metrics,
     Subject,
+    holds,
+    none,
 )
 from expectations.stored_rows import ShardFile
 from stages.columns import IGNORED, TYPES, numbers

@@ -7,16 +7,18 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from expectations.checks import Between, Equal, none
 from expectations.contract import (
     DATASET,
     EXAMPLE,
     MARKS,
     STORED,
+    Between,
     Columns,
+    Equal,
     Invariant,
     Metrics,
     Subject,
+    none,
 )
 from expectations.dataset import Dataset
 from expectations.stored_rows import StoredRows

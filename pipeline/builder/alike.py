@@ -13,7 +13,7 @@ from pipeline.options.config import Config
 from pipeline.shards import filters, near
 from pipeline.shards.examples import most_shared
 from stages.contract import Batch
-from stages.counted import counted
+from stages.errors import counted
 from stages.overlap import search, signatures
 from stages.overlap.signatures import Signatures
 

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
-from expectations.audits import require
+import numpy as np
+import pyarrow as pa
+
+from expectations.audits import AuditFacts, BuildCounts, SourceCounts, require, run_audits
+from expectations.contents import Chunk, chunk_of
+from expectations.contract import Context
 from expectations.verdict import Verdict
-from pipeline.builder import (
-    contaminated,
-    data_docs,
-    description,
-    exporting,
-    gate,
-    near_duplicates,
-    planning,
-    rejects,
-)
-from pipeline.builder.audits import audit, in_lines
+from pipeline.builder import contaminated, description, exporting, gate, planning, rejects
 from pipeline.builder.description import Outcome
 from pipeline.builder.gate import Evidence
 from pipeline.builder.judge import Judge
@@ -31,20 +28,23 @@ from pipeline.builder.reject_limit import refuse_too_many
 from pipeline.builder.rejects import Ledger
 from pipeline.builder.shards import write_dataset, write_index, write_shards
 from pipeline.builds.build import Build
-from pipeline.builds.files import hash_files
+from pipeline.builds.stored import hash_files
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import as_json
-from pipeline.manifest.records import REJECTS, VALIDATION
+from pipeline.manifest.manifest import AuditLine
+from pipeline.manifest.records import AUDITS, REJECTS, VALIDATION
 from pipeline.messages.progress import CHECK, PLAN, REPORT, Report
-from pipeline.report import card
+from pipeline.report import card_page
 from pipeline.report import page as report_page
-from pipeline.shards import filters
+from pipeline.shards import filters, pack_index
 from pipeline.shards.gather import ShardReport
-from pipeline.shards.measured import METRICS
+from pipeline.shards.measured import METRICS, read
+from pipeline.shards.part import PartReport
+from stages.columns import Ints, offsets_of
 from stages.errors import DataError
-from stages.files import file_state
-from stages.files.file_state import FileState
-from stages.findings import AuditResult
+from stages.files import file_hash
+from stages.files.file_hash import FileState
+from stages.findings import AuditResult, Audits
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def assemble(
 def _unwritten(folder: Path, shards: Sequence[ShardReport]) -> dict[str, FileState]:
     """The states of the shards that nobody has written to since they were hashed."""
     found = {shard.path: shard.measured.state for shard in shards}
-    return {path: state for path, state in found.items() if file_state.of(folder / path) == state}
+    return {path: state for path, state in found.items() if file_hash.of(folder / path) == state}
 
 
 def _refuse_too_many(prepared: Prepared, planned: Planned, ledger: Ledger) -> None:
@@ -139,7 +139,7 @@ def _outcome(
         ledger=ledger,
         filtered=planned.filtered,
         decontamination=contaminated.write(folder, recipe.config, chosen, sources),
-        near_duplicates=near_duplicates.write(folder, recipe, chosen, sources),
+        near_duplicates=contaminated.write_near(folder, recipe, chosen, sources),
         indexes=write_index(prepared, planned, folder, shards),
     )
 
@@ -185,7 +185,7 @@ def _judge(outcome: Outcome, folder: Path, judge: Judge) -> Callable[[], Verdict
     def verdict() -> Verdict:
         found = asked()
         shutil.rmtree(folder / METRICS)
-        data_docs.offer(outcome.recipe.config.run.data_docs, found)
+        gate.offer(outcome.recipe.config.run.data_docs, found)
         write_json(folder / VALIDATION, as_json(found.record()))  # a refused build leaves it, too
         gate.require_passed(found)
         return found
@@ -200,6 +200,115 @@ def _completed(
     described = replace(description.describe(outcome, verdict), audits=in_lines(audits))
     report_page.write(Build(folder, described))
     described = exporting.for_trainer(folder, described, outcome.recipe.config.plan.trainer)
-    card.write(Build(folder, described))
+    card_page.write(Build(folder, described))
     known = {shard.path: shard.sha256 for shard in outcome.shards}
     return Build(folder, replace(described, files=hash_files(folder, known)))
+
+
+# Runs the audits on a staged build: on its shards, read back in chunks, and on its plan.
+
+
+SAMPLE_TOKENS = 1 << 21  # about as many are measured; of a larger build, evenly spaced rows
+
+
+def _chunks(folder: Path, outcome: Outcome, context: Context, stride: int) -> Iterator[Chunk]:
+    """One chunk per shard: every ``stride``-th row, counted over the whole build."""
+    seen = 0
+    for shard in outcome.shards:
+        table = read(folder / shard.path)
+        chosen = np.arange((-seen) % stride, shard.rows, stride)  # goes on where it left off
+        seen += shard.rows
+        if len(chosen):
+            table = taken(table, chosen) if stride > 1 else table
+            yield chunk_of(table.combine_chunks(), shard.split, context)
+
+
+def taken(table: pa.Table, rows: Ints) -> pa.Table:
+    """Some rows, ascending, taken from each batch: of a table, Arrow copies every batch first, and
+    the holes that copies of shards leave in memory grow with the shards."""
+    batches = table.to_batches()
+    ends = np.cumsum([batch.num_rows for batch in batches])
+    each = np.split(rows, np.searchsorted(rows, ends[:-1]))
+    found = [
+        batch.take(pa.array(own - (end - batch.num_rows)))
+        for batch, own, end in zip(batches, each, ends.tolist(), strict=True)
+        if len(own)
+    ]
+    return pa.Table.from_batches(found, table.schema)
+
+
+def _sources(outcome: Outcome) -> tuple[SourceCounts, ...]:
+    """Rows, kept examples and their tokens, by source, or by input file where there are none."""
+    # Of each input those of its splits: no part has examples of two.
+    bounds = offsets_of(np.array([len(source.splits) for source in outcome.inputs]))
+    of_parts = outcome.outline.counts.of_parts
+    each = [of_parts[slice(*bound)].sum(axis=0).tolist() for bound in pairwise(bounds.tolist())]
+    names = [source.source_name or source.name for source in outcome.inputs]
+    totals = {name: [0, 0, 0] for name in names}
+    for name, rows, counts in zip(names, outcome.rows_of_input, each, strict=True):
+        totals[name] = [sum(pair) for pair in zip(totals[name], (rows, *counts), strict=True)]
+    return tuple(SourceCounts(name, *counts) for name, counts in totals.items())
+
+
+def _ledger(outcome: Outcome) -> BuildCounts:
+    examples, tokens = description.examples_of(outcome), description.tokens_of(outcome)
+    test = description.splits_of(outcome).get("test")
+    total = tokens.total
+    if outcome.indexes:  # what is trained is of packs, which may name an example several times
+        total = pack_index.packs_and_tokens(outcome.indexes)[1]
+    return BuildCounts(
+        made=examples.made,
+        kept=examples.kept,
+        removed=examples.duplicates,
+        left_after=examples.near_duplicates + examples.left_out,
+        equal=examples.duplicates + outcome.outline.counts.equal,
+        too_long=examples.rejected_by_code.get("too_long", 0),
+        tokens=total,
+        trained=tokens.trained,
+        truncated=tokens.truncated,
+        test=test.examples if test else None,
+        max_length=outcome.recipe.config.plan.max_length,
+    )
+
+
+def audit(folder: Path, outcome: Outcome) -> list[AuditResult]:
+    """Measure, judge and write ``audits.json``.
+
+    Raises:
+        UsageError: a tolerance of the recipe names no audit.
+        GateError: an audit could not be computed.
+    """
+    recipe = outcome.recipe
+    config = recipe.config
+    context = Context(
+        kind=recipe.task.kind,
+        layout=config.plan.layout,
+        max_length=config.plan.longest_example,
+        model=recipe.model,
+    )
+    tokens = description.tokens_of(outcome)
+    total = tokens.total + tokens.padding
+    stride = -(-total // SAMPLE_TOKENS)
+    sample, everything = (partial(_chunks, folder, outcome, context, n) for n in (stride, 1))
+    facts = AuditFacts(
+        context=context,
+        ledger=_ledger(outcome),
+        lengths=outcome.outline.counts.histogram(),
+        leaked=outcome.outline.counts.leaked,
+        everything=everything,
+        lost=PartReport.lost_of(outcome.parts),
+        sources=_sources(outcome),
+    )
+    results = run_audits(sample, facts, config.judge.tolerance)
+    write_json(folder / AUDITS, as_json(Audits(stride, tuple(results))))
+    return results
+
+
+def in_lines(results: list[AuditResult]) -> dict[str, AuditLine]:
+    """The manifest's ``audits``: one line for each."""
+    return {r.name: AuditLine(r.status, _sentence(r)) for r in results}
+
+
+def _sentence(result: AuditResult) -> str:
+    worst = result.worst
+    return f"{worst.name}: {worst.detail}" if worst is not None else "nothing to report"

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pipeline.builder import refusal
+from pipeline.builder import rejects
 from pipeline.builder.assembly import Assembled, assemble
 from pipeline.builder.judge import Judge
 from pipeline.builder.parts import MadeParts, join, make_parts, missing
@@ -30,7 +30,7 @@ from pipeline.builder.planning import Planned, plan
 from pipeline.builder.preparation import Prepared, prepare, refuse_early
 from pipeline.builder.publication import finish, finish_in, remember, require_replaceable
 from pipeline.builder.shards import make_shards
-from pipeline.builds.built import Built
+from pipeline.builds.limits import Built
 from pipeline.inputs import equal_build
 from pipeline.inputs.equal_build import Look
 from pipeline.messages.progress import START, Report
@@ -80,7 +80,7 @@ def look(config: Config) -> Look:
     try:
         return equal_build.look(config)
     except DataError as error:
-        raise refusal.kept(error, config) from error
+        raise rejects.kept(error, config) from error
 
 
 def make(
@@ -106,7 +106,7 @@ def make(
         require_replaceable(prepared, place)
         refuse_early(prepared)
     except DataError as error:
-        raise refusal.kept(error, config) from error
+        raise rejects.kept(error, config) from error
     report(START, 1, 1)
     with place.staging() as folder:
         made = parts(prepared, report)

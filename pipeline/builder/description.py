@@ -13,7 +13,7 @@ from typing import Any
 
 from expectations.verdict import Verdict
 from pipeline import __version__
-from pipeline.builder import left_out
+from pipeline.builder import reject_limit
 from pipeline.builder.rejects import Ledger
 from pipeline.inputs import equal_build
 from pipeline.inputs.model_description import repaired
@@ -32,17 +32,17 @@ from pipeline.manifest.counts import (
 )
 from pipeline.manifest.json_records import from_json
 from pipeline.manifest.overlap_records import Decontamination, Likeness
-from pipeline.serving import inference
+from pipeline.serving import doctor
 from pipeline.shards import given, pack_index
+from pipeline.shards.doubles import TEST, TRAIN
 from pipeline.shards.facts import Outline
 from pipeline.shards.filters import Filtered
 from pipeline.shards.gather import ShardReport
 from pipeline.shards.pack_index import MeasuredIndex
 from pipeline.shards.part import PartReport
 from pipeline.shards.plan import Chosen
-from pipeline.shards.sides import TEST, TRAIN
 from stages import encoders, formats
-from stages.chat_template import turn_split
+from stages.chat_template import loss_weights
 from stages.tokenizers import oracle
 from stages.tokens import layouts
 
@@ -258,7 +258,7 @@ def _inputs(outcome: Outcome) -> tuple[records.InputRecord, ...]:
 
 def tokens_of(outcome: Outcome) -> TokenCounts:
     """All stored tokens, by what they are for."""
-    split = turn_split.figures(_tallied(outcome.parts, "turn_split"))
+    split = loss_weights.figures(_tallied(outcome.parts, "turn_split"))
     return TokenCounts(
         total=sum(s.tokens for s in outcome.shards),
         trained=outcome.outline.counts.trained,
@@ -275,7 +275,7 @@ def describe(outcome: Outcome, verdict: Verdict) -> records.Manifest:
     config = recipe.config
     sides = (TRAIN, TEST) if outline.split else (TRAIN,)
     probes = recipe.model.probes.items()
-    answers = inference.of_build(recipe, outcome.shards)
+    answers = doctor.of_build(recipe, outcome.shards)
     return records.Manifest(
         schema_version=records.SCHEMA_VERSION,
         version=__version__,
@@ -301,8 +301,8 @@ def describe(outcome: Outcome, verdict: Verdict) -> records.Manifest:
         splits=splits_of(outcome),
         sides=_sides(outcome),
         sources=given.records(config, outline.counts.portions, outline.asked, sides),
-        filters=left_out.filters(config, outcome.chosen, outcome.filtered),
-        doubles=left_out.doubles(config, outline.counts),
+        filters=reject_limit.filters(config, outcome.chosen, outcome.filtered),
+        doubles=reject_limit.doubles(config, outline.counts),
         decontamination=outcome.decontamination,
         near_duplicates=outcome.near_duplicates,
         probes={name: records.ProbeRecord(True, detail) for name, detail in probes},

@@ -29,14 +29,14 @@ from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import located, short_names
 from pipeline.options.config import Config
 from pipeline.shards import chain
-from pipeline.shards.margins import Margins, of_column
+from pipeline.shards.facts import Margins, of_column
 from pipeline.stores import local
 from pipeline.stores.sources import Located
-from stages.chat_template import turn_split
+from stages.chat_template import loss_weights
 from stages.columns import Ints
 from stages.contract import Batch, Glimpse, Record
 from stages.normalize.evidence import Detection
-from stages.rows import notes
+from stages.rows import carried
 from stages.tokens.folded_labels import unfold
 
 SAMPLE_BYTES = 3 << 20
@@ -217,7 +217,7 @@ def _through(recipe: Recipe, look: Look, records: list[Record], made: Sampled) -
             row_name = look.row_name(records[refusal.line])
             made.first.setdefault(refusal.code, []).append(row_name)
     if "note" in batch.schema.names:
-        made.notes.update(notes.tally(batch))
+        made.notes.update(carried.tally(batch))
     batch = made.alike.taken(batch, recipe.config, lambda at: look.row_name(records[at]))
     _show(look, records, batch=batch, made=made)
     return batch
@@ -275,7 +275,7 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
         ids = _IDS & set(batch.schema.names)
         made.tokens += sum(len(batch.column(name).flatten()) for name in ids)
         if own.splits_turns and "messages" in batch.schema.names:
-            made.split.update(turn_split.count(batch))
+            made.split.update(loss_weights.count(batch))
         if made.margins is not None:
             made.margins += of_column(batch.column("margin"))
     made.rows = made.read.total()

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from expectations import gate, gx_suites, metric_tables, tallies, undo_layout
+from expectations import gate, gx_runner, gx_suites, tallies, undo_layout
 from expectations.contract import DATASET, EXAMPLE, ROW, SHARD, Context
 from expectations.dataset import SIDES, Dataset
 from expectations.gate import Table
@@ -23,11 +23,12 @@ from expectations.gx_suites import Suite
 from expectations.tallies import Tally
 from expectations.verdict import Verdict
 from pipeline.manifest.dataset_files import listed_and_alike
+from pipeline.messages.session import current
 from pipeline.shards import measured
 from pipeline.shards.measured import OURS, Measured, metrics_file
 from pipeline.shards.pack_index import MeasuredIndex
-from stages.errors import ExpectationError
-from stages.files import file_hash, file_state
+from stages.errors import ExpectationError, UsageError
+from stages.files import file_hash
 from stages.findings import Finding
 from stages.tokens import layouts
 
@@ -70,7 +71,7 @@ class Evidence:
 def _same_file(folder: Path, shard: Measured) -> bool:
     """Whether a shard's file is still the one that was read and hashed."""
     path = folder / shard.path
-    if shard.settled and file_state.of(path) == shard.state:
+    if shard.settled and file_hash.of(path) == shard.state:
         return True
     # A shard that was taken over has two names: a change of mode or the removal of the other one
     # gives it another state, but no other bytes.
@@ -114,7 +115,7 @@ def _tables(evidence: Evidence, context: Context) -> dict[str, Table]:
     def dataset() -> Iterator[pa.Table]:
         # Only when this table's turn comes: by then the shards are known to be readable.
         if not facts:
-            facts.append(metric_tables.dataset(_dataset(evidence, context)))
+            facts.append(tallies.dataset(_dataset(evidence, context)))
         yield facts[0]
 
     tables = {
@@ -229,3 +230,34 @@ def require_passed(verdict: Verdict) -> None:
         f"The written shards break {', '.join(f.name for f in broken)}:\n{lines}",
         OURS if ours else "Nothing was published; fix the data, or the suite.",
     )
+
+
+# ``--data-docs``: the HTML pages of Great Expectations for a verdict, in a folder of their own.
+#
+# They contain the time of the run, so they cannot be part of a build. An error while writing them
+# is only a warning.
+
+
+def check(folder: Path | None) -> None:
+    """Require that the folder is new, empty, or holds such pages and no other file.
+
+    Raises:
+        UsageError: it is a file, or other files are in it.
+    """
+    if folder is None or not folder.exists():
+        return
+    present = list(folder.iterdir()) if folder.is_dir() else [folder]
+    if present and not gx_runner.is_own(folder):
+        raise UsageError(f"{folder} has other files in it.", "Give another with --data-docs.")
+
+
+def offer(folder: Path | None, verdict: Verdict) -> None:
+    """Write the pages, if they were asked for."""
+    if folder is None:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        gx_runner.write(folder, verdict.results, len(verdict.findings))
+    except Exception as error:
+        text = " ".join(str(error).split())[:200]
+        current().warn(f"no Data Docs, {type(error).__name__}: {text}")

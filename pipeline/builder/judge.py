@@ -74,9 +74,9 @@ class Judge:
             GateError: a suite does not load.
         """
         if self._config.run.data_docs is not None:
-            from pipeline.builder import data_docs
+            from pipeline.builder import gate
 
-            data_docs.check(self._config.run.data_docs)
+            gate.check(self._config.run.data_docs)
         if self._config.judge.expectations:
             from pipeline.builder import gate
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pipeline.builder.parallel import in_parallel
-from pipeline.builder.preparation import Prepared
+from pipeline.builder.preparation import Prepared, in_parallel
 from pipeline.inputs import equal_build
 from pipeline.messages.progress import ENCODE, Report, Whole
 from pipeline.shards import part

@@ -21,13 +21,13 @@ from pipeline.manifest.counts import SourceRecord
 from pipeline.manifest.json_records import as_json as of_record
 from pipeline.manifest.json_records import from_json
 from pipeline.report.drawing import Drawer
-from pipeline.shards.margins import Margins
+from pipeline.shards.facts import Margins
 from pipeline.stores import local
 from stages import encoders
-from stages.chat_template import turn_split
+from stages.chat_template import loss_weights
 from stages.columns import IGNORED
-from stages.counted import counted
-from stages.rows import notes
+from stages.errors import counted
+from stages.rows import carried
 
 Piece = tuple[str, str]  # its kind (context, trained, marker), and its text
 
@@ -202,7 +202,7 @@ def as_json(forecast: Forecast) -> dict[str, Any]:
         "notes": dict(sorted(sample.notes.items())),
         "margins": _margins(sample.margins),
         "lengths": _lengths(forecast),
-        "turn_split": turn_split.figures(sample.split),
+        "turn_split": loss_weights.figures(sample.split),
         "packing": packing_table(forecast),
         "stages": _stages(recipe),
     }
@@ -265,9 +265,9 @@ def _reject_lines(plan: dict[str, Any]) -> Iterator[str]:
         if first is not None:
             yield f"          what it means, and the fix: pipeline explain {first}"
     for name, count in plan["notes"].items():
-        label = "warning" if name in notes.WARNINGS else "note"
+        label = "warning" if name in carried.WARNINGS else "note"
         of = f"{count:,} of {counted(rejects['sampled'], 'sampled row')}"
-        yield f"{label:<9} {of}: {name} ({notes.of(name)})"
+        yield f"{label:<9} {of}: {name} ({carried.of(name)})"
     if rejects["too_large_to_sample"]:
         yield f"          {rejects['too_large_to_sample']} more rows are too large for a sample"
 
@@ -298,7 +298,7 @@ def _length_lines(plan: dict[str, Any]) -> Iterator[str]:
     words = "  ".join(f"{name} {lengths[name]:,}" for name in ("mean", *_QUANTILES))
     yield f"tokens    {words}  ({lengths['trained_share']:.1%} trained)"
     if plan["turn_split"]:
-        yield f"turns     of the sample, {turn_split.sentence(plan['turn_split'])}"
+        yield f"turns     of the sample, {loss_weights.sentence(plan['turn_split'])}"
     yield f"{'length':>12} {'too long':>9} {'packs':>10} {'full':>8}"
     for entry in plan["packing"]:
         packs = "-" if entry["packs"] is None else f"{entry['packs']:,}"

@@ -16,7 +16,7 @@ from pipeline.builder.parts import MadeParts, works_of
 from pipeline.builder.preparation import Prepared
 from pipeline.messages.progress import Report
 from pipeline.options.config import Config
-from pipeline.shards import dedup, doubles, facts, filters, layout, margins, values, workspace
+from pipeline.shards import collect, doubles, facts, filters, layout, values, workspace
 from pipeline.shards.choose import choose
 from pipeline.shards.collect import PartSource
 from pipeline.shards.examples import PlannedExamples, columns_of, read_examples
@@ -28,8 +28,7 @@ from pipeline.shards.plan import Chosen, orders_of
 from pipeline.shards.values import Piece
 from pipeline.shards.window import digest_of, windows_of
 from stages.columns import Ints
-from stages.counted import counted
-from stages.errors import ModelError
+from stages.errors import ModelError, counted
 
 PLAN = "plan"  # in the workspace
 STAGED = ".plan"  # in the staging directory; removed before the build is published
@@ -160,7 +159,7 @@ def of_parts(
         examples, filtered = _examples(config, works, reports, sources)
         if config.plan.dedup:
             pairs = doubles.pairs(examples.digest)
-            dedup.require_equal(pairs, sources, examples.starts, prepared.recipe.task.stored)
+            collect.require_equal(pairs, sources, examples.starts, prepared.recipe.task.stored)
         chosen = Chosen(examples, choose(config, examples))
         counts = _counts(prepared, works, chosen)
         outline, laid = windowed.of_chosen(
@@ -183,7 +182,7 @@ def _counts(prepared: Prepared, works: Sequence[Work], chosen: Chosen) -> Counts
     """What is counted of a choice in one memory."""
     config, examples = prepared.config, chosen.examples
     plans = [work.files.plan for work in works]
-    rated = margins.of_parts(prepared.recipe.task.kind, plans, examples.starts, chosen.kept)
+    rated = facts.of_parts(prepared.recipe.task.kind, plans, examples.starts, chosen.kept)
     orders = orders_of(chosen.choice, config.plan)
     return facts.of(config, examples, chosen.choice, orders=orders, margins=rated)
 

@@ -18,13 +18,11 @@ from pipeline.options.budgets import Budget
 from pipeline.options.config import Config
 from pipeline.shards import given
 from pipeline.shards.choose import choose
-from pipeline.shards.doubles import DIGEST
-from pipeline.shards.examples import PlannedExamples
-from pipeline.shards.fates import Choice
-from pipeline.shards.sides import TEST, TRAIN, mixed
+from pipeline.shards.doubles import DIGEST, TEST, TRAIN, mixed
+from pipeline.shards.examples import Choice, PlannedExamples
 from stages.columns import Ints, offsets_of
 from stages.errors import UsageError
-from stages.tokens import layouts, packing
+from stages.tokens import layouts, packed
 
 MOST = 50_000  # examples; of a larger build they stand for several each
 MAX_LENGTHS = (2048, 4096, 8192, 16384, 32768)  # of the packing table
@@ -158,7 +156,7 @@ def packing_table(estimate: Forecast) -> list[dict[str, Any]]:
         }
         stored = _stored(config, those, limit)
         if packs and len(stored):
-            made = int(packing.plan(stored, limit).max()) + 1
+            made = int(packed.plan(stored, limit).max()) + 1
             entry["packs"] = max(1, round(made * those.each))
             entry["efficiency"] = round(int(stored.sum()) / (made * limit), 6)
         table.append(entry)

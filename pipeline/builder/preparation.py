@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import inspect
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
 
-from pipeline.builder import preflight
-from pipeline.inputs import equal_build
+from pipeline.amounts import NOTHING
+from pipeline.builder.reject_limit import Limit, error_of, limits, too_many
+from pipeline.builder.rejects import Ledger
+from pipeline.executors import Job
+from pipeline.inputs import equal_build, versions
 from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import Input, scan
+from pipeline.messages.progress import Report, Whole, follower_of
+from pipeline.messages.session import current
 from pipeline.options.config import Config
+from pipeline.options.phases import RunOptions
+from pipeline.shards import chain, filters
 from pipeline.shards.part import PartReport
 from pipeline.stores import local
-from stages.contract import Split
+from stages import catalog, readers
+from stages.contract import Record, Split
 from stages.errors import UsageError
 
 
@@ -129,4 +141,171 @@ def refuse_early(prepared: Prepared) -> None:
     Raises:
         DataError: a sample of the rows says that too many will be refused.
     """
-    preflight.require_hopeful(prepared.recipe, prepared.inputs)
+    require_hopeful(prepared.recipe, prepared.inputs)
+
+
+# The work of a phase, spread over processes by the build's engine.
+
+
+Shared = TypeVar("Shared")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def in_parallel(
+    function: Callable[[Shared, Item], Result],
+    shared: Shared,
+    items: Sequence[Item],
+    *,
+    run: RunOptions,
+    report: Report,
+    what: str,
+    folders: Sequence[Path] | None = None,
+    whole: Whole | None = None,
+) -> list[Result]:
+    """``function(shared, item)`` for all items.
+
+    Args:
+        function, shared: sent to the workers once; items: one by one.
+        what: the phase, as the report calls it.
+        folders: that workers read and write, and so all machines share; by default the cache.
+        whole: the phase, where more than the number of its pieces is known.
+
+    Returns:
+        The results in the order of the items.
+    """
+    follower = follower_of(report)
+    if items or whole is not None:
+        known = whole or Whole(pieces=len(items), one_round=True)
+        follower.begin(what, replace(known, at_once=run.processes))
+    if not items:
+        return []
+    results: dict[int, Result] = {}
+    job = Job(
+        phase=what,
+        folders=tuple((run.cache,) if folders is None else folders),
+        at_once=run.workers or 0,
+        address=run.ray_address,
+        lost=current().warn,
+        partly=follower.partly,
+    )
+    for index, result in _answers(job, function, shared, items, run):
+        results[index] = result
+        follower.piece(
+            index, getattr(result, "amount", NOTHING), kept=getattr(result, "kept", False)
+        )
+    return [results[index] for index in range(len(items))]
+
+
+def _answers(
+    job: Job,
+    function: Callable[[Shared, Item], Result],
+    shared: Shared,
+    items: Sequence[Item],
+    run: RunOptions,
+) -> Iterator[tuple[int, Result]]:
+    """What the engine yields; one that takes a job is given it.
+
+    Machines of a cluster that share a cache in a store share no folder: what needs one is done by
+    processes of this machine.
+    """
+    apart = run.engine == "ray" and bool(run.shared and job.folders)
+    engine = "local" if apart else run.engine
+    pmap = catalog.load("pipeline.executors", engine, "pmap")
+    if "job" in inspect.signature(pmap).parameters:
+        if engine != "local":  # whose workers are this program
+            job = replace(job, alike=partial(versions.require_alike, dict(versions.here())))
+        pmap = partial(pmap, job=job)
+    found: Iterator[tuple[int, Result]] = pmap(function, shared, items, run.processes)
+    return found
+
+
+# Stops a build at once if a few sampled rows show that it would refuse too many.
+#
+# Rows from the head, the middle and the tail of each input go through the build's own stages. Bad
+# rows in one place prove nothing about the rest of a file. So an input counts only if all three
+# places are bad, and then with the smallest share of refused rows among the three.
+
+
+PLACES = 3
+ROWS = 40  # in each place
+BYTES = 64 << 10  # of a place; the rows after that are left out
+ENOUGH = 0.5  # an input counts if more than this share is refused in every place
+INPUTS = 8
+
+
+def _places(records: Sequence[Record]) -> list[list[Record]]:
+    """The first rows of each third of the records, up to ``ROWS`` rows and ``BYTES`` bytes."""
+    third = -(-len(records) // PLACES)
+    places = []
+    for start in range(0, len(records), max(third, 1)):
+        size = 0
+        taken: list[Record] = []
+        for record in records[start : start + min(third, ROWS)]:
+            size += len(record.raw)
+            if taken and size > BYTES:
+                break
+            taken.append(record)
+        places.append(taken)
+    return places
+
+
+def _place(name: str, record: Record) -> str:
+    at = f":{record.line + 1}" if record.line >= 0 else f" at byte {record.offset}"
+    return f"{name}{at}"
+
+
+def _through(
+    recipe: Recipe, reading: str, records: list[Record], name: str, ledger: Ledger
+) -> tuple[int, int]:
+    """Run rows through the stages: how many there are, and how many are refused. A row is when none
+    of its sequences is left."""
+    normalize = recipe.normalize(reading)
+    normalized = normalize([replace(record, line=i) for i, record in enumerate(records)])
+    batch, gone = chain.through(normalized, recipe.stages(reading))
+    filters.of_rows(recipe.config, batch, lambda line: _place(name, records[line]))
+    codes: dict[int, tuple[str, str]] = {}
+    for refusal in chain.refusals(gone):
+        codes.setdefault(refusal.line, (refusal.code, refusal.detail))
+    refused = codes.keys() - set(batch.column("line").to_pylist())
+    for line in sorted(refused):
+        ledger.count(codes[line][0], codes[line][1], _place(name, records[line]))
+    return len(records) - normalize.tally.filtered, len(refused)
+
+
+def require_hopeful(recipe: Recipe, inputs: Sequence[Input]) -> None:
+    """Stop a build that would refuse more rows than ``--max-reject`` allows.
+
+    Raises:
+        DataError: see ``refusals.refuse_too_many``; its counts are those of the sample.
+        UsageError: a filter compares what cannot be compared.
+    """
+    recipe = replace(recipe, backend="tokenizers")  # gives the same ids, and is loaded already
+    every = list(zip(inputs, recipe.formats, strict=True))
+    for limit in limits(recipe.config):
+        mine = [(one, name) for one, name in every if one.source in limit.sources]
+        if not any(recipe.config.sources[number].options.salvage for number in limit.sources):
+            _require_hopeful(recipe, mine, limit)
+
+
+def _require_hopeful(recipe: Recipe, inputs: Sequence[tuple[Input, str]], limit: Limit) -> None:
+    """The same for the inputs that one limit is for."""
+    config = recipe.config
+    ledger, bound, rows, sampled = Ledger(), 0.0, 0, 0
+    for source, reading in inputs[:INPUTS]:
+        machine = recipe.of_source(source.source)
+        reader = readers.load(source.reader)
+        glimpse = reader.glimpse(source.version or source.path, PLACES * ROWS)
+        rows += glimpse.rows
+        if glimpse.rows <= len(glimpse.records):
+            continue  # so small that the build itself is as fast
+        places = _places(glimpse.records)
+        seen = [_through(machine, reading, p, source.name, ledger) for p in places]
+        sampled += sum(read for read, _ in seen)
+        # At least this share of the input will be refused, as far as the sample shows.
+        least = min((refused / read for read, refused in seen if read), default=0.0)
+        bound += least * glimpse.rows if least > ENOUGH else 0.0
+    left_out = len(inputs) > INPUTS
+    hopeless = not left_out and rows and too_many(round(bound), rows, limit.share)
+    if hopeless or (ledger.rows_by_code and limit.share == 0):
+        raise error_of(ledger, sampled, left=True, config=config, limit=limit, of="sampled ")

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.builder import refusal
+from pipeline.builder import rejects
 from pipeline.builder.assembly import Assembled, assemble, require_rows
 from pipeline.builder.judge import Judge
 from pipeline.builder.parts import MadeParts, require_complete, works_of
@@ -24,8 +24,7 @@ from pipeline.builder.planning import workspace_of
 from pipeline.builder.preparation import Prepared
 from pipeline.builds import failed, limits, publish, standing
 from pipeline.builds.build import Build
-from pipeline.builds.built import Built
-from pipeline.builds.drift import drift
+from pipeline.builds.limits import Built, drift
 from pipeline.builds.place import Place, place_of
 from pipeline.inputs import equal_build
 from pipeline.manifest.dataset_files import write_json
@@ -37,8 +36,8 @@ from pipeline.shards import workspace
 from pipeline.shards.part import PartReport, Work
 from stages import native
 from stages.errors import DataError
-from stages.files import file_state
-from stages.files.known_hashes import KnownHashes
+from stages.files import file_hash
+from stages.files.file_hash import KnownHashes
 
 
 def finish(prepared: Prepared, made: MadeParts, report: Report) -> Built:
@@ -107,7 +106,7 @@ def finish_in(
         if before is not None and not prepared.config.run.replace:
             limits.require_within(before, assembled.build, prepared.config.run.drift)
     except DataError as error:
-        raise refusal.kept(error, prepared.config, folder) from error
+        raise rejects.kept(error, prepared.config, folder) from error
     report(PUBLISH, 0, 1)
     built = _publish(prepared, made, assembled=assembled, place=place)
     report(PUBLISH, 1, 1)
@@ -192,8 +191,8 @@ def _keep_part(hashes: KnownHashes, work: Work, report: PartReport) -> None:
             work.files.plan: report.plan_sha256,
             work.files.rejects: report.rejects_sha256,
         }
-        states = {path: file_state.of(path) for path in files}
-        vouched = file_state.of(work.files.report).changed
+        states = {path: file_hash.of(path) for path in files}
+        vouched = file_hash.of(work.files.report).changed
     except OSError:  # pruned meanwhile
         return
     for path, sha256 in files.items():

@@ -13,16 +13,15 @@ from typing import TypeVar
 import pyarrow as pa
 
 from expectations.stored_rows import Sources
-from pipeline.builder.parallel import in_parallel
 from pipeline.builder.planning import Planned, workspace_of
-from pipeline.builder.preparation import Prepared
+from pipeline.builder.preparation import Prepared, in_parallel
 from pipeline.builds.place import before
 from pipeline.inputs import declared, equal_build
 from pipeline.manifest.dataset_files import write_json, write_split, write_splits
 from pipeline.manifest.records import SERVING
 from pipeline.messages.progress import WRITE, Report, Whole
-from pipeline.serving import inference
-from pipeline.serving.tokenizer_files import write_tokenizer
+from pipeline.serving import doctor
+from pipeline.serving.doctor import write_tokenizer
 from pipeline.shards import kept, pack_index, workspace
 from pipeline.shards import layout as windows
 from pipeline.shards.gather import Gather, ShardReport
@@ -181,4 +180,4 @@ def write_dataset(folder: Path, prepared: Prepared, shards: Sequence[ShardReport
         write_split(folder, side, _schema(folder, own), shards=names, key=prepared.build_id)
     write_splits(folder, sides)
     write_tokenizer(folder / "tokenizer", prepared.recipe.model)
-    write_json(folder / SERVING, inference.contract(prepared.recipe, shards))
+    write_json(folder / SERVING, doctor.contract(prepared.recipe, shards))

@@ -11,11 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from expectations.contract import STREAM, Context
+from pipeline import tasks
 from pipeline.builder import rejects
 from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import Input, scan
@@ -25,7 +28,7 @@ from pipeline.manifest.records import Reject
 from pipeline.options.config import Config, from_record
 from pipeline.options.path_values import require_local
 from pipeline.secrets import shown
-from pipeline.serving.tokenizer_files import write_tokenizer
+from pipeline.serving.doctor import write_tokenizer
 from pipeline.shards import chain, collect, gather
 from pipeline.shards import plan as planning
 from pipeline.shards.measured import read
@@ -34,9 +37,11 @@ from stages.chat_template import loss_weights
 from stages.columns import Ints
 from stages.contract import Batch, Stage
 from stages.errors import DataError, UsageError
-from stages.files import regular
+from stages.files import file_hash
+from stages.rows.carried import IDENTITY
 from stages.tokens import layouts
 from stages.tokens.folded_labels import unfold
+from stages.tokens.pretokenized import Accept
 
 METADATA = b"posttrain-pipeline"
 
@@ -65,7 +70,7 @@ def describe(path: Path, cache_dir: Path) -> StageFile:
         UsageError: it is not a stage file.
     """
     try:
-        with pa.memory_map(regular.required(str(path))) as source:
+        with pa.memory_map(file_hash.required(str(path))) as source:
             schema = pa.ipc.open_file(source).schema
         content = json.loads((schema.metadata or {})[METADATA])
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
@@ -166,7 +171,7 @@ def _reopened(path: Path, cache_dir: Path) -> tuple[StageFile, Recipe]:
 
 
 def _batches(path: Path) -> list[Batch]:
-    with pa.memory_map(regular.required(str(path))) as source:
+    with pa.memory_map(file_hash.required(str(path))) as source:
         file = pa.ipc.open_file(source)
         batches = [file.get_batch(i) for i in range(file.num_record_batches)]
     return [batch.replace_schema_metadata(None) for batch in batches]
@@ -279,3 +284,33 @@ def _write_train(recipe: Recipe, table: pa.Table, output: Path) -> list[str]:
         )
         files.append(path)
     return files
+
+
+# What each stage of each task reads and writes, for people.
+
+
+Row = tuple[str, str, tuple[str, ...], tuple[str, ...]]
+
+
+def _unbound(task: tasks.Task) -> Any:
+    """Tools without a model: stages only keep what they are made from until they run."""
+    config = Config.of(task.name, data=(), model="", output=Path())
+    nothing: Any = None
+    context = Context(
+        kind=task.kind, layout=STREAM, max_length=config.plan.max_length, model=nothing
+    )
+    missing = dict.fromkeys(("model", "encoder", "renderer", "segment_encoder"))
+    return SimpleNamespace(config=config, context=context, family="decoder", **missing)
+
+
+def stage_table() -> list[Row]:
+    """(task, stage, columns read, columns written), in the order in which they run."""
+    rows: list[Row] = []
+    for name in tasks.names():
+        task = tasks.load(name)
+        rows.append((name, "normalize", ("raw rows",), task.kind.columns + IDENTITY))
+        rows += [(name, s.name, s.reads, s.writes) for s in task.stages(_unbound(task))]
+        if task.kind.trains_answers:  # rows that are token ids already take this way
+            rows.append((name, "accept", Accept.reads, Accept.writes))
+        rows += [(name, layouts.load(x).stage, task.kept, ("shards",)) for x in task.layouts]
+    return rows

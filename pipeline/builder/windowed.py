@@ -10,21 +10,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from pipeline.builder.parallel import in_parallel
-from pipeline.builder.preparation import Prepared
+from pipeline.builder.preparation import Prepared, in_parallel
 from pipeline.messages.progress import PLAN, Report
 from pipeline.options.config import Config
-from pipeline.options.keeping import Keep
-from pipeline.shards import equal, exchange, facts, layout, rule, sides
+from pipeline.options.many_values import Keep
+from pipeline.shards import doubles, equal, exchange, facts, layout, rule
 from pipeline.shards.choose import nothing_to_train_on, require_none_apart
+from pipeline.shards.doubles import TEST, TRAIN
 from pipeline.shards.equal import Equal, Search
+from pipeline.shards.examples import Choice
 from pipeline.shards.exchange import Dealing
 from pipeline.shards.facts import Counts, Outline
-from pipeline.shards.fates import Choice
 from pipeline.shards.grouped import BUCKETS
 from pipeline.shards.layout import Laid, Laying
 from pipeline.shards.plan import Chosen
-from pipeline.shards.sides import TEST, TRAIN
 from pipeline.shards.window import WINDOW_EXAMPLES, Window, digest_of
 from stages.errors import SurroundingsError, UsageError
 from stages.rows.selection import AND_QUESTION
@@ -167,10 +166,10 @@ def _apart(laid: Sequence[Laid]) -> dict[str, int]:
     }
 
 
-def _rule(workers: _Workers, search: Search) -> sides.SplitRule:
+def _rule(workers: _Workers, search: Search) -> doubles.SplitRule:
     counted = workers.each(rule.count, search, range(BUCKETS))
     rule.forget(search)
-    return sides.rule_of(counted, search.config.plan.test_size)
+    return doubles.rule_of(counted, search.config.plan.test_size)
 
 
 def _part_of(choice: Choice, window: Window) -> Choice:

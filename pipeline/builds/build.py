@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from pipeline import exports
-from pipeline.builds import files, stored
+from pipeline.builds import stored
 from pipeline.builds.whereabouts import Whereabouts, found
 from pipeline.manifest import records
 from pipeline.manifest.json_records import MalformedError, load
@@ -151,7 +151,7 @@ class Build(Whereabouts):
             build = cls(place, read_manifest(data))
         except MalformedError as error:
             raise _damaged(str(place / MANIFEST), folder, error) from error
-        for name in () if build.address else files.links(place, build.manifest.files):
+        for name in () if build.address else stored.links(place, build.manifest.files):
             raise DataError(
                 f"{place / name} is a link, or behind one, and so is not the build's own.",
                 f"Put the file itself there (cp -RL {place} COPY copies all), or build again.",
@@ -258,13 +258,13 @@ class Build(Whereabouts):
 
     def differences(
         self, sha256: Callable[[Path], str] = file_hash.sha256
-    ) -> Iterator[files.Difference]:
+    ) -> Iterator[stored.Difference]:
         """Files that are missing, changed, or not named by the manifest.
 
         Args:
             sha256: gives the hash of a file; by default every file is read.
         """
-        return files.differences(self.fetched().folder, self.manifest.files, sha256)
+        return stored.differences(self.fetched().folder, self.manifest.files, sha256)
 
     def require_intact(self) -> Build:
         """The build itself, when every file that its manifest names is what was written.
@@ -273,8 +273,8 @@ class Build(Whereabouts):
             DataError: a file is missing or has changed.
         """
         for difference in self.differences():
-            if difference.code != files.UNKNOWN:  # a file that somebody added changes no row
-                what = "has changed since" if difference.code == files.HASH else "is missing from"
+            if difference.code != stored.UNKNOWN:  # a file that somebody added changes no row
+                what = "has changed since" if difference.code == stored.HASH else "is missing from"
                 raise DataError(
                     f"{self.shown(difference.name)} {what} the build.", "Build it again."
                 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 
 from pipeline.builds.build import Build
 from pipeline.manifest.json_records import MalformedError, load
-from pipeline.manifest.model_record import ModelRecord
+from pipeline.manifest.records import ModelRecord
 from stages.errors import DataError, require_reading
 from stages.json_record import OPTIONAL, JsonRecord
 from stages.profile import ModelProfile, PairFraming, StepTokens, TargetModel, declare

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.builds.build import Build, StoredShard
+from stages import columns
 from stages.columns import Ints, list_parts, offsets_of, whole
 from stages.errors import DataError, UsageError, require_reading
 from stages.tokens import layouts
@@ -220,3 +221,19 @@ def value_of(scalar: pa.Scalar) -> Any:
             return values.to_pylist()  # unlabelled steps, row ids
         return values.to_numpy(zero_copy_only=False)
     return scalar.as_py()
+
+
+# Training rows back to single examples, whatever layout they are stored in.
+
+
+def examples(table: pa.Table, layout: str) -> pa.Table:
+    """One example a row, unpadded.
+
+    Raises:
+        UsageError: it has a column of unknown meaning, which cannot be split into examples.
+    """
+    known = {*columns.TYPES, "row_ids"}
+    unknown = [name for name in table.schema.names if name not in known]
+    if unknown:
+        raise UsageError(f"Columns {', '.join(unknown)} cannot be carried into another layout.")
+    return layouts.load(layout).examples(table)

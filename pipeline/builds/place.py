@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.builds import history, leftovers, publish, versions
+from pipeline.builds import lease, leftovers, publish, versions
 from pipeline.manifest.manifest import MANIFEST
 from stages.errors import UsageError
 
@@ -106,7 +106,7 @@ class Place:
         """
         if self.keep:  # from here on it is a folder of versions, also if this run is killed
             self.real.mkdir(parents=True, exist_ok=True)
-            (self.real / history.HISTORY).touch()
+            (self.real / lease.HISTORY).touch()
         with publish.staging(self.before) as folder:
             if self.keep:
                 versions.tidy(self.real)
@@ -169,7 +169,7 @@ class Place:
     def record(self, line: Mapping[str, Any]) -> None:
         """Append a line to the history of versions, with what is current now."""
         if self.keep:
-            history.append(self.real, {**line, "current": self.current()})
+            lease.append(self.real, {**line, "current": self.current()})
 
     def record_killed(self) -> None:
         """A line for a run that was killed, and so could not write its own; what it left half done
@@ -187,7 +187,7 @@ class Place:
                     shutil.rmtree(publish.beside(self.before, "staging"), ignore_errors=True)
                     versions.tidy(self.real)
                     message = f"the run before ({holder}) was killed"
-                    self.record(history.entry("failed", message, None))
+                    self.record(lease.entry("failed", message, None))
                 lock.unlink(missing_ok=True)
         except OSError:  # there is no lock, or a run that is alive has it
             return

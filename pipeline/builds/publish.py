@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from pipeline.builds import history, leftovers, versions
+from pipeline.builds import lease, leftovers, versions
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import as_json, one_line, sealed
 from pipeline.manifest.manifest import MANIFEST, Manifest
@@ -192,7 +192,7 @@ def _locks(lock: IO[str], path: Path, shown: str) -> bool:
     if not _same(lock, path):
         return False
     lock.truncate(0)
-    lock.write(f"process {os.getpid()}, since {history.stamp()}")
+    lock.write(f"process {os.getpid()}, since {lease.stamp()}")
     lock.flush()
     return True
 
@@ -241,7 +241,7 @@ def _sync(folder: Path) -> None:
     """
     for root, _, files in os.walk(folder):
         for name in (*files, "."):
-            history.sync(os.path.join(root, name))
+            lease.sync(os.path.join(root, name))
 
 
 def write_manifest(folder: Path, manifest: Manifest, verdict: Verdict) -> Manifest:
@@ -275,4 +275,4 @@ def publish(folder: Path, target: Path) -> None:
         target.rename(old)
         folder.rename(target)
         shutil.rmtree(old, ignore_errors=True)
-    history.sync(target.parent)  # the rename itself must reach the disk, too
+    lease.sync(target.parent)  # the rename itself must reach the disk, too

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pipeline.builds.built import Built
+    from pipeline.builds.limits import Built
 
 _latest: ContextVar[tuple[Built, Callable[[], bool]] | None] = ContextVar("latest", default=None)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipeline.builds import history, publish, store_versions, versions
+from pipeline.builds import lease, publish, store_versions, versions
 from pipeline.builds.place import Place
 from pipeline.builds.store_versions import Writer
 from pipeline.manifest.json_records import load
@@ -221,7 +221,7 @@ class StorePlace(Place):
     def _record_killed(self, owner: str) -> None:
         with suppress(OSError):  # it only informs
             message = f"the run before ({owner}) ended without a word"
-            self.record(history.entry("failed", message, None))
+            self.record(lease.entry("failed", message, None))
 
     def record_killed(self) -> None:
         """Nothing: whoever takes over its lock writes it down."""

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.builds import history, lease, versions
+from pipeline.builds import lease, versions
 from pipeline.builds.lease import Lease
 from pipeline.builds.versions import CURRENT, Version
 from pipeline.manifest.json_records import MalformedError, load
@@ -34,7 +34,7 @@ _ID = re.compile(r"[0-9a-f]{64}")
 _OBJECTS = "objects"
 _EARLIER = 1000  # versions that are remembered in their order
 _LINES = 10_000  # of the history that are kept
-_OURS = {CURRENT, history.HISTORY, lease.LOCK, _OBJECTS}
+_OURS = {CURRENT, lease.HISTORY, lease.LOCK, _OBJECTS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ def append(store: Store, line: Mapping[str, Any], single: bool) -> None:
         lines = (old or b"").splitlines(keepends=True)
         return b"".join([*lines[-_LINES + 1 :], text])
 
-    if not exchange(store, history.HISTORY, longer, single):
+    if not exchange(store, lease.HISTORY, longer, single):
         raise OSError("others wrote it at the same time")
 
 

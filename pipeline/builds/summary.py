@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from pipeline import exports
-from pipeline.builds import drift, leftovers, versions
-from pipeline.builds.built import Built
-from pipeline.figures import span
+from pipeline.amounts import span
+from pipeline.builds import leftovers, limits, versions
+from pipeline.builds.limits import Built
 from pipeline.lines import wrapped
 from pipeline.manifest import in_words
 from pipeline.manifest.counts import ExampleCounts, RowCounts
@@ -21,8 +21,7 @@ from pipeline.manifest.json_records import as_json
 from pipeline.manifest.manifest import InputRecord, Manifest
 from pipeline.manifest.records import REJECTS, REPORT, VALIDATION
 from pipeline.stores import local
-from stages.counted import counted
-from stages.errors import PipelineError
+from stages.errors import PipelineError, counted
 
 MOST = 6  # codes on the terminal
 _LONG = 110  # characters of a fix that is said as a whole
@@ -139,15 +138,15 @@ def _lines(manifest: Manifest, fix: Fix) -> list[str]:
     rows, tokens = manifest.rows, manifest.tokens
     lines = [*_ledger(rows, manifest.examples), *_tokens(manifest)]
     if tokens.turn_split:
-        from stages.chat_template import turn_split
+        from stages.chat_template import loss_weights
 
-        lines.append(f"turns     {turn_split.sentence(as_json(tokens.turn_split))}")
+        lines.append(f"turns     {loss_weights.sentence(as_json(tokens.turn_split))}")
     lines += loss_lines(manifest, fix)
     for note, count in rows.notes.items():
-        from stages.rows import notes
+        from stages.rows import carried
 
-        label = "warning" if note in notes.WARNINGS else ""
-        lines.append(f"{label:<9} {counted(count, 'row')}: {note} ({notes.of(note)})")
+        label = "warning" if note in carried.WARNINGS else ""
+        lines.append(f"{label:<9} {counted(count, 'row')}: {note} ({carried.of(note)})")
     if rows.duplicates_found and not rows.duplicates:
         # They were counted before anything was left out as a near-duplicate or by a budget.
         later = manifest.examples.near_duplicates + manifest.examples.left_out
@@ -259,4 +258,4 @@ def _noted(built: Built) -> list[str]:
     for name, audit in manifest.audits.items():
         if audit.status == "warn":
             lines.append(f"audit     {name}, {audit.detail}")
-    return lines + drift.lines(built.drift)
+    return lines + limits.lines(built.drift)

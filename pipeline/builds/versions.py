@@ -21,13 +21,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.builds import history, leftovers
-from pipeline.builds.history import sync
+from pipeline.builds import lease, leftovers
+from pipeline.builds.lease import sync
 from pipeline.manifest.json_records import MalformedError, load
 from pipeline.manifest.manifest import MANIFEST, Listed
 from pipeline.manifest.records import RUN
 from stages.errors import UsageError
-from stages.files import regular
+from stages.files import file_hash
 
 CURRENT = "current"
 HOLDS = "holds"
@@ -58,7 +58,7 @@ class Version:
 
 def is_releases(folder: Path) -> bool:
     """Whether a folder holds versions."""
-    return (folder / history.HISTORY).is_file() or (folder / CURRENT).is_symlink()
+    return (folder / lease.HISTORY).is_file() or (folder / CURRENT).is_symlink()
 
 
 def is_place(real: Path) -> bool:
@@ -69,7 +69,7 @@ def is_place(real: Path) -> bool:
 def listed(folder: Path) -> Listed | None:
     """What the manifest in a folder lists; None where there is none that can be read."""
     try:
-        return load(Listed, regular.required(folder / MANIFEST).read_bytes())
+        return load(Listed, file_hash.required(folder / MANIFEST).read_bytes())
     except (OSError, MalformedError):
         return None
 
@@ -98,7 +98,7 @@ def resolved(folder: Path) -> Path:
 @contextmanager
 def _guarded(folder: Path) -> Iterator[None]:
     """One step at a time: a hold, an exchange of the link, or a version taken away."""
-    with (folder / history.HISTORY).open("ab") as lock:
+    with (folder / lease.HISTORY).open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -170,7 +170,7 @@ def _age(folder: Path) -> tuple[str, int]:
 
 def _found(folder: Path) -> Iterator[Version]:
     """Every folder with the name of a version, be it one or not."""
-    order, withdrawn = _events(history.read(folder))
+    order, withdrawn = _events(lease.read(folder))
     now = _linked(folder)
     for path in sorted(filter(_is_named, folder.iterdir())):
         yield Version(

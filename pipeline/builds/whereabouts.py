@@ -11,7 +11,7 @@ from pipeline.secrets import redacted
 from pipeline.stores import address_of, open_store
 from pipeline.stores.transfer import Copies
 from stages.errors import DataError, IrregularError, UsageError, require_reading
-from stages.files import regular
+from stages.files import file_hash
 
 
 def found(folder: str | Path) -> tuple[Path, bytes]:
@@ -27,7 +27,7 @@ def found(folder: str | Path) -> tuple[Path, bytes]:
         return _in_store(address)
     place = versions.resolved(Path(folder))
     try:
-        return place, regular.required(place / MANIFEST).read_bytes()
+        return place, file_hash.required(place / MANIFEST).read_bytes()
     except OSError as error:
         require_reading(error)
         why = "it has no manifest.json" if place.is_dir() else "there is no such folder"
@@ -92,7 +92,7 @@ class Whereabouts:
         """
         if not self.address:
             try:
-                return regular.required(self.folder / name)
+                return file_hash.required(self.folder / name)
             except IrregularError as error:
                 raise DataError(error.what, "Build it again.") from error
         return self.copies.path(name, self.manifest.files.get(name))

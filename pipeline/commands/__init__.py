@@ -1,1 +1,15 @@
 """The commands: a file has those of one subject, each by its name."""
+
+MEMBERS = {
+    "build": "pipeline.commands.run:BUILD",
+    "commit": "pipeline.commands._ranks:COMMIT",
+    "diff": "pipeline.commands.report:DIFF",
+    "doctor": "pipeline.commands.check:DOCTOR",
+    "explain": "pipeline.commands.list:EXPLAIN",
+    "init": "pipeline.commands.plan:INIT",
+    "overlaps": "pipeline.commands.show:OVERLAPS",
+    "overlay": "pipeline.commands.export:OVERLAY",
+    "parts": "pipeline.commands._ranks:PARTS",
+    "rollback": "pipeline.commands.versions:ROLLBACK",
+    "shards": "pipeline.commands._ranks:SHARDS",
+}

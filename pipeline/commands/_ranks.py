@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from pipeline.messages.session import current
-from pipeline.options import headings as under
+from pipeline.options import help_page as under
 from pipeline.options.command_line import (
     CHANGES,
     OF_RECIPE,
@@ -27,6 +27,8 @@ from stages.errors import UsageError
 
 if TYPE_CHECKING:
     from pipeline.builder.ranks import Rank
+if TYPE_CHECKING:
+    from pipeline.builder.build import MadeParts, Prepared, Report
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -91,9 +93,9 @@ def of_share(name: str, text: str, first: str) -> click.Command:
     ) -> None:
         configs = configs_of(data, task, changes, given)
         rank = rank_of(shard_id, num_shards)
-        from pipeline import run_ranks
+        from pipeline import run_build
 
-        run_ranks.run_each(configs, getattr(run_ranks, name), rank, as_json, quiet)
+        run_build.run_each(configs, getattr(run_build, name), rank, as_json, quiet)
 
     return command
 
@@ -163,3 +165,68 @@ def _whole(name: str) -> int:
     if not text.isdecimal():
         raise UsageError(f"{name} is {text!r}, not a number.", "Give --shard-id and --num-shards.")
     return int(text)
+
+
+# ``pipeline parts``: the parts of a build that one rank of a job array makes.
+#
+# They are the first phase of a build in a job array; pipeline shards or pipeline commit is the
+# next.
+
+
+PARTS = of_share(
+    "parts",
+    "Make one share of a build's parts, in one of several runs on as many machines.",
+    "The first of two runs, which may be on two machines",
+)
+
+
+# ``pipeline shards``: the shards of a build that one rank of a job array makes.
+#
+# They are the second phase of a build in a job array, which may be left out, then pipeline commit.
+
+
+SHARDS = of_share(
+    "shards",
+    "Make one share of a build's shards, after all runs of pipeline parts.",
+    "The first of two runs, after all runs of pipeline parts",
+)
+
+
+# ``pipeline commit``: what the ranks of a job array have made becomes a published build.
+
+
+_EXAMPLES = (
+    ("pipeline commit recipe.toml", "Publish what all runs have made"),
+    ("pipeline commit recipe.toml --json --quiet", "The same, with its manifest on stdout"),
+    ("pipeline commit data.jsonl --task sft --model qwen2-1.5b -o build", "Without a recipe"),
+)
+
+
+def _joined(prepared: Prepared, report: Report) -> MadeParts:
+    from pipeline.builder import planning, ranks
+
+    return ranks.joined(prepared, planning.reads_examples(prepared.config))
+
+
+@click.command(
+    name="commit",
+    cls=Command,
+    heading=under.MACHINES,
+    examples=_EXAMPLES,
+    help="Publish a build of the parts and shards that pipeline parts and pipeline shards have "
+    "made; shards that are missing are made.",
+)
+@of_builds(ranked=False)
+def COMMIT(
+    data: tuple[str, ...],
+    task: str | None,
+    changes: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+    **given: Any,
+) -> None:
+    """The last phase of a build in a job array: one run, after all others."""
+    configs = configs_of(data, task, changes, given)
+    from pipeline.run_build import build_each
+
+    build_each(configs, as_json, quiet, _joined)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.options import headings as under
+from pipeline.options import help_page as under
 from pipeline.options.command_line import CACHE
 from pipeline.options.help_page import Group, option
 from pipeline.options.output import SHARED, local_cache

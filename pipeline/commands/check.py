@@ -5,20 +5,24 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipeline import lines
 from pipeline.messages.result import print_object
-from pipeline.options import headings as under
-from pipeline.options.command_line import CACHE, JSON, folder
+from pipeline.options import help_page as under
+from pipeline.options.command_line import CACHE, JSON, chosen, folder, for_task, with_options
 from pipeline.options.help_page import Command
 from pipeline.options.output import local_cache
-from stages.counted import counted
+from pipeline.options.phases import default_cache
+from stages import native
+from stages.errors import UsageError, counted
 
 if TYPE_CHECKING:
-    from pipeline.publish.checked import Checked
+    from pipeline.publish.checked_files import Checked
+if TYPE_CHECKING:
+    from stages.probes import ProbeVerdict
 
 SHOWN = 20
 REFUSED = 3
@@ -75,3 +79,65 @@ def _held(result: Checked) -> Iterator[str]:
             f"{counted(result.rows_made_again, 'example')} rebuilt from the source, equal "
             "to what is stored"
         )
+
+
+# ``pipeline doctor``: every probe over one model, and how a server has to stop it.
+
+
+_SAYS = {True: "ok", False: "FAILED", None: "not run"}
+
+
+def _lines(name: str, verdict: ProbeVerdict, column: int, columns: int) -> list[str]:
+    head = f"{_SAYS[verdict.passed]:<8}{name:<{column}}  "
+    text = " ".join(filter(None, (verdict.detail, verdict.remedy)))
+    said = repr(text)[1:-1] if "\n" in text else text
+    if len(head) > columns // 2:  # a narrow terminal
+        return [head.rstrip(), *lines.wrapped(said, columns, " " * 8)]
+    return lines.wrapped(said, columns, head)
+
+
+@click.command(
+    name="doctor",
+    cls=Command,
+    help="Run every probe over one model; show how a server must stop it.",
+    heading=under.FIRST,
+    examples=(
+        ("pipeline doctor --model qwen2-1.5b", "Template, tokenizer and stop tokens of a model"),
+        ("pipeline doctor --model qwen2-1.5b --task sft", "Without the tokens that prm adds"),
+        ("pipeline doctor --model qwen2-1.5b --json", "The same for a program"),
+    ),
+)
+@with_options(chosen("model", "system", "chat-template", "eos", "date", "train-on", "stop"))
+@for_task(
+    "Task to train it for; prm adds step and reward tokens.", default="prm", show_default=True
+)
+@with_options(chosen("fetch", "cache-dir"))
+@JSON
+def DOCTOR(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
+    """Ends with status 2 when a probe fails."""
+    from pipeline.serving import doctor, serving
+
+    if not all(stop):
+        raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
+    from pipeline.options.path_values import read_text
+
+    template: Path | None = given.pop("chat_template")
+    given["cache_dir"] = local_cache(given["cache_dir"] or default_cache())
+    source = read_text(template) if template else None
+    examined = doctor.examine(doctor.ModelToExamine(**given, chat_template=source))
+    described = doctor.described(examined, stop)
+    described["native"] = native.version()
+    failed = sum(verdict.passed is False for verdict in examined.verdicts.values())
+    if as_json:
+        print_object(UsageError.exit_code if failed else 0, described)
+    else:
+        column, columns = max(map(len, examined.verdicts)), min(lines.width(), lines.WIDE)
+        click.echo(lines.fit(f"{examined.model.profile.name} (tokenizer: {examined.source})"))
+        click.echo(lines.fit(native.described()))
+        for name, verdict in examined.verdicts.items():
+            click.echo("\n".join(_lines(name, verdict, column, columns)))
+        if described["serving"]:
+            click.echo(lines.fit("\n".join(serving.as_text(described["serving"]))))
+    if failed:
+        click.echo(f"{failed} of {counted(len(examined.verdicts), 'probe')} failed", err=True)
+        click.get_current_context().exit(UsageError.exit_code)

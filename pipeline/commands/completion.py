@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.options import headings as under
+from pipeline.options import help_page as under
 from pipeline.options import shells
 from pipeline.options.help_page import Group, argument
 from stages.errors import UsageError

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from pipeline.options import completion
-from pipeline.options import headings as under
+from pipeline.options import help_page as under
+from pipeline.options import shells
 from pipeline.options.command_line import JSON, folder, output
 from pipeline.options.help_page import Command, argument, option
-from pipeline.options.local_path import BuildPath, LocalPath
+from pipeline.options.path_values import BuildPath, LocalPath
 from stages.tokens import layouts
 
 
@@ -29,7 +29,7 @@ from stages.tokens import layouts
     "trainer",
     help="As pipeline list trainers has it.",
     heading=under.LAYOUT,
-    shell_complete=completion.trainers,
+    shell_complete=shells.trainers,
 )
 @folder("build", "DIR", "The build, or its address in a store.", BuildPath())
 @output(
@@ -56,3 +56,34 @@ def COMMAND(trainer: str, build: Path, output: Path, layout: str | None, as_json
     session = current()
     session.in_json |= as_json
     session.end(result.of_built(built))
+
+
+# ``pipeline overlay``: a model directory with a build's tokenizer and configuration.
+
+
+@click.command(
+    name="overlay",
+    cls=Command,
+    heading=under.SHARE,
+    examples=(
+        ("pipeline overlay model -o ready --build build", "The model that a trainer starts from"),
+        ("pipeline overlay ./model -o second --build build --debug", "With tracebacks of errors"),
+        ("MODEL=$(pipeline overlay model -o third --build build)", "In a script"),
+    ),
+    help="Write a model directory with a build's tokenizer and configuration; weights are linked.",
+)
+@folder("model_dir", "MODEL_DIR", "A directory with a model.")
+@click.option("-o", "--output", required=True, type=LocalPath(), help="Where to.")
+@click.option(
+    "--build",
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The build that the model will be trained on.",
+)
+def OVERLAY(model_dir: Path, output: Path, build: Path) -> None:
+    """The directory goes to stdout, what its user must know to stderr."""
+    from pipeline.serving.overlay import overlay
+
+    for note in overlay(model_dir, build, output):
+        click.echo(note, err=True)
+    click.echo(str(output))

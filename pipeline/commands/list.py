@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 import click
+from click.shell_completion import CompletionItem
 
 from pipeline import lines
-from pipeline.options import headings as under
+from pipeline.options import help_page as under
 from pipeline.options.help_page import Choice, Command, argument, option
 from stages.errors import UsageError
 
@@ -73,10 +74,8 @@ def expectations() -> list[tuple[str, str]]:
 def audits() -> list[tuple[str, str]]:
     """Audits, what they look at, and their tolerances."""
     from expectations.audits import audits as every
-    from stages import catalog
 
-    summary = partial(catalog.summary, "expectations.audits")
-    return [(one.name, f"{summary(one.name)}{_limits(one.tolerances)}") for one in every()]
+    return [(one.name, f"{one.about}{_limits(one.tolerances)}") for one in every()]
 
 
 def _limits(tolerances: Mapping[str, float]) -> str:
@@ -86,7 +85,7 @@ def _limits(tolerances: Mapping[str, float]) -> str:
 
 def stages() -> list[tuple[str, str]]:
     """Stages per task, with their columns."""
-    from pipeline.builder.stage_table import stage_table
+    from pipeline.builder.stagewise import stage_table
 
     return [
         (f"{task} {name}", f"{', '.join(reads)} -> {', '.join(writes) or 'the same rows, checked'}")
@@ -159,3 +158,42 @@ def _column_lines(columns_wide: int) -> list[str]:
         found += lines.wrapped(names, columns_wide, f"  {meaning:<18}  ")
         before = name
     return found
+
+
+# ``pipeline explain``: what a code means, an example of it, and the fix.
+
+
+def _codes(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from pipeline.messages.explanations import GROUPS, INVARIANTS, group
+
+    named = [name for name in GROUPS if name != INVARIANTS]  # those import the most
+    codes = {one.code for name in named for one in group(name).codes}
+    return [CompletionItem(code) for code in sorted(codes) if code.startswith(incomplete)]
+
+
+@click.command(
+    name="explain",
+    cls=Command,
+    help="Say what a code of a message means, with an example and the fix.",
+    heading=under.FIRST,
+    examples=(
+        ("pipeline explain", "All codes by group"),
+        ("pipeline explain too_long", "A code of refused rows"),
+        ("pipeline explain shortcuts", "An audit that warned or failed"),
+    ),
+)
+@argument(
+    "code",
+    required=False,
+    help="As messages, rejects.jsonl and the report have it; without it, all codes are listed.",
+    heading=under.DATA,
+    shell_complete=_codes,
+)
+def EXPLAIN(code: str | None) -> None:
+    """The same text as the page of the code in docs/codes."""
+    from pipeline.messages import explain_page, explanations
+
+    if code is None:
+        click.echo(explain_page.listing([explanations.group(name) for name in explanations.GROUPS]))
+        return
+    click.echo("\n\n\n".join(map(explain_page.plain, explanations.find(code))))

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from pipeline.options import headings as under
+from pipeline.options import help_page as under
 from pipeline.options.command_line import CACHE, JSON, folder
 from pipeline.options.help_page import Command, argument
 from pipeline.options.output import local_cache
-from stages.counted import counted
+from stages.errors import counted
 
 
 @click.command(
@@ -68,7 +68,7 @@ def COMMAND(
     quiet: bool,
 ) -> None:
     """The address goes to stdout, what was sent to stderr."""
-    from pipeline.messages.following import following
+    from pipeline.messages.corrected import following
     from pipeline.messages.session import current
     from pipeline.options.path_values import read_text
     from pipeline.publish.upload import publish

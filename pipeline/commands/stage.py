@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from pipeline.options import headings as under
+from pipeline.options import help_page as under
 from pipeline.options.command_line import BUILD, CACHE, config_from, for_task, output, with_options
 from pipeline.options.command_line import data as data_argument
 from pipeline.options.help_page import Group, argument
-from pipeline.options.local_path import LocalPath
 from pipeline.options.output import local_cache
-from stages.counted import counted
+from pipeline.options.path_values import LocalPath
+from stages.errors import counted
 
 _NORMALIZE = "pipeline stage normalize data.jsonl --task sft --model qwen2-1.5b -o rows.arrow"
 _BEFORE = {  # task, data, and the stage that writes what each stage reads

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline.messages.result import print_object
-from pipeline.options import headings as under
+from pipeline.options import help_page as under
 from pipeline.options.command_line import JSON
 from pipeline.options.help_page import Command
-from stages.counted import counted
+from stages.errors import counted
 
 if TYPE_CHECKING:
-    from pipeline.serving.stops import Examined
+    from pipeline.serving.declared import Examined
 
 REFUSED = 3
 

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 from pipeline import tasks
 from pipeline.manifest.manifest import Manifest, TrainerRecord
-from pipeline.manifest.model_record import ModelRecord, PairRecord
+from pipeline.manifest.records import ModelRecord, PairRecord
 from stages import catalog
-from stages.counted import counted
-from stages.errors import UsageError
+from stages.errors import UsageError, counted
 from stages.kinds import Kind
 from stages.tokens import layouts
 
@@ -24,6 +23,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from stages.tokens.ragged import Ragged
+
+MEMBERS = {
+    "openrlhf_text": "pipeline.exports.openrlhf:TEXT",
+    "transformers": "pipeline.exports.trl:TRANSFORMERS",
+}
 
 PREFERENCE = ("packed", "ragged", "padded")
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from pipeline.exports import Export, ExportFacts
-from pipeline.exports._columns import rows_of_ids
-from pipeline.exports._script import script, scripts
+from pipeline.exports._script import rows_of_ids, script, scripts
 from stages.kinds import CONVERSATION, PAIR, STEPS
 
 

@@ -7,8 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pipeline.exports import Export, ExportFacts, Projection
-from pipeline.exports._columns import list_of, nulls, ones
-from pipeline.exports._script import script, scripts
+from pipeline.exports._script import list_of, nulls, ones, script, scripts
 from stages.columns import IGNORED, Ints, make_list, numbers, offsets_of
 from stages.kinds import CONVERSATION, PAIR, STEPS
 

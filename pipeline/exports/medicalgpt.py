@@ -10,8 +10,7 @@ alone, and puts the eos token after the answer.
 from __future__ import annotations
 
 from pipeline.exports import Export, ExportFacts, Projection
-from pipeline.exports._script import script
-from pipeline.exports._texts import Exact, Row, Texts, projection, stretch
+from pipeline.exports._script import Exact, Row, Texts, projection, script, stretch
 from stages.kinds import CONVERSATION, PAIR, STEPS
 
 _OTHERWISE = "is tokenized differently as text"

@@ -6,8 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.exports import Export, ExportFacts, Projection
-from pipeline.exports._columns import labels_where, list_of, trained
-from pipeline.exports._script import script, scripts
+from pipeline.exports._script import labels_where, list_of, script, scripts, trained
 from stages.columns import list_parts, make_list, numbers, offsets_of
 from stages.errors import UsageError
 from stages.kinds import CONVERSATION, PAIR, STEPS

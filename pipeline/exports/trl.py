@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pipeline.exports import Export, ExportFacts, Projection
-from pipeline.exports._columns import rows_of_ids
-from pipeline.exports._script import script, scripts
+from pipeline.exports._script import rows_of_ids, script, scripts
 from stages.kinds import CONVERSATION, PAIR, STEPS
 
 
@@ -48,4 +47,30 @@ EXPORT = Export(
     two_classes=True,
     takes_margins=True,
     no_margin="it needs one for every pair or for none, so its program leaves the column out",
+)
+
+
+# transformers.Trainer, with the collators of ``pipeline.torch_data``.
+
+
+def _transformers_detail(facts: ExportFacts) -> str:
+    if facts.stored.packs:
+        return (
+            "pipeline.torch_data.Flatten, batch size 1 and use_cache=False: positions restart, no "
+            "attention mask; or the default collator lets documents of a pack see each other"
+        )
+    return "the mask of the batch is read; use_cache=False"
+
+
+TRANSFORMERS = Export(
+    name="transformers",
+    versions="transformers 5.23.0",
+    takes={CONVERSATION: ("packed", "ragged", "padded")},
+    why_not={
+        PAIR: "Trainer has no pairwise loss; trl and openrlhf have",
+        STEPS: "Trainer shifts labels, and these are read at the step token; trl and openrlhf do",
+    },
+    detail=_transformers_detail,
+    launch=script("transformers.sh"),
+    files=scripts("train_transformers.py"),
 )

@@ -15,16 +15,15 @@ from pipeline.inputs.opening import format_options, said_of_source, selection_of
 from pipeline.inputs.questions import ask, asked_about_cells
 from pipeline.inputs.scan import Input
 from pipeline.options.config import Config
-from pipeline.options.keeping import Keep
+from pipeline.options.many_values import Keep
 from stages import formats, readers
 from stages.contract import Glimpse, Record, Row
-from stages.counted import counted
-from stages.errors import AskError, DataError, UnknownFormatError, UsageError
+from stages.errors import AskError, DataError, UnknownFormatError, UsageError, counted
 from stages.format import Format
 from stages.normalize.evidence import Detection, detect, settle
 from stages.normalize.mixture import detect_mixture, in_words
 from stages.normalize.survey import survey
-from stages.rows import column_names, null_fields
+from stages.rows import column_names
 from stages.rows.selection import Selection, lookup, names_something, renamed
 
 SAMPLE_ROWS = 1000
@@ -157,7 +156,7 @@ def _require_named(where: str, rows: list[Row], config: Config) -> None:
         if all(lookup(row, asked.column) is None for row in rows)
     ]
     if config.source.filter or Keep.of(config.plan.dedup_keep).column:
-        from pipeline.inputs.filter_names import require_known  # few builds have a filter
+        from pipeline.inputs.opening import require_known  # few builds have a filter
 
         require_known(config, rows, where)
     for option, column in missing:
@@ -205,7 +204,7 @@ def _taken(rows: list[Row], where: str, config: Config) -> list[Row]:
 
 def _with_nulls_settled(rows: list[Row], where: str, config: Config) -> list[Row]:
     try:
-        return [null_fields.settled(row, config.source.null_fields) for row in rows]
+        return [column_names.settled(row, config.source.null_fields) for row in rows]
     except AskError as error:
         raise DataError(f"{where}: {error.detail}.", error.remedy) from error
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from pipeline.builds import failed, leftovers, limits, publish, standing, versions
 from pipeline.builds.build import Build, read_manifest
-from pipeline.builds.built import Built
-from pipeline.builds.files import UNKNOWN, Difference
+from pipeline.builds.limits import Built
 from pipeline.builds.place import Place, place_of
+from pipeline.builds.stored import UNKNOWN, Difference
 from pipeline.inputs.declared import declared_fingerprint
 from pipeline.inputs.scan import Input, located, scan, short_names
 from pipeline.manifest import build_id
@@ -26,7 +26,7 @@ from pipeline.options.config import Config
 from pipeline.stores import local
 from pipeline.stores.sources import Located
 from stages.errors import PipelineError
-from stages.files.known_hashes import Identity, KnownHashes, identity
+from stages.files.file_hash import Identity, KnownHashes, identity
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import asdict, replace
 
 from pipeline.inputs.recipe import Recipe
-from pipeline.manifest.model_record import ModelRecord, PairRecord
+from pipeline.manifest.records import ModelRecord, PairRecord
 from stages.files import file_hash
 from stages.profile import ModelProfile, TargetModel
 

@@ -18,8 +18,7 @@ from pipeline import tasks
 from pipeline.options.config import Config
 from stages import catalog, formats, readers
 from stages.contract import Row
-from stages.counted import counted
-from stages.errors import DataError, PipelineError, UnknownFormatError, UsageError
+from stages.errors import DataError, PipelineError, UnknownFormatError, UsageError, counted
 from stages.format import Format
 from stages.normalize import evidence
 from stages.normalize.survey import Column, Survey

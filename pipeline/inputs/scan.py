@@ -13,7 +13,7 @@ from typing import cast
 
 from pipeline.inputs.opening import Opening, reader_of, require_used
 from pipeline.options.config import Config
-from pipeline.stores import pieces
+from pipeline.stores import ranges
 from pipeline.stores.sources import Located, locate
 from stages.contract import Cutter, Reader, Split
 from stages.errors import SurroundingsError, UsageError
@@ -185,7 +185,7 @@ def _splits(
         hold = SMALL if is_small and version.stored is not None else 0
         return cutting.read_all(cutter, version, hold)
     splits = cutter.cut(version)
-    return splits if run.verify else [pieces.known(run.cache, split) for split in splits]
+    return splits if run.verify else [ranges.known(run.cache, split) for split in splits]
 
 
 def scan(

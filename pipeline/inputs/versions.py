@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
-from pipeline.inputs.fingerprints import code_version
+from pipeline.inputs.kept_answers import code_version
 from stages.errors import UsageError
 
 CODE = "this program's code"

@@ -13,7 +13,7 @@ from pipeline.manifest.counts import (
 )
 from pipeline.manifest.manifest import Manifest
 from pipeline.manifest.overlap_records import CONTAMINATED, NEAR_DUPLICATES, EvaluationRecord
-from stages.counted import counted
+from stages.errors import counted
 
 LARGE = 0.1  # share of the examples that should not all be on one side
 

@@ -24,8 +24,8 @@ from pipeline.manifest.counts import (
     TokenCounts,
 )
 from pipeline.manifest.json_records import Sealed
-from pipeline.manifest.model_record import ModelRecord
 from pipeline.manifest.overlap_records import Decontamination, Likeness
+from pipeline.manifest.records import ModelRecord
 from stages.json_record import OPTIONAL, JsonRecord
 
 MANIFEST = "manifest.json"

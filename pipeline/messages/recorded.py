@@ -7,14 +7,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pipeline.builds import history, standing
+from pipeline.builds import lease, standing
 from pipeline.builds.place import Place, place_of
 from pipeline.messages.result import Result, of_built, of_error
 from pipeline.messages.session import current
 from pipeline.options.config import Config
 
 if TYPE_CHECKING:
-    from pipeline.builds.built import Built
+    from pipeline.builds.limits import Built
 
 _LEFT_OUT = ("paths", "manifest")
 
@@ -57,4 +57,4 @@ def _record(place: Place | None, result: Result, began: float) -> None:
         return
     described = {k: v for k, v in result.described().items() if k not in _LEFT_OUT}
     seconds = round(time.time() - began, 3)
-    place.record({"time": history.stamp(began), "seconds": seconds, **described})
+    place.record({"time": lease.stamp(began), "seconds": seconds, **described})

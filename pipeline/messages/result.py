@@ -22,11 +22,10 @@ import click
 from pipeline import lines
 from pipeline.builds import standing
 from pipeline.secrets import shown
-from stages.counted import counted
-from stages.errors import DataError, PipelineError, SurroundingsError
+from stages.errors import DataError, PipelineError, SurroundingsError, counted
 
 if TYPE_CHECKING:
-    from pipeline.builds.built import Built
+    from pipeline.builds.limits import Built
     from pipeline.manifest.manifest import Manifest
 
 BUILT, UNCHANGED, REFUSED, FAILED = "built", "unchanged", "refused", "failed"

@@ -6,13 +6,17 @@ to import than an unchanged build takes.
 
 from __future__ import annotations
 
+import errno
+import io
+import os
+import select
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline import figures
+from pipeline import amounts
 from pipeline.messages.progress import START, Follower, Phase
 
 if TYPE_CHECKING:
@@ -80,7 +84,7 @@ class Screen(Follower):
             self._painter.draw(self.phases, self.spinner)
         elif self.phases[0].seconds > _SOON:
             self._by_hand = True
-            line = f"{self.spinner} {START}  {figures.clock(self.phases[0].seconds)}"
+            line = f"{self.spinner} {START}  {amounts.clock(self.phases[0].seconds)}"
             click.echo(f"{_CLEAR}{line}", err=True, nl=False)
 
     def _erase(self) -> None:
@@ -106,3 +110,60 @@ class Screen(Follower):
         self._erase()
         if self._painter is not None:
             self._painter.close(self.phases, well)
+
+
+# stdout and stderr of a command: that nobody reads them, or that they are full, stops no work.
+#
+# What cannot be written is dropped from there on, so a command ends as if all had been read. Only a
+# stdout that is full, on a disk say, is an error, when the command has ended (``require_written``).
+
+
+class _Stream(io.FileIO):
+    """Writes to a descriptor, and raises nothing.
+
+    Attributes:
+        error: what the system said first; nothing is written after it.
+    """
+
+    error: OSError | None = None
+
+    def write(self, data: Any, /) -> int:
+        try:
+            while self.error is None:
+                written: int | None = super().write(data)
+                if written is not None:
+                    return written
+                select.select((), (self,), ())  # its reader is slow, and it does not wait by itself
+        except OSError as error:
+            self.error = error
+        return memoryview(data).nbytes
+
+
+_opened: dict[str, _Stream] = {}
+
+
+def guard() -> None:
+    """Let both streams be written to like that; where one is closed, nobody reads it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:  # or a file that is opened later would get its number, and what is printed
+            os.open(os.devnull, os.O_RDWR)
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        old, raw = getattr(sys, name), _Stream(number, "w", closefd=False)
+        stream = io.TextIOWrapper(
+            io.BufferedWriter(raw),
+            encoding=getattr(old, "encoding", None),
+            errors=getattr(old, "errors", "replace"),
+            line_buffering=number == 2 or raw.isatty(),
+        )
+        setattr(sys, name, stream)
+        _opened[name] = raw
+
+
+def require_written() -> None:
+    """Raises OSError where stdout was to be read, and could not be written."""
+    sys.stdout.flush()
+    error = _opened["stdout"].error
+    if error is not None and error.errno != errno.EPIPE:
+        raise error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.options.keeping import Keep
+from pipeline.options.many_values import Keep
 from pipeline.options.phases import PlanOptions, SourceOptions
 from stages.rows.carried import COUNTS, Carried
 from stages.rows.expressions import parse

@@ -15,7 +15,35 @@ from typing import Any, NamedTuple
 import click
 
 from pipeline import lines
-from pipeline.options import headings
+
+# The headings of a command's help, in their order; each option of a build names its own.
+
+
+DATA = "Data"
+MODEL = "Model"
+TRAINED = "What is trained"
+LAYOUT = "Layout"
+OUTPUT = "Output"
+LIMITS = "Limits"
+RUN = "Run"
+ROWS = "Which rows"  # of what looks at a build
+DRAWN = "How they are drawn"
+
+ORDER = (DATA, ROWS, MODEL, TRAINED, LAYOUT, OUTPUT, LIMITS, DRAWN, RUN)
+
+# Of an option that names none, by its phase.
+OF_PHASE = {"source": DATA, "parts": MODEL, "plan": LAYOUT, "judge": LIMITS, "run": RUN}
+
+# Of the commands, in the help of the program.
+FIRST = "First steps"
+BUILDS = "Builds"
+LOOK = "Look at builds"
+SHARE = "Share builds"
+MACHINES = "Many machines"
+MORE = "More"
+
+COMMANDS = (FIRST, BUILDS, LOOK, SHARE, MACHINES, MORE)
+
 
 _EDGE = 2**62  # numbers beyond are limits of the machine's integers, which say nothing to a reader
 
@@ -125,7 +153,7 @@ def limits(kind: object) -> str:
 def debug_option() -> click.Option:
     """``--debug``."""
     text = "Show the traceback of an error."
-    return Option(["--debug"], is_flag=True, expose_value=False, help=text, heading=headings.RUN)
+    return Option(["--debug"], is_flag=True, expose_value=False, help=text, heading=RUN)
 
 
 def with_debug(command: click.Command) -> click.Command:
@@ -149,7 +177,7 @@ class _Described(click.Command):
         self,
         *args: Any,
         examples: Sequence[tuple[str, str]] = (),
-        heading: str = headings.MORE,
+        heading: str = MORE,
         **settings: Any,
     ) -> None:
         super().__init__(*args, **settings)
@@ -201,7 +229,7 @@ class Listed(NamedTuple):
 
 def listed(command: click.Command) -> Listed:
     """What a list says of a command."""
-    heading = getattr(command, "heading", headings.MORE)
+    heading = getattr(command, "heading", MORE)
     return Listed(heading, command.get_short_help_str(1 << 16))
 
 
@@ -242,7 +270,7 @@ class Group(_Described, click.Group):
                 found.setdefault(one.heading, []).append((name, one.sentence))
         if len(found) == 1:
             found = {"Commands": next(iter(found.values()))}
-        return dict(sorted(found.items(), key=lambda one: _place(headings.COMMANDS, one)))
+        return dict(sorted(found.items(), key=lambda one: _place(COMMANDS, one)))
 
     def listed(self, ctx: click.Context, name: str) -> Listed | None:
         """What the list says of one of the commands; None of one that is hidden."""
@@ -262,6 +290,6 @@ def by_heading(
     for parameter in command.get_params(ctx):
         record = parameter.get_help_record(ctx)
         if record is not None and all(record):
-            heading = getattr(parameter, "heading", "") or headings.RUN
+            heading = getattr(parameter, "heading", "") or RUN
             found.setdefault(heading, []).append((parameter, record))
-    return dict(sorted(found.items(), key=lambda one: _place(headings.ORDER, one)))
+    return dict(sorted(found.items(), key=lambda one: _place(ORDER, one)))

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pipeline.options.values import NUMBER, Number, Text, Value, Words, limited, plain
 from stages.errors import UsageError
+from stages.tokens import layouts
 
 
 @dataclass(eq=False, repr=False)
@@ -158,3 +159,62 @@ class Cells(Pairs):
         if odd is not None:
             raise UsageError(f"--cells {odd}={found[odd]}: cells are json or text.")
         return found
+
+
+# ``--dedup-keep``: which of equal examples stays.
+
+
+FIRST = "first"
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """The first, or the one with the highest or the lowest number in a column.
+
+    Attributes:
+        column: of the raw row, dotted; empty where the first stays.
+    """
+
+    column: str = ""
+    highest: bool = True
+
+    @classmethod
+    def of(cls, text: str) -> Keep:
+        """What a text says.
+
+        Raises:
+            UsageError: it is neither ``first`` nor ``highest:COLUMN`` nor ``lowest:COLUMN``.
+        """
+        which, _, column = text.partition(":")
+        if text == FIRST:
+            return cls()
+        if which not in ("highest", "lowest") or not column:
+            raise UsageError(
+                f"--dedup-keep {text!r} is not first, highest:COLUMN or lowest:COLUMN.",
+                "For example --dedup-keep highest:score.",
+            )
+        return cls(column, which == "highest")
+
+
+# Options of packs go together with the layout that stores them.
+
+
+def require(layout: str, pack_within: str, index_only: bool) -> None:
+    """Refuse options of packs for a layout that has none.
+
+    Args:
+        layout: empty where it is still to be chosen.
+
+    Raises:
+        UsageError: they do not go together.
+    """
+    if not layout or not (index_only or pack_within == "part"):
+        return  # without a look at the layout, which imports what lays rows out
+    if layouts.load(layout).packs or (index_only and layout == layouts.INDEXED):
+        return
+    if pack_within == "part":
+        raise UsageError(f"--pack-within part is not for layout {layout}.", "Leave it out.")
+    if index_only:
+        raise UsageError(
+            f"--index-only stores packs, and layout {layout} has none.", "Leave one of them out."
+        )

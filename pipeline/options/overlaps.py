@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.options.many_values import Texts
 from stages.errors import SurroundingsError, UsageError
-from stages.files import file_hash, regular
+from stages.files import file_hash
 from stages.overlap.settings import Evaluation, Likeness, Search
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _files(argument: str | Evaluation) -> Iterator[tuple[str, str, str | None]]:
         return
     written = _Written.of(argument)
     path = os.path.expanduser(written.path)
-    found = [path] if os.path.isfile(regular.required(path)) else []
+    found = [path] if os.path.isfile(file_hash.required(path)) else []
     if not found and glob.has_magic(path):
         found = sorted(filter(os.path.isfile, glob.glob(path, recursive=True)))
     if not found:

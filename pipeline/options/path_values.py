@@ -12,12 +12,14 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+import click
+
 from pipeline.options.many_values import Texts
 from pipeline.options.values import Value, limited, plain
 from pipeline.secrets import redacted
-from pipeline.stores import address_of
+from pipeline.stores import address_of, is_address
 from stages.errors import UsageError
-from stages.files import regular
+from stages.files import file_hash
 
 # Of two letters or more; pathlib drops one of the slashes.
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
@@ -67,7 +69,7 @@ def read_text(path: str | PathLike[str]) -> str:
         IrregularError: it is no file.
     """
     try:
-        return regular.required(Path(path)).read_text("utf-8")
+        return file_hash.required(Path(path)).read_text("utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text: {error}.", "Give a text file.") from error
 
@@ -86,7 +88,6 @@ class Place(Value):
     called = "a path"
 
     def of_click(self) -> dict[str, Any]:
-        from pipeline.options.local_path import LocalPath
 
         kind: Any = LocalPath(build=self.build, **dict(self.settings))
         return {"type": kind, "metavar": self.metavar}
@@ -108,7 +109,6 @@ class StorePlace(Place):
     called = "a path or an address"
 
     def of_click(self) -> dict[str, Any]:
-        from pipeline.options.local_path import OutputPath
 
         kind: Any = OutputPath(build=self.build)
         return {"type": kind, "metavar": self.metavar}
@@ -203,7 +203,7 @@ def _data_under(folder: str, argument: str) -> str:
 
 
 def _require_file(path: str | PathLike[str]) -> None:
-    if not regular.required(Path(path)).is_file():
+    if not file_hash.required(Path(path)).is_file():
         raise UsageError(f"There is no file {fspath(path)}.", "Check the path.")
 
 
@@ -217,3 +217,43 @@ def hashed(files: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
     return [
         {"file": name, "sha256": hashlib.sha256(text.encode()).hexdigest()} for name, text in files
     ]
+
+
+# Paths of commands that are written to: on this machine, where a build appears in one step.
+
+
+class LocalPath(click.Path):
+    """A path that is no address.
+
+    Args:
+        build: whether a build goes there.
+
+    Raises:
+        UsageError: it is one, ``s3://bucket/path`` for instance.
+    """
+
+    def __init__(self, *, build: bool = False, **settings: Any) -> None:
+        super().__init__(path_type=Path, **settings)
+        self._build = build
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        require_local(value, param.opts[0] if param else "the path", build=self._build)
+        return super().convert(value, param, ctx)
+
+
+class OutputPath(LocalPath):
+    """A path of this machine, or an address in a store."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        require_output(value, param.opts[0] if param else "the path", build=self._build)
+        return click.Path.convert(self, value, param, ctx)
+
+
+class BuildPath(click.Path):
+    """A folder that is there, or an address in a store, which is asked when it is read."""
+
+    def __init__(self) -> None:
+        super().__init__(exists=True, file_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return Path(value) if is_address(value) else super().convert(value, param, ctx)

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.manifest.drifts import DRIFTS, require_limits
-from pipeline.options import headings as under
+from pipeline.options import help_page as under
 from pipeline.options import many_values as many
-from pipeline.options import overlaps, packing
+from pipeline.options import overlaps
 from pipeline.options import path_values as paths
 from pipeline.options import values as v
-from pipeline.options.keeping import FIRST, Keep
-from pipeline.options.many_values import Cells, Delimiter
+from pipeline.options.many_values import FIRST, Cells, Delimiter, Keep
 from pipeline.options.output import Output
 from pipeline.options.values import Amount, Command, Running
 from pipeline.stores.transfer import default_cache as default_cache
@@ -239,7 +238,7 @@ class PlanOptions:
         if self.pack_within not in ("build", "part"):
             what = f"--pack-within must be build or part, not {self.pack_within!r}."
             raise UsageError(what, "Leave it out to pack the whole build at once.")
-        packing.require(self.layout, self.pack_within, self.index_only)
+        many.require(self.layout, self.pack_within, self.index_only)
         if Keep.of(self.dedup_keep).column and not self.dedup:
             raise UsageError("--dedup-keep is for builds with --dedup.", "Add --dedup.")
         if not all(self.stop):

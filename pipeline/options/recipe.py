@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 
 from pipeline.options import recipe_file
 from pipeline.options.budgets import BUDGET, OF_SOURCE, Budget
-from pipeline.options.command_line import default_output, not_read
+from pipeline.options.command_line import Mistakes, default_output, not_read
 from pipeline.options.config import Config, Source, with_test
-from pipeline.options.mistakes import Mistakes
 from pipeline.options.output import versions_where_unsaid
 from pipeline.options.phases import OPTIONS, PHASE_OF, PHASES, SourceOptions, default_cache
 from stages.errors import UsageError

@@ -10,7 +10,7 @@ from typing import Any
 
 from pipeline import secrets
 from pipeline.options.budgets import OF_SOURCE
-from pipeline.options.mistakes import Mistakes
+from pipeline.options.command_line import Mistakes
 from pipeline.options.phases import OPTIONS
 from pipeline.options.values import Words
 from stages.errors import UsageError

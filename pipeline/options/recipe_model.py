@@ -16,8 +16,8 @@ from typing import Annotated, Any, cast
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
 from pipeline.options.budgets import NAME, OF_SOURCE
+from pipeline.options.command_line import Mistakes, nearest
 from pipeline.options.many_values import Pairs, Texts
-from pipeline.options.mistakes import Mistakes, nearest
 from pipeline.options.output import BY_RECIPE
 from pipeline.options.path_values import TextFiles
 from pipeline.options.phases import OPTIONS, Option

@@ -22,18 +22,16 @@ from pipeline.builds.build import Build
 from pipeline.builds.model import stored_model
 from pipeline.builds.whereabouts import found
 from pipeline.manifest.manifest import MANIFEST, Manifest
-from pipeline.manifest.model_record import ModelRecord
-from pipeline.manifest.records import VALIDATION
+from pipeline.manifest.records import VALIDATION, ModelRecord
 from pipeline.options.config import Config
-from pipeline.publish import checked_files, remake
-from pipeline.publish.checked import Checked
+from pipeline.publish import checked_files
+from pipeline.publish.checked_files import Checked
 from pipeline.shards import pack_index
 from pipeline.shards.measured import METRICS, Measured, Wanted, measure
 from pipeline.shards.pack_index import MeasuredIndex
 from pipeline.stores import is_address, open_store, transfer
 from stages import formats, probes
-from stages.counted import counted
-from stages.errors import DataError, GateError, PipelineError, UsageError, require_reading
+from stages.errors import DataError, GateError, PipelineError, UsageError, counted, require_reading
 from stages.probes import ProbeSubject
 from stages.profile import TargetModel
 from stages.tokens import layouts
@@ -303,7 +301,7 @@ def _rebuild_sample(
         )
         left_out = {hit.id for hit in build.contaminated()}
         left_out |= {one.id for one in build.near_duplicates()}
-        remade = remake.remake(config, build.manifest, metrics, shards, left_out)
+        remade = checked_files.remake(config, build.manifest, metrics, shards, left_out)
     except (PipelineError, OSError, KeyError, TypeError) as error:
         result.notes.append(f"No row was rebuilt from the source: {error}")
         return

@@ -14,8 +14,8 @@ from pipeline.manifest.json_records import dump, sealed
 from pipeline.manifest.manifest import MANIFEST, Manifest, PublishedRecord
 from pipeline.manifest.overlap_records import CONTAMINATED, NEAR_DUPLICATES
 from pipeline.manifest.records import REJECTS, REPORT, RUN, Reject
-from pipeline.publish import croissant, viewer
-from pipeline.report import card
+from pipeline.publish import croissant
+from pipeline.report import card_page
 from pipeline.report import page as report_page
 from pipeline.report.publisher import Publisher
 from stages.errors import UsageError
@@ -107,7 +107,7 @@ def _unquoted(source: Path, target: Path, keys: tuple[str, ...]) -> None:
 
 def _made(build: Build, work: Path, publisher: Publisher, with_rejects: bool) -> None:
     """Write the files that are made for readers, and those that are written in another way."""
-    viewer.write(build, work)
+    croissant.write_view(build, work)
     said = [_NO_RUN] if (build.folder / RUN).is_file() else []
     quoting = [name for name in _QUOTES if (build.folder / name).is_file()]  # exports have none
     if quoting and not with_rejects:
@@ -116,8 +116,8 @@ def _made(build: Build, work: Path, publisher: Publisher, with_rejects: bool) ->
             _unquoted(build.folder / name, work / name, _QUOTES[name])
         quiet = _WithoutTexts(build.folder, build.manifest)
         (work / REPORT).write_bytes(report_page.make(quiet).encode())
-    told = replace(publisher, view=f"{viewer.FOLDER}/*.parquet", left_out=tuple(said))
-    (work / card.CARD).write_bytes(card.make(build, told).encode())
+    told = replace(publisher, view=f"{croissant.FOLDER}/*.parquet", left_out=tuple(said))
+    (work / card_page.CARD).write_bytes(card_page.make(build, told).encode())
 
 
 def _order(manifest: Manifest, name: str) -> tuple[int, str]:
@@ -125,7 +125,7 @@ def _order(manifest: Manifest, name: str) -> tuple[int, str]:
     shards = {one.path for one in manifest.shards}
     if name in shards or name in {stored.arrow_of(path) for path in shards}:
         return 0, name
-    return (2 if name in (card.CARD, "dataset_dict.json") else 1), name
+    return (2 if name in (card_page.CARD, "dataset_dict.json") else 1), name
 
 
 def assemble(build: Build, work: Path, publisher: Publisher, *, with_rejects: bool) -> Publication:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from pipeline.builds import history, versions
+from pipeline.builds import lease, versions
 from pipeline.builds import publish as local
 from pipeline.builds.build import Build
 from pipeline.manifest.manifest import Manifest
@@ -114,7 +114,7 @@ def _require_sound(source: Path, cache_dir: Path) -> Build:
 def _known(path: Path) -> dict[str, list[str]]:
     """What earlier calls read back; empty where that is lost."""
     with suppress(OSError):
-        return history.object_of(path.read_bytes())
+        return lease.object_of(path.read_bytes())
     return {}
 
 
@@ -257,6 +257,6 @@ def record(folder: Path, status: str, build_id: str, address: str) -> None:
     releases = releases_of(folder)
     if releases is not None:
         current = versions.current_id(releases)
-        line = history.entry(status, f"{status} at {address}", build_id=build_id, current=current)
+        line = lease.entry(status, f"{status} at {address}", build_id=build_id, current=current)
         with suppress(OSError):
-            history.append(releases, line)
+            lease.append(releases, line)

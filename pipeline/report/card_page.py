@@ -14,10 +14,16 @@ from pipeline import tasks
 from pipeline.builds.build import Build
 from pipeline.builds.stored import arrow_of
 from pipeline.manifest.manifest import InputRecord, Manifest
-from pipeline.report.card_recipe import recipe
-from pipeline.report.front_matter import title
-from pipeline.report.publisher import Publisher, licenses, said_of_sources
-from stages.counted import counted
+from pipeline.report.publisher import (
+    NOTHING,
+    Publisher,
+    front_matter,
+    licenses,
+    recipe,
+    said_of_sources,
+    title,
+)
+from stages.errors import counted
 from stages.tokens import layouts
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>()#|!~&])")
@@ -253,3 +259,29 @@ def page(build: Build, publisher: Publisher) -> str:
     lines += ["## Checks", "", *_checks(manifest), ""]
     lines += ["## How it was made", "", *_made(manifest, publisher)]
     return "\n".join(lines).rstrip() + "\n"
+
+
+# ``README.md``: the dataset card of a build or an export, made from its manifest.
+#
+# Its front matter names the files of each split, so that ``load_dataset(DIR)`` finds the shards and
+# nothing else: without it, the loader takes every data file whose path has ``train`` in it, and so
+# also those of a trainer's folder and ``rejects.jsonl``.
+
+
+CARD = "README.md"
+
+
+def make(build: Build, publisher: Publisher = NOTHING) -> str:
+    """The card.
+
+    Args:
+        build: its manifest need not have ``files`` yet; one shard of it is opened.
+        publisher: what only its publisher knows.
+    """
+    said = publisher.about(build.manifest)
+    return f"{front_matter(build.manifest, said)}\n{page(build, said)}"
+
+
+def write(build: Build) -> None:
+    """Write the card into the build's folder."""
+    (build.folder / CARD).write_bytes(make(build).encode())

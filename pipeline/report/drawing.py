@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 
 from pipeline.builds.build import Build, StoredShard
 from pipeline.builds.packs import Packs
-from pipeline.manifest.model_record import ModelRecord
+from pipeline.manifest.records import ModelRecord
 from stages.chat_template.segments import controls_pattern
 from stages.columns import IGNORED, Ints, list_parts, whole
 from stages.encoders import parsed

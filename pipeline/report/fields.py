@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.builds import examples
+from pipeline.builds import packs
 from pipeline.builds.build import Build
 from pipeline.shards.values import NUMBER, TEXT
 from stages.columns import IGNORED, Ints, count_per_row, list_parts, numbers, whole
@@ -41,7 +41,7 @@ class Held:
     @cached_property
     def examples(self) -> pa.Table:
         """One a row, unpadded, in stored order."""
-        return examples.examples(self.rows, self.build.manifest.layout)
+        return packs.examples(self.rows, self.build.manifest.layout)
 
     @cached_property
     def row(self) -> Ints:

@@ -19,12 +19,11 @@ import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest
 
 from pipeline.builds.build import Build
-from pipeline.builds.examples import examples
-from pipeline.builds.packs import Packs
+from pipeline.builds.packs import Packs, examples
 from pipeline.report.drawing import row_ids
 from pipeline.shards.doubles import DIGEST, Digests, digests_of
 from stages.columns import IGNORED, Ints, count_per_row, list_parts, numbers, offsets_of, whole
-from stages.tokens.digest import Side, digests
+from stages.tokens.segment_encoder import Side, digests
 
 AT_ONCE = 4096  # stored rows, or examples of packs
 _STEP = np.uint64(0x9E3779B97F4A7C15)

@@ -17,16 +17,15 @@ from pipeline.builds.build import Build
 from pipeline.manifest.counts import TurnSplit
 from pipeline.manifest.json_records import as_json
 from pipeline.manifest.records import REPORT, Reject
-from pipeline.report import changes, headline, plots, template
-from pipeline.report.changes import Before
+from pipeline.report import headline, plots, template
 from pipeline.report.drawing import KINDS, PADDING, Shards
-from pipeline.report.refused import explained, losses
-from pipeline.report.samples import samples
+from pipeline.report.headline import Before
+from pipeline.report.refused import explained, losses, samples
 from pipeline.report.template import cut, number
-from stages.chat_template import turn_split
+from stages.chat_template import loss_weights
 from stages.errors import UsageError
 from stages.findings import Figure
-from stages.rows import notes
+from stages.rows import carried
 from stages.tokens import layouts
 
 LARGEST = 2_000_000  # bytes of a page, whatever the build; those of usual builds are far smaller
@@ -70,7 +69,7 @@ def _length(figure: Figure) -> float:
 
 
 def _split_told(split: TurnSplit) -> str:
-    return turn_split.sentence(as_json(split))
+    return loss_weights.sentence(as_json(split))
 
 
 @functools.cache
@@ -78,7 +77,7 @@ def page() -> jinja2.Template:
     """The template of the page, compiled once per process."""
     environment = template.environment()
     environment.filters.update(figure=_figure, length_of=_length, split_told=_split_told)
-    environment.filters["noted"] = notes.of
+    environment.filters["noted"] = carried.of
     environment.globals.update(kinds=KINDS, status=_STATUS, fates=_FATES)
     environment.tests["in_use"] = lambda fate, rows: fate in _ALWAYS or getattr(rows, fate)
     for name in ("charts.jinja", "rows.jinja", "checks.jinja"):
@@ -139,7 +138,7 @@ def render(shards: Shards, before: Before | None = None, folder: str = "") -> st
         serving=build.serving,
         losses=_ledger(build, shown),
         lost=plots.losses(manifest.rows.rejected_by_code, manifest.examples.rejected_by_code),
-        changes=changes.section(before) if before else None,
+        changes=headline.section(before) if before else None,
         sources=plots.sources(build),
         lengths=plots.lengths(build.audits),
         packing=plots.packing(shards),
@@ -196,7 +195,7 @@ def with_changes(folder: Path, other: Path | None = None) -> bytes:
     build = _opened(folder)
     before = None
     if other is not None:
-        before = changes.against(build, _opened(other))
+        before = headline.against(build, _opened(other))
     elif build.manifest.published is None:  # such a copy leaves run.json out
-        before = changes.recorded(build)
+        before = headline.recorded(build)
     return render(Shards(build), before, build.shown()).encode()

@@ -13,7 +13,7 @@ from pipeline.report import charts
 from pipeline.report.charts import Bars, Entry, Histogram
 from pipeline.report.drawing import Shards, visible
 from stages.columns import list_parts, numbers, whole
-from stages.counted import counted
+from stages.errors import counted
 from stages.findings import AuditResult, Audits
 from stages.tokens import layouts
 

@@ -31,7 +31,7 @@ def number(value: float) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """As ``stages.counted``, with the page's narrow spaces."""
+    """As ``stages.errors``, with the page's narrow spaces."""
     return f"{number(count)} {noun}{'' if count == 1 else 's'}"
 
 

@@ -36,7 +36,7 @@ from pipeline.report.drawing import (
     TextPiece,
     visible,
 )
-from stages.counted import counted
+from stages.errors import counted
 
 _S = TypeVar("_S")
 _UNIT = re.compile(r"\n| +|[^ \n]+")

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from stages.counted import counted
+import jinja2
+
+from pipeline.report import template
+from pipeline.report.drawing import visible
+from stages.errors import counted
 
 MOST = 12  # entries of each kind
 _WIDE = 300  # characters of a value or a text
@@ -114,3 +120,24 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield from _values("audit", found["audits"])
     yield from _values("rejected", found["rejected"])
     yield from _shown(found)
+
+
+# The difference of two builds as a page: no script, nothing from the network.
+
+
+def _value(value: object) -> str:
+    return visible(json.dumps(value, ensure_ascii=False))
+
+
+@functools.cache
+def _template() -> jinja2.Template:
+    environment = template.environment()
+    environment.filters.update(visible=visible, value=_value)
+    environment.globals.update(relative=relative, by_source=by_source)
+    text = Path(__file__).with_name("diff_page.jinja").read_text("utf-8")
+    return environment.from_string(text)
+
+
+def render(found: Mapping[str, Any]) -> str:
+    """The page of what ``difference`` gives."""
+    return _template().render(d=found)

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.serving.checkpoint import judge_template
-from pipeline.serving.declared import ANSWERED, ASKED, StopDeclaration
-from pipeline.serving.stops import Examined, StopPrompt
+from pipeline.serving.declared import ANSWERED, ASKED, Examined, StopDeclaration, StopPrompt
 from stages.errors import SurroundingsError
 
 _SHOWN = {"skip_special_tokens": False}  # of vLLM and SGLang; others refuse or ignore it

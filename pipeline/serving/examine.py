@@ -8,10 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.serving import checkpoint, endpoint
-from pipeline.serving.declared import StopDeclaration, prompts, read
-from pipeline.serving.stops import BATCH, GREEDY, Examined, StopAnswer, StopPrompt
-from stages.counted import counted
-from stages.errors import UsageError
+from pipeline.serving.declared import (
+    BATCH,
+    GREEDY,
+    Examined,
+    StopAnswer,
+    StopDeclaration,
+    StopPrompt,
+    prompts,
+    read,
+)
+from stages.errors import UsageError, counted
 
 Ask = Callable[[Sequence[StopPrompt], float], list[StopAnswer]]
 

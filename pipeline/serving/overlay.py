@@ -19,11 +19,11 @@ from typing import Any
 
 from pipeline.builds.build import Build
 from pipeline.manifest.dataset_files import write_json
-from pipeline.manifest.model_record import ModelRecord
-from pipeline.serving import safetensors_rows
+from pipeline.manifest.records import ModelRecord
+from pipeline.serving import checkpoint
 from stages.encoders import parsed
 from stages.errors import SurroundingsError, UsageError
-from stages.files import regular
+from stages.files import file_hash
 
 # Files of the original that are not linked: the build has its own, and they would contradict those.
 _TOKENIZER = (
@@ -132,7 +132,7 @@ def _give_rows(original: Path, folder: Path, rows: dict[int, tuple[int, ...]]) -
     Returns:
         The names of the tensors that were changed.
     """
-    shards = safetensors_rows.shards_of(original)
+    shards = checkpoint.shards_of(original)
     changed = []
     for path, names in shards.items():
         tables = [name for name in names if _is_embedding(name)]
@@ -142,7 +142,7 @@ def _give_rows(original: Path, folder: Path, rows: dict[int, tuple[int, ...]]) -
         target.unlink(missing_ok=True)  # it links to the original, which must not be written to
         shutil.copyfile(path.resolve(), target)
         for name in tables:
-            safetensors_rows.set_means(target, name, rows)
+            checkpoint.set_means(target, name, rows)
             changed.append(name)
     if not changed:
         raise UsageError(
@@ -167,7 +167,7 @@ def overlay(original: Path, build: Path, output: Path) -> list[str]:
         SurroundingsError: the output exists.
     """
     source = Build.open(build).require_intact()
-    regular.require_all(original)
+    file_hash.require_all(original)
     config = _read(original / "config.json")
     changed = _configuration(config, source)
     if output.exists() and any(output.iterdir()):

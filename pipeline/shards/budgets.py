@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.options.budgets import Budget
-from pipeline.shards import sides
-from pipeline.shards.examples import PlannedExamples
-from pipeline.shards.fates import Asked
+from pipeline.shards import doubles
+from pipeline.shards.examples import Asked, PlannedExamples
 from stages.columns import Ints
 
 _SALT = 0x6275646765740000  # or the choice would follow the sides, which the same hash decides
@@ -106,7 +105,7 @@ def keys_of(examples: PlannedExamples, which: Ints, seed: int) -> npt.NDArray[np
     """A hash of what each example asks and of the seed."""
     if examples.group is None:
         raise ValueError("the parts have no groups")
-    return sides.mixed(examples.group[which], seed ^ _SALT)
+    return doubles.mixed(examples.group[which], seed ^ _SALT)
 
 
 def _mixture(

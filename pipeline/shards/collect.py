@@ -17,10 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.shards.examples import part_of
-from pipeline.shards.shared import here
+from pipeline.shards.storage import here
 from stages.columns import IDS, Ints, make_list, offsets_of, whole
-from stages.files import mapped
-from stages.files.mapped import Mapped, MappedBytes
+from stages.errors import DataError
+from stages.files import version_bytes
+from stages.files.version_bytes import Mapped, MappedBytes
 
 _FEW = ("step_positions",)  # lists so short that to read one by one takes longer than to take them
 ORIGIN = "origin"  # the number of the input that an example of a batch is of
@@ -146,7 +147,7 @@ class _Lists:
         )
         own = self._bytes
         found = [(own[part], start, stop) for part, start, stop in pieces]
-        content = pa.py_buffer(mapped.joined(found))
+        content = pa.py_buffer(version_bytes.joined(found))
         offsets = offsets_of(stops - starts)
         values = pa.Array.from_buffers(self._kind, int(offsets[-1]), [None, content])
         return make_list(offsets, values)
@@ -262,3 +263,43 @@ class Collector:
             return row_ids(self._named, which[some], lines[some], sequences[some])
 
         return named
+
+
+# What ``--dedup`` leaves out is compared with what stays: no example goes for its digest alone.
+#
+# Digests are XXH3, which nobody's chance, but somebody's intent, can make equal for two examples.
+
+
+_BLOCK = 4096  # examples that are compared at once
+_NUMBERS = ("margin", "prompt_length")  # are no part of what makes two examples equal
+
+
+def require_equal(
+    pairs: tuple[Ints, Ints], sources: Sequence[PartSource], starts: Ints, stored: Sequence[str]
+) -> None:
+    """Compare every example that has another's digest with that example.
+
+    Args:
+        pairs: examples by their number, and for each the one whose digest it has.
+        sources: of the parts; ``starts``: number of each part's first example, and the total.
+        stored: columns of the parts that shards are made of.
+
+    Raises:
+        DataError: two examples with one digest differ.
+    """
+    again, first = pairs
+    for start in range(0, len(again), _BLOCK):
+        collect = Collector(sources, starts)  # maps no more parts than the block has examples of
+        pair = [collect.picks(order[start : start + _BLOCK]) for order in (again, first)]
+        for name in stored:
+            if name in _NUMBERS:
+                continue
+            one, other = (collect.blocks(picked, name)(0, len(picked)) for picked in pair)
+            if one.equals(other):
+                continue
+            row = next(i for i in range(len(one)) if not one[i].equals(other[i]))
+            names = [collect.row_ids(picked)(row, row + 1)[0].as_py() for picked in pair]
+            raise DataError(
+                f"{names[0]} and {names[1]} differ, and have the same digest.",
+                "Somebody made them so: look at both rows, and leave one out.",
+            )

@@ -15,7 +15,7 @@ import numpy as np
 
 from pipeline.shards.examples import part_of
 from pipeline.shards.gather import Gather, ShardWork
-from pipeline.shards.shared import here
+from pipeline.shards.storage import here
 from stages.errors import SurroundingsError
 from stages.files import file_hash
 

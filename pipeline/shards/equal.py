@@ -18,7 +18,7 @@ from pipeline.amounts import Sums
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import load
 from pipeline.options.config import Config
-from pipeline.shards import dedup, doubles, grouped, sides
+from pipeline.shards import collect, doubles, grouped
 from pipeline.shards.collect import PartSource
 from pipeline.shards.storage import replacing
 from pipeline.shards.window import Window
@@ -90,7 +90,7 @@ def scatter(search: Search, window: Window) -> int:
     if examples.source is not None:
         entries["of"] = examples.source.astype(np.uint32) << 1
     if examples.group is not None and plan.test_size:
-        entries["of"] |= sides.in_test(examples.group, plan.test_size, plan.seed)
+        entries["of"] |= doubles.in_test(examples.group, plan.test_size, plan.seed)
     buckets = grouped.first_byte(entries["a"])
     grouped.write(search.digests(window.number), entries, buckets, grouped.BUCKETS)
     path = search.window(window.number)
@@ -138,7 +138,9 @@ def _compare(search: Search, window: Ints, at: Ints, *, again: Ints, stays: Ints
     counts = np.concatenate([np.diff(member.starts) for member in members])
     firsts = offsets_of(np.array([int(member.starts[-1]) for member in members], np.int64))
     number = firsts[np.searchsorted(used, window)] + at if len(used) else at
-    dedup.require_equal((number[again], number[stays]), sources, offsets_of(counts), search.stored)
+    collect.require_equal(
+        (number[again], number[stays]), sources, offsets_of(counts), search.stored
+    )
 
 
 def of_window(search: Search, window: int) -> Ints:

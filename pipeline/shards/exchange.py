@@ -22,13 +22,12 @@ import pyarrow as pa
 
 from pipeline.shards import layout
 from pipeline.shards.collect import ORIGIN, Collector, PartSource
-from pipeline.shards.examples import Numbers
+from pipeline.shards.doubles import TEST, TRAIN, mixed
+from pipeline.shards.examples import Choice, Numbers
 from pipeline.shards.facts import Counts
-from pipeline.shards.fates import Choice
 from pipeline.shards.gather import BLOCK_TOKENS
 from pipeline.shards.layout import Laid, Laying
 from pipeline.shards.plan import keys_of, lay_out
-from pipeline.shards.sides import TEST, TRAIN, mixed
 from pipeline.shards.storage import replacing
 from pipeline.shards.window import Member, Window
 from stages.columns import Ints, offsets_of

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.inputs.filter_names import called_like_a_figure, unknown
+from pipeline.inputs.opening import called_like_a_figure, unknown
 from pipeline.options.config import Config
 from pipeline.shards.values import NOTHING, NUMBER, Piece, Rows, Seen, at_path, over
 from stages.columns import whole

@@ -16,7 +16,7 @@ from pipeline.shards.answers import Answers, Counting
 from pipeline.shards.collect import Collector, PartSource, Picks
 from pipeline.shards.expected import Expected
 from pipeline.shards.measured import METRICS, Measured, Wanted, measure
-from pipeline.shards.shared import share
+from pipeline.shards.storage import share
 from stages.chat_template import loss_weights
 from stages.columns import Ints, offsets_of, whole
 from stages.errors import SurroundingsError

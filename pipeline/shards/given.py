@@ -13,9 +13,8 @@ import numpy.typing as npt
 from pipeline.amounts import Sums
 from pipeline.manifest.counts import Portion, SourceRecord
 from pipeline.options.config import Config, Source
-from pipeline.shards.examples import PlannedExamples
-from pipeline.shards.fates import Asked, Choice, Fate
-from pipeline.shards.sides import TEST, TRAIN
+from pipeline.shards.doubles import TEST, TRAIN
+from pipeline.shards.examples import Asked, Choice, Fate, PlannedExamples
 from stages.columns import Ints
 
 Sources: TypeAlias = npt.NDArray[np.int16]

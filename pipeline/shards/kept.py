@@ -37,9 +37,8 @@ from pipeline.shards.measured import METRICS, file_of, files_of
 from pipeline.shards.storage import replacing
 from stages.columns import Ints
 from stages.errors import PipelineError
-from stages.files import file_hash, file_state
-from stages.files.file_state import FileState
-from stages.files.known_hashes import KnownHashes
+from stages.files import file_hash
+from stages.files.file_hash import FileState, KnownHashes
 
 FOLDER = "shards"  # in the cache
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
@@ -237,10 +236,10 @@ def _linked(hashes: KnownHashes, source: Path, target: Path, sha256: str) -> Fil
     Raises:
         ValueError, OSError: see ``_link``.
     """
-    before = file_state.of(source)
+    before = file_hash.of(source)
     known = hashes.of(source) == sha256
     _link(source, target)
-    state = file_state.of(target)  # before its bytes are looked at
+    state = file_hash.of(target)  # before its bytes are looked at
     if not (known and state.written_as(before)):  # or it is a copy
         _require(target, sha256)
     return state

@@ -17,15 +17,14 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.manifest.json_records import from_json
-from pipeline.shards import compared, equal, facts, gather, kept, margins, rule, sides, workspace
+from pipeline.shards import compared, doubles, equal, facts, gather, kept, rule, workspace
+from pipeline.shards.doubles import TEST, TRAIN
 from pipeline.shards.equal import Search
-from pipeline.shards.examples import PlannedExamples
+from pipeline.shards.examples import Choice, Fate, PlannedExamples
 from pipeline.shards.facts import Counts
-from pipeline.shards.fates import Choice, Fate
 from pipeline.shards.gather import ShardReport, ShardWork
 from pipeline.shards.kept import Keeping
 from pipeline.shards.plan import Side, orders_of, sides_of
-from pipeline.shards.sides import TEST, TRAIN
 from pipeline.shards.storage import replacing
 from pipeline.shards.window import Window
 from stages.columns import Ints, offsets_of
@@ -104,7 +103,7 @@ def choose(search: Search, window: Window, examples: PlannedExamples) -> Choice:
         fate[duplicate] = Fate.DUPLICATE
     test = None
     if examples.group is not None and options.test_size:
-        test = sides.in_test(examples.group, options.test_size, options.seed)
+        test = doubles.in_test(examples.group, options.test_size, options.seed)
     return Choice(fate, duplicate, test=test)
 
 
@@ -112,7 +111,7 @@ def count(laying: Laying, window: Window, examples: PlannedExamples, choice: Cho
     """Count what is chosen of a window, and write down the groups that it splits."""
     search = laying.search
     orders = orders_of(choice, search.config.plan)
-    rated = margins.of_parts(laying.kind, window.plans, examples.starts, choice.used)
+    rated = facts.of_parts(laying.kind, window.plans, examples.starts, choice.used)
     if choice.test is not None and examples.group is not None:
         used = choice.used
         rule.scatter(search, window.number, examples.group[used], choice.test[used])

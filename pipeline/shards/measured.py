@@ -22,19 +22,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from expectations import metric_tables, tallies, undo_layout
-from expectations.checks import Values
-from expectations.contract import EXAMPLE, ROW, Context
+from expectations import tallies, undo_layout
+from expectations.contract import EXAMPLE, ROW, Context, Values
 from expectations.dataset import IDENTITY, SIDES, Piece
 from expectations.stored_rows import Planned, ShardFile, Sources, StoredRows, groups
 from expectations.tallies import Laws, Tally
 from pipeline.shards import grouped
-from pipeline.shards.sides import mixed
+from pipeline.shards.doubles import mixed
 from stages.columns import Ints
 from stages.errors import GateError, PipelineError
-from stages.files import file_state
-from stages.files.file_state import FileState
-from stages.files.mapped import Mapped
+from stages.files import file_hash
+from stages.files.file_hash import FileState
+from stages.files.version_bytes import Mapped
 from stages.tokens import layouts
 
 METRICS = ".metrics"  # in the staging directory; removed before the build is published
@@ -204,9 +203,9 @@ def _groups(table: pa.Table, wanted: Wanted, plan: Plan | None) -> Iterator[_Gro
         stop = start + undo_layout.count(group, wanted.context)
         planned = plan and plan(start, stop)
         rows = StoredRows(group, wanted.context, sources=wanted.sources, planned=planned)
-        found = {EXAMPLE: metric_tables.measured(rows, EXAMPLE)}
+        found = {EXAMPLE: tallies.measured(rows, EXAMPLE)}
         if layout.packs or layout.pads:  # otherwise a training row is an example
-            found[ROW] = metric_tables.measured(rows, ROW)
+            found[ROW] = tallies.measured(rows, ROW)
         yield found
         start = stop
 
@@ -267,7 +266,7 @@ def measure(path: Path, shard: str, split: str, wanted: Wanted, plan: Plan | Non
     Raises:
         GateError: a metric cannot be computed, so the rows cannot be judged.
     """
-    state = file_state.of(path)
+    state = file_hash.of(path)
     file = Mapped(path)
     file.in_order()
     sha256 = _sha256(file)
@@ -276,7 +275,7 @@ def measure(path: Path, shard: str, split: str, wanted: Wanted, plan: Plan | Non
     soft = False
     kept = _Kept(wanted)
     try:
-        counts = metric_tables.shard(ShardFile(path, table, wanted.context))
+        counts = tallies.shard(ShardFile(path, table, wanted.context))
         # Without the columns there are no metrics; the invariant shards_open fails such a shard.
         if table is not None and not counts["n_columns_differ"]:
             for group in _groups(table, wanted, plan):

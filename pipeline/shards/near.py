@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stages.columns import Ints, offsets_of
-from stages.overlap.hashes import SEED, Hashes, mixed
 from stages.overlap.signatures import NUMBERS, Signatures, empty
+from stages.overlap.words import SEED, Hashes, mixed
 
 CERTAINTY = 0.999  # that two rows which are just alike enough share a band
 _BLOCK = 1 << 14  # pairs that are compared at once

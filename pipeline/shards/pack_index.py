@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from expectations import metric_tables
+from expectations import tallies
 from expectations.contract import ROW, Context
-from expectations.pack_index import IndexRows
+from expectations.dataset import IndexRows
 from expectations.tallies import Laws, Tally
 from pipeline.manifest.manifest import IndexRecord
 from pipeline.shards.facts import Counts
@@ -130,7 +130,7 @@ def measure(
         planned=None if planned is None else _joined(planned),
     )
     laws = Laws(context, ROW)
-    tally = laws.condensed(laws.tally(metric_tables.of_index(rows)))
+    tally = laws.condensed(laws.tally(tallies.of_index(rows)))
     return MeasuredIndex(path_of(split), split, sha256, tally)
 
 

@@ -22,15 +22,15 @@ from pipeline.amounts import Amount
 from pipeline.inputs import equal_build
 from pipeline.inputs.recipe import Recipe
 from pipeline.options import overlaps
-from pipeline.shards import chain, checks, shared, storage
+from pipeline.shards import chain, checks, storage
 from pipeline.shards.checks import PartReject
-from pipeline.stores import pieces, spool
+from pipeline.stores import ranges, remote
 from stages import columns, readers
-from stages.chat_template import loss_weights, turn_split
+from stages.chat_template import loss_weights
 from stages.contract import Batch, Split, Stage
 from stages.files import content, cutting
 from stages.normalize.stage import Normalize
-from stages.rows import groups, notes
+from stages.rows import carried, groups
 from stages.tokens.folded_labels import fold
 
 PLAN_COLUMNS = ("line", "sequence", "length", "trained", "digest")
@@ -160,7 +160,7 @@ def plan_parts(recipe: Recipe, splits: list[tuple[Split, int, str]]) -> list[Wor
     """Name the part of every split that is hashed, given with its source and its format."""
     run = recipe.config.run
     folder = str(run.cache / "parts")
-    shared.share(Path(folder), run.shared)
+    storage.share(Path(folder), run.shared)
     prints = {
         (number, name): recipe.of_source(number).part_fingerprint(name)
         for number, name in set(recipe.readings)
@@ -226,9 +226,9 @@ def _count(recipe: Recipe, report: PartReport, batch: Batch) -> None:
             pairs = batch.column(name).drop_null().value_counts().to_pylist()
             report.tally(name, {pair["values"]: pair["counts"] for pair in pairs})
     if "note" in batch.schema.names:
-        report.tally("note", notes.tally(batch))
+        report.tally("note", carried.tally(batch))
     if recipe.splits_turns and "messages" in batch.schema.names:
-        report.tally("turn_split", turn_split.count(batch))
+        report.tally("turn_split", loss_weights.count(batch))
 
 
 def _count_readings(report: PartReport, normalize: Normalize, witness: Witness) -> None:
@@ -261,12 +261,12 @@ def make(recipe: Recipe, work: Work) -> PartReport:
         PipelineError: an example that was rendered here breaks a law.
         ReadingError: rows were lost, or a sampled row is not what it is when it is read again.
     """
-    shared.share(Path(work.folder), recipe.config.run.shared)
+    storage.share(Path(work.folder), recipe.config.run.shared)
     done = finished(work) if work.key else None
     if done is not None:
         return done
-    with cutting.held(work.split, recipe.config.run.cache / spool.FOLDER) as split:
-        pieces.keep(recipe.config.run.cache, work.split, split)
+    with cutting.held(work.split, recipe.config.run.cache / remote.FOLDER) as split:
+        ranges.keep(recipe.config.run.cache, work.split, split)
         known = work.of(split)
         if not work.key:  # the file has changed, but perhaps not this piece of it
             hashes = equal_build.hashes_before(recipe.config)

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.options.config import Config
-from pipeline.options.keeping import Keep
+from pipeline.options.many_values import Keep
 from pipeline.shards.examples import columns_of
 from stages.columns import whole
 from stages.errors import DataError, UsageError

@@ -143,7 +143,7 @@ def open_store(address: str | PathLike[str]) -> Store:
     """
     url = address_of(address)
     if not url:
-        from pipeline.stores.folder import FolderStore
+        from pipeline.stores.filesystem import FolderStore
 
         text = fspath(address)
         return FolderStore(Path(unquote(urlsplit(text).path) if "://" in text else text))

@@ -12,15 +12,15 @@ from pipeline.secrets import named
 from pipeline.stores.sources import Located
 from stages import readers
 from stages.errors import UsageError
-from stages.files import regular
-from stages.readers import hf
+from stages.files import file_hash
+from stages.readers import arrow
 
 # Files that datasets writes beside its data; they hold no rows.
 SIDECARS = ("dataset_info.json", "dataset_infos.json", "state.json", "dataset_dict.json")
 
 
 def _file(path: str, reader: str | None = None) -> Located:
-    folder, name = os.path.split(os.path.abspath(regular.required(path)))
+    folder, name = os.path.split(os.path.abspath(file_hash.required(path)))
     parts = (*Path(named(folder)).parts, name)
     return Located(path, parts=parts, origin=named(path), reader=reader)
 
@@ -49,9 +49,9 @@ def _in_folder(folder: str) -> list[Located]:
             continue
         entered.add(real)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        saved = hf.files(root)
+        saved = arrow.files(root)
         if saved is not None:  # saved by datasets: its state.json lists the files
-            located += [_file(_there(path), hf.READER.name) for path in saved]
+            located += [_file(_there(path), arrow.HF.name) for path in saved]
             folders.clear()
             continue
         names = sorted(n for n in files if not n.startswith(".") and n not in SIDECARS)
@@ -70,7 +70,7 @@ def left_out(arguments: Sequence[str]) -> list[str]:
     unread: list[str] = []
     for folder in filter(os.path.isdir, arguments):
         for root, folders, files in os.walk(folder):
-            if hf.files(root) is not None:  # saved by datasets, which may keep other files there
+            if arrow.files(root) is not None:  # saved by datasets, which may keep other files there
                 folders.clear()
                 continue
             folders[:] = sorted(name for name in folders if not name.startswith("."))

@@ -51,9 +51,9 @@ def locate(argument: str, cache_dir: Path) -> list[Located]:
     from pipeline.stores import hub, local
 
     if argument == "-":
-        from pipeline.stores import spool
+        from pipeline.stores import remote
 
-        return spool.standard_input(cache_dir)
+        return remote.standard_input(cache_dir)
     if "://" in argument:
         from pipeline.stores import remote
 

@@ -15,8 +15,7 @@ from pipeline.torch_data.collate import (
     StackPairs,
     pair_collator,
 )
-from pipeline.torch_data.order import Order
-from pipeline.torch_data.rows import Rows, documents
+from pipeline.torch_data.rows import Order, Rows, documents
 
 __all__ = [
     "BlockDiagonal",

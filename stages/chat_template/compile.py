@@ -35,7 +35,7 @@ from stages.chat_template.placeholders import (
     placeholder,
     stripped,
 )
-from stages.chat_template.printed import Printed, require_reasoning
+from stages.chat_template.printed_fields import Printed, require_reasoning
 from stages.chat_template.segments import CONTROL, TRAINED, Segment, cut
 from stages.chat_template.template import Template
 from stages.chat_template.trained_spans import Chat, Spans, Turn

@@ -20,8 +20,7 @@ from stages import columns
 from stages.chat_template import loss_weights, reasoning, shapes
 from stages.chat_template.compile import Compiler, Program
 from stages.chat_template.segments import CLOSES, CONTROL, TRAINED, controls_pattern
-from stages.chat_template.segments_column import SegmentsColumn
-from stages.chat_template.shapes import Conversations, Shape
+from stages.chat_template.shapes import Conversations, SegmentsColumn, Shape
 from stages.chat_template.template import Template
 from stages.chat_template.trained_spans import Turn
 from stages.columns import Ints, list_parts

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from stages.chat_template.render import Row, conversations, exchange, template_of
 from stages.chat_template.segments import CLOSES, CONTROL, TRAINED
-from stages.chat_template.segments_column import SegmentsColumn
+from stages.chat_template.shapes import SegmentsColumn
 from stages.chat_template.trained_spans import Turn
 from stages.contract import Batch
 from stages.encoders import parsed

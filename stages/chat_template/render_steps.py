@@ -19,8 +19,7 @@ from stages.chat_template import outline
 from stages.chat_template.compile import Program, Unit
 from stages.chat_template.render import COMPILED, Renderer, exchange
 from stages.chat_template.segments import CONTROL, STEP, TRAINED, Segment
-from stages.chat_template.segments_column import SegmentsColumn
-from stages.chat_template.shapes import asked, trimmed
+from stages.chat_template.shapes import SegmentsColumn, asked, trimmed
 from stages.columns import Ints, count_per_row, list_parts, make_list, offsets_of
 from stages.contract import Batch
 from stages.errors import RowError

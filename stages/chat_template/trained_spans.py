@@ -21,8 +21,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
-from stages.chat_template.excerpts import Excerpts
-from stages.chat_template.placeholders import SLOT, Guard, Placeholder
+from stages.chat_template.placeholders import SLOT, Excerpts, Guard, Placeholder
 from stages.chat_template.segments import Span
 from stages.chat_template.template import Template
 from stages.errors import RowError

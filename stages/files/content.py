@@ -14,7 +14,7 @@ import zstandard
 
 from stages.contract import Lines, Split
 from stages.errors import ContainerError
-from stages.files import bounds, file_version, version_bytes
+from stages.files import file_version, inflate, version_bytes
 from stages.files.file_version import FileVersion
 from stages.files.inflate import Inflated
 
@@ -188,7 +188,7 @@ def rows_unsplit(
     with opened(version, split.salvage) as file:
         try:
             batches = read(file, name_in_messages(split))
-            yield from bounds.counted(batches, split.path, version.size)
+            yield from inflate.counted(batches, split.path, version.size)
         except ContainerError as error:
             if not split.salvage:
                 raise

@@ -20,8 +20,8 @@ from typing import IO, Protocol
 
 from xxhash import xxh3_128_digest
 
-from stages.files import file_state, regular
-from stages.files.file_state import FileState
+from stages.files import file_hash
+from stages.files.file_hash import FileState
 from stages.files.version_bytes import Compared, VersionBytes
 
 PIECE = 16 << 20  # bytes that are compared together
@@ -206,8 +206,8 @@ def look(path: str) -> FileVersion:
     Raises:
         OSError: it cannot be read.
     """
-    with Path(regular.required(path)).open("rb", buffering=0) as file:
-        state = file_state.of(file)
+    with Path(file_hash.required(path)).open("rb", buffering=0) as file:
+        state = file_hash.of(file)
         head = file.read(_HEAD)
     return FileVersion(
         path,

@@ -18,7 +18,7 @@ from dataclasses import astuple, dataclass
 
 import zstandard
 
-from stages.files import bounds
+from stages.files import inflate
 from stages.files.file_version import FileVersion
 from stages.files.inflate import Inflated
 from stages.files.version_bytes import VersionBytes
@@ -143,7 +143,7 @@ def _frames(version: FileVersion, kind: str) -> list[Frame]:
     for size, length in sizes:
         frames.append(Frame(start, start + size, text, text + length))
         start, text = start + size, text + length
-    if start != version.size or bounds.expands_too_far(start, text):  # read as one, and refused
+    if start != version.size or inflate.expands_too_far(start, text):  # read as one, and refused
         raise _DoubtError
     return frames
 

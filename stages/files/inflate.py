@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import io
 import zlib
+from collections.abc import Iterator
 from typing import IO, Any
 
 import zstandard
 
-from stages.files import bounds
+from stages.contract import Lines
+from stages.errors import ContainerError
 
 _MAX_TEXT = 1 << 20
 # zstandard has no limit on the output of one step; a kilobyte expands to 32 MB at most.
@@ -47,7 +49,7 @@ class Inflated(io.RawIOBase):
     def _new(self) -> Any:
         if self._gzip:
             return zlib.decompressobj(31)  # 31: gzip format, whose checksum and length are checked
-        return zstandard.ZstdDecompressor(max_window_size=bounds.ZSTD_WINDOW).decompressobj()
+        return zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW).decompressobj()
 
     def _inflate(self) -> bytes:
         if not self._gzip:
@@ -86,8 +88,8 @@ class Inflated(io.RawIOBase):
         self._started = True
         self._ready = memoryview(self._inflate())
         self.bytes_out += len(self._ready)
-        if bounds.expands_too_far(self.bytes_in, self.bytes_out):
-            raise EOFError(f"it {bounds.TOO_FAR}")
+        if expands_too_far(self.bytes_in, self.bytes_out):
+            raise EOFError(f"it {TOO_FAR}")
         return True
 
     def _advance(self) -> bool:
@@ -119,3 +121,69 @@ def _until_damage(frame: Any, compressed: bytes) -> bytes:
     except zlib.error:
         pass
     return bytes(text)
+
+
+# Limits on rows and text for the size of a file, so that a small file cannot be read for ever.
+#
+# A file of plain lines has no more rows than bytes. A compressed file can claim a million rows in a
+# kilobyte, and a table any number of rows in a few bytes, which no real text does.
+
+
+FREE_ROWS = 1 << 18  # rows or lines that any file may have; larger files, one for each byte
+FREE_TEXT = 1 << 30  # bytes that any file may expand to; larger files, EXPANSION times their size
+EXPANSION = 1100  # more than gzip can reach
+VALUE = 64  # bytes that a value of a table counts as before it is known how long it is; a null, too
+# Bytes of text that a zstandard frame may refer back to: all that ``zstd --long=31`` writes. Memory
+# is taken as text comes, so a file without so much of it takes less.
+ZSTD_WINDOW = 1 << 31
+
+
+TOO_FAR = f"expands more than {EXPANSION} times, more than any real text"
+
+
+def require_rows(path: str, rows: int, size: int) -> None:
+    """Check that a file does not have many more rows than bytes.
+
+    Raises:
+        ContainerError: it has.
+    """
+    if rows > max(FREE_ROWS, size):
+        raise ContainerError(
+            f"{path} holds more than {max(FREE_ROWS, size)} rows or blank lines in {size} bytes; "
+            f"the limit is one for each byte, and {FREE_ROWS} for a small file.",
+            "Write it again without the repeated lines.",
+        )
+
+
+def counted(parts: Iterator[Lines], path: str, size: int) -> Iterator[Lines]:
+    """The same batches of lines, counted.
+
+    Args:
+        size: bytes of the file.
+
+    Raises:
+        ContainerError: see ``require_rows``.
+    """
+    rows = 0
+    for part in parts:
+        rows += part.lines
+        require_rows(path, rows, size)
+        yield part
+
+
+def expands_too_far(bytes_in: int, bytes_out: int) -> bool:
+    """Whether compressed bytes expanded to more than any real text does."""
+    return bytes_out > max(FREE_TEXT, EXPANSION * bytes_in)
+
+
+def require_text(size: int, text: int) -> None:
+    """Check that a table, or a part of it, does not hold more text than its bytes can.
+
+    Args:
+        size: bytes of the file; ``text``: what they are to become, or have become.
+
+    Raises:
+        ContainerError: it does; the caller names the file.
+    """
+    if expands_too_far(size, text):
+        raise ContainerError(f"It {TOO_FAR}.", "Write it again without the repeated values.")

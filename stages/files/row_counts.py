@@ -23,9 +23,8 @@ import zstandard
 
 from stages import late
 from stages.contract import Split
-from stages.counted import counted
-from stages.errors import ReadingError, SurroundingsError
-from stages.files import bounds, content
+from stages.errors import ReadingError, SurroundingsError, counted
+from stages.files import content, inflate
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,7 +76,7 @@ def _chunks(split: Split) -> Iterator[bytes]:
         if kind == "gz":
             file = cast("IO[bytes]", gzip.GzipFile(fileobj=packed))  # not declared as one
         elif kind == "zst":
-            frames = zstandard.ZstdDecompressor(max_window_size=bounds.ZSTD_WINDOW)
+            frames = zstandard.ZstdDecompressor(max_window_size=inflate.ZSTD_WINDOW)
             file = frames.stream_reader(packed, read_across_frames=True)
         else:
             file.seek(split.start)

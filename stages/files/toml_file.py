@@ -14,7 +14,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from stages.files import regular
+from stages.files import file_hash
 
 LONGEST = 1 << 18  # bytes of a file
 DEEPEST = 16  # tables and arrays in one another
@@ -41,7 +41,7 @@ def text_of(path: Path) -> str:
         ValueError: it is not UTF-8, or longer than the limit.
         OSError: it cannot be read.
     """
-    with regular.required(path).open("rb") as file:
+    with file_hash.required(path).open("rb") as file:
         data = file.read(LONGEST + 1)
     if len(data) > LONGEST:
         raise ValueError(f"it is longer than {LONGEST} bytes")

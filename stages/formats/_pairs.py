@@ -8,9 +8,8 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from stages.contract import FormatOptions, Message, Pair, Row
-from stages.counted import counted
-from stages.errors import RowError
-from stages.formats import _messages, _turns, alpaca
+from stages.errors import RowError, counted
+from stages.formats import _messages, _turns, texts
 from stages.formats._asked import Asking, keeping_one, open_question, says
 from stages.kinds import PAIR
 from stages.rows import templated
@@ -80,7 +79,7 @@ def _text_prompt(row: Row, options: FormatOptions) -> str | None:
     if _turns_column(row, options) is not None:
         return None
     if peek(row, "instruction") is not None:
-        return alpaca.asked(row, options)
+        return texts.asked(row, options)
     name = _turns.chosen_of(row, PROMPTS, options.columns)
     return row[name] if name is not None and isinstance(row[name], str) else None
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from stages.contract import FormatOptions, Row
-from stages.counted import counted
-from stages.errors import RowError
+from stages.errors import RowError, counted
 from stages.format import Format
 from stages.formats._asked import Question, meant, require_same
 from stages.kinds import STEPS

@@ -8,8 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from stages.contract import Columns, FormatOptions, Message, Row, StepChain
-from stages.counted import counted
-from stages.errors import RowError
+from stages.errors import RowError, counted
 from stages.formats import _messages, _turns
 from stages.rows import templated
 from stages.rows.watched import peek

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Refused, Row
-from stages.counted import counted
-from stages.errors import RowError, UndecidedError
+from stages.errors import RowError, UndecidedError, counted
 from stages.formats import _pairs, _turns, verdicts
 from stages.formats._asked import meant, one_of, open_question, required
 from stages.rows.unread import ignore

@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Row, StepChain
-from stages.counted import counted
-from stages.errors import RowError, UndecidedError
+from stages.errors import RowError, UndecidedError, counted
 from stages.formats import _steps, _turns
 from stages.formats._asked import Asking, meant, require_same, required
 from stages.kinds import STEPS

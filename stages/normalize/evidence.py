@@ -14,11 +14,10 @@ from dataclasses import dataclass
 
 from stages import formats
 from stages.contract import FormatOptions, Row
-from stages.counted import counted
-from stages.errors import DataError, RowError, UndecidedError, UnknownFormatError
+from stages.errors import DataError, RowError, UndecidedError, UnknownFormatError, counted
 from stages.format import Format
 from stages.kinds import Kind
-from stages.normalize import likely_columns
+from stages.normalize import survey
 from stages.rows import templated
 from stages.rows.column_names import plain
 from stages.rows.unread import mapped
@@ -130,7 +129,7 @@ def _none_fits(rows: Sequence[Row], kind: Kind, where: str) -> UnknownFormatErro
     none = f"{where}: no format of {kind.words} fits rows with the columns {keys}."
     if mapped := _mapped(rows, kind):
         return UnknownFormatError(none, f"Did you mean {mapped}?")
-    if likely := likely_columns.offer(rows, kind):
+    if likely := survey.offer(rows, kind):
         return UnknownFormatError(none, likely)
     offered = ", ".join(f.name for f in formats.usable_for(kind))
     if near := _nearest(rows, kind):
@@ -276,7 +275,7 @@ def detect(
             f"Add --format {best} to have them checked and passed through.",
         )
     fitting = [row for row, reason in zip(rows, evidence[best], strict=True) if reason]
-    if not detected.usable and likely_columns.answered(fitting) and kind.trains_answers:
+    if not detected.usable and survey.answered(fitting) and kind.trains_answers:
         raise _none_fits(fitting, kind, where)
     doubt = detected.doubt(fitting, columns or {})
     if doubt is not None:

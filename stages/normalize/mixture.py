@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from stages import formats
 from stages.contract import Row
-from stages.counted import counted
-from stages.errors import DataError
+from stages.errors import DataError, counted
 from stages.kinds import Kind
 from stages.normalize.evidence import MIXED_SHARE, Detection, matching, require_one, settle
 

@@ -30,7 +30,7 @@ from stages.normalize.turns import (
     dialogues,
     exchanges,
 )
-from stages.rows import column_names, null_fields
+from stages.rows import column_names
 
 SAID = (("role", "content"), ("from", "value"))  # the keys of a turn
 _FEW = 16  # rows that columns would not save time for, where others of the batch differ
@@ -233,7 +233,7 @@ def may_be_left_out(how: Reading, name: str, values: Sequence[Any], kind: Kind) 
         ]
     if not {list, dict}.isdisjoint(map(type, values)):
         # A typed table may have added nulls to calls in any column.
-        settled = [type(v) not in (list, dict) or null_fields.is_settled(v) for v in values]
+        settled = [type(v) not in (list, dict) or column_names.is_settled(v) for v in values]
         fine = [one and two for one, two in zip(fine, settled, strict=True)]
     return fine
 

@@ -24,7 +24,7 @@ from stages.kinds import Kind
 from stages.normalize.plain import SAID, Reading, reading_beside
 from stages.normalize.turns import ASSISTANT, FOLLOWS, SPELLED, USER, Made, Turns
 from stages.rows import stop_text, templated
-from stages.rows.unfinished import opens_reasoning
+from stages.rows.stop_text import opens_reasoning
 
 if TYPE_CHECKING:
     from stages.normalize.stage import Normalize

@@ -26,9 +26,8 @@ from stages.kinds import Kind
 from stages.normalize import native_rows, plain, plain_pairs, plain_steps
 from stages.overlap import search, signatures
 from stages.overlap.settings import Likeness, Search
-from stages.rows import carried, groups, notes, null_fields, stop_text, tool_results
-from stages.rows.batches import IDENTITY, batch_of
-from stages.rows.carried import Carried
+from stages.rows import carried, column_names, examples, groups, stop_text
+from stages.rows.carried import IDENTITY, Carried, batch_of
 from stages.rows.selection import AND_QUESTION, Selection, renamed, replaced, rest
 from stages.rows.unread import ReadRow, Tally, left_over, require_asked
 from stages.rows.watched import EMPTY, Watched
@@ -115,10 +114,10 @@ class Normalize:
             odd = [stopped, *odd]
         self._treat_reasoning(example)
         ready = self.example_kind.ready(example, self)
-        if self.printed.isdisjoint((tool_results.FIELD, EVERY)):
+        if self.printed.isdisjoint((examples.FIELD, EVERY)):
             first, *others = self.example_kind.turns(example) or ((),)
             for side in others or ((),):  # a pair's answers stand behind their prompt
-                tool_results.require_order([*first, *side])
+                examples.require_order([*first, *side])
         return odd, ready
 
     def restart(self) -> None:
@@ -134,7 +133,7 @@ class Normalize:
         """
         row = self.selection.read(data)
         if record.typed:
-            row = null_fields.settled(row, self.options.null_fields)
+            row = column_names.settled(row, self.options.null_fields)
         return renamed(row, self.options.columns)
 
     def _read(self, row: Row) -> list[Example]:
@@ -258,7 +257,7 @@ class Normalize:
                     self.tally.add(column, value)
         lines = lines_of(records, some.rows)
         made, odd = some.made.columns(self), some.made.odd(self)
-        made["note"] = notes.column(self.kind.texts, columns=made, odd_rows=odd, lines=lines)
+        made["note"] = carried.column(self.kind.texts, columns=made, odd_rows=odd, lines=lines)
         return batch_of(lines, [-1] * len(lines), refused={}, own_columns=made)
 
     def __call__(self, records: Sequence[Record]) -> Batch:
@@ -329,7 +328,7 @@ class Normalize:
             sequences += range(count) if self.fans_out else [-1] * count
         texts = self.example_kind.filled(rows, self)
         if "note" in self.example_kind.columns:
-            texts["note"] = notes.column(
+            texts["note"] = carried.column(
                 self.example_kind.texts, columns=texts, odd_rows=odd_rows, lines=lines
             )
         return batch_of(lines, sequences, refused=refused, own_columns=texts)

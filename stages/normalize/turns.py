@@ -19,7 +19,7 @@ from stages.chat_template import loss_weights
 from stages.chat_template.reasoning import OPEN
 from stages.columns import Ints, make_list, offsets_of
 from stages.rows import stop_text, templated
-from stages.rows.unfinished import opens_reasoning
+from stages.rows.stop_text import opens_reasoning
 
 if TYPE_CHECKING:
     from stages.normalize.stage import Normalize

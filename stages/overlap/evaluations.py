@@ -15,7 +15,7 @@ from typing import Any
 from stages import readers
 from stages.contract import Row
 from stages.errors import SurroundingsError, UsageError
-from stages.files import file_hash, regular
+from stages.files import file_hash
 from stages.overlap import words
 from stages.overlap.settings import Evaluation
 from stages.rows.selection import lookup
@@ -74,7 +74,7 @@ def _rows(path: str) -> Iterator[tuple[int, Row | None]]:
     """Every row with its line; None for one that cannot be read."""
     if path.lower().endswith(_TEXTS):
         for number, text in enumerate(
-            regular.required(Path(path)).read_text("utf-8").split("\n"), 1
+            file_hash.required(Path(path)).read_text("utf-8").split("\n"), 1
         ):
             if text.strip():
                 yield number, {"text": text}

@@ -21,10 +21,9 @@ from stages.contract import Batch
 from stages.kinds import Kind
 from stages.overlap import evaluations, said, words
 from stages.overlap.evaluations import Items
-from stages.overlap.letters import Letters
-from stages.overlap.runs import Runs
 from stages.overlap.settings import Search
-from stages.overlap.words import numbers_in_words
+from stages.overlap.signatures import Runs
+from stages.overlap.words import Letters, numbers_in_words
 
 NAME = "overlaps"
 MOST = 4  # questions of one evaluation that are kept for a sequence

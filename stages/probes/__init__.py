@@ -22,6 +22,10 @@ from stages.profile import ModelProfile, TargetModel, declare
 from stages.tokenizers.claims import Claims
 from stages.tokens.segment_encoder import SegmentEncoder
 
+MEMBERS = {
+    "lost_text": "stages.probes.added_tokens:LOST_TEXT",
+}
+
 TOKENS, TEMPLATE, PAIR = "tokens", "template", "pair"  # what a probe looks at
 
 

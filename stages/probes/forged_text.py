@@ -6,8 +6,7 @@ import itertools
 
 from stages.chat_template.render_pair import PairRenderer, prove_pair
 from stages.chat_template.segments import CONTROL
-from stages.counted import counted
-from stages.errors import RowError
+from stages.errors import RowError, counted
 from stages.probes import PAIR, TEMPLATE, BrokenError, Probes, ProbeSubject
 from stages.probes._rendering import (
     QUESTION,

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from stages.chat_template.render import Row
 from stages.columns import IDS
-from stages.counted import counted
-from stages.errors import RowError
+from stages.errors import RowError, counted
 from stages.probes import TEMPLATE, BrokenError, Probes, ProbeSubject
 from stages.probes._rendering import (
     QUESTION,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stages.counted import counted
+from stages.errors import counted
 from stages.probes import TOKENS, BrokenError, Probes, ProbeSubject
 
 PROBES = Probes(TOKENS)

@@ -15,6 +15,13 @@ from stages.contract import Reader
 if TYPE_CHECKING:
     from stages.readers._delimited import Delimited
 
+MEMBERS = {
+    "csv": "stages.readers._delimited:CSV",
+    "hf": "stages.readers.arrow:HF",
+    "json": "stages.readers.jsonl:JSON",
+    "tsv": "stages.readers._delimited:TSV",
+}
+
 
 def load(name: str) -> Reader:
     """The reader of this name."""

@@ -10,10 +10,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any
 
+from stages import late
 from stages.errors import ContainerError
-from stages.readers import _shape
+from stages.files import inflate
+from stages.readers import _values
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from stages.columns import Ints
+else:
+    np = late.module("numpy")
+    pa = late.module("pyarrow")
+    pc = late.module("pyarrow.compute")
 
 WINDOW = 4 << 20  # bytes that are read at a time; more where one row has more
 LONGEST = 64 << 20  # bytes of a row
@@ -106,10 +119,10 @@ class Rows:
         Raises:
             ContainerError: it is not known where a row ends.
         """
-        while len(self._text) < len(_shape.BOM) and not self._ended:
+        while len(self._text) < len(_values.BOM) and not self._ended:
             self._more()
-        if self._text.startswith(_shape.BOM):
-            self._at = len(_shape.BOM)
+        if self._text.startswith(_values.BOM):
+            self._at = len(_values.BOM)
         while self._at < len(self._text) or not self._ended:
             row = self._row()
             if row is None:
@@ -170,3 +183,63 @@ class Rows:
         """The error for a line, from 0, behind which no row can be read."""
         remedy = f"{remedy} --salvage keeps the rows before it."
         return ContainerError(f"{self.path}:{line + 1}: {what}.", remedy)
+
+
+# How large the values of a table will be as Python objects, before any of them becomes one.
+#
+# A table names a value once and means it a million times: by a dictionary, by lists that view the
+# same items, by runs. What it takes in the file says nothing about what it will take in memory.
+
+
+_SCALAR = 8
+
+
+def of(array: Any, size: int) -> Ints:
+    """Bytes of each value of an Arrow array. Nothing is decoded to find them.
+
+    Args:
+        size: bytes of the file.
+
+    Raises:
+        ContainerError: there are more values than such a file has; see ``bounds.require_text``.
+    """
+    inflate.require_text(size, inflate.VALUE * len(array))
+    kind, types = array.type, pa.types
+    if isinstance(array, pa.ExtensionArray):
+        return of(array.storage, size)
+    if types.is_dictionary(kind):
+        return of(array.dictionary, size).take(np.asarray(array.indices.fill_null(0)))
+    if types.is_run_end_encoded(kind):
+        ends = np.clip(array.run_ends, array.offset, array.offset + len(array))
+        return np.repeat(of(array.values, size), np.diff(ends, prepend=array.offset))
+    if types.is_struct(kind):
+        fields = [of(array.field(at), size) for at in range(kind.num_fields)]
+        return sum(fields, np.full(len(array), _SCALAR, np.int64))
+    if types.is_union(kind):  # of each the largest that it may be
+        fields = [of(array.field(at), size) for at in range(kind.num_fields)]
+        return np.full(len(array), _SCALAR + max(each.max(initial=0) for each in fields))
+    if types.is_nested(kind):  # lists of all kinds, and maps
+        return _of_lists(array, size)
+    if types.is_string_view(kind) or types.is_binary_view(kind):
+        lengths = np.frombuffer(array.buffers()[1], np.int32)[array.offset * 4 :: 4]
+        return _SCALAR + lengths[: len(array)].astype(np.int64)
+    try:
+        return _SCALAR + np.asarray(pc.binary_length(array).fill_null(0), np.int64)
+    except pa.ArrowNotImplementedError:  # a number or the like
+        return np.full(len(array), _SCALAR, np.int64)
+
+
+def _of_lists(lists: Any, size: int) -> Ints:
+    if isinstance(lists, pa.FixedSizeListArray):
+        width = lists.type.list_size
+        begins = (lists.offset + np.arange(len(lists))) * width
+        ends = begins + width
+    elif hasattr(lists, "sizes"):  # lists that view their items
+        begins = np.asarray(lists.offsets)
+        ends = begins + np.asarray(lists.sizes)
+    else:
+        offsets = np.asarray(lists.offsets)
+        begins, ends = offsets[:-1], offsets[1:]
+    sums = np.append(0, np.cumsum(of(lists.values, size)))
+    weights: Ints = sums.take(ends) - sums.take(begins) + _SCALAR
+    return weights

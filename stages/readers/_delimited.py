@@ -16,7 +16,7 @@ from stages.contract import Glimpse, Lines, Record, Row, Split
 from stages.errors import ContainerError, RowError, UsageError
 from stages.files import content, cutting, strict_json
 from stages.files.content import Source
-from stages.readers import _glimpse, _shape, _values
+from stages.readers import _glimpse, _values
 from stages.readers._cells import Grammar, Raw, Rows
 
 RFC4180, NONE = QUOTING = ("rfc4180", "none")
@@ -31,6 +31,7 @@ class Delimited(cutting.Whole):
     """The reader of one delimiter.
 
     Attributes:
+        about: what its files are, in a sentence.
         stated: somebody has said that this is the delimiter, beside the file's suffix.
         cells: by column, ``json`` or ``text``; other columns are text.
     """
@@ -41,6 +42,10 @@ class Delimited(cutting.Whole):
     quoting: str = RFC4180
     cells: Mapping[str, str] = field(default_factory=dict)
     stated: bool = False
+    about: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "__doc__", self.about)
 
     @property
     def name(self) -> str:
@@ -76,10 +81,10 @@ class Delimited(cutting.Whole):
     def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
         path = content.path_of(source)
         with content.opened(source, salvage=True) as file:  # damage is told where rows are read
-            head = file.read(_shape.HEAD)
-        _shape.refuse_other_encodings(path, head)
+            head = file.read(_values.HEAD)
+        _values.refuse_other_encodings(path, head)
         if b"\0" in head.partition(b"\n")[0]:  # in the header; further on, one row has it
-            raise _shape.binary(path, head.index(0), "text")
+            raise _values.binary(path, head.index(0), "text")
 
         found = _glimpse.first_rows(
             source, lambda file, _: self._records(file, path), rows, salvage
@@ -208,3 +213,25 @@ def _json(name: str, text: str) -> Any:
     if len(row) != 1:
         raise RowError("bad_json", f"column {name}: not one JSON value")
     return row[""]
+
+
+# Comma-separated values with a header, plain, gzip or zstandard; every cell is text.
+
+
+CSV = Delimited(
+    "csv",
+    (".csv", ".csv.gz", ".csv.zst"),
+    ",",
+    about="Comma-separated values with a header, plain, gzip or zstandard; every cell is text.",
+)
+
+
+# Tab-separated values with a header, plain, gzip or zstandard; every cell is text.
+
+
+TSV = Delimited(
+    "tsv",
+    (".tsv", ".tsv.gz", ".tsv.zst"),
+    "\t",
+    about="Tab-separated values with a header, plain, gzip or zstandard; every cell is text.",
+)

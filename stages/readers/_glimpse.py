@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING
 
 from stages.contract import Glimpse, Lines, Record
 from stages.errors import ContainerError
-from stages.files import bounds, content
+from stages.files import content, inflate
 from stages.files.content import Source
 from stages.readers import _tables
 
@@ -49,7 +49,7 @@ def first_rows(source: Source, records: Records, rows: int, salvage: bool = Fals
     with content.opened(source, salvage) as file:
         ended = True
         try:
-            for lines in bounds.counted(records(file, True), content.path_of(source), size):
+            for lines in inflate.counted(records(file, True), content.path_of(source), size):
                 records_read += lines.records
                 far = (records_read[-1].offset or 0) > 3 * WINDOW if records_read else False
                 if len(records_read) >= rows and (far or len(records_read) >= MOST):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from stages import late
 from stages.contract import Lines, Record
 from stages.errors import ContainerError
-from stages.files import bounds
-from stages.readers import _weights
+from stages.files import inflate
+from stages.readers import _cells
 
 if TYPE_CHECKING:
     import numpy as np
@@ -111,10 +111,10 @@ def records(
             twice = next(name for name in names if names.count(name) > 1)
             raise ContainerError(f"Two columns are called {twice!r}.", "Rename one of them.")
         coded = {field.name: field.type for field in whole.schema if _has_json(field.type)}
-        weights = (_weights.of(column, size) for column in whole.columns)
+        weights = (_cells.of(column, size) for column in whole.columns)
         sums = text + np.cumsum(sum(weights, np.zeros(whole.num_rows, np.int64)))
         start, before, text = 0, text, int(sums.max(initial=text))
-        bounds.require_text(size, round(text / share))
+        inflate.require_text(size, round(text / share))
         while start < whole.num_rows:
             fitting = int(np.searchsorted(sums, before + HELD, "right"))
             stop = min(max(fitting, start + 1), start + BATCH_ROWS)

@@ -8,6 +8,7 @@ here. They are FlatBuffers: a table lies at a place, and its fields have numbers
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import struct
 from collections.abc import Iterator
@@ -16,8 +17,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from stages import late
 from stages.contract import Glimpse, Lines, Record, Split
-from stages.errors import ContainerError, SurroundingsError
-from stages.files import bounds, content, cutting
+from stages.errors import ContainerError, SurroundingsError, UsageError
+from stages.files import content, cutting, inflate
 from stages.files.content import Source
 from stages.files.file_version import FileVersion
 from stages.readers import _glimpse, _tables
@@ -35,12 +36,12 @@ def _batches(source: Any, path: str, size: int) -> Iterator[pa.RecordBatch]:
     source.seek(0 if listed is None else 8)  # a file is a stream between two marks
     stream = pa.ipc.open_stream(source)
     batches = rows = 0
-    bounds.require_text(size, text := _next_bytes(source))
+    inflate.require_text(size, text := _next_bytes(source))
     for batch in stream:
         batches, rows = batches + 1, rows + batch.num_rows
-        bounds.require_rows(path, rows, size)
+        inflate.require_rows(path, rows, size)
         yield batch
-        bounds.require_text(size, text := text + _next_bytes(source))
+        inflate.require_text(size, text := text + _next_bytes(source))
     if listed not in (None, batches):
         raise ContainerError(f"It has {batches} batches, but lists {listed}.", "Fetch it again.")
 
@@ -169,3 +170,67 @@ def _next_bytes(file: IO[bytes]) -> int:
         raise pa.ArrowInvalid("the header of a batch is broken") from error
     finally:
         file.seek(begin)
+
+
+# A folder of ``datasets.save_to_disk``: its shards, in the order that it lists.
+
+
+STATE = "state.json"
+SPLITS = "dataset_dict.json"
+
+
+def _described(path: str) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as file:
+            description: dict[str, Any] = json.load(file)
+    except (ValueError, RecursionError) as error:
+        raise ContainerError(f"{path} is damaged: {error}.", "Save the dataset again.") from error
+    return description
+
+
+def _shards(folder: str) -> list[str]:
+    try:
+        listed = [entry["filename"] for entry in _described(f"{folder}/{STATE}")["_data_files"]]
+    except (KeyError, TypeError) as error:
+        raise ContainerError(
+            f"{folder}/{STATE} lists no shards.", "Save the dataset again."
+        ) from error
+    paths = [os.path.join(folder, os.path.basename(name)) for name in listed]
+    missing = next((path for path in paths if not os.path.isfile(path)), None)
+    if missing is not None:
+        raise ContainerError(
+            f"{missing} is missing; {folder}/{STATE} lists it.", "Copy the folder again."
+        )
+    return paths
+
+
+def files(folder: str) -> list[str] | None:
+    """The shards of a saved dataset; None when the folder is none.
+
+    Files that the dataset's own list does not name are left-overs of an earlier one.
+
+    Raises:
+        UsageError: it has several splits; one must be named.
+        ContainerError: its description is damaged, or a shard is missing.
+    """
+    if os.path.isfile(os.path.join(folder, SPLITS)):
+        splits = _described(os.path.join(folder, SPLITS)).get("splits") or []
+        if len(splits) > 1:
+            ways = " or ".join(os.path.join(folder, str(name)) for name in splits)
+            raise UsageError(f"{folder} holds the splits {', '.join(splits)}.", f"Name one: {ways}")
+        return [path for name in splits for path in _shards(os.path.join(folder, str(name)))]
+    is_one = all(os.path.isfile(os.path.join(folder, n)) for n in (STATE, "dataset_info.json"))
+    return _shards(folder) if is_one else None
+
+
+class _Saved(Arrow):
+    """A folder of ``datasets.save_to_disk``: its shards, in the order that it lists.
+
+    Reads one shard; ``files`` says which ones a folder has.
+    """
+
+    name = "hf"
+    suffixes = ()
+
+
+HF = _Saved()

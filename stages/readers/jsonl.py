@@ -14,18 +14,18 @@ from collections.abc import Iterator
 from typing import IO
 
 from stages.contract import Glimpse, Lines, Split
-from stages.files import bounds, content, cutting, frames
+from stages.files import content, cutting, frames, inflate
 from stages.files.content import Source
 from stages.files.file_version import FileVersion
 from stages.files.line_block import LineBlock, too_long
 from stages.files.version_bytes import VersionBytes
-from stages.readers import _glimpse, _shape, _values
+from stages.readers import _glimpse, _values
 
 SPLIT_BYTES = 16 << 20  # a constant: parts must not depend on the number of workers
 BATCH_BYTES = 4 << 20
 BATCH_ROWS = 8192
 MAX_LINE = 64 << 20
-_BOM = _shape.BOM
+_BOM = _values.BOM
 _SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".ndjson", ".ndjson.gz", ".ndjson.zst")
 
 
@@ -86,7 +86,7 @@ class Jsonl(cutting.Whole):
     lines = True
 
     def cut(self, version: FileVersion) -> list[Split]:
-        if not _shape.is_lines(version, default=self.lines, limit=MAX_LINE):
+        if not _values.is_lines(version, default=self.lines, limit=MAX_LINE):
             return [cutting.whole(version, "json")]
         return self.line_splits(version)
 
@@ -120,12 +120,12 @@ class Jsonl(cutting.Whole):
         version = content.version_of(split)
         with content.opened_split(version, split) as stream:
             batches = records(stream, at_start=split.start == 0)
-            yield from bounds.counted(batches, split.path, version.size)
+            yield from inflate.counted(batches, split.path, version.size)
             if damage := content.damage_of(stream):
                 yield Lines([], 0, damage)
 
     def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
-        if not _shape.is_lines(source, default=self.lines, limit=MAX_LINE):
+        if not _values.is_lines(source, default=self.lines, limit=MAX_LINE):
             values = functools.partial(_values.records, path=content.path_of(source))
             return _glimpse.first_rows(source, values, rows=rows, salvage=salvage)
         if content.compression(source):
@@ -170,3 +170,18 @@ def _line_end(source: VersionBytes, at: int, size: int) -> int:
         at += len(block)
         amount = min(4 * amount, _MOST)
     return size
+
+
+# A JSON file: an array of objects, or objects one after the other (pretty-printed or not).
+
+
+class _Json(Jsonl):
+    name = "json"
+    suffixes = (".json", ".json.gz", ".json.zst")
+    lines = False
+
+    def read(self, split: Split) -> Iterator[Lines]:
+        return content.rows_unsplit(split, lambda file, name: _values.records(file, path=name))
+
+
+JSON = _Json()

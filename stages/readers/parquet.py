@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stages import late
 from stages.contract import Glimpse, Lines, Split
-from stages.files import bounds, content, cutting
+from stages.files import content, cutting, inflate
 from stages.files.content import Source
 from stages.files.file_version import FileVersion
 from stages.readers import _glimpse, _tables
@@ -46,12 +46,12 @@ class _File:
             for at in range(group.num_columns):
                 chunk, width = group.column(at), self.meta.schema.column(at).length
                 name, length = chunk.path_in_schema, chunk.total_uncompressed_size
-                text += length + max(bounds.VALUE, width) * chunk.num_values
+                text += length + max(inflate.VALUE, width) * chunk.num_values
                 if chunk.physical_type == "BYTE_ARRAY":
                     texts.add(name)
                     if not _KEPT.issuperset(chunk.encodings):
                         apart[name] = max(length, apart.get(name, 1))
-        bounds.require_text(size, text)
+        inflate.require_text(size, text)
         self._rows = min(_tables.BATCH_ROWS, max(_LEAST, _tables.HELD // max(apart.values())))
         self._file = pq.ParquetFile(
             source, metadata=self.meta, read_dictionary=sorted(texts - {*apart})
@@ -101,7 +101,7 @@ class _Parquet(cutting.Whole):
         path = version.path
         with named(path, "is not Parquet"), version.open() as source:
             meta = _File(source, version.size).meta
-        bounds.require_rows(path, meta.num_rows, version.size)
+        inflate.require_rows(path, meta.num_rows, version.size)
         starts = _starts(meta)
         if starts is None:  # not as anybody writes it: one split, which reads all of the file
             split = cutting.whole(version, self.name)
@@ -130,7 +130,7 @@ class _Parquet(cutting.Whole):
             count = sum(file.meta.row_group(group).num_rows for group in groups)
             share = count / max(file.meta.num_rows, 1)
             rows = _tables.records(file.batches(groups), version.size, share, file.plain)
-            yield from bounds.counted(rows, split.path, version.size)
+            yield from inflate.counted(rows, split.path, version.size)
 
     def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
         path = content.path_of(source)
@@ -147,7 +147,7 @@ class _Parquet(cutting.Whole):
             file = _File(opened, size_of_file)
             meta = file.meta
             counts = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
-            bounds.require_rows(path, sum(counts), size_of_file)
+            inflate.require_rows(path, sum(counts), size_of_file)
             return _glimpse.of_table(counts, rows, fetch, size_of_file, enter=False)
 
 

@@ -6,17 +6,22 @@ make. Limits and expressions are no part of it, so another limit encodes nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages import columns
-from stages.columns import Ints
-from stages.contract import Batch, Record
+from stages.columns import Ints, count_per_row, list_parts
+from stages.contract import Batch, Conversation, Message, Record
+from stages.files.strict_json import dump
+from stages.rows import stop_text
 from stages.rows.selection import lookup
 
 VALUES, TURNS, CHARACTERS = "carried", "n_turns", "n_characters"
@@ -126,3 +131,144 @@ def put(
         lines: list[Any] = batch.column("line").to_pylist()
         batch = columns.put(batch, VALUES, _read(lines, asked.paths, records))
     return batch
+
+
+# Batches of normalized rows: the columns that every kind has, and the columns of turns.
+
+
+IDENTITY = ("line", "sequence", "reject_code", "reject_detail")
+
+
+def turns_column(conversations: Sequence[Sequence[Message]]) -> pa.Array:
+    """A list<message> column, built from flat lists: a struct per turn would be slow to convert."""
+    flat = [message for messages in conversations for message in messages]
+    kinds = columns.MESSAGES.value_type
+    data = (
+        [message.role for message in flat],
+        [message.content for message in flat],
+        [dump(message.fields) if message.fields else None for message in flat],
+        [message.trained for message in flat],
+    )
+    arrays = [pa.array(values, kinds.field(i).type) for i, values in enumerate(data)]
+    lengths = np.fromiter(map(len, conversations), np.int64, len(conversations))
+    turns = pa.StructArray.from_arrays(arrays, fields=list(kinds))
+    return columns.make_list(columns.offsets_of(lengths), turns)
+
+
+def batch_of(
+    lines: list[int],
+    sequences: list[int],
+    refused: Mapping[int, tuple[str, str]],
+    own_columns: Mapping[str, Any],
+) -> Batch:
+    """A batch of sequences with their columns.
+
+    Args:
+        lines, sequences: line and number of each sequence.
+        refused: code and detail of the refused ones, by index.
+        own_columns: the columns of their kind.
+    """
+    arrays: dict[str, Any] = {
+        "line": lines,
+        "sequence": sequences,
+        "reject_code": _spread({i: code for i, (code, _) in refused.items()}, len(lines)),
+        "reject_detail": _spread({i: detail for i, (_, detail) in refused.items()}, len(lines)),
+        **own_columns,
+    }
+    typed = [pa.array(v, columns.TYPES[k]) if isinstance(v, list) else v for k, v in arrays.items()]
+    return pa.RecordBatch.from_arrays(typed, schema=columns.schema(list(arrays)))
+
+
+def _spread(values: dict[int, str], count: int) -> pa.Array:
+    """A text column with values at a few places and nulls elsewhere."""
+    if not values:
+        return pa.nulls(count, pa.string())
+    return pa.array([values.get(i) for i in range(count)], pa.string())
+
+
+def tools_text(conversation: Conversation | None) -> str | None:
+    """The tools of a conversation as JSON; None where it has none."""
+    return dump(conversation.tools) if conversation and conversation.tools else None
+
+
+# Notes: peculiarities of rows that are kept, counted by name and described in a sentence.
+
+
+WORDS = {
+    "ends_without_answer": "the conversation ends with a turn that has no answer",
+    "repeated_role": "two turns of one role in a row",
+    "template_text": "a text contains the markers of a chat template, as ordinary text",
+    "stop_text_kept": "an answer ends in the text of a stop token, which is trained as text",
+    "stop_text_stripped": "an answer ended in the text of a stop token, which was removed",
+    "steps_rewritten": "steps lost an indent or blank lines; --prm-template raw keeps them",
+    "salvaged_before_damage": "read from before the damage in a damaged input",
+}
+WARNINGS = ("template_text", "stop_text_kept")  # a model learns from these what is rarely wanted
+MARKERS = (
+    *stop_text.STOPS,
+    *("<|im_start|>", "<|im_sep|>", "<|start_header_id|>", "<|end_header_id|>"),
+    *("<|begin_of_text|>", "<start_of_turn>", "<|system|>", "<|user|>", "<|assistant|>"),
+    *("<｜begin▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>"),
+    *("[INST]", "[/INST]", "<<SYS>>", "[AVAILABLE_TOOLS]", "[TOOL_CALLS]", "[TOOL_RESULTS]"),
+    *("<extra_id_0>", "<extra_id_1>", "<|START_OF_TURN_TOKEN|>", "<|channel|>", "<|message|>"),
+    *("### Instruction:", "### Response:", "### Human:", "### Assistant:"),
+)
+# "</s>" also ends a struck-through word in HTML, so in the middle of a text it is no sign.
+_PATTERN = "|".join(re.escape(marker) for marker in MARKERS if marker != "</s>")
+_JOINED = ", "
+
+
+def of(note: str) -> str:
+    """The sentence of a note."""
+    return WORDS.get(note, note)
+
+
+def tally(batch: Batch) -> Counter[str]:
+    """How many rows have each note; a row counts once, also where it became several sequences."""
+    noted = batch.filter(batch.column("note").is_valid())
+    pairs = zip(noted.column("line").to_pylist(), noted.column("note").to_pylist(), strict=True)
+    distinct = {(line, name) for line, entry in pairs for name in entry.split(_JOINED)}
+    return Counter(name for _, name in distinct)
+
+
+def _holding(values: Any) -> npt.NDArray[np.bool_]:
+    """Which rows of a column of texts, steps or turns hold a template's marker."""
+    column = values if isinstance(values, pa.Array) else pa.array(values)
+    if not pa.types.is_list(column.type):
+        return _matching(column)
+    offsets, flat = list_parts(column)
+    texts = flat.field("content") if pa.types.is_struct(flat.type) else flat
+    return count_per_row(offsets, _matching(texts)) > 0
+
+
+def _matching(texts: pa.Array) -> npt.NDArray[np.bool_]:
+    if pa.types.is_null(texts.type):
+        return np.zeros(len(texts), bool)
+    matches = pc.fill_null(pc.match_substring_regex(texts, _PATTERN), False)
+    mask: npt.NDArray[np.bool_] = matches.to_numpy(zero_copy_only=False)
+    return mask
+
+
+def column(
+    texts: Iterable[str],
+    columns: Mapping[str, Any],
+    odd_rows: Mapping[int, Iterable[str]],
+    lines: Sequence[int],
+) -> pa.Array:
+    """The notes of a batch's rows, those of one row joined by commas.
+
+    Args:
+        texts: the names of its columns of texts; ``columns``: all of its columns.
+        odd_rows: notes that sequences have already, by index.
+        lines: of each sequence; of several with one line, only the first gets ``template_text``.
+    """
+    masks = [_holding(columns[name]) for name in texts]
+    marked_rows = sorted({int(row) for mask in masks for row in np.flatnonzero(mask)}, reverse=True)
+    # Highest index first, so that the dict keeps the first sequence of each line.
+    marked = set({lines[row]: row for row in marked_rows}.values())
+    if not marked and not odd_rows:
+        return pa.nulls(len(lines), pa.string())
+    names: list[str | None] = [None] * len(lines)
+    for row in sorted({*marked, *odd_rows}):
+        names[row] = _JOINED.join((*odd_rows.get(row, ()), *["template_text"] * (row in marked)))
+    return pa.array([name or None for name in names], pa.string())

@@ -8,7 +8,7 @@ from dataclasses import replace
 from stages.contract import BARE, Conversation, Message
 from stages.errors import RowError
 from stages.rows.examples import is_empty, require_asked
-from stages.rows.unfinished import require_finished
+from stages.rows.stop_text import require_finished
 
 # Characters of all examples that one conversation may become; each turn counts _TURN more.
 MOST_SPLIT = 1 << 26

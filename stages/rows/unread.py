@@ -19,7 +19,7 @@ import orjson
 
 from stages.contract import Conversation, Example, Message, Pair, Row, StepChain
 from stages.errors import AskError
-from stages.rows import column_names, unfinished
+from stages.rows import column_names, stop_text
 from stages.rows.selection import rest
 from stages.rows.watched import EMPTY, Watched
 
@@ -175,7 +175,7 @@ def _is_read(key: str, value: Any, printed: frozenset[str], role: str) -> bool:
     """Whether a field of a turn is printed, or says whether the turn is complete."""
     if key in printed or "*" in printed:
         return True
-    says = unfinished.FLAGS.get(key) if role == "assistant" else None
+    says = stop_text.FLAGS.get(key) if role == "assistant" else None
     return says is not None and (isinstance(value, bool) or says(value))
 
 

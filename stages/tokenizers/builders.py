@@ -7,15 +7,15 @@ file is built once, and refused unless its sha256 is the expected one.
 from __future__ import annotations
 
 import base64
+import binascii
 import json
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
 
 import orjson
 
 from stages.profile import AddedToken, RankLayout
-from stages.tokenizers import byte_bpe, sentencepiece
-from stages.tokenizers.byte_bpe import Pair
+from stages.tokenizers import sentencepiece
 
 _FLAGS = {"s": "single_word", "l": "lstrip", "r": "rstrip", "n": "normalized"}
 _WORD = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s"
@@ -70,7 +70,7 @@ def _vocabulary(
     Args:
         as_pairs: each merge is a list of two texts, not both in one; ``first``: the id of rank 0.
     """
-    spelled = byte_bpe.spell(tokens)
+    spelled = spell(tokens)
     merges = ((spelled[left], spelled[right]) for left, right in pairs)
     listed = [list(pair) if as_pairs else " ".join(pair) for pair in merges]
     return {spelled[token]: index for index, token in enumerate(tokens, first)}, listed
@@ -116,10 +116,10 @@ def _leading(token: str, index: int) -> dict[str, Any]:
 
 def _qwen(table: bytes, layout: RankLayout) -> bytes:
     """A merge for each token of the table: the two of lower rank that it was last joined from."""
-    tokens = byte_bpe.parse_ranks(table)
+    tokens = parse_ranks(table)
     level = _bytes(False, False, False)
     own = {"ignore_merges": False} if layout.merges_as_pairs else {}
-    vocab, merges = _vocabulary(tokens, byte_bpe.last_merges(tokens), layout.merges_as_pairs)
+    vocab, merges = _vocabulary(tokens, last_merges(tokens), layout.merges_as_pairs)
     return _file(
         enumerate(layout.added_tokens, len(tokens)),
         _bpe(vocab, merges, continuing_subword_prefix="", end_of_word_suffix="", **own),
@@ -135,8 +135,8 @@ def _llama3(table: bytes, layout: RankLayout) -> bytes:
 
     With ``ignore_merges``, a word of the vocabulary is one token without any merge.
     """
-    tokens = byte_bpe.parse_ranks(table)
-    vocab, merges = _vocabulary(tokens, byte_bpe.all_merges(tokens), layout.merges_as_pairs)
+    tokens = parse_ranks(table)
+    vocab, merges = _vocabulary(tokens, all_merges(tokens), layout.merges_as_pairs)
     leading = _leading(layout.added_tokens[0].content, len(tokens))
     return _file(
         enumerate(layout.added_tokens, len(tokens)),
@@ -171,7 +171,7 @@ def _tekken(table: bytes, layout: RankLayout) -> bytes:
     named = len(layout.added_tokens)
     spare = (AddedToken(f"<SPECIAL_{index}>") for index in range(named, controls))
     added = [*layout.added_tokens, *spare]
-    vocab, merges = _vocabulary(tokens, byte_bpe.all_merges(tokens), True, first=controls)
+    vocab, merges = _vocabulary(tokens, all_merges(tokens), True, first=controls)
     vocab = {token.content: index for index, token in enumerate(added)} | vocab
     return _file(
         enumerate(added),
@@ -217,3 +217,89 @@ BUILDERS: dict[str, Callable[[bytes, RankLayout], bytes]] = {
     "sentencepiece": _sentencepiece,
     "tekken": _tekken,
 }
+
+
+# From a rank table to the merges of byte-level byte-pair encoding.
+#
+# A rank table lists the bytes of every token in merge order. ``tokenizer.json`` needs the merges
+# themselves, in the printable alphabet of byte-level BPE.
+
+
+Pair: TypeAlias = tuple[bytes, bytes]
+
+
+def parse_ranks(table: bytes) -> list[bytes]:
+    """Read a rank table (``base64(token) rank`` a line) into tokens, in rank order."""
+    words = table.split()
+    encoded, ranks = words[::2], words[1::2]
+    read = list(map(int, ranks))
+    if read != list(range(len(read))):
+        number = next(number for number, rank in enumerate(read) if rank != number)
+        raise ValueError(f"rank table: line {number + 1} holds rank {read[number]}")
+    if not len(encoded) == len(ranks) == len(table.splitlines()):
+        raise ValueError("rank table: a line does not hold a token and its rank")
+    return list(map(binascii.a2b_base64, encoded))
+
+
+def _byte_alphabet() -> list[str]:
+    """The printable character that byte-level BPE writes for each of the 256 byte values.
+
+    Printable Latin-1 bytes stand for themselves; the others take code points from 256 up, in
+    order (Radford et al. 2019, GPT-2).
+    """
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    spare = iter(range(256, 512))
+    return [chr(b) if b in printable else chr(next(spare)) for b in range(256)]
+
+
+def spell(tokens: Iterable[bytes]) -> dict[bytes, str]:
+    """Each token in the printable alphabet."""
+    alphabet = dict(enumerate(_byte_alphabet()))
+    return {token: token.decode("latin-1").translate(alphabet) for token in tokens}
+
+
+def _last_merge(token: bytes, ranks: dict[bytes, int]) -> Pair:
+    """The pair that merges to ``token`` when its bytes are encoded with the ranks below its own."""
+    limit, rank_of = ranks[token], ranks.get
+    parts = [token[i : i + 1] for i in range(len(token))]
+    pairs = [rank_of(token[i : i + 2], limit) for i in range(len(token) - 1)]
+    while len(parts) > 2:
+        best = pairs.index(min(pairs))
+        parts[best : best + 2] = [parts[best] + parts[best + 1]]
+        del pairs[best]
+        # Only the pairs of the joined part with its neighbours have changed.
+        if best < len(pairs):
+            pairs[best] = rank_of(parts[best] + parts[best + 1], limit)
+        if best:
+            pairs[best - 1] = rank_of(parts[best - 1] + parts[best], limit)
+    return parts[0], parts[1]
+
+
+def last_merges(tokens: list[bytes]) -> Iterator[Pair]:
+    """One merge for each token: the last one when byte-pair encoding builds it."""
+    ranks = {token: rank for rank, token in enumerate(tokens)}
+    rank_of = ranks.get
+    for rank, token in enumerate(tokens):
+        if len(token) == 1:
+            continue
+        splits = [
+            i
+            for i in range(1, len(token))
+            if rank_of(token[:i], rank) < rank and rank_of(token[i:], rank) < rank
+        ]
+        if len(splits) == 1:  # only one way to make it: the common case, and ten times cheaper
+            yield token[: splits[0]], token[splits[0] :]
+        else:
+            yield _last_merge(token, ranks)
+
+
+def all_merges(tokens: list[bytes]) -> Iterator[Pair]:
+    """Every pair of tokens that joins to a token, best ranks first for each token."""
+    ranks = {token: rank for rank, token in enumerate(tokens)}
+    for token in tokens:
+        pairs = [
+            (token[:i], token[i:])
+            for i in range(1, len(token))
+            if token[:i] in ranks and token[i:] in ranks
+        ]
+        yield from sorted(pairs, key=lambda pair: (ranks[pair[0]], ranks[pair[1]]))

@@ -23,7 +23,7 @@ from typing import TypeAlias, TypeVar
 from stages.chat_template.segments import controls_pattern
 from stages.encoders import parsed
 from stages.profile import RankLayout, TargetModel
-from stages.tokenizers import builders, builtin, byte_bpe, sentencepiece
+from stages.tokenizers import builders, builtin, sentencepiece
 
 Encode: TypeAlias = Callable[[str], "list[int] | None"]
 Symbol = TypeVar("Symbol", str, bytes)
@@ -185,7 +185,7 @@ def _ranked(tokens: list[bytes], first: int, pattern: str, composed: bool) -> En
 
 
 def _rank_table(table: bytes, pattern: str, composed: bool) -> Encode:
-    tokens = byte_bpe.parse_ranks(table)
+    tokens = builders.parse_ranks(table)
     return _ranked(tokens, first=0, pattern=pattern, composed=composed)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from stages import catalog
 from stages.errors import ModelError
-from stages.files import regular, toml_file
+from stages.files import file_hash, toml_file
 from stages.profile import AddedToken, ModelProfile
 
 MEMBERS: dict[str, str] = {}  # ours are files of TOML
@@ -216,7 +216,7 @@ def _template(where: str, keys: dict[str, Any], folder: Path) -> None:
     if named_file is None:
         return
     try:
-        file = regular.required(folder / named_file)
+        file = file_hash.required(folder / named_file)
         keys["chat_template"] = file.read_text("utf-8").removesuffix("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ModelError(

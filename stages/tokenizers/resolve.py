@@ -25,7 +25,7 @@ from pathlib import Path
 from stages import catalog
 from stages.encoders import parsed
 from stages.errors import ModelError, UsageError
-from stages.files import regular
+from stages.files import file_hash
 from stages.profile import ModelProfile
 from stages.tokenizers import builtin, claims, hub, profiles
 from stages.tokenizers.claims import Repair
@@ -119,7 +119,7 @@ def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Res
     """A model from its own files; where a profile knows the model, its token ids are required."""
     from stages.tokenizers import directory
 
-    regular.require_all(folder)
+    file_hash.require_all(folder)
     try:
         declared = directory.load_encoder(folder, name, overrides.chat_template)
         if declared is None:
@@ -151,7 +151,7 @@ def _file(path: Path, cache: Path, fetch: bool) -> Resolved:
         return _pinned(profile, cache, fetch)
     folder = path.parent / Path(tokenizer).expanduser()
     if folder.is_dir():
-        regular.require_all(folder)
+        file_hash.require_all(folder)
         return Resolved(profile, claims.tokenizer_json(folder), "directory")
     if tokenizer.startswith((".", os.sep, "~")) or tokenizer.endswith(".toml"):
         raise ModelError(

@@ -19,12 +19,11 @@ from stages.chat_template import loss_weights
 from stages.chat_template.segments import CONTROL, MARKER, TRAINED
 from stages.columns import IGNORED, Ints, count_per_row, list_parts, make_list, offsets_of
 from stages.contract import Batch
-from stages.counted import counted
+from stages.errors import counted
 from stages.profile import TargetModel
-from stages.tokens.digest import digests, weighted_digests
 from stages.tokens.folded_labels import unfolded
 from stages.tokens.outline_tokens import segments_of
-from stages.tokens.segment_encoder import Encoded, SegmentEncoder
+from stages.tokens.segment_encoder import Encoded, SegmentEncoder, digests, weighted_digests
 
 Bools = npt.NDArray[np.bool_]
 Ids = npt.NDArray[np.int32]

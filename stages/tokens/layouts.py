@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # options list the layouts, and import nothing heavy for it
 
 PACKED, INDEXED = "packed", "indexed"  # the second has packs of the first, as an index
 MEMBERS = {
-    INDEXED: "stages.tokens.indexed:LAYOUT",
+    INDEXED: "stages.tokens.ragged:INDEXED",
     PACKED: "stages.tokens.packed:LAYOUT",
     "padded": "stages.tokens.padded:LAYOUT",
     "ragged": "stages.tokens.ragged:LAYOUT",

@@ -16,9 +16,9 @@ from stages.chat_template import loss_weights
 from stages.columns import IGNORED, count_per_row, make_list, numbers
 from stages.contract import Batch
 from stages.profile import TargetModel
-from stages.tokens.digest import digests
 from stages.tokens.encode import COUNTS, too_long
 from stages.tokens.folded_labels import folded_ids
+from stages.tokens.segment_encoder import digests
 
 
 @dataclass

@@ -17,7 +17,7 @@ from parity.tiny import tiny
 from support import ROOT, SAMPLES, Run, model_record, started
 
 from pipeline import exports
-from pipeline.builder.openrlhf_launch import check_version, split_arguments
+from pipeline.builder.launch import check_version, split_arguments
 from pipeline.exports import ExportFacts
 from stages.errors import UsageError
 

@@ -62,6 +62,6 @@ if __name__ == "__main__":
     _enter("flash_attn")
     _cpu_for_cuda()
     _no_compiled_kernels()
-    from pipeline.builder.openrlhf_launch import main
+    from pipeline.builder.launch import main
 
     main()
