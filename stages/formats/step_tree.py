@@ -254,9 +254,10 @@ def _chosen(step: dict[str, Any], rated: list[Rated], where: str) -> Rated | Non
 class _PRM800K(Format):
     """PRM800K: several completions per step, each rated -1, 0 or 1; one of them was chosen.
 
-    As TRL published it: one example for each completion that is not the chosen one (the chosen steps
-    before it, then it), and one for the whole chosen chain. Following only the chosen completions
-    would give no bad step at all. A human-written step stands in for a missing chosen one.
+    As TRL published it: one example for each completion that is not the chosen one (the chosen
+    steps before it, then it), and one for the whole chosen chain. Following only the chosen
+    completions would give no bad step at all. A human-written step stands in for a missing chosen
+    one.
 
     A completion that is in no example is refused by name: one that nobody rated, and one that comes
     behind a step where nothing was chosen.
