@@ -27,7 +27,7 @@ from support import few, say
 from transformers import AutoTokenizer
 from whole_rendering import Expected, WholeRendering
 
-from pipeline.serving.doctor import write_tokenizer
+from pipeline.serving.serving import write_tokenizer
 from pipeline.shards.chain import Refusal, refusals, through
 from stages import encoders
 from stages.chat_template import trained_spans

@@ -121,8 +121,9 @@ def test_a_report_of_another_part_is_no_report(
     _, work = _part(tmp_path, cache_dir)
     other = part.Work(work.split, work.format, work.folder, "0" * 64)
     other.path.parent.mkdir()
-    for name in ("path", "rejects", "report"):
-        getattr(work, name).rename(getattr(other, name))
+    work.path.rename(other.path)
+    work.files.rejects.rename(other.files.rejects)
+    work.files.report.rename(other.files.report)
     assert part.finished(other) is None
 
 

@@ -18,7 +18,7 @@ from rows import normalizing
 from support import table
 from transformers import AutoTokenizer
 
-from pipeline.serving.doctor import write_tokenizer
+from pipeline.serving.serving import write_tokenizer
 from pipeline.shards.chain import split_off
 from stages import columns, encoders
 from stages.chat_template.segments import CLOSES, CONTROL, TRAINED, controls_pattern

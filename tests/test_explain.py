@@ -137,7 +137,7 @@ def test_a_name_is_a_page_of_its_own() -> None:
     """No two pages have one name, and every group is read from its own file."""
     pages = [one.page for one in EVERY]
     assert len(pages) == len(set(pages))
-    folder = ROOT / "pipeline" / "explain" / "codes"
+    folder = ROOT / "pipeline" / "messages" / "codes"
     assert {path.stem for path in folder.iterdir()} == set(GROUPS)
 
 

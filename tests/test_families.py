@@ -18,7 +18,7 @@ from rows import normalizing
 from support import few
 from transformers import AutoTokenizer
 
-from pipeline.serving.doctor import write_tokenizer
+from pipeline.serving.serving import write_tokenizer
 from stages.chat_template.segments import controls_pattern
 from stages.columns import IGNORED
 from stages.contract import Record

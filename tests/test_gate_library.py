@@ -12,7 +12,7 @@ _JUDGE = """
 import json, sys, warnings
 import pyarrow as pa
 from dataclasses import asdict
-from expectations import library
+from expectations import gx_library as library
 if {part}:
     library.for_shipped_suites()
 from expectations.gx_runner import Runner
@@ -64,7 +64,7 @@ def test_the_part_judges_as_the_whole() -> None:
 
 _KEYS = """
 import json
-from expectations import library
+from expectations import gx_library as library
 library.for_shipped_suites() if {part} else library.great_expectations()
 from great_expectations.core.id_dict import IDDict
 values = [1, True, None, "ein größerer", 2.5, float("nan"), (1, 2), {{"at": range(2)}}]
@@ -82,7 +82,7 @@ def test_keys_of_metrics_are_those_of_the_whole() -> None:
 
 @pytest.mark.slow
 def test_every_expectation_is_imported_when_it_is_asked_for() -> None:
-    names = "import json; from expectations import library; print(json.dumps([*{}]))"
+    names = "import json; from expectations import gx_library as library; print(json.dumps([*{}]))"
     every = _output(names.format("library.registry()"))
     asked = f"map(lambda name: library.of_type(name).__name__, {json.loads(every)})"
     prepared = f"library.for_shipped_suites() or {asked}"

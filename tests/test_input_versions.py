@@ -34,7 +34,7 @@ from pipeline.inputs import scan
 from pipeline.options.config import Config
 from stages import readers
 from stages.errors import PipelineError, SurroundingsError
-from stages.files import file_version, version_bytes
+from stages.files import file_hash, file_version, version_bytes
 from stages.readers import jsonl
 
 ROWS: list[dict[str, Any]] = [{"question": f"q{i}", "answer": f"a{i} " * 9} for i in range(60)]
@@ -170,7 +170,7 @@ def _parts(config: Config) -> Outcome:
     found = [(i.name, i.bytes, i.sha256) for i in prepared.inputs]
     works = works_of(prepared, made.backend)
     recipe = prepared.recipe
-    content = [(w.path.read_bytes(), w.rejects.read_bytes()) for w in works]
+    content = [(w.path.read_bytes(), w.files.rejects.read_bytes()) for w in works]
     return found, recipe.formats, recipe.evidence, content, made.reports
 
 
@@ -324,7 +324,7 @@ def test_bytes_that_are_only_counted_are_hashed_again_where_the_file_has_changed
     path.write_bytes(content)
     assert not file_version.take(str(path)).settled
     now = time.time_ns
-    monkeypatch.setattr(file_version.file_state.time, "time_ns", lambda: now() + 10**10)
+    monkeypatch.setattr(file_hash.time, "time_ns", lambda: now() + 10**10)
     version = file_version.take(str(path))
     assert version.state is not None
     assert version.settled
@@ -372,7 +372,7 @@ def test_a_large_file_has_the_hash_of_the_hashes_of_its_pieces(
 def _settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files look as if they had been left alone for a while, and no input is small."""
     now = time.time_ns
-    monkeypatch.setattr(file_version.file_state.time, "time_ns", lambda: now() + 10**10)
+    monkeypatch.setattr(file_hash.time, "time_ns", lambda: now() + 10**10)
     monkeypatch.setattr(scan, "SMALL", 0)
 
 

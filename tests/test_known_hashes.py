@@ -19,7 +19,7 @@ from stages.files import file_hash
 from stages.files.file_hash import KnownHashes
 from stages.files.file_version import FileVersion
 
-LATER = file_hash.file_state.COARSE + 1
+LATER = file_hash.COARSE + 1
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import pytest
 from support import SAMPLES, Ran, read_manifest, run_python
 
 import posttrain_pipeline as pp
-from pipeline.messages import corrected, painted, session
+from pipeline.messages import corrected, notify, painted
 from pipeline.messages.result import of_error
 from pipeline.messages.session import Session
 from stages.errors import DataError, UsageError
@@ -184,11 +184,11 @@ def test_a_notification_is_stopped_when_it_hangs(tmp_path: Path) -> None:
     """With all that its shell started."""
     began = time.monotonic()
     command = f"{sys.executable} -c 'import time; time.sleep(60)' | cat"
-    wrong = session.run(command, "x" * (1 << 20), seconds=0.5)
+    wrong = notify.run(command, "x" * (1 << 20), seconds=0.5)
     assert wrong is not None
     assert "within 0.5 seconds" in wrong
     assert time.monotonic() - began < 30
-    assert session.run("true", "x" * (1 << 20)) is None  # which it does not read
+    assert notify.run("true", "x" * (1 << 20)) is None  # which it does not read
 
 
 def test_a_recipe_that_is_stopped_says_what_was_built(tmp_path: Path, cache_home: Path) -> None:

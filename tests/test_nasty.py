@@ -20,6 +20,7 @@ from support import Run, read_manifest
 from stages import readers
 from stages.contract import Record
 from stages.errors import PipelineError
+from stages.readers import arrow
 
 GOOD = b'{"question": "q", "answer": "a"}'
 LINES = {name: raw for name, raw in CASES.items() if b"\n" not in raw}
@@ -167,7 +168,7 @@ def test_texts_arrive_from_tables_as_they_are(tmp_path: Path, container: str) ->
             writer.write_table(table, max_chunksize=7)
     else:
         datasets.Dataset.from_list(rows).save_to_disk(str(tmp_path / "saved"))
-        (shard,) = readers.hf.files(str(tmp_path / "saved")) or []
+        (shard,) = arrow.files(str(tmp_path / "saved")) or []
         path = Path(shard)
     assert [record.data for record in records(path)] == rows
 

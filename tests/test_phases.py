@@ -238,7 +238,7 @@ def test_parts_that_are_not_there_as_they_were_made_are_named(
     works = part.plan_parts(prepared.recipe, prepared.splits)
     flip(works[0].path)
     flip(works[1].files.plan)
-    works[2].rejects.unlink()
+    works[2].files.rejects.unlink()
     made.reports[3].rows += 1  # of another run
     with pytest.raises(
         UsageError, match=r"4 of 4 parts are missing or damaged.* splits 0, 1, 2, 3"

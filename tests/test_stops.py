@@ -16,8 +16,8 @@ from transformers import AutoTokenizer
 
 from pipeline.serving import serving
 from pipeline.serving.declared import KINDS, prompts, read
-from pipeline.serving.doctor import write_tokenizer
 from pipeline.serving.examine import StopRun, examine
+from pipeline.serving.serving import write_tokenizer
 from stages.errors import SurroundingsError, UsageError
 from stages.probes import bind
 from stages.profile import TargetModel

@@ -32,7 +32,7 @@ from pipeline.manifest.counts import (
 )
 from pipeline.manifest.json_records import from_json
 from pipeline.manifest.overlap_records import Decontamination, Likeness
-from pipeline.serving import doctor
+from pipeline.serving import serving
 from pipeline.shards import given, pack_index
 from pipeline.shards.doubles import TEST, TRAIN
 from pipeline.shards.facts import Outline
@@ -275,7 +275,7 @@ def describe(outcome: Outcome, verdict: Verdict) -> records.Manifest:
     config = recipe.config
     sides = (TRAIN, TEST) if outline.split else (TRAIN,)
     probes = recipe.model.probes.items()
-    answers = doctor.of_build(recipe, outcome.shards)
+    answers = serving.of_build(recipe, outcome.shards)
     return records.Manifest(
         schema_version=records.SCHEMA_VERSION,
         version=__version__,

@@ -20,8 +20,8 @@ from pipeline.inputs import declared, equal_build
 from pipeline.manifest.dataset_files import write_json, write_split, write_splits
 from pipeline.manifest.records import SERVING
 from pipeline.messages.progress import WRITE, Report, Whole
-from pipeline.serving import doctor
-from pipeline.serving.doctor import write_tokenizer
+from pipeline.serving import serving
+from pipeline.serving.serving import write_tokenizer
 from pipeline.shards import kept, pack_index, workspace
 from pipeline.shards import layout as windows
 from pipeline.shards.gather import Gather, ShardReport
@@ -180,4 +180,4 @@ def write_dataset(folder: Path, prepared: Prepared, shards: Sequence[ShardReport
         write_split(folder, side, _schema(folder, own), shards=names, key=prepared.build_id)
     write_splits(folder, sides)
     write_tokenizer(folder / "tokenizer", prepared.recipe.model)
-    write_json(folder / SERVING, doctor.contract(prepared.recipe, shards))
+    write_json(folder / SERVING, serving.contract_of(prepared.recipe, shards))

@@ -28,7 +28,7 @@ from pipeline.manifest.records import Reject
 from pipeline.options.config import Config, from_record
 from pipeline.options.path_values import require_local
 from pipeline.secrets import shown
-from pipeline.serving.doctor import write_tokenizer
+from pipeline.serving.serving import write_tokenizer
 from pipeline.shards import chain, collect, gather
 from pipeline.shards import plan as planning
 from pipeline.shards.measured import read

@@ -6,11 +6,7 @@ It is made from the raw arguments: an error in these must be told in the way tha
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 import click
@@ -97,7 +93,9 @@ class Session:
             level = "error" if result.status in (FAILED, REFUSED) else "info"
             painted.log("end", result.without_manifest(), level=level)
         if self.notify:
-            wrong = run(self.notify, described + "\n")
+            from pipeline.messages import notify
+
+            wrong = notify.run(self.notify, described + "\n")
             if wrong is not None:
                 self.warn(wrong)
 
@@ -107,54 +105,3 @@ def current() -> Session:
     context = click.get_current_context(silent=True)
     found = context.find_object(Session) if context is not None else None
     return found or Session()
-
-
-# Runs the command of ``--notify``, or of a recipe's ``[notify]``, with the result as its input.
-#
-# It is told how a build ended, and has no say in it: if it fails, that is a warning.
-
-
-SECONDS = 60  # that the command may take
-
-
-def run(command: str, text: str, seconds: float = SECONDS) -> str | None:
-    """Run a shell command with a text on its standard input; its own output is not shown.
-
-    Returns:
-        What went wrong, as a sentence; None if nothing did.
-    """
-    try:
-        process = subprocess.Popen(
-            command,
-            shell=True,  # it is the user's own line, as in a crontab
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            text=True,
-        )
-    except OSError as error:
-        return f"The notify command could not be started: {error}."
-    try:
-        _, said = process.communicate(text, timeout=seconds)
-    except subprocess.TimeoutExpired:
-        _kill(process)
-        return f"The notify command did not end within {seconds:g} seconds and was stopped."
-    except KeyboardInterrupt:
-        _kill(process)
-        return "The notify command was interrupted."
-    if process.returncode == 0:
-        return None
-    last = said.strip().splitlines()[-1:] or ["it said nothing"]
-    return f"The notify command ended with status {process.returncode}: {last[0]}"
-
-
-def _kill(process: subprocess.Popen[str]) -> None:
-    """End the shell and all that it started."""
-    with suppress(OSError):
-        os.killpg(process.pid, signal.SIGKILL)
-    for pipe in (process.stdin, process.stderr):
-        with suppress(OSError):  # what was not read is written once more when a pipe is closed
-            assert pipe is not None
-            pipe.close()
-    process.wait()

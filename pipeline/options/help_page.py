@@ -184,6 +184,10 @@ class _Described(click.Command):
         self.examples, self.heading = tuple(examples), heading
         with_debug(self)
 
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        """Of every command, also of one that is called without the program around it."""
+        return ["-h", "--help"]
+
     def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """They stand with the options."""
 
