@@ -66,8 +66,14 @@ def _record(number: int, values: dict[str, Any], coded: dict[str, pa.DataType]) 
 
 def _unreadable(number: int, error: Exception) -> Record:
     message = " ".join(str(error).split())
-    code = "bad_encoding" if isinstance(error, UnicodeDecodeError) else "bad_value"
-    return Record(number, offset=None, raw=b"", data=None, error=(code, message))
+    undecodable = isinstance(error, UnicodeDecodeError)
+    return Record(
+        number,
+        offset=None,
+        raw=b"",
+        data=None,
+        error=("bad_encoding" if undecodable else "bad_value", message),
+    )
 
 
 def _slice(part: pa.RecordBatch, number: int, coded: dict[str, pa.DataType]) -> list[Record]:
