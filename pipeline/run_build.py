@@ -89,7 +89,7 @@ def workers(
         return nullcontext()
     from pipeline.copies import copies
 
-    modules = ("pipeline.shards.part", "pipeline.shards.layout", "expectations.gate")
+    modules = ("pipeline.shards.part", "pipeline.shards.window_plan", "expectations.gate")
     return copies(modules, *([ahead] if ahead else []))
 
 

@@ -43,7 +43,7 @@ from pipeline.builder import planning
 from pipeline.builds import publish
 from pipeline.options.config import Config
 from pipeline.shards import chain, collect, examples, gather, pack_index, part
-from pipeline.shards import layout as windows
+from pipeline.shards import window_plan as windows
 from stages import columns, encoders, kinds
 from stages.chat_template import compile as compiling
 from stages.chat_template import render_steps, shapes

@@ -105,7 +105,7 @@ def _load_tokenizers() -> None:
 
     They are only loaded: encoding would start threads, which a fork does not take along.
     """
-    from pipeline.options.phases import default_cache
+    from pipeline.options.build_options import default_cache
     from stages import encoders
     from stages.profile import with_step_tokens
     from stages.tokenizers import builtin

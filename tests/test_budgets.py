@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from support import Ran, read_manifest, write_rows
 
 from pipeline.builder.build import build
-from pipeline.options.budgets import Budget, require_mixture
 from pipeline.options.recipe import builds_of
+from pipeline.options.source_budgets import Budget, require_mixture
 from pipeline.shards.budgets import Portions, portions
 from pipeline.shards.collect import Collector, Picks
 from pipeline.shards.doubles import DIGEST

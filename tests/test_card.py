@@ -24,9 +24,9 @@ from pipeline.builds.build import Build
 from pipeline.manifest import seal
 from pipeline.manifest.dataset_files import write_json
 from pipeline.publish.check import check
-from pipeline.report import card_page
-from pipeline.report.card_page import block, code, plain
-from pipeline.report.publisher import Publisher
+from pipeline.report import card
+from pipeline.report.card import block, code, plain
+from pipeline.report.card_details import Publisher
 from stages.errors import UsageError
 from stages.files import file_hash
 
@@ -139,7 +139,7 @@ def test_the_front_matter_is_what_the_hub_reads(make: Make) -> None:
     assert [one["split"] for one in found["configs"][0]["data_files"]] == ["train", "test"]
     assert found["tags"] == ["posttrain-pipeline", "prm", "qwen2-1.5b"]
     nasty = Publisher(title='a: "b"\n---\n# c', license="cc-by-4.0", origins=("x | y\n# z",))
-    text = card_page.make(Build.open(folder), nasty)
+    text = card.make(Build.open(folder), nasty)
     (folder / "README.md").write_text(text)
     found = DatasetCard.load(folder / "README.md").data.to_dict()
     assert found["pretty_name"] == nasty.title

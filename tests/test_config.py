@@ -14,9 +14,9 @@ from test_recipe import RIGHT, recipe_with, write_recipe
 
 from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.options import overlaps, recipe_model
+from pipeline.options.build_options import OPTIONS, UNLESS_DEFAULT
 from pipeline.options.command_line import BUILD, with_options
 from pipeline.options.config import PHASE_OF, PHASES, Config, from_record
-from pipeline.options.phases import OPTIONS, UNLESS_DEFAULT
 from pipeline.options.recipe import builds_of
 from posttrain_pipeline.api import config_of
 from stages.errors import UsageError

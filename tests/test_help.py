@@ -24,7 +24,7 @@ from pipeline import lines, tasks
 from pipeline.cli import cli
 from pipeline.commands.list import columns
 from pipeline.options import help_page
-from pipeline.options.phases import OPTIONS
+from pipeline.options.build_options import OPTIONS
 from stages import catalog, formats
 from stages.formats import usable_for
 

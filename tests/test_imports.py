@@ -77,7 +77,7 @@ def test_the_list_of_commands_loads_no_command(tmp_path: Path) -> None:
     for arguments in (("--help",), ()):
         names = modules_of(arguments, tmp_path)
         assert not {name for name in names if name.startswith("pipeline.commands.")}
-        assert "pipeline.options.phases" not in names
+        assert "pipeline.options.build_options" not in names
     names = modules_of(("show", "--help"), tmp_path)
     assert {name for name in names if name.startswith("pipeline.commands.")} == {
         "pipeline.commands.show"

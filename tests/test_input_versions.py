@@ -28,7 +28,7 @@ import zstandard
 from support import few, say, table_bytes
 
 from pipeline.builder import build as building
-from pipeline.builder.parts import works_of
+from pipeline.builder.make_parts import works_of
 from pipeline.inputs import recipe as recipes
 from pipeline.inputs import scan
 from pipeline.options.config import Config

@@ -17,7 +17,7 @@ from pipeline.builder import assembly
 from pipeline.builder.build import build
 from pipeline.inputs import scan
 from pipeline.options.config import Config
-from pipeline.shards import gather, kept, part
+from pipeline.shards import gather, part, reused_shards
 from stages.files import file_hash
 from stages.readers import jsonl
 
@@ -256,7 +256,9 @@ def test_what_is_not_as_it_was_written_is_made_again(workshop: Workshop, later: 
     every = shards(folder)
     for damage, shard in zip(DAMAGES, every[1:], strict=False):
         sha256 = file_hash.sha256(shard)
-        damage(shard, workshop.folder / "cache" / kept.FOLDER / sha256[:2] / f"{sha256}.json")
+        damage(
+            shard, workshop.folder / "cache" / reused_shards.FOLDER / sha256[:2] / f"{sha256}.json"
+        )
     workshop.write("data.jsonl", [*rows, ROWS[0]])
     made = workshop.again("sft", data, layout="ragged")
     assert len(DAMAGES) < made <= len(DAMAGES) + 2 < len(every)
@@ -288,7 +290,7 @@ def test_the_build_in_place_is_never_written_to(
     touch = Path.touch
 
     def denied(path: Path, *rest: Any, **named: Any) -> None:
-        if kept.FOLDER in path.parts:  # the last step of taking over
+        if reused_shards.FOLDER in path.parts:  # the last step of taking over
             raise PermissionError(path)
         touch(path, *rest, **named)
 
@@ -306,13 +308,13 @@ def test_who_touches_the_old_build_meanwhile_does_not_fail_the_new_one(
     """A link shares its inode with the build in place: its times change with the other name."""
     data = [workshop.write("data.jsonl", ROWS)]
     workshop.build("sft", data, "out", "cache", layout="ragged")
-    taken_over = kept._taken_over
+    taken_over = reused_shards._taken_over
 
     def touched(keeping: Any, shard: Any, there: Any) -> Any:
         report = taken_over(keeping, shard, there)
         os.chmod(there.path, 0o640)
         return report
 
-    monkeypatch.setattr(kept, "_taken_over", touched)
+    monkeypatch.setattr(reused_shards, "_taken_over", touched)
     workshop.write("data.jsonl", [*ROWS, ROWS[0]])
     assert workshop.again("sft", data, layout="ragged") < len(shards(workshop.folder / "out"))

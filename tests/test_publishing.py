@@ -33,7 +33,7 @@ from pipeline.publish import hub, store, upload
 from pipeline.publish.check import check
 from pipeline.publish.publication import Publication, assemble
 from pipeline.publish.upload import publish
-from pipeline.report.publisher import NOTHING, Publisher
+from pipeline.report.card_details import NOTHING, Publisher
 from stages.errors import DataError, SurroundingsError, UsageError
 
 # What huggingface_hub says of itself as it sends large files.

@@ -22,7 +22,7 @@ from stub_s3 import BUCKET, S3Stub
 from support import Run, own_cache, read_manifest, silent
 
 from pipeline.builder import build as building
-from pipeline.builder.parts import works_of
+from pipeline.builder.make_parts import works_of
 from pipeline.inputs import scan
 from pipeline.options.config import Config
 from pipeline.stores import filesystem, open_store, remote

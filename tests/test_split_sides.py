@@ -18,7 +18,7 @@ from support import Make, Run, read_manifest, read_rows, write_rows
 
 from pipeline.options.config import Config
 from pipeline.publish.check import check
-from pipeline.shards import doubles
+from pipeline.shards import doubles, sides
 from pipeline.shards.choose import choose
 from pipeline.shards.examples import PlannedExamples
 from pipeline.tasks import kind_of
@@ -90,7 +90,7 @@ def test_no_other_row_moves_a_row(
     some: list[int], more: list[int], seed: int, share: float
 ) -> None:
     def in_test(values: list[int]) -> list[bool]:
-        return doubles.in_test(np.array(values, np.uint64), share, seed).tolist()
+        return sides.in_test(np.array(values, np.uint64), share, seed).tolist()
 
     assert in_test(some + more) == in_test(some) + in_test(more)
     assert in_test(some[::-1]) == in_test(some)[::-1]
@@ -100,15 +100,15 @@ def test_no_other_row_moves_a_row(
 def test_a_larger_share_keeps_what_a_smaller_one_tests(
     values: list[int], seed: int, shares: tuple[float, float]
 ) -> None:
-    small, large = (doubles.in_test(np.array(values, np.uint64), s, seed) for s in sorted(shares))
+    small, large = (sides.in_test(np.array(values, np.uint64), s, seed) for s in sorted(shares))
     assert not (small & ~large).any()
 
 
 @given(GROUPS, SEEDS)
 def test_a_split_is_described_by_its_groups(values: list[int], seed: int) -> None:
     array = np.array(values, np.uint64)
-    test = doubles.in_test(array, SHARE, seed)
-    found = doubles.outcome(array, test, SHARE)
+    test = sides.in_test(array, SHARE, seed)
+    found = sides.outcome(array, test, SHARE)
     assert found.groups == len(set(values))
     assert found.groups_in_test == len(set(array[test].tolist()))
     assert found.share == round(test.sum() / len(values), 6)
@@ -118,8 +118,8 @@ def test_a_split_is_described_by_its_groups(values: list[int], seed: int) -> Non
 def test_the_share_deviates_as_stated() -> None:
     """Over many seeds, for groups of very different sizes."""
     array = np.repeat(np.arange(1, 61, dtype=np.uint64), np.arange(1, 61))
-    shares = [float(doubles.in_test(array, 0.2, seed).mean()) for seed in range(2000)]
-    stated = doubles.outcome(array, doubles.in_test(array, 0.2, 0), 0.2).deviation
+    shares = [float(sides.in_test(array, 0.2, seed).mean()) for seed in range(2000)]
+    stated = sides.outcome(array, sides.in_test(array, 0.2, 0), 0.2).deviation
     assert abs(np.mean(shares) - 0.2) < 0.01
     assert abs(np.std(shares) - stated) < 0.1 * stated
 
@@ -127,7 +127,7 @@ def test_the_share_deviates_as_stated() -> None:
 def test_a_group_on_both_sides_stops_the_build() -> None:
     array = np.array([1, 1, 2], np.uint64)
     with pytest.raises(PipelineError, match="in train and in test"):
-        doubles.outcome(array, np.array([True, False, False]), 0.5)
+        sides.outcome(array, np.array([True, False, False]), 0.5)
 
 
 @pytest.mark.parametrize(

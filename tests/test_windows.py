@@ -31,8 +31,8 @@ from pipeline.shards import plan as planning
 from pipeline.shards.choose import choose
 from pipeline.shards.collect import PartSource
 from pipeline.shards.examples import Numbers, read_numbers
-from pipeline.shards.layout import Head, shards_of
 from pipeline.shards.part import PartReport
+from pipeline.shards.window_plan import Head, shards_of
 from stages.errors import DataError, UsageError
 from stages.readers import jsonl
 from stages.tokens import layouts

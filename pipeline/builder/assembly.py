@@ -18,15 +18,15 @@ from expectations.contents import Chunk, chunk_of
 from expectations.contract import Context
 from expectations.verdict import Verdict
 from pipeline.builder import contaminated, description, exporting, gate, planning, rejects
+from pipeline.builder.dataset import write_dataset, write_index, write_shards
 from pipeline.builder.description import Outcome
 from pipeline.builder.gate import Evidence
 from pipeline.builder.judge import Judge
-from pipeline.builder.parts import MadeParts
+from pipeline.builder.make_parts import MadeParts
 from pipeline.builder.planning import Planned, lines_of_part
 from pipeline.builder.preparation import Prepared
 from pipeline.builder.reject_limit import refuse_too_many
 from pipeline.builder.rejects import Ledger
-from pipeline.builder.shards import write_dataset, write_index, write_shards
 from pipeline.builds.build import Build
 from pipeline.builds.stored import hash_files
 from pipeline.manifest.dataset_files import write_json
@@ -34,7 +34,7 @@ from pipeline.manifest.json_records import as_json
 from pipeline.manifest.manifest import AuditLine
 from pipeline.manifest.records import AUDITS, REJECTS, VALIDATION
 from pipeline.messages.progress import CHECK, PLAN, REPORT, Report
-from pipeline.report import card_page
+from pipeline.report import card
 from pipeline.report import page as report_page
 from pipeline.shards import filters, pack_index
 from pipeline.shards.gather import ShardReport
@@ -200,7 +200,7 @@ def _completed(
     described = replace(description.describe(outcome, verdict), audits=in_lines(audits))
     report_page.write(Build(folder, described))
     described = exporting.for_trainer(folder, described, outcome.recipe.config.plan.trainer)
-    card_page.write(Build(folder, described))
+    card.write(Build(folder, described))
     known = {shard.path: shard.sha256 for shard in outcome.shards}
     return Build(folder, replace(described, files=hash_files(folder, known)))
 

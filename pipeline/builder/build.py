@@ -24,12 +24,12 @@ from collections.abc import Callable
 
 from pipeline.builder import rejects
 from pipeline.builder.assembly import Assembled, assemble
+from pipeline.builder.dataset import make_shards
 from pipeline.builder.judge import Judge
-from pipeline.builder.parts import MadeParts, join, make_parts, missing
+from pipeline.builder.make_parts import MadeParts, join, make_parts, missing
 from pipeline.builder.planning import Planned, plan
 from pipeline.builder.preparation import Prepared, prepare, refuse_early
 from pipeline.builder.publication import finish, finish_in, remember, require_replaceable
-from pipeline.builder.shards import make_shards
 from pipeline.builds.limits import Built
 from pipeline.inputs import equal_build
 from pipeline.inputs.equal_build import Look

@@ -33,14 +33,14 @@ from pipeline.manifest.counts import (
 from pipeline.manifest.json_records import from_json
 from pipeline.manifest.overlap_records import Decontamination, Likeness
 from pipeline.serving import serving
-from pipeline.shards import given, pack_index
-from pipeline.shards.doubles import TEST, TRAIN
+from pipeline.shards import pack_index, source_portions
 from pipeline.shards.facts import Outline
 from pipeline.shards.filters import Filtered
 from pipeline.shards.gather import ShardReport
 from pipeline.shards.pack_index import MeasuredIndex
 from pipeline.shards.part import PartReport
 from pipeline.shards.plan import Chosen
+from pipeline.shards.sides import TEST, TRAIN
 from stages import encoders, formats
 from stages.chat_template import loss_weights
 from stages.tokenizers import oracle
@@ -300,7 +300,7 @@ def describe(outcome: Outcome, verdict: Verdict) -> records.Manifest:
         windows=outline.windows if outline.windows > 1 else None,
         splits=splits_of(outcome),
         sides=_sides(outcome),
-        sources=given.records(config, outline.counts.portions, outline.asked, sides),
+        sources=source_portions.records(config, outline.counts.portions, outline.asked, sides),
         filters=reject_limit.filters(config, outcome.chosen, outcome.filtered),
         doubles=reject_limit.doubles(config, outline.counts),
         decontamination=outcome.decontamination,

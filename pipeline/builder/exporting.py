@@ -35,7 +35,7 @@ from pipeline.manifest.manifest import (
     SplitRecord,
 )
 from pipeline.manifest.records import SERVING, TOKENIZER, VALIDATION
-from pipeline.report import card_page
+from pipeline.report import card
 from stages.columns import Ints, numbers, offsets_of, whole
 from stages.errors import UsageError
 from stages.files import file_hash
@@ -229,7 +229,7 @@ def _write(source: Build, export: Export, facts: ExportFacts, staged: Path) -> M
     manifest = replace(manifest, columns=_columns(staged, splits, export, facts))
     manifest = replace(manifest, trainers=exports.verdicts(exports.facts_of(manifest)))
     launch.write(staged, export, manifest)
-    card_page.write(Build(staged, manifest))
+    card.write(Build(staged, manifest))
     manifest = sealed(replace(manifest, files=hash_files(staged, {})))
     write_json(staged / MANIFEST, as_json(manifest))
     return manifest

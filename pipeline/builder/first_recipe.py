@@ -19,13 +19,13 @@ from pipeline.builder.population import MAX_LENGTHS
 from pipeline.inputs.detection import recognise_glimpse, two_shapes
 from pipeline.inputs.opening import Opening
 from pipeline.inputs.scan import expand
+from pipeline.options.build_options import OPTIONS, default_cache
 from pipeline.options.command_line import config_from, not_read, stem
 from pipeline.options.config import Config
 from pipeline.options.output import local_cache
 from pipeline.options.path_values import Data, ModelName
-from pipeline.options.phases import OPTIONS, default_cache
 from pipeline.options.recipe import builds_of
-from pipeline.report.publisher import spelled
+from pipeline.report.card_details import spelled
 from pipeline.secrets import GAP, redacted
 from pipeline.stores.sources import Located
 from stages.contract import Glimpse

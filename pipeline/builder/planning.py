@@ -12,21 +12,21 @@ from pathlib import Path
 
 from expectations.audits import with_tolerances
 from pipeline.builder import windowed
-from pipeline.builder.parts import MadeParts, works_of
+from pipeline.builder.make_parts import MadeParts, works_of
 from pipeline.builder.preparation import Prepared
 from pipeline.messages.progress import Report
 from pipeline.options.config import Config
-from pipeline.shards import collect, doubles, facts, filters, layout, values, workspace
+from pipeline.shards import collect, doubles, facts, filters, values, window_plan, workspace
 from pipeline.shards.choose import choose
 from pipeline.shards.collect import PartSource
 from pipeline.shards.examples import PlannedExamples, columns_of, read_examples
 from pipeline.shards.facts import Counts, Outline
 from pipeline.shards.filters import Filtered
-from pipeline.shards.layout import Head, IndexRef, ShardRef
 from pipeline.shards.part import PartReport, Work
 from pipeline.shards.plan import Chosen, orders_of
 from pipeline.shards.values import Piece
 from pipeline.shards.window import digest_of, windows_of
+from pipeline.shards.window_plan import Head, IndexRef, ShardRef
 from stages.columns import Ints
 from stages.errors import ModelError, counted
 
@@ -172,8 +172,8 @@ def of_parts(
         sources=sources,
         outline=outline,
         chosen=chosen,
-        shards=tuple(layout.shards_of(laid)),
-        packs=tuple(layout.packs_of(laid)),
+        shards=tuple(window_plan.shards_of(laid)),
+        packs=tuple(window_plan.packs_of(laid)),
         filtered=filtered,
     )
 

@@ -14,12 +14,13 @@ import numpy.typing as npt
 
 from pipeline.builder.forecast import Forecast
 from pipeline.manifest.counts import Portion, SourceRecord
-from pipeline.options.budgets import Budget
 from pipeline.options.config import Config
-from pipeline.shards import given
+from pipeline.options.source_budgets import Budget
+from pipeline.shards import source_portions
 from pipeline.shards.choose import choose
-from pipeline.shards.doubles import DIGEST, TEST, TRAIN, mixed
+from pipeline.shards.doubles import DIGEST
 from pipeline.shards.examples import Choice, PlannedExamples
+from pipeline.shards.sides import TEST, TRAIN, mixed
 from stages.columns import Ints, offsets_of
 from stages.errors import UsageError
 from stages.tokens import layouts, packed
@@ -112,8 +113,8 @@ def sources(estimate: Forecast) -> tuple[SourceRecord, ...]:
     if chosen is None:
         return ()
     sides = (TRAIN,) if chosen[1].test is None else (TRAIN, TEST)
-    portions = given.portions(config, *chosen)
-    records = given.records(config, portions, chosen[1].asked, sides)
+    portions = source_portions.portions(config, *chosen)
+    records = source_portions.records(config, portions, chosen[1].asked, sides)
     return tuple(_grown(one, those.each) for one in records)
 
 

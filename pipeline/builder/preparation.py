@@ -19,8 +19,8 @@ from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import Input, scan
 from pipeline.messages.progress import Report, Whole, follower_of
 from pipeline.messages.session import current
+from pipeline.options.build_options import RunOptions
 from pipeline.options.config import Config
-from pipeline.options.phases import RunOptions
 from pipeline.shards import chain, filters
 from pipeline.shards.part import PartReport
 from pipeline.stores import local

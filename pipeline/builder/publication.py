@@ -19,7 +19,7 @@ from pathlib import Path
 from pipeline.builder import rejects
 from pipeline.builder.assembly import Assembled, assemble, require_rows
 from pipeline.builder.judge import Judge
-from pipeline.builder.parts import MadeParts, require_complete, works_of
+from pipeline.builder.make_parts import MadeParts, require_complete, works_of
 from pipeline.builder.planning import workspace_of
 from pipeline.builder.preparation import Prepared
 from pipeline.builds import failed, limits, publish, standing

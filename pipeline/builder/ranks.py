@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline.builder.parts import REFERENCE, MadeParts, join, make_parts, missing
+from pipeline.builder.make_parts import REFERENCE, MadeParts, join, make_parts, missing
 from pipeline.builder.preparation import Prepared
 from pipeline.inputs import versions
 from pipeline.manifest import dataset_files, seal

@@ -14,17 +14,17 @@ from pipeline.builder.preparation import Prepared, in_parallel
 from pipeline.messages.progress import PLAN, Report
 from pipeline.options.config import Config
 from pipeline.options.many_values import Keep
-from pipeline.shards import doubles, equal, exchange, facts, layout, rule
+from pipeline.shards import equal, exchange, facts, sides, window_plan, window_sides
 from pipeline.shards.choose import nothing_to_train_on, require_none_apart
-from pipeline.shards.doubles import TEST, TRAIN
 from pipeline.shards.equal import Equal, Search
 from pipeline.shards.examples import Choice
 from pipeline.shards.exchange import Dealing
 from pipeline.shards.facts import Counts, Outline
 from pipeline.shards.grouped import BUCKETS
-from pipeline.shards.layout import Laid, Laying
 from pipeline.shards.plan import Chosen
+from pipeline.shards.sides import TEST, TRAIN
 from pipeline.shards.window import WINDOW_EXAMPLES, Window, digest_of
+from pipeline.shards.window_plan import Laid, Laying
 from stages.errors import SurroundingsError, UsageError
 from stages.rows.selection import AND_QUESTION
 from stages.tokens import layouts
@@ -143,7 +143,7 @@ def _laid(
             "Leave --shuffle out: trainers shuffle packs. Or leave --index-only out.",
         )
     if not mixed:
-        laid = workers.each(layout.lay, laying, items)
+        laid = workers.each(window_plan.lay, laying, items)
         return laid, [one.counts for one in laid]
     names = tuple(source.name for source in workers.prepared.inputs)
     dealing = Dealing(laying, windows[-1].end, names)
@@ -166,10 +166,10 @@ def _apart(laid: Sequence[Laid]) -> dict[str, int]:
     }
 
 
-def _rule(workers: _Workers, search: Search) -> doubles.SplitRule:
-    counted = workers.each(rule.count, search, range(BUCKETS))
-    rule.forget(search)
-    return doubles.rule_of(counted, search.config.plan.test_size)
+def _rule(workers: _Workers, search: Search) -> sides.SplitRule:
+    counted = workers.each(window_sides.count, search, range(BUCKETS))
+    window_sides.forget(search)
+    return sides.rule_of(counted, search.config.plan.test_size)
 
 
 def _part_of(choice: Choice, window: Window) -> Choice:

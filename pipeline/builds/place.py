@@ -16,7 +16,7 @@ from pipeline.manifest.manifest import MANIFEST
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
-    from pipeline.options.phases import RunOptions
+    from pipeline.options.build_options import RunOptions
 
 
 def before(output: Path, keep: int) -> Path:

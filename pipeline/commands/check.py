@@ -12,10 +12,10 @@ import click
 from pipeline import lines
 from pipeline.messages.result import print_object
 from pipeline.options import help_page as under
+from pipeline.options.build_options import default_cache
 from pipeline.options.command_line import CACHE, JSON, chosen, folder, for_task, with_options
 from pipeline.options.help_page import Command
 from pipeline.options.output import local_cache
-from pipeline.options.phases import default_cache
 from stages import native
 from stages.errors import UsageError, counted
 

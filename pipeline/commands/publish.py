@@ -72,7 +72,7 @@ def COMMAND(
     from pipeline.messages.session import current
     from pipeline.options.path_values import read_text
     from pipeline.publish.upload import publish
-    from pipeline.report.publisher import Publisher
+    from pipeline.report.card_details import Publisher
 
     text = read_text(recipe) if recipe else ""
     with following(current(), quiet) as report:

@@ -12,8 +12,8 @@ from typing import Any
 from expectations.contract import STREAM, Context
 from pipeline import exports, tasks
 from pipeline.inputs.kept_answers import code_version, hash_of
+from pipeline.options.build_options import PHASE_OF
 from pipeline.options.config import Config
-from pipeline.options.phases import PHASE_OF
 from stages.chat_template.render import Renderer
 from stages.encoders import Encoder
 from stages.errors import ModelError, UsageError

@@ -22,8 +22,8 @@ from typing import Any
 
 from pipeline.manifest import seal
 from pipeline.manifest.dataset_files import write_json
+from pipeline.options.build_options import default_cache
 from pipeline.options.command_line import Mistakes
-from pipeline.options.phases import default_cache
 from pipeline.secrets import shown
 from stages import catalog
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pipeline.options.build_options import OPTIONS, SourceOptions
 from pipeline.options.config import Config, Source
 from pipeline.options.many_values import Keep
-from pipeline.options.phases import OPTIONS, SourceOptions
 from pipeline.stores.sources import Located
 from stages import readers
 from stages.contract import FormatOptions, Reader, Row

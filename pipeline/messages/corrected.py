@@ -21,14 +21,14 @@ from pipeline import tasks
 from pipeline.messages import painted, progress
 from pipeline.messages.progress import Follower
 from pipeline.messages.session import Session
-from pipeline.options import phases
+from pipeline.options import build_options
 from pipeline.options.command_line import not_read
 from pipeline.options.many_values import Pairs
 from pipeline.options.values import OneOf, Switch
 from pipeline.secrets import GAP, named, redacted
 
 _TASK = "--task"
-_FLAGS = {flag: one for one in phases.OPTIONS.values() for flag in one.flags}
+_FLAGS = {flag: one for one in build_options.OPTIONS.values() for flag in one.flags}
 # What a sentence speaks of, but nobody should paste: what gives up a check, and places.
 _NOT_PASTED = ("--max-reject", "--tolerance", "--drift", "--replace", "--model", "--output", "-o")
 _WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s'"])+""")

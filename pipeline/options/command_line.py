@@ -14,10 +14,10 @@ import click
 from pipeline import tasks
 from pipeline.options import help_page as under
 from pipeline.options import shells
+from pipeline.options.build_options import OPTIONS, PHASE_OF, default_cache
+from pipeline.options.build_options import Option as Declared
 from pipeline.options.config import Config
 from pipeline.options.help_page import Choice, Option, argument, option
-from pipeline.options.phases import OPTIONS, PHASE_OF, default_cache
-from pipeline.options.phases import Option as Declared
 from pipeline.options.values import Switch
 from pipeline.secrets import redacted
 from pipeline.tasks import Task

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.options import overlaps
-from pipeline.options.budgets import Budget, require_mixture
-from pipeline.options.phases import (
+from pipeline.options.build_options import (
     PHASE_OF,
     PHASES,
     RECORDED,
@@ -25,6 +24,7 @@ from pipeline.options.phases import (
     RunOptions,
     SourceOptions,
 )
+from pipeline.options.source_budgets import Budget, require_mixture
 from stages.errors import UsageError
 
 if TYPE_CHECKING:  # commands read options, and import nothing heavy for it
@@ -245,7 +245,7 @@ class Config:
     @property
     def carried(self) -> Carried:
         """What the parts of the one source have of a row because something chooses by it."""
-        from pipeline.options.asked import carried  # few builds do
+        from pipeline.options.needed_columns import carried  # few builds do
 
         return carried(self.source, self.plan)
 

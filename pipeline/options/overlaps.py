@@ -17,7 +17,7 @@ from stages.files import file_hash
 from stages.overlap.settings import Evaluation, Likeness, Search
 
 if TYPE_CHECKING:
-    from pipeline.options.phases import PlanOptions
+    from pipeline.options.build_options import PlanOptions
 
 # A manifest has the hashes of users' files alone, and no row is compared again from it.
 NOT_READ_BACK = (

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pipeline.options import recipe_file
-from pipeline.options.budgets import BUDGET, OF_SOURCE, Budget
+from pipeline.options.build_options import OPTIONS, PHASE_OF, PHASES, SourceOptions, default_cache
 from pipeline.options.command_line import Mistakes, default_output, not_read
 from pipeline.options.config import Config, Source, with_test
 from pipeline.options.output import versions_where_unsaid
-from pipeline.options.phases import OPTIONS, PHASE_OF, PHASES, SourceOptions, default_cache
+from pipeline.options.source_budgets import BUDGET, OF_SOURCE, Budget
 from stages.errors import UsageError
 from stages.files.toml_file import Place
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import secrets
-from pipeline.options.budgets import OF_SOURCE
+from pipeline.options.build_options import OPTIONS
 from pipeline.options.command_line import Mistakes
-from pipeline.options.phases import OPTIONS
+from pipeline.options.source_budgets import OF_SOURCE
 from pipeline.options.values import Words
 from stages.errors import UsageError
 from stages.files import toml_file

@@ -15,12 +15,12 @@ from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
-from pipeline.options.budgets import NAME, OF_SOURCE
+from pipeline.options.build_options import OPTIONS, Option
 from pipeline.options.command_line import Mistakes, nearest
 from pipeline.options.many_values import Pairs, Texts
 from pipeline.options.output import BY_RECIPE
 from pipeline.options.path_values import TextFiles
-from pipeline.options.phases import OPTIONS, Option
+from pipeline.options.source_budgets import NAME, OF_SOURCE
 from pipeline.options.values import AMOUNT, Amount, Command, OneOf
 from stages.errors import UsageError
 from stages.files.toml_file import Place

@@ -18,7 +18,7 @@ from pipeline import tasks
 from pipeline.builds.build import Build
 from pipeline.builds.packs import examples
 from pipeline.manifest.dataset_files import write_json
-from pipeline.report.publisher import Publisher, licenses, said_of_sources, title
+from pipeline.report.card_details import Publisher, licenses, said_of_sources, title
 from stages.columns import IGNORED, TYPES
 from stages.encoders import parsed
 from stages.errors import counted

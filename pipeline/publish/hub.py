@@ -15,7 +15,7 @@ from typing import Any
 from pipeline.manifest.json_records import MalformedError, load
 from pipeline.manifest.manifest import MANIFEST, Listed
 from pipeline.publish.publication import Piece, Publication, Report, Sent
-from pipeline.report.card_page import CARD
+from pipeline.report.card import CARD
 from pipeline.secrets import redacted
 from stages.errors import PipelineError, SurroundingsError, UsageError
 

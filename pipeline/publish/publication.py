@@ -15,9 +15,9 @@ from pipeline.manifest.manifest import MANIFEST, Manifest, PublishedRecord
 from pipeline.manifest.overlap_records import CONTAMINATED, NEAR_DUPLICATES
 from pipeline.manifest.records import REJECTS, REPORT, RUN, Reject
 from pipeline.publish import croissant
-from pipeline.report import card_page
+from pipeline.report import card
 from pipeline.report import page as report_page
-from pipeline.report.publisher import Publisher
+from pipeline.report.card_details import Publisher
 from stages.errors import UsageError
 from stages.files import file_hash
 
@@ -117,7 +117,7 @@ def _made(build: Build, work: Path, publisher: Publisher, with_rejects: bool) ->
         quiet = _WithoutTexts(build.folder, build.manifest)
         (work / REPORT).write_bytes(report_page.make(quiet).encode())
     told = replace(publisher, view=f"{croissant.FOLDER}/*.parquet", left_out=tuple(said))
-    (work / card_page.CARD).write_bytes(card_page.make(build, told).encode())
+    (work / card.CARD).write_bytes(card.make(build, told).encode())
 
 
 def _order(manifest: Manifest, name: str) -> tuple[int, str]:
@@ -125,7 +125,7 @@ def _order(manifest: Manifest, name: str) -> tuple[int, str]:
     shards = {one.path for one in manifest.shards}
     if name in shards or name in {stored.arrow_of(path) for path in shards}:
         return 0, name
-    return (2 if name in (card_page.CARD, "dataset_dict.json") else 1), name
+    return (2 if name in (card.CARD, "dataset_dict.json") else 1), name
 
 
 def assemble(build: Build, work: Path, publisher: Publisher, *, with_rejects: bool) -> Publication:

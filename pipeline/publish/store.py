@@ -21,7 +21,7 @@ from pipeline.manifest.json_records import MalformedError, load
 from pipeline.manifest.manifest import MANIFEST, Listed
 from pipeline.manifest.records import RUN
 from pipeline.publish.publication import Piece, Publication, Report, Sent
-from pipeline.report.card_page import CARD
+from pipeline.report.card import CARD
 from pipeline.stores import Stat, transfer
 from pipeline.stores.objects import ObjectStore
 from stages.errors import SurroundingsError, UsageError

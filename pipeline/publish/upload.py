@@ -25,7 +25,7 @@ from pipeline.manifest.manifest import Manifest
 from pipeline.publish import hub, store
 from pipeline.publish.check import check
 from pipeline.publish.publication import Publication, Report, Sent, assemble
-from pipeline.report.publisher import Publisher
+from pipeline.report.card_details import Publisher
 from pipeline.secrets import redacted
 from pipeline.stores import address_of
 from pipeline.stores.filesystem import filesystem_of

@@ -68,7 +68,7 @@ class Condition:
         """
         import polars as pl
 
-        from pipeline.shards.evaluated import evaluate
+        from pipeline.shards.filter_expressions import evaluate
 
         frame: dict[str, Any] = {".": pl.Series(np.zeros(sum(len(h.row) for h in held), bool))}
         for key, field in self._read.items():

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.options.budgets import Budget
-from pipeline.shards import doubles
+from pipeline.options.source_budgets import Budget
+from pipeline.shards import sides
 from pipeline.shards.examples import Asked, PlannedExamples
 from stages.columns import Ints
 
@@ -105,7 +105,7 @@ def keys_of(examples: PlannedExamples, which: Ints, seed: int) -> npt.NDArray[np
     """A hash of what each example asks and of the seed."""
     if examples.group is None:
         raise ValueError("the parts have no groups")
-    return doubles.mixed(examples.group[which], seed ^ _SALT)
+    return sides.mixed(examples.group[which], seed ^ _SALT)
 
 
 def _mixture(

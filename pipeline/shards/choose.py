@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.options.build_options import PlanOptions
 from pipeline.options.config import Config
-from pipeline.options.phases import PlanOptions
-from pipeline.shards import doubles, near
+from pipeline.shards import doubles, near, sides
 from pipeline.shards.budgets import Portions, portions
 from pipeline.shards.examples import Choice, Fate, Fates, PlannedExamples
 from pipeline.shards.near import NearDoubles
@@ -95,7 +95,7 @@ def _in_test(
     """
     if examples.group is None or not options.test_size or not used.any():
         return None
-    test = doubles.in_test(examples.group, options.test_size, options.seed)
+    test = sides.in_test(examples.group, options.test_size, options.seed)
     if test[used].all():
         raise nothing_to_train_on(options)
     return test
@@ -213,7 +213,7 @@ def choose(config: Config, examples: PlannedExamples) -> Choice:
         used = np.equal(fate, Fate.USED)
         if config.plan.test:  # rows that ask nothing may be in both
             used &= examples.group != NO_QUESTION
-        rule = doubles.outcome(examples.group[used], test[used], options.test_size)
+        rule = sides.outcome(examples.group[used], test[used], options.test_size)
     times, asked = (given.times, given.asked) if given is not None else (None, ())
     return Choice(
         fate, duplicate, test=test, times=times, rule=rule, asked=asked, doubles=equal, near=alike

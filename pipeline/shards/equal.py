@@ -18,7 +18,7 @@ from pipeline.amounts import Sums
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import load
 from pipeline.options.config import Config
-from pipeline.shards import collect, doubles, grouped
+from pipeline.shards import collect, doubles, grouped, sides
 from pipeline.shards.collect import PartSource
 from pipeline.shards.storage import replacing
 from pipeline.shards.window import Window
@@ -90,7 +90,7 @@ def scatter(search: Search, window: Window) -> int:
     if examples.source is not None:
         entries["of"] = examples.source.astype(np.uint32) << 1
     if examples.group is not None and plan.test_size:
-        entries["of"] |= doubles.in_test(examples.group, plan.test_size, plan.seed)
+        entries["of"] |= sides.in_test(examples.group, plan.test_size, plan.seed)
     buckets = grouped.first_byte(entries["a"])
     grouped.write(search.digests(window.number), entries, buckets, grouped.BUCKETS)
     path = search.window(window.number)

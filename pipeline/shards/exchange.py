@@ -20,16 +20,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.shards import layout
+from pipeline.shards import window_plan
 from pipeline.shards.collect import ORIGIN, Collector, PartSource
-from pipeline.shards.doubles import TEST, TRAIN, mixed
 from pipeline.shards.examples import Choice, Numbers
 from pipeline.shards.facts import Counts
 from pipeline.shards.gather import BLOCK_TOKENS
-from pipeline.shards.layout import Laid, Laying
 from pipeline.shards.plan import keys_of, lay_out
+from pipeline.shards.sides import TEST, TRAIN, mixed
 from pipeline.shards.storage import replacing
 from pipeline.shards.window import Member, Window
+from pipeline.shards.window_plan import Laid, Laying
 from stages.columns import Ints, offsets_of
 
 _KEY, _TEST = "key", "test"  # where it stands among all, before it is hashed; its side
@@ -116,8 +116,8 @@ def deal(dealing: Dealing, item: tuple[Window, Choice | None]) -> Dealt:
     laying = dealing.laying
     config = laying.search.config
     examples = window.examples(config)
-    choice = layout.choose(laying.search, window, examples) if chosen is None else chosen
-    counts = Counts() if laying.counted else layout.count(laying, window, examples, choice)
+    choice = window_plan.choose(laying.search, window, examples) if chosen is None else chosen
+    counts = Counts() if laying.counted else window_plan.count(laying, window, examples, choice)
     place, key, test, bucket = _places(dealing, window, choice)
     path = dealing.file(window.number)
     if not len(place):
@@ -217,4 +217,4 @@ def lay(laying: Laying, bucket: Window) -> Laid:
         if len(order):
             starts = bucket.starts
             laid.append(lay_out(name, order, length, options, width=laying.width, starts=starts))
-    return layout.written(laying.plan(bucket.number), bucket, laid, Counts())
+    return window_plan.written(laying.plan(bucket.number), bucket, laid, Counts())

@@ -20,10 +20,10 @@ from expectations.audits import share, with_tolerances
 from pipeline.amounts import Sums
 from pipeline.manifest.counts import MarginCounts
 from pipeline.options.config import Config
-from pipeline.shards import doubles, given
-from pipeline.shards.doubles import TEST, TRAIN, SplitRule
+from pipeline.shards import doubles, source_portions
 from pipeline.shards.examples import Asked, Choice, PlannedExamples, columns_of, rows_left_out
-from pipeline.shards.given import Portions
+from pipeline.shards.sides import TEST, TRAIN, SplitRule
+from pipeline.shards.source_portions import Portions
 from stages.columns import Ints
 from stages.kinds import Kind
 from stages.tokens import packed
@@ -248,6 +248,6 @@ def of(
         doubles=_of_sources(examples, choice),
         lengths=_lengths(examples, choice),
         of_parts=_of_parts(examples, choice),
-        portions=given.portions(config, examples, choice),
+        portions=source_portions.portions(config, examples, choice),
         margins=margins,
     )

@@ -105,7 +105,7 @@ class SourceFilters:
         by, null = np.zeros(rows.num_rows, np.uint16), np.zeros(rows.num_rows, bool)
         if not self.expressions:
             return by, null
-        from pipeline.shards.evaluated import evaluate
+        from pipeline.shards.filter_expressions import evaluate
 
         frame, types = self._read(rows)
         for number, expression in enumerate(self.expressions, 1):

@@ -28,7 +28,7 @@ from expectations.dataset import IDENTITY, SIDES, Piece
 from expectations.stored_rows import Planned, ShardFile, Sources, StoredRows, groups
 from expectations.tallies import Laws, Tally
 from pipeline.shards import grouped
-from pipeline.shards.doubles import mixed
+from pipeline.shards.sides import mixed
 from stages.columns import Ints
 from stages.errors import GateError, PipelineError
 from stages.files import file_hash

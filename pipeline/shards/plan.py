@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.options.phases import PlanOptions
-from pipeline.shards import doubles
-from pipeline.shards.doubles import TEST, TRAIN
+from pipeline.options.build_options import PlanOptions
+from pipeline.shards import sides
 from pipeline.shards.examples import Choice, PlannedExamples, part_of
+from pipeline.shards.sides import TEST, TRAIN
 from stages.columns import Ints, offsets_of
 from stages.tokens import layouts
 from stages.tokens.ragged import Ragged
@@ -197,7 +197,7 @@ def orders_of(choice: Choice, options: PlanOptions) -> dict[str, Ints]:
         orders[name] = own
         if options.shuffle:
             keys = own + passes * len(choice.fate)
-            orders[name] = own[np.argsort(doubles.mixed(keys, options.seed), kind="stable")]
+            orders[name] = own[np.argsort(sides.mixed(keys, options.seed), kind="stable")]
     return {name: own for name, own in orders.items() if len(own)}
 
 

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pipeline.shards import gather, kept
+from pipeline.shards import gather, reused_shards
 from pipeline.shards.gather import ShardWork
-from pipeline.shards.kept import Keeping, Previous
 from pipeline.shards.measured import METRICS
+from pipeline.shards.reused_shards import Keeping, Previous
 from stages.errors import SurroundingsError
 
 FOLDER = "builds"  # in the cache
@@ -37,7 +37,7 @@ def found(folder: Path, cache: Path) -> dict[str, Previous]:
     shards = {}
     for path in sorted(folder.glob("*.arrow")):
         key, _, sha256 = path.stem.partition(".")
-        shards[key] = Previous(str(path), str(kept.memory_of(cache, sha256)))
+        shards[key] = Previous(str(path), str(reused_shards.memory_of(cache, sha256)))
     return shards
 
 
@@ -61,14 +61,14 @@ def make(keeping: Keeping, shard: ShardWork) -> bool:
     Raises:
         SurroundingsError: the disk is full.
     """
-    key, rows = kept.keys_of(keeping, shard)
+    key, rows = reused_shards.keys_of(keeping, shard)
     if key in keeping.previous:
         return False
     folder = Path(keeping.gather.folder)
-    kept.require_parts(keeping, shard)
+    reused_shards.require_parts(keeping, shard)
     report = gather.make_shard(keeping.gather, shard)
     try:
-        kept.remember(keeping, key, report, rows)
+        reused_shards.remember(keeping, key, report, rows)
         # Last: the name says that it is whole.
         (folder / shard.path).replace(folder.parent / f"{key}.{report.sha256}.arrow")
     except OSError as error:

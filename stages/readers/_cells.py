@@ -201,7 +201,7 @@ def of(array: Any, size: int) -> Ints:
         size: bytes of the file.
 
     Raises:
-        ContainerError: there are more values than such a file has; see ``bounds.require_text``.
+        ContainerError: there are more values than such a file has; see ``inflate.require_text``.
     """
     inflate.require_text(size, inflate.VALUE * len(array))
     kind, types = array.type, pa.types

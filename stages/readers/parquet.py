@@ -32,7 +32,7 @@ class _File:
         size: bytes of the file; ``groups``: the row groups that are read, None for all.
 
     Raises:
-        ContainerError: they would take too much memory; see ``bounds.require_text``.
+        ContainerError: they would take too much memory; see ``inflate.require_text``.
     """
 
     def __init__(self, source: Any, size: int, groups: Sequence[int] | None = None) -> None:

@@ -14,7 +14,7 @@ from pipeline import tasks
 from pipeline.builds.build import Build
 from pipeline.builds.stored import arrow_of
 from pipeline.manifest.manifest import InputRecord, Manifest
-from pipeline.report.publisher import (
+from pipeline.report.card_details import (
     NOTHING,
     Publisher,
     front_matter,

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.shards import doubles, grouped
-from pipeline.shards.doubles import Counted, Groups
+from pipeline.shards import grouped, sides
 from pipeline.shards.equal import Search
+from pipeline.shards.sides import Counted, Groups
 
 ENTRY = np.dtype([("group", "<u8"), ("examples", "<u4"), ("test", "<u4")])
 
@@ -53,4 +53,4 @@ def count(search: Search, bucket: int) -> Counted:
     """
     paths = [_path(search, window) for window in range(search.windows)]
     entries, _ = grouped.read_all(paths, bucket, ENTRY)
-    return doubles.counted(entries["group"], entries["examples"], entries["test"])
+    return sides.counted(entries["group"], entries["examples"], entries["test"])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from pipeline.options import values as v
-from pipeline.options.phases import Option, declared, option
+from pipeline.options.build_options import Option, declared, option
 from pipeline.options.values import Amount
 from stages.errors import UsageError
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from pipeline.amounts import Sums
 from pipeline.manifest.counts import Portion, SourceRecord
 from pipeline.options.config import Config, Source
-from pipeline.shards.doubles import TEST, TRAIN
 from pipeline.shards.examples import Asked, Choice, Fate, PlannedExamples
+from pipeline.shards.sides import TEST, TRAIN
 from stages.columns import Ints
 
 Sources: TypeAlias = npt.NDArray[np.int16]

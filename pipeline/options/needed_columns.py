@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pipeline.options.build_options import PlanOptions, SourceOptions
 from pipeline.options.many_values import Keep
-from pipeline.options.phases import PlanOptions, SourceOptions
 from stages.rows.carried import COUNTS, Carried
 from stages.rows.expressions import parse
 

@@ -17,14 +17,23 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.manifest.json_records import from_json
-from pipeline.shards import compared, doubles, equal, facts, gather, kept, rule, workspace
-from pipeline.shards.doubles import TEST, TRAIN
+from pipeline.shards import (
+    compared,
+    equal,
+    facts,
+    gather,
+    reused_shards,
+    sides,
+    window_sides,
+    workspace,
+)
 from pipeline.shards.equal import Search
 from pipeline.shards.examples import Choice, Fate, PlannedExamples
 from pipeline.shards.facts import Counts
 from pipeline.shards.gather import ShardReport, ShardWork
-from pipeline.shards.kept import Keeping
 from pipeline.shards.plan import Side, orders_of, sides_of
+from pipeline.shards.reused_shards import Keeping
+from pipeline.shards.sides import TEST, TRAIN
 from pipeline.shards.storage import replacing
 from pipeline.shards.window import Window
 from stages.columns import Ints, offsets_of
@@ -103,7 +112,7 @@ def choose(search: Search, window: Window, examples: PlannedExamples) -> Choice:
         fate[duplicate] = Fate.DUPLICATE
     test = None
     if examples.group is not None and options.test_size:
-        test = doubles.in_test(examples.group, options.test_size, options.seed)
+        test = sides.in_test(examples.group, options.test_size, options.seed)
     return Choice(fate, duplicate, test=test)
 
 
@@ -114,7 +123,7 @@ def count(laying: Laying, window: Window, examples: PlannedExamples, choice: Cho
     rated = facts.of_parts(laying.kind, window.plans, examples.starts, choice.used)
     if choice.test is not None and examples.group is not None:
         used = choice.used
-        rule.scatter(search, window.number, examples.group[used], choice.test[used])
+        window_sides.scatter(search, window.number, examples.group[used], choice.test[used])
     return facts.of(search.config, examples, choice, orders=orders, margins=rated)
 
 
@@ -253,7 +262,7 @@ def _resolved(keeping: Keeping, item: ShardRef) -> tuple[Keeping, ShardWork]:
 
 def make(keeping: Keeping, item: ShardRef) -> ShardReport:
     """Take a shard over, or make it: ``kept.make``."""
-    return kept.make(*_resolved(keeping, item))
+    return reused_shards.make(*_resolved(keeping, item))
 
 
 def leave(keeping: Keeping, item: ShardRef) -> bool:

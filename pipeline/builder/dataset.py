@@ -22,13 +22,13 @@ from pipeline.manifest.records import SERVING
 from pipeline.messages.progress import WRITE, Report, Whole
 from pipeline.serving import serving
 from pipeline.serving.serving import write_tokenizer
-from pipeline.shards import kept, pack_index, workspace
-from pipeline.shards import layout as windows
+from pipeline.shards import pack_index, reused_shards, workspace
+from pipeline.shards import window_plan as windows
 from pipeline.shards.gather import Gather, ShardReport
-from pipeline.shards.kept import Keeping
-from pipeline.shards.layout import ShardRef
 from pipeline.shards.measured import METRICS, read
 from pipeline.shards.pack_index import MeasuredIndex
+from pipeline.shards.reused_shards import Keeping
+from pipeline.shards.window_plan import ShardRef
 from stages import formats
 
 _Made = TypeVar("_Made")
@@ -50,7 +50,7 @@ def _keeping(prepared: Prepared, planned: Planned, folder: Path) -> Keeping:
         folder: where they are written.
     """
     config, recipe, rated = prepared.config, prepared.recipe, planned.outline.counts.margins
-    run, model, cache = config.run, recipe.model, config.run.cache / kept.FOLDER
+    run, model, cache = config.run, recipe.model, config.run.cache / reused_shards.FOLDER
     gather = Gather(
         recipe=recipe,
         inputs=_named(prepared),
@@ -66,7 +66,7 @@ def _keeping(prepared: Prepared, planned: Planned, folder: Path) -> Keeping:
         gather=gather,
         recipe=recipe.fingerprint,
         rows=declared.fingerprint_of_rows(config, model.profile, model.tokenizer_json),
-        previous=kept.previous(before(run.place, run.keep or bool(run.address)), cache)
+        previous=reused_shards.previous(before(run.place, run.keep or bool(run.address)), cache)
         | workspace.found(workspace_of(prepared), cache),
         hashes=equal_build.known_hashes(config),
         cache=str(cache),

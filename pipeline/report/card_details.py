@@ -10,7 +10,7 @@ from typing import Any
 
 from pipeline import tasks
 from pipeline.manifest.manifest import Manifest
-from pipeline.options.phases import PHASES
+from pipeline.options.build_options import PHASES
 from stages.kinds import CONVERSATION, PAIR
 
 # The card's front matter: what ``datasets`` and the hub read of it.
