@@ -26,7 +26,7 @@ from stages.columns import IGNORED
 from stages.contract import Batch, Message, Record
 from stages.errors import ParityError, ReadingError, RowError, counted
 from stages.normalize.stage import Normalize
-from stages.tokenizers.sentencepiece import loss
+from stages.tokenizers.survival import loss
 from stages.tokens.folded_labels import unfold
 
 # Sized by tokens, since that is what a second reading costs and what a fault would train.

@@ -234,6 +234,9 @@ def test_python_runs(block: Block, pipeline: Run, tmp_path: Path, cache_home: Pa
     write_rows(tmp_path / "data.jsonl", rows)
     indexed = ["--index-only"] if block.page.stem == "index" else []
     pipeline("run", "sft", "data.jsonl", "--model", "qwen2-1.5b", "-o", "DIR", *indexed).ended()
+    if block.page.stem == "README":
+        steps = "sample_data/prm/math_shepherd.jsonl"
+        pipeline("run", "prm", steps, "--model", "qwen2-1.5b", "-o", "prm").ended()
     ran = run_python(block.text, tmp_path, XDG_CACHE_HOME=str(cache_home))
     assert ran.returncode == 0, ran.stderr
 

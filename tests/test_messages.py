@@ -17,7 +17,7 @@ import pytest
 from support import SAMPLES, Ran, read_manifest, run_python
 
 import posttrain_pipeline as pp
-from pipeline.messages import corrected, notify, painted
+from pipeline.messages import corrected, lines, notify
 from pipeline.messages.result import of_error
 from pipeline.messages.session import Session
 from stages.errors import DataError, UsageError
@@ -124,8 +124,8 @@ def test_stderr_is_lines_of_json(pipeline: Run, tmp_path: Path, bad: Path) -> No
 
 def test_a_phase_that_goes_on_is_told_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
     """By an alarm, which rings while nothing is finished."""
-    assert painted.EVERY == 10
-    log = painted.Log()
+    assert lines.EVERY == 10
+    log = lines.Log()
     with corrected.beating(log, 0.05):
         log("encode", 0, 7)
         log("encode", 3, 7)

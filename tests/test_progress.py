@@ -20,7 +20,7 @@ from support import SAMPLES, Ran
 from pipeline import amounts, processes
 from pipeline.amounts import NOTHING, Amount
 from pipeline.executors import Job
-from pipeline.messages import painted, progress
+from pipeline.messages import lines, painted, progress
 from pipeline.messages.corrected import following
 from pipeline.messages.progress import ENCODE, Follower, Phase, Whole, follower_of
 from pipeline.messages.session import Session
@@ -71,9 +71,9 @@ def test_what_was_there_before_is_done_and_makes_no_rate(clock: list[float]) -> 
     assert (phase.share, phase.rows_per_second, phase.left) == (0.75, 0, None)
     told.piece(1, Amount(rows=20))
     assert (phase.so_far.rows, phase.rows_per_second, phase.share) == (80, 5, 1.0)
-    assert painted.kept_in_words(phase) == "2 of 3 parts were there before"
+    assert lines.kept_in_words(phase) == "2 of 3 parts were there before"
     told.begin(ENCODE, Whole(1, [], [Amount(rows=9, size=3)]))
-    assert painted.kept_in_words(phase) == "all 1 parts were there before"
+    assert lines.kept_in_words(phase) == "all 1 parts were there before"
     assert (phase.so_far.rows, phase.share) == (9, 1.0)
 
 
@@ -188,7 +188,7 @@ def test_lines_say_what_goes_on(
     clock: list[float], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Text every ten seconds, and the end of what was told of; nothing of what is short."""
-    told = painted.Lines()
+    told = lines.Lines()
     told("start", 0, 1)
     clock[0] += 12
     told.beat()
@@ -212,7 +212,7 @@ def test_lines_say_what_goes_on(
 
 def test_a_log_says_what_is_known(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     """Rows, tokens, refusals and shares by name; nothing of a phase without them."""
-    log = painted.Log()
+    log = lines.Log()
     log.begin(ENCODE, Whole(2, [500, 1500], in_bytes=True))
     clock[0] += 4
     log.partly(1, Amount(rows=500, tokens=5000, refused=1, size=1000))

@@ -20,7 +20,7 @@ from pipeline.shards.part import PartReport
 from stages import probes
 from stages.errors import ModelError
 from stages.profile import declare
-from stages.tokenizers.sentencepiece import loss
+from stages.tokenizers.survival import loss
 
 Change = Callable[[dict[str, Any]], object]
 NAME = "all_text_survives"

@@ -6,23 +6,18 @@ An equal build that is there already is found with this alone, so nothing heavy 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
-from expectations.contract import STREAM, Context
 from pipeline import exports, tasks
 from pipeline.inputs.kept_answers import code_version, hash_of
 from pipeline.options.build_options import PHASE_OF
 from pipeline.options.config import Config
-from stages.chat_template.render import Renderer
-from stages.encoders import Encoder
 from stages.errors import ModelError, UsageError
 from stages.files import file_hash
-from stages.kinds import Kind
-from stages.profile import ModelProfile, TargetModel, tokenizer_of
+from stages.profile import ModelProfile, tokenizer_of
 from stages.tokenizers.resolve import Overrides, Resolved, resolve
 from stages.tokens import layouts
-from stages.tokens.segment_encoder import SegmentEncoder
 
 
 def resolved(config: Config) -> tuple[Resolved, ModelProfile]:
@@ -159,44 +154,3 @@ def declared_fingerprint(config: Config) -> str:
     found, profile = resolved(config)
     tokenizer_json = tokenizer_of(profile, found.tokenizer_json, task.with_steps)
     return fingerprint_of(fitted(config, profile), profile, tokenizer_json)
-
-
-# What the stages of a task are made from.
-
-
-@dataclass(frozen=True, slots=True)
-class Tools:
-    """What a task's stages are made from."""
-
-    config: Config
-    kind: Kind
-    model: TargetModel
-    encoder: Encoder
-
-    @property
-    def family(self) -> str:
-        """``encoder`` or ``decoder``."""
-        return self.model.profile.family
-
-    @property
-    def renderer(self) -> Renderer:
-        return Renderer(self.model, self.config.source.train_on)
-
-    @property
-    def segment_encoder(self) -> SegmentEncoder:
-        config = self.config
-        return SegmentEncoder(
-            model=self.model,
-            encoder=self.encoder,
-            max_length=config.plan.longest_example,
-            policy=config.parts.too_long,
-        )
-
-    @property
-    def context(self) -> Context:
-        return Context(
-            kind=self.kind,
-            layout=STREAM,
-            max_length=self.config.plan.longest_example,
-            model=self.model,
-        )

@@ -18,7 +18,7 @@ from itertools import pairwise
 from types import FrameType
 
 from pipeline import tasks
-from pipeline.messages import painted, progress
+from pipeline.messages import lines, progress
 from pipeline.messages.progress import Follower
 from pipeline.messages.session import Session
 from pipeline.options import build_options
@@ -211,12 +211,12 @@ def _for(session: Session, quiet: bool) -> tuple[Follower, float]:
     if quiet:
         return Follower(), 0
     if session.in_lines:
-        return painted.Log(), painted.EVERY
+        return lines.Log(), lines.EVERY
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         from pipeline.messages import screen
 
         return screen.Screen(), screen.EVERY
-    return painted.Lines(), painted.EVERY
+    return lines.Lines(), lines.EVERY
 
 
 @contextmanager

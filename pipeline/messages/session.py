@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import click
 
-from pipeline.messages import painted, progress
+from pipeline.messages import lines, progress
 from pipeline.messages.result import FAILED, REFUSED, Result
 from pipeline.secrets import note_address, shown
 
@@ -75,7 +75,7 @@ class Session:
         """A sentence that changes nothing about the result."""
         text = shown(text)
         if self.in_lines:
-            painted.log("warning", {"message": text}, level="warning")
+            lines.log("warning", {"message": text}, level="warning")
         else:
             progress.aside(f"warning: {text}")
 
@@ -91,7 +91,7 @@ class Session:
         self.print_path(result)
         if self.in_lines:
             level = "error" if result.status in (FAILED, REFUSED) else "info"
-            painted.log("end", result.without_manifest(), level=level)
+            lines.log("end", result.without_manifest(), level=level)
         if self.notify:
             from pipeline.messages import notify
 

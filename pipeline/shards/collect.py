@@ -20,8 +20,8 @@ from pipeline.shards.examples import part_of
 from pipeline.shards.storage import here
 from stages.columns import IDS, Ints, make_list, offsets_of, whole
 from stages.errors import DataError
-from stages.files import version_bytes
-from stages.files.version_bytes import Mapped, MappedBytes
+from stages.files import mapped
+from stages.files.mapped import Mapped, MappedBytes
 
 _FEW = ("step_positions",)  # lists so short that to read one by one takes longer than to take them
 ORIGIN = "origin"  # the number of the input that an example of a batch is of
@@ -147,7 +147,7 @@ class _Lists:
         )
         own = self._bytes
         found = [(own[part], start, stop) for part, start, stop in pieces]
-        content = pa.py_buffer(version_bytes.joined(found))
+        content = pa.py_buffer(mapped.joined(found))
         offsets = offsets_of(stops - starts)
         values = pa.Array.from_buffers(self._kind, int(offsets[-1]), [None, content])
         return make_list(offsets, values)

@@ -18,8 +18,8 @@ from expectations.contents import Lists
 from expectations.stored_rows import Planned, Sources
 from pipeline.shards.collect import ORIGIN, Collector, PartSource
 from stages.columns import IGNORED, Ints, numbers, offsets_of
-from stages.files import version_bytes
-from stages.files.version_bytes import MappedBytes
+from stages.files import mapped
+from stages.files.mapped import MappedBytes
 from stages.tokens.folded_labels import NO_MARKER
 
 _NUMBERS = ("prompt_length", "margin")
@@ -58,7 +58,7 @@ class _Slices:
         heads, tails = np.append(0, runs), np.append(runs, len(part)) - 1
         begins, ends = (4 * first[heads]).tolist(), (4 * last[tails]).tolist()
         where = zip(part[heads].tolist(), begins, ends, strict=True)
-        content = version_bytes.joined([(self._bytes[of], begin, end) for of, begin, end in where])
+        content = mapped.joined([(self._bytes[of], begin, end) for of, begin, end in where])
         return offsets_of(lengths), np.frombuffer(content, np.int32)
 
 

@@ -33,7 +33,7 @@ from stages.columns import Ints
 from stages.errors import GateError, PipelineError
 from stages.files import file_hash
 from stages.files.file_hash import FileState
-from stages.files.version_bytes import Mapped
+from stages.files.mapped import Mapped
 from stages.tokens import layouts
 
 METRICS = ".metrics"  # in the staging directory; removed before the build is published

@@ -9,7 +9,7 @@ from stages import encoders
 from stages.errors import counted
 from stages.probes import TOKENS, BrokenError, Probes, ProbeSubject
 from stages.probes.tokens import one_id
-from stages.tokenizers.sentencepiece import loss
+from stages.tokenizers.survival import loss
 
 PROBES = Probes(TOKENS)
 
