@@ -7,6 +7,7 @@ row of a build gives the same ids as the reference (see ``expectations.second_sa
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -36,7 +37,7 @@ PROBES = (
 )  # fmt: skip
 
 
-class Encoder:
+class Encoder(ABC):
     """Many texts to flat ids.
 
     Attributes:
@@ -56,9 +57,9 @@ class Encoder:
         """Ids of whole rows, special tokens on, as a trainer encodes their text; and where each starts."""
         return self._encode(texts, split=False)
 
+    @abstractmethod
     def _encode(self, texts: Sequence[str], split: bool) -> tuple[Ids, Offsets]:
         """Ids and starts; ``split``: the text of a special token is ordinary text."""
-        raise NotImplementedError
 
 
 class Reference(Encoder):

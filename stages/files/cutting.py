@@ -7,6 +7,7 @@ its bytes, once: from then on they are known by their hash.
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,12 +39,13 @@ class Uncut:
         return [whole(version, splits[0].reader)]
 
 
-class Whole:
+class Whole(ABC):
     """A reader whose files are one split each, unless it has a ``cut`` of its own."""
 
     @property
+    @abstractmethod
     def name(self) -> str:
-        raise NotImplementedError
+        """The reader's name, as its splits have it."""
 
     def splits(self, path: str) -> list[Split]:
         return read_all(self, file_version.look(path))
