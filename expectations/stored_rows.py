@@ -6,8 +6,9 @@ sequence), and the texts that such numbers are written as.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -19,8 +20,171 @@ import pyarrow.compute as pc
 
 from expectations import undo_layout
 from expectations.contract import ALONE, PLANNED, STORED, Context
-from expectations.undo_layout import Ids, Sequences, StoredExamples
-from stages.columns import Ints
+from expectations.undo_layout import Bools, Ids, Sequences, StoredExamples
+from stages.columns import IGNORED, Ints, count_per_row, list_parts, numbers
+from stages.tokens.folded_labels import folded_ids
+from stages.tokens.segment_encoder import digests, weighted_digests
+
+# What each stored example holds: its lists of numbers, and the digest of them.
+#
+# The lists are named as parts have them (``folded`` for ids with their labels), so that they can be
+# compared number by number. The digests are those by which the plan knows examples: they were
+# computed where examples were encoded, before any part was written, and say which of a build are
+# equal.
+
+
+Lists = tuple[Ints, Ids]  # offsets and flat values; floats by their bits
+
+_UNRATED = -1.0  # stands for a step without a rating
+_DIGESTED = ("folded", "chosen_ids", "rejected_ids", "input_ids", "labels", "step_labels")
+COMPARED = (*_DIGESTED, "step_positions", "loss_weights")
+
+
+def bits(values: npt.NDArray[np.floating]) -> Ids:
+    """Numbers by their bits as float32, since NaN is not equal to itself."""
+    return np.ascontiguousarray(values, np.float32).view(np.int32)
+
+
+def ratings(column: pa.ListArray) -> Lists:
+    """A column of ratings, those that are missing as -1."""
+    offsets, values = list_parts(column)
+    floats = values.to_numpy(zero_copy_only=False).astype(np.float32)
+    return offsets, bits(np.nan_to_num(floats, nan=_UNRATED))
+
+
+def lists(rows: StoredRows) -> dict[str, Lists]:
+    """The lists of the stored examples, by the columns of parts."""
+    if rows.paired:
+        return {f"{side}ids": (one.offsets, one.ids) for side, one in rows.sides.items()}
+    examples = rows.examples
+    offsets, ids = examples.sequences.offsets, examples.sequences.ids
+    if examples.steps is not None:
+        return {
+            "input_ids": (offsets, ids),
+            "labels": (offsets, examples.labels),
+            "step_positions": numbers(examples.steps[0]),
+            "step_labels": ratings(examples.steps[1]),
+        }
+    found = {"folded": (offsets, folded_ids(ids, examples.labels))}
+    if examples.weights is not None:
+        found["loss_weights"] = (offsets, bits(examples.weights[0]))
+    return found
+
+
+def keys(rows: StoredRows, found: Mapping[str, Lists]) -> tuple[Ints, Ints]:
+    """Two 64-bit halves of the digest of each stored example, computed as in ``encode``.
+
+    Args:
+        found: the lists of the rows.
+    """
+    if "loss_weights" not in found:
+        return halves(digests(*(found[name] for name in _DIGESTED if name in found)))
+    assert rows.examples.weights is not None
+    offsets, folded = found["folded"]
+    weights = rows.examples.weights[0]
+    return halves(weighted_digests(offsets, folded, trained=folded < 0, weights=weights))
+
+
+def halves(column: pa.Array) -> tuple[Ints, Ints]:
+    """16-byte digests as two columns of int64."""
+    # Arrow stores fixed-size binary as one buffer; a slice keeps the whole buffer and an offset.
+    data = column.buffers()[1]
+    view = np.frombuffer(data or b"", np.int64)[2 * column.offset :][: 2 * len(column)]
+    return view[0::2], view[1::2]
+
+
+def differs(stored: Lists, wanted: Lists) -> npt.NDArray[np.bool_]:
+    """Which stored examples do not have exactly the wanted numbers; one without any differs."""
+    (at, values), (wanted_at, wanted_values) = stored, wanted
+    if np.array_equal(at, wanted_at):
+        unequal = values != wanted_values
+        return count_per_row(at, unequal) > 0 if unequal.any() else np.zeros(len(at) - 1, bool)
+    found = np.ones(len(at) - 1, bool)
+    for index in range(min(len(at), len(wanted_at)) - 1):
+        mine = values[at[index] : at[index + 1]]
+        theirs = wanted_values[wanted_at[index] : wanted_at[index + 1]]
+        found[index] = not np.array_equal(mine, theirs)
+    return found
+
+
+# Examples as audits read them: a chunk at a time, from a shard of any layout.
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some examples of one dataset split, in stored order.
+
+    Attributes:
+        sequences: every example's tokens; of a pair, the chosen side.
+        other: a pair's rejected side.
+        trained: per token of ``sequences``; all False for pairs, which have no labels.
+        step_owner, step_values: each rated step's example and rating, NaN where unlabelled.
+        margins: of pairs whose build has them.
+    """
+
+    split: str
+    context: Context
+    names: pa.Array
+    sequences: Sequences
+    trained: Bools
+    other: Sequences | None = None
+    step_owner: Ints | None = None
+    step_values: npt.NDArray[np.float64] | None = None
+    margins: npt.NDArray[np.float32] | None = None
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    def named(self, examples: npt.NDArray[np.integer], most: int = 5) -> list[str]:
+        """Row ids of the first of some examples."""
+        names: list[str] = self.names.take(pa.array(examples[:most], pa.int64())).to_pylist()
+        return names
+
+    @functools.cached_property
+    def trained_ends(self) -> tuple[Ints, Ints]:
+        """First index and end (exclusive) of every run of trained tokens within an example."""
+        # +1 where a run starts and -1 where it ends, so starts and ends alternate.
+        edges = np.flatnonzero(np.diff(self.trained.view(np.int8), prepend=0, append=0))
+        starts, stops = edges[::2], edges[1::2]
+        return starts.astype(np.int64), stops.astype(np.int64)
+
+
+def _pairs(table: pa.Table, split: str, context: Context) -> Chunk:
+    shared = table.column("prompt_length").to_numpy().astype(np.int64)
+    chosen, rejected = (
+        replace(side, starts_at=side.offsets[:-1] + shared)
+        for side in undo_layout.sides(table, context).values()
+    )
+    names = undo_layout.names(table)[1]
+    trained = np.zeros(len(chosen.ids), bool)
+    rated = "margin" in table.schema.names
+    margins = table.column("margin").to_numpy() if rated else None
+    return Chunk(split, context, names, chosen, trained=trained, other=rejected, margins=margins)
+
+
+def chunk_of(table: pa.Table, split: str, context: Context) -> Chunk:
+    """The examples of (a part of) a shard of the context's layout."""
+    if "chosen_ids" in table.schema.names:
+        return _pairs(table, split, context)
+    examples = undo_layout.examples(table, context)
+    names = undo_layout.names(table)[1]
+    trained = examples.labels != IGNORED
+    if examples.steps is None:
+        return Chunk(split, context, names, examples.sequences, trained=trained)
+    steps = np.diff(numbers(examples.steps[0])[0])
+    owner = np.repeat(np.arange(len(steps)), steps)
+    ratings = list_parts(examples.steps[1])[1]
+    rated = ratings.to_numpy(zero_copy_only=False).astype(np.float64)
+    return Chunk(
+        split,
+        context,
+        names,
+        examples.sequences,
+        trained=trained,
+        step_owner=owner,
+        step_values=rated,
+    )
+
 
 GROUP_TOKENS = 1 << 20  # measured at once
 

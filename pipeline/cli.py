@@ -18,7 +18,7 @@ from typing import NoReturn
 import click
 
 from pipeline import __version__, commands, lines, memory
-from pipeline.ending import SIGNALS
+from pipeline.executors import SIGNALS
 from pipeline.lines import WIDE
 from pipeline.messages import screen
 from pipeline.messages.result import of_error, show

@@ -19,8 +19,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from pipeline import memory, processes
-from pipeline.ending import SIGNALS
-from pipeline.executors import Job
+from pipeline.executors import SIGNALS, Job
 
 
 def _serve(pipe: Connection, modules: Sequence[str], ahead: Callable[[], None]) -> None:

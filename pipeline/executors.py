@@ -3,6 +3,7 @@
 One that has a parameter ``job`` is given what ``pipeline.job`` describes.
 """
 
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,3 +53,10 @@ JOB = Job()  # of a phase that nobody asks about
 def name_of(item: object) -> str:
     """An item, as a message names it."""
     return str(item).rstrip(",")
+
+
+# The signals that end a command, which cleans up behind itself: Ctrl-C, a scheduler that wants the
+# machine back, and a terminal or a connection that goes.
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

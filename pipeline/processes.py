@@ -25,8 +25,7 @@ from typing import Any, TypeVar
 
 from pipeline import amounts, memory
 from pipeline.amounts import NOTHING, Amount
-from pipeline.ending import SIGNALS
-from pipeline.executors import JOB, Job, name_of
+from pipeline.executors import JOB, SIGNALS, Job, name_of
 from stages.errors import PipelineError, SurroundingsError
 
 ATTEMPTS = 3

@@ -21,8 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipeline.ending import SIGNALS
-from pipeline.executors import Job, name_of
+from pipeline.executors import SIGNALS, Job, name_of
 from pipeline.ray_task import Order, attempt
 from stages.errors import SurroundingsError, UsageError
 

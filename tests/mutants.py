@@ -599,12 +599,14 @@ def a_step_has_no_marker() -> None:
 
 def _marked_outlines_changed(change: Callable[[list[Any]], list[Any]]) -> None:
     """Change the outlines of rows of steps, after the markers were put into them."""
-    from stages.chat_template import outline
+    from stages.chat_template import segments as outlines
     from stages.tokens import folded_labels
 
     def changed(batch: Any) -> Any:
         column = batch.column("outline")
-        texts = [outline.spelled(change(outline.parsed(t))) for t in column.dictionary.to_pylist()]
+        texts = [
+            outlines.spelled(change(outlines.parsed(t))) for t in column.dictionary.to_pylist()
+        ]
         made = pa.DictionaryArray.from_arrays(column.indices, pa.array(texts, pa.string()))
         return folded_labels.columns.put(batch, "outline", made)
 

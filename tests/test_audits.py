@@ -15,7 +15,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support import SAMPLES, Run, few, read_manifest, rows_to
 
-from expectations import vocabulary
 from expectations.audits import (
     FAIL,
     FEW,
@@ -25,6 +24,7 @@ from expectations.audits import (
     BuildCounts,
     Totals,
     audits,
+    language,
     lengths,
     level,
     shortcuts,
@@ -32,8 +32,8 @@ from expectations.audits import (
     trained_share,
     with_tolerances,
 )
-from expectations.contents import Chunk, chunk_of
 from expectations.contract import Context
+from expectations.stored_rows import Chunk, chunk_of
 from expectations.undo_layout import Sequences
 from pipeline.builder.assembly import taken
 from pipeline.builds import limits
@@ -376,8 +376,8 @@ def test_what_a_shard_leaves_behind_is_as_small_as_its_sample(
 
 def test_scripts(model: TargetModel) -> None:
     """A token's script is that of its letters; punctuation has none, control tokens neither."""
-    vocab = vocabulary.of(model)
-    names = [*vocabulary.SCRIPTS, "none"]
+    vocab = language.of(model)
+    names = [*language.SCRIPTS, "none"]
     for text, script in (("hello", "Latin"), ("好", "Han"), ("ки", "Cyrillic"), ("12", "none")):
         ids = min(vocab.spelled(text), key=len)
         assert {names[i] for i in vocab.scripts(np.array([*ids]))} == {script}
@@ -390,7 +390,7 @@ def test_scripts(model: TargetModel) -> None:
 @settings(max_examples=100, deadline=None)
 def test_places_of_phrases(ids: list[int], phrase: list[int]) -> None:
     """Found in flat arrays as by comparing slices."""
-    found = vocabulary.places(np.array(ids, np.int32), [tuple(phrase)], 5).tolist()
+    found = language.places(np.array(ids, np.int32), [tuple(phrase)], 5).tolist()
     size = len(phrase)
     assert found == [i for i in range(len(ids)) if ids[i : i + size] == phrase]
 

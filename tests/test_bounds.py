@@ -34,7 +34,7 @@ from pipeline.options.config import Config
 from stages import readers
 from stages.chat_template.template import LONGEST, Template
 from stages.errors import ContainerError, DataError, ModelError, PipelineError, UsageError
-from stages.files import inflate
+from stages.files import frames
 from stages.readers import _cells
 from stages.tokenizers.resolve import Overrides, resolve
 
@@ -191,12 +191,12 @@ def test_an_archive_expands_to_no_more_than_text_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beyond what is free; and --salvage keeps what came before."""
-    monkeypatch.setattr(inflate, "FREE_TEXT", 1 << 20)
+    monkeypatch.setattr(frames, "FREE_TEXT", 1 << 20)
     path = tmp_path / "bomb.jsonl.zst"
     path.write_bytes(_zst(GOOD, 1) + _zst(b"x" * (1 << 20), 100))
     said = _within("archives", lambda: _read(path, False), ContainerError)
-    assert f"expands more than {inflate.EXPANSION} times" in said
-    assert inflate.EXPANSION > 1032  # what gzip comes to at most
+    assert f"expands more than {frames.EXPANSION} times" in said
+    assert frames.EXPANSION > 1032  # what gzip comes to at most
 
 
 @pytest.mark.parametrize("name", few(SWOLLEN, 4))
@@ -206,8 +206,8 @@ def test_a_table_is_refused_before_it_swells(tmp_path: Path, name: str) -> None:
     path.write_bytes(SWOLLEN[name]())
     before = pa.total_allocated_bytes()
     said = _within("swollen tables", lambda: _read(path, False), ContainerError)
-    assert f"expands more than {inflate.EXPANSION} times" in said
-    assert pa.total_allocated_bytes() - before < inflate.FREE_TEXT
+    assert f"expands more than {frames.EXPANSION} times" in said
+    assert pa.total_allocated_bytes() - before < frames.FREE_TEXT
 
 
 @pytest.mark.parametrize("pack", [_parquet, _arrow, _ipc])

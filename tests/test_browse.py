@@ -26,8 +26,7 @@ from pipeline.cli import cli
 from pipeline.options.recipe import builds_of
 from pipeline.report import terminal
 from pipeline.report.drawing import Shards
-from pipeline.report.fields import of_build
-from pipeline.report.search import Condition, Search
+from pipeline.report.search import Condition, Search, of_build
 from stages.errors import UsageError
 
 Make = Callable[..., Path]

@@ -12,7 +12,7 @@ import pytest
 from small_tokenizers import SMALL, small
 from support import Ran
 
-from pipeline.serving import doctor
+from pipeline.serving import examine
 from stages import probes
 from stages.profile import declare
 from stages.tokenizers.profiles import all_profiles
@@ -67,8 +67,8 @@ class Clinic:
         self, *changes: Any, task: str = "prm", **model: Any
     ) -> dict[str, probes.ProbeVerdict]:
         folder = self.directory(*changes, **model)
-        wanted = doctor.ModelToExamine(f"{folder}/", task, self._cache)
-        return doctor.examine(wanted, wide=False).verdicts
+        wanted = examine.ModelToExamine(f"{folder}/", task, self._cache)
+        return examine.examine_model(wanted, wide=False).verdicts
 
 
 @pytest.fixture
@@ -194,14 +194,14 @@ def test_a_system_text_that_the_template_loses(clinic: Clinic, cache_dir: Path) 
         "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
     )
     folder = clinic.directory({"chat_template": template})
-    wanted = doctor.ModelToExamine(f"{folder}/", "sft", cache_dir)
-    verdict = doctor.examine(wanted, wide=False).verdicts["system_survives"]
+    wanted = examine.ModelToExamine(f"{folder}/", "sft", cache_dir)
+    verdict = examine.examine_model(wanted, wide=False).verdicts["system_survives"]
     assert verdict.passed is True
     assert "refused" in verdict.detail
-    wanted = doctor.ModelToExamine(f"{folder}/", "sft", cache_dir, system="Be brief.")
+    wanted = examine.ModelToExamine(f"{folder}/", "sft", cache_dir, system="Be brief.")
     assert (
         "--system cannot be printed"
-        in failed(doctor.examine(wanted, wide=False).verdicts)["system_survives"]
+        in failed(examine.examine_model(wanted, wide=False).verdicts)["system_survives"]
     )
 
 
@@ -245,5 +245,5 @@ def _distinct() -> list[str]:
 @pytest.mark.parametrize("name", _distinct())
 def test_every_profile_is_sound(name: str, cache_dir: Path) -> None:
     """Every probe of every profile whose tokenizer can be had."""
-    wanted = doctor.ModelToExamine(name, "prm", cache_dir, fetch=True)
-    assert not failed(doctor.examine(wanted).verdicts)
+    wanted = examine.ModelToExamine(name, "prm", cache_dir, fetch=True)
+    assert not failed(examine.examine_model(wanted).verdicts)

@@ -18,7 +18,7 @@ from stages.contract import Message, Record, Row
 from stages.errors import RowError
 from stages.files.strict_json import parse
 from stages.normalize.evidence import detect
-from stages.rows import templated
+from stages.rows import stop_text
 
 MODEL = ("--model", "qwen2-1.5b")
 PRINTS_ALL = ("--model", "qwen3-0.6b")  # its template has a place for tools and for reasoning
@@ -76,15 +76,15 @@ def test_a_prompt_in_the_template_of_nemo_is_its_turns(
     system: str, wanted: list[Message], end: str
 ) -> None:
     """With a system text or an empty one, with the last line break or without."""
-    found = templated.read(EXTRA.format(system) + end)
+    found = stop_text.read(EXTRA.format(system) + end)
     assert found is not None
     assert found[0].name == "NeMo"
-    assert templated.answered(*found, "a\n<extra_id_1>") == [*wanted, M]
+    assert stop_text.answered(*found, "a\n<extra_id_1>") == [*wanted, M]
 
 
 def test_ratings_in_a_prompt_are_no_part_of_an_answer() -> None:
     """What ``<extra_id_2>`` opens steers the answer: such a text is not taken apart."""
-    assert templated.read(EXTRA.format("s") + "\n<extra_id_2>quality:4\n") is None
+    assert stop_text.read(EXTRA.format("s") + "\n<extra_id_2>quality:4\n") is None
 
 
 def test_a_list_of_turns_without_a_name_says_what_it_must_be() -> None:

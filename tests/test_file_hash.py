@@ -12,7 +12,7 @@ import pytest
 from support import ROOT
 
 from pipeline.inputs import kept_answers
-from pipeline.stores import transfer
+from pipeline.stores import objects
 from stages.files import file_hash
 
 
@@ -38,6 +38,6 @@ def test_no_other_module_hashes_files() -> None:
     # The code's version is one hash over many files and their names; stores name objects by MD5.
     assert found == {
         Path(file_hash.__file__),
-        Path(transfer.__file__),
+        Path(objects.__file__),
         Path(inspect.getfile(inspect.unwrap(kept_answers.code_version))),
     }

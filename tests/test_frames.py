@@ -24,7 +24,7 @@ from pipeline.options.config import Config
 from stages import readers
 from stages.contract import Split
 from stages.errors import ContainerError, ReadingError
-from stages.files import cutting, row_counts
+from stages.files import content, row_counts
 from stages.files.file_version import FilePiece, FileVersion, look
 from stages.readers import jsonl
 
@@ -158,12 +158,12 @@ def test_pieces_have_the_rows_of_the_whole(
     path.write_bytes(write(text.encode(), size))
     version = elsewhere(path.name, path.read_bytes()) if far else look(str(path))
     splits = cut(version, least)
-    whole = [cutting.whole(look(str(path)), "jsonl")]
+    whole = [content.whole(look(str(path)), "jsonl")]
     assert rows_of(splits) == rows_of(whole)
     if far and writer != "seekable":
         assert [split.around for split in splits] == [None]
     for split in splits:
-        with cutting.held(split, tmp_path) as known:
+        with content.held(split, tmp_path) as known:
             assert known.version is not None
             own = path.read_bytes()[known.version.start : known.version.stop]
             assert known.sha256 == hashlib.sha256(own).hexdigest()
@@ -187,8 +187,8 @@ def test_files_of_frames_are_cut_where_they_say_their_sizes(tmp_path: Path, writ
         "gz": [members, gzip.compress(TEXT)],
         "zst": [zstandard.compress(TEXT), unsized * 2],
     }
-    for content in ordinary[suffix]:
-        path.write_bytes(content)
+    for packed in ordinary[suffix]:
+        path.write_bytes(packed)
         assert [split.around for split in cut(look(str(path)), 100)] == [None]
 
 
@@ -205,14 +205,14 @@ def test_damage_is_never_read_as_something_else(
     """Cut off (0) or with another byte: what cannot be read whole cannot be read in pieces, and
     what can has its rows, or is refused."""
     suffix, write = WRITERS[writer]
-    content = bytearray(write(TEXT, 100))
-    at = int(place * len(content))
+    packed = bytearray(write(TEXT, 100))
+    at = int(place * len(packed))
     if change:
-        content[at] ^= change
+        packed[at] ^= change
     else:
-        del content[at:]
+        del packed[at:]
     path = tmp_path / f"rows.jsonl.{suffix}"
-    path.write_bytes(content)
+    path.write_bytes(packed)
 
     def read(splits: Callable[[], list[Split]]) -> list[Any] | None:
         try:
@@ -220,24 +220,24 @@ def test_damage_is_never_read_as_something_else(
         except ContainerError:
             return None
 
-    whole = read(lambda: [cutting.whole(look(str(path)), "jsonl")])
+    whole = read(lambda: [content.whole(look(str(path)), "jsonl")])
     pieces = read(lambda: cut(look(str(path)), 300))
     assert pieces in (whole, None)
 
 
 def test_a_table_with_other_sizes_is_noticed(tmp_path: Path) -> None:
     """Two frames that share their text in another way than the table says."""
-    content = bytearray(seekable(TEXT, 100))
-    table = len(content) - 9 - 8 * -(-len(TEXT) // 100)
+    packed = bytearray(seekable(TEXT, 100))
+    table = len(packed) - 9 - 8 * -(-len(TEXT) // 100)
     for entry, size in ((10, 90), (11, 110)):
-        struct.pack_into("<I", content, table + 8 * entry + 4, size)
+        struct.pack_into("<I", packed, table + 8 * entry + 4, size)
     path = tmp_path / "rows.jsonl.zst"
-    path.write_bytes(content)
+    path.write_bytes(packed)
     splits = cut(look(str(path)), 100)
     assert len(splits) > 5
     with pytest.raises(ContainerError, match="text than it should"):
         rows_of(splits)
-    assert rows_of([cutting.whole(look(str(path)), "jsonl")])
+    assert rows_of([content.whole(look(str(path)), "jsonl")])
 
 
 def test_pieces_that_lack_bytes_are_noticed(tmp_path: Path) -> None:

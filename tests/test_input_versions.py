@@ -28,13 +28,13 @@ import zstandard
 from support import few, say, table_bytes
 
 from pipeline.builder import build as building
-from pipeline.builder.make_parts import works_of
+from pipeline.builder.planning import works_of
 from pipeline.inputs import recipe as recipes
 from pipeline.inputs import scan
 from pipeline.options.config import Config
 from stages import readers
 from stages.errors import PipelineError, SurroundingsError
-from stages.files import file_hash, file_version, version_bytes
+from stages.files import file_hash, file_version
 from stages.readers import jsonl
 
 ROWS: list[dict[str, Any]] = [{"question": f"q{i}", "answer": f"a{i} " * 9} for i in range(60)]
@@ -329,13 +329,13 @@ def test_bytes_that_are_only_counted_are_hashed_again_where_the_file_has_changed
     assert version.state is not None
     assert version.settled
     hashed: list[int] = []
-    check = version_bytes.xxh3_128_digest
+    check = file_version.xxh3_128_digest
 
     def counted(data: bytes) -> bytes:
         hashed.append(len(data))
         return check(data)
 
-    monkeypatch.setattr(version_bytes, "xxh3_128_digest", counted)
+    monkeypatch.setattr(file_version, "xxh3_128_digest", counted)
     assert version.open(again=True).read() == content
     assert not hashed
     assert version.open().read() == content
@@ -422,11 +422,11 @@ def test_whoever_hashes_the_inputs_the_parts_are_the_same(
 def _counted_reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """The ranges that are read of files from now on."""
     reads: list[tuple[int, int]] = []
-    read = version_bytes.VersionBytes.read
+    read = file_version.VersionBytes.read
 
     def counted(self: Any, start: int, stop: int, checked: bool = True) -> bytes:
         reads.append((start, stop))
         return read(self, start, stop, checked)
 
-    monkeypatch.setattr(version_bytes.VersionBytes, "read", counted)
+    monkeypatch.setattr(file_version.VersionBytes, "read", counted)
     return reads

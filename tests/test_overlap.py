@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stages import kinds
 from stages.columns import schema
-from stages.overlap import said, words
+from stages.overlap import signatures, words
 from stages.overlap.evaluations import Items, Questions
 from stages.overlap.search import Index, Overlap
 
@@ -237,9 +237,9 @@ def test_what_is_compared_of_a_conversation() -> None:
     turns = [[{"role": role, "content": f"{role}?"} for role in own] for own in roles]
     batch = pa.RecordBatch.from_pydict({"messages": turns}, schema=schema(["messages"]))
     own = kinds.load("conversation")
-    texts, rows = said.texts(batch, own, whole=False)
+    texts, rows = signatures.compared_texts(batch, own, whole=False)
     assert (list(texts), rows.tolist()) == (["system?", "user?", "assistant?"], [0, 0, 1])
-    texts, rows = said.texts(batch.slice(1), own, whole=True)
+    texts, rows = signatures.compared_texts(batch.slice(1), own, whole=True)
     assert (list(texts), rows.tolist()) == (["assistant?"], [0])
 
 
@@ -251,10 +251,10 @@ def test_calls_of_tools_are_compared_where_all_of_a_row_is() -> None:
         {"messages": turns, "tools": ["T", None]}, schema=schema(["messages", "tools"])
     )
     own = kinds.load("conversation")
-    texts, rows = said.texts(batch, own, whole=True)
+    texts, rows = signatures.compared_texts(batch, own, whole=True)
     assert list(texts) == ["U", "", '{"tool_calls": []}', "T", "V", ""]
     assert rows.tolist() == [0, 0, 0, 0, 1, 1]
-    assert list(said.texts(batch, own, whole=False)[0]) == ["U", "V"]
+    assert list(signatures.compared_texts(batch, own, whole=False)[0]) == ["U", "V"]
 
 
 def test_what_is_compared_of_pairs_and_steps() -> None:
@@ -266,11 +266,11 @@ def test_what_is_compared_of_pairs_and_steps() -> None:
         schema=schema(["chosen_messages", "rejected_messages"]),
     )
     own = kinds.load("pair")
-    assert said.texts(pair, own, whole=False)[0] == ["U"]
-    assert said.texts(pair, own, whole=True)[0] == ["U", "A", "U", "B"]
+    assert signatures.compared_texts(pair, own, whole=False)[0] == ["U"]
+    assert signatures.compared_texts(pair, own, whole=True)[0] == ["U", "A", "U", "B"]
     steps = pa.RecordBatch.from_pydict(
         {"problem": ["P", None], "steps": [["1", "2"], []]}, schema=schema(["problem", "steps"])
     )
     own = kinds.load("steps")
-    assert said.texts(steps, own, whole=False)[0] == ["P", ""]
-    assert list(said.texts(steps, own, whole=True)[0]) == ["P", "1", "2", ""]
+    assert signatures.compared_texts(steps, own, whole=False)[0] == ["P", ""]
+    assert list(signatures.compared_texts(steps, own, whole=True)[0]) == ["P", "1", "2", ""]

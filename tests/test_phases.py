@@ -24,7 +24,7 @@ from pipeline.builder.build import (
     prepare,
 )
 from pipeline.builder.judge import Judge
-from pipeline.builder.make_parts import REFERENCE
+from pipeline.builder.planning import REFERENCE
 from pipeline.inputs import declared, recipe
 from pipeline.options.config import Config
 from pipeline.shards import gather, part

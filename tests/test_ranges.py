@@ -22,16 +22,16 @@ from stub_s3 import BUCKET, S3Stub
 from support import Run, own_cache, read_manifest, silent
 
 from pipeline.builder import build as building
-from pipeline.builder.make_parts import works_of
+from pipeline.builder.planning import works_of
 from pipeline.inputs import scan
 from pipeline.options.config import Config
 from pipeline.stores import filesystem, open_store, remote
 from stages import readers
 from stages.contract import Split
 from stages.errors import SurroundingsError
-from stages.files import cutting, file_version
+from stages.files import content, file_version
 from stages.files.file_version import FilePiece, FileVersion
-from stages.readers import _glimpse, jsonl
+from stages.readers import _tables, jsonl
 
 ROWS: list[dict[str, Any]] = [
     {"question": f"q{i} " + "é" * (i % 7), "answer": f"a{i} " * 9} for i in range(900)
@@ -87,7 +87,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setattr(filesystem, "PAUSE", 0.0)
     monkeypatch.setattr(scan, "SMALL", 0)
     monkeypatch.setattr(jsonl, "SPLIT_BYTES", 20_000)
-    monkeypatch.setattr(_glimpse, "FETCHED", 1024)
+    monkeypatch.setattr(_tables, "FETCHED", 1024)
     monkeypatch.setattr(remote, "BLOCK", 1024)
     monkeypatch.setattr(remote, "_blocks", {})
 
@@ -166,8 +166,8 @@ def test_an_object_that_changes_is_refused(
 
     outcomes = []
     versions = []
-    for content in (LINES, OTHERS):
-        site.files["/rows.jsonl"] = content
+    for held in (LINES, OTHERS):
+        site.files["/rows.jsonl"] = held
         versions.append(_parts(config(len(versions)))[1:])
     for at in range(1, 40):
         site.files["/rows.jsonl"], count = LINES, 0
@@ -247,30 +247,30 @@ def test_pieces_have_the_lines_of_the_whole(
 ) -> None:
     """Wherever the cuts fall, and however little is looked at there: each line once, in its place,
     the bytes of all pieces are those of the file, and the cuts are the documented ones."""
-    content = ('{"first": 0}' + end + end.join(lines) + end * closed).encode()
+    stored = ('{"first": 0}' + end + end.join(lines) + end * closed).encode()
     version = FileVersion(
         "rows.jsonl",
-        len(content),
-        head=content[:8],
-        pieces=(FilePiece(0, len(content)),),
-        stored=_InMemory(content),
+        len(stored),
+        head=stored[:8],
+        pieces=(FilePiece(0, len(stored)),),
+        stored=_InMemory(stored),
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jsonl, "SPLIT_BYTES", least)
         patch.setattr("stages.readers.jsonl._LOOK", few)
         splits = jsonl.READER.line_splits(version)
-        patch.setattr(jsonl, "SPLIT_BYTES", len(content))
+        patch.setattr(jsonl, "SPLIT_BYTES", len(stored))
         (whole,) = jsonl.READER.line_splits(version)
     documented, at = [], 0
-    while at < len(content):
+    while at < len(stored):
         found = content.find(b"\n", at + least)
-        at, start = (len(content) if found < 0 else found + 1), at
+        at, start = (len(stored) if found < 0 else found + 1), at
         documented.append((start, at))
     assert [(split.start, split.stop) for split in splits] == documented
     assert [row for split in splits for row in _rows_of(split)] == _rows_of(whole)
     for split in splits:
-        with cutting.held(split, Path()) as known:
-            own = content[split.start : split.stop]
+        with content.held(split, Path()) as known:
+            own = stored[split.start : split.stop]
             assert known.sha256 == hashlib.sha256(own).hexdigest()
             assert _rows_of(known) == _rows_of(split)
             assert known.lines == sum(part.lines for part in readers.load("jsonl").read(known))
@@ -282,20 +282,20 @@ def test_what_is_too_large_for_memory_is_copied_for_as_long_as_it_is_read(
     """And what is read of the copy is compared."""
     monkeypatch.setattr(file_version, "HELD", 100)
     monkeypatch.setattr(file_version, "PIECE", 64)
-    content = json.dumps(ROWS[:30]).encode()
+    stored = json.dumps(ROWS[:30]).encode()
     version = FileVersion(
         "far/rows.json",
-        len(content),
-        head=content[:8],
-        pieces=(FilePiece(0, len(content)),),
-        stored=_InMemory(content),
+        len(stored),
+        head=stored[:8],
+        pieces=(FilePiece(0, len(stored)),),
+        stored=_InMemory(stored),
     )
     (split,) = readers.load("json").cut(version)  # type: ignore[attr-defined]
-    with cutting.held(split, tmp_path / "copies") as known:
+    with content.held(split, tmp_path / "copies") as known:
         assert [raw for _, raw in _rows_of(known)] == [raw for _, raw in _rows_of(split)]
-        assert known.sha256 == hashlib.sha256(content).hexdigest()
+        assert known.sha256 == hashlib.sha256(stored).hexdigest()
         (copy,) = (tmp_path / "copies").iterdir()
-        copy.write_bytes(content[:-9] + b'"changed"]')
+        copy.write_bytes(stored[:-9] + b'"changed"]')
         with pytest.raises(SurroundingsError, match="changed while"):
             _rows_of(replace(known))
     assert not list((tmp_path / "copies").iterdir())

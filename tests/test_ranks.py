@@ -20,7 +20,7 @@ from support import ROOT, SAMPLES, Ran, Run, files_of, flip, silent
 from pipeline import run_build
 from pipeline.builder import planning, ranks
 from pipeline.builder.build import build, finish, make_shards, plan, prepare
-from pipeline.builder.make_parts import REFERENCE
+from pipeline.builder.planning import REFERENCE
 from pipeline.builder.ranks import Rank
 from pipeline.commands import _ranks
 from pipeline.inputs import equal_build, recipe, scan, versions

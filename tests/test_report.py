@@ -26,7 +26,7 @@ from pipeline.manifest.records import Change
 from pipeline.report import charts, headline, template
 from pipeline.report import page as report
 from pipeline.report.charts import Entry
-from pipeline.report.refused import spread
+from pipeline.report.page import spread
 
 Run = Callable[..., Ran]
 Make = Callable[..., Path]

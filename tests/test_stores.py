@@ -20,7 +20,7 @@ from support import SAMPLES, files_of, flip, own_cache, silent
 from pipeline.builder.build import build
 from pipeline.options.config import Config
 from pipeline.shards import part, storage
-from pipeline.stores import Store, address_of, exchange, filesystem, open_store, transfer
+from pipeline.stores import Store, address_of, exchange, filesystem, objects, open_store
 from pipeline.stores.objects import ObjectStore
 from stages.errors import DataError, SurroundingsError, UsageError
 from stages.files import file_hash
@@ -92,7 +92,7 @@ def test_a_shard_is_one_put(in_s3: S3Stub, tmp_path: Path, monkeypatch: pytest.M
     store = open_store(f"s3://{BUCKET}/large")
     (tmp_path / "shard").write_bytes(b"x" * 120)
     sha256 = file_hash.sha256(tmp_path / "shard")
-    there = transfer.send(store, "shard", tmp_path / "shard", sha256)
+    there = objects.send(store, "shard", tmp_path / "shard", sha256)
     assert there.tag == hashlib.md5(b"x" * 120).hexdigest()
     asked = [(method, path) for method, path, _ in in_s3.requests if "/large/shard" in path]
     assert [method for method, _ in asked] == ["PUT", "HEAD"], asked
@@ -103,20 +103,20 @@ def test_files_go_there_and_back_with_their_hashes(store: Store, tmp_path: Path)
     source = tmp_path / "file"
     source.write_bytes(b"content")
     sha256 = hashlib.sha256(b"content").hexdigest()
-    there = transfer.send(store, "x/file", source, sha256)
-    assert transfer.holds(store, "x/file", there, source, sha256)
-    assert transfer.sha256_of(store, "x/file", there.size) == sha256
-    copy = transfer.fetch(store, "x/file", tmp_path / "copy", sha256)
+    there = objects.send(store, "x/file", source, sha256)
+    assert objects.holds(store, "x/file", there, source, sha256)
+    assert objects.sha256_of(store, "x/file", there.size) == sha256
+    copy = objects.fetch(store, "x/file", tmp_path / "copy", sha256)
     assert copy.read_bytes() == b"content"
     store.put("x/file", b"CONTENT")
     other = store.stat("x/file")
     assert other is not None
-    assert not transfer.holds(store, "x/file", other, source, sha256)
+    assert not objects.holds(store, "x/file", other, source, sha256)
     with pytest.raises(DataError, match="has changed"):
-        transfer.fetch(store, "x/file", tmp_path / "second", sha256)
+        objects.fetch(store, "x/file", tmp_path / "second", sha256)
     assert not (tmp_path / "second").exists()
     with pytest.raises(DataError, match="is missing"):
-        transfer.fetch(store, "never", tmp_path / "third", sha256)
+        objects.fetch(store, "never", tmp_path / "third", sha256)
 
 
 def test_the_store_decides_who_is_first(store: Store) -> None:
@@ -308,7 +308,7 @@ def test_the_report_is_put_last(
     shared_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever a machine dies, others find the whole part or none; then it is put again."""
-    put = transfer.send
+    put = objects.send
     for died in range(len(NAMES) + 1):
         MemoryFileSystem.store.clear()
         sent: list[str] = []
@@ -320,7 +320,7 @@ def test_the_report_is_put_last(
             return put(*given)
 
         with monkeypatch.context() as patch:
-            patch.setattr(transfer, "send", dying)
+            patch.setattr(objects, "send", dying)
             with contextlib.suppress(KeyboardInterrupt):
                 write_part(tmp_path / f"one-{died}")
         found = storage.read(part_files(tmp_path / f"two-{died}"))

@@ -16,7 +16,7 @@ from stages import formats
 from stages.contract import Conversation, FormatOptions, Message, Pair, Row
 from stages.errors import DataError, RowError
 from stages.normalize.evidence import detect
-from stages.rows import templated
+from stages.rows import stop_text
 
 Said = list[tuple[str, str]]
 
@@ -102,15 +102,15 @@ def test_a_templated_text_gives_back_its_turns(name: str) -> None:
     """Cut into prompt and answer anywhere a trainer would, or whole, the turns are the same."""
     write, opening, with_system = DIALECTS[name]
     turns = wanted(TALK, with_system)
-    found = templated.read(write(TALK))
+    found = stop_text.read(write(TALK))
     assert found is not None
     assert found[0].name == name
     assert found[1].messages == turns
     for opened in (write(TALK[:-1]) + opening, write(TALK[:-1])):
-        prompt = templated.read(opened)
+        prompt = stop_text.read(opened)
         assert prompt is not None
         for answer in ("five", *(f"five{closer}" for closer in prompt[0].closers)):
-            assert templated.answered(*prompt, answer) == turns
+            assert stop_text.answered(*prompt, answer) == turns
 
 
 ALPACA = (
@@ -157,12 +157,12 @@ def test_contents_between_two_markers_come_back_exactly(
     for asked, answered in said:
         talk += [("user", asked), ("assistant", answered)]
     write, opening, _ = DIALECTS[name]
-    found = templated.read(write(talk))
+    found = stop_text.read(write(talk))
     assert found is not None
     assert found[1].messages == wanted(talk, True)
-    prompt = templated.read(write(talk[:-1]) + opening)
+    prompt = stop_text.read(write(talk[:-1]) + opening)
     assert prompt is not None
-    assert templated.answered(*prompt, talk[-1][1]) == wanted(talk, True)
+    assert stop_text.answered(*prompt, talk[-1][1]) == wanted(talk, True)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_contents_between_two_markers_come_back_exactly(
 )
 def test_other_texts_are_content(text: str) -> None:
     """A marker inside a text, or one that opens no turns, makes it no templated text."""
-    assert templated.dialect_of(text) is None
+    assert stop_text.dialect_of(text) is None
 
 
 CHATML, GENERATE, _ = DIALECTS["ChatML"]

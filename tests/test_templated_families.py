@@ -15,7 +15,7 @@ from stages.chat_template.template import Template
 from stages.contract import FormatOptions, Message, Record, Row
 from stages.errors import RowError
 from stages.profile import ModelProfile
-from stages.rows import carried, templated
+from stages.rows import carried, stop_text
 from stages.tokenizers.profiles import all_profiles
 
 # One profile for each template that is shipped.
@@ -61,12 +61,12 @@ def test_a_familys_prompt_is_known_wherever_it_was_cut(name: str) -> None:
     """Its turns come back, and the answer is the whole answer."""
     profile = PROFILES[name]
     for prompt in cuts(profile):
-        found = templated.read(prompt)
+        found = stop_text.read(prompt)
         assert found is not None, prompt
         opened = prompt.rstrip().endswith("<think>")
         answer = "so\n</think>\n\nfive" if opened else "five"
         for end in ("", profile.end_of_turn, f"{profile.end_of_turn}\n"):
-            turns = said(templated.answered(*found, answer + end))
+            turns = said(stop_text.answered(*found, answer + end))
             assert turns[:-1] == TURNS
             role, content = turns[-1]
             assert role == "assistant"
@@ -85,7 +85,7 @@ def test_a_whole_conversation_is_known_with_what_ends_it(name: str) -> None:
     full = [*TALK, {"role": "assistant", "content": "five"}]
     text = template(profile).render(full, None)
     for more in ("", "\n"):
-        found = templated.read(text + more)
+        found = stop_text.read(text + more)
         assert found is not None
         turns = said(found[1].messages)
         assert turns[:-1] == TURNS
@@ -119,9 +119,9 @@ def test_what_a_header_lacks_is_no_part_of_the_answer(
     """A cut anywhere behind the header gives one example, with the rest of the gap or without."""
     gap = HEADERS[prompt]
     kept = min(kept, len(gap)) if gap.isspace() else 0
-    found = templated.read(prompt + gap[:kept])
+    found = stop_text.read(prompt + gap[:kept])
     assert found is not None
-    (asked, made) = templated.answered(*found, (gap[kept:] if moved else "") + answer)
+    (asked, made) = stop_text.answered(*found, (gap[kept:] if moved else "") + answer)
     assert (asked.role, (asked.content or "").strip()) == ("user", "q")
     assert made.role == "assistant"
     assert made.content == (answer.strip() if found[0].strips else answer)
@@ -138,7 +138,7 @@ def test_what_a_header_lacks_is_no_part_of_the_answer(
 )
 def test_other_endings_are_content(text: str) -> None:
     """Only an assistant's header may stand bare at the end."""
-    assert templated.read(text) is None
+    assert stop_text.read(text) is None
 
 
 def test_a_templated_problem_may_open_the_answer() -> None:

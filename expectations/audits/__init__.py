@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from expectations.contents import Chunk
 from expectations.contract import Context
+from expectations.stored_rows import Chunk
 from stages import catalog
 from stages.columns import Ints
 from stages.errors import ExpectationError, GateError, UsageError

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
+import functools
+from collections.abc import Callable, Iterator, Sequence
 
-from expectations import vocabulary
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from expectations.audits import (
     Audit,
     AuditFacts,
@@ -15,17 +20,163 @@ from expectations.audits import (
     portion,
     share,
 )
-from expectations.contents import Chunk
+from expectations.stored_rows import Chunk
 from expectations.undo_layout import Sequences
 from stages.columns import Ints
+from stages.encoders import parsed
 from stages.errors import counted, were
+from stages.profile import TargetModel
 
-_NAMES = (*vocabulary.SCRIPTS, "no letters")
+# The texts of token ids and what they contain: of the ids that occur, each computed once.
+#
+# Audits look ids up in tables as long as the vocabulary, so no text is decoded per row; and a small
+# build decodes the few ids that it has, not the whole vocabulary.
 
 
-def _scripts(ids: vocabulary.Ids, chunk: Chunk) -> Ints:
+Bools = npt.NDArray[np.bool_]
+Codes = npt.NDArray[np.uint8]
+Ids = npt.NDArray[np.int32]
+
+SCRIPTS = {
+    "Han": r"\p{Han}",
+    "Kana": r"\p{Hiragana}|\p{Katakana}",
+    "Hangul": r"\p{Hangul}",
+    "Cyrillic": r"\p{Cyrillic}",
+    "Arabic": r"\p{Arabic}",
+    "Hebrew": r"\p{Hebrew}",
+    "Devanagari": r"\p{Devanagari}",
+    "Thai": r"\p{Thai}",
+    "Greek": r"\p{Greek}",
+    "Latin": r"\p{Latin}",
+    "other letters": r"\p{L}",
+}
+
+
+class _Known:
+    """A small number for every id, computed for those that are asked about."""
+
+    _UNKNOWN = 255
+
+    def __init__(self, size: int, look: Callable[[Ints], Codes | Bools]) -> None:
+        self._table = np.full(size, self._UNKNOWN, np.uint8)
+        self._look = look
+
+    def of(self, ids: Ids | Ints) -> Codes:
+        """The number of each id."""
+        present = np.zeros(len(self._table), bool)
+        present[ids] = True
+        missing = np.flatnonzero(present & (self._table == self._UNKNOWN))
+        if len(missing):
+            self._table[missing] = self._look(missing)
+        found: Codes = self._table[ids]
+        return found
+
+
+class Vocabulary:
+    """What is known of one tokenizer's ids, in tables as long as its vocabulary.
+
+    Ids that are asked about are from 0 up to ``size``.
+    """
+
+    def __init__(self, tokenizer_json: bytes, controls: tuple[int, ...]) -> None:
+        self._tokenizer = parsed(tokenizer_json)
+        self._controls = np.array(controls, np.int64)
+        self.size = max(self._tokenizer.get_vocab_size(), *(index + 1 for index in controls))
+        self._having: dict[str, _Known] = {}
+        self._scripts = _Known(self.size, self._script_of)
+
+    def _matching(self, ids: Ints, patterns: Sequence[str]) -> Iterator[Bools]:
+        """Whether the text of each id matches, pattern by pattern; control tokens never do."""
+        texts = self._tokenizer.decode_batch([[i] for i in ids.tolist()], skip_special_tokens=False)
+        column, ordinary = pa.array(texts, pa.string()), ~np.isin(ids, self._controls)
+        for pattern in patterns:
+            found = pc.match_substring_regex(column, pattern)
+            yield found.to_numpy(zero_copy_only=False) & ordinary
+
+    def having(self, pattern: str, ids: Ids) -> Bools:
+        """Whether the text of each id matches a regular expression (RE2); control tokens never
+        do."""
+
+        def look(wanted: Ints) -> Bools:
+            return next(self._matching(wanted, [pattern]))
+
+        known = self._having.setdefault(pattern, _Known(self.size, look))
+        matching: Bools = known.of(ids) == 1
+        return matching
+
+    def _script_of(self, ids: Ints) -> Codes:
+        script_of = np.full(len(ids), len(SCRIPTS), np.uint8)
+        # In reverse order, so that the first script that matches is the one that stays.
+        patterns = list(SCRIPTS.values())[::-1]
+        for number, matching in enumerate(self._matching(ids, patterns)):
+            script_of[matching] = len(SCRIPTS) - 1 - number
+        return script_of
+
+    def scripts(self, ids: Ids | Ints) -> Codes:
+        """Index into ``SCRIPTS`` of each id's letters; ``len(SCRIPTS)`` where it has none."""
+        return self._scripts.of(ids)
+
+    def text(self, index: int) -> str:
+        """The text of one id."""
+        if not 0 <= index < self.size:
+            return f"id {index}"
+        return str(self._tokenizer.decode([index], skip_special_tokens=False))
+
+    def spelled(self, phrase: str, inner: bool = False) -> set[tuple[int, ...]]:
+        """The ids of a phrase in ordinary text, after various beginnings.
+
+        Args:
+            inner: without the first and last id, which may merge with the text around.
+        """
+        self._tokenizer.encode_special_tokens = True
+        spellings = set()
+        for before in ("", " ", "\n"):
+            ids = self._tokenizer.encode(before + phrase, add_special_tokens=False).ids
+            blank = self._tokenizer.encode(before, add_special_tokens=False).ids if before else []
+            ids = ids[len(blank) :] if ids[: len(blank)] == blank else ids
+            spellings.add(tuple(ids[1:-1] if inner and len(ids) > 3 else ids))
+        self._tokenizer.encode_special_tokens = False  # the tokenizer is shared
+        return {ids for ids in spellings if ids}
+
+
+@functools.lru_cache(maxsize=2)
+def _of(tokenizer_json: bytes, controls: tuple[int, ...]) -> Vocabulary:
+    return Vocabulary(tokenizer_json, controls)
+
+
+def of(model: TargetModel) -> Vocabulary:
+    """The model's vocabulary, whose texts are decoded once per process."""
+    return _of(model.tokenizer_json, tuple(model.controls.values()))
+
+
+def places(ids: Ids, phrases: Sequence[tuple[int, ...]], size: int) -> Ints:
+    """The flat indices at which any of some id sequences begins, ascending.
+
+    Args:
+        size: of the vocabulary.
+    """
+    # Candidates are the places of a first id; only these are compared id by id.
+    begins = np.zeros(size, bool)
+    begins[[phrase[0] for phrase in phrases]] = True
+    at = np.flatnonzero(begins[np.clip(ids, 0, size - 1)])
+    if not len(at):
+        return at
+    padded = np.append(ids, np.full(max(map(len, phrases)), -1, ids.dtype))
+    hit = np.zeros(len(at), bool)
+    for phrase in phrases:
+        here = np.ones(len(at), bool)
+        for step, index in enumerate(phrase):
+            here &= padded[at + step] == index
+        hit |= here
+    return at[hit]
+
+
+_NAMES = (*SCRIPTS, "no letters")
+
+
+def _scripts(ids: Ids, chunk: Chunk) -> Ints:
     """How many tokens have letters of each script: as short in a build of any size."""
-    vocab = vocabulary.of(chunk.context.model)
+    vocab = of(chunk.context.model)
     known = np.clip(ids, 0, vocab.size - 1)
     return np.bincount(vocab.scripts(known), minlength=len(_NAMES))
 
@@ -73,13 +224,13 @@ AUDIT = Audit(
 
 def _rows(side: Sequences, chunk: Chunk) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     model = chunk.context.model
-    vocab = vocabulary.of(model)
+    vocab = of(model)
     names = [name for name in model.controls if len(name) > 3]
     # Ids of a token's text as ordinary text would give them; one id alone would be too common.
     phrases = {ids for name in names for ids in vocab.spelled(name, inner=True) if len(ids) > 1}
     if not phrases:
         return np.zeros(0, np.int64)
-    at = vocabulary.places(side.ids, sorted(phrases), vocab.size)
+    at = places(side.ids, sorted(phrases), vocab.size)
     return np.unique(side.owner(at))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from expectations.audits import WARN, Audit, AuditFacts, Counts, Figure, Tolerances, Totals, portion
-from expectations.contents import Chunk
+from expectations.stored_rows import Chunk
 from stages.columns import Ints
 from stages.errors import counted
 

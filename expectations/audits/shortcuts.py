@@ -13,7 +13,6 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
-from expectations import vocabulary
 from expectations.audits import (
     Audit,
     AuditFacts,
@@ -21,11 +20,12 @@ from expectations.audits import (
     Figure,
     Tolerances,
     Totals,
+    language,
     level,
     portion,
 )
-from expectations.contents import Chunk
 from expectations.contract import COMPARES
+from expectations.stored_rows import Chunk
 from expectations.undo_layout import Sequences
 from stages.columns import Ints
 from stages.errors import counted
@@ -47,7 +47,7 @@ _NUMBERS = {
     "refusal words": "alone refuses",
     "Latin letters": "has the larger share of Latin letters",
 }
-_LATIN = list(vocabulary.SCRIPTS).index("Latin")
+_LATIN = list(language.SCRIPTS).index("Latin")
 _WORDS = {"first token": "begins", "last token": "ends"}
 
 
@@ -59,16 +59,16 @@ def _within(side: Sequences, at: Ints) -> Ints:
 
 
 def _features(side: Sequences, chunk: Chunk) -> dict[str, npt.NDArray[np.float64]]:
-    vocab = vocabulary.of(chunk.context.model)
+    vocab = language.of(chunk.context.model)
     assert side.starts_at is not None
     ids = np.clip(side.ids, 0, vocab.size - 1)
     last = ids[np.maximum(side.offsets[1:] - 2, side.starts_at - 1)]
     first = ids[np.minimum(side.starts_at, side.offsets[1:] - 1)]
     scripts = vocab.scripts(ids)
     latin = _within(side, np.flatnonzero(scripts == _LATIN))
-    letters = _within(side, np.flatnonzero(scripts < len(vocabulary.SCRIPTS)))
+    letters = _within(side, np.flatnonzero(scripts < len(language.SCRIPTS)))
     phrases = [p for words in _REFUSALS for p in vocab.spelled(words)]
-    refused = _within(side, vocabulary.places(side.ids, phrases, vocab.size))
+    refused = _within(side, language.places(side.ids, phrases, vocab.size))
     features = {
         "length": side.offsets[1:] - side.starts_at,
         "line breaks": _within(side, np.flatnonzero(vocab.having("\n", ids))),
@@ -128,7 +128,7 @@ def _word(
     value = round(max(0.5, float((sign > 0).mean() + (sign == 0).mean() / 2)), 6)
     good, bad = (np.bincount(ids, minlength=size) for ids in (chosen, rejected))
     telling = int(np.argmax(np.abs(good - bad)))
-    text = vocabulary.of(facts.context.model).text(telling)
+    text = language.of(facts.context.model).text(telling)
     detail = (
         f"{text!r} {_WORDS[name]} {good[telling] / pairs:.1%} of chosen and "
         f"{bad[telling] / pairs:.1%} of rejected answers in {counted(pairs, 'pair')}"

@@ -14,8 +14,8 @@ from expectations.audits import (
     portion,
     share,
 )
-from expectations.contents import Chunk
 from expectations.contract import COMPARES, MARKS
+from expectations.stored_rows import Chunk
 from stages.errors import counted
 
 _PLACES = 20  # steps that are counted separately; later ones are counted together

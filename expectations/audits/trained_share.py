@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from expectations.audits import Audit, AuditFacts, Counts, Figure, Tolerances, Totals, portion
-from expectations.contents import Chunk
 from expectations.contract import ANSWERS
+from expectations.stored_rows import Chunk
 from stages.columns import offsets_of
 from stages.errors import counted
 

@@ -12,8 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from expectations import contents, undo_layout
-from expectations.contents import Lists
+from expectations import stored_rows, undo_layout
 from expectations.contract import (
     LABELLED,
     PLANNED,
@@ -26,7 +25,7 @@ from expectations.contract import (
     Subject,
     none,
 )
-from expectations.stored_rows import Planned, StoredRows, fitted
+from expectations.stored_rows import Lists, Planned, StoredRows, fitted
 from stages.columns import Ints
 
 
@@ -42,7 +41,7 @@ def _differs(
     that they were encoded with."""
     differs = np.zeros(len(key[0]), bool)
     for name, wanted in planned.lists.items():
-        differs |= contents.differs(stored[name], wanted)
+        differs |= stored_rows.differs(stored[name], wanted)
     for half, planned_half in zip(key, planned.digest, strict=True):
         differs |= half != fitted(planned_half, len(half), 0)
     return differs
@@ -64,8 +63,8 @@ def _named_otherwise(rows: StoredRows) -> npt.NDArray[np.bool_]:
 
 def _origins(rows: StoredRows) -> Columns:
     """Place and key of each example, and its differences from the plan, where there is one."""
-    stored = contents.lists(rows)
-    key = contents.keys(rows, stored)
+    stored = stored_rows.lists(rows)
+    key = stored_rows.keys(rows, stored)
     columns: dict[str, npt.NDArray[np.generic]] = {
         **rows.place,
         "digest_a": key[0],

@@ -14,16 +14,15 @@ import numpy as np
 import pyarrow as pa
 
 from expectations.audits import AuditFacts, BuildCounts, SourceCounts, require, run_audits
-from expectations.contents import Chunk, chunk_of
 from expectations.contract import Context
+from expectations.stored_rows import Chunk, chunk_of
 from expectations.verdict import Verdict
 from pipeline.builder import contaminated, description, exporting, gate, planning, rejects
 from pipeline.builder.dataset import write_dataset, write_index, write_shards
 from pipeline.builder.description import Outcome
 from pipeline.builder.gate import Evidence
 from pipeline.builder.judge import Judge
-from pipeline.builder.make_parts import MadeParts
-from pipeline.builder.planning import Planned, lines_of_part
+from pipeline.builder.planning import MadeParts, Planned, lines_of_part
 from pipeline.builder.preparation import Prepared
 from pipeline.builder.reject_limit import refuse_too_many
 from pipeline.builder.rejects import Ledger

@@ -26,8 +26,7 @@ from pipeline.builder import rejects
 from pipeline.builder.assembly import Assembled, assemble
 from pipeline.builder.dataset import make_shards
 from pipeline.builder.judge import Judge
-from pipeline.builder.make_parts import MadeParts, join, make_parts, missing
-from pipeline.builder.planning import Planned, plan
+from pipeline.builder.planning import MadeParts, Planned, join, make_parts, missing, plan
 from pipeline.builder.preparation import Prepared, prepare, refuse_early
 from pipeline.builder.publication import finish, finish_in, remember, require_replaceable
 from pipeline.builds.limits import Built

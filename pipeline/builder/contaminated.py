@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pipeline.inputs.recipe import Recipe
 from pipeline.manifest.json_records import one_line
-from pipeline.manifest.overlap_records import (
+from pipeline.manifest.records import (
     CONTAMINATED,
     NEAR_DUPLICATES,
     Decontamination,

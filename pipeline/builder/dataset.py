@@ -22,7 +22,7 @@ from pipeline.manifest.records import SERVING
 from pipeline.messages.progress import WRITE, Report, Whole
 from pipeline.serving import serving
 from pipeline.serving.serving import write_tokenizer
-from pipeline.shards import pack_index, reused_shards, workspace
+from pipeline.shards import pack_index, reused_shards
 from pipeline.shards import window_plan as windows
 from pipeline.shards.gather import Gather, ShardReport
 from pipeline.shards.measured import METRICS, read
@@ -67,7 +67,7 @@ def _keeping(prepared: Prepared, planned: Planned, folder: Path) -> Keeping:
         recipe=recipe.fingerprint,
         rows=declared.fingerprint_of_rows(config, model.profile, model.tokenizer_json),
         previous=reused_shards.previous(before(run.place, run.keep or bool(run.address)), cache)
-        | workspace.found(workspace_of(prepared), cache),
+        | reused_shards.found(workspace_of(prepared), cache),
         hashes=equal_build.known_hashes(config),
         cache=str(cache),
         compared=planned.compared,
@@ -140,7 +140,7 @@ def make_shards(
     prepared.require_current()
     every = planned.shards
     some = every if numbers is None else [every[number] for number in numbers]
-    with workspace.own(workspace_of(prepared)) as folder:
+    with reused_shards.own(workspace_of(prepared)) as folder:
         new = _each(windows.leave, prepared, planned, folder, shards=some, report=report)
     return sum(new)
 

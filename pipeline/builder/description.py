@@ -31,7 +31,7 @@ from pipeline.manifest.counts import (
     TurnSplit,
 )
 from pipeline.manifest.json_records import from_json
-from pipeline.manifest.overlap_records import Decontamination, Likeness
+from pipeline.manifest.records import Decontamination, Likeness
 from pipeline.serving import serving
 from pipeline.shards import pack_index, source_portions
 from pipeline.shards.facts import Outline

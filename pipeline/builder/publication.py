@@ -19,8 +19,7 @@ from pathlib import Path
 from pipeline.builder import rejects
 from pipeline.builder.assembly import Assembled, assemble, require_rows
 from pipeline.builder.judge import Judge
-from pipeline.builder.make_parts import MadeParts, require_complete, works_of
-from pipeline.builder.planning import workspace_of
+from pipeline.builder.planning import MadeParts, require_complete, works_of, workspace_of
 from pipeline.builder.preparation import Prepared
 from pipeline.builds import failed, limits, publish, standing
 from pipeline.builds.build import Build
@@ -32,7 +31,7 @@ from pipeline.manifest.json_records import as_json, sealed
 from pipeline.manifest.records import RUN, Change, RunRecord
 from pipeline.messages.progress import PUBLISH, Report
 from pipeline.secrets import named
-from pipeline.shards import workspace
+from pipeline.shards import reused_shards
 from pipeline.shards.part import PartReport, Work
 from stages import native
 from stages.errors import DataError
@@ -77,7 +76,7 @@ def remember(prepared: Prepared, made: MadeParts, assembled: Assembled) -> None:
         if shard.path in assembled.seen:
             hashes.keep(path, shard.sha256, assembled.seen[shard.path], linked=True)
     hashes.save()
-    workspace.remove(workspace_of(prepared))
+    reused_shards.remove(workspace_of(prepared))
 
 
 def finish_in(

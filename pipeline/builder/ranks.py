@@ -15,14 +15,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline.builder.make_parts import REFERENCE, MadeParts, join, make_parts, missing
+from pipeline.builder.planning import REFERENCE, MadeParts, join, make_parts, missing
 from pipeline.builder.preparation import Prepared
 from pipeline.inputs import versions
 from pipeline.manifest import dataset_files, seal
 from pipeline.manifest.json_records import from_json, plain
 from pipeline.messages.progress import Report
 from pipeline.options.config import Config
-from pipeline.shards import workspace
+from pipeline.shards import reused_shards
 from pipeline.shards.part import PartReport
 from pipeline.stores import Store, open_store
 from stages.errors import UsageError
@@ -166,7 +166,7 @@ def _cache(prepared: Prepared) -> Store:
 
 
 def _folder(prepared: Prepared) -> str:
-    return f"{workspace.FOLDER}/{prepared.planned_id}"
+    return f"{reused_shards.WORKSPACE}/{prepared.planned_id}"
 
 
 def shown(prepared: Prepared, name: str = "") -> str:
@@ -203,7 +203,7 @@ def _nothing(prepared: Prepared) -> tuple[str, str]:
     """That no rank has made anything; or that they made parts of a build that differs."""
     store = _cache(prepared)
     told, remedy = "No rank has made parts of this build.", "Run pipeline parts first."
-    for name in sorted(fnmatch.filter(store.list(workspace.FOLDER), f"*/*/{_RECORDS}")):
+    for name in sorted(fnmatch.filter(store.list(reused_shards.WORKSPACE), f"*/*/{_RECORDS}")):
         with suppress(UsageError, KeyError, TypeError):  # damaged, and of another build
             said = _unsealed(store, name)
             if said["output"] == _output(prepared.config):

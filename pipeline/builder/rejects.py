@@ -182,12 +182,12 @@ def kept(error: DataError, config: Config, staged: Path | None = None) -> DataEr
     Args:
         staged: the staging directory, if the build came that far.
     """
-    from pipeline.report import refused  # builds and plans that are not refused start without it
+    from pipeline.report import page  # builds and plans that are not refused start without it
 
     output = config.run.place
     result = of_error(error, {"output": config.run.shown})
-    page = refused.render(result, staged)
-    files = {failed.REASONS: json_text(result.without_manifest()), failed.PAGE: page}
+    text = page.render_refused(result, staged)
+    files = {failed.REASONS: json_text(result.without_manifest()), failed.PAGE: text}
     folder = failed.keep(output, staged, files)
     if folder is None:
         return error

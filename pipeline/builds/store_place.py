@@ -20,7 +20,7 @@ from pipeline.builds.store_versions import Writer
 from pipeline.manifest.json_records import load
 from pipeline.manifest.manifest import MANIFEST, Listed
 from pipeline.manifest.records import AUDITS, RUN
-from pipeline.stores import Stat, Store, open_store, transfer
+from pipeline.stores import Stat, Store, objects, open_store
 from stages.errors import PipelineError, SurroundingsError, UsageError
 from stages.files import file_hash
 
@@ -152,9 +152,9 @@ class StorePlace(Place):
     def _sent(self, at: str, source: Path, sha256: str, there: Mapping[str, Stat]) -> Stat:
         """Put a file, unless it is there."""
         found = there.get(at.partition("/")[2])
-        if found is not None and transfer.holds(self.store, at, found, source, sha256):
+        if found is not None and objects.holds(self.store, at, found, source, sha256):
             return found
-        return transfer.send(self.store, at, source, sha256)
+        return objects.send(self.store, at, source, sha256)
 
     def _writer(self) -> Writer:
         if self.now.writer is None:

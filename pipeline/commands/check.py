@@ -115,7 +115,7 @@ def _lines(name: str, verdict: ProbeVerdict, column: int, columns: int) -> list[
 @JSON
 def DOCTOR(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Ends with status 2 when a probe fails."""
-    from pipeline.serving import doctor, serving
+    from pipeline.serving import examine, serving
 
     if not all(stop):
         raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
@@ -124,8 +124,8 @@ def DOCTOR(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
     template: Path | None = given.pop("chat_template")
     given["cache_dir"] = local_cache(given["cache_dir"] or default_cache())
     source = read_text(template) if template else None
-    examined = doctor.examine(doctor.ModelToExamine(**given, chat_template=source))
-    described = doctor.described(examined, stop)
+    examined = examine.examine_model(examine.ModelToExamine(**given, chat_template=source))
+    described = examine.described(examined, stop)
     described["native"] = native.version()
     failed = sum(verdict.passed is False for verdict in examined.verdicts.values())
     if as_json:

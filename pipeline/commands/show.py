@@ -19,7 +19,7 @@ from stages.errors import counted
 
 if TYPE_CHECKING:
     from pipeline.manifest.manifest import Manifest
-    from pipeline.manifest.overlap_records import Hit, NearDuplicate
+    from pipeline.manifest.records import Hit, NearDuplicate
 
 _which = partial(click.option, cls=Option, heading=under.ROWS)
 _drawn = partial(click.option, cls=Option, heading=under.DRAWN)

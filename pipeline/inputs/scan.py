@@ -17,7 +17,7 @@ from pipeline.stores import ranges
 from pipeline.stores.sources import Located, locate
 from stages.contract import Cutter, Reader, Split
 from stages.errors import SurroundingsError, UsageError
-from stages.files import cutting, row_counts
+from stages.files import content, row_counts
 from stages.files.file_version import FileVersion, look, take
 
 SMALL = 32 << 20  # bytes of all inputs that are hashed before anything else is done
@@ -52,7 +52,7 @@ class Input:
     @property
     def version(self) -> FileVersion | None:
         """The whole file as it was when it was looked at; None where a foreign reader did not."""
-        return cutting.joined(self.splits)
+        return content.joined(self.splits)
 
     @property
     def pieces(self) -> int:
@@ -154,7 +154,7 @@ def _opened(file: Located, name: str, config: Config, *, is_small: bool, hash_no
         for split in _splits(reader, file, config, is_small=is_small, hash_now=hash_now)
     ]
     row_counts.require_covered(file.path, splits)
-    known = cutting.joined(splits)
+    known = content.joined(splits)
     version = known or take(file.path)
     sha256 = sha256_of(splits) if known else version.sha256
     return Input(
@@ -179,11 +179,11 @@ def _splits(
         return reader.splits(file.path)
     cutter = cast("Cutter", reader)
     if salvage:
-        cutter = cutting.Uncut(cutter)
+        cutter = content.Uncut(cutter)
     version = file.version or look(file.path)
     if hash_now or not version.is_fixed:
         hold = SMALL if is_small and version.stored is not None else 0
-        return cutting.read_all(cutter, version, hold)
+        return content.read_all(cutter, version, hold)
     splits = cutter.cut(version)
     return splits if run.verify else [ranges.known(run.cache, split) for split in splits]
 

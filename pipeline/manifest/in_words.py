@@ -12,7 +12,7 @@ from pipeline.manifest.counts import (
     SourceRecord,
 )
 from pipeline.manifest.manifest import Manifest
-from pipeline.manifest.overlap_records import CONTAMINATED, NEAR_DUPLICATES, EvaluationRecord
+from pipeline.manifest.records import CONTAMINATED, NEAR_DUPLICATES, EvaluationRecord
 from stages.errors import counted
 
 LARGE = 0.1  # share of the examples that should not all be on one side

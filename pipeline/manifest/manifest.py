@@ -24,8 +24,7 @@ from pipeline.manifest.counts import (
     TokenCounts,
 )
 from pipeline.manifest.json_records import Sealed
-from pipeline.manifest.overlap_records import Decontamination, Likeness
-from pipeline.manifest.records import ModelRecord
+from pipeline.manifest.records import Decontamination, Likeness, ModelRecord
 from stages.json_record import OPTIONAL, JsonRecord
 
 MANIFEST = "manifest.json"

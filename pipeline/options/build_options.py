@@ -22,7 +22,7 @@ from pipeline.options import values as v
 from pipeline.options.many_values import FIRST, Cells, Delimiter, Keep
 from pipeline.options.output import Output
 from pipeline.options.values import Amount, Command, Running
-from pipeline.stores.transfer import default_cache as default_cache
+from pipeline.stores.objects import default_cache as default_cache
 from stages import catalog
 from stages.errors import UsageError
 from stages.kinds import Kind

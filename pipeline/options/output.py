@@ -14,7 +14,7 @@ from pathlib import Path
 from pipeline.manifest.manifest import MANIFEST
 from pipeline.secrets import redacted
 from pipeline.stores import address_of
-from pipeline.stores.transfer import default_cache
+from pipeline.stores.objects import default_cache
 
 OUTPUTS = "outputs"  # in the cache: where builds for stores are made
 SHARED = "shared"  # in the cache: a folder for each cache in a store

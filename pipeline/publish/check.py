@@ -18,9 +18,8 @@ from expectations.stored_rows import Sources
 from pipeline import tasks
 from pipeline.builder import exporting, gate
 from pipeline.builder.gate import Evidence
-from pipeline.builds.build import Build
+from pipeline.builds.build import Build, found
 from pipeline.builds.model import stored_model
-from pipeline.builds.whereabouts import found
 from pipeline.manifest.manifest import MANIFEST, Manifest
 from pipeline.manifest.records import VALIDATION, ModelRecord
 from pipeline.options.config import Config
@@ -29,7 +28,7 @@ from pipeline.publish.checked_files import Checked
 from pipeline.shards import pack_index
 from pipeline.shards.measured import METRICS, Measured, Wanted, measure
 from pipeline.shards.pack_index import MeasuredIndex
-from pipeline.stores import is_address, open_store, transfer
+from pipeline.stores import is_address, objects, open_store
 from stages import formats, probes
 from stages.errors import DataError, GateError, PipelineError, UsageError, counted, require_reading
 from stages.probes import ProbeSubject
@@ -241,7 +240,7 @@ def _check_in_store(folder: Path, cache_dir: Path) -> Checked:
     where, _ = found(folder)
     cache_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="check-", dir=cache_dir) as name:
-        return check(transfer.fetch_all(open_store(where), Path(name)), cache_dir)
+        return check(objects.fetch_all(open_store(where), Path(name)), cache_dir)
 
 
 def _check_export(build: Build, work: Path, model: TargetModel, result: Checked) -> None:

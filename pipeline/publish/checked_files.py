@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from expectations import contents
+from expectations import stored_rows
 from expectations.contract import STREAM
 from expectations.stored_rows import StoredRows
 from expectations.verdict import Verdict
@@ -277,7 +277,7 @@ def _keys(recipe: Recipe, batch: Batch) -> list[tuple[int, ...]]:
     """The keys of examples, as those of stored ones are computed."""
     context = replace(recipe.context, layout=STREAM)
     rows = StoredRows(loss_weights.stored(unfold(pa.table(batch))), context)
-    made = contents.keys(rows, contents.lists(rows))
+    made = stored_rows.keys(rows, stored_rows.lists(rows))
     return [tuple(one) for one in np.stack(made, axis=1).tolist()]
 
 

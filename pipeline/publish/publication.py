@@ -12,8 +12,7 @@ from pipeline.builds import stored
 from pipeline.builds.build import Build
 from pipeline.manifest.json_records import dump, sealed
 from pipeline.manifest.manifest import MANIFEST, Manifest, PublishedRecord
-from pipeline.manifest.overlap_records import CONTAMINATED, NEAR_DUPLICATES
-from pipeline.manifest.records import REJECTS, REPORT, RUN, Reject
+from pipeline.manifest.records import CONTAMINATED, NEAR_DUPLICATES, REJECTS, REPORT, RUN, Reject
 from pipeline.publish import croissant
 from pipeline.report import card
 from pipeline.report import page as report_page

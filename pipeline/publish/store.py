@@ -22,7 +22,7 @@ from pipeline.manifest.manifest import MANIFEST, Listed
 from pipeline.manifest.records import RUN
 from pipeline.publish.publication import Piece, Publication, Report, Sent
 from pipeline.report.card import CARD
-from pipeline.stores import Stat, transfer
+from pipeline.stores import Stat, objects
 from pipeline.stores.objects import ObjectStore
 from stages.errors import SurroundingsError, UsageError
 
@@ -60,7 +60,7 @@ class Store(ObjectStore):
             return False
         if there.tag and self.knows(piece):
             return True
-        sha256 = transfer.sha256_of(self, piece.name, piece.size)
+        sha256 = objects.sha256_of(self, piece.name, piece.size)
         self.known[piece.name] = [there.tag, sha256]
         return sha256 == piece.sha256
 

@@ -13,8 +13,7 @@ from itertools import islice
 
 from pipeline import tasks
 from pipeline.report.drawing import Shards
-from pipeline.report.fields import of_build
-from pipeline.report.search import Condition, Found, Search
+from pipeline.report.search import Condition, Found, Search, of_build
 from pipeline.report.terminal import Canvas, Marks
 
 

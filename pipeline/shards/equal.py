@@ -18,7 +18,7 @@ from pipeline.amounts import Sums
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import load
 from pipeline.options.config import Config
-from pipeline.shards import collect, doubles, grouped, sides
+from pipeline.shards import collect, doubles, sides, storage
 from pipeline.shards.collect import PartSource
 from pipeline.shards.storage import replacing
 from pipeline.shards.window import Window
@@ -91,8 +91,8 @@ def scatter(search: Search, window: Window) -> int:
         entries["of"] = examples.source.astype(np.uint32) << 1
     if examples.group is not None and plan.test_size:
         entries["of"] |= sides.in_test(examples.group, plan.test_size, plan.seed)
-    buckets = grouped.first_byte(entries["a"])
-    grouped.write(search.digests(window.number), entries, buckets, grouped.BUCKETS)
+    buckets = storage.first_byte(entries["a"])
+    storage.write_grouped(search.digests(window.number), entries, buckets, storage.BUCKETS)
     path = search.window(window.number)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
@@ -107,12 +107,12 @@ def find(search: Search, bucket: int) -> Equal:
         DataError: with ``--dedup``, two with one digest differ.
     """
     paths = [search.digests(window) for window in range(search.windows)]
-    entries, window = grouped.read_all(paths, bucket, ENTRY)
+    entries, window = storage.read_bucket(paths, bucket, ENTRY)
     again, stays = doubles.pairs(entries)
     order = np.argsort(again)
     again, stays = again[order], stays[order]
     places = entries["at"][again].astype(_PLACE)
-    grouped.write(search.found(bucket), places, window[again], search.windows)
+    storage.write_grouped(search.found(bucket), places, window[again], search.windows)
     if search.config.plan.dedup and len(again):
         _compare(search, window, entries["at"].astype(np.int64), again=again, stays=stays)
     of, test = entries["of"] >> 1, (entries["of"] & 1).astype(bool)
@@ -145,6 +145,6 @@ def _compare(search: Search, window: Ints, at: Ints, *, again: Ints, stays: Ints
 
 def of_window(search: Search, window: int) -> Ints:
     """The places of a window's examples that equal an earlier one of the build, ascending."""
-    buckets = range(grouped.BUCKETS)
-    found = [grouped.read(search.found(n), window, _PLACE, search.windows) for n in buckets]
+    buckets = range(storage.BUCKETS)
+    found = [storage.read_grouped(search.found(n), window, _PLACE, search.windows) for n in buckets]
     return np.sort(np.concatenate(found)).astype(np.int64)

@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from expectations import contents
-from expectations.contents import Lists
-from expectations.stored_rows import Planned, Sources
+from expectations import stored_rows
+from expectations.stored_rows import Lists, Planned, Sources
 from pipeline.shards.collect import ORIGIN, Collector, PartSource
 from stages.columns import IGNORED, Ints, numbers, offsets_of
 from stages.files import mapped
@@ -25,7 +24,7 @@ from stages.tokens.folded_labels import NO_MARKER
 _NUMBERS = ("prompt_length", "margin")
 # Lists of one number a step: to read so few by themselves takes longer than to hold them all.
 _FEW: dict[str, Callable[[pa.ListArray], Lists]] = {
-    "step_labels": contents.ratings,
+    "step_labels": stored_rows.ratings,
     "step_positions": numbers,
 }
 
@@ -98,8 +97,8 @@ class Expected:
                 self._source[places] = origin[rows]
             self._line[places] += sources[part].first_line + 1  # a part counts from 0
         self._values = {name: self._of(name) for name in _NUMBERS if name in stored}
-        self._lists = {n: self._column(n) for n in stored if n in contents.COMPARED}
-        self._digests = contents.halves(self._taken("digest"))
+        self._lists = {n: self._column(n) for n in stored if n in stored_rows.COMPARED}
+        self._digests = stored_rows.halves(self._taken("digest"))
 
     def _by_part(self, order: Ints) -> Iterator[tuple[int, Ints, Ints]]:
         """Each part: its number, the places of its examples in the order, and their rows in it."""
@@ -169,6 +168,6 @@ def _spread(folded: Lists, weights: Lists) -> Lists:
     """A weight for each token: an empty list is 1 where a token is trained, and 0 elsewhere."""
     (offsets, ids), (at, values) = folded, weights
     plain = np.repeat(np.diff(at) == 0, np.diff(offsets))
-    flat = contents.bits((ids < 0).astype(np.float32))
+    flat = stored_rows.bits((ids < 0).astype(np.float32))
     flat[~plain] = values
     return offsets, flat

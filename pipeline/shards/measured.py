@@ -27,7 +27,7 @@ from expectations.contract import EXAMPLE, ROW, Context, Values
 from expectations.dataset import IDENTITY, SIDES, Piece
 from expectations.stored_rows import Planned, ShardFile, Sources, StoredRows, groups
 from expectations.tallies import Laws, Tally
-from pipeline.shards import grouped
+from pipeline.shards import storage
 from pipeline.shards.sides import mixed
 from stages.columns import Ints
 from stages.errors import GateError, PipelineError
@@ -118,7 +118,7 @@ def metrics_file(folder: Path, shard: str, table: str) -> Path:
 
 def identities(folder: Path, shard: Measured) -> Ints:
     """``IDENTITY`` of each example of a shard, in no order: shape (5, examples)."""
-    return _piece(folder, shard, _NAMES, _NAMED, (0, grouped.BUCKETS)).T
+    return _piece(folder, shard, _NAMES, _NAMED, (0, storage.BUCKETS)).T
 
 
 def _piece(
@@ -128,7 +128,7 @@ def _piece(
     if not shard.rows.get(EXAMPLE, 0):
         return np.zeros((0, *kind.shape), np.int64)
     path = file_of(folder, shard.path, name)
-    found: Ints = grouped.read(path, buckets[0], kind, grouped.BUCKETS, buckets[1])
+    found: Ints = storage.read_grouped(path, buckets[0], kind, storage.BUCKETS, buckets[1])
     return found
 
 
@@ -137,8 +137,8 @@ def _pieces(
 ) -> Iterator[Piece]:
     columns = IDENTITY[:3] if name == _NAMES else IDENTITY[3:]
     total = sum(shard.rows.get(EXAMPLE, 0) for shard in shards)
-    count = min(grouped.BUCKETS, max(1, -(-total // PIECE)))
-    bounds = [grouped.BUCKETS * number // count for number in range(count + 1)]
+    count = min(storage.BUCKETS, max(1, -(-total // PIECE)))
+    bounds = [storage.BUCKETS * number // count for number in range(count + 1)]
     for buckets in pairwise(bounds):
         made = {}
         for side in SIDES:
@@ -248,12 +248,12 @@ class _Kept:
 def _write(folder: Path, shard: str, identities: Ints) -> None:
     """Write the examples of a shard twice: grouped by name, and by content."""
     source, line = (row.astype(np.uint64) for row in identities[:2])
-    by_name = grouped.first_byte(mixed(line ^ (source << np.uint64(40)), 0))
-    by_content = grouped.first_byte(identities[3].view(np.uint64))
+    by_name = storage.first_byte(mixed(line ^ (source << np.uint64(40)), 0))
+    by_content = storage.first_byte(identities[3].view(np.uint64))
     records = np.ascontiguousarray(identities.T)
     names, contents = (file_of(folder, shard, name) for name in (_NAMES, _CONTENTS))
-    grouped.write(names, records, by_name, grouped.BUCKETS)
-    grouped.write(contents, records[:, 3:], by_content, grouped.BUCKETS)
+    storage.write_grouped(names, records, by_name, storage.BUCKETS)
+    storage.write_grouped(contents, records[:, 3:], by_content, storage.BUCKETS)
 
 
 def measure(path: Path, shard: str, split: str, wanted: Wanted, plan: Plan | None) -> Measured:

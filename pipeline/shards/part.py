@@ -28,7 +28,7 @@ from pipeline.stores import ranges, remote
 from stages import columns, readers
 from stages.chat_template import loss_weights
 from stages.contract import Batch, Split, Stage
-from stages.files import content, cutting
+from stages.files import content
 from stages.normalize.stage import Normalize
 from stages.rows import carried, groups
 from stages.tokens.folded_labels import fold
@@ -142,7 +142,7 @@ class Work:
     def place(self, line: int) -> str:
         """What a message calls a line of the split, 0-based: ``data.jsonl:1042``."""
         first = self.first_line
-        first = cutting.lines_before(self.split) if first is None else first
+        first = content.lines_before(self.split) if first is None else first
         if first is None:
             return f"{self}:{line + 1}"
         return f"{Path(self.split.path).name}:{first + line + 1}"
@@ -265,7 +265,7 @@ def make(recipe: Recipe, work: Work) -> PartReport:
     done = finished(work) if work.key else None
     if done is not None:
         return done
-    with cutting.held(work.split, recipe.config.run.cache / remote.FOLDER) as split:
+    with content.held(work.split, recipe.config.run.cache / remote.FOLDER) as split:
         ranges.keep(recipe.config.run.cache, work.split, split)
         known = work.of(split)
         if not work.key:  # the file has changed, but perhaps not this piece of it

@@ -18,8 +18,9 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,13 +31,13 @@ from pipeline.builds.build import Build
 from pipeline.manifest import seal
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import from_json, plain
-from pipeline.shards import compared, gather
+from pipeline.shards import gather
 from pipeline.shards.examples import part_of
 from pipeline.shards.gather import Gather, ShardReport, ShardWork
 from pipeline.shards.measured import METRICS, file_of, files_of
-from pipeline.shards.storage import replacing
+from pipeline.shards.storage import here, replacing
 from stages.columns import Ints
-from stages.errors import PipelineError
+from stages.errors import PipelineError, SurroundingsError
 from stages.files import file_hash
 from stages.files.file_hash import FileState, KnownHashes
 
@@ -133,7 +134,7 @@ def previous(target: Path, cache: Path) -> dict[str, Previous]:
 def require_parts(keeping: Keeping, shard: ShardWork) -> None:
     """The parts of a shard are as they were written; raises as ``compared.require``."""
     if not keeping.compared:
-        compared.require(keeping.gather, keeping.parts, shard)
+        require(keeping.gather, keeping.parts, shard)
 
 
 def make(keeping: Keeping, shard: ShardWork) -> ShardReport:
@@ -272,3 +273,116 @@ def remember(keeping: Keeping, key: str, report: ShardReport, rows: str = "") ->
     content = {"key": key, "rows": rows, "files": hashes, "report": plain(report)}
     with replacing(memory) as path:  # last: it vouches for the others
         write_json(path, seal.sealed(content))
+
+
+# Parts that nobody has read since they were written, compared with their hashes before a shard is
+# made of them.
+#
+# Whoever goes on from parts that others made needs the bytes of those that its shards are made of.
+# To compare all of them first would have each of n ranks read what all have made.
+
+
+_alike: set[str] = set()  # paths of the parts that this process has compared
+
+
+def forget() -> None:
+    """Let go of what this process knows of parts."""
+    _alike.clear()
+
+
+def require(shared: Gather, hashes: Sequence[str], shard: ShardWork) -> None:
+    """The parts that a shard is made of are as they were written.
+
+    Args:
+        hashes: the sha256 of each part's file.
+
+    Raises:
+        SurroundingsError: one is not.
+    """
+    for part in np.unique(part_of(shared.starts, shard.order)).tolist():
+        source = shared.sources[part]
+        if source.path not in _alike and not _is_alike(source.path, hashes[part]):
+            raise SurroundingsError(
+                f"{source.path}, a part of {source.name}, is not as it was written.",
+                "Remove it and run the same command again: it names the rank that has to make it.",
+            )
+        _alike.add(source.path)
+
+
+def _is_alike(path: str, sha256: str) -> bool:
+    with suppress(OSError):
+        return file_hash.sha256(here(Path(path))) == sha256
+    return False
+
+
+# Shards that other processes have made for a build that is not assembled yet.
+#
+# They lie in the cache, in a folder of the build, each under its key and the hash of its bytes.
+# What was measured of it is remembered where that of every shard is (``kept``). A file gets its
+# name when it is whole and remembered, so whatever has a name here can be taken over; two processes
+# that make the same shard give it the same name. The folder goes when the build is published.
+
+
+WORKSPACE = "builds"  # in the cache
+
+
+def folder_of(cache: Path, build_id: str) -> Path:
+    """The workspace of a build."""
+    return cache / WORKSPACE / build_id
+
+
+def found(folder: Path, cache: Path) -> dict[str, Previous]:
+    """The shards of a workspace, by their keys.
+
+    Args:
+        cache: the folder for what is remembered of shards.
+    """
+    shards = {}
+    for path in sorted(folder.glob("*.arrow")):
+        key, _, sha256 = path.stem.partition(".")
+        shards[key] = Previous(str(path), str(memory_of(cache, sha256)))
+    return shards
+
+
+@contextmanager
+def own(folder: Path) -> Iterator[Path]:
+    """A folder in a workspace for the unfinished shards of one process and its workers."""
+    mine = folder / f".{uuid.uuid4().hex}"
+    try:
+        (mine / METRICS).mkdir(parents=True)
+        yield mine
+    finally:
+        shutil.rmtree(mine, ignore_errors=True)
+
+
+def make_ahead(keeping: Keeping, shard: ShardWork) -> bool:
+    """Make one shard into the workspace that ``keeping.gather.folder`` lies in.
+
+    Returns:
+        Whether it was made: one that can be taken over is not.
+
+    Raises:
+        SurroundingsError: the disk is full.
+    """
+    key, rows = keys_of(keeping, shard)
+    if key in keeping.previous:
+        return False
+    folder = Path(keeping.gather.folder)
+    require_parts(keeping, shard)
+    report = gather.make_shard(keeping.gather, shard)
+    try:
+        remember(keeping, key, report, rows)
+        # Last: the name says that it is whole.
+        (folder / shard.path).replace(folder.parent / f"{key}.{report.sha256}.arrow")
+    except OSError as error:
+        raise SurroundingsError(
+            f"{shard} cannot be kept in {folder.parent}: {error}.", "Make room on the disk."
+        ) from error
+    return True
+
+
+def remove(folder: Path) -> None:
+    """Remove a workspace whose build is published."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):  # others are there
+        folder.parent.rmdir()

@@ -17,16 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.manifest.json_records import from_json
-from pipeline.shards import (
-    compared,
-    equal,
-    facts,
-    gather,
-    reused_shards,
-    sides,
-    window_sides,
-    workspace,
-)
+from pipeline.shards import equal, facts, gather, reused_shards, sides, window_sides
 from pipeline.shards.equal import Search
 from pipeline.shards.examples import Choice, Fate, PlannedExamples
 from pipeline.shards.facts import Counts
@@ -267,11 +258,11 @@ def make(keeping: Keeping, item: ShardRef) -> ShardReport:
 
 def leave(keeping: Keeping, item: ShardRef) -> bool:
     """Make a shard into the workspace: ``workspace.make``."""
-    return workspace.make(*_resolved(keeping, item))
+    return reused_shards.make_ahead(*_resolved(keeping, item))
 
 
 def forget() -> None:
     """Let go of what this process has of the build."""
     _last.clear()
     gather.forget()
-    compared.forget()
+    reused_shards.forget()

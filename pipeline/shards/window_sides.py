@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.shards import grouped, sides
+from pipeline.shards import sides, storage
 from pipeline.shards.equal import Search
 from pipeline.shards.sides import Counted, Groups
 
@@ -41,8 +41,8 @@ def scatter(search: Search, window: int, groups: Groups, test: npt.NDArray[np.bo
         mine["group"], mine["examples"], mine["test"] = group, sizes, side
         entries.append(mine)
     every = np.concatenate(entries)
-    buckets = grouped.first_byte(every["group"])
-    grouped.write(_path(search, window), every, buckets, grouped.BUCKETS)
+    buckets = storage.first_byte(every["group"])
+    storage.write_grouped(_path(search, window), every, buckets, storage.BUCKETS)
 
 
 def count(search: Search, bucket: int) -> Counted:
@@ -52,5 +52,5 @@ def count(search: Search, bucket: int) -> Counted:
         PipelineError: one is on both sides.
     """
     paths = [_path(search, window) for window in range(search.windows)]
-    entries, _ = grouped.read_all(paths, bucket, ENTRY)
+    entries, _ = storage.read_bucket(paths, bucket, ENTRY)
     return sides.counted(entries["group"], entries["examples"], entries["test"])

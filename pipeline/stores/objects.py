@@ -9,8 +9,10 @@ GCS and Azure have it too, but their packages for fsspec give no way to both, so
 from __future__ import annotations
 
 import hashlib
+import os
 import posixpath
 import threading
+import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,9 +20,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from pipeline.stores import Stat
+from pipeline.stores import Stat, Store
 from pipeline.stores.filesystem import is_refused, with_patience
-from stages.errors import UsageError
+from stages.errors import DataError, SurroundingsError, UsageError
+from stages.files import file_hash
 
 _T = TypeVar("_T")
 
@@ -250,3 +253,118 @@ def _seconds(info: Mapping[str, Any]) -> float | None:
             with suppress(ValueError):
                 return datetime.fromisoformat(value.replace("Z", "+00:00")).timestamp()
     return None
+
+
+# Files to a store and back, and copies of objects in the cache of this machine, fetched when they
+# are asked for: what arrived has the hash that it is said to have.
+
+
+_BLOCK = 1 << 24  # bytes that are read back at a time
+
+
+def holds(store: Store, name: str, there: Stat, source: Path, sha256: str) -> bool:
+    """Whether an object has the bytes of a file.
+
+    A store names an object of one put by the MD5 of its bytes: where the tag is that of the file,
+    the bytes are the same. Any other object is read back and hashed.
+    """
+    if there.size != source.stat().st_size:
+        return False
+    with source.open("rb") as file:
+        digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False))
+    return there.tag == digest.hexdigest() or sha256_of(store, name, there.size) == sha256
+
+
+def sha256_of(store: Store, name: str, size: int) -> str:
+    """The hash of an object, read in ranges; empty where there is no such object."""
+    digest = hashlib.sha256()
+    for start in range(0, size, _BLOCK):
+        block = store.get(name, start, min(start + _BLOCK, size))
+        if block is None:
+            return ""
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def send(store: Store, name: str, source: Path, sha256: str) -> Stat:
+    """Put a file, and require that what is there has its bytes.
+
+    Raises:
+        SurroundingsError: it has others.
+    """
+    store.put_file(name, source)
+    there = store.stat(name)
+    if there is None or not holds(store, name, there, source, sha256):
+        raise SurroundingsError(
+            f"{store.shown}/{name} does not have the bytes that were sent.",
+            "Run again; what has arrived is not sent again.",
+        )
+    return there
+
+
+def fetch(store: Store, name: str, target: Path, sha256: str | None) -> Path:
+    """The local copy of an object: fetched unless it is there, and of the hash that was asked for.
+
+    Args:
+        sha256: None where nothing says it; then it is fetched each time.
+
+    Raises:
+        DataError: there is no such object, or it has other bytes.
+    """
+    if sha256 is not None and target.is_file():
+        return target  # it got its name when its hash was known
+    target.parent.mkdir(parents=True, exist_ok=True)
+    new = target.with_name(f"{target.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        if not store.fetch(name, new):
+            raise DataError(f"{store.shown}/{name} is missing.", "Build it again.")
+        if sha256 is not None and file_hash.sha256(new) != sha256:
+            raise DataError(f"{store.shown}/{name} has changed since the build.", "Build it again.")
+        new.replace(target)
+    finally:
+        new.unlink(missing_ok=True)
+    return target
+
+
+FETCHED = "fetched"  # in the cache
+
+
+def default_cache() -> Path:
+    """``$XDG_CACHE_HOME/posttrain-pipeline``."""
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "posttrain-pipeline"
+
+
+@dataclass(frozen=True)
+class Copies:
+    """The objects of a store, and the folder of their copies.
+
+    Attributes:
+        folder: named by what the copies are of, so that it never holds two versions of one.
+    """
+
+    store: Store
+    folder: Path
+
+    @classmethod
+    def of(cls, store: Store, key: str) -> Copies:
+        """Those in the cache; ``key``: of the version."""
+        name = hashlib.sha256(f"{store.shown}\0{key}".encode()).hexdigest()[:32]
+        return cls(store, default_cache() / FETCHED / name)
+
+    def path(self, name: str, sha256: str | None) -> Path:
+        """The copy of a file; ``sha256``: of its bytes, None where nothing says it.
+
+        Raises:
+            DataError: there is no such object, or it has other bytes.
+        """
+        return fetch(self.store, name, self.folder / name, sha256)
+
+
+def fetch_all(store: Store, folder: Path) -> Path:
+    """Every object, as it is there now, into a folder; one list."""
+    for name in store.list():
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        store.fetch(name, target)
+    return folder

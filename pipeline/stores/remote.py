@@ -23,8 +23,7 @@ from pipeline.stores.sources import Located
 from stages import readers
 from stages.errors import SurroundingsError, UsageError
 from stages.files import file_hash
-from stages.files.file_version import FilePiece, FileVersion
-from stages.files.version_bytes import changed
+from stages.files.file_version import FilePiece, FileVersion, changed
 
 Info: TypeAlias = dict[str, Any]
 _AT_ONCE = 16

@@ -26,7 +26,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stages.chat_template import outline
+from stages.chat_template import segments as outlines
 from stages.chat_template.placeholders import (
     SLOT,
     Guard,
@@ -101,7 +101,7 @@ class Program:
     @functools.cached_property
     def outline(self) -> str:
         """What the template prints for rows of this shape; see ``outline``."""
-        return outline.spelled(
+        return outlines.spelled(
             (None if unit.slots else unit.literals[0], unit.kind) for unit in self.units
         )
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages import columns
-from stages.chat_template import outline
+from stages.chat_template import segments as outlines
 from stages.chat_template.compile import Program, Unit
 from stages.chat_template.render import COMPILED, Renderer, exchange
 from stages.chat_template.segments import CONTROL, STEP, TRAINED, Segment
@@ -45,7 +45,7 @@ class _Chat:
         units = self.program.units
         # Nothing is trained but markers, which are put behind the steps later.
         around = [(None if u.slots else u.literals[0], u.kind & CONTROL) for u in units]
-        return outline.spelled(
+        return outlines.spelled(
             [*around[: self.at], *[(None, STEP)] * steps, *around[self.at + 1 :]]
         )
 

@@ -24,7 +24,7 @@ import zstandard
 from stages import late
 from stages.contract import Split
 from stages.errors import ReadingError, SurroundingsError, counted
-from stages.files import content, inflate
+from stages.files import content, frames
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,8 +76,8 @@ def _chunks(split: Split) -> Iterator[bytes]:
         if kind == "gz":
             file = cast("IO[bytes]", gzip.GzipFile(fileobj=packed))  # not declared as one
         elif kind == "zst":
-            frames = zstandard.ZstdDecompressor(max_window_size=inflate.ZSTD_WINDOW)
-            file = frames.stream_reader(packed, read_across_frames=True)
+            unpacked = zstandard.ZstdDecompressor(max_window_size=frames.ZSTD_WINDOW)
+            file = unpacked.stream_reader(packed, read_across_frames=True)
         else:
             file.seek(split.start)
         before = split.around[0] if split.around else 0

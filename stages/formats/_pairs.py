@@ -12,7 +12,7 @@ from stages.errors import RowError, counted
 from stages.formats import _messages, _turns, texts
 from stages.formats._asked import Asking, keeping_one, open_question, says
 from stages.kinds import PAIR
-from stages.rows import templated
+from stages.rows import stop_text
 from stages.rows.unread import ignore
 from stages.rows.watched import peek
 
@@ -159,16 +159,16 @@ def templated_sides(row: Row, sides: list[Any], options: FormatOptions) -> list[
     """
     if not all(isinstance(value, str) for value in sides):
         return []
-    wholes = [templated.read(value) for value in sides]
+    wholes = [stop_text.read(value) for value in sides]
     for whole, value in zip(wholes, sides, strict=True):
         if whole is not None:
-            templated.require_allowed(whole[0], "an answer", options.already_templated)
+            stop_text.require_allowed(whole[0], "an answer", options.already_templated)
         elif any(wholes):
             raise RowError("bad_column", f"one side carries a chat template, not {value[:40]!r}")
     if all(wholes):
         return [_turns.joined(_turns.before(row), w[1].messages) for w in wholes if w]
     asked = _text_prompt(row, options)
-    if asked is None or templated.read(asked) is None:
+    if asked is None or stop_text.read(asked) is None:
         return []
     return [_turns.exchange(row, asked, value, options) for value in sides]
 

@@ -10,7 +10,7 @@ from stages.errors import RowError
 from stages.formats import _messages, _parts
 from stages.formats._messages import kind_of
 from stages.formats._parts import json_value
-from stages.rows import templated
+from stages.rows import stop_text
 from stages.rows.watched import peek
 
 SYSTEM = ("system", "system_prompt", "system_instruction", "systemInstruction")
@@ -188,10 +188,10 @@ def exchange(row: Row, prompt: str, answer: str, options: FormatOptions) -> list
     Raises:
         RowError: the prompt already carries a chat template and nobody allowed that.
     """
-    parsed = templated.allowed(prompt, "the prompt", options.already_templated)
+    parsed = stop_text.allowed(prompt, "the prompt", options.already_templated)
     if parsed is None:
         return [*before(row), Message("user", prompt), Message("assistant", answer)]
-    return joined(before(row), templated.answered(*parsed, answer))
+    return joined(before(row), stop_text.answered(*parsed, answer))
 
 
 def asked(row: Row, prompt: str, options: FormatOptions) -> list[Message]:
@@ -201,13 +201,13 @@ def asked(row: Row, prompt: str, options: FormatOptions) -> list[Message]:
         RowError: the prompt already carries a chat template and nobody allowed that; or it begins
             the answer, which is not a text that could go on from there.
     """
-    parsed = templated.allowed(prompt, "the prompt", options.already_templated)
+    parsed = stop_text.allowed(prompt, "the prompt", options.already_templated)
     if parsed is None:
         return [*before(row), Message("user", prompt)]
-    if begun := templated.opening(parsed[1]):
+    if begun := stop_text.opening(parsed[1]):
         detail = f"the templated prompt begins the answer with {begun[:40]!r}, and the answer is "
         raise RowError("bad_column", f"{detail}a list of turns")
-    return joined(before(row), templated.question(parsed[1]))
+    return joined(before(row), stop_text.question(parsed[1]))
 
 
 def joined(ahead: list[Message], turns: list[Message]) -> list[Message]:

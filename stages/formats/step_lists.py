@@ -8,7 +8,7 @@ from typing import Any
 from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
 from stages.format import Format
-from stages.formats import _ratings, _steps, _turns
+from stages.formats import _steps, _turns
 from stages.formats._asked import Asking, meant
 from stages.kinds import STEPS
 from stages.rows.watched import peek
@@ -23,14 +23,14 @@ def _counts_from_minus_one(value: Any) -> bool:
     known = isinstance(value, list) and all(
         one is None or (type(one) in (int, float) and one in (-1, 0, 1)) for one in value
     )
-    return known and _ratings.is_signed(value)
+    return known and _steps.is_signed(value)
 
 
 def _fits(value: Any, steps: int) -> bool:
     """Whether a value can be a rating per step; bare integers could also be step numbers."""
     if _counts_from_minus_one(value):
         return len(value) == steps
-    if not isinstance(value, list) or not all(map(_ratings.is_rating, value)):
+    if not isinstance(value, list) or not all(map(_steps.is_rating, value)):
         return False
     return len(value) == steps or any(type(one) is not int for one in value)
 
@@ -43,7 +43,7 @@ def _labels(row: Row, names: Sequence[str] = _LABELS) -> str | None:
     return next((name for name in names if _fits(peek(row, name), len(peek(row, steps)))), None)
 
 
-class _Stepwise(Asking, _ratings.Signed):
+class _Stepwise(Asking, _steps.Signed):
     """``prompt``, ``completions`` (the steps) and ``labels`` (one per step, hard or soft).
 
     ``stepwise/signed`` reads ratings of -1 (bad), 0 (neutral) and 1 (good).
@@ -75,8 +75,8 @@ class _Stepwise(Asking, _ratings.Signed):
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         steps = _steps.listed(row, "completions")
-        column = _ratings.rated(row, _LABELS, options.columns)
-        labels = _ratings.ratings(row.get(column), len(steps), column, self._label(options))
+        column = _steps.rated(row, _LABELS, options.columns)
+        labels = _steps.ratings(row.get(column), len(steps), column, self._label(options))
         return [StepChain(_steps.problem(row, options), steps, labels)]
 
 
@@ -121,8 +121,8 @@ class _SoftPrefix(Asking):
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         name = _turns.chosen_of(row, _PREFIXES, options.columns) or "prefixes"
         steps = _steps_of(_steps.texts(row.get(name), name))
-        column = _ratings.rated(row, _VALUES, options.columns)
-        labels = _ratings.ratings(row.get(column), len(steps), column)
+        column = _steps.rated(row, _VALUES, options.columns)
+        labels = _steps.ratings(row.get(column), len(steps), column)
         return [StepChain(_steps.problem(row, options), steps, labels)]
 
 

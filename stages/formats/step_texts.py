@@ -5,7 +5,7 @@ from __future__ import annotations
 from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
 from stages.format import Format
-from stages.formats import _ratings, _steps, _turns
+from stages.formats import _steps, _turns
 from stages.formats._asked import Asking
 from stages.kinds import STEPS
 
@@ -30,7 +30,7 @@ class _MathShepherd(Format):
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         _steps.require_alone(row, options)
         pieces = _steps.cut(_turns.text(row, "input"), options)
-        labels = _ratings.aligned(pieces, _turns.text(row, "label"))
+        labels = _steps.aligned(pieces, _turns.text(row, "label"))
         return [_steps.chain(pieces, labels, options)]
 
 
@@ -54,9 +54,9 @@ class _OpenRLHF(Asking):
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         _steps.require_alone(row, options)
-        name = _ratings.rated(row, _VALUES, options.columns)
+        name = _steps.rated(row, _VALUES, options.columns)
         pieces = _steps.cut(_turns.text(row, "input"), options)
-        labels = _ratings.ratings(row.get(name), len(pieces) - 1, name)
+        labels = _steps.ratings(row.get(name), len(pieces) - 1, name)
         return [_steps.chain(pieces, labels, options)]
 
 
@@ -79,13 +79,13 @@ class _TaggedMessages(Asking):
         return f"{column} with steps in the answer, and {labels}" if known else None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        column = _ratings.rated(row, _LABELS, options.columns)
+        column = _steps.rated(row, _LABELS, options.columns)
         turns = _steps.conversation(row, options)
         if [message.role for message in turns] != ["user", "assistant"]:
             raise RowError("bad_column", "the turns are not one question and one answer")
         pieces = _steps.cut(turns[1].content or "", options)
         _steps.require_tail(pieces)
-        labels = _ratings.ratings(row.get(column), len(pieces) - 1, column)
+        labels = _steps.ratings(row.get(column), len(pieces) - 1, column)
         return [StepChain(turns[0].content or "", pieces[:-1], labels)]
 
 
@@ -114,7 +114,7 @@ class _StepConversations(Format):
         if not turns or roles != ["user", "assistant"] * (len(turns) // 2):
             raise RowError("bad_column", "the turns do not alternate between a step and its rating")
         labels = [
-            _ratings.rating(message.content, f"the rating of step {i + 1}")
+            _steps.rating(message.content, f"the rating of step {i + 1}")
             for i, message in enumerate(turns[1::2])
         ]
         pieces = [message.content or "" for message in turns[::2]]

@@ -10,7 +10,7 @@ from stages.format import Format
 from stages.formats import _messages, _turns, message_trees
 from stages.formats._asked import one_of, required, says
 from stages.kinds import CONVERSATION
-from stages.rows import templated
+from stages.rows import stop_text
 from stages.rows.watched import Overlaid, peek
 
 _QUESTIONS = ("question", "query", "problem", "prompt", "input", "input_text", "text_input")
@@ -163,7 +163,7 @@ class _Text(Format):
         text = _turns.text(row, "text")
         if role := _speaker(row):
             raise RowError("bad_column", f"the text is a turn: role is {role!r}")
-        parsed = templated.allowed(text, "the text", options.already_templated)
+        parsed = stop_text.allowed(text, "the text", options.already_templated)
         if parsed is None:
             return [Conversation([Message(BARE, text)])]
         return [Conversation(parsed[1].messages, _turns.tools(row))]
@@ -218,7 +218,7 @@ def asked(row: Row, options: FormatOptions) -> str:
     extra = [_turns.text(row, name) for name in named]
     if len(extra) > 1:
         raise RowError("bad_column", "input and context both say something; see --map input=input")
-    if extra and (dialect := templated.dialect_of(instruction)):
+    if extra and (dialect := stop_text.dialect_of(instruction)):
         detail = f"the instruction already carries a chat template ({dialect}), so {named[0]} has "
         raise RowError("bad_column", f"{detail}no place after it")
     return "\n\n".join([instruction, *extra])

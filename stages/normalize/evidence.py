@@ -18,7 +18,7 @@ from stages.errors import DataError, RowError, UndecidedError, UnknownFormatErro
 from stages.format import Format
 from stages.kinds import Kind
 from stages.normalize import survey
-from stages.rows import templated
+from stages.rows import stop_text
 from stages.rows.column_names import plain
 from stages.rows.unread import mapped
 
@@ -153,7 +153,7 @@ def _refuse_templated(
     seen: Counter[tuple[str, str]] = Counter()
     for row in rows:
         for column in detected.prompts:
-            dialect = templated.dialect_of(row.get(column))
+            dialect = stop_text.dialect_of(row.get(column))
             if dialect is not None:
                 seen[column, dialect] += 1
                 break

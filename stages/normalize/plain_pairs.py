@@ -23,7 +23,7 @@ from stages.formats import _pairs
 from stages.kinds import Kind
 from stages.normalize.plain import SAID, Reading, reading_beside
 from stages.normalize.turns import ASSISTANT, FOLLOWS, SPELLED, USER, Made, Turns
-from stages.rows import stop_text, templated
+from stages.rows import stop_text
 from stages.rows.stop_text import opens_reasoning
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _side(value: Any) -> Talk | None:
     """One answer, or one whole conversation."""
     if type(value) is str:
         # A text that begins as a list may be the JSON of turns.
-        plain = _is_ordinary(value) and templated.read(value) is None and value.lstrip()[0] != "["
+        plain = _is_ordinary(value) and stop_text.read(value) is None and value.lstrip()[0] != "["
         return ((ASSISTANT,), [value]) if plain else None
     if type(value) is dict:
         return _turns((value,))
@@ -121,7 +121,7 @@ def _side(value: Any) -> Talk | None:
 def _prompt(value: Any, in_turns: bool) -> Talk | None:
     """The prompt of two answers; ``in_turns``: its column holds turns alone."""
     if type(value) is str:
-        return ((USER,), [value]) if not in_turns and templated.read(value) is None else None
+        return ((USER,), [value]) if not in_turns and stop_text.read(value) is None else None
     return _turns(value) if type(value) is list else None
 
 

@@ -17,11 +17,11 @@ import pyarrow as pa
 from stages import columns
 from stages.contract import FormatOptions, StepChain
 from stages.format import Format
-from stages.formats import _ratings, _steps, _turns
+from stages.formats import _steps, _turns
 from stages.kinds import MEMBERS, STEPS, Kind
 from stages.normalize.plain import Reading, Take, only_one, reading_beside
 from stages.normalize.turns import Made
-from stages.rows import examples, stop_text, templated
+from stages.rows import examples, stop_text
 
 if TYPE_CHECKING:
     from stages.normalize.stage import Normalize
@@ -54,7 +54,7 @@ class Chains(Made):
         Raises:
             RowError: it would train nothing, or something wrong.
         """
-        if templated.read(problem) is not None:
+        if stop_text.read(problem) is not None:
             return False
         chain = examples.chain(StepChain(problem, written, ratings, pieces))
         if stop_text.ending_stop(chain.steps[-1]):
@@ -117,7 +117,7 @@ def _rated(values: Any, count: int) -> list[float | None]:
     )
     if usual and all(value in _USUAL for value in values):
         return [_USUAL[value] for value in values]
-    return _ratings.ratings(values, count, "")
+    return _steps.ratings(values, count, "")
 
 
 def _take_lists(made: Chains, problem: Any, steps: Any, values: Any) -> bool:
@@ -140,7 +140,7 @@ def _take_text(made: Chains, text: Any, label: Any, cut: _Cut, listed: bool) -> 
     if listed:
         ratings = _rated(label, len(steps))
     else:
-        ratings = _ratings.aligned(pieces, _turns.text({"label": label}, "label"))
+        ratings = _steps.aligned(pieces, _turns.text({"label": label}, "label"))
     return made.add(problem, steps, ratings, pieces)
 
 

@@ -18,7 +18,7 @@ from stages import columns
 from stages.chat_template import loss_weights
 from stages.chat_template.reasoning import OPEN
 from stages.columns import Ints, make_list, offsets_of
-from stages.rows import stop_text, templated
+from stages.rows import stop_text
 from stages.rows.stop_text import opens_reasoning
 
 if TYPE_CHECKING:
@@ -166,9 +166,9 @@ class Turns(Made):
 
 def _templated(texts: pa.StringArray, each: int = 1) -> Ints:
     """Of every so many texts, the first: which of these carry a chat template already."""
-    odd: Ints = np.flatnonzero(begin_with(texts, templated.FIRST)[::each])
+    odd: Ints = np.flatnonzero(begin_with(texts, stop_text.FIRST)[::each])
     said = texts.take(pa.array(each * odd)).to_pylist()
-    found = np.array([templated.read(text) is not None for text in said], bool)
+    found = np.array([stop_text.read(text) is not None for text in said], bool)
     templated_ones: Ints = odd[found]
     return templated_ones
 

@@ -19,7 +19,7 @@ from stages import columns
 from stages.columns import Ints
 from stages.contract import Batch
 from stages.kinds import Kind
-from stages.overlap import evaluations, said, words
+from stages.overlap import evaluations, signatures, words
 from stages.overlap.evaluations import Items
 from stages.overlap.settings import Search
 from stages.overlap.signatures import Runs
@@ -175,7 +175,7 @@ def index_of(search: Search) -> Index:
 
 def put(batch: Batch, kind: Kind, search: Search) -> Batch:
     """The batch with the column ``overlaps``: a list of hits, empty for almost every sequence."""
-    texts, rows = said.texts(batch, kind, search.whole)
+    texts, rows = signatures.compared_texts(batch, kind, search.whole)
     found = index_of(search).overlaps(texts, rows)
     values: list[Any] = [[] for _ in range(batch.num_rows)]
     for row, overlaps in found.items():

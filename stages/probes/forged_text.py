@@ -8,7 +8,7 @@ from stages.chat_template.render_pair import PairRenderer, prove_pair
 from stages.chat_template.segments import CONTROL
 from stages.errors import RowError, counted
 from stages.probes import PAIR, TEMPLATE, BrokenError, Probes, ProbeSubject
-from stages.probes._rendering import (
+from stages.probes.templates import (
     QUESTION,
     Rendering,
     Turns,

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from stages import late
 from stages.errors import ContainerError
-from stages.files import inflate
+from stages.files import frames
 from stages.readers import _values
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def of(array: Any, size: int) -> Ints:
     Raises:
         ContainerError: there are more values than such a file has; see ``inflate.require_text``.
     """
-    inflate.require_text(size, inflate.VALUE * len(array))
+    frames.require_text(size, frames.VALUE * len(array))
     kind, types = array.type, pa.types
     if isinstance(array, pa.ExtensionArray):
         return of(array.storage, size)

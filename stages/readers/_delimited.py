@@ -14,9 +14,9 @@ from typing import IO, Any, TypeAlias
 
 from stages.contract import Glimpse, Lines, Record, Row, Split
 from stages.errors import ContainerError, RowError, UsageError
-from stages.files import content, cutting, strict_json
+from stages.files import content, strict_json
 from stages.files.content import Source
-from stages.readers import _glimpse, _values
+from stages.readers import _tables, _values
 from stages.readers._cells import Grammar, Raw, Rows
 
 RFC4180, NONE = QUOTING = ("rfc4180", "none")
@@ -27,7 +27,7 @@ Header: TypeAlias = dict[str, bool]  # by column, whether its cells are JSON
 
 
 @dataclass(frozen=True)
-class Delimited(cutting.Whole):
+class Delimited(content.Whole):
     """The reader of one delimiter.
 
     Attributes:
@@ -86,9 +86,7 @@ class Delimited(cutting.Whole):
         if b"\0" in head.partition(b"\n")[0]:  # in the header; further on, one row has it
             raise _values.binary(path, head.index(0), "text")
 
-        found = _glimpse.first_rows(
-            source, lambda file, _: self._records(file, path), rows, salvage
-        )
+        found = _tables.first_rows(source, lambda file, _: self._records(file, path), rows, salvage)
         wrong = [one for one in found.records if one.error and one.error[0] == _WIDTH]
         if len(wrong) * 2 > len(found.records):
             raise ContainerError(

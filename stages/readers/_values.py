@@ -17,7 +17,7 @@ import orjson
 
 from stages.contract import Lines, Record
 from stages.errors import ContainerError
-from stages.files import content, inflate
+from stages.files import content, frames
 from stages.files.line_block import record
 
 BATCH_ROWS = 8192
@@ -203,7 +203,7 @@ def in_batches(records: Iterable[Record | None], lines: Callable[[], int]) -> It
             if one is not None:
                 batch.append(one)
                 size += len(one.raw)
-            blank = lines() - given >= inflate.FREE_ROWS  # told, so that they are counted
+            blank = lines() - given >= frames.FREE_ROWS  # told, so that they are counted
             if len(batch) >= BATCH_ROWS or size >= BATCH_BYTES or blank:
                 yield Lines(batch, lines() - given)
                 batch, size, given = [], 0, lines()

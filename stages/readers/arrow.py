@@ -18,10 +18,10 @@ from typing import IO, TYPE_CHECKING, Any
 from stages import late
 from stages.contract import Glimpse, Lines, Record, Split
 from stages.errors import ContainerError, SurroundingsError, UsageError
-from stages.files import content, cutting, inflate
+from stages.files import content, frames
 from stages.files.content import Source
 from stages.files.file_version import FileVersion
-from stages.readers import _glimpse, _tables
+from stages.readers import _tables
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,12 +36,12 @@ def _batches(source: Any, path: str, size: int) -> Iterator[pa.RecordBatch]:
     source.seek(0 if listed is None else 8)  # a file is a stream between two marks
     stream = pa.ipc.open_stream(source)
     batches = rows = 0
-    inflate.require_text(size, text := _next_bytes(source))
+    frames.require_text(size, text := _next_bytes(source))
     for batch in stream:
         batches, rows = batches + 1, rows + batch.num_rows
-        inflate.require_rows(path, rows, size)
+        frames.require_rows(path, rows, size)
         yield batch
-        inflate.require_text(size, text := text + _next_bytes(source))
+        frames.require_text(size, text := text + _next_bytes(source))
     if listed not in (None, batches):
         raise ContainerError(f"It has {batches} batches, but lists {listed}.", "Fetch it again.")
 
@@ -73,7 +73,7 @@ def named(path: str, trouble: str = "is damaged") -> Iterator[None]:
 _ENOUGH = 4 << 20  # bytes of rows from which a sample is taken
 
 
-class Arrow(cutting.Whole):
+class Arrow(content.Whole):
     """Reads files whose batches follow one another, and streams."""
 
     name = "arrow"
@@ -99,7 +99,7 @@ class Arrow(cutting.Whole):
             with pa.memory_map(path) as mapped:  # reads the headers only
                 batches = list(_batches(mapped, path, size))
             counts = [batch.num_rows for batch in batches]
-            return _glimpse.of_table(
+            return _tables.of_table(
                 counts, rows, lambda n, at, few: batches[n].slice(at, few), size
             )
 
@@ -107,14 +107,14 @@ class Arrow(cutting.Whole):
         """A sample from the first megabytes of a version, which is read from its start."""
         records: list[Record] = []
         size = 0
-        for lines in self.read(replace(cutting.whole(version, self.name), salvage=salvage)):
+        for lines in self.read(replace(content.whole(version, self.name), salvage=salvage)):
             records += lines.records
             size += sum(len(record.raw) for record in lines.records)
             if size >= _ENOUGH:
                 about = round(len(records) * version.size / size)
-                sample = _glimpse.spread(records, rows)
+                sample = _tables.spread(records, rows)
                 return Glimpse(sample, "the first megabytes", about, exact=False)
-        return _glimpse.of(records, rows)
+        return _tables.of(records, rows)
 
 
 READER = Arrow()

@@ -14,12 +14,11 @@ from collections.abc import Iterator
 from typing import IO
 
 from stages.contract import Glimpse, Lines, Split
-from stages.files import content, cutting, frames, inflate
+from stages.files import content, frames
 from stages.files.content import Source
-from stages.files.file_version import FileVersion
+from stages.files.file_version import FileVersion, VersionBytes
 from stages.files.line_block import LineBlock, too_long
-from stages.files.version_bytes import VersionBytes
-from stages.readers import _glimpse, _values
+from stages.readers import _tables, _values
 
 SPLIT_BYTES = 16 << 20  # a constant: parts must not depend on the number of workers
 BATCH_BYTES = 4 << 20
@@ -74,7 +73,7 @@ def records(file: IO[bytes], at_start: bool) -> Iterator[Lines]:
         offset += len(body) + 1
 
 
-class Jsonl(cutting.Whole):
+class Jsonl(content.Whole):
     """Reads lines; of a file that holds other values, ``json`` reads these.
 
     Attributes:
@@ -87,7 +86,7 @@ class Jsonl(cutting.Whole):
 
     def cut(self, version: FileVersion) -> list[Split]:
         if not _values.is_lines(version, default=self.lines, limit=MAX_LINE):
-            return [cutting.whole(version, "json")]
+            return [content.whole(version, "json")]
         return self.line_splits(version)
 
     def line_splits(self, version: FileVersion) -> list[Split]:
@@ -101,7 +100,7 @@ class Jsonl(cutting.Whole):
         else:
             pieces = frames.pieces(version, kind, SPLIT_BYTES)
         if kind and not pieces:
-            return [cutting.whole(version, "jsonl")]
+            return [content.whole(version, "jsonl")]
         return [
             Split(
                 version.path,
@@ -120,17 +119,17 @@ class Jsonl(cutting.Whole):
         version = content.version_of(split)
         with content.opened_split(version, split) as stream:
             batches = records(stream, at_start=split.start == 0)
-            yield from inflate.counted(batches, split.path, version.size)
+            yield from frames.counted(batches, split.path, version.size)
             if damage := content.damage_of(stream):
                 yield Lines([], 0, damage)
 
     def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
         if not _values.is_lines(source, default=self.lines, limit=MAX_LINE):
             values = functools.partial(_values.records, path=content.path_of(source))
-            return _glimpse.first_rows(source, values, rows=rows, salvage=salvage)
+            return _tables.first_rows(source, values, rows=rows, salvage=salvage)
         if content.compression(source):
-            return _glimpse.first_rows(source, records, rows=rows, salvage=salvage)
-        return _glimpse.windows(source, rows=rows, records=records, longest=MAX_LINE)
+            return _tables.first_rows(source, records, rows=rows, salvage=salvage)
+        return _tables.windows(source, rows=rows, records=records, longest=MAX_LINE)
 
 
 READER = Jsonl()

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from stages import late
 from stages.contract import Glimpse, Lines, Split
-from stages.files import content, cutting, inflate
+from stages.files import content, frames
 from stages.files.content import Source
 from stages.files.file_version import FileVersion
-from stages.readers import _glimpse, _tables
+from stages.readers import _tables
 from stages.readers.arrow import named
 
 if TYPE_CHECKING:
@@ -46,12 +46,12 @@ class _File:
             for at in range(group.num_columns):
                 chunk, width = group.column(at), self.meta.schema.column(at).length
                 name, length = chunk.path_in_schema, chunk.total_uncompressed_size
-                text += length + max(inflate.VALUE, width) * chunk.num_values
+                text += length + max(frames.VALUE, width) * chunk.num_values
                 if chunk.physical_type == "BYTE_ARRAY":
                     texts.add(name)
                     if not _KEPT.issuperset(chunk.encodings):
                         apart[name] = max(length, apart.get(name, 1))
-        inflate.require_text(size, text)
+        frames.require_text(size, text)
         self._rows = min(_tables.BATCH_ROWS, max(_LEAST, _tables.HELD // max(apart.values())))
         self._file = pq.ParquetFile(
             source, metadata=self.meta, read_dictionary=sorted(texts - {*apart})
@@ -93,7 +93,7 @@ def _ranges(start: int, stop: int, tail: int, size: int) -> tuple[Any, ...]:
     return (min(start, tail), size) if stop >= tail else (start, stop, (tail, size))
 
 
-class _Parquet(cutting.Whole):
+class _Parquet(content.Whole):
     name = "parquet"
     suffixes = (".parquet",)
 
@@ -101,10 +101,10 @@ class _Parquet(cutting.Whole):
         path = version.path
         with named(path, "is not Parquet"), version.open() as source:
             meta = _File(source, version.size).meta
-        inflate.require_rows(path, meta.num_rows, version.size)
+        frames.require_rows(path, meta.num_rows, version.size)
         starts = _starts(meta)
         if starts is None:  # not as anybody writes it: one split, which reads all of the file
-            split = cutting.whole(version, self.name)
+            split = content.whole(version, self.name)
             return [replace(split, stop=meta.num_row_groups)]
         tail = min(starts[-1], version.size - _FOOTER)
         return [
@@ -130,7 +130,7 @@ class _Parquet(cutting.Whole):
             count = sum(file.meta.row_group(group).num_rows for group in groups)
             share = count / max(file.meta.num_rows, 1)
             rows = _tables.records(file.batches(groups), version.size, share, file.plain)
-            yield from inflate.counted(rows, split.path, version.size)
+            yield from frames.counted(rows, split.path, version.size)
 
     def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
         path = content.path_of(source)
@@ -147,8 +147,8 @@ class _Parquet(cutting.Whole):
             file = _File(opened, size_of_file)
             meta = file.meta
             counts = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
-            inflate.require_rows(path, sum(counts), size_of_file)
-            return _glimpse.of_table(counts, rows, fetch, size_of_file, enter=False)
+            frames.require_rows(path, sum(counts), size_of_file)
+            return _tables.of_table(counts, rows, fetch, size_of_file, enter=False)
 
 
 READER = _Parquet()

@@ -28,7 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from stages import columns, native
-from stages.chat_template import outline
+from stages.chat_template import segments as outlines
 from stages.chat_template.segments import CONTROL, MARKER, STEP
 from stages.columns import IGNORED, list_parts, make_list, numbers, offsets_of
 from stages.contract import Batch
@@ -172,7 +172,7 @@ class Mark:
         marker = (self.model.profile.step_tokens.step, CONTROL | MARKER)
         spelled = []
         for text in column.dictionary.to_pylist():
-            segments = [(one, marker) if one[1] & STEP else (one,) for one in outline.parsed(text)]
-            spelled.append(outline.spelled(itertools.chain.from_iterable(segments)))
+            segments = [(one, marker) if one[1] & STEP else (one,) for one in outlines.parsed(text)]
+            spelled.append(outlines.spelled(itertools.chain.from_iterable(segments)))
         made = pa.DictionaryArray.from_arrays(column.indices, pa.array(spelled, pa.string()))
         return columns.put(batch, "outline", made)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages import columns, native
-from stages.chat_template import outline
+from stages.chat_template import segments as outlines
 from stages.chat_template.segments import CONTROL, MARKER, TRAINED
 from stages.columns import Ints, list_parts, make_list, numbers, offsets_of
 from stages.contract import Batch
@@ -92,10 +92,10 @@ class OutlineEncoder:
         if spelled not in self._known:
             if len(self._known) >= _MOST:
                 self._known.clear()
-            self._known[spelled] = self._encoded(outline.parsed(spelled))
+            self._known[spelled] = self._encoded(outlines.parsed(spelled))
         return self._known[spelled]
 
-    def _encoded(self, segments: outline.Outline) -> _Tokens | None:
+    def _encoded(self, segments: outlines.Outline) -> _Tokens | None:
         """An outline's own ids; None where an own text stands before a cut."""
         fixed: list[list[int]] = [[]]
         trained: list[bool] = []
@@ -207,9 +207,9 @@ def segments_of(batch: Batch, prefix: str) -> pa.ListArray:
         if spelled is None:
             rows.append([(one["text"], one["kind"]) for one in given])
         else:
-            parts = outline.parsed(spelled)
+            parts = outlines.parsed(spelled)
             kinds = [kind for _, kind in parts]
-            rows.append(list(zip(outline.filled(parts, texts), kinds, strict=True)))
+            rows.append(list(zip(outlines.filled(parts, texts), kinds, strict=True)))
     flat = [segment for row in rows for segment in row]
     fields = list(columns.SEGMENTS.value_type)
     values = pa.StructArray.from_arrays(

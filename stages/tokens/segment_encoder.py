@@ -32,9 +32,8 @@ from stages.columns import (
 )
 from stages.encoders import Encoder
 from stages.profile import TargetModel
-from stages.tokens.merged_cuts import MergedCuts
+from stages.tokens.merged_cuts import Edges, MergedCuts
 from stages.tokens.outline_tokens import OutlineEncoder
-from stages.tokens.swallowed_whitespace import Edges
 
 Kinds = npt.NDArray[np.uint8]
 
