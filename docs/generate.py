@@ -27,7 +27,7 @@ from benchmarks import page, worked
 from docs import dependencies, guides, rooms
 from docs.guides import table
 from expectations.contract import PLANNED, Context
-from expectations.gx_suites import shipped
+from expectations.gx_library import shipped
 from expectations.invariants import invariants
 from pipeline import tasks
 from pipeline.builder.stagewise import stage_table

@@ -29,7 +29,6 @@ from expectations.audits import (
     level,
     shortcuts,
     step_labels,
-    trained_share,
     with_tolerances,
 )
 from expectations.contract import Context
@@ -428,7 +427,7 @@ def test_every_audit_says_why_and_is_named_by_its_file() -> None:
     """What an audit is called is its file."""
     found = audits()
     assert len(found) >= 9
-    modules = (shortcuts, shortcuts, step_labels, lengths, trained_share)
+    modules = (shortcuts, shortcuts, step_labels, lengths, lengths)
     for module in modules:
         assert module.AUDIT.name == module.__name__.rpartition(".")[2]
     for audit in found:

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from stages import kinds
 from stages.columns import schema
 from stages.overlap import signatures, words
-from stages.overlap.evaluations import Items, Questions
-from stages.overlap.search import Index, Overlap
+from stages.overlap.search import Index, Items, Overlap, Questions
 
 SIZE = 4
 WORD = st.sampled_from("a b c d e ff gg".split())

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from support import SAMPLES, Make, Run, few, files_of, read_manifest, write_rows
 
 import posttrain_pipeline as pp
-from pipeline.builds import lease, leftovers, limits, versions
+from pipeline.builds import lease, limits, versions
 from pipeline.builds.build import Build
+from pipeline.manifest import dataset_files
 from pipeline.manifest.drifts import DRIFTS
 from pipeline.options.config import Config
 from pipeline.options.output import BY_RECIPE
@@ -225,7 +226,7 @@ def test_files_of_the_user_s_are_named(pipeline: Run, tmp_path: Path) -> None:
 )  # fmt: skip
 def test_which_files_are_nobody_s(name: str, is_one: bool) -> None:
     """By their names; anything else is somebody's."""
-    assert leftovers.is_one(name) is is_one
+    assert dataset_files.is_one(name) is is_one
 
 
 def test_kinds_are_compared_before_work(small: Build) -> None:

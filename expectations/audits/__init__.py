@@ -30,6 +30,7 @@ MEMBERS = {
     "margins": "expectations.audits.step_labels:MARGINS",
     "short_answers": "expectations.audits.lengths:SHORT_ANSWERS",
     "sources": "expectations.audits.lengths:SOURCES",
+    "trained_share": "expectations.audits.lengths:TRAINED_SHARE",
     "truncation": "expectations.audits.lengths:TRUNCATION",
 }
 

@@ -11,8 +11,11 @@ from stages import catalog
 from stages.errors import UsageError
 
 MEMBERS = {
+    "dataset": "expectations.invariants.shards:DATASET_LAWS",
+    "labels": "expectations.invariants.sequences:LABELS",
     "pack_index": "expectations.invariants.packs:INDEX",
-    "weights": "expectations.invariants.labels:WEIGHTS",
+    "padding": "expectations.invariants.packs:PADDING",
+    "weights": "expectations.invariants.sequences:WEIGHTS",
 }
 
 

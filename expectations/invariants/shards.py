@@ -9,10 +9,14 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from expectations.contract import (
     COMPARES,
+    DATASET,
+    EXAMPLE,
+    LABELLED,
     PACKS,
     PADS,
     SHARD,
@@ -25,6 +29,7 @@ from expectations.contract import (
     holds,
     none,
 )
+from expectations.dataset import SIDES, Dataset, as_one, n_distinct, n_distinct_pairs, n_in_both
 from expectations.stored_rows import ShardFile
 from stages.columns import IGNORED, TYPES, numbers
 from stages.errors import require_reading
@@ -112,6 +117,117 @@ SUBJECT = Subject(
             why="a file that changed after the checks was not checked",
             checks=(none("hash_differs"),),
             breaks={"hash_differs": 1},
+        ),
+    ),
+)
+
+
+# The dataset as a whole: no row is missing, none is there twice, none is in both train and test.
+#
+# Counts over all rows are made here, so that the gate compares two numbers of one row, and its
+# result does not depend on the pieces in which a table is read.
+
+
+def _declared(dataset: Dataset) -> Columns:
+    declared = {"copies_declared": 0, **dataset.declared}
+    return {name: [int(value)] for name, value in declared.items()}
+
+
+def _names(dataset: Dataset) -> Columns:
+    """Names that several examples have, and rows with examples on both sides."""
+    repeated = both = 0
+    for piece in dataset.names():
+        sides = [piece[side] for side in SIDES]
+        source, line, sequence = (
+            np.concatenate([side[name] for side in sides])
+            for name in ("source", "line", "sequence")
+        )
+        # A row may become several examples: names are unique per example, sides compared by row.
+        row, first = as_one(source, line), len(sides[0]["line"])
+        train, test = row[:first], row[first:]
+        if len(test):
+            both += n_distinct(train) + n_distinct(test) - n_distinct(train, test)
+        repeated += len(row) - n_distinct(as_one(source, line, sequence))
+    return {"n_names_repeated": [repeated], "n_rows_on_both_sides": [both]}
+
+
+def _equal(dataset: Dataset) -> Columns:
+    """Examples that equal another."""
+    repeated = both = 0
+    for piece in dataset.contents():
+        train, test = ((piece[side]["digest_a"], piece[side]["digest_b"]) for side in SIDES)
+        both += n_in_both(train, test)
+        a, b = (np.concatenate(half) for half in zip(train, test, strict=True))
+        repeated += len(a) - n_distinct_pairs(a, b)
+    return {"n_examples_on_both_sides": [both], "duplicates_stored": [repeated]}
+
+
+def _stored(dataset: Dataset) -> Columns:
+    longest = "n_longer_side" if dataset.context.kind.compares else "n_tokens"
+    columns = {
+        "examples_stored": [dataset.rows(EXAMPLE)],
+        "tokens_stored": [dataset.total(EXAMPLE, longest)],
+    }
+    if not dataset.context.kind.compares:
+        columns["trained_stored"] = [dataset.total(EXAMPLE, "n_trained")]
+    return columns
+
+
+_law = partial(Invariant, level=DATASET)
+
+
+DATASET_LAWS = Subject(
+    metrics=(
+        Metrics(measure=_declared, level=DATASET),
+        Metrics(measure=_names, level=DATASET),
+        Metrics(measure=_equal, level=DATASET),
+        Metrics(measure=_stored, level=DATASET),
+    ),
+    invariants=(
+        _law(
+            # Every row and every example is used, refused or a duplicate, exactly one of the three.
+            name="ledger_balanced",
+            why="rows must not disappear without a recorded reason",
+            checks=(
+                Equal("rows_in", "rows_accounted"),
+                Equal("examples_made", "examples_accounted"),
+            ),
+            breaks={"rows_accounted": -1},
+        ),
+        _law(
+            name="counts_match",  # what is stored adds up to what the plan kept
+            why="a missing or repeated example changes what is trained and what is reported",
+            checks=(
+                Equal("examples_stored", "examples_kept"),
+                Equal("tokens_stored", "tokens_kept"),
+                Equal("trained_stored", "trained_kept", (LABELLED,)),
+            ),
+            breaks={"examples_stored": -1},
+        ),
+        _law(
+            # As many examples equal an earlier one as the manifest says; none after --dedup.
+            name="duplicates_as_declared",
+            why="duplicates give an example more weight than it has in the data",
+            checks=(Equal("duplicates_stored", "duplicates_declared"),),
+            breaks={"duplicates_stored": -1},
+        ),
+        _law(
+            name="row_ids_unique",  # but for the copies that a source's passes ask for
+            why="an example that is stored twice is trained twice, and its id no longer says which",
+            checks=(Equal("n_names_repeated", "copies_declared"),),
+            breaks={"n_names_repeated": 1},
+        ),
+        _law(
+            name="sides_disjoint",  # no row has examples on both the train and the test side
+            why="a row in both train and test makes the test results too good",
+            checks=(none("n_rows_on_both_sides"),),
+            breaks={"n_rows_on_both_sides": 1},
+        ),
+        _law(
+            name="no_example_on_both_sides",  # of test is equal to one of train
+            why="a test example that was trained on measures what was memorised",
+            checks=(none("n_examples_on_both_sides"),),
+            breaks={"n_examples_on_both_sides": 1},
         ),
     ),
 )

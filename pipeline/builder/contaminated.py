@@ -26,8 +26,8 @@ from pipeline.shards.collect import Collector, PartSource
 from pipeline.shards.examples import Fate
 from pipeline.shards.plan import Chosen
 from stages import encoders
-from stages.overlap import evaluations, search, signatures
-from stages.overlap.evaluations import Items
+from stages.overlap import search, signatures
+from stages.overlap.search import Items
 from stages.overlap.settings import Search
 from stages.tokens.folded_labels import unfolded
 
@@ -73,7 +73,7 @@ def write(
     asked = overlaps.search_of(config.plan)
     if asked is None or plan is None:
         return None
-    items = evaluations.items(asked.evaluations)
+    items = search.items(asked.evaluations)
     found: list[set[int]] = [set() for _ in asked.evaluations]
     examples: list[list[int]] = [[] for _ in asked.evaluations]
     with (folder / CONTAMINATED).open("w", encoding="utf-8") as file:

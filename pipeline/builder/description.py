@@ -33,7 +33,7 @@ from pipeline.manifest.counts import (
 from pipeline.manifest.json_records import from_json
 from pipeline.manifest.records import Decontamination, Likeness
 from pipeline.serving import serving
-from pipeline.shards import pack_index, source_portions
+from pipeline.shards import budgets, pack_index
 from pipeline.shards.facts import Outline
 from pipeline.shards.filters import Filtered
 from pipeline.shards.gather import ShardReport
@@ -300,7 +300,7 @@ def describe(outcome: Outcome, verdict: Verdict) -> records.Manifest:
         windows=outline.windows if outline.windows > 1 else None,
         splits=splits_of(outcome),
         sides=_sides(outcome),
-        sources=source_portions.records(config, outline.counts.portions, outline.asked, sides),
+        sources=budgets.records(config, outline.counts.portions, outline.asked, sides),
         filters=reject_limit.filters(config, outcome.chosen, outcome.filtered),
         doubles=reject_limit.doubles(config, outline.counts),
         decontamination=outcome.decontamination,

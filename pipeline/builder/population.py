@@ -16,7 +16,7 @@ from pipeline.builder.forecast import Forecast
 from pipeline.manifest.counts import Portion, SourceRecord
 from pipeline.options.config import Config
 from pipeline.options.source_budgets import Budget
-from pipeline.shards import source_portions
+from pipeline.shards import budgets
 from pipeline.shards.choose import choose
 from pipeline.shards.doubles import DIGEST
 from pipeline.shards.examples import Choice, PlannedExamples
@@ -113,8 +113,8 @@ def sources(estimate: Forecast) -> tuple[SourceRecord, ...]:
     if chosen is None:
         return ()
     sides = (TRAIN,) if chosen[1].test is None else (TRAIN, TEST)
-    portions = source_portions.portions(config, *chosen)
-    records = source_portions.records(config, portions, chosen[1].asked, sides)
+    portions = budgets.source_portions(config, *chosen)
+    records = budgets.records(config, portions, chosen[1].asked, sides)
     return tuple(_grown(one, those.each) for one in records)
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.builds import lease, leftovers, publish, versions
+from pipeline.builds import lease, publish, versions
+from pipeline.manifest import dataset_files
 from pipeline.manifest.manifest import MANIFEST
 from stages.errors import UsageError
 
@@ -62,7 +63,7 @@ class Place:
                 "Give another directory with -o, or leave --keep out.",
             )
         others = [p.name for p in real.iterdir()] if real.is_dir() else []
-        if not versions.is_releases(real) and not all(map(leftovers.is_one, others)):
+        if not versions.is_releases(real) and not all(map(dataset_files.is_one, others)):
             raise UsageError(
                 f"{output} has files in it and holds no versions.",
                 "Give another directory with -o.",

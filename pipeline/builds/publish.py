@@ -19,7 +19,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from pipeline.builds import lease, leftovers, versions
+from pipeline.builds import lease, versions
+from pipeline.manifest import dataset_files
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import as_json, one_line, sealed
 from pipeline.manifest.manifest import MANIFEST, Manifest
@@ -66,7 +67,11 @@ def _files_of_build(target: Path) -> set[str] | None:
 def left_by_tools(target: Path) -> tuple[str, ...]:
     """What other programs left in a build: paths of caches, swap files and the like."""
     own = _files_of_build(target)
-    return tuple(leftovers.apart(leftovers.files_in(target), own)[0]) if own is not None else ()
+    return (
+        tuple(dataset_files.apart(dataset_files.files_in(target), own)[0])
+        if own is not None
+        else ()
+    )
 
 
 def check_target(target: Path) -> Path:
@@ -91,15 +96,15 @@ def check_target(target: Path) -> Path:
         raise UsageError(f"{target} is a file.", "Give a directory with -o.")
     if real.is_dir() and any(real.iterdir()):
         own = _files_of_build(real)
-        present = leftovers.files_in(real)
+        present = dataset_files.files_in(real)
         if own is None and present:
             raise UsageError(
                 f"{target} has files in it and is not a build.", "Give another directory with -o."
             )
-        foreign = leftovers.apart(present, own or ())[1]
+        foreign = dataset_files.apart(present, own or ())[1]
         if foreign:
             raise UsageError(
-                f"{target} has files that are not of the build: {leftovers.in_words(foreign)}.",
+                f"{target} has files that are not of the build: {dataset_files.in_words(foreign)}.",
                 "Move them away, or give another directory with -o.",
             )
     return real

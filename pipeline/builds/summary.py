@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pipeline import exports
 from pipeline.amounts import span
-from pipeline.builds import leftovers, limits, versions
+from pipeline.builds import limits, versions
 from pipeline.builds.limits import Built
 from pipeline.lines import wrapped
-from pipeline.manifest import in_words
+from pipeline.manifest import dataset_files, in_words
 from pipeline.manifest.counts import ExampleCounts, RowCounts
 from pipeline.manifest.json_records import as_json
 from pipeline.manifest.manifest import InputRecord, Manifest
@@ -249,7 +249,7 @@ def _noted(built: Built) -> list[str]:
     if built.left_out:
         lines.append(f"not read  {local.in_words(built.left_out)}")
     if built.left_by_tools:
-        names = leftovers.in_words(built.left_by_tools)
+        names = dataset_files.in_words(built.left_by_tools)
         what = "removed with the build before" if built.fresh else "in it, and not part of it"
         lines.append(f"left      by other programs, {what}: {names}")
     if built.removed:

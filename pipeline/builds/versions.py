@@ -21,8 +21,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.builds import lease, leftovers
+from pipeline.builds import lease
 from pipeline.builds.lease import sync
+from pipeline.manifest import dataset_files
 from pipeline.manifest.json_records import MalformedError, load
 from pipeline.manifest.manifest import MANIFEST, Listed
 from pipeline.manifest.records import RUN
@@ -283,7 +284,7 @@ def _foreign(folder: Path) -> list[str]:
     """Files of a version that are somebody's."""
     found = listed(folder)
     own = {*found.files, RUN, MANIFEST} if found is not None else ()
-    return leftovers.apart(leftovers.files_in(folder), own)[1]
+    return dataset_files.apart(dataset_files.files_in(folder), own)[1]
 
 
 def _remove(folder: Path, version: Version) -> bool:

@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     from stages.tokens.ragged import Ragged
 
 MEMBERS = {
+    "axolotl": "pipeline.exports.llamafactory:AXOLOTL",
+    "open_r1": "pipeline.exports.trl:OPEN_R1",
     "openrlhf_text": "pipeline.exports.openrlhf:TEXT",
     "transformers": "pipeline.exports.trl:TRANSFORMERS",
+    "verl": "pipeline.exports.openrlhf:VERL",
 }
 
 PREFERENCE = ("packed", "ragged", "padded")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from pipeline.exports import Export, ExportFacts, Projection
-from pipeline.exports._script import list_of, nulls, ones, script, scripts
+from pipeline.exports._script import list_of, nulls, ones, rows_of_ids, script, scripts
 from stages.columns import IGNORED, Ints, make_list, numbers, offsets_of
 from stages.kinds import CONVERSATION, PAIR, STEPS
 
@@ -139,4 +141,29 @@ EXPORT = Export(
     launch=script("llamafactory.sh"),
     files=scripts("llamafactory.yaml", width=_width),
     projection=_projection,
+)
+
+
+# axolotl: rows recognised as tokenized by exactly three columns; it packs at run time itself.
+
+
+def _axolotl_detail(facts: ExportFacts) -> str:
+    if facts.kind.marks:
+        return "one class at each step token: 1 good, 0 bad; sample_packing off"
+    return (
+        "single rows, packed at run time by sample_packing, which may leave a pack out of an "
+        "epoch; sdpa keeps their documents apart"
+    )
+
+
+AXOLOTL = Export(
+    name="axolotl",
+    versions="axolotl 0.19.0",
+    takes={CONVERSATION: ("ragged",), STEPS: ("ragged",)},
+    why_not={PAIR: "its reward trainer tokenizes text itself"},
+    detail=_axolotl_detail,
+    launch=script("axolotl.sh"),
+    files=scripts("axolotl.yaml"),
+    projection=partial(rows_of_ids, masked=True),
+    two_classes=True,
 )

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from pipeline.builds import failed, leftovers, limits, publish, standing, versions
+from pipeline.builds import failed, limits, publish, standing, versions
 from pipeline.builds.build import Build, read_manifest
 from pipeline.builds.limits import Built
 from pipeline.builds.place import Place, place_of
 from pipeline.builds.stored import UNKNOWN, Difference
 from pipeline.inputs.declared import declared_fingerprint
 from pipeline.inputs.scan import Input, located, scan, short_names
-from pipeline.manifest import build_id
+from pipeline.manifest import build_id, dataset_files
 from pipeline.manifest.manifest import MANIFEST
 from pipeline.manifest.records import RUN
 from pipeline.manifest.seal import problem
@@ -212,4 +212,4 @@ def up_to_date(place: Place, key: str | None, hashes: KnownHashes) -> Build | No
 
 
 def _is_left_over(difference: Difference) -> bool:
-    return difference.code == UNKNOWN and leftovers.is_one(difference.name)
+    return difference.code == UNKNOWN and dataset_files.is_one(difference.name)

@@ -16,13 +16,13 @@ from expectations import stored_rows
 from expectations.contract import STREAM
 from expectations.stored_rows import StoredRows
 from expectations.verdict import Verdict
-from pipeline.builds import leftovers, stored
+from pipeline.builds import stored
 from pipeline.builds.build import Build, read_manifest
 from pipeline.builds.stored import UNKNOWN
 from pipeline.inputs import model_description
 from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import Input, scan
-from pipeline.manifest import build_id, seal
+from pipeline.manifest import build_id, dataset_files, seal
 from pipeline.manifest.counts import FATES
 from pipeline.manifest.json_records import MalformedError
 from pipeline.manifest.manifest import MANIFEST, InputRecord, Manifest
@@ -69,7 +69,7 @@ def check_files(build: Build, result: Checked) -> None:
     """Every file of the manifest exists with the hash given there, and there is no other file but
     what programs leave in any folder, which is a note."""
     for file in build.differences():
-        if file.code == UNKNOWN and leftovers.is_one(file.name):
+        if file.code == UNKNOWN and dataset_files.is_one(file.name):
             result.notes.append(f"{file.name} was left by another program; it is not of the build")
         else:
             result.add(file.name, file.code, file.detail)

@@ -20,10 +20,10 @@ from expectations.audits import share, with_tolerances
 from pipeline.amounts import Sums
 from pipeline.manifest.counts import MarginCounts
 from pipeline.options.config import Config
-from pipeline.shards import doubles, source_portions
+from pipeline.shards import budgets, doubles
+from pipeline.shards.budgets import SourcePortions
 from pipeline.shards.examples import Asked, Choice, PlannedExamples, columns_of, rows_left_out
 from pipeline.shards.sides import TEST, TRAIN, SplitRule
-from pipeline.shards.source_portions import Portions
 from stages.columns import Ints
 from stages.kinds import Kind
 from stages.tokens import packed
@@ -121,7 +121,7 @@ class Counts(Sums):
     doubles: Counter[tuple[int, int]] = field(default_factory=Counter)
     lengths: Counter[int] = field(default_factory=Counter)
     of_parts: Ints = field(default_factory=lambda: np.zeros((0, 2), np.int64))
-    portions: Portions | None = None
+    portions: SourcePortions | None = None
     margins: Margins | None = None
 
     @property
@@ -248,6 +248,6 @@ def of(
         doubles=_of_sources(examples, choice),
         lengths=_lengths(examples, choice),
         of_parts=_of_parts(examples, choice),
-        portions=source_portions.portions(config, examples, choice),
+        portions=budgets.source_portions(config, examples, choice),
         margins=margins,
     )

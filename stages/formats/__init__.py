@@ -22,7 +22,7 @@ MEMBERS = {
 }
 
 TABLES = tuple(
-    "dialogues message_trees pairs rankings step_errors step_lists step_objects step_texts texts "
+    "dialogues message_trees pairs rankings step_errors step_lists step_objects texts "
     "unusable verdicts".split()
 )
 AND = "+"  # between the readings of a mixture, which is their reading
