@@ -25,10 +25,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from expectations import gate, gx_library, tallies
+from expectations import gate, gx_suites, tallies
 from expectations.contract import DATASET, EXAMPLE, PLANNED, ROW, SHARD, Context
-from expectations.dataset import IDENTITY, Dataset
 from expectations.gate import Table
+from expectations.stored_rows import IDENTITY, Dataset
 from pipeline.shards import measured
 from pipeline.tasks import kind_of
 from stages.profile import TargetModel
@@ -49,8 +49,8 @@ CONTEXT = Context(kind_of("sft"), "packed", 4096, model(), PLANNED)
 
 def names(table: str) -> list[str]:
     """Columns that the laws of a table ask for."""
-    (wanted,) = [s for s in gx_library.shipped(CONTEXT) if s.table == table]
-    return gx_library.columns_of(wanted.expectations)
+    (wanted,) = [s for s in gx_suites.shipped(CONTEXT) if s.table == table]
+    return gx_suites.columns_of(wanted.expectations)
 
 
 def write(folder: Path, rows: int) -> None:
@@ -131,7 +131,7 @@ def judge(folder: Path, rows: int, out: Path | None) -> None:
         ROW: telling(ROW),
         DATASET: Table(DATASET, 1, dataset),
     }
-    verdict = gate.judge(tables, gx_library.shipped(CONTEXT), CONTEXT, lambda *_: [])
+    verdict = gate.judge(tables, gx_suites.shipped(CONTEXT), CONTEXT, lambda *_: [])
     assert verdict.passed, [f.name for f in verdict.findings if not f.passed]
     seconds = time.perf_counter() - started
     usage = resource.getrusage(resource.RUSAGE_SELF)

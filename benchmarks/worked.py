@@ -17,8 +17,7 @@ from benchmarks import tables
 from benchmarks.figures import Figures, shown
 from benchmarks.programs import OURS
 from benchmarks.workplace import ROOT
-from pipeline.shards.plan import SHARD_TOKENS
-from pipeline.shards.window import WINDOW_EXAMPLES, WINDOW_PARTS
+from pipeline.shards.plan import SHARD_TOKENS, WINDOW_EXAMPLES, WINDOW_PARTS
 from stages.readers.jsonl import SPLIT_BYTES
 
 PAGE = ROOT / "docs" / "scale.md"

@@ -27,7 +27,7 @@ from benchmarks import page, worked
 from docs import dependencies, guides, rooms
 from docs.guides import table
 from expectations.contract import PLANNED, Context
-from expectations.gx_library import shipped
+from expectations.gx_suites import shipped
 from expectations.invariants import invariants
 from pipeline import tasks
 from pipeline.builder.stagewise import stage_table
@@ -178,7 +178,7 @@ def codes() -> dict[Path, str]:
 EXTENDING = ROOT / "docs" / "extending.md"
 # What can be added: the folder, and the modules with helper functions beside those in the folder.
 _EXTENSIONS: dict[str, tuple[str, ...]] = {
-    "stages.formats": ("stages.rows.watched",),
+    "stages.formats": ("stages.rows.column_names",),
     "stages.readers": ("stages.files.file_version", "stages.files.strict_json"),
     "stages.tokenizers.profiles": ("stages.tokenizers.profiles",),
     "stages.probes": ("stages.probes", "stages.probes.tokens"),

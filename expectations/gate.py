@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from expectations import tallies
 from expectations.contract import EXAMPLE, STREAM, Check, Context, Invariant, parameters
-from expectations.gx_library import SHIPPED, Suite, columns_of
 from expectations.gx_runner import HELP, Runner
+from expectations.gx_suites import SHIPPED, Suite, columns_of
 from expectations.invariants import applying
 from expectations.stored_rows import StoredRows
 from expectations.tallies import Broken, Laws, Tally

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from expectations import gx_library
-from expectations.gx_library import Suite, resolved
+from expectations.gx_suites import Suite, resolved
 from expectations.verdict import NAMED
 from stages.errors import GateError, counted
 from stages.findings import Judged

@@ -27,9 +27,8 @@ from expectations.contract import (
     Values,
     parameters,
 )
-from expectations.dataset import Dataset, IndexRows
 from expectations.invariants import applying, metrics_of
-from expectations.stored_rows import ShardFile, StoredRows
+from expectations.stored_rows import Dataset, IndexRows, ShardFile, StoredRows
 from expectations.verdict import NAMED
 from stages.columns import Ints
 from stages.errors import GateError

@@ -13,7 +13,7 @@ import click
 
 from pipeline import memory
 from pipeline.builder.judge import Judge
-from pipeline.builds import failed, standing
+from pipeline.builds import failed
 from pipeline.messages.corrected import following
 from pipeline.messages.progress import PLAN, START
 from pipeline.messages.recorded import recorded
@@ -159,7 +159,7 @@ def build_each(
             ended.append(last)
             # An interruption, or a bug: no other build is begun.
             if not isinstance(error, PipelineError) and (last.code or config is not configs[-1]):
-                standing.begin()
+                failed.begin()
                 more = [] if last.code else [of_error(error, session.paths)]
                 session.end(of_builds([*ended, *more], stopped=True))
                 raise

@@ -24,7 +24,7 @@ from pipeline.builds import packs as rows
 from pipeline.builds.build import Build
 from pipeline.builds.build import read_manifest as parse
 from pipeline.builds.summary import summary
-from pipeline.manifest import build_id, seal
+from pipeline.manifest import json_records
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import (
     MalformedError,
@@ -35,7 +35,7 @@ from pipeline.manifest.json_records import (
     one_line,
     sealed,
 )
-from pipeline.manifest.manifest import SCHEMA_VERSION, Manifest
+from pipeline.manifest.manifest import SCHEMA_VERSION, Manifest, id_of_manifest
 from pipeline.manifest.records import Reject, RunRecord, Serving
 from pipeline.publish.check import check
 from pipeline.report.drawing import Shards
@@ -124,7 +124,7 @@ def test_what_is_read_is_written_again_byte_for_byte(builds: Path, name: str) ->
             assert json.loads(one_line(load(kind, data))) == json.loads(data)
     manifest = Build.open(builds / name).manifest
     assert sealed(manifest) == manifest
-    assert build_id.of_manifest(manifest) == manifest.build_id
+    assert id_of_manifest(manifest) == manifest.build_id
     rejects = builds / name / "rejects.jsonl"
     for line in rejects.read_bytes().splitlines() if rejects.is_file() else ():
         assert one_line(load(Reject, line)).encode() == line
@@ -226,7 +226,7 @@ def copied(builds: Path, name: str, target: Path, change: Callable[[Any], None])
     manifest = read_manifest(target)
     change(manifest)
     (target / "manifest.json").unlink()
-    write_json(target / "manifest.json", seal.sealed(manifest))
+    write_json(target / "manifest.json", json_records.sealed_text(manifest))
     return target
 
 

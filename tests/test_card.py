@@ -21,7 +21,7 @@ from support import SAMPLES, Ran, read_manifest, write_rows
 from pipeline import exports
 from pipeline.builder.exporting import export_build
 from pipeline.builds.build import Build
-from pipeline.manifest import seal
+from pipeline.manifest import json_records
 from pipeline.manifest.dataset_files import write_json
 from pipeline.publish.check import check
 from pipeline.report import card
@@ -127,7 +127,7 @@ def test_check_compares_what_datasets_reads_with_what_the_trainer_reads(
         writer.write_table(turned)
     manifest = json.loads((tmp_path / "e" / "manifest.json").read_bytes())
     manifest["files"][name] = file_hash.sha256(shard)
-    write_json(tmp_path / "e" / "manifest.json", seal.sealed(manifest))
+    write_json(tmp_path / "e" / "manifest.json", json_records.sealed_text(manifest))
     (fault,) = check(tmp_path / "e", tmp_path).faults
     assert (fault.where, fault.code) == (name, "datasets")
 

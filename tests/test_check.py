@@ -17,7 +17,7 @@ from support import SAMPLES, Make, Run, few, files_of, writable
 from pipeline import exports
 from pipeline.builder.exporting import export_build
 from pipeline.builds.publish import MANIFEST
-from pipeline.manifest import seal
+from pipeline.manifest import json_records
 from pipeline.manifest.dataset_files import write_json
 from pipeline.publish.check import check
 from pipeline.publish.checked_files import Checked
@@ -117,7 +117,7 @@ def test_an_edited_manifest_is_found(copy: Path, cache_dir: Path) -> None:
     for name, edit in EDITS.items():
         content = json.loads(whole)
         edit(content)
-        write_json(path, seal.sealed(content))
+        write_json(path, json_records.sealed_text(content))
         assert check(copy, cache_dir).faults, name
     for name in ("rows", "files"):
         content = json.loads(whole)
@@ -135,7 +135,7 @@ def resealed(folder: Path, *names: str) -> None:
         for shard in content["splits"]["train"]["shards"]:
             if shard["path"] == name:
                 shard["sha256"] = file_hash.sha256(folder / name)
-    write_json(path, seal.sealed(content))
+    write_json(path, json_records.sealed_text(content))
 
 
 def test_a_swapped_tokenizer_is_found(copy: Path, cache_dir: Path) -> None:
@@ -178,7 +178,7 @@ def test_a_source_that_changed_is_no_fault(copy: Path, cache_dir: Path, tmp_path
     moved = tmp_path / SOURCE.name
     moved.write_bytes(SOURCE.read_bytes() + b"\n")
     record["inputs"] = [str(moved)]
-    write_json(copy / "run.json", seal.sealed(record))
+    write_json(copy / "run.json", json_records.sealed_text(record))
     found = check(copy, cache_dir)
     assert found.faults == []
     assert found.rows_made_again == 0
@@ -293,7 +293,7 @@ def test_rows_are_judged_even_when_all_hashes_are_written_anew(
     shard = manifest["splits"]["train"]["shards"][0]
     shard["sha256"] = manifest["files"][SHARD] = file_hash.sha256(folder / SHARD)
     shard["bytes"] = (folder / SHARD).stat().st_size
-    write_json(folder / "manifest.json", seal.sealed(manifest))
+    write_json(folder / "manifest.json", json_records.sealed_text(manifest))
     found = check(folder, tmp_path)
     assert {"turns_end_supervised", "counts_match"} <= {fault.code for fault in found.faults}
     assert any("word_problems.jsonl:1" in fault.where for fault in found.faults)

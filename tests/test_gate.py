@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 from support import ROOT, SAMPLES, Run, read_manifest
 
-from expectations import gate, gx_library, gx_runner, tallies, verdict
+from expectations import gate, gx_library, gx_runner, gx_suites, tallies, verdict
 from expectations.contract import EXAMPLE, PLANNED, SEVERITIES, Context, parameters
 from expectations.gate import Table
 from expectations.invariants import applying
@@ -60,7 +60,7 @@ def judged(
     frame: pl.DataFrame, text: str, context: Context, rows: int | None = None
 ) -> verdict.Verdict:
     """A frame of metrics by a user's suite."""
-    loaded = gx_library.load("mine.json", text)
+    loaded = gx_suites.load("mine.json", text)
     return gate.judge({EXAMPLE: table(frame, rows=rows)}, loaded, context, places)
 
 
@@ -170,7 +170,7 @@ def test_what_is_about_a_whole_column_is_judged_over_all_of_it(context: Context)
             "kwargs": {"column": "n_tokens", "min_value": 2, "max_value": 9},
         },
     )
-    found = gate.judge({EXAMPLE: pieces}, gx_library.load("a.json", wanted), context, places)
+    found = gate.judge({EXAMPLE: pieces}, gx_suites.load("a.json", wanted), context, places)
     unique, mean = found.findings
     assert (unique.broken, unique.rows) == (2, ({"row": "x:1"}, {"row": "x:4"}))
     assert (mean.passed, mean.checks[0].observed) == (False, 1.75)
@@ -189,7 +189,7 @@ def suite(gx):
 def test_a_suite_in_python(context: Context) -> None:
     """It may bring expectations of its own, class defaults and all."""
     text = PLUGIN.format(name="ExpectLongRows", low=5)
-    loaded = gx_library.load("plugin.py", text)
+    loaded = gx_suites.load("plugin.py", text)
     found = gate.judge({EXAMPLE: table(GOOD)}, loaded, context, places)
     assert found.findings[0].broken == 1
     assert found.findings[0].checks[0].kwargs["min_value"] == 5
@@ -198,11 +198,11 @@ def test_a_suite_in_python(context: Context) -> None:
 def test_a_suite_in_python_can_be_loaded_again(context: Context) -> None:
     """A notebook runs two builds, and edits the file in between; two files cannot share a class."""
     for low in (5, 5, 1):
-        loaded = gx_library.load("again.py", PLUGIN.format(name="ExpectEditedRows", low=low))
+        loaded = gx_suites.load("again.py", PLUGIN.format(name="ExpectEditedRows", low=low))
         found = gate.judge({EXAMPLE: table(GOOD)}, loaded, context, places)
         assert found.findings[0].checks[0].kwargs["min_value"] == low
     with pytest.raises(GateError, match=r"other\.py redefines expect_edited_rows"):
-        gx_library.load("other.py", PLUGIN.format(name="ExpectEditedRows", low=5))
+        gx_suites.load("other.py", PLUGIN.format(name="ExpectEditedRows", low=5))
 
 
 def test_a_suite_cannot_redefine_an_expectation(context: Context) -> None:
@@ -210,10 +210,10 @@ def test_a_suite_cannot_redefine_an_expectation(context: Context) -> None:
     text = PLUGIN.format(name="ExpectColumnPairValuesToBeEqual", low=0)
     before = gx_library.registry()["expect_column_pair_values_to_be_equal"]
     with pytest.raises(GateError, match="redefines expect_column_pair_values_to_be_equal"):
-        gx_library.load("plugin.py", text)
+        gx_suites.load("plugin.py", text)
     assert gx_library.registry()["expect_column_pair_values_to_be_equal"] is before
     with pytest.raises(GateError, match="does not load: ZeroDivisionError"):
-        gx_library.load("plugin.py", "1 / 0")
+        gx_suites.load("plugin.py", "1 / 0")
 
 
 def test_two_judges_that_disagree_stop_the_build(
@@ -224,7 +224,7 @@ def test_two_judges_that_disagree_stop_the_build(
     monkeypatch.setattr(gx_library, "applying", lambda *_: [law])
     monkeypatch.setattr(gate, "applying", lambda *_: [law])
     monkeypatch.setattr(tallies, "applying", lambda *_: [law])
-    loaded = [s for s in gx_library.shipped(context) if s.table == EXAMPLE]
+    loaded = [s for s in gx_suites.shipped(context) if s.table == EXAMPLE]
     frame = pl.DataFrame({"n_trained": [1, 0, 2]})
     found = gate.judge({EXAMPLE: table(frame)}, loaded, context, places)
     assert found.findings[0].rows == ({"row": "x:2"},)
@@ -246,7 +246,7 @@ def test_telling_rows_that_tell_something_else_stop_the_build(
     (law,) = [law for law in applying(context, EXAMPLE) if law.name == "something_trained"]
     for module in (gx_library, gate, tallies):
         monkeypatch.setattr(module, "applying", lambda *_: [law])
-    loaded = [s for s in gx_library.shipped(context) if s.table == EXAMPLE]
+    loaded = [s for s in gx_suites.shipped(context) if s.table == EXAMPLE]
     all_rows = tallies.Laws(context, EXAMPLE).tally({"n_trained": np.array([1, 0, 0, 7, 2])})
     shown = pl.DataFrame(dict(all_rows.shown))
     told = Table(EXAMPLE, len(shown), lambda: iter([shown.to_arrow()]), all_rows)
@@ -279,8 +279,8 @@ def test_both_judges_agree_on_any_table(model: TargetModel, step_model: TargetMo
     draw = np.random.default_rng(0)
     for context in contexts(model, step_model):
         bounds = sorted({*parameters(context).values(), -1, 0, 1, 2})
-        for shipped in gx_library.shipped(context):
-            names = gx_library.columns_of(shipped.expectations)
+        for shipped in gx_suites.shipped(context):
+            names = gx_suites.columns_of(shipped.expectations)
             for share in (0.0, 0.3):
                 rows = 64
                 data = {n: np.where(draw.random(rows) < share, draw.choice(bounds, rows), 1)
@@ -297,15 +297,15 @@ def test_both_judges_agree_on_any_table(model: TargetModel, step_model: TargetMo
 def test_shipped_suites_use_no_tolerance(model: TargetModel, step_model: TargetModel) -> None:
     """Every row counts; and what is exported as JSON is what is judged, word for word."""
     for context in contexts(model, step_model):
-        made = [shipped.described() for shipped in gx_library.shipped(context)]
+        made = [shipped.described() for shipped in gx_suites.shipped(context)]
         assert {entry["meta"]["table"] for entry in made} >= {EXAMPLE, "shards", "dataset"}
         assert all("mostly" not in e["kwargs"] for entry in made for e in entry["expectations"])
         path = ROOT / "docs" / "suites" / f"{TASK_OF[context.kind]}-{context.layout}.json"
         assert json.loads(path.read_text("utf-8")) == made
         renamed = [entry | {"name": "copy." + entry["name"]} for entry in made]
-        loaded = gx_library.load(path.name, json.dumps(renamed))
+        loaded = gx_suites.load(path.name, json.dumps(renamed))
         assert [s.expectations for s in loaded] == [
-            s.expectations for s in gx_library.shipped(context)
+            s.expectations for s in gx_suites.shipped(context)
         ]
 
 

@@ -16,7 +16,7 @@ from expectations import gx_library as library
 if {part}:
     library.for_shipped_suites()
 from expectations.gx_runner import Runner
-from expectations.gx_library import DeclaredExpectation, Suite
+from expectations.gx_suites import DeclaredExpectation, Suite
 declared = [
     (
         "expect_column_values_to_be_between",

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from expectations import tallies
 from expectations.contract import EXAMPLE, PLANNED, Context
-from expectations.dataset import as_one, n_distinct, n_distinct_pairs
-from expectations.stored_rows import Sources
+from expectations.stored_rows import Sources, as_one, n_distinct, n_distinct_pairs
 from pipeline.shards import collect, doubles
 from pipeline.shards.collect import Collector, PartSource
 from pipeline.shards.doubles import DIGEST

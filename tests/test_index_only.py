@@ -21,7 +21,7 @@ from support import rows_to
 import pipeline.shards.plan
 from expectations import tallies
 from expectations.contract import Context
-from expectations.dataset import IndexRows
+from expectations.stored_rows import IndexRows
 from pipeline.builder.build import build
 from pipeline.builder.exporting import export_build
 from pipeline.builds.build import Build
@@ -33,7 +33,7 @@ from pipeline.options.recipe import builds_of
 from pipeline.publish.check import check
 from pipeline.report import difference, numbers
 from pipeline.report.difference import match
-from pipeline.shards import gather, pack_index, window
+from pipeline.shards import gather, pack_index, plan
 from stages.errors import DataError, UsageError
 from stages.kinds import load as kind_of
 from stages.readers import jsonl
@@ -158,7 +158,7 @@ def test_an_index_is_read_as_the_packed_build(bench: Bench, options: dict[str, A
 def test_packs_of_many_windows_are_read_as_the_packed_build(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(window, "WINDOW_PARTS", 2)
+    monkeypatch.setattr(plan, "WINDOW_PARTS", 2)
     monkeypatch.setattr(jsonl, "SPLIT_BYTES", 1000)
     rows = questions([(7 * i) % 40 + 1 for i in range(120)])
     packed, indexed = bench.both(bench.write("a.jsonl", [*rows, *rows[:10]]), **options)

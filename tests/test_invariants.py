@@ -29,10 +29,9 @@ from expectations.contract import (
     Context,
     Invariant,
 )
-from expectations.dataset import IndexRows
 from expectations.gate import Validate
 from expectations.invariants import applying, invariants, subjects
-from expectations.stored_rows import Planned, Sources, StoredRows
+from expectations.stored_rows import IndexRows, Planned, Sources, StoredRows
 from pipeline.shards import pack_index
 from pipeline.shards.chain import split_off
 from pipeline.tasks import kind_of

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Run, files_of, read_manifest, write_rows
 
-from pipeline.shards import near
+from pipeline.shards import doubles
 from stages.overlap import signatures, words
 
 SIZE = 3
@@ -78,9 +78,9 @@ def test_a_signature_follows_from_the_words_alone() -> None:
 @given(st.floats(0.3, 1))
 def test_pairs_at_the_limit_share_a_band(limit: float) -> None:
     """With the certainty that is promised, and the bands are not shorter than that asks for."""
-    count, size = near.bands(limit)
+    count, size = doubles.bands(limit)
     assert count * size <= signatures.NUMBERS
-    assert 1 - (1 - limit**size) ** count >= near.CERTAINTY
+    assert 1 - (1 - limit**size) ** count >= doubles.CERTAINTY
 
 
 def _naive(rows: signatures.Signatures, limit: float) -> list[int]:
@@ -104,7 +104,7 @@ def test_clusters_are_what_all_pairs_give(seed: int, limit: float, parts: int) -
         texts.append(_changed(draw.choice(texts), draw, draw.randrange(4)))
     draw.shuffle(texts)
     rows = _signed(texts)
-    found = near.clusters(np.array_split(rows, parts), limit)
+    found = doubles.clusters(np.array_split(rows, parts), limit)
     assert found.tolist() == _naive(rows, limit)
 
 
@@ -112,18 +112,18 @@ def test_the_one_that_stays() -> None:
     """The first, or the one with the highest score; only of those that are used."""
     rows = _signed(["a b c d e", "x y z", "a b c d e", "a b c d e", "", ""])
     used = np.ones(6, bool)
-    found = near.doubles([rows], used, 0.8)
+    found = doubles.alike([rows], used, 0.8)
     assert (found.dropped.tolist(), found.kept.tolist()) == ([2, 3], [0, 0])
     assert (found.likeness.tolist(), found.clusters) == ([1.0, 1.0], 1)
     score = np.array([0, 0, np.nan, 5, 0, 0])
-    found = near.doubles([rows], used, 0.8, score)
+    found = doubles.alike([rows], used, 0.8, score)
     assert (found.dropped.tolist(), found.kept.tolist()) == ([0, 2], [3, 3])
     used[0] = False
-    found = near.doubles([rows], used, 0.8)
+    found = doubles.alike([rows], used, 0.8)
     assert (found.dropped.tolist(), found.kept.tolist()) == ([3], [2])
     tested = np.array([0, 0, 0, 1, 0, 0], bool)  # of named test files, which stay as they are
     for by in (None, np.array([9.0, 9, 9, 0, 0, 0])):
-        found = near.doubles([rows], np.ones(6, bool), 0.8, by, before=tested)
+        found = doubles.alike([rows], np.ones(6, bool), 0.8, by, before=tested)
         assert (found.dropped.tolist(), found.kept.tolist()) == ([0, 2], [3, 3])
 
 
@@ -150,7 +150,7 @@ def test_groups_of_a_cluster_become_one(rows: list[tuple[int, int]]) -> None:
     """And no others: what hangs together by groups and clusters has the least of its groups."""
     groups = np.array([10 * group for group, _ in rows], np.uint64)
     clusters = np.array([cluster for _, cluster in rows], np.int64)
-    found = near.joined(groups, clusters, alone=0)
+    found = doubles.joined(groups, clusters, alone=0)
     links = [{("g", g), ("c", c)} for g, c in rows if g]
     for row, (group, _) in enumerate(rows):
         reached = {("g", group)}

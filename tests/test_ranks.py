@@ -24,7 +24,7 @@ from pipeline.builder.planning import REFERENCE
 from pipeline.builder.ranks import Rank
 from pipeline.commands import _ranks
 from pipeline.inputs import equal_build, recipe, scan, versions
-from pipeline.manifest import seal
+from pipeline.manifest import json_records
 from pipeline.manifest.dataset_files import json_text
 from pipeline.options.config import Config
 from pipeline.shards import part
@@ -266,7 +266,7 @@ def test_versions_are_not_mixed(config: Config, monkeypatch: pytest.MonkeyPatch)
     (record,) = config.run.cache.glob("builds/*/parts-0-of-2.json")
     content = json.loads(record.read_bytes())
     content["reports"]["0"]["later"] = 1  # another version may count other things
-    record.write_text(json_text(seal.sealed(content)))
+    record.write_text(json_text(json_records.sealed_text(content)))
     with pytest.raises(UsageError, match=r"Rank 0 of 2 made parts with this program's code"):
         ranks.joined(prepared)
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import SAMPLES, Run, few, files_of, read_manifest, write_rows
 
-from pipeline.builder import reject_limit
+from pipeline.builder import rejects
 from pipeline.builder.rejects import Ledger
 from pipeline.builder.stagewise import stage_table
 from pipeline.cli import cli
@@ -139,7 +139,7 @@ def test_the_offered_lengths_keep_their_word(
     long: list[int], others: int, good: int, limit: float
 ) -> None:
     """Counts are exact, all fit the longest, and the least one passes where the one below fails."""
-    fits = reject_limit.fitting(long)
+    fits = rejects.fitting(long)
     assert all(count == sum(n <= length for n in long) for length, count in fits.items())
     assert fits[max(fits)] == len(long)
     ledger, count = Ledger(), len(long) + others + good
@@ -148,21 +148,21 @@ def test_the_offered_lengths_keep_their_word(
     for _ in range(others):
         ledger.count("empty_answer", "", "r")
     config = Config.of("sft", ("x",), "m", Path("o"), max_reject=limit)
-    (of_all,) = reject_limit.limits(config)
-    error = reject_limit.error_of(ledger, count, left=True, config=config, limit=of_all)
+    (of_all,) = rejects.limits(config)
+    error = rejects.error_of(ledger, count, left=True, config=config, limit=of_all)
     figures = error.figures
     at = figures["too_long"]["passes_at"]
 
     def passes(length: int) -> bool:
         left = others + sum(n > length for n in long)
-        return not reject_limit.too_many(left, count, limit)
+        return not rejects.too_many(left, count, limit)
 
     if at is None:
         assert not passes(max(long))
     else:
         assert passes(at)
         assert at == 1024 or not passes(at - 1024) or at - 1024 < min(long)
-    assert not reject_limit.too_many(ledger.rejected_rows, count, figures["passes_with_max_reject"])
+    assert not rejects.too_many(ledger.rejected_rows, count, figures["passes_with_max_reject"])
 
 
 EMPTY = {"e.jsonl": b"", "e.jsonl.gz": gzip.compress(b""), "e.json": b"[]", "b.jsonl": b"\n \n"}

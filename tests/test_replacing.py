@@ -17,7 +17,7 @@ import posttrain_pipeline as pp
 from pipeline.builds import lease, limits, versions
 from pipeline.builds.build import Build
 from pipeline.manifest import dataset_files
-from pipeline.manifest.drifts import DRIFTS
+from pipeline.manifest.counts import DRIFTS
 from pipeline.options.config import Config
 from pipeline.options.output import BY_RECIPE
 from pipeline.options.recipe import builds_of

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support import Ran
 
-from expectations import gx_library
+from expectations import gx_suites
 from pipeline import secrets
 from pipeline.options.recipe import builds_of
 from pipeline.stores.sources import locate
@@ -285,7 +285,7 @@ def test_a_suite_in_json_runs_nothing() -> None:
     kwargs = {"column": "x", "row_condition": "@pd.io.common.os.system('true') == 0"}
     one = {"type": "expect_column_values_to_not_be_null", "kwargs": kwargs}
     with pytest.raises(GateError, match="row_condition"):
-        gx_library.load("s.json", json.dumps([{"name": "mine", "expectations": [one]}]))
+        gx_suites.load("s.json", json.dumps([{"name": "mine", "expectations": [one]}]))
 
 
 def test_a_broken_link_is_named_with_what_it_points_to(tmp_path: Path) -> None:

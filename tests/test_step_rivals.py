@@ -13,8 +13,8 @@ from stages import formats
 from stages.contract import FormatOptions, Refused, Row, StepChain
 from stages.errors import AskError, DataError, RowError
 from stages.normalize.evidence import detect
+from stages.rows.column_names import Watched
 from stages.rows.selection import Selection
-from stages.rows.watched import Watched
 
 PROBLEM = {"problem": "P", "steps": ["s", "t", "u"]}
 TAGGED = [{"role": "user", "content": "P"}, {"role": "assistant", "content": "s<step>t<step>"}]

@@ -19,7 +19,7 @@ from stub_s3 import BUCKET
 from pipeline.builds import lease, store_place, store_versions
 from pipeline.builds.store_place import StorePlace
 from pipeline.manifest.dataset_files import write_json
-from pipeline.manifest.seal import sealed
+from pipeline.manifest.json_records import sealed_text
 from pipeline.stores import Store, open_store
 from pipeline.stores.objects import ObjectStore
 from stages.errors import SurroundingsError, UsageError
@@ -40,7 +40,7 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
             (folder / name).write_bytes(content)
         hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
         key = hashlib.sha256(b"%d" % number).hexdigest()
-        write_json(folder / "manifest.json", sealed({"build_id": key, "files": hashes}))
+        write_json(folder / "manifest.json", sealed_text({"build_id": key, "files": hashes}))
         write_json(folder / "run.json", {"started": number})
         made.append(folder)
     return made

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from test_render import MODELS, QWEN2
 
 from stages.chat_template import trained_spans
-from stages.chat_template.placeholders import SHORT, Excerpts
 from stages.chat_template.render import Renderer, Row
-from stages.chat_template.template import Template
+from stages.chat_template.template import SHORT, Excerpts, Template
 from stages.contract import Conversation, Message
 from stages.errors import RowError
 from stages.profile import TargetModel

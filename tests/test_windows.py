@@ -26,7 +26,7 @@ from pipeline import tasks
 from pipeline.builder import windowed
 from pipeline.builder.build import build, finish, make_parts, make_shards, plan, prepare
 from pipeline.options.config import Config, PlanOptions
-from pipeline.shards import doubles, facts, gather, window
+from pipeline.shards import doubles, facts, gather
 from pipeline.shards import plan as planning
 from pipeline.shards.choose import choose
 from pipeline.shards.collect import PartSource
@@ -113,7 +113,7 @@ class Shop:
         monkeypatch.setattr(pipeline.shards.plan, "SHARD_TOKENS", 700)
 
     def windows(self, parts: int) -> None:
-        self._patch.setattr(window, "WINDOW_PARTS", parts)
+        self._patch.setattr(planning, "WINDOW_PARTS", parts)
 
     def write(self, name: str, rows: Rows) -> str:
         return str(write_rows(self.folder / name, rows))
@@ -173,8 +173,8 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
 def test_a_window_is_as_long_as_its_two_limits_allow(counts: list[int], more: list[int]) -> None:
     """Parts, and examples unless it has one part; parts that are appended change the last alone."""
     with (
-        mock.patch.object(window, "WINDOW_PARTS", 3),
-        mock.patch.object(window, "WINDOW_EXAMPLES", 8),
+        mock.patch.object(planning, "WINDOW_PARTS", 3),
+        mock.patch.object(planning, "WINDOW_EXAMPLES", 8),
     ):
         bounds = _cut(counts)
         longer = _cut(counts + more)
@@ -193,7 +193,7 @@ def _cut(examples: list[int]) -> list[int]:
     works: Any = [SimpleNamespace(files=SimpleNamespace(plan=Path()), source=0) for _ in examples]
     sources = [PartSource("", "", 0) for _ in examples]
     bounds = [0]
-    for one in window.windows_of(works, reports, sources):
+    for one in planning.windows_of(works, reports, sources):
         assert one.first == sum(examples[: bounds[-1]])
         bounds.append(bounds[-1] + len(one.members))
     return bounds
@@ -393,8 +393,8 @@ def test_windows_of_any_size_plan_what_one_memory_plans(
         SimpleNamespace(files=SimpleNamespace(plan=Path(one.path)), source=0) for one in numbers
     ]
     sources = [PartSource("", f"{at}", 0) for at in range(len(parts))]
-    with mock.patch.object(window, "WINDOW_PARTS", size):
-        windows = window.windows_of(works, reports, sources)
+    with mock.patch.object(planning, "WINDOW_PARTS", size):
+        windows = planning.windows_of(works, reports, sources)
     examples = read_numbers(numbers, config)
     try:
         choice = choose(config, examples)

@@ -26,8 +26,7 @@ from expectations.contract import (
     holds,
     none,
 )
-from expectations.dataset import SIDES, Dataset, IndexRows
-from expectations.stored_rows import StoredRows
+from expectations.stored_rows import SIDES, Dataset, IndexRows, StoredRows
 from expectations.undo_layout import Bools, column, counts
 from stages.columns import Ints, count_per_row, numbers, offsets_of, sum_per_row
 from stages.tokens.packed import GLOBAL_EXAMPLES

@@ -29,8 +29,15 @@ from expectations.contract import (
     holds,
     none,
 )
-from expectations.dataset import SIDES, Dataset, as_one, n_distinct, n_distinct_pairs, n_in_both
-from expectations.stored_rows import ShardFile
+from expectations.stored_rows import (
+    SIDES,
+    Dataset,
+    ShardFile,
+    as_one,
+    n_distinct,
+    n_distinct_pairs,
+    n_in_both,
+)
 from stages.columns import IGNORED, TYPES, numbers
 from stages.errors import require_reading
 

@@ -20,8 +20,7 @@ from expectations.contract import (
     Subject,
     none,
 )
-from expectations.dataset import Dataset
-from expectations.stored_rows import StoredRows
+from expectations.stored_rows import Dataset, StoredRows
 from stages.columns import IGNORED, Ints, count_per_row, list_parts, numbers, offsets_of
 
 MANY_RATINGS = 1000  # with fewer, the share of good ones says little

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.options.config import Config
-from pipeline.shards import filters, near
+from pipeline.shards import doubles, filters
 from pipeline.shards.examples import most_shared
 from stages.contract import Batch
 from stages.errors import counted
@@ -98,7 +98,7 @@ class Alike:
             found["contaminated"] = {"examples": len(self.contaminated), "first": first}
         if config.plan.near_dedup:
             every = np.ones(len(self.names), bool)
-            alike = near.doubles(self.parts, every, config.plan.near_dedup)
+            alike = doubles.alike(self.parts, every, config.plan.near_dedup)
             first = [self.names[at] for at in alike.dropped[:_FIRST].tolist()]
             found["near_duplicates"] = {"examples": len(alike.dropped), "first": first}
         return found

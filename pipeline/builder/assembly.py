@@ -24,8 +24,7 @@ from pipeline.builder.gate import Evidence
 from pipeline.builder.judge import Judge
 from pipeline.builder.planning import MadeParts, Planned, lines_of_part
 from pipeline.builder.preparation import Prepared
-from pipeline.builder.reject_limit import refuse_too_many
-from pipeline.builder.rejects import Ledger
+from pipeline.builder.rejects import Ledger, refuse_too_many
 from pipeline.builds.build import Build
 from pipeline.builds.stored import hash_files
 from pipeline.manifest.dataset_files import write_json

@@ -20,22 +20,48 @@ only after every shard, read back from the disk, has passed every critical invar
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import resource
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 
 from pipeline.builder import rejects
-from pipeline.builder.assembly import Assembled, assemble
+from pipeline.builder.assembly import Assembled, assemble, require_rows
 from pipeline.builder.dataset import make_shards
 from pipeline.builder.judge import Judge
-from pipeline.builder.planning import MadeParts, Planned, join, make_parts, missing, plan
+from pipeline.builder.planning import (
+    MadeParts,
+    Planned,
+    join,
+    make_parts,
+    missing,
+    plan,
+    require_complete,
+    works_of,
+    workspace_of,
+)
 from pipeline.builder.preparation import Prepared, prepare, refuse_early
-from pipeline.builder.publication import finish, finish_in, remember, require_replaceable
-from pipeline.builds.limits import Built
+from pipeline.builds import failed, limits, publish
+from pipeline.builds.build import Build
+from pipeline.builds.limits import Built, drift
+from pipeline.builds.place import Place, place_of
 from pipeline.inputs import equal_build
 from pipeline.inputs.equal_build import Look
-from pipeline.messages.progress import START, Report
+from pipeline.manifest.dataset_files import write_json
+from pipeline.manifest.json_records import as_json, sealed
+from pipeline.manifest.records import RUN, Change, RunRecord
+from pipeline.messages.progress import PUBLISH, START, Report
 from pipeline.messages.recorded import recorded
 from pipeline.options.config import Config
+from pipeline.secrets import named
+from pipeline.shards import reused_shards
+from pipeline.shards.part import PartReport, Work
+from stages import native
 from stages.errors import DataError
+from stages.files import file_hash
+from stages.files.file_hash import KnownHashes
 
 __all__ = [
     "Assembled",
@@ -119,3 +145,172 @@ def make(
         )
     remember(prepared, made, assembled)
     return built
+
+
+# Last phase: a judged build takes its place in one step, or the old one stays as it was.
+#
+# ``run.json`` says when, where and how it was made. A build has hashed its inputs, its parts and
+# its shards. The hashes are kept with what the file system says of each file now that the build is
+# in its place. The next build of the same output compares that first, and reads the files that
+# differ. A changed byte that leaves size and times as they were, on a failing disk for instance, is
+# found by ``--verify`` and by ``pipeline check``, which read everything.
+
+
+def finish(prepared: Prepared, made: MadeParts, report: Report) -> Built:
+    """Assemble, judge and publish a build whose parts are made, by whichever processes.
+
+    Both phases run here, under the lock of the output: nobody else may write to it in between.
+
+    Raises:
+        UsageError: the output is not ours to replace, or parts are missing.
+        PipelineError: see ``assemble``; the old build, if any, is untouched.
+    """
+    place = place_of(prepared.config.run)
+    require_replaceable(prepared, place)
+    require_complete(prepared, made)
+    prepared = prepared.having_read(made.reports)
+    with Judge(prepared.config) as judge, place.staging() as folder:
+        judge.prepare()
+        built, assembled = finish_in(
+            folder, place, prepared=prepared, made=made, judge=judge, report=report
+        )
+    remember(prepared, made, assembled)
+    return built
+
+
+def remember(prepared: Prepared, made: MadeParts, assembled: Assembled) -> None:
+    """Keep the hashes of a build that has just been published, for the next; its workspace goes."""
+    config = prepared.config
+    hashes = equal_build.known_hashes(config, empty=True)
+    for source in prepared.inputs:
+        if source.version is not None and source.version.state and source.version.settled:
+            hashes.keep(source.path, source.sha256, source.version.state)
+    for number, work in enumerate(works_of(prepared, made.backend)):
+        _keep_part(hashes, work, made.reports[number])
+    folder = place_of(config.run).build(prepared.build_id)
+    for shard in assembled.build.manifest.shards:
+        path = folder / shard.path
+        if shard.path in assembled.seen:
+            hashes.keep(path, shard.sha256, assembled.seen[shard.path], linked=True)
+    hashes.save()
+    reused_shards.remove(workspace_of(prepared))
+
+
+def finish_in(
+    folder: Path,
+    place: Place,
+    prepared: Prepared,
+    made: MadeParts,
+    *,
+    judge: Judge,
+    report: Report,
+) -> tuple[Built, Assembled]:
+    """The same in a staging directory that is there already.
+
+    Returns:
+        The build in its place, and what was assembled, of which hashes are kept when
+        the staging directory is gone: to remove it changes what the file system says of shards
+        that both builds have.
+
+    Raises:
+        DataError: the build is refused; why stays in ``DIR.failed``.
+    """
+    try:
+        require_rows(prepared, made)
+        assembled = assemble(prepared, made, folder, judge=judge, report=report)
+        before = limits.opened(place.before)
+        if before is not None and not prepared.config.run.replace:
+            limits.require_within(before, assembled.build, prepared.config.run.drift)
+    except DataError as error:
+        raise rejects.kept(error, prepared.config, folder) from error
+    report(PUBLISH, 0, 1)
+    built = _publish(prepared, made, assembled=assembled, place=place)
+    report(PUBLISH, 1, 1)
+    return built, assembled
+
+
+def require_replaceable(prepared: Prepared, place: Place) -> None:
+    """What lies at the output is a build of the same task and model, or may be replaced anyway.
+
+    Raises:
+        UsageError: it is not.
+    """
+    before = limits.opened(place.before)
+    if before is not None and not prepared.config.run.replace:
+        model = prepared.recipe.model.profile.name
+        limits.require_same_kind(
+            before.manifest, prepared.config.task, model, shown=place.shown_before
+        )
+
+
+def _publish(prepared: Prepared, made: MadeParts, assembled: Assembled, place: Place) -> Built:
+    """Write ``run.json`` and the manifest, which makes the folder a build, and put it in place."""
+    folder, config = assembled.build.folder, prepared.config
+    changed = drift(place.before, assembled.build)
+    write_json(folder / RUN, as_json(sealed(_run_record(prepared, made, changed))))
+    written = publish.write_manifest(folder, assembled.build.manifest, assembled.verdict)
+    replaced = place.build(written.build_id)
+    left = publish.left_by_tools(replaced) if replaced.exists() else ()
+    built = Built(
+        Build(place.shown(written.build_id), written),
+        fresh=True,
+        drift=changed,
+        left_out=prepared.left_out,
+        left_by_tools=left,
+        current=place.link,
+    )
+    failed.publishing(built, place.moment(folder, written.build_id))
+    removed, notes = place.publish(folder, written.build_id)
+    built = failed.publishing(replace(built, removed=removed, notes=notes))
+    failed.clear(config.run.place)
+    return built
+
+
+def _peak_memory() -> int:
+    """Bytes of the process, or of its largest worker."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    unit = 1024 if sys.platform != "darwin" else 1  # ru_maxrss is in KiB on Linux, bytes on macOS
+    return max(peak, children) * unit
+
+
+def _run_record(
+    prepared: Prepared, made: MadeParts, changed: Mapping[str, Change] | None
+) -> RunRecord:
+    """The run, unsealed."""
+    recipe, started = prepared.recipe, prepared.started
+    return RunRecord(
+        started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
+        seconds=round(time.time() - started, 3),
+        peak_memory_bytes=_peak_memory(),
+        workers=recipe.config.run.processes,
+        engine=recipe.config.run.engine,
+        tokenizer_source=named(recipe.tokenizer_source),
+        fetched=recipe.fetched,
+        tokenizer_revision=recipe.model.profile.revision,
+        model=named(recipe.config.parts.model),
+        inputs=tuple(source.address for source in prepared.inputs),
+        python=sys.version.split()[0],
+        drift=changed,
+        files_left_out=tuple(Path(path).name for path in prepared.left_out),
+        oracle_compared=sum(report.compared for report in made.reports.values()),
+        native=native.version(),
+    )
+
+
+def _keep_part(hashes: KnownHashes, work: Work, report: PartReport) -> None:
+    """Keep the hashes of a part's files, if nothing was written to them since its report was, or
+    since the part was last found to be as its report has it: both change the report last."""
+    try:
+        files = {
+            work.path: report.sha256,
+            work.files.plan: report.plan_sha256,
+            work.files.rejects: report.rejects_sha256,
+        }
+        states = {path: file_hash.of(path) for path in files}
+        vouched = file_hash.of(work.files.report).changed
+    except OSError:  # pruned meanwhile
+        return
+    for path, sha256 in files.items():
+        if states[path].changed <= vouched:
+            hashes.keep(path, sha256, states[path])

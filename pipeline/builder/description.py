@@ -13,7 +13,7 @@ from typing import Any
 
 from expectations.verdict import Verdict
 from pipeline import __version__
-from pipeline.builder import reject_limit
+from pipeline.builder import rejects
 from pipeline.builder.rejects import Ledger
 from pipeline.inputs import equal_build
 from pipeline.inputs.model_description import repaired
@@ -301,8 +301,8 @@ def describe(outcome: Outcome, verdict: Verdict) -> records.Manifest:
         splits=splits_of(outcome),
         sides=_sides(outcome),
         sources=budgets.records(config, outline.counts.portions, outline.asked, sides),
-        filters=reject_limit.filters(config, outcome.chosen, outcome.filtered),
-        doubles=reject_limit.doubles(config, outline.counts),
+        filters=rejects.filters(config, outcome.chosen, outcome.filtered),
+        doubles=rejects.doubles(config, outline.counts),
         decontamination=outcome.decontamination,
         near_duplicates=outcome.near_duplicates,
         probes={name: records.ProbeRecord(True, detail) for name, detail in probes},

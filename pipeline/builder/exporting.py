@@ -16,14 +16,13 @@ import pyarrow as pa
 
 from pipeline import exports
 from pipeline.builder import launch
+from pipeline.builds import failed, publish, stored
 from pipeline.builds import packs as rows
-from pipeline.builds import publish, standing, stored
 from pipeline.builds.build import Build
 from pipeline.builds.limits import Built
 from pipeline.builds.packs import Packs
 from pipeline.builds.stored import hash_files
 from pipeline.exports import Export, ExportFacts, Projection
-from pipeline.manifest import build_id
 from pipeline.manifest.counts import PackingCounts, PaddingCounts
 from pipeline.manifest.dataset_files import write_json, write_split, write_splits
 from pipeline.manifest.json_records import as_json, sealed
@@ -33,6 +32,7 @@ from pipeline.manifest.manifest import (
     Manifest,
     ShardRecord,
     SplitRecord,
+    id_of_manifest,
 )
 from pipeline.manifest.records import SERVING, TOKENIZER, VALIDATION
 from pipeline.report import card
@@ -206,7 +206,7 @@ def _describe(
         for_=None,
         export=ExportRecord(export.name, manifest.build_id),
     )
-    return replace(exported, build_id=build_id.of_manifest(exported))
+    return replace(exported, build_id=id_of_manifest(exported))
 
 
 def _write(source: Build, export: Export, facts: ExportFacts, staged: Path) -> Manifest:
@@ -262,7 +262,7 @@ def export_build(name: str, folder: Path, output: Path, layout: str = "") -> Bui
     _require_replaceable(output, source, export)
     with publish.staging(target) as staged:
         written = Build(output, _write(source, export, facts, staged))
-        there = standing.publishing(Built(written, fresh=True), publish.moment(staged, target))
+        there = failed.publishing(Built(written, fresh=True), publish.moment(staged, target))
         publish.publish(staged, target)
     return there
 

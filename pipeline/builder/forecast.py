@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.builder.alike import Alike, FilteredSample
-from pipeline.builder.reject_limit import limits, too_many
+from pipeline.builder.rejects import limits, too_many
 from pipeline.inputs.detection import (
     is_empty,
     recognise_glimpse,

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from expectations import gate, gx_library, gx_runner, tallies, undo_layout
+from expectations import gate, gx_runner, gx_suites, tallies, undo_layout
 from expectations.contract import DATASET, EXAMPLE, ROW, SHARD, Context
-from expectations.dataset import SIDES, Dataset
 from expectations.gate import Table
-from expectations.gx_library import Suite
+from expectations.gx_suites import Suite
+from expectations.stored_rows import SIDES, Dataset
 from expectations.tallies import Tally
 from expectations.verdict import Verdict
 from pipeline.manifest.dataset_files import listed_and_alike
@@ -181,7 +181,7 @@ def user_suites(files: Sequence[tuple[str, str]]) -> list[Suite]:
     Raises:
         GateError: one does not load, or two have one name.
     """
-    return [suite for name, text in files for suite in gx_library.load(name, text)]
+    return [suite for name, text in files for suite in gx_suites.load(name, text)]
 
 
 def judge(evidence: Evidence, context: Context, users: Sequence[Suite]) -> Verdict:
@@ -192,7 +192,7 @@ def judge(evidence: Evidence, context: Context, users: Sequence[Suite]) -> Verdi
     """
     tables = _tables(evidence, context)
     # Shards first: the other tables are computed from shards that open.
-    shipped = sorted(gx_library.shipped(context), key=lambda suite: suite.table != SHARD)
+    shipped = sorted(gx_suites.shipped(context), key=lambda suite: suite.table != SHARD)
     return gate.judge(tables, [*shipped, *users], context, partial(_places, evidence))
 
 
@@ -225,7 +225,7 @@ def require_passed(verdict: Verdict) -> None:
     if not broken:
         return
     lines = "\n".join(line(finding) for finding in broken)
-    ours = all(finding.suite == gx_library.SHIPPED for finding in broken)
+    ours = all(finding.suite == gx_suites.SHIPPED for finding in broken)
     raise ExpectationError(
         f"The written shards break {', '.join(f.name for f in broken)}:\n{lines}",
         OURS if ours else "Nothing was published; fix the data, or the suite.",

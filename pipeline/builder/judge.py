@@ -21,7 +21,7 @@ from expectations import gx_library
 
 if TYPE_CHECKING:
     from expectations.contract import Context
-    from expectations.gx_library import Suite
+    from expectations.gx_suites import Suite
     from expectations.verdict import Verdict
     from pipeline.builder.gate import Evidence
     from pipeline.options.config import Config

@@ -32,9 +32,8 @@ from pipeline.shards.examples import PlannedExamples, columns_of, read_examples
 from pipeline.shards.facts import Counts, Outline
 from pipeline.shards.filters import Filtered
 from pipeline.shards.part import PartReport, Work
-from pipeline.shards.plan import Chosen, orders_of
+from pipeline.shards.plan import Chosen, digest_of, orders_of, windows_of
 from pipeline.shards.values import Piece
-from pipeline.shards.window import digest_of, windows_of
 from pipeline.shards.window_plan import Head, IndexRef, ShardRef
 from stages.columns import Ints
 from stages.encoders import Reference

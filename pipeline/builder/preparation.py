@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from pipeline.amounts import NOTHING
-from pipeline.builder.reject_limit import Limit, error_of, limits, too_many
-from pipeline.builder.rejects import Ledger
+from pipeline.builder.rejects import Ledger, Limit, error_of, limits, too_many
 from pipeline.executors import Job
 from pipeline.inputs import equal_build, versions
 from pipeline.inputs.recipe import Recipe, resolve_recipe

@@ -18,7 +18,7 @@ from typing import Any
 from pipeline.builder.planning import REFERENCE, MadeParts, join, make_parts, missing
 from pipeline.builder.preparation import Prepared
 from pipeline.inputs import versions
-from pipeline.manifest import dataset_files, seal
+from pipeline.manifest import dataset_files, json_records
 from pipeline.manifest.json_records import from_json, plain
 from pipeline.messages.progress import Report
 from pipeline.options.config import Config
@@ -85,7 +85,7 @@ def _unsealed(store: Store, name: str) -> dict[str, Any]:
         UsageError: it is damaged.
     """
     try:
-        return seal.content_of(store.get(name) or b"")
+        return json_records.content_of(store.get(name) or b"")
     except ValueError as error:
         raise UsageError(
             f"{store.shown}/{name} is damaged: {error}.", "Remove it, and run its rank again."
@@ -117,7 +117,7 @@ def make_share(prepared: Prepared, rank: Rank, report: Report) -> tuple[MadePart
         backend=made.backend,
         reports=made.reports,
     )
-    text = dataset_files.json_text(seal.sealed(plain(record)))
+    text = dataset_files.json_text(json_records.sealed_text(plain(record)))
     _cache(prepared).put(f"{_folder(prepared)}/{rank.name}", text.encode(errors="surrogatepass"))
     others = {one.rank[0] for one in before if one.reports and one.backend != made.backend}
     return made, sorted(others - {rank.number}) if made.backend == REFERENCE else []

@@ -20,10 +20,9 @@ from pipeline.shards.equal import Equal, Search
 from pipeline.shards.examples import Choice
 from pipeline.shards.exchange import Dealing
 from pipeline.shards.facts import Counts, Outline
-from pipeline.shards.plan import Chosen
+from pipeline.shards.plan import WINDOW_EXAMPLES, Chosen, Window, digest_of
 from pipeline.shards.sides import TEST, TRAIN
 from pipeline.shards.storage import BUCKETS
-from pipeline.shards.window import WINDOW_EXAMPLES, Window, digest_of
 from pipeline.shards.window_plan import Laid, Laying
 from stages.errors import SurroundingsError, UsageError
 from stages.rows.selection import AND_QUESTION

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.builds.build import Build
-from pipeline.manifest.drifts import DRIFTS
+from pipeline.manifest.counts import DRIFTS
 from pipeline.manifest.manifest import Manifest
 from pipeline.manifest.records import Change
 from stages.errors import DataError, PipelineError, UsageError

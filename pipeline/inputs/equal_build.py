@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from pipeline.builds import failed, limits, publish, standing, versions
+from pipeline.builds import failed, limits, publish, versions
 from pipeline.builds.build import Build, read_manifest
 from pipeline.builds.limits import Built
 from pipeline.builds.place import Place, place_of
 from pipeline.builds.stored import UNKNOWN, Difference
 from pipeline.inputs.declared import declared_fingerprint
 from pipeline.inputs.scan import Input, located, scan, short_names
-from pipeline.manifest import build_id, dataset_files
-from pipeline.manifest.manifest import MANIFEST
+from pipeline.manifest import dataset_files
+from pipeline.manifest.json_records import problem
+from pipeline.manifest.manifest import MANIFEST, Named, id_of_recipe
 from pipeline.manifest.records import RUN
-from pipeline.manifest.seal import problem
 from pipeline.options.config import Config
 from pipeline.stores import local
 from pipeline.stores.sources import Located
@@ -46,17 +46,15 @@ class Look:
 
 def id_of(fingerprint: str, inputs: Sequence[Input]) -> str:
     """Hash of the recipe and its inputs: equal ids, equal shards."""
-    return build_id.of_recipe(fingerprint, [_named(one) for one in inputs])
+    return id_of_recipe(fingerprint, [_named(one) for one in inputs])
 
 
 def planned_id_of(fingerprint: str, inputs: Sequence[Input]) -> str:
     """The same of the versions that were looked at, before all bytes of them are read."""
-    return build_id.of_recipe(
-        fingerprint, [(one.name, one.seen, one.source_name) for one in inputs]
-    )
+    return id_of_recipe(fingerprint, [(one.name, one.seen, one.source_name) for one in inputs])
 
 
-def _named(one: Input) -> build_id.Named:
+def _named(one: Input) -> Named:
     return one.name, one.sha256, one.source_name
 
 
@@ -166,9 +164,9 @@ def _built(config: Config, place: Place, there: Build) -> Built:
         current=place.link,
         notes=notes,
     )
-    standing.publishing(built, partial(place.is_published, there.manifest.build_id))
+    failed.publishing(built, partial(place.is_published, there.manifest.build_id))
     removed, kept = step()
-    built = standing.publishing(replace(built, removed=removed, notes=(*notes, *kept)))
+    built = failed.publishing(replace(built, removed=removed, notes=(*notes, *kept)))
     failed.clear(config.run.place)  # of a build that was refused since
     return built
 
@@ -180,11 +178,11 @@ def _taken_back(key: str) -> str:
     )
 
 
-def _identify(config: Config, inputs: Sequence[build_id.Named]) -> str | None:
+def _identify(config: Config, inputs: Sequence[Named]) -> str | None:
     """The id of the build to be; None where the options do not go together, which is for
     ``resolve_recipe`` to say."""
     try:
-        return build_id.of_recipe(declared_fingerprint(config), inputs)
+        return id_of_recipe(declared_fingerprint(config), inputs)
     except PipelineError:
         return None
 

@@ -20,7 +20,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from pipeline.manifest import seal
+from pipeline.manifest import json_records
 from pipeline.manifest.dataset_files import write_json
 from pipeline.options.build_options import default_cache
 from pipeline.options.command_line import Mistakes
@@ -31,7 +31,7 @@ from stages import catalog
 def read(folder: Path, key: str) -> dict[str, Any] | None:
     """The answer of this name; None where there is none."""
     try:
-        content = seal.content_of((folder / f"{key}.json").read_bytes())
+        content = json_records.content_of((folder / f"{key}.json").read_bytes())
     except (OSError, ValueError):
         return None
     answer = content.get("answer")
@@ -43,7 +43,7 @@ def write(folder: Path, key: str, answer: Mapping[str, Any]) -> None:
     temporary = folder / f"{key}.{os.getpid()}.tmp"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(temporary, seal.sealed({"key": key, "answer": dict(answer)}))
+        write_json(temporary, json_records.sealed_text({"key": key, "answer": dict(answer)}))
         temporary.replace(folder / f"{key}.json")
     except OSError:
         with suppress(OSError):  # a read-only disk refuses this even where there is no such file

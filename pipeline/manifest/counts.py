@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from stages.errors import UsageError
 from stages.json_record import OPTIONAL, JsonRecord
 
 # What becomes of a row, one of them.
@@ -252,3 +253,23 @@ class SourceRecord(JsonRecord):
         """Whether its share is not met, though it has enough: examples are not divided."""
         wanted = self.wanted_share
         return not self.short and wanted is not None and abs(self.share - wanted) > TOLERATED
+
+
+# The numbers of a build whose change ``--drift`` limits.
+
+
+DRIFTS = ("rows", "trained_tokens", "source_share")
+
+
+def require_limits(limits: Mapping[str, float]) -> None:
+    """Each is a limit of one of these numbers.
+
+    Raises:
+        UsageError: one is not.
+    """
+    for name, limit in limits.items():
+        if name not in DRIFTS or not 0 <= limit < float("inf"):
+            raise UsageError(
+                f"--drift {name}={limit:g} is not a limit.",
+                f"Name {', '.join(DRIFTS)} and a share, as in --drift rows=0.2.",
+            )

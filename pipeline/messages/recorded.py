@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pipeline.builds import lease, standing
+from pipeline.builds import failed, lease
 from pipeline.builds.place import Place, place_of
 from pipeline.messages.result import Result, of_built, of_error
 from pipeline.messages.session import current
@@ -29,7 +29,7 @@ def recorded(config: Config, build: Callable[[], Built]) -> Built:
         UsageError: the output is not ours to write to.
         KeyboardInterrupt: also behind the publication.
     """
-    standing.begin()
+    failed.begin()
     place = place_of(config.run) if config.run.keep or config.run.address else None
     if place is not None:
         place.record_killed()
@@ -41,10 +41,10 @@ def recorded(config: Config, build: Callable[[], Built]) -> Built:
             with suppress(OSError):  # the error is worth more than its line
                 _record(place, of_error(error), began)
             raise
-        _record(place, of_built(standing.publishing(built)), began)
+        _record(place, of_built(failed.publishing(built)), began)
     except Exception as error:
         of_error(error)
-        stands = standing.now()
+        stands = failed.now()
         if stands is None:
             raise
         current().warn(stands.trouble[-1])

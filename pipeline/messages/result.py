@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline import lines
-from pipeline.builds import standing
+from pipeline.builds import failed
 from pipeline.secrets import shown
 from stages.errors import DataError, PipelineError, SurroundingsError, counted
 
@@ -200,10 +200,10 @@ def of_error(
         paths: what it would have written, and what it left.
         arguments: of the command, as they were typed.
     """
-    failed = _failed(error, paths, arguments)
-    interrupted = failed.code == INTERRUPTED
-    built = standing.after("interrupted" if interrupted else failed.message)
-    return failed if built is None else of_built(built)
+    told = _failed(error, paths, arguments)
+    interrupted = told.code == INTERRUPTED
+    built = failed.after("interrupted" if interrupted else told.message)
+    return told if built is None else of_built(built)
 
 
 def _failed(

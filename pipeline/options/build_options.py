@@ -13,7 +13,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.manifest.drifts import DRIFTS, require_limits
+from pipeline.manifest.counts import DRIFTS, require_limits
 from pipeline.options import help_page as under
 from pipeline.options import many_values as many
 from pipeline.options import overlaps

@@ -22,10 +22,10 @@ from pipeline.builds.stored import UNKNOWN
 from pipeline.inputs import model_description
 from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import Input, scan
-from pipeline.manifest import build_id, dataset_files, seal
+from pipeline.manifest import dataset_files, json_records
 from pipeline.manifest.counts import FATES
 from pipeline.manifest.json_records import MalformedError
-from pipeline.manifest.manifest import MANIFEST, InputRecord, Manifest
+from pipeline.manifest.manifest import MANIFEST, InputRecord, Manifest, id_of_manifest
 from pipeline.manifest.records import RUN
 from pipeline.options.config import Config
 from pipeline.shards import chain, collect, filters
@@ -52,7 +52,7 @@ def open_build(folder: Path, result: Checked) -> Build | None:
         result.add(MANIFEST, "missing", "the file does not exist, so this is not a build")
         return None
     data = path.read_bytes()
-    problem = seal.problem(data)
+    problem = json_records.problem(data)
     if problem is not None:
         result.add(MANIFEST, "manifest", problem)
     try:
@@ -122,14 +122,14 @@ def check_figures(manifest: Manifest, result: Checked) -> None:
     for one in manifest.packs.values():
         if manifest.files.get(one.path) != one.sha256:
             result.add(MANIFEST, "figures", f"{one.path} has two hashes")
-    if build_id.of_manifest(manifest) != manifest.build_id:
+    if id_of_manifest(manifest) != manifest.build_id:
         result.add(MANIFEST, "figures", "build_id does not match its recipe and inputs")
 
 
 def check_record(folder: Path, result: Checked) -> None:
     """``run.json`` exists and matches its seal."""
     record = folder / RUN
-    problem = seal.problem(record.read_bytes()) if record.is_file() else "it is missing"
+    problem = json_records.problem(record.read_bytes()) if record.is_file() else "it is missing"
     if problem is not None:
         result.add(RUN, "run_record", problem)
 

@@ -5,13 +5,20 @@ Builds, plans, stage files and rows that are made again all run this one chain.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.contract import Batch, Stage
+from stages.contract import Batch, Record, Stage
+from stages.errors import PipelineError, ReadingError
+from stages.files import row_counts
+
+if TYPE_CHECKING:
+    from pipeline.shards.part import PartReport, Work
 
 
 class Gone(NamedTuple):
@@ -64,3 +71,125 @@ def refusals(gone: Iterable[Gone]) -> Iterator[Refusal]:
         values: list[pa.Array] = [rows.column(name).to_pylist() for name in columns]
         for line, sequence, code, detail in zip(*values, strict=True):
             yield Refusal(stage=stage, line=line, sequence=sequence, code=code, detail=detail)
+
+
+# Checks of a part before it is written: no row was lost, and our own examples are sound.
+#
+# Wrong counts in a part would shift the row ids of every part after it, and a row that a reader
+# loses leaves no trace. So rows are counted in a second way, and a failure here is a bug of this
+# program.
+#
+# The refused rows stand in a file of their own, whose lines are made here.
+
+
+def counts_lines(work: Work, report: PartReport) -> bool:
+    """Whether the part has the lines that were counted when the input was hashed."""
+    return work.split.lines in (None, report.lines)
+
+
+# Invariants that the user's text can break: two different texts can have equal ids, and a text can
+# be encoded to an id that has another meaning (bos, padding, a control token).
+_OF_THE_DATA = {"chosen_differs", "controls_from_template", "no_bos_inside", "no_padding_inside"}
+
+
+def require_theirs(gone: Iterable[Gone], place: Callable[[int], str]) -> None:
+    """Stop when an example that we rendered and encoded breaks an invariant that no text can break.
+
+    Args:
+        place: turns a line number into the name that messages give it.
+
+    Raises:
+        PipelineError: an example does; it is a bug of this program.
+    """
+    for stage, line, _, code, detail in refusals(gone):
+        if code == "marker_count" or (stage == "validate" and code not in _OF_THE_DATA):
+            raise PipelineError(
+                f"{place(line)}: the example made from this row breaks {code}: {detail}.",
+                "Nothing was published; please report it with the row and the recipe.",
+            )
+
+
+def require_counted(report: PartReport, work: Work, last: int, kept: int) -> None:
+    """All rows of the split were read, and some of the kept rows were read a second time.
+
+    Args:
+        last: the last row's line; ``kept``: how many rows were kept.
+
+    Raises:
+        ReadingError: a row is missing, or no row was read a second time.
+    """
+    counted = None if report.damage else row_counts.count(work.split)
+    read = row_counts.Count(report.rows, report.lines, last)
+    if counted is not None and counted != read:
+        raise ReadingError(
+            f"{work}: the reader found {read}; an independent count found {counted}."
+        )
+    if kept and not report.sampled + report.skipped:
+        raise ReadingError(f"{work}: the parity check covered none of its {kept} rows.")
+
+
+def require_counts(
+    work: Work, report: PartReport, examples: pa.Table, refused: Sequence[PartReject]
+) -> None:
+    """The rows and sequences that were counted are those that the part holds.
+
+    Raises:
+        PipelineError: they differ; the row ids of all later parts would be wrong.
+    """
+    refused_lines = np.array([one.line for one in refused], np.int64)
+    together = np.concatenate([examples.column("line").to_numpy(), refused_lines])
+    lines, times = np.unique(together, return_counts=True)
+    several = set(lines[times > 1].tolist())
+    # A row that normalize refuses as a whole never was a sequence; one of several sequences was.
+    gone = sum(one.stage != "normalize" or one.line in several for one in refused)
+    sequences = examples.num_rows + gone
+    counted = (len(lines) + report.filtered, sequences, True)
+    if counted != (report.rows, report.made, counts_lines(work, report)):
+        raise PipelineError(
+            f"{work}: the part's counters say {report.lines} lines, {report.rows} rows and "
+            f"{report.made} sequences, but it has {work.split.lines or report.lines} lines, "
+            f"{len(lines) + report.filtered} rows and {sequences} sequences.",
+            "Nothing was built. Please report this.",
+        )
+
+
+def made(normalized: Batch) -> int:
+    """How many sequences the rows became. A row that is refused as a whole counts as none."""
+    lines = normalized.column("line").to_numpy()
+    _, place, counts = np.unique(lines, return_inverse=True, return_counts=True)
+    stays = normalized.column("reject_code").is_null().to_numpy(zero_copy_only=False)
+    return int((stays | (counts[place] > 1)).sum())
+
+
+class PartReject(NamedTuple):
+    """A refused sequence of a part, which knows neither its file's name nor the lines before it.
+
+    Attributes:
+        line, offset: from 0, from the split's start.
+        stage, code, detail, raw: as ``manifest.records.Reject`` has them.
+    """
+
+    line: int
+    sequence: int
+    offset: int | None
+    stage: str
+    code: str
+    detail: str
+    raw: str
+
+    @property
+    def text(self) -> bytes:
+        """A line of the part's file."""
+        return json.dumps(self._asdict(), ensure_ascii=True).encode()
+
+
+def raw_text(record: Record) -> str:
+    """A row as it was read, as text; bytes that are no UTF-8 are spelled out."""
+    return record.raw.decode("utf-8", "backslashreplace")
+
+
+def rejected(gone: Iterable[Gone], records: Mapping[int, Record]) -> Iterator[PartReject]:
+    """The refused sequences of a batch, with the raw text of their rows."""
+    for stage, line, sequence, code, detail in refusals(gone):
+        record = records[line]
+        yield PartReject(line, sequence, record.offset, stage, code, detail, raw_text(record))

@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from pipeline.options.build_options import PlanOptions
 from pipeline.options.config import Config
-from pipeline.shards import doubles, near, sides
+from pipeline.shards import doubles, sides
 from pipeline.shards.budgets import Portions, portions
+from pipeline.shards.doubles import NearDoubles
 from pipeline.shards.examples import Choice, Fate, Fates, PlannedExamples
-from pipeline.shards.near import NearDoubles
 from stages.columns import Ints
 from stages.errors import DataError, UsageError, counted
 from stages.rows.groups import NO_QUESTION
@@ -65,7 +65,7 @@ def _near(
         return None
     used = np.equal(fate, Fate.USED)
     limit, score = options.near_dedup, examples.score
-    found = near.doubles(examples.signatures, used, limit, score, before=test)
+    found = doubles.alike(examples.signatures, used, limit, score, before=test)
     fate[found.dropped] = Fate.NEAR_DUPLICATE
     return found
 
@@ -76,13 +76,13 @@ def _joined(config: Config, examples: PlannedExamples) -> PlannedExamples:
         _, firsts, which = np.unique(examples.asked, return_index=True, return_inverse=True)
         own = examples.asked == NO_QUESTION
         firsts = np.where(own, np.arange(len(examples)), firsts[which])
-        examples = replace(examples, group=near.joined(examples.group, firsts, NO_QUESTION))
+        examples = replace(examples, group=doubles.joined(examples.group, firsts, NO_QUESTION))
     named = any(source.options.group_by for source in config.sources)
     # Who names a column says with it what belongs together.
     if examples.questions is None or examples.group is None or named:
         return examples
-    firsts = near.clusters(examples.questions, config.plan.near_dedup)
-    return replace(examples, group=near.joined(examples.group, firsts, NO_QUESTION))
+    firsts = doubles.clusters(examples.questions, config.plan.near_dedup)
+    return replace(examples, group=doubles.joined(examples.group, firsts, NO_QUESTION))
 
 
 def _in_test(

@@ -6,13 +6,18 @@ shows which examples can have an equal at all, and only those few are compared i
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from stages.columns import Ints
+from stages.columns import Ints, offsets_of
+from stages.overlap.signatures import NUMBERS, Signatures, empty
+from stages.overlap.words import SEED, Hashes, mixed
 
 DIGEST = np.dtype([("a", "<u8"), ("b", "<u8")])
 Digests = npt.NDArray[np.void]
@@ -80,3 +85,203 @@ def count_in(some: Digests, others: Digests) -> int:
     # The others come first, so a group that has one of them begins with one.
     members, firsts = _groups(np.concatenate([others, some]))
     return int(((members >= len(others)) & (firsts < len(others))).sum())
+
+
+# Rows that are nearly alike: found by their signatures, and gathered into clusters.
+#
+# Signatures are cut into bands. Two rows that are as alike as the limit have an equal band almost
+# certainly (``CERTAINTY``); rows with an equal band are compared by their whole signatures. A
+# cluster is what hangs together by pairs that are alike enough. Memory is bounded: signatures stay
+# in the mapped parts, and beside a block of them there are some 32 bytes for each row.
+
+
+CERTAINTY = 0.999  # that two rows which are just alike enough share a band
+_BLOCK = 1 << 14  # pairs that are compared at once
+
+
+@dataclass(frozen=True, slots=True)
+class NearDoubles:
+    """Examples that are left out because another that stays is like them.
+
+    Attributes:
+        dropped: their numbers, ascending; ``kept``: of the one that stays, for each.
+        likeness: of the two, as their signatures estimate it; where a chain of others lies
+            between them, it may be below the limit.
+    """
+
+    dropped: Ints
+    kept: Ints
+    likeness: npt.NDArray[np.float64]
+
+    @property
+    def clusters(self) -> int:
+        """How many examples stay for others."""
+        return len(np.unique(self.kept))
+
+
+def bands(limit: float) -> tuple[int, int]:
+    """How many bands, and how many numbers in each: the longest that are certain enough."""
+    for size in range(NUMBERS, 1, -1):
+        count = NUMBERS // size
+        if 1 - (1 - limit**size) ** count >= CERTAINTY:
+            return count, size
+    return NUMBERS, 1
+
+
+class _Rows:
+    """The signatures of all parts, as one list of rows."""
+
+    def __init__(self, parts: Sequence[Signatures]) -> None:
+        self._parts = parts
+        self._starts = offsets_of(np.array([len(part) for part in parts], np.int64))
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def each(self, made: Callable[[Signatures], Hashes]) -> Hashes:
+        """What is made of every row, block by block."""
+        blocks = (
+            part[first : first + _BLOCK]
+            for part in self._parts
+            for first in range(0, len(part), _BLOCK)
+        )
+        return np.concatenate([np.zeros(0, np.uint64), *map(made, blocks)])
+
+    def take(self, rows: Ints) -> Signatures:
+        """Some rows, in any order."""
+        found = np.empty((len(rows), NUMBERS), np.uint32)
+        part_of = np.searchsorted(self._starts, rows, side="right") - 1
+        for part in np.unique(part_of).tolist():
+            own = part_of == part
+            found[own] = self._parts[part][rows[own] - self._starts[part]]
+        return found
+
+    def likeness(self, some: Ints, others: Ints) -> npt.NDArray[np.float64]:
+        """How alike pairs are."""
+        found = np.empty(len(some))
+        for first in range(0, len(some), _BLOCK):
+            block = slice(first, first + _BLOCK)
+            found[block] = (self.take(some[block]) == self.take(others[block])).mean(axis=1)
+        return found
+
+
+def _hashed(signatures: Signatures) -> Hashes:
+    """A hash of each row."""
+    total = np.zeros(len(signatures), np.uint64)
+    for column in signatures.T:
+        total = total * SEED + column
+    return mixed(total)
+
+
+def _hashed_band(band: slice, signatures: Signatures) -> Hashes:
+    """A hash of some numbers of each row."""
+    return _hashed(signatures[:, band])
+
+
+def _linked(firsts: Ints, some: Ints, others: Ints) -> Ints:
+    """The first member of each cluster, after some pairs were put into one.
+
+    Args:
+        firsts: of each row, the first row of its cluster.
+    """
+    while True:
+        one, other = firsts[some], firsts[others]
+        apart = one != other
+        if not apart.any():
+            return firsts
+        low, high = np.minimum(one, other)[apart], np.maximum(one, other)[apart]
+        np.minimum.at(firsts, high, low)
+        while not np.array_equal(again := firsts[firsts], firsts):
+            firsts = again
+
+
+def _of_equal(rows: _Rows, among: Ints, keys: Hashes, firsts: Ints, limit: float) -> Ints:
+    """The clusters, after rows with equal keys were compared.
+
+    Of each set of rows with one key all are compared with the first; those that are not like it
+    are compared with the first of themselves, and so on.
+    """
+    order = np.argsort(keys, kind="stable")
+    keys, members = keys[order], among[order]
+    while len(members):
+        begins = np.ones(len(members), bool)
+        begins[1:] = keys[1:] != keys[:-1]
+        head = members[begins][np.cumsum(begins) - 1]
+        left = np.flatnonzero(firsts[head] != firsts[members])
+        near = rows.likeness(head[left], members[left]) >= limit
+        firsts = _linked(firsts, head[left[near]], members[left[near]])
+        keys, members = keys[left[~near]], members[left[~near]]
+    return firsts
+
+
+def clusters(parts: Sequence[Signatures], limit: float) -> Ints:
+    """The first member of each row's cluster: itself where nothing before it is like it.
+
+    Args:
+        parts: signatures of every row, part by part; ``limit``: of the likeness of a pair.
+    """
+    rows = _Rows(parts)
+    firsts = np.arange(len(rows))
+    said = np.flatnonzero(rows.each(lambda part: (~empty(part)).astype(np.uint64)))
+    whole = rows.each(_hashed)
+    firsts = _of_equal(rows, said, whole[said], firsts, limit)
+    said = said[firsts[said] == said]  # equal rows are in its cluster already
+    count, size = bands(limit)
+    for band in range(count):
+        keys = rows.each(partial(_hashed_band, slice(band * size, (band + 1) * size)))
+        firsts = _of_equal(rows, said, keys[said], firsts, limit)
+    return firsts
+
+
+def alike(
+    parts: Sequence[Signatures],
+    used: npt.NDArray[np.bool_],
+    limit: float,
+    score: npt.NDArray[np.float64] | None = None,
+    before: npt.NDArray[np.bool_] | None = None,
+) -> NearDoubles:
+    """Of the examples that are used, those that are in a cluster with another that stays.
+
+    Args:
+        score: the one with the highest stays, of several the first; NaN is the lowest. By default
+            the first in input order stays.
+        before: examples that stay before all others, whatever their score.
+    """
+    candidates = np.flatnonzero(used)
+    cluster = clusters(parts, limit)[candidates]
+    # The last key counts first, and the sort is stable.
+    by_score = () if score is None else (-score[candidates],)
+    by_side = () if before is None else (~before[candidates],)
+    order = np.lexsort((*by_score, *by_side, cluster))
+    begins = np.ones(len(order), bool)
+    begins[1:] = cluster[order][1:] != cluster[order][:-1]
+    stays = np.empty(len(order), np.int64)
+    stays[order] = candidates[order][begins][np.cumsum(begins) - 1]
+    again = stays != candidates
+    dropped, kept = candidates[again], stays[again]
+    return NearDoubles(dropped, kept, _Rows(parts).likeness(dropped, kept))
+
+
+def joined(groups: Hashes, firsts: Ints, alone: int) -> Hashes:
+    """The groups of rows, after those of a cluster were made one: the least of their numbers.
+
+    Rows of one group stay together, so clusters that share a group become one, too.
+
+    Args:
+        firsts: of each row, the first of its cluster; ``alone``: a group that stays as it is.
+    """
+    rows = np.flatnonzero(groups != np.uint64(alone))
+    values, group = np.unique(groups[rows], return_inverse=True)
+    cluster = np.unique(firsts[rows], return_inverse=True)[1]
+    lowest = np.arange(len(values))  # of each group: the least of those that it is joined with
+    while True:
+        of_cluster = np.full(len(rows), len(values))
+        np.minimum.at(of_cluster, cluster, lowest[group])
+        again = np.full(len(values), len(values))
+        np.minimum.at(again, group, of_cluster[cluster])
+        if np.array_equal(again, lowest):
+            break
+        lowest = again
+    found = groups.copy()
+    found[rows] = values[lowest[group]]
+    return found

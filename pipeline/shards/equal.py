@@ -20,8 +20,8 @@ from pipeline.manifest.json_records import load
 from pipeline.options.config import Config
 from pipeline.shards import collect, doubles, sides, storage
 from pipeline.shards.collect import PartSource
+from pipeline.shards.plan import Window
 from pipeline.shards.storage import replacing
-from pipeline.shards.window import Window
 from stages.columns import Ints, offsets_of
 
 ENTRY = np.dtype([("a", "<u8"), ("b", "<u8"), ("at", "<u4"), ("of", "<u4")])

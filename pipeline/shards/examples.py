@@ -15,8 +15,7 @@ import pyarrow as pa
 from pipeline.options import overlaps
 from pipeline.options.config import Config
 from pipeline.shards import doubles
-from pipeline.shards.doubles import Digests
-from pipeline.shards.near import NearDoubles
+from pipeline.shards.doubles import Digests, NearDoubles
 from pipeline.shards.part import PartReport, Work
 from pipeline.shards.sides import Groups, SplitRule
 from pipeline.shards.storage import here

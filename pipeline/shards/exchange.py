@@ -25,10 +25,9 @@ from pipeline.shards.collect import ORIGIN, Collector, PartSource
 from pipeline.shards.examples import Choice, Numbers
 from pipeline.shards.facts import Counts
 from pipeline.shards.gather import BLOCK_TOKENS
-from pipeline.shards.plan import keys_of, lay_out
+from pipeline.shards.plan import Member, Window, keys_of, lay_out
 from pipeline.shards.sides import TEST, TRAIN, mixed
 from pipeline.shards.storage import replacing
-from pipeline.shards.window import Member, Window
 from pipeline.shards.window_plan import Laid, Laying
 from stages.columns import Ints, offsets_of
 

@@ -24,8 +24,16 @@ import pyarrow as pa
 
 from expectations import tallies, undo_layout
 from expectations.contract import EXAMPLE, ROW, Context, Values
-from expectations.dataset import IDENTITY, SIDES, Piece
-from expectations.stored_rows import Planned, ShardFile, Sources, StoredRows, groups
+from expectations.stored_rows import (
+    IDENTITY,
+    SIDES,
+    Piece,
+    Planned,
+    ShardFile,
+    Sources,
+    StoredRows,
+    groups,
+)
 from expectations.tallies import Laws, Tally
 from pipeline.shards import storage
 from pipeline.shards.sides import mixed

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from expectations import tallies
 from expectations.contract import ROW, Context
-from expectations.dataset import IndexRows
+from expectations.stored_rows import IndexRows
 from expectations.tallies import Laws, Tally
 from pipeline.manifest.manifest import IndexRecord
 from pipeline.shards.facts import Counts

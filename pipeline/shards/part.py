@@ -22,8 +22,8 @@ from pipeline.amounts import Amount
 from pipeline.inputs import equal_build
 from pipeline.inputs.recipe import Recipe
 from pipeline.options import overlaps
-from pipeline.shards import chain, checks, storage
-from pipeline.shards.checks import PartReject
+from pipeline.shards import chain, storage
+from pipeline.shards.chain import PartReject
 from pipeline.stores import ranges, remote
 from stages import columns, readers
 from stages.chat_template import loss_weights
@@ -204,7 +204,7 @@ def finished(
     told = storage.read(work.files, known, examples)
     try:
         report = PartReport(**{**told, "kept": True}) if told is not None else None
-        if report is None or not checks.counts_lines(work, report):
+        if report is None or not chain.counts_lines(work, report):
             return None
         storage.use(work.files)
     except (OSError, TypeError):
@@ -294,11 +294,11 @@ def _made(recipe: Recipe, work: Work) -> PartReport:
         normalized = normalize(lines.records)
         report.rows += len(lines.records)
         last = max(records, default=last)
-        report.made += checks.made(normalized)
+        report.made += chain.made(normalized)
         batch, gone = chain.through(normalized, stages)
         if not normalize.example_kind.given:  # token ids of users may break invariants
-            checks.require_theirs(gone, work.place)
-        rejects += checks.rejected(gone, records)
+            chain.require_theirs(gone, work.place)
+        rejects += chain.rejected(gone, records)
         if batch.num_rows:
             witness(batch, records, work.place)
             second_rows.check_values(batch, recipe.config.carried.paths, records, work.place)
@@ -309,10 +309,10 @@ def _made(recipe: Recipe, work: Work) -> PartReport:
         read += lines.size if plain else 0
         amounts.tell(replace(report.amount, size=read))
     _count_readings(report, normalize, witness)
-    checks.require_counted(report, work, last=last, kept=sum(map(len, batches)))
+    chain.require_counted(report, work, last=last, kept=sum(map(len, batches)))
     schema = columns.schema(columns_of(recipe))
     table = pa.Table.from_batches(batches, schema=schema).combine_chunks()
-    checks.require_counts(work, report, examples=table, refused=rejects)
+    chain.require_counts(work, report, examples=table, refused=rejects)
     report.weighted = loss_weights.NAME in table.schema.names and loss_weights.any_in(table)
     report.examples = len(table)
     _write(work, report, table=table, rejects=rejects)

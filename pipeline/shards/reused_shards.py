@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.builds.build import Build
-from pipeline.manifest import seal
+from pipeline.manifest import json_records
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import from_json, plain
 from pipeline.shards import gather
@@ -125,7 +125,7 @@ def previous(target: Path, cache: Path) -> dict[str, Previous]:
     for shard in shards:
         memory = memory_of(cache, shard.record.sha256)
         with suppress(*_UNREADABLE):
-            content = seal.content_of(memory.read_bytes())
+            content = json_records.content_of(memory.read_bytes())
             for key in (content["key"], content["rows"]):
                 found[key] = Previous(str(shard.path), str(memory))
     return found
@@ -203,7 +203,7 @@ def _require(path: Path, sha256: str) -> None:
 
 def _taken_over(keeping: Keeping, shard: ShardWork, there: Previous) -> ShardReport:
     memory, folder = Path(there.memory), Path(keeping.gather.folder)
-    content = seal.content_of(memory.read_bytes())
+    content = json_records.content_of(memory.read_bytes())
     report = from_json(ShardReport, content["report"]).at(shard.path, shard.split)
     for name, sha256 in content["files"].items():
         _link(memory.with_suffix(f".{name}"), file_of(folder / METRICS, shard.path, name), sha256)
@@ -222,7 +222,7 @@ def _judged_again(keeping: Keeping, shard: ShardWork, there: Previous) -> ShardR
         ValueError, OSError: it is not as it was written.
         GateError: the rows cannot be judged.
     """
-    content = seal.content_of(Path(there.memory).read_bytes())
+    content = json_records.content_of(Path(there.memory).read_bytes())
     before = from_json(ShardReport, content["report"])
     _link(Path(there.path), Path(keeping.gather.folder) / shard.path)
     report = gather.read_back(keeping.gather, shard, before.tokens, before.answers)
@@ -272,7 +272,7 @@ def remember(keeping: Keeping, key: str, report: ShardReport, rows: str = "") ->
             _link(path, copy)
     content = {"key": key, "rows": rows, "files": hashes, "report": plain(report)}
     with replacing(memory) as path:  # last: it vouches for the others
-        write_json(path, seal.sealed(content))
+        write_json(path, json_records.sealed_text(content))
 
 
 # Parts that nobody has read since they were written, compared with their hashes before a shard is

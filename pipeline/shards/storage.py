@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.manifest import seal
+from pipeline.manifest import json_records
 from pipeline.manifest.dataset_files import write_json
 from pipeline.stores import Store, objects, open_store
 from stages.columns import Ints, offsets_of
@@ -88,7 +88,7 @@ def read(
 def _said(files: PartFiles, data: bytes) -> Mapping[str, Any] | None:
     """The report in the bytes of its file; None where they are not what was written."""
     try:
-        content = seal.content_of(data)
+        content = json_records.content_of(data)
     except ValueError:
         return None
     report: Mapping[str, Any] = content[_REPORT]
@@ -149,7 +149,7 @@ def write(
         hashes[REJECTS_SHA256] = file_hash.sha256(path)
     report = {**report, **hashes}
     with replacing(files.report) as path:  # last: it vouches for the others
-        write_json(path, seal.sealed({_KEY: files.key, _REPORT: report}))
+        write_json(path, json_records.sealed_text({_KEY: files.key, _REPORT: report}))
     send(files)
     return report
 

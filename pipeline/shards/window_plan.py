@@ -22,11 +22,10 @@ from pipeline.shards.equal import Search
 from pipeline.shards.examples import Choice, Fate, PlannedExamples
 from pipeline.shards.facts import Counts
 from pipeline.shards.gather import ShardReport, ShardWork
-from pipeline.shards.plan import Side, orders_of, sides_of
+from pipeline.shards.plan import Side, Window, orders_of, sides_of
 from pipeline.shards.reused_shards import Keeping
 from pipeline.shards.sides import TEST, TRAIN
 from pipeline.shards.storage import replacing
-from pipeline.shards.window import Window
 from stages.columns import Ints, offsets_of
 from stages.kinds import Kind
 

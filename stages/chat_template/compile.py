@@ -27,17 +27,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stages.chat_template import segments as outlines
-from stages.chat_template.placeholders import (
+from stages.chat_template.printed_fields import Printed, require_reasoning
+from stages.chat_template.segments import CONTROL, TRAINED, Segment, cut
+from stages.chat_template.template import (
     SLOT,
     Guard,
     LookedIntoError,
     Placeholder,
+    Template,
     placeholder,
     stripped,
 )
-from stages.chat_template.printed_fields import Printed, require_reasoning
-from stages.chat_template.segments import CONTROL, TRAINED, Segment, cut
-from stages.chat_template.template import Template
 from stages.chat_template.trained_spans import Chat, Spans, Turn
 from stages.errors import RowError
 

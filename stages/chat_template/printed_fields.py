@@ -15,9 +15,8 @@ from typing import Any
 
 from jinja2 import nodes
 
-from stages.chat_template.placeholders import SHORT
 from stages.chat_template.segments import Span
-from stages.chat_template.template import Template, parsed_tree
+from stages.chat_template.template import SHORT, Template, parsed_tree
 from stages.chat_template.trained_spans import Chat, Seen, Turn
 from stages.errors import RowError
 

@@ -16,7 +16,7 @@ from stages.formats import _messages, _turns
 from stages.formats._asked import Question, meant, require_same
 from stages.kinds import STEPS
 from stages.rows import stop_text
-from stages.rows.watched import peek
+from stages.rows.column_names import peek
 
 # Step tags in the wild: Math-Shepherd, Qwen2.5-Math-PRM, Llama PRMs.
 TAGS = ("ки", "<extra_0>", "<|reserved_special_token_0|>", "<step>", "<|step|>")

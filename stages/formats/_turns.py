@@ -11,7 +11,7 @@ from stages.formats import _messages, _parts
 from stages.formats._messages import kind_of
 from stages.formats._parts import json_value
 from stages.rows import stop_text
-from stages.rows.watched import peek
+from stages.rows.column_names import peek
 
 SYSTEM = ("system", "system_prompt", "system_instruction", "systemInstruction")
 BEFORE = {"system text": SYSTEM, "history": ("history",)}  # what stands before a question

@@ -19,7 +19,7 @@ from stages.formats._asked import (
     says,
     two_of,
 )
-from stages.rows.watched import peek
+from stages.rows.column_names import peek
 
 _STEMS = (
     "output response answer completion conversation candidate summary generation text human_ref"

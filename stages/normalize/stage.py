@@ -28,9 +28,9 @@ from stages.overlap import search, signatures
 from stages.overlap.settings import Likeness, Search
 from stages.rows import carried, column_names, examples, groups, stop_text
 from stages.rows.carried import IDENTITY, Carried, batch_of
+from stages.rows.column_names import EMPTY, Watched
 from stages.rows.selection import AND_QUESTION, Selection, renamed, replaced, rest
 from stages.rows.unread import ReadRow, Tally, left_over, require_asked
-from stages.rows.watched import EMPTY, Watched
 
 
 def _require_kept(example: Example) -> None:

@@ -23,6 +23,7 @@ from stages.tokenizers.claims import Claims
 from stages.tokens.segment_encoder import SegmentEncoder
 
 MEMBERS = {
+    "forged_text": "stages.probes.added_tokens:FORGED",
     "lost_text": "stages.probes.added_tokens:LOST_TEXT",
 }
 
