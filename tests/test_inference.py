@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from datasets import load_from_disk
+from encoding import model_of
 from hypothesis import given
 from hypothesis import strategies as st
 from support import read_manifest, write_rows
@@ -28,7 +29,6 @@ from stages.encoders import parsed
 from stages.errors import ModelError
 from stages.probes import bind
 from stages.profile import TargetModel
-from stages.tokenizers import builtin
 from stages.tokenizers.profiles import all_profiles, template
 from stages.tokens.inference import prompts, switch_of, variants
 
@@ -48,11 +48,7 @@ def prompt_of(row: dict[str, Any]) -> list[int]:
 @pytest.fixture(scope="module")
 def hybrid(cache_dir: Path) -> TargetModel:
     """Qwen3."""
-    profile = all_profiles()["qwen3-0.6b"]
-    assert profile.ranks is not None
-    return bind(
-        profile, builtin.tokenizer_json(profile, profile.ranks, cache_dir, fetch=True), False
-    )
+    return model_of("qwen3-0.6b", cache_dir)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from encoding import encoding
-from hypothesis import HealthCheck, given, settings
+from encoding import encoded, encoding
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import normalizing
 from test_broken_answers import bound
@@ -15,9 +15,7 @@ from test_broken_answers import bound
 from stages import encoders
 from stages.chat_template.render import template_of
 from stages.columns import IGNORED
-from stages.contract import Record
 from stages.profile import TargetModel
-from stages.tokens.folded_labels import unfold
 
 TEXTS = st.text(st.sampled_from("\n a."), min_size=1, max_size=4).filter(str.strip)
 
@@ -27,10 +25,8 @@ def examples(model: TargetModel, messages: list[Any]) -> list[dict[str, Any]]:
     by_turn = model.profile.one_example_per_turn
     door = normalizing("sft", "openai", "assistant", by_turn)
     reference = encoders.load("tokenizers", model.tokenizer_json)
-    batch = door([Record(0, 0, b"", {"messages": messages})])
-    for stage in encoding("sft", model, reference):
-        batch = stage(batch)
-    return list(unfold(batch).to_pylist())
+    stages = encoding("sft", model, reference)
+    return list(encoded(door, stages, [{"messages": messages}]).to_pylist())
 
 
 def fed(model: TargetModel, messages: list[Any]) -> list[list[int]]:
@@ -43,9 +39,7 @@ def fed(model: TargetModel, messages: list[Any]) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("name", ["qwen2.5-0.5b-instruct", "qwen3-0.6b", "phi-4"])
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=15)
 @given(said=st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=3))
 def test_the_first_trained_answer_stands_behind_what_inference_feeds(
     name: str, cache_dir: Path, said: list[tuple[str, str]]
