@@ -9,7 +9,7 @@ from datasets import load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import normalizing
-from support import SAMPLES, Run, read_manifest, rows_to
+from support import SAMPLES, Make, Run, read_manifest, rows_to
 
 from stages.contract import Record, Row
 from stages.profile import TargetModel
@@ -27,7 +27,7 @@ def door(rows: list[Row]) -> pa.RecordBatch:
 IDS = st.lists(st.integers(0, 151645), min_size=2, max_size=12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40)
 @given(ids=IDS, data=st.data(), pads=st.tuples(st.integers(0, 3), st.integers(0, 3)))
 def test_what_is_given_is_what_is_stored(
     ids: list[int], data: st.DataObject, pads: tuple[int, int], model: TargetModel
@@ -69,21 +69,17 @@ def test_ids_beyond_the_vocabulary_and_the_limit_are_refused(model: TargetModel)
     assert len(set(made["digest"].to_pylist()[2:])) == 3
 
 
-def test_a_build_of_a_build_is_the_build(pipeline: Run, tmp_path: Path) -> None:
+def test_a_build_of_a_build_is_the_build(built: Make, pipeline: Run, tmp_path: Path) -> None:
     """Its ids and labels, taken in again, come out as they were, once somebody says so."""
-    source = SAMPLES / "sft" / "word_problems.jsonl"
-    pipeline("run", "sft", source, *MODEL, "-o", "first", "--layout", "ragged").ended()
-    first = load_from_disk(str(tmp_path / "first"))["train"]
+    source = built("sft", SAMPLES / "sft" / "word_problems.jsonl", "--layout", "ragged")
+    first = load_from_disk(str(source))["train"]
     kept = [{"input_ids": row["input_ids"], "labels": row["labels"]} for row in first]
     data = rows_to(tmp_path / "ids.jsonl", *kept)
-    refused = pipeline("run", "sft", data, *MODEL, "-o", "second")
-    assert refused.status == 3
-    assert "--format pretokenized" in refused.err
+    pipeline("run", "sft", data, *MODEL, "-o", "second").refused(3, "--format pretokenized")
     for layout in ("ragged", "packed"):
-        named = ("--format", "pretokenized", "--layout", layout)
-        pipeline("run", "sft", data, *MODEL, "-o", layout, *named).ended()
-        second = load_from_disk(str(tmp_path / layout))["train"]
-        manifest = read_manifest(tmp_path / layout)
+        folder = built("sft", data, "--format", "pretokenized", "--layout", layout)
+        second = load_from_disk(str(folder))["train"]
+        manifest = read_manifest(folder)
         assert manifest["format"] == "pretokenized"
         assert manifest["encoder"]["parity"]["sampled"] == len(kept)
         for column in ("input_ids", "labels"):
@@ -91,7 +87,7 @@ def test_a_build_of_a_build_is_the_build(pipeline: Run, tmp_path: Path) -> None:
             assert flat[0] == flat[1]
 
 
-def test_what_no_trainer_should_see_is_refused(pipeline: Run, tmp_path: Path) -> None:
+def test_what_no_trainer_should_see_is_refused(make: Make, tmp_path: Path) -> None:
     """Shifted labels, a turn that never ends, padding inside: by the invariants' names."""
     end, pad = 151645, 151643
     good = {"input_ids": [1, 2, end], "labels": [-100, 2, end]}
@@ -103,8 +99,8 @@ def test_what_no_trainer_should_see_is_refused(pipeline: Run, tmp_path: Path) ->
         {"input_ids": [1, 2, end, pad], "labels": [-100, 2, end, -100]},
         {"input_ids": [1, 2, end], "labels": [-100, -100, -100]},
     )
-    pipeline("run", "sft", data, *MODEL, "-o", "out", "--format", "pretokenized").ended()
-    assert read_manifest(tmp_path / "out")["rows"]["rejected_by_code"] == {
+    folder = make("sft", data, format="pretokenized")
+    assert read_manifest(folder)["rows"]["rejected_by_code"] == {
         "labels_equal_ids": 1,
         "no_padding_inside": 1,
         "something_trained": 1,
