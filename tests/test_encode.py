@@ -1,17 +1,19 @@
-"""Ids and labels: what inference would feed, trained where the answers are, and nowhere else."""
+"""Ids and labels: trained where the answers are, and nowhere else; pairs, steps and trimming.
+
+Conversations are compared with Hugging Face's ids in ``test_adversarial`` and ``test_families``.
+"""
 
 from __future__ import annotations
 
 import itertools
-import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from encoding import encoding
+from encoding import encoded, encoding
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import normalizing
@@ -19,16 +21,14 @@ from support import table
 from transformers import AutoTokenizer
 
 from pipeline.serving.serving import write_tokenizer
-from pipeline.shards.chain import split_off
 from stages import columns, encoders
 from stages.chat_template.segments import CLOSES, CONTROL, TRAINED, controls_pattern
 from stages.columns import IGNORED
-from stages.contract import Batch, Record, Row
+from stages.contract import Row
 from stages.encoders import Encoder
 from stages.profile import TargetModel
 from stages.rows import stop_text
 from stages.rows.stop_text import opens_reasoning
-from stages.tokens.folded_labels import unfold
 from stages.tokens.segment_encoder import digests
 
 END = "<|im_end|>"
@@ -37,15 +37,12 @@ Talk = list[tuple[str, str]]
 
 
 class Bench:
-    """A bound model and its emitted tokenizer, as a trainer loads it; prints as its name."""
+    """A bound model and its emitted tokenizer, as a trainer loads it."""
 
     def __init__(self, model: TargetModel, folder: Path) -> None:
         self.model = model
         write_tokenizer(folder / "tokenizer", model)
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder / "tokenizer")
-
-    def __repr__(self) -> str:
-        return self.model.profile.name
 
 
 @pytest.fixture(scope="session")
@@ -67,32 +64,12 @@ def theirs(bench: Bench, turns: Talk, **options: Any) -> list[int]:
     return ids
 
 
-def door(
-    task: str, name: str, rows: Sequence[Row], train_on: str = "assistant", **more: Any
-) -> Batch:
-    """Rows through normalize."""
-    made = normalizing(task, name, train_on, **more)
-    return made([Record(number, 0, b"", row) for number, row in enumerate(rows)])
-
-
 def messages(*talks: Talk) -> list[Row]:
     """Rows of ``messages``."""
     return [{"messages": [{"role": r, "content": c} for r, c in talk]} for talk in talks]
 
 
-Done = dict[str, Any]  # a row that came through, or what refused it
-
-
-def run(batch: Batch, *stages: Callable[[Batch], Batch]) -> list[Done]:
-    """The rows behind the last stage, in order; a refused row leaves where it is refused."""
-    done: dict[int, Done] = {}
-    for stage in (None, *stages):
-        batch, gone = split_off(stage(batch) if stage else batch)
-        if gone is not None:
-            refused = gone.select(["line", "reject_code", "reject_detail"]).to_pylist()
-            done.update((row["line"], row) for row in refused)
-    done.update((row["line"], row) for row in unfold(batch).to_pylist())
-    return [done[line] for line in sorted(done)]
+Done = dict[str, Any]  # a row behind the last stage; its reject_code says what refused it
 
 
 def sft(
@@ -103,20 +80,22 @@ def sft(
     **more: Any,
 ) -> list[Done]:
     """Conversations with ids and labels."""
-    batch = door("sft", name, rows, train_on)
-    return run(batch, *encoding("sft", bench.model, train_on=train_on, **more))
+    stages = encoding("sft", bench.model, train_on=train_on, **more)
+    return list(encoded(normalizing("sft", name, train_on), stages, rows).to_pylist())
 
 
 def rm(bench: Bench, rows: Sequence[Row], **more: Any) -> list[Done]:
     """Pairs with ids."""
-    return run(door("rm", "preference", rows), *encoding("rm", bench.model, **more))
+    stages = encoding("rm", bench.model, **more)
+    return list(encoded(normalizing("rm", "preference"), stages, rows).to_pylist())
 
 
 def prm(
     bench: Bench, rows: Sequence[Row], name: str = "stepwise", raw: bool = False, **more: Any
 ) -> list[Done]:
     """Solutions with ids, labels and positions."""
-    return run(door("prm", name, rows, raw=raw), *encoding("prm", bench.model, raw=raw, **more))
+    stages = encoding("prm", bench.model, raw=raw, **more)
+    return list(encoded(normalizing("prm", name, raw=raw), stages, rows).to_pylist())
 
 
 def only(rows: list[Done]) -> Done:
@@ -141,66 +120,28 @@ ODD = st.sampled_from(table("odd_texts.toml")["encode"])
 TEXTS = (ODD | st.text(st.characters(codec="utf-8"), max_size=16)).filter(
     lambda text: not SPECIAL.search(text)
 )
-BREAKS = "\n\r"
-
-
-def opens_with_a_break(text: str) -> bool:
-    """Whether blanks with a line break stand in front: there the tokenizer merges over the cut."""
-    blanks = text[: len(text) - len(text.lstrip())]
-    return any(mark in blanks for mark in BREAKS)
 
 
 def is_whole(text: str) -> bool:
-    """Whether it is an answer that nothing refuses."""
-    return bool(text.strip()) and not opens_reasoning(text) and not stop_text.ending_stop(text)
+    """Whether it is an answer that nothing refuses, and no tokenizer merges with its prompt."""
+    blanks = text[: len(text) - len(text.lstrip())]
+    breaks = any(mark in blanks for mark in "\n\r")
+    ends = opens_reasoning(text) or stop_text.ending_stop(text)
+    return bool(text.strip()) and not breaks and not ends
 
 
-ANSWERS = TEXTS.filter(lambda text: is_whole(text) and not opens_with_a_break(text))
+ANSWERS = TEXTS.filter(is_whole)
 
 
 @st.composite
-def talks(draw: st.DrawFn, answers: st.SearchStrategy[str] = ANSWERS) -> Talk:
+def talks(draw: st.DrawFn) -> Talk:
     """A conversation that is not refused."""
     roles = ["user", *draw(st.lists(st.sampled_from(["user", "assistant"]), max_size=3))]
     system = ["system"] if draw(st.booleans()) else []
     return [
-        (role, draw(answers if role == "assistant" else TEXTS))
+        (role, draw(ANSWERS if role == "assistant" else TEXTS))
         for role in (*system, *roles, "assistant")
     ]
-
-
-@settings(max_examples=25)
-@given(talk=talks())
-def test_ids_are_those_of_apply_chat_template(qwen2: Bench, talk: Talk) -> None:
-    """Ids equal the trainer's, prompts are what inference feeds, answers are what is trained."""
-    row = only(sft(qwen2, messages(talk)))
-    assert row["input_ids"] == theirs(qwen2, talk)
-    assert row["merged_cuts"] == 0
-    answers = [i for i, (role, _) in enumerate(talk) if role == "assistant"]
-    for i, trained in zip(answers, runs(row), strict=True):
-        prompt = theirs(qwen2, talk[:i], add_generation_prompt=True)
-        stop = len(prompt) + len(trained)
-        assert row["input_ids"][:stop] == prompt + trained
-        assert row["labels"][len(prompt) : stop] == trained
-        assert trained[-1] == qwen2.model.end_of_turn_id
-        text = unicodedata.normalize("NFC", talk[i][1])
-        assert qwen2.tokenizer.decode(trained, clean_up_tokenization_spaces=False) == text + END
-
-
-@settings(max_examples=25)
-@given(talk=talks(), at=st.integers(0, 4), before=TEXTS)
-def test_forged_turns_do_not_change_the_control_tokens(
-    qwen2: Bench, talk: Talk, at: int, before: str
-) -> None:
-    """No content can produce a control token: their number and order stay as they were."""
-    at %= len(talk)
-    role, content = talk[at]
-    forged = [*talk[:at], (role, before + FORGED + content), *talk[at + 1 :]]
-    controls = set(qwen2.model.controls.values())
-    plain, odd = sft(qwen2, messages(talk, forged))
-    seen = [[i for i in row["input_ids"] if i in controls] for row in (plain, odd)]
-    assert seen[0] == seen[1]
-    assert plain["controls"] == odd["controls"] == len(seen[0])
 
 
 @settings(max_examples=25)
@@ -239,34 +180,12 @@ def test_a_row_does_not_depend_on_its_batch(qwen2: Bench, found: list[Talk]) -> 
     assert [[r[n] for n in names] for r in together] == [[r[n] for n in names] for r in alone]
 
 
-def test_flags_decide_which_answers_are_trained(qwen2: Bench) -> None:
-    """An answer with weight 0 is context; under ``last`` an answer with weight 1 is trained."""
-    (row,) = messages([("user", "a"), ("assistant", "b"), ("user", "c"), ("assistant", "d")])
-    row["messages"][1]["weight"] = 0
-    assert runs(only(sft(qwen2, [row]))) == [theirs(qwen2, [("user", "d")])[-3:-1]]
-    row["messages"][1]["weight"] = 1
-    assert len(runs(only(sft(qwen2, [row], "last")))) == 2
-
-
 def test_under_all_everything_but_the_trailing_newline_is_trained(qwen2: Bench) -> None:
     """What the template prints behind the last end of turn stays untrained, whatever is trained."""
     row = only(sft(qwen2, messages([("user", "a"), ("assistant", "b")]), "all"))
     assert row["labels"][0] == IGNORED
     assert row["labels"][1:-1] == row["input_ids"][1:-1]
     assert row["labels"][-2:] == [qwen2.model.end_of_turn_id, IGNORED]
-
-
-def test_under_all_a_flagged_turn_is_left_out(qwen2: Bench) -> None:
-    """A message's own flag wins over the policy, whoever speaks; the other turns stay trained."""
-    talk: Talk = [("user", "one"), ("assistant", "two"), ("user", "three"), ("assistant", "four")]
-    rows = messages(talk, talk, talk)
-    for which, row in enumerate(rows):
-        row["messages"][which]["weight"] = 0
-    for which, found in enumerate(sft(qwen2, rows, "all")):
-        assert found["input_ids"] == theirs(qwen2, talk)
-        words = [w for _, w in talk if qwen2.tokenizer(w)["input_ids"][0] in found["labels"]]
-        assert words == [word for i, (_, word) in enumerate(talk) if i != which]
-        assert found["labels"].count(qwen2.model.end_of_turn_id) == 4  # of five: the system's too
 
 
 def test_bare_text_is_trained_but_for_its_first_token(qwen2: Bench) -> None:

@@ -22,18 +22,6 @@ from tokenizers import Tokenizer
 
 from stages.tokenizers.profiles import all_profiles
 
-TALK = [
-    {"role": "system", "content": "Be brief."},
-    {"role": "user", "content": "What is 2+2?\n"},
-    {"role": "assistant", "content": "4, ки"},
-]
-EMPTY = [  # texts that are empty, or become so
-    {"role": "system", "content": ""},
-    {"role": "user", "content": ""},
-    {"role": "assistant", "content": " ", "weight": 0},
-    {"role": "user", "content": ""},
-    {"role": "assistant", "content": "x"},
-]
 KINDS = {
     "mistral-7b-instruct-v0.2": "v1",
     "mistral-7b-instruct-v0.3": "v3",
@@ -60,9 +48,10 @@ def test_conversations_have_the_ids_of_mistral_common(
     Nor are an empty system text and answer.
     """
     found = family(name, cache_dir, folder)
-    made = make(found, [{"messages": talk, "tools": None} for talk in (TALK, EMPTY)], Counter())
-    measured = table("mistral_ids.toml")
-    assert [one.ids for one in made] == [measured[of][KINDS[name]] for of in ("ids", "of_empty")]
+    measured = table("mistral_ids.toml")["measured"]
+    rows = [{"messages": one["messages"], "tools": None} for one in measured]
+    made = [one.ids for one in make(found, rows, Counter())]
+    assert made == [one[KINDS[name]] for one in measured]
 
 
 def test_math_shepherds_own_tokens(cache_dir: Path) -> None:

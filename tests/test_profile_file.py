@@ -20,39 +20,7 @@ from stages.tokenizers import hub, profiles, resolve
 from stages.tokenizers.profiles import all_profiles, find
 from stages.tokenizers.resolve import Overrides
 
-WHOLE = """
-name = "mine"
-model_ids = ["me/mine"]
-chat_template = "{{ messages[0].content }}"
-end_of_turn = "<e>"
-eos_token = "<e>"
-pad_token = "<p>"
-generation_eos = ["<e>"]
-vocab_size = 10
-embedding_size = 16
-context_length = 8
-is_base = true
-padding_side = "right"
-bos_policy = "template"
-bos_token = "<b>"
-unk_token = "<u>"
-date_string = "2026-01-01"
-template_variants = [{}, {enable_thinking = false}]
-one_example_per_turn = true
-promoted = ["<q>"]
-text_markers = ["[M]"]
-file_sha256 = "0"
-added_tokens = ["<a>"]
-tokenizer_class = "C"
-token_ids = {"<e>" = 3, "<p>" = 4}
-step_tokens = {step = "s", good = "g", bad = "b"}
-[pair]
-before = ["<c>"]
-between = ["<s>"]
-after = ["<e>"]
-token_types = true
-position_offset = 2
-"""
+WHOLE = (ROOT / "tests" / "tables" / "profile.toml").read_text("utf-8")
 
 
 def load(tmp_path: Path, text: str) -> tuple[ModelProfile, str | None]:

@@ -484,14 +484,11 @@ def test_a_template_that_is_no_jinja_is_refused() -> None:
         Template("x", "26 July")
 
 
-def test_a_template_has_no_clock_and_no_way_out() -> None:
-    """The date is the recipe's, tokens are named, JSON is not escaped, and the sandbox holds."""
+def test_a_template_has_no_clock() -> None:
+    """The date is the recipe's, tokens are named, and JSON is not escaped."""
     source = "{{ strftime_now('%d %B %Y') }} {{ eos_token }} {{ messages | tojson }}"
     template = Template(source, "2024-07-26", eos_token=END)
     assert template.render([{"a": "é<"}]) == f'26 July 2024 {END} [{{"a": "é<"}}]'
-    for escape in ("{{ ''.__class__.__mro__ }}", "{{ messages.append(1) }}"):
-        with pytest.raises(RowError, match="chat template"):
-            Template(escape, "2024-07-26").render([])
 
 
 def batch(*talks: list[tuple[str, str]]) -> pa.RecordBatch:
@@ -500,14 +497,9 @@ def batch(*talks: list[tuple[str, str]]) -> pa.RecordBatch:
         [{"role": r, "content": c, "fields": None, "trained": r == "assistant"} for r, c in talk]
         for talk in talks
     ]
+    none = pa.nulls(len(talks), pa.string())
     return pa.RecordBatch.from_arrays(
-        [
-            pa.array(messages, columns.MESSAGES),
-            loss_weights.lists({}, len(talks)),
-            pa.array([None] * len(talks), pa.string()),
-            pa.array([None] * len(talks), pa.string()),
-            pa.array([None] * len(talks), pa.string()),
-        ],
+        [pa.array(messages, columns.MESSAGES), loss_weights.lists({}, len(talks)), *[none] * 3],
         names=["messages", "turn_weights", "tools", "reject_code", "reject_detail"],
     )
 
@@ -545,15 +537,6 @@ def test_a_system_text_is_put_only_where_there_is_none() -> None:
     assert found["rendered"].to_pylist() == ["compiled", "compiled", "bare"]
 
 
-def test_a_side_of_a_pair_ends_on_its_last_end_of_turn() -> None:
-    """What the template prints behind the last end of turn is dropped where a reward is read."""
-    pair = batch([("user", "a"), ("assistant", "b")]).rename_columns(
-        ["chosen_messages", "turn_weights", "tools", "reject_code", "reject_detail"]
-    )
-    found = Render(Renderer(QWEN2), "chosen_", ends_with_turn=True)(pair)
-    assert text(segments_of(found, "chosen_").to_pylist()[0]).endswith(f"assistant\nb{END}")
-
-
 def steps_batch(problem: str, steps: list[str], tail: str | None = None) -> pa.RecordBatch:
     """A batch with one solution."""
     values = {"problem": problem, "steps": steps, "tail": tail}
@@ -573,18 +556,6 @@ def test_steps_are_one_answer_in_pieces(family: str) -> None:
     assert [s["text"] for s in segments if s["kind"] & STEP] == ["s", "\nt", "\nu"]
     assert not any(s["kind"] & TRAINED for s in segments)
     assert segments[-2] == {"text": END, "kind": CONTROL}
-
-
-def test_raw_steps_are_the_rows_own_text() -> None:
-    """Without a template there are no roles, no system text and no end of turn."""
-    renderer = Renderer(QWEN2)
-    found = RenderSteps(renderer, raw=True, system="s")(steps_batch("P", ["P a ", "\nb "], "\n"))
-    (segments,) = found["segments"].to_pylist()
-    assert segments == [
-        {"text": "P a ", "kind": STEP},
-        {"text": "\nb ", "kind": STEP},
-        {"text": "\n", "kind": 0},
-    ]
 
 
 def test_steps_that_the_template_would_change_are_refused() -> None:
