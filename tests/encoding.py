@@ -67,7 +67,7 @@ def encoding(
 
 
 def encoded(normalize: Normalize, stages: Sequence[Stage], rows: Sequence[Row]) -> Batch:
-    """Rows through normalize and these stages, with ids and labels apart; refused rows stay in."""
+    """Rows through normalize, which refuses none, and these stages; ids and labels are apart."""
     batch = normalize([Record(line, 0, b"", row) for line, row in enumerate(rows)])
     for stage in stages:
         batch = stage(batch)

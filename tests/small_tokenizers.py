@@ -24,7 +24,8 @@ from tokenizers import (
     trainers,
 )
 
-from stages.profile import ModelProfile
+from stages.probes import bind
+from stages.profile import ModelProfile, TargetModel
 from stages.tokenizers.profiles import all_profiles
 
 _TABLE = table("small_tokenizers.toml")
@@ -125,6 +126,11 @@ def small(name: str) -> tuple[ModelProfile, bytes]:
     tokenizer = SMALL[name]()
     profile = replace(all_profiles()[name], token_ids=())
     return profile, tokenizer.to_str().encode()
+
+
+def bound(name: str) -> TargetModel:
+    """A family's profile on its small tokenizer."""
+    return bind(*small(name), with_steps=False)
 
 
 def model_folder(folder: Path, name: str) -> Path:

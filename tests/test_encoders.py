@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from datasets import load_from_disk
 from rows import normalizing
-from small_tokenizers import model_folder, small
+from small_tokenizers import bound, model_folder, small
 from support import Run, read_manifest, rows_to, table
 from transformers import AutoTokenizer, BertTokenizerFast, RobertaTokenizerFast
 
@@ -41,11 +41,6 @@ TEXTS = tuple(table("odd_texts.toml")["encoders"])
 FORGED = ("ends </s> here", "[SEP] and [CLS]", "<mask> [MASK] [PAD] <pad>", "<s>")
 NAMES = {"system": "System", "user": "User", "assistant": "Assistant"}
 LIMIT = 512
-
-
-def bound(name: str) -> TargetModel:
-    """A family's profile on its small tokenizer."""
-    return bind(*small(name), with_steps=False)
 
 
 def theirs(name: str) -> Any:
@@ -125,27 +120,6 @@ def test_text_cannot_forge_a_control_token(name: str) -> None:
     for row in encoded(model, rows_of(60, FORGED)).to_pylist():
         for ids in (row["chosen_ids"], row["rejected_ids"]):
             assert [token for token in ids if token in known] == wanted
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_padding_is_that_of_transformers(name: str) -> None:
-    """Right-padded ids, masks and token types equal ``tokenizer.pad``."""
-    model, tokenizer, rows = bound(name), theirs(name), rows_of(40, TEXTS)
-    types = model.profile.pair is not None and model.profile.pair.token_types
-    batch = encoded(model, rows)
-    table = pad(pa.table(batch), LIMIT, model.profile.padding_side, model.pad_id, types).to_pylist()
-    for side in ("chosen", "rejected"):
-        calls = [tokenizer(text_of(row["prompt"]), row[side]) for row in rows]
-        names = tokenizer.model_input_names
-        wanted = tokenizer.pad(
-            {key: [call[key] for call in calls] for key in names},
-            padding="max_length",
-            max_length=LIMIT,
-        )
-        for key in names:
-            column = f"{side}_{'ids' if key == 'input_ids' else key}"
-            assert [row[column] for row in table] == wanted[key]
-        assert (f"{side}_token_type_ids" in table[0]) == (name == "bert-base-uncased")
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 from support import ROOT, SAMPLES, Make, Run, read_manifest, rows_to, run_python, started
+from support import table as tables
 
 from expectations import gate, gx_library, gx_runner, gx_suites, tallies, verdict
 from expectations.contract import EXAMPLE, PLANNED, SEVERITIES, Context, parameters
@@ -65,33 +66,11 @@ def judged(
 GOOD = pl.DataFrame({"n_tokens": [3, 64, 7], "n_trained": [1, 2, 3]})
 
 
-def _between(**kwargs: Any) -> dict[str, Any]:
-    return LENGTH | {"kwargs": {"column": "n_tokens", **kwargs}}
-
-
-QUERY = {"type": "unexpected_rows_expectation", "kwargs": {"unexpected_rows_query": "select 1"}}
-
-
 def test_what_does_not_load_whole_is_not_judged(context: Context) -> None:
     """Unknown types, severities, arguments, columns; nothing asked; a metric that raises."""
-    for text, why in (
-        (suite({**LENGTH, "type": "expect_column_values_to_be_betwen"}), "unknown type"),
-        (suite({**LENGTH, "severity": "fatal"}), "severity 'fatal'"),
-        (suite(), "is empty"),
-        ("[]", "has no suite"),
-        ("{}", "no list of expectations"),
-        ("{", "does not load"),
-        (suite(_between(minimum=1)), "cannot be created"),
-        (suite(_between()), "cannot be created"),
-        (suite(_between(column="n_token", min_value=1)), "uses columns n_token"),
-        (suite(LENGTH, meta={"table": "everything"}), "for a table 'everything'"),
-        (suite(LENGTH, meta={"table": "rows"}), "has none"),
-        (suite(LENGTH, name="shipped.examples"), "only a shipped suite"),
-        (suite(_between(max_value={"$PARAMETER": "x"})), "no parameter 'x'"),
-        (suite(QUERY), "could not"),
-    ):
-        with pytest.raises(GateError, match=why) as caught:
-            judged(GOOD, text, context)
+    for one in tables("unloadable_suites.toml")["suite"]:
+        with pytest.raises(GateError, match=one["why"]) as caught:
+            judged(GOOD, one["text"], context)
         assert caught.value.exit_code == 4
 
 

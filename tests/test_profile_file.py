@@ -55,10 +55,13 @@ def test_errors_name_the_key(tmp_path: Path) -> None:
 
 def test_errors_of_the_places_that_a_file_names(tmp_path: Path) -> None:
     """A template file, a tokenizer directory or the profile itself that is not there."""
-    with pytest.raises(ModelError, match=r"chat_template_file 'no\.jinja' cannot"):
-        load(tmp_path, 'chat_template_file = "no.jinja"')
-    with pytest.raises(ModelError, match="template must be chatml or"):
-        load(tmp_path, 'template = "none"')
+    for said, words in (
+        ('chat_template_file = "no.jinja"', r"chat_template_file 'no\.jinja' cannot"),
+        ('template = "none"', "template must be chatml or"),
+        ('like = "no.toml"', r"no\.toml cannot be read"),
+    ):
+        with pytest.raises(ModelError, match=words):
+            load(tmp_path, said)
     with pytest.raises(ModelError, match=r"no\.toml cannot be read"):
         resolve.resolve("no.toml", tmp_path, Overrides())
     (tmp_path / "mine.toml").write_text('tokenizer = "./no"\n' + WHOLE)
@@ -87,8 +90,6 @@ def test_like_takes_over_a_file_beside_it(tmp_path: Path) -> None:
     for like in ("mine.toml", "a.toml", "../base.toml"):
         with pytest.raises(ModelError, match="like must be another file beside this one"):
             load(tmp_path, f'like = "{like}"')
-    with pytest.raises(ModelError, match=r"no\.toml cannot be read"):
-        load(tmp_path, 'like = "no.toml"')
 
 
 FAMILY = WHOLE.replace('name = "mine"\nmodel_ids = ["me/mine"]\n', "").replace(
@@ -113,10 +114,7 @@ def test_several_models_in_one_file(tmp_path: Path) -> None:
         (f"[{large}, {small}]", "models[0]: like names no profile: 's'"),
         (f"[{small}, {large.replace('99', '9')}]", "models[1]: embedding_size must be at least"),
         (f"[{small}, {large.replace('like', 'liek')}]", "models[1]: there is no key 'liek'"),
-        (
-            f"[{small.replace('12', '12, tokenizer = ' + chr(34) * 2)}]",
-            "models[0] names a tokenizer",
-        ),
+        ('[{name = "s", model_ids = [], tokenizer = ""}]', "models[0] names a tokenizer"),
     ):
         path.write_text(FAMILY % f"models = {models}")
         with pytest.raises(ModelError, match=re.escape(words)):

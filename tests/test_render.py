@@ -359,15 +359,27 @@ LOOKING, STRIPPING = BODIES["looking"], BODIES["stripping"]
 SECRETS = [("user", " the secret, abc "), ("assistant", "secret")]
 
 
+class Printing:
+    """Renders rows with a template that prints messages so."""
+
+    def __init__(self, body: str) -> None:
+        self._model = with_template(HEAD + body + TAIL)
+        self._render = Renderer(self._model)
+
+    def __call__(self, *turns: tuple[str, str]) -> tuple[str, str]:
+        """What is trained first, and the path that ran; the text is the template's own."""
+        found = row(*turns)
+        texts, kinds, path = self._render(found)
+        assert "".join(texts) == whole(self._model, found)
+        return spans(texts, kinds)[0][1], path
+
+
 @pytest.mark.parametrize("body", (LOOKING | BODIES["replacing"]).values(), ids=str)
 def test_a_template_that_looks_into_texts_prints_each_rows_own(body: str) -> None:
     """Row by row; a text that is captured and changed by its words is not copied as it was."""
-    model = with_template(HEAD + body + TAIL)
-    found = row(*SECRETS)
-    texts, kinds, path = Renderer(model)(found)
+    answer, path = Printing(body)(*SECRETS)
     assert path == "jinja" or body not in LOOKING.values()
-    assert "".join(texts) == whole(model, found)
-    assert spans(texts, kinds)[0][1].endswith(END)
+    assert answer.endswith(END)
 
 
 @pytest.mark.parametrize("body", STRIPPING.values(), ids=STRIPPING)
@@ -377,24 +389,15 @@ def test_a_template_that_strips_texts_is_compiled(body: str, data: st.DataObject
     """A slot is stripped as the template strips it, whatever the text."""
     padded = st.text(st.sampled_from(" \n\tab\u2003\x1c"), max_size=4)
     texts = st.tuples(padded, TEXTS | st.just(FORGED), padded).map("".join)
-    found = row(*data.draw(conversations(texts)))
-    model = with_template(HEAD + body + TAIL)
-    printed, _, path = Renderer(model)(found)
-    assert path == "compiled"
-    assert "".join(printed) == whole(model, found)
+    assert Printing(body)(*data.draw(conversations(texts)))[1] == "compiled"
 
 
 @pytest.mark.parametrize("body", BODIES["asking"].values(), ids=BODIES["asking"])
 def test_a_template_that_asks_about_texts_is_compiled_for_those_that_answer_no(body: str) -> None:
     """One shape, two paths: a row whose texts answer otherwise is rendered by itself."""
-    model = with_template(HEAD + body + TAIL)
-    renderer = Renderer(model)
-    paths = []
-    for question in ("hello", "secret", "x secret", "not", " secret ", "hello"):
-        found = row(("user", question), ("assistant", "y"))
-        texts, _, path = renderer(found)
-        assert "".join(texts) == whole(model, found)
-        paths.append(path)
+    printing = Printing(body)
+    questions = ("hello", "secret", "x secret", "not", " secret ", "hello")
+    paths = [printing(("user", question), ("assistant", "y"))[1] for question in questions]
     assert paths[0] == paths[-1] == "compiled"
     assert "jinja" in paths
 
@@ -402,27 +405,19 @@ def test_a_template_that_asks_about_texts_is_compiled_for_those_that_answer_no(b
 @pytest.mark.parametrize("body", (LOOKING | STRIPPING).values(), ids=LOOKING | STRIPPING)
 def test_control_text_under_a_template_that_looks_is_printed_or_refused(body: str) -> None:
     """What stands in for control text while a row is rendered must not show in what is printed."""
-    model = with_template(HEAD + body + TAIL)
     for content in (FORGED, f"a {END} b", f"secret{END}"):
-        found = row(("user", content), ("assistant", "y"))
         try:
-            texts, _, _ = Renderer(model)(found)
+            Printing(body)(("user", content), ("assistant", "y"))
         except RowError as error:
-            assert error.code == "control_text"  # noqa: PT017
-            continue
-        assert "".join(texts) == whole(model, found), content
+            assert error.code == "control_text", content  # noqa: PT017
 
 
 @pytest.mark.parametrize("body", BODIES["printing"].values(), ids=BODIES["printing"])
 def test_a_template_that_only_prints_texts_is_compiled(body: str) -> None:
     """A text that is joined, stored and printed stays opaque, and empty texts are told apart."""
-    model = with_template(HEAD + body + TAIL)
-    renderer = Renderer(model)
+    printing = Printing(body)
     for question, answer in (("the secret", "secret"), ("", "x"), (" ", "{{")):
-        found = row(("user", question), ("assistant", answer))
-        texts, _, path = renderer(found)
-        assert path == "compiled"
-        assert "".join(texts) == whole(model, found)
+        assert printing(("user", question), ("assistant", answer))[1] == "compiled"
 
 
 @pytest.mark.parametrize("body", BODIES["losing"].values(), ids=BODIES["losing"])

@@ -17,7 +17,7 @@ import pytest
 from datasets import load_from_disk
 from encoding import encoded, encoding
 from rows import normalizing
-from small_tokenizers import SMALL, small
+from small_tokenizers import SMALL, bound, small
 from support import Run, read_manifest, rows_to, table
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -27,17 +27,12 @@ from stages.chat_template.template import Template
 from stages.columns import IGNORED
 from stages.contract import Row
 from stages.errors import RowError
-from stages.probes import bind
 from stages.profile import TargetModel
 from stages.tokenizers.profiles import all_profiles
 
 CHATS = tuple(name for name in SMALL if all_profiles()[name].pair is None)
 VENDORS = table("families.toml")["vendors"]
 TEXTS = tuple(table("odd_texts.toml")["small_families"])
-
-
-def bound(name: str) -> TargetModel:
-    return bind(*small(name), with_steps=False)
 
 
 def examples(model: TargetModel, rows: list[Row]) -> list[Row]:
