@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from datasets import load_from_disk
+from rows import turns
 from support import Make, Ran, read_manifest, read_row, rows_to
 from test_overlay import model_dir
 from transformers import AutoTokenizer
@@ -27,14 +28,10 @@ from stages.probes import bind
 from stages.tokenizers import resolve
 from stages.tokenizers.profiles import all_profiles
 
+SAID = ("user", "Who? You may <search>."), ("assistant", "Wait.<search>Oslo<search> So: Ana.")
 ROWS = [
-    {
-        "messages": [
-            {"role": "user", "content": "Who? You may <search>."},
-            {"role": "assistant", "content": "Wait.<search>Oslo<search> So: Ana."},
-        ]
-    },
-    {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]},
+    {"messages": turns(*SAID)},
+    {"messages": turns(("user", "hi"), ("assistant", "hello"))},
 ]
 TOKEN = 151646
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from damages import Damage, Rows, damages
-from support import SAMPLES, few, own_cache, read_manifest, silent
+from support import SAMPLES, Make, few, read_manifest
 
 import pipeline.builder.build
 from expectations.contract import ENCODER, STREAM
@@ -52,19 +52,12 @@ def rewritten(path: Path, change: Callable[[Rows], None]) -> None:
         writer.write_table(pa.Table.from_pylist(rows, schema=table.schema))
 
 
-@pytest.fixture(scope="module")
-def parts(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> Path:
-    """A cache of parts for all builds of this file, beside the session's tokenizers."""
-    return own_cache(tmp_path_factory.mktemp("parts"), cache_dir)
-
-
 MODELS: dict[str, Any] = {}  # proved once
 
 
 @pytest.fixture
-def build(tmp_path: Path, parts: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+def build(make: Make, monkeypatch: pytest.MonkeyPatch) -> Make:
     """Build in this process, into a folder that must stay empty when it fails."""
-    output = tmp_path / "out"
     find = recipe.find_model
 
     def found(config: Config) -> Any:
@@ -75,19 +68,7 @@ def build(tmp_path: Path, parts: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
     monkeypatch.setattr(recipe, "find_model", found)
 
     def run(task: str, layout: str, data: str = "", **options: Any) -> Path:
-        config = Config.of(
-            task=task,
-            data=(str(SAMPLES / (data or DATA[task])),),
-            model="qwen2-1.5b",
-            output=output,
-            layout=layout,
-            cache_dir=parts,
-            workers=1,
-            max_reject=1.0,
-            **options,
-        )
-        pipeline.builder.build.build(config, silent)
-        return output
+        return make(task, SAMPLES / (data or DATA[task]), layout=layout, **options)
 
     return run
 
@@ -107,7 +88,7 @@ def damaging(monkeypatch: pytest.MonkeyPatch, after: Callable[[Path], None]) -> 
 @pytest.mark.parametrize("case", few(CASES, 9), ids=[f"{c.does}-{c.layouts[0]}" for c in CASES])
 def test_a_damaged_shard_is_not_published(
     case: Damage,
-    build: Callable[..., Path],
+    build: Make,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
@@ -149,16 +130,14 @@ def test_a_damaged_shard_is_not_published(
 LAWS = {law.name for law in invariants()}
 
 
-def caught(build: Callable[..., Path], *arguments: Any, **options: Any) -> str:
+def caught(build: Make, *arguments: Any, **options: Any) -> str:
     """What a build that is not published says."""
     with pytest.raises(ExpectationError) as error:
         build(*arguments, **options)
     return str(error.value)
 
 
-def test_swapped_shards_are_found(
-    build: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_swapped_shards_are_found(build: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two files that change places after both were measured."""
     monkeypatch.setattr(pipeline.shards.plan, "SHARD_TOKENS", 512)
     judge = assembly._judge
@@ -176,9 +155,7 @@ def test_swapped_shards_are_found(
     assert "train/data-00000-of-" in text
 
 
-def test_a_cut_off_shard_is_found(
-    build: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cut_off_shard_is_found(build: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file whose end is missing does not open."""
     damaging(monkeypatch, lambda path: path.write_bytes(path.read_bytes()[:-20]))
     text = caught(build, "sft", "ragged")
@@ -187,7 +164,7 @@ def test_a_cut_off_shard_is_found(
 
 
 def test_a_row_that_vanished_from_the_ledger_is_found(
-    build: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    build: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counts that do not add up stop the build, with the counts."""
     ledger = description.ledger
@@ -199,9 +176,7 @@ def test_a_row_that_vanished_from_the_ledger_is_found(
     assert "rows_accounted=1" in text
 
 
-def test_half_empty_packs_are_found(
-    build: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_half_empty_packs_are_found(build: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """A packing of one example each is no packing."""
     monkeypatch.setattr(packed, "plan", lambda lengths, capacity: np.arange(len(lengths)))
     assert "packs_filled" in caught(build, "sft", "packed")
@@ -216,7 +191,7 @@ def test_every_critical_law_was_seen_to_fail() -> None:
     assert critical - in_stream - of_encoders == ELSEWHERE.union(*(case.breaks for case in CASES))
 
 
-def test_what_is_published_says_what_was_judged(build: Callable[..., Path]) -> None:
+def test_what_is_published_says_what_was_judged(build: Make) -> None:
     """The verdict names every law that applies, on every row, without clock or path."""
     folder = build("prm", "packed")
     verdict = json.loads((folder / "validation.json").read_text("utf-8"))

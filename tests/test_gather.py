@@ -111,14 +111,8 @@ def test_what_is_fetched_and_what_is_expected_are_the_examples(
     picked = collect.picks(chosen)
     lists, names = collect.blocks(picked, "folded"), collect.row_ids(picked)
     inputs = Sources(("0.jsonl", "1.jsonl"), (False, False))
-    expected = Expected(
-        collect,
-        parts,
-        inputs,
-        starts=starts,
-        order=chosen,
-        stored=["folded", "loss_weights"],
-    )
+    stored = ["folded", "loss_weights"]
+    expected = Expected(collect, parts, inputs, starts=starts, order=chosen, stored=stored)
     rows = [(number, row) for number, size in enumerate(SIZES) for row in range(size)]
     middle = cut % len(order)
     for first, last in ((0, middle), (middle, len(order))):

@@ -329,19 +329,6 @@ def test_what_is_longer_than_the_limit_is_named(bench: Bench, task: str, layout:
     assert found["length_within_bounds"] == over
 
 
-@pytest.mark.parametrize("task", ["sft", "prm"])
-def test_a_pack_above_the_limit_is_named(bench: Bench, task: str) -> None:
-    """A pack may be too long though none of its examples is."""
-    table = bench.table(task, "packed")
-    totals = [len(ids) for ids in table["input_ids"].to_pylist()]
-    limit = max(totals) - 1
-    context = replace(bench.context(task, "packed"), max_length=limit)
-    found, _ = judge(table, context)
-    assert found == {
-        "pack_within_max_length": tuple(i for i, total in enumerate(totals) if total > limit)
-    }
-
-
 @pytest.mark.parametrize(("task", "layout"), [case for case in CASES if case[1] == "padded"])
 def test_padding_is_judged_against_the_declared_side(bench: Bench, task: str, layout: str) -> None:
     """A table padded on the other side breaks the law on every row that has padding."""

@@ -5,16 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from datasets import load_from_disk
+from rows import turns
 from support import Make, rows_to
 from tokenizers import Tokenizer
 
 ASKED = {"model": "qwen3-8b", "layout": "ragged"}
-CHAT = [
-    {"role": "user", "content": "Hi there"},
-    {"role": "assistant", "content": "Yo"},
-    {"role": "user", "content": "Hm ok"},
-    {"role": "assistant", "content": "Fine"},
-]
+CHAT = turns(("user", "Hi there"), ("assistant", "Yo"), ("user", "Hm ok"), ("assistant", "Fine"))
 
 
 def trained(build: Path) -> list[tuple[str, str]]:
@@ -39,8 +35,8 @@ def test_texts_without_turns_are_one_example_each(make: Make, tmp_path: Path) ->
 
 def test_training_on_all_trains_every_turn_of_the_text(make: Make, tmp_path: Path) -> None:
     """The row stays one example: split, it would leave out the users' turns before an answer."""
-    data = rows_to(tmp_path / "data.jsonl", *({"messages": CHAT[:turns]} for turns in (2, 4)))
+    data = rows_to(tmp_path / "data.jsonl", *({"messages": CHAT[:size]} for size in (2, 4)))
     found = trained(make("sft", data, train_on="all", **ASKED))
-    for turns, (whole, labels) in zip((2, 4), found, strict=True):
+    for size, (whole, labels) in zip((2, 4), found, strict=True):
         assert whole.removeprefix("<|im_start|>").removesuffix("\n") == labels
-        assert all(str(turn["content"]) in labels for turn in CHAT[:turns])
+        assert all(str(turn["content"]) in labels for turn in CHAT[:size])

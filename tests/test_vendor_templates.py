@@ -10,6 +10,7 @@ from typing import Any
 import peers
 import pytest
 from conversations import conversation
+from support import few
 from test_families import FAMILIES, TABLE
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -66,7 +67,7 @@ DISTILLED = "deepseek-r1-distill-qwen-7b"
 WHOLE = [n for n in FAMILIES if n in TABLE["vendors"] and n not in (*APART, DISTILLED)]
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", few(WHOLE, 4))
 def test_a_template_prints_what_the_vendors_does(name: str) -> None:
     """Whole conversations and every prompt in them, tools and reasoning included.
 
@@ -83,7 +84,7 @@ def test_a_template_prints_what_the_vendors_does(name: str) -> None:
             assert ours(asked, tools, **told) == theirs(asked, tools, **told)
 
 
-@pytest.mark.parametrize("name", APART)
+@pytest.mark.parametrize("name", few(APART, 1))
 def test_mistral_prints_what_the_vendors_does(name: str) -> None:
     """Every prompt; and whole conversations without a system text, which theirs loses there.
 
