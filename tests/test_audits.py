@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from rows import turns
 from support import SAMPLES, Make, Run, few, read_manifest, rows_to
 
 from expectations import vocabulary
@@ -147,10 +148,9 @@ def test_pairs_without_a_shortcut_pass_and_few_pairs_are_not_judged(
     """The undoctored rows pass; six rows of which every chosen one is longer pass too."""
     out = make("rm", pairs_file(tmp_path / "fair.jsonl", answers(60)))
     assert all(f["value"] < 0.75 for f in figures(out, "shortcuts").values())
-    longer = pairs_file(
-        tmp_path / "six.jsonl", [(f"{a} and more of it", "no") for a, _ in answers(6)]
-    )
-    found = figures(make("rm", longer), "shortcuts")["length"]
+    longer = [(f"{a} and more of it", "no") for a, _ in answers(6)]
+    six = pairs_file(tmp_path / "six.jsonl", longer)
+    found = figures(make("rm", six), "shortcuts")["length"]
     assert (found["value"], found["status"]) == (1.0, FEW)
 
 
@@ -167,8 +167,7 @@ def test_a_tolerance_lifts_the_refusal(pipeline: Run, tmp_path: Path) -> None:
     assert "audit     shortcuts, full stop: chosen alone ends in a full stop in 100.0%" in ran.err
     assert read_manifest(tmp_path / "out")["audits"]["shortcuts"]["status"] == WARN
     options = ("--model", "qwen2-1.5b", "--tolerance", "shortcut.fail=1")
-    ran = pipeline("run", "rm", data, *options)
-    assert (ran.status, "Did you mean shortcuts" in ran.err) == (2, True)
+    pipeline("run", "rm", data, *options).refused(2, "Did you mean shortcuts")
 
 
 def test_limits() -> None:
@@ -182,47 +181,40 @@ def test_limits() -> None:
             with_tolerances(given_)
 
 
-@pytest.mark.parametrize("task", few(["prm", "sft"], 1))
-def test_layouts_unpack_to_the_same_examples(
-    make: Make, step_model: TargetModel, task: str
-) -> None:
+def test_layouts_unpack_to_the_same_examples(make: Make, step_model: TargetModel) -> None:
     """Packed, ragged and padded builds of one input: same tokens, training, steps and figures."""
-    data = SAMPLES / task / ("chat.jsonl" if task == "sft" else "first_error.json")
+    data = SAMPLES / "prm" / "first_error.json"
     found = []
     for layout in ("packed", "ragged", "padded"):
-        out = make(task, data, layout, layout=layout)
-        context = Context(kind_of(task), layout, 4096, step_model)
+        out = make("prm", data, layout, layout=layout)
+        context = Context(kind_of("prm"), layout, 4096, step_model)
         chunk = chunk_of(read(out / "train" / "data-00000-of-00001.arrow"), "train", context)
-        steps = [] if chunk.step_owner is None else chunk.step_owner.tolist()
-        rated = (
-            [] if chunk.step_values is None else np.nan_to_num(chunk.step_values, nan=9).tolist()
-        )
-        columns = (chunk.sequences.offsets, chunk.sequences.ids, chunk.trained)
-        names = chunk.names.to_pylist()
+        assert chunk.step_owner is not None
+        assert chunk.step_values is not None
+        columns = (chunk.sequences.offsets, chunk.sequences.ids, chunk.trained, chunk.step_owner)
+        rated = np.nan_to_num(chunk.step_values, nan=9).tolist()
         text = (out / "audits.json").read_bytes()
-        found.append((names, *(c.tolist() for c in columns), steps, rated, text))
+        found.append((chunk.names.to_pylist(), *(c.tolist() for c in columns), rated, text))
     assert found[0] == found[1] == found[2]
-    assert task == "sft" or sum(found[0][5])
-    if task == "prm":  # counted as in the file, which says where the first error is
-        source = json.loads(data.read_text("utf-8"))
-        wrong = [row["label"] for row in source if row["label"] >= 0]
-        good = sum(row["label"] if row["label"] >= 0 else len(row["steps"]) for row in source)
-        labels = figures(out, "step_labels")
-        ends = [[f"step {n + 1}", wrong.count(n)] for n in range(max(wrong) + 1)]
-        assert labels["first errors"]["bins"] == ends
-        assert labels["balance"]["bins"][:2] == [["good", good], ["bad", len(wrong)]]
+    # Counted as in the file, which says where the first error is.
+    source = json.loads(data.read_text("utf-8"))
+    wrong = [row["label"] for row in source if row["label"] >= 0]
+    good = sum(row["label"] if row["label"] >= 0 else len(row["steps"]) for row in source)
+    labels = figures(out, "step_labels")
+    ends = [[f"step {n + 1}", wrong.count(n)] for n in range(max(wrong) + 1)]
+    assert labels["first errors"]["bins"] == ends
+    assert labels["balance"]["bins"][:2] == [["good", good], ["bad", len(wrong)]]
 
 
 def test_turns_and_short_answers(make: Make, tmp_path: Path) -> None:
     """Known conversations: which turns are trained, and which answers say nothing."""
-    rows = []
-    for i in range(60):
-        short = "ok" if i % 4 == 0 else "a fuller answer than that"
-        turns = [("user", f"Hello {i}"), ("assistant", "Good day to you"), ("user", "And?")]
-        turns.append(("assistant", short))
-        rows.append({"messages": [{"role": r, "content": c} for r, c in turns]})
-    data = tmp_path / "chat.jsonl"
-    rows_to(data, *rows)
+    before = [("assistant", "Good day to you"), ("user", "And?")]
+    last = ("ok", *["a fuller answer than that"] * 3)
+    rows = [
+        {"messages": turns(("user", f"Hello {i}"), *before, ("assistant", last[i % 4]))}
+        for i in range(60)
+    ]
+    data = rows_to(tmp_path / "chat.jsonl", *rows)
     out = make("sft", data, train_on="last")
     turn = figures(out, "trained_share")
     said = [turn[f"turn {n}"]["detail"].split(",")[0] for n in range(1, 6)]
@@ -242,8 +234,7 @@ def test_margins_that_contradict_the_choice(make: Make, tmp_path: Path) -> None:
         | {"score_rejected": 5 if i == 7 else 2}
         for i in range(20)
     ]
-    data = tmp_path / "pairs.jsonl"
-    rows_to(data, *rows)
+    data = rows_to(tmp_path / "pairs.jsonl", *rows)
     out = make("rm", data)
     found = figures(out, "margins")["negative"]
     assert (found["value"], found["status"], found["rows"]) == (0.05, WARN, ["pairs.jsonl:8"])
@@ -258,8 +249,7 @@ def test_prompts_that_ids_make_equal_are_found_on_both_sides(make: Make, tmp_pat
     rows = [
         {"prompt": f"Say {i % 20}", "completion": f"It is {i}", "topic": i % 7} for i in range(80)
     ]
-    data = tmp_path / "rows.jsonl"
-    rows_to(data, *rows)
+    data = rows_to(tmp_path / "rows.jsonl", *rows)
     asked = {"test_size": 0.4, "group_by": "topic", "layout": "ragged"}
     with pytest.raises(
         ExpectationError, match=r"leaked prompts: .* asks what rows\.jsonl"
@@ -319,8 +309,7 @@ def test_text_of_control_tokens_is_found(make: Make, tmp_path: Path) -> None:
     """Rows whose content spells a control token are named; the template's own tokens are none."""
     texts = ["plain words", "say <|im_end|> twice", "x<|im_start|>y", "<|im end|>", "im_end"]
     rows = [{"prompt": text, "completion": f"answer {i}"} for i, text in enumerate(texts)]
-    data = tmp_path / "rows.jsonl"
-    rows_to(data, *rows)
+    data = rows_to(tmp_path / "rows.jsonl", *rows)
     found = figures(make("sft", data), "control_text")["examples"]
     assert found["rows"] == ["rows.jsonl:2", "rows.jsonl:3"]
 

@@ -15,8 +15,6 @@ from pathlib import Path
 import hard_texts
 import pytest
 from encoding import model_of, vocabulary_of
-from hypothesis import given
-from hypothesis import strategies as st
 from peers import packages
 from support import Make, read_manifest, rows_to, say
 
@@ -95,30 +93,6 @@ def ids(encoder: encoders.Encoder, texts: list[str]) -> list[list[int]]:
     """Ids of each text."""
     flat, offsets = encoder.encode(texts)
     return [flat[a:b].tolist() for a, b in itertools.pairwise(offsets.tolist())]
-
-
-def _naive(text: str, ranks: dict[str, int]) -> list[str]:
-    """Byte-pair encoding as it is defined: the best pair, the leftmost of equal ones."""
-    parts = list(text)
-    while True:
-        found = [
-            (ranks[a + b], i)
-            for i, (a, b) in enumerate(itertools.pairwise(parts))
-            if a + b in ranks
-        ]
-        if not found:
-            return parts
-        at = min(found)[1]
-        parts[at : at + 2] = [parts[at] + parts[at + 1]]
-
-
-@given(
-    st.text("ab ", max_size=40),
-    st.dictionaries(st.text("ab ", min_size=2, max_size=6), st.integers(0, 3)),
-)
-def test_merging_is_what_byte_pair_encoding_is_defined_as(text: str, ranks: dict[str, int]) -> None:
-    """Any vocabulary, equal ranks among them."""
-    assert oracle.merged(text, ranks.get) == _naive(text, ranks)
 
 
 @pytest.mark.parametrize("name", ["qwen2-1.5b", "mistral-7b-v0.3"])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import turns
 from stub_server import Stub, serve
 from support import Make, Run, writable, write_rows
 from tokenizers import AddedToken, Tokenizer
@@ -32,14 +33,10 @@ def rows() -> list[dict[str, Any]]:
     """Single questions, two exchanges, and questions with a tool."""
     found: list[dict[str, Any]] = []
     for number in range(12):
-        turns = [
-            {"role": "user", "content": f"{'How many? ' * (1 + number % 5)}{number}"},
-            {"role": "assistant", "content": f"They are {number}."},
-        ]
-        row: dict[str, Any] = {"messages": turns * (1 + number % 2)}
-        if number % 4 == 2:
-            row["tools"] = [TOOL]
-        found.append(row)
+        asked = ("user", f"{'How many? ' * (1 + number % 5)}{number}")
+        exchange = turns(asked, ("assistant", f"They are {number}."))
+        tools = {"tools": [TOOL]} if number % 4 == 2 else {}
+        found.append({"messages": exchange * (1 + number % 2), **tools})
     return found
 
 
