@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import law_metrics
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -18,8 +16,6 @@ from support import Make, Run, contributed, install_examples, read_manifest, row
 from expectations import invariants, tallies
 from expectations.contract import (
     EXAMPLE,
-    PLANNED,
-    STORED,
     Between,
     Context,
     Invariant,
@@ -89,26 +85,6 @@ def test_it_stops_a_build(pipeline: Run, tmp_path: Path, toy: Path) -> None:
     assert ran.status == 3, ran.err
     assert "no_long_runs: 1 of 4 examples (bad.jsonl:3 at train/" in ran.err
     assert read_manifest(tmp_path / "out")["examples"]["kept"] == 4
-
-
-@pytest.mark.usefixtures("installed")
-def test_its_break_trips_it(model: TargetModel) -> None:
-    """The metrics that it declares as broken break it, and it alone."""
-    context = Context(kind_of("sft"), "ragged", 64, model, PLANNED)
-    rows = pa.table(
-        {
-            "input_ids": pa.array([[5, 5, 7, model.end_of_turn_id]], pa.list_(pa.int32())),
-            "labels": pa.array([[-100, 5, 7, model.end_of_turn_id]], pa.list_(pa.int32())),
-        }
-    )
-    metrics = law_metrics.examples(StoredRows(rows, context))
-    assert metrics["longest_run"].to_list() == [2]
-    (law,) = (law for law in invariants.invariants() if law.name == "no_long_runs")
-    bad = metrics.with_columns(pl.lit(law.breaks["longest_run"]).alias("longest_run"))
-    context = replace(context, evidence=STORED)
-    laws = [law for law in invariants.applying(context, EXAMPLE) if law.evidence != STORED]
-    broken = {one.name for one in (*laws, law) if law_metrics.broken(one, bad, context).any()}
-    assert broken == {"no_long_runs"}
 
 
 def subject(values: Any, column: str = "n_own", law: str = "own") -> Subject:

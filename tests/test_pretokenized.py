@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pyarrow as pa
 from datasets import load_from_disk
+from encoding import encoded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import normalizing
 from support import SAMPLES, Make, Run, read_manifest, rows_to
 
-from stages.contract import Record, Row
+from stages.contract import Row
 from stages.profile import TargetModel
 from stages.tokens.pretokenized import Accept
 
 MODEL = ("--model", "qwen2-1.5b")
 
 
-def door(rows: list[Row]) -> pa.RecordBatch:
-    """Rows after normalize."""
-    normalize = normalizing("sft", "pretokenized")
-    return normalize([Record(i, 0, b"", row) for i, row in enumerate(rows)])
+def accepted(model: TargetModel, limit: int, rows: list[Row]) -> pa.RecordBatch:
+    """Rows behind the stage that takes them as they are."""
+    return encoded(normalizing("sft", "pretokenized"), [Accept(model, limit)], rows)
 
 
 IDS = st.lists(st.integers(0, 151645), min_size=2, max_size=12)
@@ -45,7 +45,7 @@ def test_what_is_given_is_what_is_stored(
             "attention_mask": [0] * left + [1] * len(ids) + [0] * right,
         },
     ]
-    made = Accept(model, 64)(door(rows))
+    made = accepted(model, 64, rows)
     assert made["reject_code"].null_count == 3
     assert made["input_ids"].to_pylist() == [ids] * 3
     assert made["labels"].to_pylist() == [[-100, *labels[1:]]] * 3
@@ -63,7 +63,7 @@ def test_ids_beyond_the_vocabulary_and_the_limit_are_refused(model: TargetModel)
         {"input_ids": [1, 2], "labels": [-100, 3]},
         {"input_ids": [1, 2], "labels": [-100, -100]},
     ]
-    made = Accept(model, 8)(door(rows))
+    made = accepted(model, 8, rows)
     codes = ["id_outside_vocabulary", "too_long", None, None, None]
     assert made["reject_code"].to_pylist() == codes
     assert len(set(made["digest"].to_pylist()[2:])) == 3

@@ -10,18 +10,16 @@ from __future__ import annotations
 import itertools
 import random
 from pathlib import Path
-from typing import Any
 
 import peers
 import pytest
-from datasets import load_from_disk
 from encoding import encoded, encoding
-from rows import normalizing
-from small_tokenizers import SMALL, bound, small
-from support import Run, read_manifest, rows_to, table
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from rows import normalizing, turns
+from small_tokenizers import SMALL, bound
+from support import table
+from transformers import AutoTokenizer
 
-from stages import encoders
+from pipeline.serving.serving import write_tokenizer
 from stages.chat_template.render import template_of
 from stages.chat_template.template import Template
 from stages.columns import IGNORED
@@ -44,35 +42,20 @@ def conversations(count: int, texts: tuple[str, ...], system: bool, seed: int = 
     random_ = random.Random(seed)
     made = []
     for _ in range(count):
-        turns = []
-        if system and random_.random() < 0.5:
-            turns.append({"role": "system", "content": random_.choice(texts)})
-        for _ in range(random_.randint(1, 4)):
-            turns.append({"role": "user", "content": random_.choice(texts)})
-            turns.append({"role": "assistant", "content": random_.choice(texts)})
-        made.append({"messages": turns})
+        opening = ("system",) if system and random_.random() < 0.5 else ()
+        roles = (*opening, *("user", "assistant") * random_.randint(1, 4))
+        made.append({"messages": turns(*((role, random_.choice(texts)) for role in roles))})
     return made
-
-
-def huggingface(model: TargetModel) -> Any:
-    """Hugging Face's tokenizer with the profile's template."""
-    profile = model.profile
-    return PreTrainedTokenizerFast(
-        tokenizer_object=encoders.parsed(model.tokenizer_json),
-        bos_token=profile.bos_token,
-        eos_token=profile.eos_token,
-        pad_token=profile.pad_token,
-        chat_template=profile.chat_template,
-    )
 
 
 @pytest.mark.parametrize("count", [60, pytest.param(600, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", CHATS)
-def test_ids_are_those_of_jinja_and_huggingface(name: str, count: int) -> None:
+def test_ids_are_those_of_the_emitted_tokenizer(name: str, count: int, tmp_path: Path) -> None:
     """But where an answer would merge with its prompt; each answer's end is trained, no padding."""
     model = bound(name)
     assert model.pad_id not in (model.eos_id, model.end_of_turn_id)
-    tokenizer = huggingface(model)
+    write_tokenizer(tmp_path / "tokenizer", model)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "tokenizer")
     rows = conversations(count, TEXTS, system=not name.startswith("gemma-2"))
     merged = 0
     for row, got in zip(rows, examples(model, rows), strict=True):
@@ -120,7 +103,7 @@ def test_text_cannot_forge_control_tokens(name: str) -> None:
 
 def test_what_a_family_does_not_know_is_refused_by_name() -> None:
     """Our templates say which turn they do not print; none is dropped in silence."""
-    for name, turns, words in (
+    for name, roles, words in (
         ("gemma-2-2b-it", "system user assistant", "knows no system turn"),
         ("gemma-2-2b-it", "user user assistant", "take turns"),
         ("gemma-3-1b-it", "user system assistant", "no system turn"),
@@ -129,7 +112,7 @@ def test_what_a_family_does_not_know_is_refused_by_name() -> None:
         ("phi-3.5-mini", "user tool assistant", "knows no tool turn"),
         ("phi-4", "user tool assistant", "knows no tool turn"),
     ):
-        messages = [{"role": role, "content": "x"} for role in turns.split()]
+        messages = [{"role": role, "content": "x"} for role in roles.split()]
         with pytest.raises(RowError, match=words):
             template_of(bound(name)).render(messages)
 
@@ -147,27 +130,3 @@ def test_our_templates_print_what_the_vendors_do(name: str) -> None:
         for prompt in (False, True):
             wanted = vendor.render(row["messages"], add_generation_prompt=prompt)
             assert ours.render(row["messages"], add_generation_prompt=prompt) == wanted
-
-
-@pytest.mark.parametrize("name", ["gemma-2-2b-it", "phi-3-mini-4k", "phi-4"])
-def test_a_build_gives_what_its_tokenizer_gives(name: str, pipeline: Run, tmp_path: Path) -> None:
-    """From a profile file to shards; the emitted tokenizer and template repeat every row."""
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "tokenizer.json").write_bytes(small(name)[1])
-    profile = f'like = "{name}"\nname = "small"\ntokenizer = "model"\ntoken_ids = {{}}\n'
-    (tmp_path / "small.toml").write_text(profile)
-    rows = conversations(40, TEXTS, system=False)
-    rows_to(tmp_path / "data.jsonl", *rows)
-    options = ("--model", "small.toml", "--layout", "ragged", "-o", "out")
-    pipeline("run", "sft", "data.jsonl", *options).ended()
-    manifest = read_manifest(tmp_path / "out")
-    assert manifest["rows"]["used"] == len(rows)
-    assert manifest["encoder"]["parity"]["mismatches"] == 0
-    stored = load_from_disk(str(tmp_path / "out"))["train"]
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out" / "tokenizer")
-    same = [
-        tokenizer.apply_chat_template(row["messages"], return_dict=False) == got["input_ids"]
-        for row, got in zip(rows, stored, strict=True)
-    ]
-    assert same.count(False) <= manifest["encoder"]["merged_cuts"]
-    assert same.count(True) >= len(rows) / 2

@@ -14,7 +14,7 @@ from rows import turns
 from stub_server import Stub, serve
 from support import Make, Run, writable, write_rows
 from tokenizers import AddedToken, Tokenizer
-from transformers import AutoTokenizer, GenerationConfig
+from transformers import GenerationConfig
 
 from pipeline.serving import serving
 from pipeline.serving.declared import KINDS, prompts, read
@@ -206,9 +206,6 @@ def test_without_torch_the_way_on_is_said(checkpoint: Path, folder: Path, tmp_pa
         examine(StopRun(str(tmp_path), folder, tokenizer_only=True))
 
 
-ANSWER = "I do not know this year. <search>population of Oslo"
-
-
 @pytest.fixture(scope="module")
 def searching(tokenizer_json: bytes) -> TargetModel:
     """Qwen2 as someone's directory, whose tokenizer was given ``<search>``."""
@@ -216,28 +213,6 @@ def searching(tokenizer_json: bytes) -> TargetModel:
     tokenizer.add_tokens([AddedToken("<search>", normalized=False)])
     profile = replace(all_profiles()["qwen2-1.5b"], name="searching", ranks=None)
     return bind(profile, tokenizer.to_str().encode(), with_steps=False)
-
-
-def test_the_stop_string_works_where_the_id_does_not(
-    searching: TargetModel, tokenizer_json: bytes, tmp_path: Path
-) -> None:
-    """A server that loads the original tokenizer never sees the id, and always the string."""
-    found = serving.contract(searching, ("<search>",))
-    marker = found["markers"][0]
-    assert marker["is_one_token"]
-    assert marker["use"] == "string"
-    write_tokenizer(tmp_path / "modified", searching)
-    (tmp_path / "original").mkdir()
-    (tmp_path / "original" / "tokenizer.json").write_bytes(tokenizer_json)
-    modified = AutoTokenizer.from_pretrained(tmp_path / "modified")
-    original = AutoTokenizer.from_pretrained(tmp_path / "original")
-    index = marker["ids"][0]
-    assert modified.convert_tokens_to_ids("<search>") == index
-    for tokenizer, sees_the_id in ((modified, True), (original, False)):
-        ids = tokenizer(ANSWER, add_special_tokens=False)["input_ids"]
-        assert (index in ids) is sees_the_id
-        shown = tokenizer.decode(ids, skip_special_tokens=False)
-        assert found["stop_strings"][0] in shown
 
 
 def test_what_a_marker_is(step_model: TargetModel, searching: TargetModel) -> None:
