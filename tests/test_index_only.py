@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -315,11 +313,6 @@ def test_no_row_is_pickled(indexed: Build) -> None:
     # 200 rows: 6,700 with them
     assert len(content) - len(pickle.dumps(Build.open(indexed.folder))) < 3_000
     assert pickle.loads(content)[0]["row_ids"] == packs[0]["row_ids"]
-
-
-def test_the_reader_imports_no_torch() -> None:
-    code = "import sys, pipeline.builds.packs; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def _without(rows: Rows) -> Rows:

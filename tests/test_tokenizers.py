@@ -6,11 +6,8 @@ import hashlib
 import importlib.machinery
 import importlib.util
 import itertools
-import json
 import socket
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from encoding import vocabulary_of
@@ -18,7 +15,6 @@ from support import few
 from tokenizers import Tokenizer
 
 from stages.errors import ModelError
-from stages.probes import bind
 from stages.profile import ModelProfile
 from stages.tokenizers import builders, builtin, hub, resolve
 from stages.tokenizers.builtin import Carrier
@@ -193,35 +189,6 @@ def test_step_tokens_change_no_other_id(tokenizer_json: bytes, step_model: objec
     stepped = Tokenizer.from_str(step_model.tokenizer_json.decode())
     for text in ("3.+ -\n", "ки ки", "<|im_start|>user\nhi<|im_end|>\n", "<|ste p|>", "你好"):
         assert plain.encode(text).ids == stepped.encode(text).ids
-
-
-def test_binding_refuses_what_ruins_a_run(tokenizer_json: bytes) -> None:
-    """pad = eos, an end of turn that is several tokens or plain text, ids beyond the embedding."""
-    changes: tuple[tuple[str, dict[str, Any]], ...] = (
-        ("also the eos", {"pad_token": "<|im_end|>"}),
-        ("not one token", {"end_of_turn": "<|eot_id|>"}),
-        ("not one token", {"pad_token": "two words"}),
-        ("not a special token", {"end_of_turn": "Hello", "eos_token": "Hello"}),
-        ("outside the model's", {"embedding_size": 151646}),
-    )
-    for message, changed in changes:
-        profile = replace(all_profiles()["qwen2-1.5b"], **changed)
-        with pytest.raises(ModelError, match=message):
-            bind(profile, tokenizer_json, with_steps=True)
-
-
-def test_a_directory_declares_itself(tmp_path: Path, tokenizer_json: bytes) -> None:
-    """A directory's own template gives its end of turn; a pad equal to eos is replaced."""
-    template = all_profiles()["qwen2-1.5b"].chat_template
-    (tmp_path / "tokenizer.json").write_bytes(tokenizer_json)
-    config = {"eos_token": "<|im_end|>", "pad_token": "<|im_end|>", "chat_template": template}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-    (tmp_path / "config.json").write_text('{"vocab_size": 151936}')
-    found = resolve.resolve(f"{tmp_path}/", tmp_path, Overrides())
-    assert found.source == "directory"
-    assert found.profile.end_of_turn == "<|im_end|>"
-    assert found.profile.pad_token == "<|endoftext|>"
-    assert found.profile.embedding_size == 151936
 
 
 @pytest.mark.parametrize("fetch", [False, True])
