@@ -1,4 +1,4 @@
-"""The stages that make ids of normalized rows, as a build puts them together."""
+"""Models of built-in families, and the stages that make ids of rows, as a build has them."""
 
 from __future__ import annotations
 

@@ -69,6 +69,17 @@ class Bench:
         packed = self.build("packed", data, task, layout="packed", **options)
         return packed, self.build("indexed", data, task, index_only=True, **options)
 
+    def of_recipe(self, output: str, layout: str, *sources: str) -> Built:
+        """A build of a recipe, of which each source is lines of TOML."""
+        recipe = self.folder / f"{output}.toml"
+        recipe.write_text(
+            f'task = "sft"\nmodel = "{NAME}"\noutput = "{self.folder / output}"\n{layout}\n'
+            f'max-length = 64\nworkers = 1\ncache-dir = "{self.cache}"\n'
+            + "".join(f"[[source]]\n{one}\n" for one in sources)
+        )
+        (config,) = builds_of(recipe)
+        return build(config, silent)
+
 
 @pytest.fixture
 def bench(tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
@@ -191,21 +202,12 @@ def test_steps_and_weights_are_read_as_in_packed_rows(bench: Bench) -> None:
     same_rows(*bench.both(bench.write("steps.jsonl", steps), "prm"))
 
 
-def test_the_trained_share_of_an_index_is_of_its_packs(bench: Bench, tmp_path: Path) -> None:
+def test_the_trained_share_of_an_index_is_of_its_packs(bench: Bench) -> None:
     """With copies more is trained than is stored; every page says what the packed build says."""
     data = bench.write("a.jsonl", questions([1, 2, 3, 4, 5, 6]))
-
-    def made(layout: str) -> Built:
-        recipe = tmp_path / f"{layout[:5]}.toml"
-        recipe.write_text(
-            f'task = "sft"\nmodel = "{NAME}"\noutput = "{bench.folder / layout[:5]}"\n{layout}\n'
-            f'max-length = 64\nworkers = 1\ncache-dir = "{bench.cache}"\nkeep = 0\n'
-            f'[[source]]\nname = "a"\ndata = "{data}"\nepochs = 9\n'
-        )
-        (config,) = builds_of(recipe)
-        return build(config, silent)
-
-    packed, indexed = made('layout = "packed"'), made("index-only = true")
+    source = f'name = "a"\ndata = "{data}"\nepochs = 9'
+    packed = bench.of_recipe("packed", 'layout = "packed"', source)
+    indexed = bench.of_recipe("indexed", "index-only = true", source)
     stored = indexed.build.manifest.tokens.total
     total, trained = packed.build.manifest.tokens.total, packed.build.manifest.tokens.trained
     assert indexed.build.manifest.tokens.trained == trained > stored
@@ -251,23 +253,14 @@ def test_another_length_writes_the_index_alone(
 
 
 @pytest.mark.slow
-def test_another_budget_writes_the_index_alone(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_another_budget_writes_the_index_alone(bench: Bench) -> None:
     """What only another budget would use is stored; what is used twice is named twice."""
     one = bench.write("one.jsonl", questions([(3 * i) % 30 + 1 for i in range(60)]))
     two = bench.write("two.jsonl", questions([(7 * i) % 30 + 1 for i in range(60)], start=100))
 
     def mixed(output: str, budget: str, layout: str) -> Build:
-        recipe = tmp_path / f"{output}.toml"
-        recipe.write_text(
-            f'task = "sft"\nmodel = "{NAME}"\noutput = "{bench.folder / output}"\n{layout}\n'
-            f'max-length = 64\nworkers = 1\ncache-dir = "{bench.cache}"\n'
-            f'[[source]]\nname = "one"\ndata = "{one}"\nepochs = 2\n'
-            f'[[source]]\nname = "two"\ndata = "{two}"\n{budget}\n'
-        )
-        (config,) = builds_of(recipe)
-        build(config, silent)
+        twice = f'name = "one"\ndata = "{one}"\nepochs = 2'
+        bench.of_recipe(output, layout, twice, f'name = "two"\ndata = "{two}"\n{budget}')
         return Build.open(bench.folder / output / "current")
 
     first = mixed("indexed", "rows = 20", "index-only = true")
