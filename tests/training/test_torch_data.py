@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import pickle
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from failures import tiny
 from support import SAMPLES, Make, Run, started
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
+from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from pipeline.torch_data import (
     BlockDiagonal,
@@ -37,8 +34,12 @@ SOURCES = {
     "rm": SAMPLES / "rm" / "pairs_margin.jsonl",
     "prm": SAMPLES / "prm" / "math_shepherd.jsonl",
 }
-LAYOUTS = [*itertools.product(SOURCES, ("packed", "ragged", "padded"))]
-LAYOUTS.remove(("rm", "packed"))
+LAYOUTS = [
+    (task, layout)
+    for task in SOURCES
+    for layout in ("packed", "ragged", "padded")
+    if (task, layout) != ("rm", "packed")
+]
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +54,19 @@ def builds(built: Make) -> dict[Any, Path]:
 @pytest.fixture(scope="module")
 def model() -> Any:
     """Two layers of attention, so that what documents see of each other can be told."""
-    small = {"hidden_size": 32, "intermediate_size": 32, "tie_word_embeddings": False}
-    return tiny.causal(151936, attn_implementation="sdpa", **small).eval()
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=151936,
+        hidden_size=32,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=1024,
+        use_cache=False,
+        attn_implementation="sdpa",
+    )
+    return Qwen2ForCausalLM(config).eval()
 
 
 def losses(model: Any, batch: dict[str, Any]) -> torch.Tensor:
@@ -95,9 +107,14 @@ def test_packed_loss_and_gradients_are_those_of_single_rows(
         each, slope = run(batches)
         torch.testing.assert_close(each, alone, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(slope, gradient, rtol=1e-3, atol=1e-7)
-    batch = Flatten()([max(packs, key=lambda row: len(row["seq_lengths"]))])
-    naive = {name: batch[name] for name in ("input_ids", "labels")}
-    naive["attention_mask"] = torch.ones_like(batch["input_ids"])  # as stock collators make it
+
+
+def test_the_isolation_check_can_fail(builds: dict[Any, Path], model: Any) -> None:
+    """A mask of ones over a pack, as stock collators make it, gives other losses."""
+    row = max(Rows(builds["sft", "packed"]), key=lambda r: len(r["seq_lengths"]))
+    batch = Flatten()([row])
+    naive = {"input_ids": batch["input_ids"], "labels": batch["labels"]}
+    naive["attention_mask"] = torch.ones_like(batch["input_ids"])
     assert not torch.allclose(losses(model, naive), losses(model, batch), rtol=1e-4)
 
 
@@ -203,8 +220,6 @@ def _epoch(rows: Rows, rank: int, world: int, epoch: int) -> Order:
 
 def test_another_build_does_not_resume(builds: dict[Any, Path]) -> None:
     """Rows in another order, or another seed, are refused instead of trained twice or never."""
-    with pytest.raises(UsageError, match="is not a split of a build"):
-        Rows(builds["sft", "ragged"], "test")
     one, two = Rows(builds["sft", "ragged"]), Rows(builds["sft", "padded"])
     state = Order(one).state_dict()
     with pytest.raises(UsageError, match="order_hash differs"):
@@ -281,10 +296,19 @@ def test_the_mask_of_verl_is_the_weights(weighted: dict[str, Path]) -> None:
     assert all(item["loss_mask"].dtype == torch.float32 for item in items)
 
 
+def test_a_split_that_is_not_there(builds: dict[Any, Path]) -> None:
+    """The folder is named."""
+    with pytest.raises(UsageError, match="is not a split of a build"):
+        Rows(builds["sft", "ragged"], "test")
+
+
 def test_overlay_and_launch_train_with_transformers(
     pipeline: Run, builds: dict[Any, Path], tmp_path: Path, model: Any
 ) -> None:
     """The program of --for transformers trains an overlaid model, and the loss falls."""
+    import json
+    import sys
+
     model.save_pretrained(tmp_path / "model")
     pipeline("export", "transformers", builds["sft", "packed"], "-o", "build").ended()
     pipeline("overlay", tmp_path / "model", "-o", "over", "--build", "build").ended()

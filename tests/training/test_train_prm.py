@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 import torch
 from datasets import load_from_disk
-from failures import tiny
 from support import ROOT, Run, example, started
-from transformers import Qwen2ForCausalLM
+from transformers import Qwen2Config, Qwen2ForCausalLM
 
 PROGRAM = ROOT / "examples" / "train_prm.py"
 SHARES = {"counts": 0.9, "adds": 0.6, "guesses": 0.2}
@@ -35,9 +34,18 @@ def solutions(count: int) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny random model, saved."""
-    small = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1}
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=151936,
+        hidden_size=32,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        tie_word_embeddings=True,
+    )
     folder = tmp_path_factory.mktemp("model")
-    tiny.causal(151936, num_attention_heads=2, **small).save_pretrained(folder)
+    Qwen2ForCausalLM(config).save_pretrained(folder)
     return folder
 
 
