@@ -290,19 +290,6 @@ def test_one_corrupted_row_breaks_the_right_law_and_is_named(
     assert found == {law: (in_rows if levels[law] == ROW else 2,) for law in found}
 
 
-@pytest.mark.parametrize(("layout", "row"), [("ragged", 3), ("padded", 3), ("packed", 2)])
-def test_a_missing_position_is_found(bench: Bench, layout: str, row: int) -> None:
-    """A marker without a position breaks the count of steps, also where examples share a row."""
-    context = bench.context("prm", layout)
-
-    def drop(rows: list[Row]) -> None:
-        del rows[row]["step_positions"][0]
-
-    found, _ = judge(corrupted(bench.table("prm", layout), drop), context)
-    assert 3 in found["markers_match_steps"]
-    assert layout == "packed" or len(found["markers_match_steps"]) == 1
-
-
 def test_labels_of_another_length_are_found(bench: Bench) -> None:
     """A row with fewer labels than ids is a finding, not a crash of the gate."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib.machinery
 import importlib.util
-import itertools
 import socket
 from pathlib import Path
 
@@ -15,10 +14,9 @@ from support import few
 from tokenizers import Tokenizer
 
 from stages.errors import ModelError
-from stages.profile import ModelProfile
 from stages.tokenizers import builders, builtin, hub, resolve
 from stages.tokenizers.builtin import Carrier
-from stages.tokenizers.profiles import all_profiles, find
+from stages.tokenizers.profiles import all_profiles
 from stages.tokenizers.resolve import Overrides
 
 VENDORS = [
@@ -159,28 +157,6 @@ def test_a_vocabulary_that_cannot_be_had_names_the_command(
         resolve.resolve("mistral-7b-v0.3", tmp_path, Overrides(), fetch=True)
     assert ("there is no pip here" in caught.value.what) != has_pip
     assert "pip install 'posttrain-pipeline[mistral]'" in caught.value.remedy
-
-
-def _key(profile: ModelProfile) -> object:
-    return (profile.ranks, profile.step_tokens, profile.promoted)
-
-
-GROUPS = [
-    list(group)
-    for _, group in itertools.groupby(
-        (p for p in all_profiles().values() if p.ranks is not None), key=_key
-    )
-]
-
-
-def test_profiles_of_one_tokenizer_differ_in_sizes_and_names_alone() -> None:
-    """So proving one of them proves all; each is found by the id of its model."""
-    same = ("end_of_turn", "eos_token", "pad_token", "generation_eos", "token_ids")
-    for group in GROUPS:
-        for profile in group:
-            assert profile.context_length > 0
-            assert find(profile.model_ids[0]) is not None
-            assert all(getattr(profile, name) == getattr(group[0], name) for name in same)
 
 
 def test_step_tokens_change_no_other_id(tokenizer_json: bytes, step_model: object) -> None:
