@@ -440,29 +440,16 @@ def test_a_template_that_refuses_a_row_refuses_only_that() -> None:
     assert renderer(row(("user", "x"), ("assistant", "y")))[2] == "compiled"
 
 
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [
-        (HEAD + "{{ m.content }}{% endfor %}" + TAIL[TAIL.index("{% if") :], "does not end"),
-        (
-            (HEAD + "{{ m.content }}" + TAIL).replace(">assistant{{", ">bot{{"),
-            "not rendered after",
-        ),
-        (HEAD + "{% if m.role == 'user' %}{{ m.content }}{% endif %}" + TAIL, "drops or repeats"),
-        ("{{ raise_exception('never') }}", "never"),
-        ("{{ messages.nothing.at.all }}", "nothing"),
-    ],
-    ids=["no_end_of_turn", "other_generation_prompt", "no_answers", "raises", "undefined"],
-)
-def test_a_template_that_cannot_be_trained_on_is_refused_before_the_build(
-    source: str, words: str
-) -> None:
-    """The proof runs once per build and says what is wrong with the template."""
-    first, second = prove(with_template(source))
-    assert first.passed is False
-    assert words in first.detail
-    assert "--chat-template" in first.remedy
-    assert second.passed is None
+def test_a_template_that_cannot_be_trained_on_is_refused_before_the_build() -> None:
+    """The proof runs once per build and says what is wrong; ``test_doctor`` has more of them."""
+    endless = HEAD + "{{ m.content }}{% endfor %}" + TAIL[TAIL.index("{% if") :]
+    raising, undefined = "{{ raise_exception('never') }}", "{{ messages.nothing.at.all }}"
+    for source, words in ((endless, "does not end"), (raising, "never"), (undefined, "nothing")):
+        first, second = prove(with_template(source))
+        assert first.passed is False
+        assert words in first.detail
+        assert "--chat-template" in first.remedy
+        assert second.passed is None
 
 
 def test_every_family_of_ours_can_be_trained_on() -> None:
@@ -518,11 +505,8 @@ def test_a_batch_keeps_its_rows_in_order() -> None:
 
 def test_a_system_text_is_put_only_where_there_is_none() -> None:
     """``--system`` does not replace a row's own system text, nor touch bare text."""
-    talks = [
-        [("user", "a"), ("assistant", "b")],
-        [("system", "own"), ("user", "a"), ("assistant", "b")],
-        [("text", "bare")],
-    ]
+    plain = [("user", "a"), ("assistant", "b")]
+    talks = (plain, [("system", "own"), *plain], [("text", "bare")])
     found = Render(Renderer(QWEN2), system="be exact")(batch(*talks))
     texts = [text(row) for row in segments_of(found, "").to_pylist()]
     assert texts[0].startswith(f"<|im_start|>system\nbe exact{END}\n")
