@@ -261,6 +261,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_the_gate_asks_nobody(cache_home: Path, tmp_path: Path) -> None:
     """A build under a trap for every connection and every look-up of a name."""
     data = SAMPLES / "rm" / "pairs.jsonl"

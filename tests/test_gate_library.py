@@ -46,6 +46,7 @@ def _output(code: str) -> str:
     return run.stdout.decode()
 
 
+@pytest.mark.slow
 def test_the_part_judges_as_the_whole() -> None:
     """Types that shipped suites use, and types that an invariant from elsewhere may name."""
     (part, registered, modules), (whole, every, most) = (

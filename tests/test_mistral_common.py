@@ -37,9 +37,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("mistral")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow) if k != "v3" else n for n, k in KINDS.items()]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS)
 def test_conversations_have_the_ids_of_mistral_common(
     name: str, cache_dir: Path, folder: Path
 ) -> None:

@@ -89,6 +89,7 @@ def test_each_carrier_of_a_vocabulary_is_enough(
         assert builtin.at_hand(carrier, tmp_path) == good
 
 
+@pytest.mark.slow
 def test_a_vocabulary_is_fetched_when_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
