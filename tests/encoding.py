@@ -1,18 +1,36 @@
-"""The stages that make ids of normalized rows, as a build puts them together."""
+"""Models of built-in families, and the stages that make ids of rows, as a build has them."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
+from pathlib import Path
 
 from stages import encoders
 from stages.chat_template.render import Render, Renderer
 from stages.chat_template.render_steps import RenderSteps
-from stages.contract import Stage
+from stages.contract import Batch, Record, Row, Stage
 from stages.encoders import Encoder
-from stages.profile import TargetModel
+from stages.normalize.stage import Normalize
+from stages.probes import bind
+from stages.profile import ModelProfile, TargetModel
+from stages.tokenizers import builtin
+from stages.tokenizers.profiles import all_profiles
 from stages.tokens.encode import Encode, EncodePair, EncodeSteps
-from stages.tokens.folded_labels import Mark
+from stages.tokens.folded_labels import Mark, unfold
 from stages.tokens.segment_encoder import SegmentEncoder
+
+
+def vocabulary_of(profile: ModelProfile, cache: Path) -> bytes:
+    """The ``tokenizer.json`` of a profile whose vocabulary a package carries."""
+    assert profile.ranks is not None
+    return builtin.tokenizer_json(profile, profile.ranks, cache, fetch=True)
+
+
+def model_of(name: str, cache: Path) -> TargetModel:
+    """A family's model, without step tokens."""
+    profile = all_profiles()[name]
+    return bind(profile, vocabulary_of(profile, cache), with_steps=False)
 
 
 @functools.cache
@@ -46,3 +64,11 @@ def encoding(
         return [RenderSteps(renderer, raw), Mark(model), EncodeSteps(model, segments)]
     sides = [Render(renderer, f"{side}_", ends_with_turn=True) for side in ("chosen", "rejected")]
     return [*sides, EncodePair(segments)]
+
+
+def encoded(normalize: Normalize, stages: Sequence[Stage], rows: Sequence[Row]) -> Batch:
+    """Rows through normalize, which refuses none, and these stages; ids and labels are apart."""
+    batch = normalize([Record(line, 0, b"", row) for line, row in enumerate(rows)])
+    for stage in stages:
+        batch = stage(batch)
+    return unfold(batch)

@@ -23,20 +23,15 @@ SECONDS, BYTES = 6, 3 << 29  # of processor time and of new memory, for one temp
 
 TABLES = tomllib.loads((Path(__file__).parent / "tables" / "sandbox_sweep.toml").read_text("utf-8"))
 VALUES, ARGUMENTS = TABLES["values"], TABLES["arguments"]
-OPERATORS = "+ - * / // % ** ~ == < in".split()
 KINDS = (str, bytes, int, float, list, tuple, dict, set, range, type({}.items()), type(len))
-OTHERS = [
-    *("v[1:]", "v[::-1]", "v[0]", "v['k']", "v[v]", "v()", "v('a')", "-v", "[v, v]", "{v: v}"),
-    *("v.k.k", "v ~ v ~ v", "v if v in w else w", "(v, w)|sum", "'%s' % v", "'{}'.format(v)"),
-]
-NAMES = ("encode", "to_bytes", "k", "0", "copy", "punycode", "format_map", "__class__", "_x")
 
 
 def expressions() -> list[str]:
     """All that is tried with a value ``v``: methods, filters, tests, globals, operators, slices."""
     from jinja2.defaults import DEFAULT_FILTERS, DEFAULT_NAMESPACE, DEFAULT_TESTS
 
-    names = {name for kind in KINDS for name in dir(kind) if not name.startswith("__")} | {*NAMES}
+    names = {name for kind in KINDS for name in dir(kind) if not name.startswith("__")}
+    names.update(TABLES["names"])
     given = [one for values in ARGUMENTS.values() for one in (values or ("",))]
     found = [f"v.{name}" for name in sorted(names)]
     found += [f"v.{name}({one})" for name in sorted(names) for one in given]
@@ -45,8 +40,8 @@ def expressions() -> list[str]:
     found += [f"{name}({one})" for name in sorted(DEFAULT_NAMESPACE) for one in ("v, v", "n=v")]
     found += [f"v|map('{name}')|list" for name in sorted(DEFAULT_FILTERS)]
     found += [f"v|select('{name}', v)|list" for name in sorted(DEFAULT_TESTS) if name.isalpha()]
-    found += [one for sign in OPERATORS for one in (f"v {sign} w", f"w {sign} v")]
-    return found + OTHERS
+    found += [one for sign in TABLES["operators"].split() for one in (f"v {sign} w", f"w {sign} v")]
+    return found + TABLES["others"]
 
 
 def templates() -> list[tuple[str, str, str]]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from support import table
 from tokenizers import (
     AddedToken,
     Tokenizer,
@@ -23,16 +24,13 @@ from tokenizers import (
     trainers,
 )
 
-from stages.profile import ModelProfile
+from stages.probes import bind
+from stages.profile import ModelProfile, TargetModel
 from stages.tokenizers.profiles import all_profiles
 
-CORPUS = (
-    "The quick brown fox jumps over the lazy dog. What is 12 * 12? It is 144.",
-    "Who wrote Hamlet? William Shakespeare, around 1600. Is 91 prime? No: 91 = 7 * 13.",
-    "Explain what a hash table is.\n\nIt stores values under keys.\n  indented\n\tand tabbed",
-    "user assistant model system User: Assistant: System: hello world hello there",
-    "什么是光合作用？植物利用光能把二氧化碳和水变成糖。 привет мир",
-) * 4
+_TABLE = table("small_tokenizers.toml")
+CORPUS = _TABLE["corpus"] * 4
+TOKENS: dict[str, list[str]] = _TABLE["tokens"]
 
 
 def _special(names: Sequence[str], **flags: bool) -> list[AddedToken]:
@@ -73,7 +71,7 @@ def metaspace(names: Sequence[str], prepend: bool, **flags: bool) -> Tokenizer:
 
 
 def word_piece(names: Sequence[str]) -> Tokenizer:
-    """Lower-casing WordPiece (BERT)."""
+    """Lower-casing WordPiece (TOKENS["bert"])."""
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -85,27 +83,16 @@ def word_piece(names: Sequence[str]) -> Tokenizer:
     return tokenizer
 
 
-ROBERTA = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
-BERT = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-GEMMA = ("<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>")
-PHI3 = (
-    *("<unk>", "<s>", "</s>", "<|endoftext|>", "<|assistant|>", "<|system|>", "<|end|>"),
-    *("<|placeholder6|>", "<|user|>"),
-)
-PHI4 = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|im_sep|>", "<|dummy_85|>")
-SMOLLM = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<jupyter_start>")
-
-
 def roberta() -> Tokenizer:
     """``<s>A</s></s>B</s>`` over byte-level BPE."""
-    tokenizer = byte_level(ROBERTA)
+    tokenizer = byte_level(TOKENS["roberta"])
     tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
     return tokenizer
 
 
 def bert() -> Tokenizer:
     """``[CLS]A[SEP]B[SEP]`` over WordPiece, B of type 1."""
-    tokenizer = word_piece(BERT)
+    tokenizer = word_piece(TOKENS["bert"])
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
         pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
@@ -114,26 +101,12 @@ def bert() -> Tokenizer:
     return tokenizer
 
 
-def gemma() -> Tokenizer:
-    """Metaspace BPE without a leading space; unused tokens are vocabulary."""
-    return metaspace((*GEMMA, "<unused0>", "<unused1>", "<unused2>"), prepend=False)
-
-
-def phi3() -> Tokenizer:
-    """Metaspace BPE with a leading space; turn tokens swallow the whitespace behind them."""
-    return metaspace(PHI3, prepend=True, rstrip=True)
-
-
-def phi4() -> Tokenizer:
-    """Byte-level BPE whose turn tokens swallow whitespace on both sides."""
-    return byte_level(PHI4, lstrip=True, rstrip=True)
-
-
-def smollm() -> Tokenizer:
-    """Byte-level BPE with ChatML's tokens."""
-    return byte_level((*SMOLLM, "<jupyter_text>", "<jupyter_code>"))
-
-
+# Gemma has no leading space, and unused tokens in its vocabulary; Phi-3's turn tokens swallow the
+# whitespace behind them, Phi-4's on both sides.
+gemma = functools.partial(metaspace, TOKENS["gemma"], prepend=False)
+phi3 = functools.partial(metaspace, TOKENS["phi3"], prepend=True, rstrip=True)
+phi4 = functools.partial(byte_level, TOKENS["phi4"], lstrip=True, rstrip=True)
+smollm = functools.partial(byte_level, TOKENS["smollm"])
 SMALL = {
     "roberta-base": roberta,
     "bert-base-uncased": bert,
@@ -153,6 +126,11 @@ def small(name: str) -> tuple[ModelProfile, bytes]:
     tokenizer = SMALL[name]()
     profile = replace(all_profiles()[name], token_ids=())
     return profile, tokenizer.to_str().encode()
+
+
+def bound(name: str) -> TargetModel:
+    """A family's profile on its small tokenizer."""
+    return bind(*small(name), with_steps=False)
 
 
 def model_folder(folder: Path, name: str) -> Path:

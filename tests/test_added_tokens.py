@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from datasets import load_from_disk
-from support import Ran, read_manifest, read_row, rows_to
+from rows import turns
+from support import Make, Ran, read_manifest, read_row, rows_to
 from test_overlay import model_dir
 from transformers import AutoTokenizer
 
+from pipeline.builds.build import Build
 from pipeline.inputs.recipe import resolve_recipe
+from pipeline.manifest import in_words
 from pipeline.options.config import Config
 from pipeline.serving import serving
 from pipeline.serving.overlay import overlay
@@ -24,32 +28,20 @@ from stages.probes import bind
 from stages.tokenizers import resolve
 from stages.tokenizers.profiles import all_profiles
 
+SAID = ("user", "Who? You may <search>."), ("assistant", "Wait.<search>Oslo<search> So: Ana.")
 ROWS = [
-    {
-        "messages": [
-            {"role": "user", "content": "Who? You may <search>."},
-            {"role": "assistant", "content": "Wait.<search>Oslo<search> So: Ana."},
-        ]
-    },
-    {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]},
+    {"messages": turns(*SAID)},
+    {"messages": turns(("user", "hi"), ("assistant", "hello"))},
 ]
 TOKEN = 151646
 
 
-@pytest.fixture
-def folder(pipeline: Callable[..., Ran], tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def folder(built: Make, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A build with the token."""
+    data = rows_to(tmp_path_factory.mktemp("added") / "d.jsonl", *ROWS)
     tokens = ("--stop", "<search>", "--add-token", "<search>")
-    data = rows_to(tmp_path / "d.jsonl", *ROWS)
-    done = pipeline(
-        "run", "sft", data, "--model", "qwen2-1.5b", "--layout", "ragged", *tokens
-    ).ended()
-    assert "'<search>' is registered as 151646" in done.err
-    return (
-        Path(done.out.strip()).parent
-        if Path(done.out.strip()).is_absolute()
-        else (tmp_path / Path(done.out.strip()).parent)
-    )
+    return built("sft", data, "--layout", "ragged", *tokens)
 
 
 @pytest.mark.slow
@@ -73,6 +65,8 @@ def test_one_id_wherever_it_stands(folder: Path, pipeline: Callable[..., Ran]) -
 
 def test_the_contract_says_which_servers_need_the_tokenizer(folder: Path) -> None:
     """A stock tokenizer decodes the id to nothing, so its string alone stops nobody there."""
+    told = in_words.inference(Build.open(folder).manifest)
+    assert any("'<search>' is registered as 151646" in line for line in told)
     found = json.loads((folder / "serving.json").read_bytes())
     assert found["added_tokens"] == {"<search>": TOKEN}
     assert TOKEN in found["stop_token_ids"]
@@ -109,26 +103,21 @@ def test_step_tokens_keep_their_ids(tokenizer_json: bytes) -> None:
     assert "<search>" not in model.controls
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
+def test_what_cannot_be_a_token_is_refused(tokenizer_json: bytes) -> None:
+    """With the text and the reason."""
+    for text, words in (
         ("", "is empty"),
         (" <search>", "whitespace"),
         ("<|im_end|>", "is a control token"),
         ("a<|im_end|>", "holds the control token"),
-        ("search", "is one token of qwen2-1.5b already"),
-    ],
-)
-def test_what_cannot_be_a_token_is_refused(text: str, words: str, tokenizer_json: bytes) -> None:
-    """With the text and the reason."""
-    with pytest.raises(UsageError, match=words.replace(".", r"\.")):
-        resolve.register_added(all_profiles()["qwen2-1.5b"], tokenizer_json, (text,))
+        ("search", r"is one token of qwen2-1\.5b already"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            resolve.register_added(all_profiles()["qwen2-1.5b"], tokenizer_json, (text,))
 
 
 def test_a_token_without_a_row_needs_a_resize(tokenizer_json: bytes) -> None:
     """No id may lie outside the model's embedding."""
-    from dataclasses import replace
-
     profile: Any = replace(all_profiles()["qwen2-1.5b"], embedding_size=151646)
     profile = resolve.register_added(profile, tokenizer_json, ("<search>",))
     with pytest.raises(ModelError, match="resize_token_embeddings"):

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from support import SAMPLES, Run, few, read_manifest, rows_to
+from rows import turns
+from support import SAMPLES, Make, Run, few, read_manifest, rows_to
 
 from expectations.audits import (
     FAIL,
@@ -25,10 +26,8 @@ from expectations.audits import (
     Totals,
     audits,
     language,
-    lengths,
     level,
     shortcuts,
-    step_labels,
     with_tolerances,
 )
 from expectations.contract import Context
@@ -43,21 +42,7 @@ from stages.columns import offsets_of
 from stages.errors import ExpectationError, UsageError
 from stages.profile import TargetModel
 
-Make = Callable[..., Path]
-
-NOTHING = BuildCounts(
-    made=0,
-    kept=0,
-    removed=0,
-    left_after=0,
-    equal=0,
-    too_long=0,
-    tokens=0,
-    trained=0,
-    truncated=0,
-    test=None,
-    max_length=64,
-)
+NOTHING = BuildCounts(0, 0, 0, 0, 0, 0, 0, 0, 0, None, 64)
 
 
 def figures(folder: Path, audit: str) -> dict[str, dict[str, Any]]:
@@ -69,12 +54,9 @@ def figures(folder: Path, audit: str) -> dict[str, dict[str, Any]]:
 
 def pairs_file(path: Path, rows: list[tuple[str, str]]) -> Path:
     """Preference rows."""
-    lines = [
-        json.dumps({"prompt": f"Question {i}?", "chosen": chosen, "rejected": rejected})
-        for i, (chosen, rejected) in enumerate(rows)
-    ]
-    path.write_text("\n".join(lines) + "\n", "utf-8")
-    return path
+    asked = (f"Question {i}?" for i in range(len(rows)))
+    named = zip(asked, rows, strict=True)
+    return rows_to(path, *({"prompt": q, "chosen": c, "rejected": r} for q, (c, r) in named))
 
 
 def answers(count: int) -> list[tuple[str, str]]:
@@ -93,24 +75,22 @@ def test_the_paired_auc_is_its_definition() -> None:
         assert figure.value == pytest.approx(max(auc, 1 - auc))
 
 
-@given(
-    st.lists(
-        st.tuples(st.lists(st.integers(0, 9), max_size=5), st.lists(st.integers(0, 9), max_size=5)),
-        min_size=1,
-        max_size=30,
-    )
-)
-@settings(max_examples=60, deadline=None)
+ANSWERS = st.lists(st.integers(0, 9), max_size=5)
+
+
+@settings(max_examples=30)
+@given(pairs=st.lists(st.tuples(ANSWERS, ANSWERS), min_size=2, max_size=30), cut=st.integers(1, 29))
 def test_length_counts_are_those_of_a_plain_loop(
-    model: TargetModel, pairs: list[tuple[list[int], list[int]]]
+    model: TargetModel, pairs: list[tuple[list[int], list[int]]], cut: int
 ) -> None:
-    """Longer, equal, shorter: counted in flat arrays as in lists; swapping the sides mirrors it."""
-    chunk = pair_chunk(model, pairs)
-    found = shortcuts._measure(chunk)["length"].tolist()
+    """Longer, equal, shorter: counted in flat arrays as in lists, however the rows are cut."""
+    total = Totals()
+    for some in (pairs[:cut], pairs[cut:]):
+        if some:
+            total.add(shortcuts._measure(pair_chunk(model, some)))
     signs = [(len(a) > len(b)) - (len(a) < len(b)) for a, b in pairs]
-    assert found == [signs.count(1), signs.count(0), signs.count(-1)]
-    swapped = shortcuts._measure(pair_chunk(model, [(b, a) for a, b in pairs]))
-    assert swapped["length"].tolist() == found[::-1]
+    counts = [signs.count(1), signs.count(0), signs.count(-1)]
+    assert total.summed("length").tolist() == counts
 
 
 def pair_chunk(model: TargetModel, pairs: list[tuple[list[int], list[int]]]) -> Chunk:
@@ -168,10 +148,9 @@ def test_pairs_without_a_shortcut_pass_and_few_pairs_are_not_judged(
     """The undoctored rows pass; six rows of which every chosen one is longer pass too."""
     out = make("rm", pairs_file(tmp_path / "fair.jsonl", answers(60)))
     assert all(f["value"] < 0.75 for f in figures(out, "shortcuts").values())
-    longer = pairs_file(
-        tmp_path / "six.jsonl", [(f"{a} and more of it", "no") for a, _ in answers(6)]
-    )
-    found = figures(make("rm", longer), "shortcuts")["length"]
+    longer = [(f"{a} and more of it", "no") for a, _ in answers(6)]
+    six = pairs_file(tmp_path / "six.jsonl", longer)
+    found = figures(make("rm", six), "shortcuts")["length"]
     assert (found["value"], found["status"]) == (1.0, FEW)
 
 
@@ -188,8 +167,7 @@ def test_a_tolerance_lifts_the_refusal(pipeline: Run, tmp_path: Path) -> None:
     assert "audit     shortcuts, full stop: chosen alone ends in a full stop in 100.0%" in ran.err
     assert read_manifest(tmp_path / "out")["audits"]["shortcuts"]["status"] == WARN
     options = ("--model", "qwen2-1.5b", "--tolerance", "shortcut.fail=1")
-    ran = pipeline("run", "rm", data, *options)
-    assert (ran.status, "Did you mean shortcuts" in ran.err) == (2, True)
+    pipeline("run", "rm", data, *options).refused(2, "Did you mean shortcuts")
 
 
 def test_limits() -> None:
@@ -203,61 +181,44 @@ def test_limits() -> None:
             with_tolerances(given_)
 
 
-@pytest.mark.parametrize("task", few(["prm", "sft"], 1))
-def test_layouts_unpack_to_the_same_examples(
-    make: Make, step_model: TargetModel, task: str
-) -> None:
+def test_layouts_unpack_to_the_same_examples(make: Make, step_model: TargetModel) -> None:
     """Packed, ragged and padded builds of one input: same tokens, training, steps and figures."""
-    data = SAMPLES / task / ("chat.jsonl" if task == "sft" else "first_error.json")
+    data = SAMPLES / "prm" / "first_error.json"
     found = []
     for layout in ("packed", "ragged", "padded"):
-        out = make(task, data, layout, layout=layout)
-        context = Context(kind_of(task), layout, 4096, step_model)
+        out = make("prm", data, layout, layout=layout)
+        context = Context(kind_of("prm"), layout, 4096, step_model)
         chunk = chunk_of(read(out / "train" / "data-00000-of-00001.arrow"), "train", context)
-        steps = [] if chunk.step_owner is None else chunk.step_owner.tolist()
-        rated = (
-            [] if chunk.step_values is None else np.nan_to_num(chunk.step_values, nan=9).tolist()
-        )
-        columns = (chunk.sequences.offsets, chunk.sequences.ids, chunk.trained)
-        names = chunk.names.to_pylist()
+        assert chunk.step_owner is not None
+        assert chunk.step_values is not None
+        columns = (chunk.sequences.offsets, chunk.sequences.ids, chunk.trained, chunk.step_owner)
+        rated = np.nan_to_num(chunk.step_values, nan=9).tolist()
         text = (out / "audits.json").read_bytes()
-        found.append((names, *(c.tolist() for c in columns), steps, rated, text))
+        found.append((chunk.names.to_pylist(), *(c.tolist() for c in columns), rated, text))
     assert found[0] == found[1] == found[2]
-    assert task == "sft" or sum(found[0][5])
-
-
-def test_step_labels_are_counted_like_the_file(make: Make) -> None:
-    """Balance and first errors of rows whose first error is in the file."""
-    source = json.loads((SAMPLES / "prm" / "first_error.json").read_text("utf-8"))
-    out = make("prm", SAMPLES / "prm" / "first_error.json")
+    # Counted as in the file, which says where the first error is.
+    source = json.loads(data.read_text("utf-8"))
     wrong = [row["label"] for row in source if row["label"] >= 0]
     good = sum(row["label"] if row["label"] >= 0 else len(row["steps"]) for row in source)
-    found = figures(out, "step_labels")
-    assert found["first errors"]["bins"] == [
-        [f"step {n + 1}", wrong.count(n)] for n in range(max(wrong) + 1)
-    ]
-    assert found["balance"]["bins"][:2] == [["good", good], ["bad", len(wrong)]]
+    labels = figures(out, "step_labels")
+    ends = [[f"step {n + 1}", wrong.count(n)] for n in range(max(wrong) + 1)]
+    assert labels["first errors"]["bins"] == ends
+    assert labels["balance"]["bins"][:2] == [["good", good], ["bad", len(wrong)]]
 
 
 def test_turns_and_short_answers(make: Make, tmp_path: Path) -> None:
     """Known conversations: which turns are trained, and which answers say nothing."""
-    rows = []
-    for i in range(60):
-        short = "ok" if i % 4 == 0 else "a fuller answer than that"
-        turns = [("user", f"Hello {i}"), ("assistant", "Good day to you"), ("user", "And?")]
-        turns.append(("assistant", short))
-        rows.append({"messages": [{"role": r, "content": c} for r, c in turns]})
-    data = tmp_path / "chat.jsonl"
-    rows_to(data, *rows)
+    before = [("assistant", "Good day to you"), ("user", "And?")]
+    last = ("ok", *["a fuller answer than that"] * 3)
+    rows = [
+        {"messages": turns(("user", f"Hello {i}"), *before, ("assistant", last[i % 4]))}
+        for i in range(60)
+    ]
+    data = rows_to(tmp_path / "chat.jsonl", *rows)
     out = make("sft", data, train_on="last")
     turn = figures(out, "trained_share")
-    assert [turn[f"turn {n}"]["detail"].split(",")[0] for n in range(1, 6)] == [
-        "0 of 60 are trained",
-        "0 of 60 are trained",
-        "0 of 60 are trained",
-        "0 of 60 are trained",
-        "60 of 60 are trained",
-    ]
+    said = [turn[f"turn {n}"]["detail"].split(",")[0] for n in range(1, 6)]
+    assert said == ["0 of 60 are trained"] * 4 + ["60 of 60 are trained"]
     manifest = read_manifest(out)
     share = manifest["tokens"]["trained"] / manifest["tokens"]["total"]
     assert turn["all turns"]["value"] == pytest.approx(share, abs=1e-6)
@@ -273,8 +234,7 @@ def test_margins_that_contradict_the_choice(make: Make, tmp_path: Path) -> None:
         | {"score_rejected": 5 if i == 7 else 2}
         for i in range(20)
     ]
-    data = tmp_path / "pairs.jsonl"
-    rows_to(data, *rows)
+    data = rows_to(tmp_path / "pairs.jsonl", *rows)
     out = make("rm", data)
     found = figures(out, "margins")["negative"]
     assert (found["value"], found["status"], found["rows"]) == (0.05, WARN, ["pairs.jsonl:8"])
@@ -289,8 +249,7 @@ def test_prompts_that_ids_make_equal_are_found_on_both_sides(make: Make, tmp_pat
     rows = [
         {"prompt": f"Say {i % 20}", "completion": f"It is {i}", "topic": i % 7} for i in range(80)
     ]
-    data = tmp_path / "rows.jsonl"
-    rows_to(data, *rows)
+    data = rows_to(tmp_path / "rows.jsonl", *rows)
     asked = {"test_size": 0.4, "group_by": "topic", "layout": "ragged"}
     with pytest.raises(
         ExpectationError, match=r"leaked prompts: .* asks what rows\.jsonl"
@@ -311,20 +270,17 @@ def test_prompts_that_ids_make_equal_are_found_on_both_sides(make: Make, tmp_pat
     assert found["leaked examples"]["value"] == 0
 
 
-@pytest.mark.parametrize("budget", few([6, 24], 1))
-def test_a_budget_does_not_change_how_many_were_equal(
-    pipeline: Run, tmp_path: Path, budget: int
-) -> None:
+def test_a_budget_does_not_change_how_many_were_equal(pipeline: Run, tmp_path: Path) -> None:
     """``--dedup`` compares before a budget leaves out: 8 of 32 are equal, whatever is used."""
     rows = [{"question": f"q{at % 24}", "answer": f"a{at % 24}"} for at in range(32)]
     rows_to(tmp_path / "a.jsonl", *rows)
     (tmp_path / "r.toml").write_text(
         'task = "sft"\nmodel = "qwen2-1.5b"\ndedup = true\nkeep = 0\n'
-        f'[[source]]\nname = "a"\ndata = "a.jsonl"\nrows = {budget}\n'
+        '[[source]]\nname = "a"\ndata = "a.jsonl"\nrows = 6\n'
     )
     pipeline("build", "r.toml", "-o", "out").ended()
     counts = read_manifest(tmp_path / "out")["examples"]
-    assert (counts["kept"], counts["duplicates"]) == (budget, 8)
+    assert (counts["kept"], counts["duplicates"]) == (6, 8)
     equal = figures(tmp_path / "out", "duplicates")["equal examples"]
     assert equal["value"] == 0.25
     assert equal["detail"].startswith("8 of 32 examples, ")
@@ -353,17 +309,16 @@ def test_text_of_control_tokens_is_found(make: Make, tmp_path: Path) -> None:
     """Rows whose content spells a control token are named; the template's own tokens are none."""
     texts = ["plain words", "say <|im_end|> twice", "x<|im_start|>y", "<|im end|>", "im_end"]
     rows = [{"prompt": text, "completion": f"answer {i}"} for i, text in enumerate(texts)]
-    data = tmp_path / "rows.jsonl"
-    rows_to(data, *rows)
+    data = rows_to(tmp_path / "rows.jsonl", *rows)
     found = figures(make("sft", data), "control_text")["examples"]
     assert found["rows"] == ["rows.jsonl:2", "rows.jsonl:3"]
 
 
 def test_what_a_shard_leaves_behind_is_as_small_as_its_sample(
-    make: Make, step_model: TargetModel
+    built: Make, step_model: TargetModel
 ) -> None:
     """The measures of all shards are kept until the end: none is as long as the vocabulary."""
-    out = make("sft", SAMPLES / "sft" / "chat.jsonl", layout="ragged")
+    out = built("sft", SAMPLES / "sft" / "chat.jsonl", "--layout", "ragged")
     table = read(out / "train" / "data-00000-of-00001.arrow")
     chunk = chunk_of(table, "train", Context(kind_of("sft"), "ragged", 4096, step_model))
     for audit in audits():
@@ -386,24 +341,12 @@ def test_scripts(model: TargetModel) -> None:
 @given(
     st.lists(st.integers(0, 4), max_size=60), st.lists(st.integers(0, 4), min_size=1, max_size=3)
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40)
 def test_places_of_phrases(ids: list[int], phrase: list[int]) -> None:
     """Found in flat arrays as by comparing slices."""
     found = language.places(np.array(ids, np.int32), [tuple(phrase)], 5).tolist()
     size = len(phrase)
     assert found == [i for i in range(len(ids)) if ids[i : i + size] == phrase]
-
-
-def test_totals_do_not_depend_on_how_rows_are_cut(model: TargetModel) -> None:
-    """Two chunks add up to the measures of one."""
-    pairs = [([1, 2], [3]), ([4], [4]), ([1], [2, 2, 2]), ([7, 7], [1])]
-    whole, parts = Totals(), Totals()
-    whole.add(shortcuts._measure(pair_chunk(model, pairs)))
-    for some in (pairs[:1], pairs[1:]):
-        parts.add(shortcuts._measure(pair_chunk(model, some)))
-    for name in ("length", "first token chosen"):
-        assert whole.joined(name).sum() == parts.joined(name).sum()
-        assert whole.summed(name).sum() == parts.summed(name).sum()
 
 
 def test_drift_is_told_and_changes_no_byte(make: Make, tmp_path: Path) -> None:
@@ -423,29 +366,15 @@ def test_drift_is_told_and_changes_no_byte(make: Make, tmp_path: Path) -> None:
     assert same[0] == same[1]
 
 
-def test_every_audit_says_why_and_is_named_by_its_file() -> None:
-    """What an audit is called is its file."""
-    found = audits()
-    assert len(found) >= 9
-    modules = (shortcuts, shortcuts, step_labels, lengths, lengths)
-    for module in modules:
-        assert module.AUDIT.name == module.__name__.rpartition(".")[2]
-    for audit in found:
-        assert len(audit.why) > 20
+REAL = (
+    "rasbt_preference/instruction-data-with-preference.json",
+    "lf_dpo_en/dpo_en_demo.json",
+    "medicalgpt_dpo_zh/dpo_zh_500.jsonl",
+)
 
 
 @pytest.mark.cases
-@pytest.mark.parametrize(
-    "data",
-    few(
-        [
-            "lf_dpo_en/dpo_en_demo.json",
-            "rasbt_preference/instruction-data-with-preference.json",
-            "medicalgpt_dpo_zh/dpo_zh_500.jsonl",
-        ],
-        1,
-    ),
-)
+@pytest.mark.parametrize("data", few(REAL, 1))
 def test_real_pairs_pass_with_figures(cases: Path, make: Make, data: str) -> None:
     """Real sets have no feature that tells every pair apart."""
     found = figures(make("rm", cases / "rm" / data, max_length=8192), "shortcuts")
@@ -453,33 +382,18 @@ def test_real_pairs_pass_with_figures(cases: Path, make: Make, data: str) -> Non
     assert all(0.5 <= f["value"] < 0.98 for f in found.values())
 
 
-@pytest.mark.cases
-@pytest.mark.parametrize("feature", few(["length", "full stop"], 1))
-def test_real_pairs_doctored(cases: Path, make: Make, tmp_path: Path, feature: str) -> None:
-    """The same set, its chosen side always longer, or alone ending in a full stop."""
-    source = cases / "rm" / "rasbt_preference" / "instruction-data-with-preference.json"
-    rows = []
-    for row in json.loads(source.read_text("utf-8")):
-        a, b = row["chosen"], row["rejected"]
-        if feature == "length":
-            a, b = sorted((a, b), key=len, reverse=True)
-            rows.append((a + " That is all there is to say about this.", b))
-        else:
-            rows.append((a.rstrip(".") + ".", b.rstrip(".")))
-    data = pairs_file(tmp_path / "doctored.jsonl", rows)
-    with pytest.raises(ExpectationError, match=f"shortcuts, {feature}: "):
-        make("rm", data)
-
-
-@pytest.mark.parametrize("blank", [*filter(str.isspace, map(chr, range(0x3001))), ""])
-def test_blanks_of_all_scripts_are_blanks(blank: str) -> None:
+def test_blanks_of_all_scripts_are_blanks() -> None:
     """A full stop or a mark of a list is one whatever blanks are around it."""
-    if 0x1C <= ord(blank or " ") < 0x20:
-        return  # separators of files and records, which only Python counts as blanks
-    marks = [f"{blank}#{blank}", f".{blank}", f".{blank}x"]
-    found = pc.match_substring_regex(pa.array(marks), shortcuts._MARKDOWN).to_pylist()
-    found += pc.match_substring_regex(pa.array(marks), shortcuts._FULL_STOP).to_pylist()
-    assert found == [True, False, False, False, True, False]
+    separators = range(0x1C, 0x20)  # of files and records, which only Python counts as blanks
+    spaces = (chr(code) for code in range(0x3001) if code not in separators)
+    for blank in (*filter(str.isspace, spaces), ""):
+        marks = pa.array([f"{blank}#{blank}", f".{blank}", f".{blank}x"])
+        for pattern, wanted in (
+            ("_MARKDOWN", [True, False, False]),
+            ("_FULL_STOP", [False, True, False]),
+        ):
+            found = pc.match_substring_regex(marks, getattr(shortcuts, pattern))
+            assert found.to_pylist() == wanted, (pattern, blank)
 
 
 @given(

@@ -42,7 +42,8 @@ def test_every_page_is_whole_offline(make: Make, tmp_path: Path) -> None:
     folder = make("sft", DATA, data_docs=docs)
     index = Loads((docs / "index.html").read_text("utf-8"))
     assert sorted(index.links) == sorted(p.name for p in docs.iterdir() if p.name != "index.html")
-    names = {law["table"] for law in _expectations(folder)}
+    judged = json.loads((folder / "validation.json").read_bytes())["expectations"]
+    names = {law["table"] for law in judged}
     assert len(index.links) == len(names)
     for path in docs.iterdir():
         source = path.read_text("utf-8")
@@ -57,13 +58,6 @@ def test_every_page_is_whole_offline(make: Make, tmp_path: Path) -> None:
     assert "n_trained" in text
     make("sft", DATA, "again", data_docs=docs)  # its own pages are replaced
     assert len(list(docs.iterdir())) == len(names) + 1
-
-
-def _expectations(folder: Path) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = json.loads((folder / "validation.json").read_bytes())[
-        "expectations"
-    ]
-    return found
 
 
 def test_a_page_loses_what_is_fetched_or_run() -> None:
@@ -84,16 +78,12 @@ def test_a_refused_build_has_pages_and_trouble_with_them_refuses_none(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The verdict comes first, whatever becomes of the pages."""
-    kind = "expect_column_values_to_be_between"
-    suite = {
-        "name": "mine",
-        "expectations": [
-            {"type": kind, "kwargs": {"column": "n_tokens", "max_value": 1}, "severity": "critical"}
-        ],
-    }
+    law = {"type": "expect_column_values_to_be_between", "severity": "critical"}
+    law |= {"kwargs": {"column": "n_tokens", "max_value": 1}}
+    suite = json.dumps({"name": "mine", "expectations": [law]})
     docs = tmp_path / "docs"
     with pytest.raises(ExpectationError):
-        make("sft", DATA, data_docs=docs, expectations=(("mine.json", json.dumps(suite)),))
+        make("sft", DATA, data_docs=docs, expectations=(("mine.json", suite),))
     assert "failed" in (docs / "index.html").read_text("utf-8")
 
     def broken(*_: object) -> None:

@@ -1,14 +1,16 @@
-"""Ids and labels: what inference would feed, trained where the answers are, and nowhere else."""
+"""Ids and labels: trained where the answers are, and nowhere else; pairs, steps and trimming.
+
+Conversations are compared with Hugging Face's ids in ``test_adversarial`` and ``test_families``.
+"""
 
 from __future__ import annotations
 
 import itertools
-import unicodedata
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from encoding import encoding
@@ -23,15 +25,13 @@ from pipeline.shards.chain import split_off
 from stages import columns, encoders
 from stages.chat_template.segments import CLOSES, CONTROL, TRAINED, controls_pattern
 from stages.columns import IGNORED
-from stages.contract import Batch, Record, Row
+from stages.contract import Record, Row, Stage
 from stages.encoders import Encoder
-from stages.probes import bind
+from stages.normalize.stage import Normalize
 from stages.profile import TargetModel
 from stages.rows import stop_text
 from stages.rows.stop_text import opens_reasoning
-from stages.tokenizers import builtin
-from stages.tokenizers.profiles import all_profiles
-from stages.tokens.folded_labels import fold, unfold
+from stages.tokens.folded_labels import unfold
 from stages.tokens.segment_encoder import digests
 
 END = "<|im_end|>"
@@ -40,15 +40,12 @@ Talk = list[tuple[str, str]]
 
 
 class Bench:
-    """A bound model and its emitted tokenizer, as a trainer loads it; prints as its name."""
+    """A bound model and its emitted tokenizer, as a trainer loads it."""
 
     def __init__(self, model: TargetModel, folder: Path) -> None:
         self.model = model
         write_tokenizer(folder / "tokenizer", model)
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder / "tokenizer")
-
-    def __repr__(self) -> str:
-        return self.model.profile.name
 
 
 @pytest.fixture(scope="session")
@@ -63,28 +60,11 @@ def steps2(step_model: TargetModel, tmp_path_factory: pytest.TempPathFactory) ->
     return Bench(step_model, tmp_path_factory.mktemp("steps"))
 
 
-@pytest.fixture(scope="session")
-def qwen25(cache_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    """Qwen2.5: added tokens that are not special stand beside the control tokens."""
-    profile = all_profiles()["qwen2.5-1.5b-instruct"]
-    assert profile.ranks is not None
-    content = builtin.tokenizer_json(profile, profile.ranks, cache_dir, fetch=True)
-    return Bench(bind(profile, content, with_steps=False), tmp_path_factory.mktemp("qwen25"))
-
-
 def theirs(bench: Bench, turns: Talk, **options: Any) -> list[int]:
     """The ids of ``apply_chat_template``."""
     messages = [{"role": role, "content": content} for role, content in turns]
     ids: list[int] = bench.tokenizer.apply_chat_template(messages, return_dict=False, **options)
     return ids
-
-
-def door(
-    task: str, name: str, rows: Sequence[Row], train_on: str = "assistant", **more: Any
-) -> Batch:
-    """Rows through normalize."""
-    made = normalizing(task, name, train_on, **more)
-    return made([Record(number, 0, b"", row) for number, row in enumerate(rows)])
 
 
 def messages(*talks: Talk) -> list[Row]:
@@ -95,16 +75,15 @@ def messages(*talks: Talk) -> list[Row]:
 Done = dict[str, Any]  # a row that came through, or what refused it
 
 
-def run(batch: Batch, *stages: Callable[[Batch], Batch]) -> list[Done]:
+def run(normalize: Normalize, stages: Sequence[Stage], rows: Sequence[Row]) -> list[Done]:
     """The rows behind the last stage, in order; a refused row leaves where it is refused."""
-    done: dict[int, Done] = {}
+    batch = normalize([Record(number, 0, b"", row) for number, row in enumerate(rows)])
+    done: list[Done] = []
     for stage in (None, *stages):
         batch, gone = split_off(stage(batch) if stage else batch)
         if gone is not None:
-            refused = gone.select(["line", "reject_code", "reject_detail"]).to_pylist()
-            done.update((row["line"], row) for row in refused)
-    done.update((row["line"], row) for row in unfold(batch).to_pylist())
-    return [done[line] for line in sorted(done)]
+            done += gone.select(["line", "reject_code", "reject_detail"]).to_pylist()
+    return sorted((*done, *unfold(batch).to_pylist()), key=lambda row: row["line"])
 
 
 def sft(
@@ -115,20 +94,21 @@ def sft(
     **more: Any,
 ) -> list[Done]:
     """Conversations with ids and labels."""
-    batch = door("sft", name, rows, train_on)
-    return run(batch, *encoding("sft", bench.model, train_on=train_on, **more))
+    stages = encoding("sft", bench.model, train_on=train_on, **more)
+    return run(normalizing("sft", name, train_on), stages, rows)
 
 
 def rm(bench: Bench, rows: Sequence[Row], **more: Any) -> list[Done]:
     """Pairs with ids."""
-    return run(door("rm", "preference", rows), *encoding("rm", bench.model, **more))
+    return run(normalizing("rm", "preference"), encoding("rm", bench.model, **more), rows)
 
 
 def prm(
     bench: Bench, rows: Sequence[Row], name: str = "stepwise", raw: bool = False, **more: Any
 ) -> list[Done]:
     """Solutions with ids, labels and positions."""
-    return run(door("prm", name, rows, raw=raw), *encoding("prm", bench.model, raw=raw, **more))
+    stages = encoding("prm", bench.model, raw=raw, **more)
+    return run(normalizing("prm", name, raw=raw), stages, rows)
 
 
 def only(rows: list[Done]) -> Done:
@@ -153,86 +133,31 @@ ODD = st.sampled_from(table("odd_texts.toml")["encode"])
 TEXTS = (ODD | st.text(st.characters(codec="utf-8"), max_size=16)).filter(
     lambda text: not SPECIAL.search(text)
 )
-BREAKS = "\n\r"
-
-
-def opens_with_a_break(text: str) -> bool:
-    """Whether blanks with a line break stand in front: there the tokenizer merges over the cut."""
-    blanks = text[: len(text) - len(text.lstrip())]
-    return any(mark in blanks for mark in BREAKS)
 
 
 def is_whole(text: str) -> bool:
-    """Whether it is an answer that nothing refuses."""
-    return bool(text.strip()) and not opens_reasoning(text) and not stop_text.ending_stop(text)
+    """Whether it is an answer that nothing refuses, and no tokenizer merges with its prompt."""
+    blanks = text[: len(text) - len(text.lstrip())]
+    breaks = any(mark in blanks for mark in "\n\r")
+    ends = opens_reasoning(text) or stop_text.ending_stop(text)
+    return bool(text.strip()) and not breaks and not ends
 
 
-ANSWERS = TEXTS.filter(lambda text: is_whole(text) and not opens_with_a_break(text))
+ANSWERS = TEXTS.filter(is_whole)
 
 
 @st.composite
-def talks(draw: st.DrawFn, answers: st.SearchStrategy[str] = ANSWERS) -> Talk:
+def talks(draw: st.DrawFn) -> Talk:
     """A conversation that is not refused."""
     roles = ["user", *draw(st.lists(st.sampled_from(["user", "assistant"]), max_size=3))]
     system = ["system"] if draw(st.booleans()) else []
     return [
-        (role, draw(answers if role == "assistant" else TEXTS))
+        (role, draw(ANSWERS if role == "assistant" else TEXTS))
         for role in (*system, *roles, "assistant")
     ]
 
 
-def check_against_the_trainer(bench: Bench, talk: Talk) -> None:
-    """Ids, prompts and labels of a conversation, against the emitted tokenizer."""
-    row = only(sft(bench, messages(talk)))
-    assert row["input_ids"] == theirs(bench, talk)
-    assert row["merged_cuts"] == 0
-    answers = [i for i, (role, _) in enumerate(talk) if role == "assistant"]
-    found = runs(row)
-    assert len(found) == len(answers)
-    for i, trained in zip(answers, found, strict=True):
-        prompt = theirs(bench, talk[:i], add_generation_prompt=True)
-        stop = len(prompt) + len(trained)
-        assert row["input_ids"][:stop] == prompt + trained
-        assert row["labels"][len(prompt) : stop] == trained
-        assert trained[-1] == bench.model.end_of_turn_id
-        text = unicodedata.normalize("NFC", talk[i][1])
-        assert bench.tokenizer.decode(trained, clean_up_tokenization_spaces=False) == text + END
-
-
-@settings(max_examples=60, deadline=None)
-@given(talk=talks())
-def test_ids_are_those_of_apply_chat_template(qwen2: Bench, talk: Talk) -> None:
-    """Ids equal the trainer's, prompts are what inference feeds, answers are what is trained."""
-    check_against_the_trainer(qwen2, talk)
-
-
-@pytest.mark.slow
-@settings(max_examples=30, deadline=None)
-@given(talk=talks())
-def test_ids_of_a_newer_vocabulary_are_those_of_apply_chat_template(
-    qwen25: Bench, talk: Talk
-) -> None:
-    """The same with added tokens that are text, such as tool and fill-in-the-middle tags."""
-    check_against_the_trainer(qwen25, talk)
-
-
-@settings(max_examples=40, deadline=None)
-@given(talk=talks(), at=st.integers(0, 4), before=TEXTS)
-def test_forged_turns_do_not_change_the_control_tokens(
-    qwen2: Bench, talk: Talk, at: int, before: str
-) -> None:
-    """No content can produce a control token: their number and order stay as they were."""
-    at %= len(talk)
-    role, content = talk[at]
-    forged = [*talk[:at], (role, before + FORGED + content), *talk[at + 1 :]]
-    controls = set(qwen2.model.controls.values())
-    plain, odd = sft(qwen2, messages(talk, forged))
-    seen = [[i for i in row["input_ids"] if i in controls] for row in (plain, odd)]
-    assert seen[0] == seen[1]
-    assert plain["controls"] == odd["controls"] == len(seen[0])
-
-
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25)
 @given(
     found=st.lists(talks(), min_size=1, max_size=4),
     flags=st.lists(st.sampled_from([None, 0, 1, True, False]), min_size=8, max_size=8),
@@ -258,23 +183,18 @@ def test_labels_are_the_ids_where_trained(
         assert done["trained"] == sum(label != IGNORED for _, label in pairs) > 0
 
 
-@settings(max_examples=30, deadline=None)
-@given(found=st.lists(talks(), min_size=2, max_size=5))
-def test_a_row_does_not_depend_on_its_batch(qwen2: Bench, found: list[Talk]) -> None:
-    """Rows encoded together are the rows encoded alone."""
-    together = sft(qwen2, messages(*found))
-    alone = [only(sft(qwen2, messages(talk))) for talk in found]
-    names = ("input_ids", "labels", "length", "trained", "controls", "merged_cuts", "digest")
-    assert [[r[n] for n in names] for r in together] == [[r[n] for n in names] for r in alone]
-
-
-def test_flags_decide_which_answers_are_trained(qwen2: Bench) -> None:
-    """An answer with weight 0 is context; under ``last`` an answer with weight 1 is trained."""
-    (row,) = messages([("user", "a"), ("assistant", "b"), ("user", "c"), ("assistant", "d")])
-    row["messages"][1]["weight"] = 0
-    assert runs(only(sft(qwen2, [row]))) == [theirs(qwen2, [("user", "d")])[-3:-1]]
-    row["messages"][1]["weight"] = 1
-    assert len(runs(only(sft(qwen2, [row], "last")))) == 2
+@settings(max_examples=20)
+@given(found=st.lists(talks(), min_size=2, max_size=5), limit=st.sampled_from([45, 1 << 20]))
+def test_a_row_does_not_depend_on_its_batch(qwen2: Bench, found: list[Talk], limit: int) -> None:
+    """Rows encoded together are the rows encoded alone, trimmed ones among them."""
+    asked: dict[str, Any] = {"limit": limit, "policy": "trim-turns"}
+    together = sft(qwen2, messages(*found), **asked)
+    alone = [one for talk in found for one in sft(qwen2, messages(talk), **asked)]
+    names = ("reject_code", "input_ids", "labels", "length", "trained", "controls", "truncated")
+    names += ("merged_cuts", "digest")
+    assert [[r.get(n) for n in names] for r in together] == [
+        [r.get(n) for n in names] for r in alone
+    ]
 
 
 def test_under_all_everything_but_the_trailing_newline_is_trained(qwen2: Bench) -> None:
@@ -283,19 +203,6 @@ def test_under_all_everything_but_the_trailing_newline_is_trained(qwen2: Bench) 
     assert row["labels"][0] == IGNORED
     assert row["labels"][1:-1] == row["input_ids"][1:-1]
     assert row["labels"][-2:] == [qwen2.model.end_of_turn_id, IGNORED]
-
-
-@pytest.mark.parametrize("which", [0, 1, 2])
-def test_under_all_a_flagged_turn_is_left_out(qwen2: Bench, which: int) -> None:
-    """A message's own flag wins over the policy, whoever speaks; the other turns stay trained."""
-    talk: Talk = [("user", "one"), ("assistant", "two"), ("user", "three"), ("assistant", "four")]
-    (row,) = messages(talk)
-    row["messages"][which]["weight"] = 0
-    found = only(sft(qwen2, [row], "all"))
-    assert found["input_ids"] == theirs(qwen2, talk)
-    trained = [word for _, word in talk if qwen2.tokenizer(word)["input_ids"][0] in found["labels"]]
-    assert trained == [word for i, (_, word) in enumerate(talk) if i != which]
-    assert found["labels"].count(qwen2.model.end_of_turn_id) == 4  # of five: a system turn as well
 
 
 def test_bare_text_is_trained_but_for_its_first_token(qwen2: Bench) -> None:
@@ -313,44 +220,18 @@ BLANKS = ["".join(p) for n in (1, 2, 3, 4) for p in itertools.product("\n\r\t ",
 BEHIND_BLANKS = [blanks + letter for blanks in BLANKS for letter in "x.é"]
 
 
-def by_the_cut(bench: Bench, answers: list[str]) -> list[tuple[str, bool, int]]:
-    """For each answer: whether its ids differ from the trainer's, and its merged cuts."""
-    asked: list[Talk] = [[("user", "a"), ("assistant", answer)] for answer in answers]
-    done = sft(bench, messages(*asked))
-    assert all(row["reject_code"] is None for row in done)
-    return [
-        (answer, theirs(bench, talk) != row["input_ids"], row["merged_cuts"])
-        for answer, talk, row in zip(answers, asked, done, strict=True)
-    ]
-
-
-def test_an_answer_behind_a_line_break_is_counted(qwen2: Bench) -> None:
+def test_a_cut_is_counted_exactly_where_it_changes_the_ids(qwen2: Bench) -> None:
     """Where the tokenizer would merge across the cut the ids differ on purpose, and are counted."""
-    assert by_the_cut(qwen2, ["\nx", "x", " x", "\n\nx", "\t\nx", " \n x"]) == [
-        ("\nx", True, 1),
-        ("x", False, 0),
-        (" x", False, 0),
-        ("\n\nx", True, 1),
-        ("\t\nx", True, 1),
-        (" \n x", True, 1),
-    ]
-    row = only(sft(qwen2, messages([("user", "a"), ("assistant", "\nx")])))
-    prompt = theirs(qwen2, [("user", "a")], add_generation_prompt=True)
-    assert row["input_ids"][: len(prompt)] == prompt
-    assert qwen2.tokenizer.decode(runs(row)[0]) == f"\nx{END}"
-
-
-def test_every_cut_that_changes_the_ids_is_counted(qwen2: Bench) -> None:
-    """Ids equal the trainer's unless a merged cut is counted, for any blanks before an answer."""
-    found = by_the_cut(qwen2, BEHIND_BLANKS)
-    assert [answer for answer, differs, cuts in found if differs and not cuts] == []
-
-
-def test_no_cut_is_counted_that_changes_nothing(qwen2: Bench) -> None:
-    """A merged cut is counted only where the trainer's ids are other ones."""
     odd = ["!", ".\n", "\u0301x", "_", "'s", "ки", "½", "\u00a0x", "\u2028x", "👍"]
-    found = by_the_cut(qwen2, BEHIND_BLANKS + odd)
-    assert [answer for answer, differs, cuts in found if cuts and not differs] == []
+    answers = ["\nx", "x", *BEHIND_BLANKS, *odd]
+    asked: list[Talk] = [[("user", "a"), ("assistant", answer)] for answer in answers]
+    done = sft(qwen2, messages(*asked))
+    assert [row["merged_cuts"] for row in done[:2]] == [1, 0]
+    for talk, row in zip(asked, done, strict=True):
+        assert (theirs(qwen2, talk) != row["input_ids"]) == row["merged_cuts"], talk
+    prompt = theirs(qwen2, [("user", "a")], add_generation_prompt=True)
+    assert done[0]["input_ids"][: len(prompt)] == prompt
+    assert qwen2.tokenizer.decode(runs(done[0])[0]) == f"\nx{END}"
 
 
 LONG: Talk = [
@@ -365,15 +246,17 @@ LONG: Talk = [
 
 def test_what_fits_exactly_is_kept_and_one_more_token_is_refused(qwen2: Bench) -> None:
     """``--max-length`` is the last length that is accepted; the detail names both numbers."""
-    length = only(sft(qwen2, messages(LONG)))["length"]
-    assert only(sft(qwen2, messages(LONG), limit=length))["length"] == length
+    full = only(sft(qwen2, messages(LONG)))
+    length = full["length"]
+    for policy in ("reject", "trim-turns"):
+        assert only(sft(qwen2, messages(LONG), limit=length, policy=policy)) == full
     (row,) = sft(qwen2, messages(LONG), limit=length - 1)
     assert row["reject_code"] == "too_long"
     assert f"{length} tokens" in row["reject_detail"]
     assert str(length - 1) in row["reject_detail"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25)
 @given(talk=talks(), weights=st.lists(st.sampled_from([0, 1, 1]), min_size=8), data=st.data())
 def test_trimming_keeps_whole_turns_from_the_start(
     qwen2: Bench, talk: Talk, weights: list[int], data: st.DataObject
@@ -401,25 +284,7 @@ def test_trimming_keeps_whole_turns_from_the_start(
     assert runs(cut)[-1][-1] == qwen2.model.end_of_turn_id
 
 
-def test_trimming_never_touches_what_fits(qwen2: Bench) -> None:
-    """A row at the limit is the row that it would be without a policy."""
-    full = only(sft(qwen2, messages(LONG)))
-    limit = full["length"]
-    assert only(sft(qwen2, messages(LONG), limit=limit, policy="trim-turns")) == full
-
-
-def test_trimming_one_row_leaves_the_others_alone(qwen2: Bench) -> None:
-    """Rows before and behind a trimmed one keep every token."""
-    short: Talk = [("user", "a"), ("assistant", "b")]
-    alone = only(sft(qwen2, messages(short)))
-    found = sft(qwen2, messages(short, LONG, short), limit=45, policy="trim-turns")
-    first, middle, last = found
-    assert middle["truncated"] > 0
-    assert first["input_ids"] == last["input_ids"] == alone["input_ids"]
-    assert first["digest"] == last["digest"] == alone["digest"]
-
-
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20)
 @given(prompt=talks(), one=ANSWERS, other=ANSWERS)
 def test_pairs_share_their_prompt_and_end_where_the_reward_is_read(
     qwen2: Bench, prompt: Talk, one: str, other: str
@@ -481,7 +346,7 @@ def check_steps(bench: Bench, row: Done, ratings: Sequence[float | None]) -> Non
     assert row["trained"] == sum(rating is not None for rating in ratings)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25)
 @given(steps=SOLUTIONS, problem=STEP_TEXTS)
 def test_markers_steps_and_labels_are_equally_many(
     steps2: Bench, steps: Steps, problem: str
@@ -494,7 +359,7 @@ def test_markers_steps_and_labels_are_equally_many(
     check_steps(steps2, row, [rating for _, rating in steps])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25)
 @given(steps=st.lists(st.tuples(STEP_TEXTS, st.sampled_from([0.0, 1.0])), min_size=1, max_size=4))
 def test_steps_are_what_a_trainer_would_encode(steps2: Bench, steps: Steps) -> None:
     """Ids equal the whole text with step tokens, and align with the text of the ratings' tokens."""
@@ -513,25 +378,22 @@ def test_steps_are_what_a_trainer_would_encode(steps2: Bench, steps: Steps) -> N
     ]
 
 
-@pytest.mark.parametrize("name", ["openrlhf_prm", "stepwise"])
-def test_raw_steps_are_the_text_with_the_tag_replaced(steps2: Bench, name: str) -> None:
+def test_raw_steps_are_the_text_with_the_tag_replaced(steps2: Bench) -> None:
     """Raw solutions have no roles, no system text and no end of turn."""
     text = "P + 1? Step 1: 1 + 1 = 2 ки\nStep 2: - ки\n"
     steps = [("Step 1: 1 + 1 = 2", 1.0), ("Step 2: -", 0.0)]
-    rows: dict[str, Row] = {
-        "openrlhf_prm": {"input": text, "value": ["+", "-"]},
-        "stepwise": solution(steps, "P + 1?"),
-    }
-    wanted = {
-        "openrlhf_prm": text.replace("ки", "<|step|>"),
-        "stepwise": "P + 1?\nStep 1: 1 + 1 = 2<|step|>\nStep 2: -<|step|>",
-    }
-    row = only(prm(steps2, [rows[name]], name=name, raw=True))
-    assert row["input_ids"] == steps2.tokenizer(wanted[name])["input_ids"]
-    check_steps(steps2, row, [1.0, 0.0])
+    tagged: Row = {"input": text, "value": ["+", "-"]}
+    apart = "P + 1?\nStep 1: 1 + 1 = 2<|step|>\nStep 2: -<|step|>"
+    for name, given_, wanted in (
+        ("openrlhf_prm", tagged, text.replace("ки", "<|step|>")),
+        ("stepwise", solution(steps, "P + 1?"), apart),
+    ):
+        row = only(prm(steps2, [given_], name=name, raw=True))
+        assert row["input_ids"] == steps2.tokenizer(wanted)["input_ids"]
+        check_steps(steps2, row, [1.0, 0.0])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25)
 @given(steps=SOLUTIONS, data=st.data(), raw=st.booleans())
 def test_trimming_keeps_whole_steps_from_the_start(
     steps2: Bench, steps: Steps, data: st.DataObject, raw: bool
@@ -583,7 +445,7 @@ def test_equal_examples_have_equal_digests(qwen2: Bench, steps2: Bench) -> None:
 LISTS = st.lists(st.lists(st.integers(0, 3), max_size=4), min_size=1, max_size=5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=50)
 @given(one=LISTS, data=st.data())
 def test_digests_differ_exactly_where_the_numbers_do(
     one: list[list[int]], data: st.DataObject
@@ -597,26 +459,6 @@ def test_digests_differ_exactly_where_the_numbers_do(
         assert (made[i] == made[j]) == ((one[i], other[i]) == (one[j], other[j]))
 
 
-@settings(max_examples=40, deadline=None)
-@given(
-    rows=st.lists(
-        st.lists(st.tuples(st.integers(0, 2**31 - 1), st.booleans()), max_size=6), max_size=5
-    )
-)
-def test_folding_is_undone_by_unfolding(rows: list[list[tuple[int, bool]]]) -> None:
-    """Ids and labels come back from the one column that holds both."""
-    ids = [[token for token, _ in row] for row in rows]
-    labels = [[token if trained else IGNORED for token, trained in row] for row in rows]
-    batch = pa.RecordBatch.from_arrays(
-        [pa.array(ids, columns.IDS), pa.array(labels, columns.IDS)], names=["input_ids", "labels"]
-    )
-    folded = fold(batch)
-    assert folded.schema.names == ["folded"]
-    table = unfold(pa.table(folded))
-    assert table["input_ids"].to_pylist() == ids
-    assert table["labels"].to_pylist() == labels
-
-
 def test_a_batch_without_rows_goes_through_every_stage(qwen2: Bench, steps2: Bench) -> None:
     """When all rows of a batch were refused the stages have nothing to do, and do it."""
     assert sft(qwen2, []) == sft(qwen2, [], policy="trim-turns") == rm(qwen2, []) == []
@@ -624,14 +466,7 @@ def test_a_batch_without_rows_goes_through_every_stage(qwen2: Bench, steps2: Ben
     assert [row["reject_code"] for row in sft(qwen2, messages([("user", "x")]))] == ["no_answer"]
 
 
-def test_both_encoders_agree_on_the_probes(fast: Encoder, reference: Encoder) -> None:
-    """On texts that tokenizers are known to disagree on, one by one and together."""
-    assert encoders.agree(fast, reference, encoders.PROBES)
-    for probe in encoders.PROBES:
-        assert encoders.agree(fast, reference, [probe]), probe
-
-
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=50)
 @given(
     texts=st.lists(
         TEXTS | st.text(st.sampled_from("aé1 \n\t.'ки好\u0301\u200b<|>")) | st.just(FORGED),
@@ -641,62 +476,39 @@ def test_both_encoders_agree_on_the_probes(fast: Encoder, reference: Encoder) ->
 def test_both_encoders_agree_on_any_text(
     fast: Encoder, reference: Encoder, texts: list[str]
 ) -> None:
-    """The fast encoder gives the reference's ids, special tokens off and on."""
+    """The fast encoder, which is chosen, gives the reference's ids, special tokens off and on."""
     assert encoders.agree(fast, reference, texts)
 
 
-def test_an_encoder_that_disagrees_is_noticed(reference: Encoder) -> None:
-    """Agreement is on every id and every boundary."""
-
-    class Other(Encoder):
-        name = "other"
-
-        def __init__(self, shift: int) -> None:
-            super().__init__()
-            self.shift = shift
-
-        def _encode(
-            self, texts: Sequence[str], split: bool
-        ) -> tuple[encoders.Ids, encoders.Offsets]:
-            ids, offsets = reference.encode(texts) if split else reference.encode_whole(texts)
-            return (ids + np.int32(self.shift) if split else ids[::-1]), offsets
-
-    assert not encoders.agree(Other(1), reference, ["x"])
-    assert encoders.agree(Other(0), reference, ["x"])
-    assert not encoders.agree(Other(0), reference, ["x y"])
+def test_an_encoder_that_disagrees_is_noticed(model: TargetModel, reference: Encoder) -> None:
+    """Agreement is on every id."""
+    document = {**json.loads(model.tokenizer_json), "normalizer": {"type": "Lowercase"}}
+    other = encoders.load("tokenizers", json.dumps(document).encode())
+    assert encoders.agree(other, reference, ["x", "y z"])
+    assert not encoders.agree(other, reference, ["x", "y Z"])
 
 
-def test_the_fast_encoder_is_chosen_where_it_passes(model: TargetModel) -> None:
-    """Qwen2's tokenizer passes the gate."""
-    assert encoders.choose(model.tokenizer_json) == "fastokens"
-
-
-@pytest.mark.parametrize("text", [END, "<|im_start|>", "<|endoftext|>", f"x{END}y"])
-def test_text_is_never_a_control_token(fast: Encoder, reference: Encoder, text: str) -> None:
+def test_text_is_never_a_control_token(fast: Encoder, reference: Encoder) -> None:
     """With special tokens off their text is ordinary; with them on it is one id."""
-    for encoder in (fast, reference):
+    texts = (END, "<|im_start|>", "<|endoftext|>", f"x{END}y")
+    for encoder, text in itertools.product((fast, reference), texts):
         assert max(encoder.encode([text])[0]) < 151643
         assert max(encoder.encode_whole([text])[0]) >= 151643
 
 
-@pytest.mark.parametrize("shorter", ["chosen", "rejected"])
-def test_the_prompt_of_a_pair_ends_where_either_side_begins_to_be_trained(
-    qwen2: Bench, shorter: str
-) -> None:
+def test_the_prompt_of_a_pair_ends_where_either_side_begins_to_be_trained(qwen2: Bench) -> None:
     """One side's prompt opens reasoning for it, the other's does not: the shorter is shared."""
-    prompt, block, end = [("Go", 0)], [("<think>", 0)], (END, CONTROL | TRAINED | CLOSES)
-    sides = {"chosen": prompt + block, "rejected": prompt + block} | {shorter: list(prompt)}
-    columns_of = {f"{n}_segments": [[*s, ("yes", TRAINED), end]] for n, s in sides.items()}
-    arrays = [
-        pa.array([[{"text": t, "kind": k} for t, k in row] for row in rows], columns.SEGMENTS)
-        for rows in columns_of.values()
-    ]
-    none = pa.nulls(1, pa.string())
-    batch = pa.RecordBatch.from_arrays(
-        [*arrays, none, none], [*columns_of, "reject_code", "reject_detail"]
+    answer = [("yes", TRAINED), (END, CONTROL | TRAINED | CLOSES)]
+    short, long = (
+        [{"text": text, "kind": kind} for text, kind in (*prompt, *answer)]
+        for prompt in ([("Go", 0)], [("Go", 0), ("<think>", 0)])
     )
+    sides = [pa.array(rows, columns.SEGMENTS) for rows in ([short, long], [long, short])]
+    none = pa.nulls(2, pa.string())
+    names = ["chosen_segments", "rejected_segments", "reject_code", "reject_detail"]
     *_, encode = encoding("rm", qwen2.model)
-    made = encode(batch).to_pylist()[0]
-    lengths = {name: len(made[f"{name}_ids"]) for name in sides}
-    assert lengths[shorter] < max(lengths.values())
-    assert made["prompt_length"] == lengths[shorter] - 2 == 1
+    made = encode(pa.RecordBatch.from_arrays([*sides, none, none], names)).to_pylist()
+    assert [row["prompt_length"] for row in made] == [1, 1]
+    lengths = [(len(row["chosen_ids"]), len(row["rejected_ids"])) for row in made]
+    assert lengths == [(3, lengths[1][0]), (lengths[0][1], 3)]
+    assert lengths[1][0] > 3

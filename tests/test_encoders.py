@@ -9,13 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import encoding
 import law_metrics
 import polars as pl
 import pyarrow as pa
 import pytest
 from datasets import load_from_disk
-from rows import normalizing
-from small_tokenizers import model_folder, small
+from rows import normalizing, turns
+from small_tokenizers import bound, model_folder, small
 from support import Run, read_manifest, rows_to, table
 from transformers import AutoTokenizer, BertTokenizerFast, RobertaTokenizerFast
 
@@ -25,7 +26,7 @@ from expectations.stored_rows import StoredRows
 from pipeline.tasks import kind_of
 from stages import encoders
 from stages.chat_template.render_pair import PairRenderer, RenderTexts, prove_pair
-from stages.contract import Batch, Record, Row
+from stages.contract import Batch, Row
 from stages.errors import ModelError
 from stages.probes import bind
 from stages.profile import TargetModel
@@ -42,11 +43,6 @@ NAMES = {"system": "System", "user": "User", "assistant": "Assistant"}
 LIMIT = 512
 
 
-def bound(name: str) -> TargetModel:
-    """A family's profile on its small tokenizer."""
-    return bind(*small(name), with_steps=False)
-
-
 def theirs(name: str) -> Any:
     """Transformers' own tokenizer of the family, made of the small one's vocabulary alone."""
     document = json.loads(small(name)[1])["model"]
@@ -56,14 +52,11 @@ def theirs(name: str) -> Any:
     return RobertaTokenizerFast(vocab=document["vocab"], merges=merges)
 
 
-def conversation(random_: random.Random, texts: tuple[str, ...]) -> list[dict[str, str]]:
+def conversation(random_: random.Random, texts: tuple[str, ...]) -> list[Row]:
     """A prompt of one to five turns, with or without a system text."""
-    turns = [{"role": "system", "content": random_.choice(texts)}] * random_.randint(0, 1)
-    for _ in range(random_.randint(0, 2)):
-        turns += [
-            {"role": role, "content": random_.choice(texts)} for role in ("user", "assistant")
-        ]
-    return [*turns, {"role": "user", "content": random_.choice(texts)}]
+    system = ("system",) * random_.randint(0, 1)
+    roles = (*system, *("user", "assistant") * random_.randint(0, 2), "user")
+    return turns(*((role, random_.choice(texts)) for role in roles))
 
 
 def rows_of(count: int, texts: tuple[str, ...], seed: int = 7) -> list[Row]:
@@ -88,18 +81,20 @@ def text_of(prompt: Any) -> str:
     return "\n\n".join(f"{NAMES[t['role']]}: {t['content']}" for t in prompt)
 
 
-def encoded(model: TargetModel, rows: list[Row], limit: int = LIMIT) -> Batch:
+def encoded(model: TargetModel, rows: list[Row]) -> Batch:
     """Rows as stages encode them; refused rows stay in."""
-    door = normalizing("rm", "preference")
-    batch = door([Record(i, None, b"", row) for i, row in enumerate(rows)])
-    batch = RenderTexts(PairRenderer(model))(batch)
     encoder = encoders.load(encoders.choose(model.tokenizer_json), model.tokenizer_json)
-    batch = EncodePair(SegmentEncoder(model, encoder, limit, "reject"))(batch)
+    segments = SegmentEncoder(model, encoder, LIMIT, "reject")
+    stages = (RenderTexts(PairRenderer(model)), EncodePair(segments))
+    batch = encoding.encoded(normalizing("rm", "preference"), stages, rows)
     names = pa.array([f"d:{i}" for i in range(batch.num_rows)])
     return batch.append_column("row_id", names)
 
 
-def same_as_theirs(name: str, count: int) -> None:
+@pytest.mark.parametrize("count", [120, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_ids_are_those_of_transformers(name: str, count: int) -> None:
+    """Every row equals the family's own tokenizer called with (text, text_pair)."""
     model, tokenizer, rows = bound(name), theirs(name), rows_of(count, TEXTS)
     batch = encoded(model, rows)
     assert batch.column("reject_code").null_count == len(rows)
@@ -109,19 +104,6 @@ def same_as_theirs(name: str, count: int) -> None:
             assert got[f"{side}_ids"] == wanted["input_ids"]
             answer = tokenizer(row[side], add_special_tokens=False)["input_ids"]
             assert got[f"{side}_ids"][got["prompt_length"] : -1] == answer
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_ids_are_those_of_transformers(name: str) -> None:
-    """Every row equals the family's own tokenizer called with (text, text_pair)."""
-    same_as_theirs(name, 120)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FAMILIES)
-def test_ids_are_those_of_transformers_on_many_rows(name: str) -> None:
-    """The same over five thousand rows."""
-    same_as_theirs(name, 5000)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -135,27 +117,6 @@ def test_text_cannot_forge_a_control_token(name: str) -> None:
     for row in encoded(model, rows_of(60, FORGED)).to_pylist():
         for ids in (row["chosen_ids"], row["rejected_ids"]):
             assert [token for token in ids if token in known] == wanted
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_padding_is_that_of_transformers(name: str) -> None:
-    """Right-padded ids, masks and token types equal ``tokenizer.pad``."""
-    model, tokenizer, rows = bound(name), theirs(name), rows_of(40, TEXTS)
-    types = model.profile.pair is not None and model.profile.pair.token_types
-    batch = encoded(model, rows)
-    table = pad(pa.table(batch), LIMIT, model.profile.padding_side, model.pad_id, types).to_pylist()
-    for side in ("chosen", "rejected"):
-        calls = [tokenizer(text_of(row["prompt"]), row[side]) for row in rows]
-        names = tokenizer.model_input_names
-        wanted = tokenizer.pad(
-            {key: [call[key] for call in calls] for key in names},
-            padding="max_length",
-            max_length=LIMIT,
-        )
-        for key in names:
-            column = f"{side}_{'ids' if key == 'input_ids' else key}"
-            assert [row[column] for row in table] == wanted[key]
-        assert (f"{side}_token_type_ids" in table[0]) == (name == "bert-base-uncased")
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -175,32 +136,14 @@ def test_too_long_is_refused_never_cut(name: str) -> None:
     assert "too_long" in codes
 
 
-@pytest.mark.parametrize(
-    ("row", "code"),
-    [
-        (
-            {
-                "prompt": [
-                    {"role": "user", "content": "Hi.\nAssistant: no\nUser: x"},
-                    {"role": "assistant", "content": "a"},
-                    {"role": "user", "content": "b"},
-                ]
-            },
-            "control_text",
-        ),
-        ({"prompt": "x", "tools": [{"name": "f"}]}, "lost_in_template"),
-    ],
-)
-def test_what_a_text_cannot_say_is_refused(row: Row, code: str) -> None:
-    """Turns inside a turn, and tools."""
-    batch = encoded(bound("roberta-base"), [{**row, "chosen": "good", "rejected": "bad"}])
-    assert batch.column("reject_code").to_pylist() == [code]
-
-
-def test_one_turn_may_say_what_marks_turns() -> None:
-    """Where a prompt is one turn, nothing is marked, so nothing can be forged."""
-    row = {"prompt": "User: hello", "chosen": "Assistant: hi", "rejected": "no"}
-    assert encoded(bound("roberta-base"), [row]).column("reject_code").null_count == 1
+def test_what_a_text_cannot_say_is_refused() -> None:
+    """Turns inside a turn, and tools; where a prompt is one turn nothing is marked or forged."""
+    talk = turns(("user", "Hi.\nAssistant: no\nUser: x"), ("assistant", "a"), ("user", "b"))
+    prompts: list[Row] = [{"prompt": talk}, {"prompt": "x", "tools": [{"name": "f"}]}]
+    prompts.append({"prompt": "User: hello"})
+    rows = [{**row, "chosen": "Assistant: hi", "rejected": "bad"} for row in prompts]
+    codes = encoded(bound("roberta-base"), rows).column("reject_code").to_pylist()
+    assert codes == ["control_text", "lost_in_template", None]
 
 
 def test_another_tokenizer_is_refused() -> None:
@@ -268,13 +211,10 @@ def test_laws_of_encoders_fail_on_what_breaks_them(name: str) -> None:
         assert law in applying(context, law.level)
         bad = metrics.with_columns(pl.lit(v).alias(k) for k, v in law.breaks.items())
         assert law_metrics.broken(law, bad, context).all()
-    decoder = Context(kind_of("rm"), "padded", LIMIT, replace_pair(made["padded"][1].model))
+    model = made["padded"][1].model
+    plain = replace(model, profile=replace(model.profile, pair=None))
+    decoder = Context(kind_of("rm"), "padded", LIMIT, plain)
     assert not [law for level in (EXAMPLE, ROW) for law in applying(decoder, level) if law in own]
-
-
-def replace_pair(model: TargetModel) -> TargetModel:
-    """The same as a decoder."""
-    return replace(model, profile=replace(model.profile, pair=None))
 
 
 def mutated(table: pa.Table, column: str, change: Callable[[list[int]], list[int]]) -> pa.Table:
@@ -299,13 +239,6 @@ def test_rows_on_disk_that_break_a_law_are_found() -> None:
     assert broken(without, context) == {"token_types_in_place"}
 
 
-def model_first(name: str) -> str:
-    """The token that a family is read at."""
-    pair = all_profiles()[name].pair
-    assert pair is not None
-    return pair.before[0]
-
-
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_build_gives_what_its_tokenizer_gives(name: str, pipeline: Run, tmp_path: Path) -> None:
     """From a model directory to padded shards; the emitted tokenizer repeats every row."""
@@ -324,8 +257,9 @@ def test_a_build_gives_what_its_tokenizer_gives(name: str, pipeline: Run, tmp_pa
         assert pipeline("check", "out").status == 0
     scored = [line for line in pipeline("show", "out").out.splitlines() if "scored" in line]
     assert scored
-    first = model_first(name)
-    assert all(first in line for line in scored)
+    pair = all_profiles()[name].pair
+    assert pair is not None
+    assert all(pair.before[0] in line for line in scored)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out" / "tokenizer")
     stored = load_from_disk(str(tmp_path / "out"))["train"]
     for row, got in zip(rows, stored, strict=False):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,7 +13,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from support import ROOT, SAMPLES, Run, read_manifest
+from support import ROOT, SAMPLES, Make, Run, read_manifest, rows_to, run_python, started
+from support import table as tables
 
 from expectations import gate, gx_library, gx_runner, gx_suites, tallies, verdict
 from expectations.contract import EXAMPLE, PLANNED, SEVERITIES, Context, parameters
@@ -67,77 +66,28 @@ def judged(
 GOOD = pl.DataFrame({"n_tokens": [3, 64, 7], "n_trained": [1, 2, 3]})
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        (suite({**LENGTH, "type": "expect_column_values_to_be_betwen"}), "unknown type"),
-        (suite({**LENGTH, "severity": "fatal"}), "severity 'fatal'"),
-        (suite(), "is empty"),
-        ("[]", "has no suite"),
-        ("{}", "no list of expectations"),
-        ("{", "does not load"),
-        (suite({**LENGTH, "kwargs": {"column": "n_tokens", "minimum": 1}}), "cannot be created"),
-        (suite({**LENGTH, "kwargs": {"column": "n_tokens"}}), "cannot be created"),
-        (
-            suite({**LENGTH, "kwargs": {"column": "n_token", "min_value": 1}}),
-            "uses columns n_token",
-        ),
-        (suite(LENGTH, meta={"table": "everything"}), "for a table 'everything'"),
-        (suite(LENGTH, meta={"table": "rows"}), "has none"),
-        (suite(LENGTH, name="shipped.examples"), "only a shipped suite"),
-        (
-            suite({**LENGTH, "kwargs": {"column": "n_tokens", "max_value": {"$PARAMETER": "x"}}}),
-            "no parameter 'x'",
-        ),
-        (
-            suite(
-                {
-                    "type": "unexpected_rows_expectation",
-                    "kwargs": {"unexpected_rows_query": "select 1"},
-                }
-            ),
-            "could not",
-        ),
-    ],
-)
-def test_what_does_not_load_whole_is_not_judged(context: Context, text: str, why: str) -> None:
+def test_what_does_not_load_whole_is_not_judged(context: Context) -> None:
     """Unknown types, severities, arguments, columns; nothing asked; a metric that raises."""
-    with pytest.raises(GateError, match=why) as caught:
-        judged(GOOD, text, context)
-    assert caught.value.exit_code == 4
+    for one in tables("unloadable_suites.toml")["suite"]:
+        with pytest.raises(GateError, match=one["why"]) as caught:
+            judged(GOOD, one["text"], context)
+        assert caught.value.exit_code == 4
 
 
-def test_the_bare_library_drops_what_it_does_not_know() -> None:
-    """Why the loader is our own: if this changes, the library has become stricter."""
-    gx = gx_library.great_expectations()
-    loaded = gx.ExpectationSuite(
-        name="typo", expectations=[{"type": "expect_nothing_like_it", "kwargs": {}}]
-    )
-    assert loaded.expectations == []
-
-
-@pytest.mark.parametrize(
-    ("frame", "rows", "why"),
-    [
+def test_a_table_that_says_nothing_does_not_pass(context: Context) -> None:
+    """No rows, other rows than were written, nulls, NaN, text: none of it reaches the library."""
+    holes = pl.Series([1, None, 2], dtype=pl.Int64)
+    for frame, rows, why in (
         (GOOD.clear(), None, "has no rows"),
         (GOOD.clear(), 3, "has 0 rows, but 3"),
         (GOOD, 4, "has 3 rows, but 4"),
         (GOOD.with_columns(n_tokens=pl.lit(None, pl.Int64)), None, "nulls in n_tokens"),
-        (
-            GOOD.with_columns(n_tokens=pl.Series([1, None, 2], dtype=pl.Int64)),
-            None,
-            "nulls in n_tokens",
-        ),
+        (GOOD.with_columns(n_tokens=holes), None, "nulls in n_tokens"),
         (GOOD.with_columns(n_tokens=pl.lit(float("nan"))), None, "is double"),
-        (GOOD.with_columns(n_tokens=pl.lit("<script>alert(1)</script>")), None, "is large_string"),
-    ],
-)
-def test_a_table_that_says_nothing_does_not_pass(
-    context: Context, frame: pl.DataFrame, rows: int | None, why: str
-) -> None:
-    """No rows, other rows than were written, nulls, NaN, text: none of it reaches the library."""
-    with pytest.raises(GateError, match=why):
-        judged(frame, suite(LENGTH), context, rows)
+        (GOOD.with_columns(n_tokens=pl.lit("<script>")), None, "is large_string"),
+    ):
+        with pytest.raises(GateError, match=why):
+            judged(frame, suite(LENGTH), context, rows)
 
 
 def test_bad_rows_are_counted_and_named(context: Context) -> None:
@@ -150,13 +100,13 @@ def test_bad_rows_are_counted_and_named(context: Context) -> None:
     assert finding.checks[0].kwargs["max_value"] == 64
 
 
-@pytest.mark.parametrize("severity", SEVERITIES)
-def test_severities_decide(context: Context, severity: str) -> None:
+def test_severities_decide(context: Context) -> None:
     """Only what is critical fails; the rest is told."""
     bad = pl.DataFrame({"n_tokens": [65]})
-    found = judged(bad, suite({**LENGTH, "severity": severity}), context)
-    assert found.passed == (severity != "critical")
-    assert found.summary()["failed"][severity] == ["expect_column_values_to_be_between_1"]
+    for severity in SEVERITIES:
+        found = judged(bad, suite({**LENGTH, "severity": severity}), context)
+        assert found.passed == (severity != "critical")
+        assert found.summary()["failed"][severity] == ["expect_column_values_to_be_between_1"]
 
 
 def test_what_is_about_a_whole_column_is_judged_over_all_of_it(context: Context) -> None:
@@ -186,21 +136,12 @@ def suite(gx):
 """
 
 
-def test_a_suite_in_python(context: Context) -> None:
-    """It may bring expectations of its own, class defaults and all."""
-    text = PLUGIN.format(name="ExpectLongRows", low=5)
-    loaded = gx_suites.load("plugin.py", text)
-    found = gate.judge({EXAMPLE: table(GOOD)}, loaded, context, places)
-    assert found.findings[0].broken == 1
-    assert found.findings[0].checks[0].kwargs["min_value"] == 5
-
-
 def test_a_suite_in_python_can_be_loaded_again(context: Context) -> None:
     """A notebook runs two builds, and edits the file in between; two files cannot share a class."""
-    for low in (5, 5, 1):
+    for low, broken in ((5, 1), (5, 1), (1, 0)):
         loaded = gx_suites.load("again.py", PLUGIN.format(name="ExpectEditedRows", low=low))
-        found = gate.judge({EXAMPLE: table(GOOD)}, loaded, context, places)
-        assert found.findings[0].checks[0].kwargs["min_value"] == low
+        (finding,) = gate.judge({EXAMPLE: table(GOOD)}, loaded, context, places).findings
+        assert (finding.broken, finding.checks[0].kwargs["min_value"]) == (broken, low)
     with pytest.raises(GateError, match=r"other\.py redefines expect_edited_rows"):
         gx_suites.load("other.py", PLUGIN.format(name="ExpectEditedRows", low=5))
 
@@ -216,17 +157,21 @@ def test_a_suite_cannot_redefine_an_expectation(context: Context) -> None:
         gx_suites.load("plugin.py", "1 / 0")
 
 
+@pytest.fixture
+def one_law(context: Context, monkeypatch: pytest.MonkeyPatch) -> list[gx_suites.Suite]:
+    """The shipped suites of a build with a single law."""
+    (law,) = [law for law in applying(context, EXAMPLE) if law.name == "something_trained"]
+    for module in (gx_suites, gate, tallies):
+        monkeypatch.setattr(module, "applying", lambda *_: [law])
+    return [s for s in gx_suites.shipped(context) if s.table == EXAMPLE]
+
+
 def test_two_judges_that_disagree_stop_the_build(
-    context: Context, monkeypatch: pytest.MonkeyPatch
+    context: Context, one_law: list[gx_suites.Suite], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the library counts must be what our own code counts."""
-    (law,) = [law for law in applying(context, EXAMPLE) if law.name == "something_trained"]
-    monkeypatch.setattr(gx_library, "applying", lambda *_: [law])
-    monkeypatch.setattr(gate, "applying", lambda *_: [law])
-    monkeypatch.setattr(tallies, "applying", lambda *_: [law])
-    loaded = [s for s in gx_suites.shipped(context) if s.table == EXAMPLE]
     frame = pl.DataFrame({"n_trained": [1, 0, 2]})
-    found = gate.judge({EXAMPLE: table(frame)}, loaded, context, places)
+    found = gate.judge({EXAMPLE: table(frame)}, one_law, context, places)
     assert found.findings[0].rows == ({"row": "x:2"},)
     run = gx_runner.Runner.run
 
@@ -236,28 +181,24 @@ def test_two_judges_that_disagree_stop_the_build(
 
     monkeypatch.setattr(gx_runner.Runner, "run", blind)
     with pytest.raises(GateError, match="disagree on something_trained"):
-        gate.judge({EXAMPLE: table(frame)}, loaded, context, places)
+        gate.judge({EXAMPLE: table(frame)}, one_law, context, places)
 
 
 def test_telling_rows_that_tell_something_else_stop_the_build(
-    context: Context, monkeypatch: pytest.MonkeyPatch
+    context: Context, one_law: list[gx_suites.Suite]
 ) -> None:
     """All rows of a table, counted where they were, against the rows that stand for them."""
-    (law,) = [law for law in applying(context, EXAMPLE) if law.name == "something_trained"]
-    for module in (gx_library, gate, tallies):
-        monkeypatch.setattr(module, "applying", lambda *_: [law])
-    loaded = [s for s in gx_suites.shipped(context) if s.table == EXAMPLE]
     all_rows = tallies.Laws(context, EXAMPLE).tally({"n_trained": np.array([1, 0, 0, 7, 2])})
     shown = pl.DataFrame(dict(all_rows.shown))
     told = Table(EXAMPLE, len(shown), lambda: iter([shown.to_arrow()]), all_rows)
-    (finding,) = gate.judge({EXAMPLE: told}, loaded, context, places).findings
+    (finding,) = gate.judge({EXAMPLE: told}, one_law, context, places).findings
     assert (finding.checked, finding.broken) == (5, 2)
     assert finding.rows == ({"row": "x:2"}, {"row": "x:3"})
     assert (finding.checks[0].broken, finding.seen) == (2, {"n_trained": 0})
     good = shown.with_columns(pl.lit(1, pl.Int64).alias("n_trained"))
     blind = Table(EXAMPLE, len(good), lambda: iter([good.to_arrow()]), all_rows)
     with pytest.raises(GateError, match="disagree on something_trained"):
-        gate.judge({EXAMPLE: blind}, loaded, context, places)
+        gate.judge({EXAMPLE: blind}, one_law, context, places)
 
 
 TASK_OF = {kind_of(name): name for name in catalog.names("pipeline.tasks")}
@@ -320,63 +261,36 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_the_gate_asks_nobody(cache_home: Path, tmp_path: Path) -> None:
     """A build under a trap for every connection and every look-up of a name."""
     data = SAMPLES / "rm" / "pairs.jsonl"
     command = [sys.executable, "-c", TRAP, "run", "rm", "--model", "qwen2-1.5b", str(data)]
-    done = subprocess.run(
-        [*command, "--max-reject", "1", "-o", "out"],
-        cwd=tmp_path,
-        env={"PATH": "/usr/bin", "HOME": str(tmp_path), "XDG_CACHE_HOME": str(cache_home)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    env = {"PATH": "/usr/bin", "HOME": str(tmp_path), "XDG_CACHE_HOME": str(cache_home)}
+    started(*command, "--max-reject", "1", "-o", "out", folder=tmp_path, env=env).ended()
     assert read_manifest(tmp_path / "out")["validation"]["passed"]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out"]
 
 
-HELP = """
-from click.testing import CliRunner
-from pipeline.cli import cli
-assert CliRunner().invoke(cli, ["run", "sft", "--help"]).exit_code == 0
-"""
-WORKER = "import pipeline.shards.part, pipeline.shards.gather, pipeline.processes"
-PLAN = """
-from click.testing import CliRunner
-from pipeline.cli import cli
-data = "sample_data/sft/word_problems.jsonl"
-ran = CliRunner().invoke(cli, ["plan", "--model", "qwen2-1.5b", data])
-assert ran.exit_code == 0, ran.output
-"""
+def test_a_worker_loads_no_judge() -> None:
+    """Nor do help and plan, which are tested with all that they import."""
+    body = "import sys, pipeline.shards.part, pipeline.shards.gather, pipeline.processes"
+    check = "\nassert not {'great_expectations', 'datasets'} & {*sys.modules}"
+    run_python(body + check, ROOT).check_returncode()
 
 
-@pytest.mark.parametrize("body", [HELP, WORKER, PLAN])
-def test_it_is_imported_only_to_judge(body: str, cache_home: Path) -> None:
-    """Neither help, nor plan, nor what runs in a worker loads Great Expectations or datasets."""
-    check = "\nimport sys; assert not {'great_expectations', 'datasets'} & {*sys.modules}"
-    environment = {**os.environ, "XDG_CACHE_HOME": str(cache_home)}
-    command = [sys.executable, "-c", body + check]
-    subprocess.run(command, check=True, cwd=ROOT, env=environment)
-
-
-def test_one_module_imports_it_and_one_function_permits() -> None:
-    """Only one folder names the library, and only ``write_manifest`` makes a build.
+def test_one_function_permits() -> None:
+    """Only ``write_manifest`` makes a build.
 
     An export's manifest is a copy of its build's, in another folder, and so is a publication's."""
-    importing, writing = set(), set()
+    writing = set()
     for package in ("stages", "expectations", "pipeline"):
         for path in (ROOT / package).rglob("*.py"):
             text = path.read_text("utf-8")
-            name = path.relative_to(ROOT).as_posix()
-            if 'import_module("great_expectations' in text or "import great_expectations" in text:
-                importing.add(name)
-            calls = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Call)]
+            tree = ast.parse(text if "MANIFEST" in text else "")
+            calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
             if any("write" in ast.unparse(c.func) and "MANIFEST" in ast.unparse(c) for c in calls):
-                writing.add(name)
-    assert all(name.startswith("expectations/") for name in importing)
-    assert "expectations/gx_library.py" in importing
+                writing.add(path.relative_to(ROOT).as_posix())
     copied = {"pipeline/builder/exporting.py", "pipeline/publish/publication.py"}
     assert writing == {"pipeline/builds/publish.py", *copied}
 
@@ -416,19 +330,8 @@ def test_expectations_of_the_command_line(pipeline: Run, tmp_path: Path) -> None
     assert "unknown type" in ran.err
 
 
-def test_metrics_are_numbers_whatever_the_data_says(pipeline: Run, tmp_path: Path) -> None:
+def test_metrics_are_numbers_whatever_the_data_says(make: Make, tmp_path: Path) -> None:
     """No text of the data, and no name of its file, is in what the gate looked at or wrote."""
-    name = "<script>alert(1)<script>.jsonl"
-    (tmp_path / name).write_text(json.dumps({"question": "<b>", "answer": "<script>"}) + "\n")
-    pipeline("run", "sft", "--model", "qwen2-1.5b", name, "-o", "out").ended()
-    assert "<" not in (tmp_path / "out" / "validation.json").read_text("utf-8")
-
-
-@pytest.mark.slow
-def test_a_million_rows_in_seconds() -> None:
-    """Both judges, all four tables: under ten seconds of CPU and 1.5 GiB, start included."""
-    command = [sys.executable, str(ROOT / "benchmarks" / "gate.py")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    printed = dict(line.split(None, 1) for line in done.stdout.splitlines())
-    assert float(printed["judged"].partition("wall, ")[2].split()[0]) < 10
-    assert float(printed["memory"].split()[0]) < 1.5
+    row = {"question": "<b>", "answer": "<script>"}
+    folder = make("sft", rows_to(tmp_path / "<script>alert(1)<script>.jsonl", row))
+    assert "<" not in (folder / "validation.json").read_text("utf-8")

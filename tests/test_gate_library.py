@@ -46,16 +46,12 @@ def _output(code: str) -> str:
     return run.stdout.decode()
 
 
-def _judged(part: bool) -> tuple[list[object], int, int]:
-    code = _JUDGE.format(part=part)
-    judged, registered, modules = json.loads(_output(code))
-    return judged, registered, modules
-
-
+@pytest.mark.slow
 def test_the_part_judges_as_the_whole() -> None:
     """Types that shipped suites use, and types that an invariant from elsewhere may name."""
-    part, registered, modules = _judged(part=True)
-    whole, every, most = _judged(part=False)
+    (part, registered, modules), (whole, every, most) = (
+        json.loads(_output(_JUDGE.format(part=part))) for part in (True, False)
+    )
     assert part == whole
     assert [judgement["broken"] for judgement in part] == [1, 1, 2, 1]
     assert registered < every  # so the part was imported, and not the whole in its place

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -68,6 +69,15 @@ def test_bytes_do_not_depend_on_blocks(tmp_path: Path, layout: str) -> None:
     assert len(written) == 1
 
 
+def write_part(folder: Path, number: int, source: str, first: int, data: Any) -> PartSource:
+    """Columns as a part of a file."""
+    table = pa.table(data, schema=columns.schema(list(data)))
+    path = folder / f"{number}.arrow"
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    return PartSource(str(path), source, first)
+
+
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> list[PartSource]:
     """Three parts of two files."""
@@ -85,15 +95,11 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> list[PartSource]:
             "folded": folded,
             "loss_weights": [[0.5] * n if i % 3 == 0 else [] for i, n in enumerate(lengths)],
         }
-        table = pa.table(data, schema=columns.schema(list(data)))
-        path = folder / f"{number}.arrow"
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table)
-        made.append(PartSource(str(path), f"{number // 2}.jsonl", 100 * number))
+        made.append(write_part(folder, number, f"{number // 2}.jsonl", 100 * number, data))
     return made
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)
 @given(order=st.lists(st.integers(0, sum(SIZES) - 1), min_size=1, max_size=40), cut=st.integers(0))
 def test_what_is_fetched_and_what_is_expected_are_the_examples(
     parts: list[PartSource], order: list[int], cut: int
@@ -104,14 +110,8 @@ def test_what_is_fetched_and_what_is_expected_are_the_examples(
     picked = collect.picks(chosen)
     lists, names = collect.blocks(picked, "folded"), collect.row_ids(picked)
     inputs = Sources(("0.jsonl", "1.jsonl"), (False, False))
-    expected = Expected(
-        collect,
-        parts,
-        inputs,
-        starts=starts,
-        order=chosen,
-        stored=["folded", "loss_weights"],
-    )
+    stored = ["folded", "loss_weights"]
+    expected = Expected(collect, parts, inputs, starts=starts, order=chosen, stored=stored)
     rows = [(number, row) for number, size in enumerate(SIZES) for row in range(size)]
     middle = cut % len(order)
     for first, last in ((0, middle), (middle, len(order))):
@@ -138,7 +138,7 @@ def test_what_is_fetched_and_what_is_expected_are_the_examples(
         assert digests == b"".join(bytes([part, row] * 8) for part, row in wanted)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_telling_rows_break_what_any_row_breaks(model: TargetModel, data: st.DataObject) -> None:
     """On any metrics, in any pieces: the counts are those of all rows, and a check that any row
@@ -161,7 +161,7 @@ def test_telling_rows_break_what_any_row_breaks(model: TargetModel, data: st.Dat
         assert column.tolist() == metrics[name][found.at].tolist()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     rows=st.lists(st.tuples(*[st.sampled_from([-(2**63), -1, 0, 1, 2**63 - 1])] * 3), max_size=9)
 )
@@ -175,23 +175,7 @@ def test_distinct_rows_are_counted(rows: list[tuple[int, int, int]]) -> None:
 LISTS = st.lists(st.lists(st.integers(-3, 3), min_size=1, max_size=3), min_size=1, max_size=8)
 
 
-def part(folder: Path, number: int, lists: list[list[int]]) -> PartSource:
-    """A part with one column of lists."""
-    path = folder / f"{number}.arrow"
-    count = len(lists)
-    table = pa.table(
-        {
-            "line": pa.array(range(count), pa.int64()),
-            "sequence": pa.array([-1] * count, pa.int32()),
-            "folded": pa.array(lists, pa.list_(pa.int32())),
-            "margin": pa.array(range(count), pa.float32()),
-        }
-    )
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-    return PartSource(str(path), f"{number}.jsonl", 0)
-
-
+@settings(max_examples=25)
 @given(LISTS, LISTS, st.booleans())
 def test_examples_with_one_digest_must_be_equal(
     tmp_path_factory: pytest.TempPathFactory,
@@ -201,7 +185,11 @@ def test_examples_with_one_digest_must_be_equal(
 ) -> None:
     """Digests that follow from the lists pass; one for all of them names two that differ."""
     folder = tmp_path_factory.mktemp("parts")
-    sources = [part(folder, 0, one), part(folder, 1, other)]
+    sources = []
+    for number, lists in enumerate((one, other)):
+        many = range(len(lists))
+        data = {"line": many, "sequence": [-1 for _ in many], "folded": lists, "margin": many}
+        sources.append(write_part(folder, number, f"{number}.jsonl", 0, data))
     every = [*one, *other]
     digest = np.zeros(len(every), DIGEST)
     digest["b"] = [every.index(values) if honest else 7 for values in every]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +12,7 @@ import datasets
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from support import rows_to
+from support import rows_to, silent
 
 import pipeline.shards.plan
 from expectations import tallies
@@ -65,13 +61,24 @@ class Bench:
     def build(self, output: str, data: str, task: str = "sft", **options: Any) -> Build:
         common = {"workers": 1, "max_length": 64, "max_reject": 1.0, "cache_dir": self.cache}
         config = Config.of(task, (data,), NAME, self.folder / output, **{**common, **options})
-        build(config, lambda what, done, of: None)
+        build(config, silent)
         return Build.open(self.folder / output)
 
     def both(self, data: str, task: str = "sft", **options: Any) -> tuple[Build, Build]:
         """The same recipe as packed rows, and as an index."""
         packed = self.build("packed", data, task, layout="packed", **options)
         return packed, self.build("indexed", data, task, index_only=True, **options)
+
+    def of_recipe(self, output: str, layout: str, *sources: str) -> Built:
+        """A build of a recipe, of which each source is lines of TOML."""
+        recipe = self.folder / f"{output}.toml"
+        recipe.write_text(
+            f'task = "sft"\nmodel = "{NAME}"\noutput = "{self.folder / output}"\n{layout}\n'
+            f'max-length = 64\nworkers = 1\ncache-dir = "{self.cache}"\n'
+            + "".join(f"[[source]]\n{one}\n" for one in sources)
+        )
+        (config,) = builds_of(recipe)
+        return build(config, silent)
 
 
 @pytest.fixture
@@ -114,9 +121,17 @@ def inodes(build: Build) -> dict[str, int]:
     return {one.path: (build.folder / one.path).stat().st_ino for one in build.manifest.shards}
 
 
+def exported(packed: Build, indexed: Build, bench: Bench) -> None:
+    """Both are sound, and an export of the index writes the shards that the packed build has."""
+    assert check(indexed.folder, bench.cache).faults == []
+    rows = bench.folder / "rows"
+    export_build("transformers", indexed.folder, rows)
+    assert shard_bytes(rows) == shard_bytes(packed.folder)
+    assert check(rows, bench.cache).faults == []
+
+
 OPTIONS = [
     pytest.param({"shuffle": True, "test_size": 0.25, "seed": 3}, id="sides"),
-    pytest.param({}, id="plain", marks=pytest.mark.slow),
     pytest.param({"dedup": True, "pack_within": "part"}, id="parts", marks=pytest.mark.slow),
     pytest.param({"filter": ("n_tokens > 20",)}, id="filter", marks=pytest.mark.slow),
 ]
@@ -144,11 +159,7 @@ def test_an_index_is_read_as_the_packed_build(bench: Bench, options: dict[str, A
     assert packed.manifest.examples == indexed.manifest.examples
     same_rows(packed, indexed)
     same_to_diff(packed, indexed)
-    assert check(indexed.folder, bench.cache).faults == []
-    # An export writes the shards that the packed build has.
-    export_build("transformers", indexed.folder, bench.folder / "rows")
-    assert shard_bytes(bench.folder / "rows") == shard_bytes(packed.folder)
-    assert check(bench.folder / "rows", bench.cache).faults == []
+    exported(packed, indexed, bench)
 
 
 @pytest.mark.slow
@@ -164,9 +175,7 @@ def test_packs_of_many_windows_are_read_as_the_packed_build(
     packed, indexed = bench.both(bench.write("a.jsonl", [*rows, *rows[:10]]), **options)
     assert packed.manifest.windows is not None
     same_rows(packed, indexed)
-    assert check(indexed.folder, bench.cache).faults == []
-    export_build("transformers", indexed.folder, bench.folder / "rows")
-    assert shard_bytes(bench.folder / "rows") == shard_bytes(packed.folder)
+    exported(packed, indexed, bench)
     with pytest.raises(UsageError, match="Leave --shuffle out"):
         bench.both(str(bench.folder / "a.jsonl"), shuffle=True)
 
@@ -193,41 +202,12 @@ def test_steps_and_weights_are_read_as_in_packed_rows(bench: Bench) -> None:
     same_rows(*bench.both(bench.write("steps.jsonl", steps), "prm"))
 
 
-@pytest.mark.slow
-@settings(
-    max_examples=6,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-    deadline=None,
-)
-@given(
-    lengths=st.lists(st.integers(1, 40), min_size=3, max_size=60),
-    room=st.integers(60, 200),
-    shuffle=st.booleans(),
-)
-def test_any_rows_are_read_as_the_packed_build(
-    bench: Bench, lengths: list[int], room: int, shuffle: bool
-) -> None:
-    data = bench.write("random.jsonl", questions(lengths))
-    for name in ("packed", "indexed"):
-        shutil.rmtree(bench.folder / name, ignore_errors=True)
-    same_rows(*bench.both(data, max_length=room, shuffle=shuffle))
-
-
-def test_the_trained_share_of_an_index_is_of_its_packs(bench: Bench, tmp_path: Path) -> None:
+def test_the_trained_share_of_an_index_is_of_its_packs(bench: Bench) -> None:
     """With copies more is trained than is stored; every page says what the packed build says."""
     data = bench.write("a.jsonl", questions([1, 2, 3, 4, 5, 6]))
-
-    def made(layout: str) -> Built:
-        recipe = tmp_path / f"{layout[:5]}.toml"
-        recipe.write_text(
-            f'task = "sft"\nmodel = "{NAME}"\noutput = "{bench.folder / layout[:5]}"\n{layout}\n'
-            f'max-length = 64\nworkers = 1\ncache-dir = "{bench.cache}"\nkeep = 0\n'
-            f'[[source]]\nname = "a"\ndata = "{data}"\nepochs = 9\n'
-        )
-        (config,) = builds_of(recipe)
-        return build(config, lambda what, done, of: None)
-
-    packed, indexed = made('layout = "packed"'), made("index-only = true")
+    source = f'name = "a"\ndata = "{data}"\nepochs = 9'
+    packed = bench.of_recipe("packed", 'layout = "packed"', source)
+    indexed = bench.of_recipe("indexed", "index-only = true", source)
     stored = indexed.build.manifest.tokens.total
     total, trained = packed.build.manifest.tokens.total, packed.build.manifest.tokens.trained
     assert indexed.build.manifest.tokens.trained == trained > stored
@@ -235,15 +215,10 @@ def test_the_trained_share_of_an_index_is_of_its_packs(bench: Bench, tmp_path: P
     of_stored = f"; {stored:,} stored, each example once"
     (said,) = [one for one in summary(packed) if one.startswith("tokens ")]
     assert said + of_stored in summary(indexed)
-    audits = [one.build.folder / "audits.json" for one in (packed, indexed)]
-    shares = [json.loads(one.read_text()) for one in audits]
-    whole = [
-        figure
-        for one in shares
-        for audit in one["audits"]
-        for figure in audit["figures"]
-        if figure["name"] == "all turns"
-    ]
+    files = [one.build.folder / "audits.json" for one in (packed, indexed)]
+    audits = [audit for one in files for audit in json.loads(one.read_text())["audits"]]
+    figures = (figure for audit in audits for figure in audit["figures"])
+    whole = [figure for figure in figures if figure["name"] == "all turns"]
     assert whole[0] == whole[1]
     assert whole[0]["value"] == round(trained / total, 6)
     card = (indexed.build.folder / "README.md").read_text()
@@ -258,78 +233,45 @@ def test_the_trained_share_of_an_index_is_of_its_packs(bench: Bench, tmp_path: P
 def test_another_length_writes_the_index_alone(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Counted: no shard is made, every file is the one that was there, and its rows are judged."""
+    """No shard is made, every file is the one that was there, and its rows are judged."""
     data = bench.write("a.jsonl", questions([(5 * i) % 40 + 1 for i in range(150)]))
     first = bench.build("indexed", data, index_only=True)
-    before = {
-        shard.path: (first.folder / shard.path).stat().st_ino for shard in first.manifest.shards
-    }
+    before = inodes(first)
     assert len(before) > 3
-    made: list[str] = []
     judged: list[str] = []
-    make, read_back = gather.make_shard, gather.read_back
-
-    def counted(shared: Any, shard: Any) -> Any:
-        made.append(shard.path)
-        return make(shared, shard)
+    read_back = gather.read_back
 
     def seen(shared: Any, shard: Any, *rest: Any) -> Any:
         judged.append(shard.path)
         return read_back(shared, shard, *rest)
 
-    monkeypatch.setattr(gather, "make_shard", counted)
     monkeypatch.setattr(gather, "read_back", seen)
     again = bench.build("indexed", data, index_only=True, max_length=256)
-    assert made == []
     assert sorted(judged) == sorted(before)
-    after = {
-        shard.path: (again.folder / shard.path).stat().st_ino for shard in again.manifest.shards
-    }
-    assert after == before
-    assert again.manifest.packing is not None
-    assert first.manifest.packing is not None
-    assert again.manifest.packing.packs < first.manifest.packing.packs
-    scratch = bench.build("scratch", data, layout="packed", max_length=256)
-    same_rows(scratch, again)
+    assert inodes(again) == before
+    same_rows(bench.build("scratch", data, layout="packed", max_length=256), again)
 
 
 @pytest.mark.slow
-def test_another_budget_writes_the_index_alone(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_another_budget_writes_the_index_alone(bench: Bench) -> None:
     """What only another budget would use is stored; what is used twice is named twice."""
     one = bench.write("one.jsonl", questions([(3 * i) % 30 + 1 for i in range(60)]))
     two = bench.write("two.jsonl", questions([(7 * i) % 30 + 1 for i in range(60)], start=100))
 
     def mixed(output: str, budget: str, layout: str) -> Build:
-        recipe = tmp_path / f"{output}.toml"
-        recipe.write_text(
-            f'task = "sft"\nmodel = "{NAME}"\noutput = "{bench.folder / output}"\n{layout}\n'
-            f'max-length = 64\nworkers = 1\ncache-dir = "{bench.cache}"\n'
-            f'[[source]]\nname = "one"\ndata = "{one}"\nepochs = 2\n'
-            f'[[source]]\nname = "two"\ndata = "{two}"\n{budget}\n'
-        )
-        (config,) = builds_of(recipe)
-        build(config, lambda what, done, of: None)
+        twice = f'name = "one"\ndata = "{one}"\nepochs = 2'
+        bench.of_recipe(output, layout, twice, f'name = "two"\ndata = "{two}"\n{budget}')
         return Build.open(bench.folder / output / "current")
 
     first = mixed("indexed", "rows = 20", "index-only = true")
     packed = mixed("packed", "rows = 20", 'layout = "packed"')
     same_rows(packed, first)
-    assert check(first.folder, bench.cache).faults == []
     assert sum(split.record.examples for split in first.splits.values()) == 120
     same_to_diff(packed, first)
-    export_build("transformers", first.folder, bench.folder / "rows")
-    assert shard_bytes(bench.folder / "rows") == shard_bytes(packed.folder)
-    assert check(bench.folder / "rows", bench.cache).faults == []
-    before = {
-        shard.path: (first.folder / shard.path).stat().st_ino for shard in first.manifest.shards
-    }
+    exported(packed, first, bench)
+    before = inodes(first)
     again = mixed("indexed", "rows = 50", "index-only = true")
-    after = {
-        shard.path: (again.folder / shard.path).stat().st_ino for shard in again.manifest.shards
-    }
-    assert after == before
+    assert inodes(again) == before
     assert again.manifest.packs["train"].examples == first.manifest.packs["train"].examples + 30
     found = difference.difference(first, again)
     assert (found["examples"]["same"], found["examples"]["added"]) == (140, 30)
@@ -340,37 +282,30 @@ def test_another_budget_writes_the_index_alone(
         assert train["trained"] == built.manifest.tokens.trained
 
 
-def test_datasets_reads_the_examples(bench: Bench) -> None:
-    data = bench.write("a.jsonl", questions([3, 9, 4, 20, 7]))
-    indexed = bench.build("indexed", data, index_only=True)
-    rows = datasets.load_from_disk(str(indexed.folder))["train"]
-    assert rows["row_id"] == [f"{Path(data).name}:{i}" for i in range(1, 6)]
-
-
-def test_no_row_is_pickled(bench: Bench) -> None:
-    """Beside the build, whose manifest says how many there are, hardly anything is."""
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> Build:
+    """A build that tests look at, or damage and mend."""
+    bench = Bench(tmp_path_factory.mktemp("index"), cache_dir)
     data = bench.write("a.jsonl", questions([3, 9, 4, 20, 7] * 40))
-    folder = bench.build("indexed", data, index_only=True).folder
-    packs = Packs(folder)
+    return bench.build("indexed", data, index_only=True)
+
+
+def test_others_read_the_examples_and_are_told_how_to_get_rows(indexed: Build) -> None:
+    rows = datasets.load_from_disk(str(indexed.folder))["train"]
+    assert rows["row_id"] == [f"a.jsonl:{i}" for i in range(1, 201)]
+    trl = indexed.manifest.trainers["trl"]
+    assert not trl.supported
+    assert "pipeline export trl DIR -o OUT" in trl.detail
+
+
+def test_no_row_is_pickled(indexed: Build) -> None:
+    """Beside the build, whose manifest says how many there are, hardly anything is."""
+    packs = Packs(indexed.folder)
     packs[0]
     content = pickle.dumps(packs)
-    assert len(content) - len(pickle.dumps(Build.open(folder))) < 3_000  # 200 rows: 6,700 with them
+    # 200 rows: 6,700 with them
+    assert len(content) - len(pickle.dumps(Build.open(indexed.folder))) < 3_000
     assert pickle.loads(content)[0]["row_ids"] == packs[0]["row_ids"]
-
-
-def test_the_reader_imports_no_torch() -> None:
-    code = "import sys, pipeline.builds.packs; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def damage(build: Build, change: Any) -> set[str]:
-    """The codes of the faults that ``check`` finds after the index was changed."""
-    path = build.folder / build.manifest.packs["train"].path
-    table = pack_index.read(path)
-    rows = change([dict(row) for row in table.to_pylist()])
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, pack_index.SCHEMA) as out:
-        out.write_table(pa.Table.from_pylist(rows, schema=pack_index.SCHEMA))
-    return {fault.code for fault in check(build.folder, Path("cache")).faults}
 
 
 def _without(rows: Rows) -> Rows:
@@ -394,35 +329,33 @@ def _shorter(rows: Rows) -> Rows:
 
 def _joined(rows: Rows) -> Rows:
     first, second, *rest = rows
-    both = {name: first[name] + second[name] for name in first}
-    return [both, *rest]
+    return [{name: first[name] + second[name] for name in first}, *rest]
 
 
-@pytest.mark.parametrize(
-    ("change", "law"),
-    [
+def test_a_damaged_index_is_found(indexed: Build) -> None:
+    """By its hash, and by the law that it breaks; one that does not open, by whoever reads it."""
+    path = indexed.folder / indexed.manifest.packs["train"].path
+    sound, table = path.read_bytes(), pack_index.read(path)
+
+    def codes() -> set[str]:
+        return {fault.code for fault in check(indexed.folder, Path("cache")).faults}
+
+    for change, law in (
         (_without, "index_complete"),
         (_twice, "index_complete"),
         (_absent, "index_names_stored_examples"),
         (_shorter, "index_tokens_match"),
         (_joined, "pack_within_max_length"),
-    ],
-)
-def test_a_damaged_index_is_found(bench: Bench, change: Any, law: str) -> None:
-    """By its hash, and by the law that it breaks."""
-    data = bench.write("a.jsonl", questions([(7 * i) % 40 + 1 for i in range(40)]))
-    found = damage(bench.build("indexed", data, index_only=True), change)
-    assert {"hash", law} <= found
-
-
-def test_an_index_that_does_not_open_is_found(bench: Bench) -> None:
-    data = bench.write("a.jsonl", questions([3, 9, 4]))
-    indexed = bench.build("indexed", data, index_only=True)
-    path = indexed.folder / "packs/train.arrow"
-    path.write_bytes(path.read_bytes()[:50])
-    assert {fault.code for fault in check(indexed.folder, Path("cache")).faults} >= {"unjudged"}
+    ):
+        rows = change(copy.deepcopy(table.to_pylist()))
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, pack_index.SCHEMA) as out:
+            out.write_table(pa.Table.from_pylist(rows, schema=pack_index.SCHEMA))
+        assert {"hash", law} <= codes(), change
+    path.write_bytes(sound[:50])
+    assert "unjudged" in codes()
     with pytest.raises(DataError, match="cannot be read"):
         Packs(indexed.folder)
+    path.write_bytes(sound)
 
 
 def _index(entries: list[list[int]], planned: tuple[list[int], list[int]]) -> dict[str, Any]:
@@ -437,41 +370,26 @@ def _index(entries: list[list[int]], planned: tuple[list[int], list[int]]) -> di
     return tallies.of_index(rows)
 
 
-@pytest.mark.parametrize(
-    ("entries", "misplaced"),
-    [
+def test_packs_are_compared_with_the_plan() -> None:
+    for entries, misplaced in (
         ([[0, 2], [1]], [0, 0]),
         ([[2, 0], [1]], [2, 0]),
         ([[0], [2, 1]], [1, 1]),
         ([[0, 2, 1]], [4]),
-    ],
-)
-def test_packs_are_compared_with_the_plan(entries: list[list[int]], misplaced: list[int]) -> None:
-    found = _index(entries, ([0, 2, 1], [2, 1]))
-    assert found["n_misplaced"].tolist() == misplaced
+    ):
+        found = _index(entries, ([0, 2, 1], [2, 1]))
+        assert found["n_misplaced"].tolist() == misplaced, entries
 
 
-@pytest.mark.parametrize(
-    ("task", "options", "says"),
-    [
+def test_what_cannot_be_is_refused(bench: Bench) -> None:
+    row = {"question": "q", "answer": "a", "prompt": "q", "chosen": "c", "rejected": "r"}
+    data = bench.write("a.jsonl", [row])
+    for task, options, says in (
         ("rm", {"index_only": True}, "rm has none"),
         ("sft", {"index_only": True, "trainer": "trl"}, "pipeline export trl DIR -o OUT"),
         ("sft", {"index_only": True, "layout": "ragged"}, "layout ragged has none"),
         ("sft", {"layout": "indexed"}, "Give --index-only instead"),
-    ],
-)
-def test_what_cannot_be_is_refused(
-    bench: Bench, task: str, options: dict[str, Any], says: str
-) -> None:
-    row = {"question": "q", "answer": "a", "prompt": "q", "chosen": "c", "rejected": "r"}
-    data = bench.write("a.jsonl", [row])
-    with pytest.raises(UsageError) as refused:
-        bench.build("out", data, task, **options)
-    assert says in f"{refused.value}"
-
-
-def test_trainers_say_how_to_get_rows(bench: Bench) -> None:
-    data = bench.write("a.jsonl", questions([3, 9, 4]))
-    trl = bench.build("indexed", data, index_only=True).manifest.trainers["trl"]
-    assert not trl.supported
-    assert "pipeline export trl DIR -o OUT" in trl.detail
+    ):
+        with pytest.raises(UsageError) as refused:
+            bench.build("out", data, task, **options)
+        assert says in f"{refused.value}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from datasets import load_from_disk
-from hypothesis import given
+from encoding import model_of
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import read_manifest, write_rows
+from support import Make, read_manifest, write_rows
 from transformers import AutoTokenizer
 
 from pipeline.builds.build import Build
@@ -26,13 +26,12 @@ from stages.chat_template.render import template_of
 from stages.chat_template.template import Template
 from stages.encoders import parsed
 from stages.errors import ModelError
-from stages.probes import bind
 from stages.profile import TargetModel
-from stages.tokenizers import builtin
 from stages.tokenizers.profiles import all_profiles, template
 from stages.tokens.inference import prompts, switch_of, variants
 
 HYBRIDS = sorted(n for n, p in all_profiles().items() if switch_of(p) and p.ranks)
+NAMES = ["input_ids", "labels"]
 QUESTION = [{"role": "user", "content": "2 + 2?"}]
 PLAIN = {"messages": [*QUESTION, {"role": "assistant", "content": "4"}]}
 THOUGHT = {"messages": [*QUESTION, {"role": "assistant", "content": "<think>\nhm\n</think>\n\n4"}]}
@@ -45,25 +44,11 @@ def prompt_of(row: dict[str, Any]) -> list[int]:
     return ids
 
 
-@pytest.fixture(scope="module")
-def hybrid(cache_dir: Path) -> TargetModel:
-    """Qwen3."""
-    profile = all_profiles()["qwen3-0.6b"]
-    assert profile.ranks is not None
-    return bind(
-        profile, builtin.tokenizer_json(profile, profile.ranks, cache_dir, fetch=True), False
-    )
-
-
 @pytest.mark.parametrize(
     ("row", "mode", "value"), [(PLAIN, "non_thinking", False), (THOUGHT, "thinking", True)]
 )
 def test_the_named_arguments_render_the_trained_prompt(
-    row: dict[str, Any],
-    mode: str,
-    value: bool,
-    make: Callable[..., Path],
-    tmp_path: Path,
+    row: dict[str, Any], mode: str, value: bool, make: Make, tmp_path: Path
 ) -> None:
     """Rendered with exactly the arguments of serving.json, the prompt has the trained ids."""
     folder = make(
@@ -86,14 +71,14 @@ def test_the_named_arguments_render_the_trained_prompt(
     assert engines["ollama"]["request"] == {"think": value}
 
 
-@pytest.mark.parametrize("name", HYBRIDS)
-def test_every_hybrid_profile_has_two_prompts(name: str, hybrid: TargetModel) -> None:
+def test_every_hybrid_profile_has_two_prompts(cache_dir: Path) -> None:
     """Each is the template's rendering with its arguments, and both are told apart by ids."""
-    profile = all_profiles()[name]
-    assert profile.ranks == hybrid.profile.ranks
-    model = bind(profile, hybrid.tokenizer_json, with_steps=False)
+    model = model_of("qwen3-0.6b", cache_dir)
     found = {prompt.name: prompt for prompt in prompts(model)}
     assert set(found) == {"thinking", "non_thinking"}
+    for name in HYBRIDS:  # whose prompts are the same
+        for said in ("ranks", "chat_template", "template_variants"):
+            assert getattr(all_profiles()[name], said) == getattr(model.profile, said)
     tokenizer = parsed(model.tokenizer_json)
     for prompt in found.values():
         text = template_of(model).render(QUESTION, add_generation_prompt=True, **prompt.arguments)
@@ -102,9 +87,7 @@ def test_every_hybrid_profile_has_two_prompts(name: str, hybrid: TargetModel) ->
         assert prompt.tail[0] in model.controls.values()
 
 
-def test_a_build_of_both_is_warned_about_and_can_choose(
-    make: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_build_of_both_is_warned_about_and_can_choose(make: Make, tmp_path: Path) -> None:
     """Counts of both; one prompt for all, or one kind of rows, on request."""
     data = write_rows(tmp_path / "d.jsonl", [PLAIN, THOUGHT, THOUGHT])
     folder = make("sft", data, model="qwen3-0.6b")
@@ -116,25 +99,19 @@ def test_a_build_of_both_is_warned_about_and_can_choose(
     on = read_manifest(make("sft", data, "on", model="qwen3-0.6b", thinking="on"))
     assert on["inference"]["trained_turns"] == {"non_thinking": 0, "thinking": 3, "other": 0}
     assert on["inference"]["arguments"] == {"enable_thinking": True}
-    off = read_manifest(
-        make("sft", data, "off", model="qwen3-0.6b", thinking="off", reasoning="strip")
-    )
+    asked = {"model": "qwen3-0.6b", "thinking": "off"}
+    off = read_manifest(make("sft", data, "off", **asked, reasoning="strip"))
     assert off["inference"]["trained_turns"] == {"non_thinking": 3, "thinking": 0, "other": 0}
     assert off["rows"]["rejected"] == 0
+    # What is masked is not trained, but a server must leave room for it.
+    thought = write_rows(tmp_path / "t.jsonl", [THOUGHT])
+    kept, masked = (
+        read_manifest(make("sft", thought, how, model="qwen3-0.6b", reasoning=how))
+        for how in ("keep", "mask")
+    )
+    assert kept["max_new_tokens"] == masked["max_new_tokens"]
     with pytest.raises(ModelError, match="has only one generation prompt"):
         make("sft", data, "none", thinking="on")
-
-
-def test_masked_reasoning_belongs_to_what_is_generated(
-    make: Callable[..., Path], tmp_path: Path
-) -> None:
-    """It is not trained, but a server must leave room for it."""
-    data = write_rows(tmp_path / "d.jsonl", [THOUGHT])
-    limits = [
-        read_manifest(make("sft", data, how, model="qwen3-0.6b", reasoning=how))["max_new_tokens"]
-        for how in ("keep", "mask")
-    ]
-    assert limits[0] == limits[1]
 
 
 def test_directories_are_asked_for_their_switch() -> None:
@@ -151,6 +128,7 @@ def test_directories_are_asked_for_their_switch() -> None:
     assert variants(Template(source, "2024-07-26")) == ((), (("thinking", True),))
 
 
+@settings(max_examples=30)
 @given(st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=5), min_size=1, max_size=30))
 def test_limits_are_exact(model: TargetModel, rows: list[list[int]]) -> None:
     """The maximum, and the smallest number that 99.9 % do not exceed, over any packing of turns."""
@@ -163,11 +141,7 @@ def test_limits_are_exact(model: TargetModel, rows: list[list[int]]) -> None:
             labels += [-100, -100, *[5] * (length - 1), end, -100]
     counting = Counting(model, masked=False, everything=False)
     flat = sorted(itertools.chain(*rows))
-    block = pa.table(
-        {"input_ids": pa.array([ids], pa.list_(pa.int32())), "labels": [labels]},
-        schema=pa.schema([(n, pa.list_(pa.int32())) for n in ("input_ids", "labels")]),
-    )
-    counting(block)
+    counting(pa.table([pa.array([x], pa.list_(pa.int32())) for x in (ids, labels)], NAMES))
     found = answers.limits(counting.answers)
     assert found is not None
     assert (found.max, found.turns) == (flat[-1], len(flat))
@@ -184,7 +158,7 @@ def test_percentile_leaves_out_the_rare_giant() -> None:
     assert answers.limits(Answers()) is None
 
 
-def test_the_limit_reaches_every_engine(make: Callable[..., Path], tmp_path: Path) -> None:
+def test_the_limit_reaches_every_engine(make: Make, tmp_path: Path) -> None:
     """vLLM takes 16 tokens and transformers 20 where nobody says more."""
     folder = make("sft", write_rows(tmp_path / "d.jsonl", [PLAIN]))
     serving = json.loads((folder / "serving.json").read_bytes())
@@ -197,16 +171,11 @@ def test_the_limit_reaches_every_engine(make: Callable[..., Path], tmp_path: Pat
     assert read_manifest(folder)["max_new_tokens"] == serving["max_new_tokens"]
 
 
-def test_pairs_are_counted_by_the_prompt_that_they_share(
-    make: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_pairs_are_counted_by_the_prompt_that_they_share(make: Make, tmp_path: Path) -> None:
     """Of both sides, which start behind one prompt; a reward model needs no limit."""
-    said = ["4", "5"]
-    pair = {"prompt": "2 + 2?", "chosen": said[0], "rejected": said[1]}
-    thought = {"prompt": "2 + 2?"} | {
-        side: f"<think>\nhm\n</think>\n\n{text}"
-        for side, text in zip(("chosen", "rejected"), said, strict=True)
-    }
+    think = "<think>\nhm\n</think>\n\n"
+    pair = {"prompt": "2 + 2?", "chosen": "4", "rejected": "5"}
+    thought = {"prompt": "2 + 2?", "chosen": f"{think}4", "rejected": f"{think}5"}
     data = write_rows(tmp_path / "d.jsonl", [pair, pair, thought])
     manifest = read_manifest(make("rm", data, model="qwen3-0.6b"))
     assert manifest["inference"]["trained_turns"] == {"non_thinking": 2, "thinking": 1, "other": 0}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import law_metrics
@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from damages import damages
-from encoding import encoding
+from encoding import encoded, encoding
 from rows import normalizing
 from support import table
 
@@ -27,18 +27,15 @@ from expectations.contract import (
     SHARD,
     STREAM,
     Context,
-    Invariant,
 )
 from expectations.gate import Validate
 from expectations.invariants import applying, invariants, subjects
 from expectations.stored_rows import IndexRows, Planned, Sources, StoredRows
 from pipeline.shards import pack_index
-from pipeline.shards.chain import split_off
 from pipeline.tasks import kind_of
 from stages.chat_template import loss_weights
-from stages.contract import Batch, Record, Row
+from stages.contract import Batch, Row
 from stages.profile import TargetModel
-from stages.tokens.folded_labels import unfold
 from stages.tokens.packed import pack
 from stages.tokens.padded import pad
 from stages.tokens.ragged import ordered
@@ -87,62 +84,47 @@ class Bench:
 PACKED = ("row_id", "input_ids", "labels", "step_positions", "step_labels")
 
 
-def encoded(task: str, model: TargetModel) -> Batch:
+def good_rows(task: str, model: TargetModel) -> Batch:
     """The sample rows of a task through its stages."""
     found = [one for one in table("good_rows.jsonl") if one["task"] == task]
-    normalize = normalizing(task, found[0]["format"])
-    batch = normalize([Record(n, 0, b"", one["row"]) for n, one in enumerate(found)])
     gate = Validate(Context(kind_of(task), "ragged", LIMIT, model))
-    for stage in (*encoding(task, model, limit=LIMIT), gate):
-        batch, gone = split_off(stage(batch))
-        assert gone is None
-    return unfold(batch)
+    normalize = normalizing(task, found[0]["format"])
+    stages = (*encoding(task, model, limit=LIMIT), gate)
+    batch = encoded(normalize, stages, [one["row"] for one in found])
+    assert batch["reject_code"].null_count == batch.num_rows
+    return batch
 
 
 @pytest.fixture(scope="module")
 def bench(model: TargetModel, step_model: TargetModel) -> Bench:
     """Tables that break nothing."""
     models = {"sft": model, "rm": model, "prm": step_model}
-    return Bench(models, {task: encoded(task, bound) for task, bound in models.items()})
-
-
-@dataclass(frozen=True)
-class Found:
-    """One law over one table: how many rows there were, and which broke it."""
-
-    name: str
-    checked: int
-    rows: tuple[int, ...]
-
-    @property
-    def broken(self) -> int:
-        """How many."""
-        return len(self.rows)
+    return Bench(models, {task: good_rows(task, bound) for task, bound in models.items()})
 
 
 MEASURED = {EXAMPLE: law_metrics.examples, ROW: law_metrics.training_rows}
+Rows = dict[str, tuple[int, ...]]  # by law
 
 
-def judge(table: pa.Table, context: Context) -> list[Found]:
-    """Every invariant on a table as it was written, one record batch at a time."""
-    levels = (EXAMPLE,) if context.layout == "ragged" else (EXAMPLE, ROW)
-    found = []
-    for level in levels:
-        measured = MEASURED[level]
-        batches = [pa.Table.from_batches([b]) for b in table.to_batches() if b.num_rows]
+def judge(table: pa.Table, context: Context) -> tuple[Rows, dict[str, int]]:
+    """A table as it was written, one record batch at a time.
+
+    Returns:
+        The rows that broke each law, and how many each law was asked about.
+    """
+    broken: Rows = {}
+    checked: dict[str, int] = {}
+    batches = [pa.Table.from_batches([b]) for b in table.to_batches() if b.num_rows]
+    for level in (EXAMPLE,) if context.layout == "ragged" else (EXAMPLE, ROW):
         if not batches:
             continue
-        metrics = pl.concat([measured(StoredRows(batch, context)) for batch in batches])
+        metrics = pl.concat([MEASURED[level](StoredRows(batch, context)) for batch in batches])
         for law in applying(context, level):
             bad = law_metrics.broken(law, metrics, context)
-            rows = tuple(np.flatnonzero(bad).tolist())
-            found.append(Found(law.name, len(bad), rows))
-    return found
-
-
-def broken(findings: Sequence[Found]) -> dict[str, tuple[int, ...]]:
-    """The rows that broke each invariant."""
-    return {found.name: found.rows for found in findings if found.broken}
+            checked[law.name] = len(bad)
+            if bad.any():
+                broken[law.name] = tuple(np.flatnonzero(bad).tolist())
+    return broken, checked
 
 
 NUMBERS = {
@@ -199,15 +181,17 @@ PLACES = [
     *((task, layout, level) for task, layout in CASES for level in (SHARD, DATASET)),
     *(("sft", "indexed", level) for level in (ROW, DATASET)),
 ]
-BREAKS = [
-    (law, *place)
-    for law in invariants()
+BREAKS = {
+    place: [
+        law
+        for law in invariants()
+        if law.level == place[2]
+        # Those of encoders are tested with encoders, and what is not of the stream alone on shards.
+        and Context(kind_of(place[0]), place[1], 64, None).traits.issuperset(law.needs)
+        and (STREAM in law.needs) == (place[1] == STREAM)
+    ]
     for place in PLACES
-    if law.level == place[2]
-    # Those of encoders are tested with encoders, and what is not of the stream alone on shards.
-    and Context(kind_of(place[0]), place[1], 64, None).traits.issuperset(law.needs)
-    and (STREAM in law.needs) == (place[1] == STREAM)
-]
+}
 
 
 def tripped(metrics: pl.DataFrame, context: Context, level: str) -> set[str]:
@@ -216,33 +200,30 @@ def tripped(metrics: pl.DataFrame, context: Context, level: str) -> set[str]:
     return {law.name for law in laws if law_metrics.broken(law, metrics, context).any()}
 
 
-@pytest.mark.parametrize(
-    ("law", "task", "layout", "level"),
-    BREAKS,
-    ids=[f"{law.name}-{task}-{layout}" for law, task, layout, _ in BREAKS],
-)
+@pytest.mark.parametrize("place", BREAKS, ids="-".join)
 def test_each_invariant_is_tripped_by_what_it_says_breaks_it(
-    bench: Bench, law: Invariant, task: str, layout: str, level: str
+    bench: Bench, place: tuple[str, str, str]
 ) -> None:
     """Good metrics trip nothing; the declared break trips exactly the law that declares it."""
+    task, layout, level = place
     metrics = metrics_of(bench, task, layout, level)
     context = bench.context(task, layout)
     if layout != STREAM:
         context = replace(context, evidence=PLANNED)
     assert tripped(metrics, context, level) == set()
-    present = {name: value for name, value in law.breaks.items() if name in metrics.columns}
-    assert present
-    bad = metrics.with_columns(
-        pl.lit(value).cast(metrics.schema[name]).alias(name) for name, value in present.items()
-    )
-    found = tripped(bad, context, level)
-    assert found == {law.name}
+    for law in BREAKS[place]:
+        present = {name: value for name, value in law.breaks.items() if name in metrics.columns}
+        assert present, law.name
+        bad = metrics.with_columns(
+            pl.lit(value).cast(metrics.schema[name]).alias(name) for name, value in present.items()
+        )
+        assert tripped(bad, context, level) == {law.name}
 
 
 def test_every_invariant_is_tested_where_it_applies() -> None:
     """No invariant is left out, and each says why it is there."""
     general = {law.name for law in invariants() if ENCODER not in law.needs}
-    assert {law.name for law, *_ in BREAKS} == general
+    assert {law.name for laws in BREAKS.values() for law in laws} == general
     for law in invariants():
         assert law.breaks
         assert law.why
@@ -263,12 +244,10 @@ def test_good_tables_break_nothing(bench: Bench, task: str, layout: str, side: s
     """Every law that applies was checked on every row, and none is broken."""
     context = bench.context(task, layout, side)
     table = bench.table(task, layout, side)
-    findings = judge(table, context)
-    assert broken(findings) == {}
+    broken, checked = judge(table, context)
+    assert broken == {}
     rows = {EXAMPLE: 5, ROW: table.num_rows}
     laws = [law for level in rows for law in applying(context, level)]
-    assert {found.name for found in findings} == {law.name for law in laws}
-    checked = {found.name: found.checked for found in findings}
     assert checked == {law.name: rows[law.level] for law in laws}
 
 
@@ -303,35 +282,23 @@ def test_one_corrupted_row_breaks_the_right_law_and_is_named(
 ) -> None:
     """A single change in a good table is found under the law it breaks, and at its row only."""
     context = bench.context(task, layout)
-    found = broken(judge(damaged(bench.table(task, layout), context, name), context))
+    found, _ = judge(damaged(bench.table(task, layout), context, name), context)
     assert set(found) == set(DAMAGES[name].breaks)
     levels = {law.name: law.level for law in invariants()}
     in_rows = 1 if layout == "packed" else 2
     assert found == {law: (in_rows if levels[law] == ROW else 2,) for law in found}
 
 
-@pytest.mark.parametrize(("layout", "row"), [("ragged", 3), ("padded", 3), ("packed", 2)])
-def test_a_missing_position_is_found(bench: Bench, layout: str, row: int) -> None:
-    """A marker without a position breaks the count of steps, also where examples share a row."""
-    context = bench.context("prm", layout)
-
-    def drop(rows: list[Row]) -> None:
-        del rows[row]["step_positions"][0]
-
-    found = broken(judge(corrupted(bench.table("prm", layout), drop), context))
-    assert 3 in found["markers_match_steps"]
-    assert layout == "packed" or len(found["markers_match_steps"]) == 1
-
-
-@pytest.mark.parametrize(("task", "layout"), [case for case in CASES if case[0] != "rm"])
-def test_labels_of_another_length_are_found(bench: Bench, task: str, layout: str) -> None:
+def test_labels_of_another_length_are_found(bench: Bench) -> None:
     """A row with fewer labels than ids is a finding, not a crash of the gate."""
-    context = bench.context(task, layout)
 
     def drop(rows: list[Row]) -> None:
         rows[1]["labels"].pop()
 
-    assert broken(judge(corrupted(bench.table(task, layout), drop), context))
+    for task, layout in CASES:
+        if task != "rm":
+            table = corrupted(bench.table(task, layout), drop)
+            assert judge(table, bench.context(task, layout))[0]
 
 
 @pytest.mark.parametrize(("task", "layout"), CASES)
@@ -342,30 +309,17 @@ def test_what_is_longer_than_the_limit_is_named(bench: Bench, task: str, layout:
     lengths = [max(len(row[name]) for name in ids) for row in rows]
     limit = sorted(lengths)[2]
     context = replace(bench.context(task, layout), max_length=limit)
-    found = broken(judge(bench.table(task, layout), context))
+    found, _ = judge(bench.table(task, layout), context)
     over = tuple(i for i, length in enumerate(lengths) if length > limit)
     assert over
     assert found["length_within_bounds"] == over
-
-
-@pytest.mark.parametrize("task", ["sft", "prm"])
-def test_a_pack_above_the_limit_is_named(bench: Bench, task: str) -> None:
-    """A pack may be too long though none of its examples is."""
-    table = bench.table(task, "packed")
-    totals = [len(ids) for ids in table["input_ids"].to_pylist()]
-    limit = max(totals) - 1
-    context = replace(bench.context(task, "packed"), max_length=limit)
-    found = broken(judge(table, context))
-    assert found == {
-        "pack_within_max_length": tuple(i for i, total in enumerate(totals) if total > limit)
-    }
 
 
 @pytest.mark.parametrize(("task", "layout"), [case for case in CASES if case[1] == "padded"])
 def test_padding_is_judged_against_the_declared_side(bench: Bench, task: str, layout: str) -> None:
     """A table padded on the other side breaks the law on every row that has padding."""
     table = bench.table(task, layout, "right")
-    found = broken(judge(table, bench.context(task, layout, "left")))
+    found, _ = judge(table, bench.context(task, layout, "left"))
     assert found["padding_in_place"] == tuple(range(5))
 
 
@@ -377,39 +331,24 @@ def test_rows_are_numbered_over_record_batches(bench: Bench) -> None:
     worse = damaged(good, context, "extend the last length")
     table = pa.concat_tables([good, bad, good, worse])
     assert len(table.to_batches()) == 4
-    assert broken(judge(table, context)) == {
+    found, _ = judge(table, context)
+    assert found == {
         "labels_equal_ids": (5 + 2,),
         "seq_lengths_fill_the_pack": (3 * 3 + 1,),
     }
 
 
-def test_only_the_first_rows_are_named_and_all_are_counted(bench: Bench) -> None:
-    """A finding over many rows names the first of them."""
-    context = bench.context("sft", "ragged")
-    bad = damaged(bench.table("sft", "ragged"), context, "train nothing")
-    (found,) = (f for f in judge(pa.concat_tables([bad] * 12), context) if f.broken)
-    assert (found.name, found.broken, found.checked) == ("something_trained", 12, 60)
-    assert found.rows == tuple(range(2, 60, 5))
-
-
 @pytest.mark.parametrize(("task", "layout"), CASES)
 def test_a_slice_is_judged_like_the_table(bench: Bench, task: str, layout: str) -> None:
-    """Rows are judged by what they hold, wherever in memory they lie."""
+    """Rows are judged by what they hold, wherever in memory they lie; no rows are no findings."""
     context = bench.context(task, layout)
     table = bench.table(task, layout)
     counts = PACKS if layout == "packed" else (1,) * 5
     for start, stop in ((1, len(counts)), (0, 1), (1, 2)):
-        findings = judge(table.slice(start, stop - start), context)
-        assert broken(findings) == {}
-        per_example = {f.checked for f in findings if f.name == "ids_in_vocabulary"}
-        assert per_example == {sum(counts[start:stop])}
-
-
-@pytest.mark.parametrize(("task", "layout"), CASES)
-def test_an_empty_table_breaks_nothing(bench: Bench, task: str, layout: str) -> None:
-    """No rows are no findings."""
-    empty = bench.table(task, layout).schema.empty_table()
-    assert broken(judge(empty, bench.context(task, layout))) == {}
+        broken, checked = judge(table.slice(start, stop - start), context)
+        assert broken == {}
+        assert checked["ids_in_vocabulary"] == sum(counts[start:stop])
+    assert judge(table.schema.empty_table(), context) == ({}, {})
 
 
 # In the stream every example stands alone, as in the ragged layout.
@@ -438,19 +377,16 @@ def test_the_stream_refuses_the_row_by_the_law_it_breaks(
 def test_a_forged_control_token_is_refused_in_the_stream(bench: Bench, task: str) -> None:
     """A control id that the template did not print is found by its number alone."""
     context = bench.context(task, "ragged")
-    start = context.model.controls["<|im_start|>"]
 
     def forge(rows: list[Row]) -> None:
-        row = rows[2]
-        if task != "rm":
-            row["input_ids"][4] = start
-            return
-        for name in ("chosen_ids", "rejected_ids"):
-            row[name][4] = start
+        for name in ("chosen_ids", "rejected_ids") if task == "rm" else ("input_ids",):
+            rows[2][name][4] = context.model.controls["<|im_start|>"]
 
     table = corrupted(pa.table(bench.batches[task]), forge)
-    found = Validate(context)(table.combine_chunks().to_batches()[0])
+    validate = Validate(context)
+    found = validate(table.combine_chunks().to_batches()[0])
     assert found["reject_code"].to_pylist() == [None, None, "controls_from_template", None, None]
+    assert validate(bench.batches[task].slice(0, 0)).num_rows == 0
 
 
 def test_an_earlier_refusal_stays(bench: Bench) -> None:
@@ -462,10 +398,3 @@ def test_an_earlier_refusal_stays(bench: Bench) -> None:
     index = batch.schema.get_field_index("reject_code")
     found = Validate(context)(batch.set_column(index, "reject_code", codes))
     assert found["reject_code"].to_pylist() == codes.to_pylist()
-
-
-@pytest.mark.parametrize("task", LAYOUTS)
-def test_the_stream_lets_an_empty_batch_through(bench: Bench, task: str) -> None:
-    """When every row of a batch was refused there is nothing to judge."""
-    empty = bench.batches[task].slice(0, 0)
-    assert Validate(bench.context(task, "ragged"))(empty).num_rows == 0

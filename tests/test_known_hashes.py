@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import SAMPLES
+from support import SAMPLES, read_manifest, silent
 
 from pipeline.builder.build import build
 from pipeline.inputs import equal_build
@@ -75,65 +74,52 @@ def test_a_file_that_was_just_written_is_read_again(tmp_path: Path, read: list[s
     assert not kept.exists()
 
 
-@pytest.mark.parametrize("change", ["content", "replaced", "shorter", "missing"])
-def test_a_change_is_seen(change: str, tmp_path: Path, later: None) -> None:
+def test_a_change_is_seen(tmp_path: Path, later: None) -> None:
     """Whatever its times are set to: nobody sets the time of the last change of an inode."""
     path, kept = tmp_path / "a", tmp_path / "kept.json"
-    path.write_bytes(b"one")
-    first = _twice(kept, path)
-    times = path.stat()
-    time.sleep(0.02)  # a tick
-    path.unlink() if change in ("replaced", "missing") else None
-    if change == "missing":
+    for replaced, content in ((False, b"two"), (True, b"two"), (False, b"o")):
+        path.write_bytes(b"one")
+        first = _twice(kept, path)
+        times = path.stat()
+        time.sleep(0.02)  # a tick
+        if replaced:
+            path.unlink()
+        path.write_bytes(content)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
         assert KnownHashes(kept).of(path) is None
-        return
-    path.write_bytes({"content": b"two", "replaced": b"two", "shorter": b"o"}[change])
-    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert KnownHashes(kept).of(path) is None
-    assert KnownHashes(kept).sha256(path) == file_hash.sha256(path) != first
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"{}", b"[]", b"null", b"\xff", b'{"version": 1, "files": {"a": []}, "sha256": "x"}'],
-)
-def test_a_damaged_record_is_none(content: bytes, tmp_path: Path) -> None:
-    """So is one of which a character was changed."""
-    path, kept = tmp_path / "a", tmp_path / "kept.json"
-    path.write_bytes(b"one")
-    kept.write_bytes(content)
+        assert KnownHashes(kept).sha256(path) == file_hash.sha256(path) != first
+    path.unlink()
     assert KnownHashes(kept).of(path) is None
 
 
-def test_a_changed_record_is_none(tmp_path: Path, later: None) -> None:
-    """The hash in it is that of other bytes."""
+def test_a_damaged_record_is_none(tmp_path: Path, later: None) -> None:
+    """So is one of which a character was changed: its hash is that of other bytes."""
     path, kept = tmp_path / "a", tmp_path / "kept.json"
     path.write_bytes(b"one")
     sha = _twice(kept, path)
     assert KnownHashes(kept).of(path) == sha
-    kept.write_text(kept.read_text().replace(sha[:8], "00000000"))
-    assert KnownHashes(kept).of(path) is None
+    changed = kept.read_bytes().replace(sha[:8].encode(), b"00000000")
+    odd = b'{"version": 1, "files": {"a": []}, "sha256": "x"}'
+    for content in (changed, odd, b"", b"{}", b"[]", b"null", b"\xff"):
+        kept.write_bytes(content)
+        assert KnownHashes(kept).of(path) is None, content
 
 
 def test_an_equal_build_is_found_without_reading_it(
-    tmp_path: Path, cache_dir: Path, later: None, read: list[str]
+    tmp_path: Path, cache: Path, later: None, read: list[str]
 ) -> None:
     """Only what changed is read; ``--verify`` reads all; a byte that differs is always found."""
     data = tmp_path / "data.jsonl"
     data.write_bytes((SAMPLES / "sft" / "word_problems.jsonl").read_bytes())
-    own = tmp_path / "cache"
-    own.mkdir()
-    (own / "tokenizers").symlink_to(cache_dir / "tokenizers")
-    config = Config.of(
-        "sft", (str(data),), model="qwen2-1.5b", output=tmp_path / "out", cache_dir=own, workers=1
-    )
+    out, model = tmp_path / "out", "qwen2-1.5b"
+    config = Config.of("sft", (str(data),), model, out, cache_dir=cache, workers=1)
 
     def rebuilt(config: Config = config) -> tuple[bool, set[str]]:
         read.clear()
-        return build(config, lambda *_: None).fresh, set(read)
+        return build(config, silent).fresh, set(read)
 
     assert rebuilt()[0]
-    written = {name.rpartition("/")[2] for name in json.loads(_manifest(config))["files"]}
+    written = {name.rpartition("/")[2] for name in read_manifest(out)["files"]}
     # A build keeps the hashes of its inputs and shards; the files beside these are read once more.
     shards = {name for name in written if name.endswith(".arrow")}
     assert shards
@@ -149,10 +135,6 @@ def test_an_equal_build_is_found_without_reading_it(
     os.utime(report, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert rebuilt()[0]
     assert report.read_bytes() == content
-
-
-def _manifest(config: Config) -> str:
-    return (config.run.output / "manifest.json").read_text("utf-8")
 
 
 def test_a_cache_that_takes_no_record_stops_nothing(tmp_path: Path, later: None) -> None:

@@ -14,28 +14,19 @@ from typing import Any
 import hard_texts
 import pytest
 from conversations import Speech, conversations
+from encoding import vocabulary_of
 from peers import packages
-from support import few, table
+from support import table
 from test_families import Family, family, make
 from tokenizers import Tokenizer
 
-from stages.tokenizers import builtin
 from stages.tokenizers.profiles import all_profiles
 
-TALK = [
-    {"role": "system", "content": "Be brief."},
-    {"role": "user", "content": "What is 2+2?\n"},
-    {"role": "assistant", "content": "4, ки"},
-]
 KINDS = {
     "mistral-7b-instruct-v0.2": "v1",
     "mistral-7b-instruct-v0.3": "v3",
     "mistral-nemo-instruct-2407": "tekken",
 }
-FIRST_TWO = [
-    pytest.param(name, marks=[pytest.mark.slow] if kind == "tekken" else [])
-    for name, kind in KINDS.items()
-]
 ORACLE = Path(__file__).parent / "mistral_oracle.py"
 PACKAGES = "mistral-common==1.13.1 sentencepiece tiktoken pillow pydantic-extra-types pycountry"
 
@@ -46,46 +37,25 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("mistral")
 
 
-@pytest.mark.parametrize("name", few(KINDS, 1))
-def test_a_conversation_has_the_ids_of_mistral_common(
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS)
+def test_conversations_have_the_ids_of_mistral_common(
     name: str, cache_dir: Path, folder: Path
 ) -> None:
-    """A few ids that were measured once."""
+    """Ids that were measured once; an empty question is no token on v3, not a space.
+
+    Nor are an empty system text and answer.
+    """
     found = family(name, cache_dir, folder)
-    (made,) = make(found, [{"messages": TALK, "tools": None}], Counter())
-    assert made.ids == table("mistral_ids.toml")["ids"][KINDS[name]]
-
-
-EMPTY = [  # what the vendor's encoder gives for texts that are empty, or become so
-    {"role": "system", "content": ""},
-    {"role": "user", "content": ""},
-    {"role": "assistant", "content": " ", "weight": 0},
-    {"role": "user", "content": ""},
-    {"role": "assistant", "content": "x"},
-]
-_V1_TURN = [733, 16289, 28793, 28705, 733, 28748, 16289, 28793]
-OF_EMPTY = {
-    "v1": [1, *_V1_TURN, 259, 2, *_V1_TURN, 1318, 2],
-    "v3": [1, 3, 4, 2, 3, 4, 2086, 2],
-    "tekken": [1, 3, 4, 2, 3, 4, 1120, 2],
-}
-
-
-@pytest.mark.parametrize("name", FIRST_TWO)
-def test_empty_turns_have_the_ids_of_mistral_common(
-    name: str, cache_dir: Path, folder: Path
-) -> None:
-    """An empty question is no token on v3, not a space; so are an empty system text and answer."""
-    found = family(name, cache_dir, folder)
-    (made,) = make(found, [{"messages": EMPTY, "tools": None}], Counter())
-    assert made.ids == OF_EMPTY[KINDS[name]]
+    measured = table("mistral_ids.toml")["measured"]
+    rows = [{"messages": one["messages"], "tools": None} for one in measured]
+    made = [one.ids for one in make(found, rows, Counter())]
+    assert made == [one[KINDS[name]] for one in measured]
 
 
 def test_math_shepherds_own_tokens(cache_dir: Path) -> None:
     """What the published reward model reads and predicts."""
-    profile = all_profiles()["math-shepherd-mistral-7b-prm"]
-    assert profile.ranks is not None
-    content = builtin.tokenizer_json(profile, profile.ranks, cache_dir, fetch=True)
+    content = vocabulary_of(all_profiles()["math-shepherd-mistral-7b-prm"], cache_dir)
     tokenizer = Tokenizer.from_str(content.decode())
     assert tokenizer.encode("+ -", add_special_tokens=False).ids == [648, 387]
     assert tokenizer.encode("2. ки\n", add_special_tokens=False).ids[-2] == 12902

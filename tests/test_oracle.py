@@ -5,24 +5,21 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import struct
 import subprocess
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import hard_texts
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from encoding import model_of, vocabulary_of
 from peers import packages
-from support import read_manifest, say
-from tokenizers import Regex
-from tokenizers.pre_tokenizers import Split
+from support import Make, few, read_manifest, rows_to, say
 
 from stages import encoders
 from stages.errors import PipelineError
-from stages.probes import bind
 from stages.tokenizers import builders, builtin, oracle, sentencepiece
 from stages.tokenizers.profiles import all_profiles
 
@@ -40,10 +37,10 @@ class Subject:
     """One converted tokenizer, and the vocabulary that it was converted from."""
 
     def __init__(self, name: str, cache: Path) -> None:
+        self.json = vocabulary_of(all_profiles()[name], cache)
         layout = all_profiles()[name].ranks
         assert layout is not None
         self.layout = layout
-        self.json = builtin.tokenizer_json(all_profiles()[name], layout, cache, fetch=True)
         table = builtin.at_hand(builtin.CARRIERS[layout.carrier], cache)
         assert table is not None
         self.table = table
@@ -98,54 +95,17 @@ def ids(encoder: encoders.Encoder, texts: list[str]) -> list[list[int]]:
     return [flat[a:b].tolist() for a, b in itertools.pairwise(offsets.tolist())]
 
 
-def unequal(texts: list[str], ours: list[list[int]], theirs: list[list[int]]) -> list[str]:
-    """The texts whose ids differ."""
-    return [text for text, a, b in zip(texts, ours, theirs, strict=True) if a != b]
-
-
-def _naive(text: str, ranks: dict[str, int]) -> list[str]:
-    """Byte-pair encoding as it is defined: the best pair, the leftmost of equal ones."""
-    parts = list(text)
-    while True:
-        found = [
-            (ranks[a + b], i)
-            for i, (a, b) in enumerate(itertools.pairwise(parts))
-            if a + b in ranks
-        ]
-        if not found:
-            return parts
-        at = min(found)[1]
-        parts[at : at + 2] = [parts[at] + parts[at + 1]]
-
-
-@given(
-    st.text("ab ", max_size=40),
-    st.dictionaries(st.text("ab ", min_size=2, max_size=6), st.integers(0, 3)),
-)
-def test_merging_is_what_byte_pair_encoding_is_defined_as(text: str, ranks: dict[str, int]) -> None:
-    """Any vocabulary, equal ranks among them."""
-    assert oracle.merged(text, ranks.get) == _naive(text, ranks)
-
-
-def _texts(subject: Subject, wide: bool) -> Iterator[str]:
-    if not wide:
-        yield from hard_texts.runs(hard_texts.CHARS, (1, 2, 3, 15, 16, 17, 18, 33, 64))
-        yield from hard_texts.runs(" ", range(1, 201))
-        yield from hard_texts.pairs(hard_texts.CHARS[:9], lengths=(1, 18))
-        yield from hard_texts.indented(50)
-        return
-    yield from hard_texts.runs(hard_texts.CHARS)
-    yield from hard_texts.runs(subject.doubled(), range(1, 201))
-    yield from hard_texts.pairs()
-    yield from hard_texts.indented(2000)
-    yield from hard_texts.drawn(subject.words(), 5000)
-
-
-@pytest.mark.parametrize("name", ["qwen2-1.5b", "mistral-7b-v0.3"])
+@pytest.mark.parametrize("name", few(["qwen2-1.5b", "mistral-7b-v0.3"], 1))
 def test_ids_are_those_of_the_vocabulary(name: str, cache_dir: Path) -> None:
     """Both encoders give what the oracle reads from the vocabulary."""
     subject = Subject(name, cache_dir)
-    texts = subject.led(_texts(subject, wide=False))
+    some = (
+        hard_texts.runs(hard_texts.CHARS, (1, 2, 3, 15, 16, 17, 18, 33, 64)),
+        hard_texts.runs(" ", range(1, 201)),
+        hard_texts.pairs(hard_texts.CHARS[:9], lengths=(1, 18)),
+        hard_texts.indented(50),
+    )
+    texts = subject.led(itertools.chain.from_iterable(some))
     encode = oracle.of_table(subject.table, subject.layout.builder)
     found = [encode(text) for text in texts]
     sure = [i for i, own in enumerate(found) if own is not None]
@@ -155,24 +115,55 @@ def test_ids_are_those_of_the_vocabulary(name: str, cache_dir: Path) -> None:
         assert [texts[i] for i in sure if ours[i] != found[i]] == []
 
 
+def _hard(subject: Subject) -> Iterator[str]:
+    """Runs, pairs, code and vocabulary words."""
+    yield from hard_texts.runs(hard_texts.CHARS)
+    yield from hard_texts.runs(subject.doubled(), range(1, 201))
+    yield from hard_texts.pairs()
+    yield from hard_texts.indented(2000)
+    yield from hard_texts.drawn(subject.words(), 5000)
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        inside = value.values() if isinstance(value, dict) else value
+        yield from itertools.chain.from_iterable(map(_strings, inside))
+
+
+def _real(cases: Path) -> list[str]:
+    """Every text of every real input file, GSM8K among them."""
+    found: set[str] = set()
+    for path in sorted(cases.rglob("*.json*")):
+        lines = path.read_bytes().splitlines() if path.suffix == ".jsonl" else [path.read_bytes()]
+        for line in filter(None, lines):
+            found.update(_strings(json.loads(line)))
+    assert len(found) > 20_000
+    return sorted(text for text in found if text.isprintable() or text.isascii())
+
+
+def _same_as_the_vendors(subject: Subject, texts: Iterable[str], folder: Path) -> None:
+    """All three of ours give the vendor's ids; with ``-s`` it prints of how many texts."""
+    texts = subject.led(texts)
+    wanted = subject.vendor(folder, texts)
+    for backend in encoders.BACKENDS:
+        ours = ids(encoders.load(backend, subject.json), texts)
+        assert [t for t, a, b in zip(texts, ours, wanted, strict=True) if a != b] == []
+    encode = oracle.of_table(subject.table, subject.layout.builder)
+    some = range(0, len(texts), 5 + len(texts) // 20_000)
+    own = ((texts[i], encode(texts[i]), wanted[i]) for i in some)
+    assert [text for text, found, theirs in own if found not in (None, theirs)] == []
+    say(f"{len(texts)} texts")
+
+
 @pytest.mark.sweep(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_ids_are_those_of_the_vendors_library(name: str, cache_dir: Path, tmp_path: Path) -> None:
-    """Runs, pairs, code and vocabulary words, against sentencepiece or tiktoken; all three of ours.
-
-    With ``-s`` it prints how many.
-    """
+    """Of sentencepiece or tiktoken, over texts that are hard."""
     subject = Subject(name, cache_dir)
-    texts = subject.led(_texts(subject, wide=True))
-    wanted = subject.vendor(tmp_path, texts)
-    for backend in encoders.BACKENDS:
-        assert unequal(texts, ids(encoders.load(backend, subject.json), texts), wanted) == []
-    encode = oracle.of_table(subject.table, subject.layout.builder)
-    few = range(0, len(texts), 5)
-    own = {i: encode(texts[i]) for i in few}
-    assert [texts[i] for i in few if own[i] not in (None, wanted[i])] == []
-    say(f"{name}: {len(texts)} texts")
+    _same_as_the_vendors(subject, _hard(subject), tmp_path)
 
 
 @pytest.mark.sweep(1)
@@ -182,38 +173,7 @@ def test_every_character_has_the_ids_of_the_vendors_library(
     name: str, cache_dir: Path, tmp_path: Path
 ) -> None:
     """Every code point, in several contexts."""
-    subject = Subject(name, cache_dir)
-    texts = subject.led(hard_texts.every_character())
-    wanted = subject.vendor(tmp_path, texts)
-    for backend in encoders.BACKENDS:
-        assert unequal(texts, ids(encoders.load(backend, subject.json), texts), wanted) == []
-
-
-@pytest.mark.sweep(1)
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in NAMES if "7b" not in name])
-def test_words_are_split_as_the_tokenizer_splits_them(name: str, cache_dir: Path) -> None:
-    """Every character that Python knows, in several contexts."""
-    subject = Subject(name, cache_dir)
-    document = json.loads(subject.json)
-    pattern = document["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"]
-    split = Split(Regex(pattern), "isolated")
-    words = oracle.Words(pattern)
-    texts = hard_texts.every_character(0x30000)
-    known = (text for text in texts if unicodedata.category(text[-1]) != "Cn")
-    while batch := list(itertools.islice(known, 500)):
-        words("".join(batch))
-        wrong = [t for t in batch if words(t) != [w for w, _ in split.pre_tokenize_str(t)]]
-        assert wrong == []
-
-
-def _strings(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        yield from itertools.chain.from_iterable(map(_strings, value.values()))
-    elif isinstance(value, list):
-        yield from itertools.chain.from_iterable(map(_strings, value))
+    _same_as_the_vendors(Subject(name, cache_dir), hard_texts.every_character(), tmp_path)
 
 
 @pytest.mark.sweep(2)
@@ -223,61 +183,38 @@ def _strings(value: object) -> Iterator[str]:
 def test_real_texts_have_the_ids_of_the_vendors_library(
     name: str, cases: Path, cache_dir: Path, tmp_path: Path
 ) -> None:
-    """Every text of every real input file, GSM8K among them."""
-    subject = Subject(name, cache_dir)
-    found: set[str] = set()
-    for path in sorted(cases.rglob("*.json*")):
-        lines = path.read_bytes().splitlines() if path.suffix == ".jsonl" else [path.read_bytes()]
-        for line in filter(None, lines):
-            found.update(_strings(json.loads(line)))
-    texts = subject.led(sorted(text for text in found if text.isprintable() or text.isascii()))
-    wanted = subject.vendor(tmp_path, texts)
-    say(f"{name}: {len(texts)} texts of real files")
-    assert len(texts) > 20_000
-    for backend in encoders.BACKENDS:
-        assert unequal(texts, ids(encoders.load(backend, subject.json), texts), wanted) == []
+    """GSM8K among them."""
+    _same_as_the_vendors(Subject(name, cache_dir), _real(cases), tmp_path)
 
 
 CODE = {"prompt": "Indent it.", "completion": "def f():\n" + " " * 20 + "return 1"}
 
 
-def _without(content: bytes, dropped: Callable[[str], bool]) -> bytes:
+def _without(content: bytes, word: str) -> bytes:
     document = json.loads(content)
     merges = document["model"]["merges"]
     pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in merges]
-    kept = [m for m, pair in zip(merges, pairs, strict=True) if not dropped("".join(pair))]
+    kept = [m for m, pair in zip(merges, pairs, strict=True) if "".join(pair) != word]
     assert 0 < len(merges) - len(kept) < 20
     document["model"]["merges"] = kept
     return json.dumps(document).encode()
 
 
-@pytest.mark.parametrize(
-    ("name", "word"),
-    [
-        ("mistral-7b-instruct-v0.3", "▁" * 16),
-        pytest.param("qwen2-1.5b", "Ġreturn", marks=pytest.mark.slow),
-    ],
-)
 def test_a_wrong_merge_stops_the_build(
-    name: str,
-    word: str,
-    make: Callable[..., Path],
-    cache_dir: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    make: Make, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A table without one word's merges: both encoders agree, the vocabulary does not."""
+    name, word = "mistral-7b-instruct-v0.3", "▁" * 16
     layout = all_profiles()[name].ranks
     assert layout is not None
-    good = builtin.tokenizer_json(all_profiles()[name], layout, cache_dir, fetch=True)
-    data = tmp_path / "data.jsonl"
-    data.write_text(json.dumps(CODE) + "\n")
+    good = vocabulary_of(all_profiles()[name], cache_dir)
+    data = rows_to(tmp_path / "data.jsonl", CODE)
     built = make("sft", data, "good", model=name)
     parity = read_manifest(built)["encoder"]["parity"]
     wanted = {"sampled": 1, "skipped": 0, "mismatches": 0, "oracle": oracle.vocabulary(layout)}
     assert parity == wanted
     assert json.loads((built / "run.json").read_bytes())["oracle_compared"] >= 1
-    bad = _without(good, lambda joined: joined == word)
+    bad = _without(good, word)
     monkeypatch.setattr(builtin, "tokenizer_json", lambda profile, layout, cache, **_: bad)
     with pytest.raises(PipelineError, match="ids differ from those of the vocabulary") as caught:
         make("sft", data, "bad", model=name)
@@ -288,12 +225,9 @@ def test_a_wrong_merge_stops_the_build(
 @pytest.mark.parametrize("name", ["qwen2-1.5b", "mistral-7b-instruct-v0.3"])
 def test_a_row_is_compared_to_its_last_id(name: str, cache_dir: Path) -> None:
     """The ids are those of the vocabulary, with none missing at either end and none too many."""
-    profile = all_profiles()[name]
-    assert profile.ranks is not None
-    content = builtin.tokenizer_json(profile, profile.ranks, cache_dir, fetch=True)
-    model = bind(profile, content, with_steps=False)
-    text = f"two and two are four{profile.end_of_turn}"
-    own = encoders.load("tokenizers", content).encode_whole([text])[0].tolist()
+    model = model_of(name, cache_dir)
+    text = f"two and two are four{model.profile.end_of_turn}"
+    own = encoders.load("tokenizers", model.tokenizer_json).encode_whole([text])[0].tolist()
 
     def differs(found: list[int]) -> bool:
         judge = oracle.find(model, cache_dir)
@@ -309,8 +243,6 @@ def test_a_row_is_compared_to_its_last_id(name: str, cache_dir: Path) -> None:
 
 def _model(*pieces: tuple[str, float, int]) -> bytes:
     """A SentencePiece model of these pieces: text, score, kind."""
-    import struct
-
     found = b""
     for text, score, kind in pieces:
         data = text.encode()
@@ -320,23 +252,18 @@ def _model(*pieces: tuple[str, float, int]) -> bytes:
     return found
 
 
-@pytest.mark.parametrize(
-    ("pieces", "words"),
-    [
-        ([("ab", -1.0, 1), ("ba", -1.0, 1)], "tie"),
-        ([("ab", -1.0, 4)], "users defined"),
-        ([("▁▁", -1.0, 1), ("ab", -2.0, 1)], "joined last"),
-        ([("▁▁a", -1.0, 1)], "tie"),
-        ([("az", -1.0, 1)], "not a piece"),
-    ],
-)
-def test_a_model_that_ranked_merges_cannot_follow_is_refused(
-    pieces: list[tuple[str, float, int]], words: str
-) -> None:
+def test_a_model_that_ranked_merges_cannot_follow_is_refused() -> None:
     """The conversion refuses what it could not convert exactly."""
     singles = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), *((c, -9.0, 1) for c in "ab▁")]
     layout = all_profiles()["mistral-7b-v0.1"].ranks
     assert layout is not None
     assert builders.BUILDERS["sentencepiece"](_model(*singles, ("ab", -1.0, 1)), layout)
-    with pytest.raises(ValueError, match=words):
-        builders.BUILDERS["sentencepiece"](_model(*singles, *pieces), layout)
+    for words, *pieces in (
+        ("tie", ("ab", -1.0, 1), ("ba", -1.0, 1)),
+        ("users defined", ("ab", -1.0, 4)),
+        ("joined last", ("▁▁", -1.0, 1), ("ab", -2.0, 1)),
+        ("tie", ("▁▁a", -1.0, 1)),
+        ("not a piece", ("az", -1.0, 1)),
+    ):
+        with pytest.raises(ValueError, match=words):
+            builders.BUILDERS["sentencepiece"](_model(*singles, *pieces), layout)

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import law_metrics
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
 from conftest import NAME
-from support import Run, contributed, install_examples, read_manifest, rows_to
+from support import Make, Run, contributed, install_examples, read_manifest, rows_to
 
 from expectations import invariants, tallies
 from expectations.contract import (
     EXAMPLE,
-    PLANNED,
-    STORED,
     Between,
     Context,
     Invariant,
@@ -78,19 +73,6 @@ def test_another_text_is_other_code(toy: Path) -> None:
     assert kept_answers.code_version()
 
 
-@pytest.mark.usefixtures("installed")
-@pytest.mark.parametrize("layout", ["packed", pytest.param("padded", marks=pytest.mark.slow)])
-def test_it_judges_what_is_written(make: Callable[..., Path], tmp_path: Path, layout: str) -> None:
-    """Every example of a good build, in any layout; and the law is listed with ours."""
-    assert "no_long_runs" in {law.name for law in invariants.invariants()}
-    folder = make("sft", rows_to(tmp_path / "good.jsonl", *GOOD), layout=layout)
-    verdict = json.loads((folder / "validation.json").read_text("utf-8"))
-    (found,) = (law for law in verdict["expectations"] if law["name"] == "no_long_runs")
-    assert (found["passed"], found["checked"], found["broken"]) == (True, 4, 0)
-    asked = found["checks"][0]["kwargs"]
-    assert (asked["column"], asked["max_value"]) == ("longest_run", 8)
-
-
 @pytest.mark.slow
 def test_it_stops_a_build(pipeline: Run, tmp_path: Path, toy: Path) -> None:
     """A build that was up to date before somebody's package was there is judged by it, and fails:
@@ -105,26 +87,6 @@ def test_it_stops_a_build(pipeline: Run, tmp_path: Path, toy: Path) -> None:
     assert read_manifest(tmp_path / "out")["examples"]["kept"] == 4
 
 
-@pytest.mark.usefixtures("installed")
-def test_its_break_trips_it(model: TargetModel) -> None:
-    """The metrics that it declares as broken break it, and it alone."""
-    context = Context(kind_of("sft"), "ragged", 64, model, PLANNED)
-    rows = pa.table(
-        {
-            "input_ids": pa.array([[5, 5, 7, model.end_of_turn_id]], pa.list_(pa.int32())),
-            "labels": pa.array([[-100, 5, 7, model.end_of_turn_id]], pa.list_(pa.int32())),
-        }
-    )
-    metrics = law_metrics.examples(StoredRows(rows, context))
-    assert metrics["longest_run"].to_list() == [2]
-    (law,) = (law for law in invariants.invariants() if law.name == "no_long_runs")
-    bad = metrics.with_columns(pl.lit(law.breaks["longest_run"]).alias("longest_run"))
-    context = replace(context, evidence=STORED)
-    laws = [law for law in invariants.applying(context, EXAMPLE) if law.evidence != STORED]
-    broken = {one.name for one in (*laws, law) if law_metrics.broken(one, bad, context).any()}
-    assert broken == {"no_long_runs"}
-
-
 def subject(values: Any, column: str = "n_own", law: str = "own") -> Subject:
     """Somebody's subject with one metric and one law."""
     return Subject(
@@ -133,33 +95,31 @@ def subject(values: Any, column: str = "n_own", law: str = "own") -> Subject:
     )
 
 
-@pytest.mark.parametrize(
-    ("values", "column", "why"),
-    [
+def test_metrics_that_would_judge_wrongly_are_refused(
+    model: TargetModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No fraction is cut off, nothing is missing, and no metric of ours is replaced."""
+    known = invariants.subjects()
+    ids = pa.array([[5, model.end_of_turn_id]], pa.list_(pa.int32()))
+    context = Context(kind_of("sft"), "ragged", 64, model)
+    rows = StoredRows(pa.table({"input_ids": ids, "labels": ids}), context)
+    cases: tuple[tuple[Any, str, str], ...] = (
         ([0.5], "n_own", "own measures n_own as float64"),
         ([None], "n_own", "own measures n_own as object"),
         (["x"], "n_own", "whole numbers"),
         ([1, 2], "n_own", r"measures n_own for \(2,\)"),
         (1, "n_own", r"measures n_own for \(\)"),
         ([1], "n_tokens", "sequences measures n_tokens, and so does own"),
-    ],
-)
-def test_metrics_that_would_judge_wrongly_are_refused(
-    model: TargetModel, monkeypatch: pytest.MonkeyPatch, values: Any, column: str, why: str
-) -> None:
-    """No fraction is cut off, nothing is missing, and no metric of ours is replaced."""
-    known = invariants.subjects()
-    monkeypatch.setattr(invariants, "subjects", lambda: {"own": subject(values, column)} | known)
-    ids = pa.array([[5, model.end_of_turn_id]], pa.list_(pa.int32()))
-    rows = StoredRows(
-        pa.table({"input_ids": ids, "labels": ids}), Context(kind_of("sft"), "ragged", 64, model)
     )
-    with pytest.raises(GateError, match=why):
-        tallies.measured(rows, EXAMPLE)
+    for values, column, why in cases:
+        own = {"own": subject(values, column)}
+        monkeypatch.setattr(invariants, "subjects", lambda own=own: own | known)
+        with pytest.raises(GateError, match=why):
+            tallies.measured(rows, EXAMPLE)
 
 
 def test_a_metric_that_raises_cannot_be_judged(
-    make: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whichever library the error is of, the gate says so."""
 

@@ -1,11 +1,10 @@
-"""Packing: every example in exactly one pack, no pack too full, and nothing changed by it."""
+"""Layouts: an example is in one pack or row, nothing is changed by it, and it comes out again."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
@@ -13,8 +12,16 @@ from hypothesis import strategies as st
 
 from stages import columns
 from stages.columns import IGNORED, Ints
+from stages.errors import UsageError
 from stages.tokens import packed as packed_layout
 from stages.tokens.packed import pack
+from stages.tokens.padded import LAYOUT, pad
+from stages.tokens.ragged import ordered
+
+PAD = 151643
+SIDES = st.sampled_from(["left", "right"])
+IDS = st.lists(st.integers(0, 99), min_size=1, max_size=7)
+RATINGS = st.lists(st.none() | st.sampled_from([0.0, 0.5, 1.0]), max_size=3)
 
 
 def ints(values: list[int]) -> Ints:
@@ -29,18 +36,6 @@ def loads(draw: st.DrawFn, most: int = 60) -> tuple[list[int], int]:
     return draw(st.lists(st.integers(1, capacity), max_size=most)), capacity
 
 
-def first_fit_decreasing(lengths: list[int], capacity: int) -> int:
-    """Packs of the textbook algorithm."""
-    rooms: list[int] = []
-    for length in sorted(lengths, reverse=True):
-        at = next((i for i, room in enumerate(rooms) if room >= length), None)
-        if at is None:
-            rooms.append(capacity - length)
-        else:
-            rooms[at] -= length
-    return len(rooms)
-
-
 def best_fit_decreasing(lengths: list[int], capacity: int) -> list[int]:
     """Fills of the textbook algorithm, one example at a time."""
     rooms: list[int] = []
@@ -53,48 +48,39 @@ def best_fit_decreasing(lengths: list[int], capacity: int) -> list[int]:
     return sorted(capacity - room for room in rooms)
 
 
-def fills(lengths: list[int], packs: Ints) -> list[int]:
-    """Tokens of each pack."""
-    return [int(total) for total in np.bincount(packs, weights=lengths)] if lengths else []
+def check_valid(lengths: list[int], capacity: int, packs: Ints) -> list[int]:
+    """Every example has one pack, packs are full at most, and numbered by their first example.
 
-
-def check_valid(lengths: list[int], capacity: int, packs: Ints) -> None:
-    """Every example has one pack, packs are full at most, and numbered by their first example."""
+    Returns:
+        The tokens of each pack.
+    """
     assert packs.dtype == np.int64
     assert len(packs) == len(lengths)
-    assert all(0 < fill <= capacity for fill in fills(lengths, packs))
+    fills = [int(total) for total in np.bincount(packs, weights=lengths)] if lengths else []
+    assert all(0 < fill <= capacity for fill in fills)
     firsts = list(dict.fromkeys(packs.tolist()))
     assert firsts == list(range(len(firsts)))
+    return fills
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(load=loads())
 @example(load=([], 8))
 @example(load=([8] * 5, 8))
 @example(load=([1] * 20, 8))
 @example(load=([5, 4, 3, 4], 8))
 def test_every_example_is_in_exactly_one_pack(load: tuple[list[int], int]) -> None:
-    """The plan names one pack for each example, none above the capacity, in input order."""
-    lengths, capacity = load
-    check_valid(lengths, capacity, packed_layout.plan(ints(lengths), capacity))
+    """The plan names one pack for each example, none above the capacity, in input order.
 
-
-@settings(max_examples=150, deadline=None)
-@given(load=loads())
-def test_the_plan_is_as_good_as_the_textbook(load: tuple[list[int], int]) -> None:
-    """Placing equal lengths in bulk fills packs exactly as placing them one by one would.
-
-    So there are at least as many packs as the bound, and hardly more than first-fit decreasing.
+    Placing equal lengths in bulk fills packs exactly as the textbook does, one by one.
     """
     lengths, capacity = load
-    packs = packed_layout.plan(ints(lengths), capacity)
-    made = len(set(packs.tolist()))
-    assert sorted(fills(lengths, packs)) == best_fit_decreasing(lengths, capacity)
-    assert packed_layout.lower_bound(ints(lengths), capacity) <= made
-    assert made <= 1 + 1.05 * first_fit_decreasing(lengths, capacity)
+    fills = check_valid(lengths, capacity, packed_layout.plan(ints(lengths), capacity))
+    assert sorted(fills) == best_fit_decreasing(lengths, capacity)
+    assert packed_layout.lower_bound(ints(lengths), capacity) <= len(fills)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(load=loads(), limit=st.integers(1, 12), packs_per_bucket=st.integers(1, 3))
 def test_a_plan_in_buckets_is_valid_as_well(
     load: tuple[list[int], int], limit: int, packs_per_bucket: int
@@ -105,7 +91,6 @@ def test_a_plan_in_buckets_is_valid_as_well(
         patch.setattr(packed_layout, "PACKS_PER_BUCKET", packs_per_bucket)
         packs = packed_layout.plan(ints(lengths), capacity, limit)
     check_valid(lengths, capacity, packs)
-    assert packed_layout.lower_bound(ints(lengths), capacity) <= len(set(packs.tolist()))
 
 
 def test_buckets_cost_little() -> None:
@@ -120,15 +105,7 @@ def test_buckets_cost_little() -> None:
     assert packed_layout.lower_bound(lengths, 2048) >= 0.98 * (whole.max() + 1)
 
 
-def test_equal_inputs_give_equal_plans() -> None:
-    """The plan is a function of lengths and capacity alone."""
-    lengths = np.random.default_rng(1).integers(1, 500, 3000)
-    again = lengths.copy()
-    assert np.array_equal(packed_layout.plan(lengths, 1000), packed_layout.plan(again, 1000))
-    assert np.array_equal(lengths, again)
-
-
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(lengths=st.lists(st.integers(1, 5), min_size=1, max_size=7), capacity=st.integers(5, 9))
 def test_the_bound_is_below_the_best_packing(lengths: list[int], capacity: int) -> None:
     """No packing at all needs fewer packs than the bound."""
@@ -149,44 +126,35 @@ def test_the_bound_is_below_the_best_packing(lengths: list[int], capacity: int) 
 
 def test_examples_of_which_no_two_fit_bind_the_bound() -> None:
     """Where every example is longer than half a pack, each needs its own."""
-    assert packed_layout.lower_bound(ints([5, 5, 5]), 8) == 3
-    assert packed_layout.lower_bound(ints([4, 4, 4]), 8) == 2
-    assert packed_layout.lower_bound(ints([]), 8) == 0
+    for lengths, packs in (([5, 5, 5], 3), ([4, 4, 4], 2), ([], 0)):
+        assert packed_layout.lower_bound(ints(lengths), 8) == packs
 
 
-EXAMPLES = st.lists(
-    st.tuples(
-        st.lists(st.integers(0, 99), min_size=1, max_size=7),
-        st.lists(st.none() | st.sampled_from([0.0, 0.5, 1.0]), max_size=3),
-    ),
-    min_size=1,
-    max_size=9,
-)
+def table(**values: Any) -> pa.Table:
+    """Columns of their declared types."""
+    return pa.table({k: pa.array(v, columns.TYPES[k]) for k, v in values.items()})
 
 
-def table(found: list[tuple[list[int], list[float | None]]], with_steps: bool) -> pa.Table:
-    """Examples as the gather has them; each step stands at its own number."""
-    ids = [ids for ids, _ in found]
-    steps = [ratings[: len(ids)] for ids, ratings in found]
+def examples(found: list[list[int]], ratings: list[list[float | None]] | None = None) -> pa.Table:
+    """SFT examples, or PRM ones whose steps stand at their own number."""
     values: dict[str, Any] = {
         "row_id": [f"x:{i}" for i in range(len(found))],
-        "input_ids": ids,
-        "labels": [[IGNORED, *row[1:]] for row in ids],
+        "input_ids": found,
+        "labels": [[IGNORED, *ids[1:]] for ids in found],
     }
-    if with_steps:
+    if ratings is not None:
+        steps = [row[: len(ids)] for row, ids in zip(ratings, found, strict=True)]
         values["step_positions"] = [list(range(len(row))) for row in steps]
         values["step_labels"] = steps
-    arrays = {name: pa.array(value, columns.TYPES[name]) for name, value in values.items()}
-    return pa.table(arrays)
+    return table(**values)
 
 
-def sizes_of(packs: Ints) -> npt.NDArray[np.int64]:
-    """How many examples each pack has."""
-    return np.bincount(packs).astype(np.int64)
-
-
-@settings(max_examples=60, deadline=None)
-@given(found=EXAMPLES, with_steps=st.booleans(), data=st.data())
+@settings(max_examples=60)
+@given(
+    found=st.lists(st.tuples(IDS, RATINGS), min_size=1, max_size=9),
+    with_steps=st.booleans(),
+    data=st.data(),
+)
 def test_splitting_packs_gives_back_the_examples(
     found: list[tuple[list[int], list[float | None]]], with_steps: bool, data: st.DataObject
 ) -> None:
@@ -194,20 +162,18 @@ def test_splitting_packs_gives_back_the_examples(
 
     Positions of steps count from the pack's start.
     """
-    examples = table(found, with_steps)
+    ids, ratings = ([one[i] for one in found] for i in (0, 1))
+    whole = examples(ids, ratings if with_steps else None)
     cuts = sorted(data.draw(st.sets(st.integers(1, len(found)), max_size=4)) - {len(found)})
-    bounds = [0, *cuts, len(found)]
-    sizes = np.diff(bounds)
-    packed = pack(examples, sizes)
+    sizes = np.diff([0, *cuts, len(found)])
+    packed = pack(whole, sizes)
     assert packed.num_rows == len(sizes)
-    wanted = examples.to_pylist()
-    seen = 0
+    wanted = iter(whole.to_pylist())
     for row in packed.to_pylist():
         assert sum(row["seq_lengths"]) == len(row["input_ids"]) == len(row["labels"])
-        assert len(row["row_ids"]) == len(row["seq_lengths"])
         at = step = 0
         for name, length in zip(row["row_ids"], row["seq_lengths"], strict=True):
-            one = wanted[seen]
+            one = next(wanted)
             assert name == one["row_id"]
             assert row["input_ids"][at : at + length] == one["input_ids"]
             assert row["labels"][at : at + length] == one["labels"]
@@ -218,36 +184,124 @@ def test_splitting_packs_gives_back_the_examples(
                 assert row["step_labels"][step : step + count] == one["step_labels"]
                 step += count
             at += length
-            seen += 1
         assert not with_steps or step == len(row["step_labels"])
-    assert seen == len(found)
+    assert next(wanted, None) is None
+
+
+def unpadded(row: dict[str, Any], ids: str, mask: str) -> list[int]:
+    """The tokens where the mask is 1."""
+    return [token for token, real in zip(row[ids], row[mask], strict=True) if real]
+
+
+@settings(max_examples=50)
+@given(
+    found=st.lists(IDS | st.just([PAD]), min_size=1, max_size=6),
+    side=SIDES,
+    more=st.integers(0, 5),
+    data=st.data(),
+)
+def test_the_mask_undoes_the_padding(
+    found: list[list[int]], side: str, more: int, data: st.DataObject
+) -> None:
+    """Where the mask is 1 stands the example, where it is 0 the pad token and the label -100.
+
+    Padding is on one side only, and steps point at the tokens they pointed at.
+    """
+    ratings = data.draw(st.lists(RATINGS, min_size=len(found), max_size=len(found)))
+    before = examples(found, ratings)
+    size = max(map(len, found)) + more
+    after = pad(before, size, side, PAD)
+    for old, new in zip(before.to_pylist(), after.to_pylist(), strict=True):
+        assert len(new["input_ids"]) == len(new["labels"]) == len(new["attention_mask"]) == size
+        assert unpadded(new, "input_ids", "attention_mask") == old["input_ids"]
+        assert unpadded(new, "labels", "attention_mask") == old["labels"]
+        missing, mask = size - len(old["input_ids"]), [1] * len(old["input_ids"])
+        padding = [0] * missing
+        assert new["attention_mask"] == (padding + mask if side == "left" else mask + padding)
+        added = slice(0, missing) if side == "left" else slice(size - missing, size)
+        assert new["input_ids"][added] == [PAD] * missing
+        assert new["labels"][added] == [IGNORED] * missing
+        assert new["row_id"] == old["row_id"]
+        assert new["step_labels"] == old["step_labels"]
+        pointed = [old["input_ids"][i] for i in old["step_positions"]]
+        assert [new["input_ids"][i] for i in new["step_positions"]] == pointed
+
+
+@settings(max_examples=40)
+@given(pairs=st.lists(st.tuples(IDS, IDS), min_size=1, max_size=5), side=SIDES)
+def test_both_sides_of_a_pair_have_one_width(
+    pairs: list[tuple[list[int], list[int]]], side: str
+) -> None:
+    """Chosen and rejected are padded alike, each with its own mask; the prompt's length stays."""
+    before = table(
+        row_id=[f"x:{i}" for i in range(len(pairs))],
+        chosen_ids=[chosen for chosen, _ in pairs],
+        rejected_ids=[rejected for _, rejected in pairs],
+        prompt_length=[1] * len(pairs),
+    )
+    size = max(len(ids) for pair in pairs for ids in pair)
+    after = pad(before, size, side, PAD)
+    for old, new in zip(before.to_pylist(), after.to_pylist(), strict=True):
+        for name in ("chosen", "rejected"):
+            assert len(new[f"{name}_ids"]) == size
+            mask = f"{name}_attention_mask"
+            assert unpadded(new, f"{name}_ids", mask) == old[f"{name}_ids"]
+        assert new["prompt_length"] == 1
+
+
+def test_width_follows_what_is_asked_for() -> None:
+    """The longest example rounded up to a multiple of 8, never above the limit; or as named."""
+    for pad_to, longest, max_length, wanted in (
+        ("longest", 1, 4096, 8),
+        ("longest", 8, 4096, 8),
+        ("longest", 9, 4096, 16),
+        ("longest", 4090, 4096, 4096),
+        ("longest", 99, 100, 100),
+        ("longest", 100, 100, 100),
+        ("max-length", 9, 4096, 4096),
+        ("max-length", 9, 100, 100),
+        ("512", 9, 4096, 512),
+    ):
+        assert LAYOUT.width(pad_to, longest, max_length) == wanted
+
+
+def test_an_example_wider_than_the_width_is_refused() -> None:
+    """Nothing is cut off to fit a width."""
+    with pytest.raises(UsageError, match="3 tokens"):
+        pad(examples([[1, 2, 3], [1]]), 2, "left", PAD)
 
 
 @pytest.mark.parametrize("with_steps", [False, True])
-def test_packs_have_their_declared_columns(with_steps: bool) -> None:
-    """Names, order and types are those of the packed layout."""
+def test_rows_have_their_declared_columns(with_steps: bool) -> None:
+    """Names, order and types are those of the layout; no rows make no rows."""
     steps = ["step_positions", "step_labels"] if with_steps else []
-    names = ["row_ids", "input_ids", "labels", "seq_lengths", *steps]
-    packed = pack(table([([1, 2], [1.0])], with_steps), ints([1]))
-    assert packed.schema == columns.schema(names)
-    empty = pack(table([([1, 2], [1.0])], with_steps).slice(1), ints([]))
-    assert empty.schema == columns.schema(names)
+    found = examples([[1, 2]], [[1.0]] if with_steps else None)
+    names = columns.schema(["row_ids", "input_ids", "labels", "seq_lengths", *steps])
+    assert pack(found, ints([1])).schema == pack(found.slice(1), ints([])).schema == names
+    names = columns.schema(["row_id", "input_ids", "attention_mask", "labels", *steps])
+    empty = pad(found.slice(1), 8, "left", PAD)
+    assert pad(found, 8, "left", PAD).schema == empty.schema == names
     assert empty.num_rows == 0
 
 
-@settings(max_examples=40, deadline=None)
-@given(found=EXAMPLES)
-def test_plan_and_packs_go_together(found: list[tuple[list[int], list[float | None]]]) -> None:
-    """Examples gathered in the plan's order make packs within the capacity, none left out."""
-    lengths = [len(ids) for ids, _ in found]
-    packs = packed_layout.plan(ints(lengths), 8)
-    order = np.argsort(packs, kind="stable")
-    packed = pack(table(found, False).take(pa.array(order)), sizes_of(packs))
-    names = packed["row_ids"].to_pylist()
-    assert sorted(name for row in names for name in row) == sorted(
-        f"x:{i}" for i in range(len(found))
+def test_pairs_have_their_declared_columns() -> None:
+    """The margin stays where there is one."""
+    found = table(
+        margin=[0.5], rejected_ids=[[2]], chosen_ids=[[1]], prompt_length=[1], row_id=["x:1"]
     )
-    assert max(len(ids) for ids in packed["input_ids"].to_pylist()) <= 8
-    numbers = [[int(name.partition(":")[2]) for name in row] for row in names]
-    assert all(row == sorted(row) for row in numbers)
-    assert [row[0] for row in numbers] == sorted(row[0] for row in numbers)
+    order = ["row_id", "chosen_ids", "rejected_ids", "prompt_length", "margin"]
+    assert ordered(found).schema == columns.schema(order)
+    for at, side in ((2, "chosen"), (4, "rejected")):
+        order.insert(at, f"{side}_attention_mask")
+    assert pad(found, 1, "right", PAD).schema == columns.schema(order)
+
+
+@settings(max_examples=30)
+@given(found=st.lists(IDS, min_size=1, max_size=6), cut=st.integers(0, 6))
+def test_ragged_rows_are_the_examples(found: list[list[int]], cut: int) -> None:
+    """Ragged rows hold what was stored, from a column in any number of pieces; ours come first."""
+    whole = examples(found).add_column(0, "length", pa.array([7] * len(found), pa.int32()))
+    pieces = pa.concat_tables([whole.slice(0, cut), whole.slice(cut)])
+    rows = [{**row, "length": 7} for row in examples(found).to_pylist()]
+    assert ordered(pieces).to_pylist() == rows
+    assert ordered(pieces).column_names == ["row_id", "input_ids", "labels", "length"]

@@ -6,28 +6,28 @@ from pathlib import Path
 
 import pyarrow as pa
 from datasets import load_from_disk
+from encoding import encoded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import normalizing
-from support import SAMPLES, Run, read_manifest, rows_to
+from support import SAMPLES, Make, Run, read_manifest, rows_to
 
-from stages.contract import Record, Row
+from stages.contract import Row
 from stages.profile import TargetModel
 from stages.tokens.pretokenized import Accept
 
 MODEL = ("--model", "qwen2-1.5b")
 
 
-def door(rows: list[Row]) -> pa.RecordBatch:
-    """Rows after normalize."""
-    normalize = normalizing("sft", "pretokenized")
-    return normalize([Record(i, 0, b"", row) for i, row in enumerate(rows)])
+def accepted(model: TargetModel, limit: int, rows: list[Row]) -> pa.RecordBatch:
+    """Rows behind the stage that takes them as they are."""
+    return encoded(normalizing("sft", "pretokenized"), [Accept(model, limit)], rows)
 
 
 IDS = st.lists(st.integers(0, 151645), min_size=2, max_size=12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40)
 @given(ids=IDS, data=st.data(), pads=st.tuples(st.integers(0, 3), st.integers(0, 3)))
 def test_what_is_given_is_what_is_stored(
     ids: list[int], data: st.DataObject, pads: tuple[int, int], model: TargetModel
@@ -45,7 +45,7 @@ def test_what_is_given_is_what_is_stored(
             "attention_mask": [0] * left + [1] * len(ids) + [0] * right,
         },
     ]
-    made = Accept(model, 64)(door(rows))
+    made = accepted(model, 64, rows)
     assert made["reject_code"].null_count == 3
     assert made["input_ids"].to_pylist() == [ids] * 3
     assert made["labels"].to_pylist() == [[-100, *labels[1:]]] * 3
@@ -63,27 +63,23 @@ def test_ids_beyond_the_vocabulary_and_the_limit_are_refused(model: TargetModel)
         {"input_ids": [1, 2], "labels": [-100, 3]},
         {"input_ids": [1, 2], "labels": [-100, -100]},
     ]
-    made = Accept(model, 8)(door(rows))
+    made = accepted(model, 8, rows)
     codes = ["id_outside_vocabulary", "too_long", None, None, None]
     assert made["reject_code"].to_pylist() == codes
     assert len(set(made["digest"].to_pylist()[2:])) == 3
 
 
-def test_a_build_of_a_build_is_the_build(pipeline: Run, tmp_path: Path) -> None:
+def test_a_build_of_a_build_is_the_build(built: Make, pipeline: Run, tmp_path: Path) -> None:
     """Its ids and labels, taken in again, come out as they were, once somebody says so."""
-    source = SAMPLES / "sft" / "word_problems.jsonl"
-    pipeline("run", "sft", source, *MODEL, "-o", "first", "--layout", "ragged").ended()
-    first = load_from_disk(str(tmp_path / "first"))["train"]
+    source = built("sft", SAMPLES / "sft" / "word_problems.jsonl", "--layout", "ragged")
+    first = load_from_disk(str(source))["train"]
     kept = [{"input_ids": row["input_ids"], "labels": row["labels"]} for row in first]
     data = rows_to(tmp_path / "ids.jsonl", *kept)
-    refused = pipeline("run", "sft", data, *MODEL, "-o", "second")
-    assert refused.status == 3
-    assert "--format pretokenized" in refused.err
+    pipeline("run", "sft", data, *MODEL, "-o", "second").refused(3, "--format pretokenized")
     for layout in ("ragged", "packed"):
-        named = ("--format", "pretokenized", "--layout", layout)
-        pipeline("run", "sft", data, *MODEL, "-o", layout, *named).ended()
-        second = load_from_disk(str(tmp_path / layout))["train"]
-        manifest = read_manifest(tmp_path / layout)
+        folder = built("sft", data, "--format", "pretokenized", "--layout", layout)
+        second = load_from_disk(str(folder))["train"]
+        manifest = read_manifest(folder)
         assert manifest["format"] == "pretokenized"
         assert manifest["encoder"]["parity"]["sampled"] == len(kept)
         for column in ("input_ids", "labels"):
@@ -91,7 +87,7 @@ def test_a_build_of_a_build_is_the_build(pipeline: Run, tmp_path: Path) -> None:
             assert flat[0] == flat[1]
 
 
-def test_what_no_trainer_should_see_is_refused(pipeline: Run, tmp_path: Path) -> None:
+def test_what_no_trainer_should_see_is_refused(make: Make, tmp_path: Path) -> None:
     """Shifted labels, a turn that never ends, padding inside: by the invariants' names."""
     end, pad = 151645, 151643
     good = {"input_ids": [1, 2, end], "labels": [-100, 2, end]}
@@ -103,8 +99,8 @@ def test_what_no_trainer_should_see_is_refused(pipeline: Run, tmp_path: Path) ->
         {"input_ids": [1, 2, end, pad], "labels": [-100, 2, end, -100]},
         {"input_ids": [1, 2, end], "labels": [-100, -100, -100]},
     )
-    pipeline("run", "sft", data, *MODEL, "-o", "out", "--format", "pretokenized").ended()
-    assert read_manifest(tmp_path / "out")["rows"]["rejected_by_code"] == {
+    folder = make("sft", data, format="pretokenized")
+    assert read_manifest(folder)["rows"]["rejected_by_code"] == {
         "labels_equal_ids": 1,
         "no_padding_inside": 1,
         "something_trained": 1,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -15,40 +14,13 @@ from pipeline.inputs.recipe import resolve_recipe
 from pipeline.inputs.scan import scan
 from pipeline.options.config import Config
 from stages.errors import ModelError
+from stages.probes import bind
 from stages.profile import AddedToken, ModelProfile, PairFraming, StepTokens
 from stages.tokenizers import hub, profiles, resolve
 from stages.tokenizers.profiles import all_profiles, find
 from stages.tokenizers.resolve import Overrides
 
-WHOLE = """
-name = "mine"
-model_ids = ["me/mine"]
-chat_template = "{{ messages[0].content }}"
-end_of_turn = "<e>"
-eos_token = "<e>"
-pad_token = "<p>"
-generation_eos = ["<e>"]
-vocab_size = 10
-embedding_size = 16
-context_length = 8
-is_base = true
-padding_side = "right"
-bos_policy = "template"
-bos_token = "<b>"
-unk_token = "<u>"
-date_string = "2026-01-01"
-template_variants = [{}, {enable_thinking = false}]
-one_example_per_turn = true
-tokenizer_class = "C"
-token_ids = {"<e>" = 3, "<p>" = 4}
-step_tokens = {step = "s", good = "g", bad = "b"}
-[pair]
-before = ["<c>"]
-between = ["<s>"]
-after = ["<e>"]
-token_types = true
-position_offset = 2
-"""
+WHOLE = (ROOT / "tests" / "tables" / "profile.toml").read_text("utf-8")
 
 
 def load(tmp_path: Path, text: str) -> tuple[ModelProfile, str | None]:
@@ -61,6 +33,9 @@ def test_every_field_can_be_said(tmp_path: Path) -> None:
     """Each value arrives as its field's type."""
     profile, tokenizer = load(tmp_path, WHOLE)
     assert tokenizer is None
+    fields = dataclasses.fields(ModelProfile)
+    said = {f.name for f in fields if getattr(profile, f.name) != f.default}
+    assert {f.name for f in fields} - said == {"ranks", "revision", "text_lead"}
     assert profile.template_variants == ((), (("enable_thinking", False),))
     assert profile.token_ids == (("<e>", 3), ("<p>", 4))
     assert profile.step_tokens == StepTokens("s", "g", "b")
@@ -68,51 +43,25 @@ def test_every_field_can_be_said(tmp_path: Path) -> None:
     assert (profile.name, profile.model_ids, profile.is_base) == ("mine", ("me/mine",), True)
 
 
-def written(value: object) -> str:
-    """A field's value as TOML."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (str, int)):
-        return str(value) if isinstance(value, int) else _quoted(value)
-    if isinstance(value, StepTokens | PairFraming) or dataclasses.is_dataclass(value):
-        found = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-        return "{" + ", ".join(f"{k} = {written(v)}" for k, v in found.items()) + "}"
-    assert isinstance(value, tuple)
-    if value and all(isinstance(v, tuple) and len(v) == 2 for v in value):
-        return "{" + ", ".join(f"{_quoted(k)} = {written(v)}" for k, v in value) + "}"
-    return "[" + ", ".join("{}" if v == () else written(v) for v in value) + "]"
-
-
-def _quoted(text: str) -> str:
-    escaped = "".join(c if c.isprintable() and c not in '"\\' else f"\\u{ord(c):04x}" for c in text)
-    return f'"{escaped}"'
-
-
-@pytest.mark.parametrize("name", ["qwen3-8b", "roberta-base", "gemma-2-9b-it", "phi-4"])
-def test_a_known_profile_survives_the_file(name: str, tmp_path: Path) -> None:
-    """Written out key by key and read back, a profile is the same."""
-    profile = all_profiles()[name]
-    values = {f.name: (getattr(profile, f.name), f.default) for f in dataclasses.fields(profile)}
-    lines = [f"{key} = {written(v)}" for key, (v, default) in values.items() if v != default]
-    assert load(tmp_path, "\n".join(lines))[0] == profile
-
-
-@pytest.mark.parametrize("error", table("profile_errors.toml")["error"], ids=lambda e: e["words"])
-def test_errors_name_the_key(error: dict[str, str], tmp_path: Path) -> None:
+def test_errors_name_the_key(tmp_path: Path) -> None:
     """Each mistake is answered with the file and the key."""
-    assert error["old"] in WHOLE
-    with pytest.raises(ModelError, match=re.escape(error["words"])) as caught:
-        load(tmp_path, WHOLE.replace(error["old"], error["new"]))
-    assert "mine.toml" in caught.value.what
-    assert caught.value.remedy
+    for error in table("profile_errors.toml")["error"]:
+        assert error["old"] in WHOLE
+        with pytest.raises(ModelError, match=re.escape(error["words"])) as caught:
+            load(tmp_path, WHOLE.replace(error["old"], error["new"]))
+        assert "mine.toml" in caught.value.what
+        assert caught.value.remedy
 
 
 def test_errors_of_the_places_that_a_file_names(tmp_path: Path) -> None:
     """A template file, a tokenizer directory or the profile itself that is not there."""
-    with pytest.raises(ModelError, match=r"chat_template_file 'no\.jinja' cannot"):
-        load(tmp_path, 'chat_template_file = "no.jinja"')
-    with pytest.raises(ModelError, match="template must be chatml or"):
-        load(tmp_path, 'template = "none"')
+    for said, words in (
+        ('chat_template_file = "no.jinja"', r"chat_template_file 'no\.jinja' cannot"),
+        ('template = "none"', "template must be chatml or"),
+        ('like = "no.toml"', r"no\.toml cannot be read"),
+    ):
+        with pytest.raises(ModelError, match=words):
+            load(tmp_path, said)
     with pytest.raises(ModelError, match=r"no\.toml cannot be read"):
         resolve.resolve("no.toml", tmp_path, Overrides())
     (tmp_path / "mine.toml").write_text('tokenizer = "./no"\n' + WHOLE)
@@ -141,8 +90,6 @@ def test_like_takes_over_a_file_beside_it(tmp_path: Path) -> None:
     for like in ("mine.toml", "a.toml", "../base.toml"):
         with pytest.raises(ModelError, match="like must be another file beside this one"):
             load(tmp_path, f'like = "{like}"')
-    with pytest.raises(ModelError, match=r"no\.toml cannot be read"):
-        load(tmp_path, 'like = "no.toml"')
 
 
 FAMILY = WHOLE.replace('name = "mine"\nmodel_ids = ["me/mine"]\n', "").replace(
@@ -167,10 +114,7 @@ def test_several_models_in_one_file(tmp_path: Path) -> None:
         (f"[{large}, {small}]", "models[0]: like names no profile: 's'"),
         (f"[{small}, {large.replace('99', '9')}]", "models[1]: embedding_size must be at least"),
         (f"[{small}, {large.replace('like', 'liek')}]", "models[1]: there is no key 'liek'"),
-        (
-            f"[{small.replace('12', '12, tokenizer = ' + chr(34) * 2)}]",
-            "models[0] names a tokenizer",
-        ),
+        ('[{name = "s", model_ids = [], tokenizer = ""}]', "models[0] names a tokenizer"),
     ):
         path.write_text(FAMILY % f"models = {models}")
         with pytest.raises(ModelError, match=re.escape(words)):
@@ -252,22 +196,21 @@ def test_names_match_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "hf download google/gemma2-9b-it" in caught.value.remedy
 
 
-@pytest.mark.parametrize(
-    "place", ["gemma-2-2b-it", "google/gemma-2-2b-it", "models--google--gemma-2-2b-it/snapshots/1"]
-)
-def test_a_copy_of_a_known_model_must_have_its_ids(place: str, tmp_path: Path) -> None:
+def test_a_copy_of_a_known_model_must_have_its_ids(tmp_path: Path) -> None:
     """A directory of that exact name whose tokenizer is another one is refused by name."""
-    folder = tmp_path / place
-    folder.mkdir(parents=True)
     profile, content = small("gemma-2-2b-it")
-    (folder / "tokenizer.json").write_bytes(content)
-    (folder / "chat_template.jinja").write_text(profile.chat_template)
-    (folder / "tokenizer_config.json").write_text('{"bos_token": "<bos>", "pad_token": "<pad>"}')
-    found = resolve.resolve(f"{folder}/", tmp_path, Overrides())
-    assert found.profile.token_ids == all_profiles()["gemma-2-2b-it"].token_ids
-    shutil.copytree(folder, tmp_path / "mine")
+    of_hub = "models--google--gemma-2-2b-it/snapshots/1"
+    for place in ("gemma-2-2b-it", "google/gemma-2-2b-it", of_hub, "mine"):
+        folder = tmp_path / place
+        folder.mkdir(parents=True)
+        (folder / "tokenizer.json").write_bytes(content)
+        (folder / "chat_template.jinja").write_text(profile.chat_template)
+        (folder / "tokenizer_config.json").write_text(
+            '{"bos_token": "<bos>", "pad_token": "<pad>"}'
+        )
+        found = resolve.resolve(f"{folder}/", tmp_path, Overrides()).profile.token_ids
+        assert found == (() if place == "mine" else all_profiles()["gemma-2-2b-it"].token_ids)
     assert resolve.known_as(tmp_path / "mine", "mine") is None
-    assert resolve.resolve(f"{tmp_path}/mine/", tmp_path, Overrides()).profile.token_ids == ()
 
 
 def test_a_profile_takes_its_tokenizer_from_the_hubs_cache(
@@ -278,7 +221,5 @@ def test_a_profile_takes_its_tokenizer_from_the_hubs_cache(
     monkeypatch.setattr(hub, "cached", lambda model_id: hub.Snapshot(tmp_path, "abc"))
     found = resolve.resolve("gemma-2-2b-it", tmp_path, Overrides())
     assert found.source == "hub cache"
-    from stages.probes import bind
-
     with pytest.raises(ModelError, match="is 106 in this family, but 4 here"):
         bind(found.profile, found.tokenizer_json, with_steps=False)

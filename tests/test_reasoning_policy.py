@@ -9,8 +9,7 @@ from stages.chat_template.render import Renderer, Row
 from stages.chat_template.segments import CONTROL, TRAINED
 from stages.contract import Message
 from stages.errors import RowError
-from stages.probes import bind
-from stages.tokenizers.profiles import all_profiles
+from stages.profile import TargetModel
 
 THOUGHT = "<think>\nadd them\n</think>\n\n"
 
@@ -25,19 +24,20 @@ def answer(content: str | None, **fields: object) -> Message:
     return Message("assistant", content, fields or None, True)
 
 
-@pytest.mark.parametrize("name", ["reasoning_content", "reasoning", "thinking"])
-def test_strip_takes_fields_and_blocks(name: str) -> None:
+def test_strip_takes_fields_and_blocks() -> None:
     """In a field, in the text, or both; calls and users' texts stay."""
-    turns = [
-        Message("user", f"{THOUGHT}why?"),
-        answer("4", **{name: "add them", "tool_calls": [1]}),
-        answer(f"\n{THOUGHT}4"),
-        answer(f"4 {THOUGHT}"),
-        answer(None, **{name: "add them"}),
-    ]
-    reasoning.strip(turns)
-    assert [turn.content for turn in turns] == [f"{THOUGHT}why?", "4", "4", f"4 {THOUGHT}", None]
-    assert [turn.fields for turn in turns] == [None, {"tool_calls": [1]}, None, None, None]
+    for name in ("reasoning_content", "reasoning", "thinking"):
+        turns = [
+            Message("user", f"{THOUGHT}why?"),
+            answer("4", **{name: "add them", "tool_calls": [1]}),
+            answer(f"\n{THOUGHT}4"),
+            answer(f"4 {THOUGHT}"),
+            answer(None, **{name: "add them"}),
+        ]
+        reasoning.strip(turns)
+        said = [f"{THOUGHT}why?", "4", "4", f"4 {THOUGHT}", None]
+        assert [turn.content for turn in turns] == said
+        assert [turn.fields for turn in turns] == [None, {"tool_calls": [1]}, None, None, None]
 
 
 def test_a_block_without_an_end_is_refused() -> None:
@@ -50,9 +50,8 @@ def test_a_block_without_an_end_is_refused() -> None:
 
 
 @pytest.mark.parametrize("content", [f"{THOUGHT}4", "4", f"{THOUGHT}4 </think> 5", "a <think> b"])
-def test_mask_changes_no_text_and_trains_the_answer(content: str, tokenizer_json: bytes) -> None:
+def test_mask_changes_no_text_and_trains_the_answer(content: str, model: TargetModel) -> None:
     """The segments join to the same text; what is trained is the answer and its end of turn."""
-    model = bind(all_profiles()["qwen2-1.5b"], tokenizer_json, with_steps=False)
     turns = [("user", "2 + 2?"), ("assistant", content), ("user", "again"), ("assistant", "4")]
     roles, texts = [r for r, _ in turns], [t for _, t in turns]
     flags = [role == "assistant" for role in roles]
@@ -61,8 +60,7 @@ def test_mask_changes_no_text_and_trains_the_answer(content: str, tokenizer_json
     assert "".join(masked[0]) == "".join(found[0])
     said = content.removeprefix(THOUGHT)
     assert trained(*masked) == f"{said}<|im_end|>4<|im_end|>"
-    again = reasoning.untrain(*masked)
-    assert again == masked
+    assert reasoning.untrain(*masked) == masked
 
 
 def test_reasoning_that_the_prompt_opened_is_masked() -> None:

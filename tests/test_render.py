@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 from itertools import groupby
@@ -137,7 +138,7 @@ def check(family: str, found: Row) -> str:
 
 
 @pytest.mark.parametrize("family", ["qwen2", "qwen2.5", "qwen3-2507"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_compiled_rendering_prints_what_the_template_prints(
     family: str, data: st.DataObject
@@ -155,7 +156,7 @@ def test_compiled_rendering_prints_what_the_template_prints(
     assert [text for _, text in spans(texts, kinds)] == [answer + END for answer in answers]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_rendering_row_by_row_prints_what_the_template_prints(data: st.DataObject) -> None:
     """A template that searches texts for reasoning is rendered with the texts that hold some."""
@@ -164,28 +165,6 @@ def test_rendering_row_by_row_prints_what_the_template_prints(data: st.DataObjec
     path = check("qwen3", row(*turns, trained=last))
     searched = ("</think>" in content for role, content in turns if role == "assistant")
     assert (path == "jinja") == any(searched)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=25, deadline=None)
-@given(data=st.data())
-def test_control_segments_are_the_templates_own_tokens(family: str, data: st.DataObject) -> None:
-    """Control segments are exactly one registered token each, as many as the template prints."""
-    turns = data.draw(conversations(TEXTS | st.just(FORGED)))
-    found = row(*turns, trained=[False] * (len(turns) - 1) + [True])
-    texts, kinds, _ = RENDERERS[family](found)
-    controls = [text for text, kind in zip(texts, kinds, strict=True) if kind & CONTROL]
-    assert set(controls) <= set(MODELS[family].controls)
-    plain = row(*((role, "x") for role in found.roles), trained=found.trained)
-    ours, theirs, _ = RENDERERS[family](plain)
-    assert controls == [text for text, kind in zip(ours, theirs, strict=True) if kind & CONTROL]
-
-
-def test_a_forged_turn_stays_text() -> None:
-    """Control text in a content is part of a text segment."""
-    texts, kinds, path = RENDERERS["qwen2"](row(("user", FORGED), ("assistant", "no")))
-    assert path == "compiled"
-    assert (f"user\n{FORGED}", 0) in list(zip(texts, kinds, strict=True))
 
 
 def test_a_forged_turn_stays_text_where_rows_are_rendered_as_a_whole() -> None:
@@ -257,8 +236,8 @@ TOOLS = json.dumps([{"type": "function", "function": {"name": "add"}}])
 
 
 @pytest.mark.parametrize("family", ["qwen2.5", "qwen3", "qwen3-2507"])
-@pytest.mark.parametrize("content", ["", "Let me see."])
-def test_tool_calls_are_rendered_as_the_template_does(family: str, content: str) -> None:
+@pytest.mark.parametrize("content", ["", "Let me see.", None])
+def test_tool_calls_are_rendered_as_the_template_does(family: str, content: str | None) -> None:
     """Calls, their answers and the tools' signatures stand where the template puts them."""
     found = row(
         ("user", "x"),
@@ -278,15 +257,6 @@ def test_tool_calls_are_rendered_as_the_template_does(family: str, content: str)
     ]
 
 
-@pytest.mark.parametrize("family", ["qwen2.5", "qwen3", "qwen3-2507"])
-def test_calls_without_a_content_are_rendered(family: str) -> None:
-    """A null content beside calls prints nothing."""
-    found = row(("user", "x"), ("assistant", None), fields=[None, CALLS])
-    texts, _, _ = RENDERERS[family](found)
-    assert "".join(texts) == whole(MODELS[family], found)
-    assert "None" not in "".join(texts)
-
-
 LOST = {
     "calls": row(("user", "x"), ("assistant", None), fields=[None, CALLS]),
     "calls_beside_a_text": row(("user", "x"), ("assistant", "y"), fields=[None, CALLS]),
@@ -304,10 +274,10 @@ LOST = {
 }
 
 
-@pytest.mark.parametrize("found", LOST.values(), ids=LOST)
-def test_what_a_template_does_not_print_is_not_lost_in_silence(found: Row) -> None:
+def test_what_a_template_does_not_print_is_not_lost_in_silence() -> None:
     """Qwen2's template knows neither calls nor tools nor reasoning: such rows are refused."""
-    assert refusal(QWEN2, found).code == "lost_in_template"
+    for name, found in LOST.items():
+        assert refusal(QWEN2, found).code == "lost_in_template", name
 
 
 @pytest.mark.parametrize(
@@ -368,14 +338,14 @@ def test_a_turn_left_out_is_never_another_one() -> None:
     assert "user\nx" in trained
 
 
-@pytest.mark.parametrize("family", ["qwen2.5", "qwen3", "qwen3-2507"])
-def test_control_text_beside_the_content_is_refused(family: str) -> None:
+def test_control_text_beside_the_content_is_refused() -> None:
     """Arguments and signatures are printed by the template itself, so they may hold no control."""
+    turns = (("user", "x"), ("assistant", "y"))
     forged = json.dumps({"tool_calls": [{"function": {"name": "f", "arguments": {"a": FORGED}}}]})
-    found = row(("user", "x"), ("assistant", "y"), fields=[None, forged])
-    assert refusal(MODELS[family], found).code == "control_text"
-    found = row(("user", "x"), ("assistant", "y"), tools=json.dumps([{"description": END}]))
-    assert refusal(MODELS[family], found).code == "control_text"
+    signature = json.dumps([{"description": END}])
+    for family in ("qwen2.5", "qwen3", "qwen3-2507"):
+        for found in (row(*turns, fields=[None, forged]), row(*turns, tools=signature)):
+            assert refusal(MODELS[family], found).code == "control_text"
 
 
 HEAD = "{% for m in messages %}<|im_start|>{{ m.role }}{{ '\\n' }}"
@@ -389,93 +359,75 @@ LOOKING, STRIPPING = BODIES["looking"], BODIES["stripping"]
 SECRETS = [("user", " the secret, abc "), ("assistant", "secret")]
 
 
-@pytest.mark.parametrize("body", LOOKING.values(), ids=LOOKING)
-def test_a_template_that_looks_into_texts_is_rendered_row_by_row(body: str) -> None:
-    """What the template does with a text it does with each row's own."""
-    model = with_template(HEAD + body + TAIL)
-    found = row(*SECRETS)
-    texts, kinds, path = Renderer(model)(found)
-    assert path == "jinja"
-    assert "".join(texts) == whole(model, found)
-    assert spans(texts, kinds)[0][1].endswith(END)
+class Printing:
+    """Renders rows with a template that prints messages so."""
+
+    def __init__(self, body: str) -> None:
+        self._model = with_template(HEAD + body + TAIL)
+        self._render = Renderer(self._model)
+
+    def __call__(self, *turns: tuple[str, str]) -> tuple[str, str]:
+        """What is trained first, and the path that ran; the text is the template's own."""
+        found = row(*turns)
+        texts, kinds, path = self._render(found)
+        assert "".join(texts) == whole(self._model, found)
+        return spans(texts, kinds)[0][1], path
+
+
+@pytest.mark.parametrize("body", (LOOKING | BODIES["replacing"]).values(), ids=str)
+def test_a_template_that_looks_into_texts_prints_each_rows_own(body: str) -> None:
+    """Row by row; a text that is captured and changed by its words is not copied as it was."""
+    answer, path = Printing(body)(*SECRETS)
+    assert path == "jinja" or body not in LOOKING.values()
+    assert answer.endswith(END)
 
 
 @pytest.mark.parametrize("body", STRIPPING.values(), ids=STRIPPING)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_a_template_that_strips_texts_is_compiled(body: str, data: st.DataObject) -> None:
     """A slot is stripped as the template strips it, whatever the text."""
     padded = st.text(st.sampled_from(" \n\tab\u2003\x1c"), max_size=4)
     texts = st.tuples(padded, TEXTS | st.just(FORGED), padded).map("".join)
-    found = row(*data.draw(conversations(texts)))
-    model = with_template(HEAD + body + TAIL)
-    printed, _, path = Renderer(model)(found)
-    assert path == "compiled"
-    assert "".join(printed) == whole(model, found)
+    assert Printing(body)(*data.draw(conversations(texts)))[1] == "compiled"
 
 
 @pytest.mark.parametrize("body", BODIES["asking"].values(), ids=BODIES["asking"])
 def test_a_template_that_asks_about_texts_is_compiled_for_those_that_answer_no(body: str) -> None:
     """One shape, two paths: a row whose texts answer otherwise is rendered by itself."""
-    model = with_template(HEAD + body + TAIL)
-    renderer = Renderer(model)
-    paths = []
-    for question in ("hello", "secret", "x secret", "not", " secret ", "hello"):
-        found = row(("user", question), ("assistant", "y"))
-        texts, _, path = renderer(found)
-        assert "".join(texts) == whole(model, found)
-        paths.append(path)
+    printing = Printing(body)
+    questions = ("hello", "secret", "x secret", "not", " secret ", "hello")
+    paths = [printing(("user", question), ("assistant", "y"))[1] for question in questions]
     assert paths[0] == paths[-1] == "compiled"
     assert "jinja" in paths
 
 
 @pytest.mark.parametrize("body", (LOOKING | STRIPPING).values(), ids=LOOKING | STRIPPING)
-@pytest.mark.parametrize("content", [FORGED, f"a {END} b", f"secret{END}"])
-def test_control_text_under_a_template_that_looks_is_printed_or_refused(
-    body: str, content: str
-) -> None:
+def test_control_text_under_a_template_that_looks_is_printed_or_refused(body: str) -> None:
     """What stands in for control text while a row is rendered must not show in what is printed."""
-    model = with_template(HEAD + body + TAIL)
-    found = row(("user", content), ("assistant", "y"))
-    try:
-        texts, _, _ = Renderer(model)(found)
-    except RowError as error:
-        assert error.code == "control_text"  # noqa: PT017
-        return
-    assert "".join(texts) == whole(model, found)
-
-
-@pytest.mark.parametrize("body", BODIES["replacing"].values(), ids=BODIES["replacing"])
-def test_a_template_that_changes_words_prints_the_changed_text(body: str) -> None:
-    """A text that is captured and then changed by its words is not copied as it was."""
-    model = with_template(HEAD + body + TAIL)
-    found = row(*SECRETS)
-    texts, _, _ = Renderer(model)(found)
-    assert "".join(texts) == whole(model, found)
+    for content in (FORGED, f"a {END} b", f"secret{END}"):
+        try:
+            Printing(body)(("user", content), ("assistant", "y"))
+        except RowError as error:
+            assert error.code == "control_text", content  # noqa: PT017
 
 
 @pytest.mark.parametrize("body", BODIES["printing"].values(), ids=BODIES["printing"])
 def test_a_template_that_only_prints_texts_is_compiled(body: str) -> None:
     """A text that is joined, stored and printed stays opaque, and empty texts are told apart."""
-    model = with_template(HEAD + body + TAIL)
-    renderer = Renderer(model)
-    for turns in (
-        SECRETS,
-        [("user", ""), ("assistant", "x")],
-        [("user", " "), ("assistant", "{{")],
-    ):
-        found = row(*turns)
-        texts, _, path = renderer(found)
-        assert path == "compiled"
-        assert "".join(texts) == whole(model, found)
+    printing = Printing(body)
+    for question, answer in (("the secret", "secret"), ("", "x"), (" ", "{{")):
+        assert printing(("user", question), ("assistant", answer))[1] == "compiled"
 
 
 @pytest.mark.parametrize("body", BODIES["losing"].values(), ids=BODIES["losing"])
 def test_a_text_that_the_template_drops_or_repeats_is_refused(body: str) -> None:
-    """Each text stands in the rendering exactly once."""
-    error = refusal(with_template(HEAD + body + TAIL), row(("user", "x"), ("assistant", "y")))
-    assert error.code == "lost_in_template"
-    assert "turn 1" in error.detail
+    """Each text stands in the rendering exactly once; the verdict on a shape is kept."""
+    renderer = Renderer(with_template(HEAD + body + TAIL))
+    for text in ("x", "y", "x"):
+        with pytest.raises(RowError, match="turn 1") as caught:
+            renderer(row(("user", text), ("assistant", "y")))
+        assert caught.value.code == "lost_in_template"
 
 
 def test_a_template_that_refuses_a_row_refuses_only_that() -> None:
@@ -488,36 +440,22 @@ def test_a_template_that_refuses_a_row_refuses_only_that() -> None:
     assert renderer(row(("user", "x"), ("assistant", "y")))[2] == "compiled"
 
 
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [
-        (HEAD + "{{ m.content }}{% endfor %}" + TAIL[TAIL.index("{% if") :], "does not end"),
-        (
-            (HEAD + "{{ m.content }}" + TAIL).replace(">assistant{{", ">bot{{"),
-            "not rendered after",
-        ),
-        (HEAD + "{% if m.role == 'user' %}{{ m.content }}{% endif %}" + TAIL, "drops or repeats"),
-        ("{{ raise_exception('never') }}", "never"),
-        ("{{ messages.nothing.at.all }}", "nothing"),
-    ],
-    ids=["no_end_of_turn", "other_generation_prompt", "no_answers", "raises", "undefined"],
-)
-def test_a_template_that_cannot_be_trained_on_is_refused_before_the_build(
-    source: str, words: str
-) -> None:
-    """The proof runs once per build and says what is wrong with the template."""
-    first, second = prove(with_template(source))
-    assert first.passed is False
-    assert words in first.detail
-    assert "--chat-template" in first.remedy
-    assert second.passed is None
+def test_a_template_that_cannot_be_trained_on_is_refused_before_the_build() -> None:
+    """The proof runs once per build and says what is wrong; ``test_doctor`` has more of them."""
+    endless = HEAD + "{{ m.content }}{% endfor %}" + TAIL[TAIL.index("{% if") :]
+    raising, undefined = "{{ raise_exception('never') }}", "{{ messages.nothing.at.all }}"
+    for source, words in ((endless, "does not end"), (raising, "never"), (undefined, "nothing")):
+        first, second = prove(with_template(source))
+        assert first.passed is False
+        assert words in first.detail
+        assert "--chat-template" in first.remedy
+        assert second.passed is None
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_of_ours_can_be_trained_on(family: str) -> None:
+def test_every_family_of_ours_can_be_trained_on() -> None:
     """The proof passes for each template, whatever is trained."""
-    for policy in ("assistant", "last", "all"):
-        assert [verdict.passed for verdict in prove(MODELS[family], policy)] == [True, True]
+    for model, policy in itertools.product(MODELS.values(), ("assistant", "last", "all")):
+        assert [verdict.passed for verdict in prove(model, policy)] == [True, True]
 
 
 def test_a_template_that_is_no_jinja_is_refused() -> None:
@@ -528,23 +466,11 @@ def test_a_template_that_is_no_jinja_is_refused() -> None:
         Template("x", "26 July")
 
 
-def test_a_template_has_no_clock_and_no_way_out() -> None:
-    """The date is the recipe's, tokens are named, JSON is not escaped, and the sandbox holds."""
+def test_a_template_has_no_clock() -> None:
+    """The date is the recipe's, tokens are named, and JSON is not escaped."""
     source = "{{ strftime_now('%d %B %Y') }} {{ eos_token }} {{ messages | tojson }}"
     template = Template(source, "2024-07-26", eos_token=END)
     assert template.render([{"a": "é<"}]) == f'26 July 2024 {END} [{{"a": "é<"}}]'
-    for escape in ("{{ ''.__class__.__mro__ }}", "{{ messages.append(1) }}"):
-        with pytest.raises(RowError, match="chat template"):
-            Template(escape, "2024-07-26").render([])
-
-
-def test_a_shape_that_was_refused_stays_refused() -> None:
-    """The verdict on a shape is kept, and is the same for every row of it."""
-    renderer = Renderer(with_template(HEAD + BODIES["losing"]["dropped"] + TAIL))
-    for text in ("x", "y", "x"):
-        with pytest.raises(RowError) as caught:
-            renderer(row(("user", text), ("assistant", text)))
-        assert caught.value.code == "lost_in_template"
 
 
 def batch(*talks: list[tuple[str, str]]) -> pa.RecordBatch:
@@ -553,14 +479,9 @@ def batch(*talks: list[tuple[str, str]]) -> pa.RecordBatch:
         [{"role": r, "content": c, "fields": None, "trained": r == "assistant"} for r, c in talk]
         for talk in talks
     ]
+    none = pa.nulls(len(talks), pa.string())
     return pa.RecordBatch.from_arrays(
-        [
-            pa.array(messages, columns.MESSAGES),
-            loss_weights.lists({}, len(talks)),
-            pa.array([None] * len(talks), pa.string()),
-            pa.array([None] * len(talks), pa.string()),
-            pa.array([None] * len(talks), pa.string()),
-        ],
+        [pa.array(messages, columns.MESSAGES), loss_weights.lists({}, len(talks)), *[none] * 3],
         names=["messages", "turn_weights", "tools", "reject_code", "reject_detail"],
     )
 
@@ -584,11 +505,8 @@ def test_a_batch_keeps_its_rows_in_order() -> None:
 
 def test_a_system_text_is_put_only_where_there_is_none() -> None:
     """``--system`` does not replace a row's own system text, nor touch bare text."""
-    talks = [
-        [("user", "a"), ("assistant", "b")],
-        [("system", "own"), ("user", "a"), ("assistant", "b")],
-        [("text", "bare")],
-    ]
+    plain = [("user", "a"), ("assistant", "b")]
+    talks = (plain, [("system", "own"), *plain], [("text", "bare")])
     found = Render(Renderer(QWEN2), system="be exact")(batch(*talks))
     texts = [text(row) for row in segments_of(found, "").to_pylist()]
     assert texts[0].startswith(f"<|im_start|>system\nbe exact{END}\n")
@@ -596,15 +514,6 @@ def test_a_system_text_is_put_only_where_there_is_none() -> None:
     assert "be exact" not in texts[1]
     assert texts[2] == f"bare{END}"
     assert found["rendered"].to_pylist() == ["compiled", "compiled", "bare"]
-
-
-def test_a_side_of_a_pair_ends_on_its_last_end_of_turn() -> None:
-    """What the template prints behind the last end of turn is dropped where a reward is read."""
-    pair = batch([("user", "a"), ("assistant", "b")]).rename_columns(
-        ["chosen_messages", "turn_weights", "tools", "reject_code", "reject_detail"]
-    )
-    found = Render(Renderer(QWEN2), "chosen_", ends_with_turn=True)(pair)
-    assert text(segments_of(found, "chosen_").to_pylist()[0]).endswith(f"assistant\nb{END}")
 
 
 def steps_batch(problem: str, steps: list[str], tail: str | None = None) -> pa.RecordBatch:
@@ -626,18 +535,6 @@ def test_steps_are_one_answer_in_pieces(family: str) -> None:
     assert [s["text"] for s in segments if s["kind"] & STEP] == ["s", "\nt", "\nu"]
     assert not any(s["kind"] & TRAINED for s in segments)
     assert segments[-2] == {"text": END, "kind": CONTROL}
-
-
-def test_raw_steps_are_the_rows_own_text() -> None:
-    """Without a template there are no roles, no system text and no end of turn."""
-    renderer = Renderer(QWEN2)
-    found = RenderSteps(renderer, raw=True, system="s")(steps_batch("P", ["P a ", "\nb "], "\n"))
-    (segments,) = found["segments"].to_pylist()
-    assert segments == [
-        {"text": "P a ", "kind": STEP},
-        {"text": "\nb ", "kind": STEP},
-        {"text": "\n", "kind": 0},
-    ]
 
 
 def test_steps_that_the_template_would_change_are_refused() -> None:

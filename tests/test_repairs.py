@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from small_tokenizers import model_folder, small
-from support import few, read_manifest, table
+from support import Make, few, read_manifest, rows_to, table
 
 from pipeline.builds.build import Build
 from pipeline.manifest import in_words
@@ -33,16 +32,12 @@ def directory(folder: Path, declared: dict[str, Any], **files: dict[str, Any]) -
     return folder
 
 
-@pytest.mark.parametrize("case", few(table("repairs.toml")["case"], 4), ids=lambda one: one["name"])
-def test_each_wrong_token_is_told(
-    case: dict[str, Any], make: Callable[..., Path], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("case", few(table("repairs.toml")["case"], 3), ids=lambda one: one["name"])
+def test_each_wrong_token_is_told(case: dict[str, Any], make: Make, tmp_path: Path) -> None:
     """Manifest, summary and serving.json name the file, the value and what is used."""
     key, words = case["key"], case["words"]
     model = directory(tmp_path / "model", case["config"], **case["files"])
-    data = tmp_path / "data.jsonl"
-    data.write_text(json.dumps(ROW) + "\n", "utf-8")
-    folder = make("sft", data, model=f"{model}/")
+    folder = make("sft", rows_to(tmp_path / "data.jsonl", ROW), model=f"{model}/")
     manifest = read_manifest(folder)
     (repair,) = [one for one in manifest["model"]["repairs"] if one["key"] == key]
     assert repair["declared"] == case.get("declared")
@@ -50,34 +45,22 @@ def test_each_wrong_token_is_told(
     assert repair["used"] == wanted[key]
     assert manifest["model"]["pad_token"] == PAD
     assert manifest["model"]["end_of_turn"] == END
-    told = [
-        line
-        for line in in_words.inference(Build.open(folder).manifest)
-        if line.startswith("repaired")
-    ]
-    assert any(words in line and key in line for line in told)
+    told = in_words.inference(Build.open(folder).manifest)
+    assert any(one.startswith("repaired") and words in one and key in one for one in told)
     serving = json.loads((folder / "serving.json").read_bytes())
     assert any(words in sentence for sentence in serving["repairs"])
 
 
-def test_a_sound_directory_needs_no_repair(tmp_path: Path) -> None:
-    """Nothing is told where everything is used as it is declared."""
+def test_what_needs_no_repair_and_what_has_none(tmp_path: Path) -> None:
+    """Nothing is told where all is used as declared; a pad is kept or missed where none is free."""
     files = {"generation_config": {"eos_token_id": [2, 0], "pad_token_id": 0}}
-    model = directory(tmp_path / "model", {}, **files)
+    model = directory(tmp_path / "sound", {}, **files)
     assert resolve(f"{model}/", tmp_path, Overrides()).repairs == ()
-
-
-def test_the_unknown_token_is_kept_where_nothing_else_is_free(tmp_path: Path) -> None:
-    """It is said all the same."""
-    model = directory(tmp_path / "model", {"unk_token": PAD})
+    model = directory(tmp_path / "unknown", {"unk_token": PAD})
     (repair,) = resolve(f"{model}/", tmp_path, Overrides()).repairs
     assert repair.used == repair.declared == PAD
     assert "it is kept" in repair.sentence
-
-
-def test_a_directory_without_any_pad_is_refused(tmp_path: Path) -> None:
-    """Where no registered token is free, the build stops."""
-    model = directory(tmp_path / "model", {"eos_token": PAD, "pad_token": PAD})
+    model = directory(tmp_path / "bare", {"eos_token": PAD, "pad_token": PAD})
     with pytest.raises(ModelError, match="no pad token that differs from its eos"):
         resolve(f"{model}/", tmp_path, Overrides())
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import SAMPLES, Ran, table
+from support import SAMPLES, Run, few, started, table
 
 from stages.chat_template.template import Template
 from stages.errors import ModelError, RowError
@@ -47,44 +45,44 @@ def refused(source: str) -> RowError:
     return caught.value
 
 
-@pytest.mark.parametrize("source", REACHING.values(), ids=REACHING)
-def test_nothing_is_reached(source: str) -> None:
+def test_nothing_is_reached() -> None:
     """Attributes of Python objects, in every spelling, end the rendering at once."""
-    error = refused(source)
-    assert error.code == "template_error"
-    assert "refused" in error.detail
+    for name, source in REACHING.items():
+        error = refused(source)
+        assert error.code == "template_error", name
+        assert "refused" in error.detail, name
 
 
-@pytest.mark.parametrize("source", ENDLESS.values(), ids=ENDLESS)
-def test_nothing_goes_on_for_ever(source: str) -> None:
+@pytest.mark.parametrize("name", few(ENDLESS, 24))
+def test_nothing_goes_on_for_ever(name: str) -> None:
     """Loops, recursion, growth and slow operations in loops end, in one way on every machine."""
-    started = time.process_time()
-    first = refused(source)
-    assert time.process_time() - started < PLENTY
+    began = time.process_time()
+    first = refused(ENDLESS[name])
+    assert time.process_time() - began < PLENTY
     assert len(first.detail) < 500
 
 
-@pytest.mark.parametrize("name", ["loops", "double", "recursive"])
-def test_the_verdict_is_the_same_each_time(name: str) -> None:
+def test_the_verdict_is_the_same_each_time() -> None:
     """The budget starts anew with every rendering, and a good row after a bad one renders."""
-    bomb = ENDLESS[name]
-    template = Template("{% if messages|length > 1 %}" + bomb + "{% endif %}fine", DATE)
     turn = {"role": "user", "content": "x"}
-    details = set()
-    for _ in range(2):
-        assert template.render([turn]) == "fine"
-        with pytest.raises(RowError) as caught:
-            template.render([turn, turn])
-        details.add(caught.value.detail)
-    assert len(details) == 1
+    for name in ("loops", "double", "recursive"):
+        bomb = ENDLESS[name]
+        template = Template("{% if messages|length > 1 %}" + bomb + "{% endif %}fine", DATE)
+        details = set()
+        for _ in range(2):
+            assert template.render([turn]) == "fine"
+            with pytest.raises(RowError) as caught:
+                template.render([turn, turn])
+            details.add(caught.value.detail)
+        assert len(details) == 1, name
 
 
-@pytest.mark.parametrize("source", SOURCE.values(), ids=SOURCE)
-def test_what_cannot_be_compiled_is_a_fault_of_the_recipe(source: str) -> None:
+def test_what_cannot_be_compiled_is_a_fault_of_the_recipe() -> None:
     """Other files, randomness, and source that would exhaust the compiler."""
-    with pytest.raises(ModelError, match="chat template") as caught:
-        Template(source, DATE)
-    assert caught.value.exit_code == 2
+    for source in SOURCE.values():
+        with pytest.raises(ModelError, match="chat template") as caught:
+            Template(source, DATE)
+        assert caught.value.exit_code == 2
 
 
 def test_ordinary_work_is_far_from_the_limits() -> None:
@@ -101,37 +99,22 @@ def test_ordinary_work_is_far_from_the_limits() -> None:
         assert len(template.render(turns[:3], tools)) > 2000
 
 
-@pytest.mark.parametrize(
-    ("source", "text"),
-    [
-        ("{{ nothing | default(4096) }}", "4096"),
-        ("{{ '%d tokens' % 5000 }}", "5000 tokens"),
-        ("{{ '%5.2f' | format(2000) }}", "2000.00"),
-        ("{{ '{} of {:>4}'.format(5000, 70000) }}", "5000 of 70000"),
-        ("{{ ('a' * 3000).find('b', 2000) }}", "-1"),
-        ("{{ [1, 2000] | max + 1 }}", "2001"),
-        ("{{ 2000 * 3000 }}", "6000000"),
-        ("{% for i in range(5000) if i == 4999 %}{{ i }}{% endfor %}", "4999"),
-    ],
-)
-def test_large_numbers_are_not_widths(source: str, text: str) -> None:
+def test_large_numbers_are_not_widths() -> None:
     """Numbers that pad nothing may be as large as they are."""
-    assert Template(source, DATE).render([]) == text
+    for text, source in TABLES["printed"].items():
+        assert Template(source, DATE).render([]) == text
 
 
-@pytest.mark.parametrize("source", [REACHING["globals"], LOOPING["loops"], SOURCE["include"]])
-def test_a_hostile_template_ends_the_command_with_one_error(
-    source: str, pipeline: Callable[..., Ran], tmp_path: Path
-) -> None:
+def test_a_hostile_template_ends_the_command_with_one_error(pipeline: Run, tmp_path: Path) -> None:
     """Status 2, one error, no traceback, nothing executed."""
-    (tmp_path / "evil.jinja").write_text(source)
     data = SAMPLES / "sft" / "word_problems.jsonl"
-    ran = pipeline("run", "sft", data, "--model", "qwen2-1.5b", "--chat-template", "evil.jinja")
-    assert ran.status == 2
-    assert ran.err.count("Error:") == 1
-    assert "Traceback" not in ran.err
-    assert "refused" in ran.err
-    assert {path.name for path in tmp_path.iterdir()} == {"evil.jinja"}
+    for source in (REACHING["globals"], LOOPING["loops"], SOURCE["include"]):
+        (tmp_path / "evil.jinja").write_text(source)
+        ran = pipeline("run", "sft", data, "--model", "qwen2-1.5b", "--chat-template", "evil.jinja")
+        ran.refused(2, "refused")
+        assert ran.err.count("Error:") == 1
+        assert "Traceback" not in ran.err
+        assert {path.name for path in tmp_path.iterdir()} == {"evil.jinja"}
 
 
 @pytest.mark.slow
@@ -140,9 +123,7 @@ def test_no_work_with_any_value_goes_on_for_ever() -> None:
 
     Some are drawn from 80,000 templates; ``python tests/sandbox_sweep.py 1 0`` tries them all.
     """
-    command = [sys.executable, str(Path(__file__).parent / "sandbox_sweep.py"), "1", "300"]
-    tried = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert tried.returncode == 0, tried.stderr
-    *broken, last = tried.stdout.splitlines()
+    tried = started(sys.executable, Path(__file__).parent / "sandbox_sweep.py", 1, 300).ended()
+    *broken, last = tried.out.splitlines()
     assert not broken
     assert json.loads(last)["tried"] == 300

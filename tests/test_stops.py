@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 from dataclasses import replace
@@ -9,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import turns
 from stub_server import Stub, serve
 from support import Make, Run, writable, write_rows
 from tokenizers import AddedToken, Tokenizer
-from transformers import AutoTokenizer
+from transformers import GenerationConfig
 
 from pipeline.serving import serving
 from pipeline.serving.declared import KINDS, prompts, read
@@ -31,14 +33,10 @@ def rows() -> list[dict[str, Any]]:
     """Single questions, two exchanges, and questions with a tool."""
     found: list[dict[str, Any]] = []
     for number in range(12):
-        turns = [
-            {"role": "user", "content": f"{'How many? ' * (1 + number % 5)}{number}"},
-            {"role": "assistant", "content": f"They are {number}."},
-        ]
-        row: dict[str, Any] = {"messages": turns * (1 + number % 2)}
-        if number % 4 == 2:
-            row["tools"] = [TOOL]
-        found.append(row)
+        asked = ("user", f"{'How many? ' * (1 + number % 5)}{number}")
+        exchange = turns(asked, ("assistant", f"They are {number}."))
+        tools = {"tools": [TOOL]} if number % 4 == 2 else {}
+        found.append({"messages": exchange * (1 + number % 2), **tools})
     return found
 
 
@@ -97,14 +95,9 @@ def test_a_sound_server_ends_every_answer(stub: Stub, folder: Path) -> None:
 
 
 def test_a_server_that_waits_for_another_token(stub: Stub, folder: Path) -> None:
-    """The end of the turn is generated and passed over: its generation config lacks the id."""
+    """The end of the turn is generated and passed over, or was never learnt: no stop id helps."""
     stub.stops = (151643,)
-    found = codes(stub, folder)
-    assert list(found) == ["eos_not_in_generation_config"]
-
-
-def test_a_model_that_never_ends_its_answers(stub: Stub, folder: Path) -> None:
-    """No stop id helps."""
+    assert list(codes(stub, folder)) == ["eos_not_in_generation_config"]
     stub.learnt = False
     assert list(codes(stub, folder)) == ["end_of_turn_not_learnt"]
 
@@ -184,25 +177,20 @@ def test_files_that_agree_with_the_build(checkpoint: Path, folder: Path) -> None
 @pytest.mark.slow
 def test_each_file_that_keeps_a_model_from_stopping(checkpoint: Path, folder: Path) -> None:
     """The cause and the file, one by one."""
-    config, generation = checkpoint / "tokenizer_config.json", checkpoint / "generation_config.json"
-    sound = {path: path.read_bytes() for path in (config, generation)}
-    edit(generation, eos_token_id=151643)
-    wanted = {"eos_not_in_generation_config": "generation_config.json"}
-    assert files_of(checkpoint, folder) == wanted
-    generation.unlink()
+    said = "tokenizer_config.json"
+    for code, name, changed in (
+        ("eos_not_in_generation_config", "generation_config.json", {"eos_token_id": 151643}),
+        ("pad_is_end_of_turn", said, {"pad_token": "<|im_end|>"}),
+        ("template_without_end_of_turn", said, {"chat_template": BAD_TEMPLATE}),
+        ("other_eos_token", said, {"eos_token": "<|endoftext|>"}),
+    ):
+        sound = (checkpoint / name).read_bytes()
+        edit(checkpoint / name, **changed)
+        assert files_of(checkpoint, folder) == {code: name}
+        (checkpoint / name).write_bytes(sound)
+    (checkpoint / "generation_config.json").unlink()
     edit(checkpoint / "config.json", eos_token_id=151643)
     assert files_of(checkpoint, folder) == {"eos_not_in_generation_config": "config.json"}
-    generation.write_bytes(sound[generation])
-    edit(config, pad_token="<|im_end|>")
-    assert files_of(checkpoint, folder) == {"pad_is_end_of_turn": "tokenizer_config.json"}
-    config.write_bytes(sound[config])
-    edit(config, chat_template=BAD_TEMPLATE)
-    wanted = {"template_without_end_of_turn": "tokenizer_config.json"}
-    assert files_of(checkpoint, folder) == wanted
-    config.write_bytes(sound[config])
-    edit(config, eos_token="<|endoftext|>")
-    assert files_of(checkpoint, folder) == {"other_eos_token": "tokenizer_config.json"}
-    config.write_bytes(sound[config])
     document = json.loads((checkpoint / "tokenizer.json").read_bytes())
     document["added_tokens"].pop()
     (checkpoint / "tokenizer.json").write_text(json.dumps(document), "utf-8")
@@ -211,16 +199,11 @@ def test_each_file_that_keeps_a_model_from_stopping(checkpoint: Path, folder: Pa
 
 def test_without_torch_the_way_on_is_said(checkpoint: Path, folder: Path, tmp_path: Path) -> None:
     """A checkpoint cannot answer here, and a folder that is none is refused."""
-    import importlib.util
-
     words = "has no weights" if importlib.util.find_spec("torch") else "needs torch"
     with pytest.raises(UsageError, match=words):
         examine(StopRun(str(checkpoint), folder))
     with pytest.raises(UsageError, match=r"has no config\.json"):
         examine(StopRun(str(tmp_path), folder, tokenizer_only=True))
-
-
-ANSWER = "I do not know this year. <search>population of Oslo"
 
 
 @pytest.fixture(scope="module")
@@ -232,52 +215,22 @@ def searching(tokenizer_json: bytes) -> TargetModel:
     return bind(profile, tokenizer.to_str().encode(), with_steps=False)
 
 
-def test_the_stop_string_works_where_the_id_does_not(
-    searching: TargetModel, tokenizer_json: bytes, tmp_path: Path
-) -> None:
-    """A server that loads the original tokenizer never sees the id, and always the string."""
-    found = serving.contract(searching, ("<search>",))
-    marker = found["markers"][0]
-    assert marker["is_one_token"]
-    assert marker["use"] == "string"
-    write_tokenizer(tmp_path / "modified", searching)
-    (tmp_path / "original").mkdir()
-    (tmp_path / "original" / "tokenizer.json").write_bytes(tokenizer_json)
-    modified = AutoTokenizer.from_pretrained(tmp_path / "modified")
-    original = AutoTokenizer.from_pretrained(tmp_path / "original")
-    index = marker["ids"][0]
-    assert modified.convert_tokens_to_ids("<search>") == index
-    for tokenizer, sees_the_id in ((modified, True), (original, False)):
-        ids = tokenizer(ANSWER, add_special_tokens=False)["input_ids"]
-        assert (index in ids) is sees_the_id
-        shown = tokenizer.decode(ids, skip_special_tokens=False)
-        assert found["stop_strings"][0] in shown
+def test_what_a_marker_is(step_model: TargetModel, searching: TargetModel) -> None:
+    """Several tokens, a registered one, a word, and one that this build added.
 
-
-@pytest.mark.parametrize(
-    ("text", "one", "stock", "use"),
-    [
+    A token of a directory may be its maker's, so its id is not relied on.
+    """
+    for text, *wanted in (
         ("<search>", False, False, "string"),
         ("<|im_start|>", True, True, "string or id"),
         ("search", True, True, "string or id"),
         ("<|step|>", True, False, "string"),
-    ],
-)
-def test_what_a_marker_is(
-    step_model: TargetModel, text: str, one: bool, stock: bool, use: str
-) -> None:
-    """Several tokens, a registered one, a word, and one that this build added."""
-    found = serving.marker(step_model, text)
-    assert (found["is_one_token"], found["stock_tokenizer_sees_it"], found["use"]) == (
-        one,
-        stock,
-        use,
-    )
-
-
-def test_nobody_knows_what_a_directory_was_given(searching: TargetModel) -> None:
-    """A token of a directory may be its maker's, so its id is not relied on."""
-    assert serving.marker(searching, "<search>")["stock_tokenizer_sees_it"] is None
+    ):
+        found = serving.marker(step_model, text)
+        said = ("is_one_token", "stock_tokenizer_sees_it", "use")
+        assert [found[name] for name in said] == wanted, text
+    found = serving.marker(searching, "<search>")
+    assert [found[name] for name in said] == [True, None, "string"]
     assert serving.marker(searching, "search")["stock_tokenizer_sees_it"] is True
 
 
@@ -297,8 +250,6 @@ def test_special_tokens_are_shown_to_whoever_stops_at_strings(model: TargetModel
 
 def test_the_snippet_for_transformers_loads(model: TargetModel, tmp_path: Path) -> None:
     """GenerationConfig takes it, and the emitted file says the same."""
-    from transformers import GenerationConfig
-
     snippet = serving.contract(model, ("<search>",))["engines"]["transformers"]["GenerationConfig"]
     config = GenerationConfig(**snippet)
     assert config.stop_strings == ["<search>"]

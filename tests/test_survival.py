@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +31,7 @@ LOWER = {"type": "Lowercase"}
 WRITERS = sorted(name for name in SMALL if "bert" not in name)
 
 
+@functools.cache
 def _model(name: str, change: Change = lambda content: None) -> Any:
     """The model of a small tokenizer, after its file was changed."""
     profile, content = small(name)
@@ -45,15 +47,10 @@ def _without_newline(content: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_any_text_survives_the_families_that_write(name: str) -> None:
-    model = _model(name)
-
-    @settings(deadline=None, max_examples=60)
-    @given(st.text(max_size=60))
-    def survives(text: str) -> None:
-        assert loss(model, text) is None
-
-    survives()
+@settings(max_examples=40)
+@given(text=st.text(max_size=60))
+def test_any_text_survives_the_families_that_write(name: str, text: str) -> None:
+    assert loss(_model(name), text) is None
 
 
 def test_an_encoder_may_declare_case_accents_and_spaces() -> None:
@@ -65,24 +62,21 @@ def test_an_encoder_may_declare_case_accents_and_spaces() -> None:
     assert loss(lowered, "What") == "'What' is read as 'what'"
 
 
-@pytest.mark.parametrize(
-    ("change", "seen"),
-    [
-        (lambda content: content.update(normalizer=DELETES), "is read as ''"),
-        (lambda content: content.update(normalizer=LOWER), "is read as 'the"),
-        (lambda content: content["model"].update(dropout=0.1), "dropout = 0.1"),
-        (lambda content: content["model"].update(vocab={}, merges=[]), "is read as ''"),
-        (lambda content: content.update(decoder=None), "Ġ"),
-    ],
-    ids=["deletes", "lowercase", "dropout", "empty", "no decoder"],
-)
-def test_the_probe_finds_what_is_wrong_with_a_tokenizer(change: Change, seen: str) -> None:
-    model = _model("smollm2-1.7b", change)
-    subject = probes.ProbeSubject(model, model.tokenizer_json)
-    verdict = probes.examine(subject, [probes.TOKENS])[NAME]
-    assert verdict.passed is False
-    assert seen in verdict.detail
-    assert "tokenizer.json" in verdict.remedy
+def test_the_probe_finds_what_is_wrong_with_a_tokenizer() -> None:
+    changes: dict[str, Change] = {
+        "is read as ''": lambda content: content.update(normalizer=DELETES),
+        "is read as 'the": lambda content: content.update(normalizer=LOWER),
+        "dropout = 0.1": lambda content: content["model"].update(dropout=0.1),
+        " is read as ''": lambda content: content["model"].update(vocab={}, merges=[]),
+        "Ġ": lambda content: content.update(decoder=None),
+    }
+    for seen, change in changes.items():
+        model = _model("smollm2-1.7b", change)
+        subject = probes.ProbeSubject(model, model.tokenizer_json)
+        verdict = probes.examine(subject, [probes.TOKENS])[NAME]
+        assert verdict.passed is False
+        assert seen in verdict.detail
+        assert "tokenizer.json" in verdict.remedy
 
 
 def test_what_no_token_has_is_lost() -> None:
@@ -109,18 +103,14 @@ def _reports(*lost: str) -> list[PartReport]:
     return [PartReport(sampled=2, lost=bool(text), loss=text) for text in lost]
 
 
-@pytest.mark.parametrize(
-    ("lost", "allowed"),
-    [([""], True), (["x", "", ""], True), (["x", "y", ""], False), (["x", "y", *[""] * 40], True)],
-)
-def test_one_odd_row_is_allowed_and_so_is_a_small_share(lost: list[str], allowed: bool) -> None:
+def test_one_odd_row_is_allowed_and_so_is_a_small_share() -> None:
     config = Config.of("sft", ("rows.jsonl",), "acme", Path("out"))
-    if allowed:
+    for lost in ([""], ["x", "", ""], ["x", "y", *[""] * 40]):
         planning.require_text_kept(config, _reports(*lost))
-        return
+    lost = _reports("x", "y", "")
     with pytest.raises(ModelError, match="loses text in 2 of 6 sampled rows: x"):
-        planning.require_text_kept(config, _reports(*lost))
-    planning.require_text_kept(config.but(tolerance={"lost_text.fail": 0.4}), _reports(*lost))
+        planning.require_text_kept(config, lost)
+    planning.require_text_kept(config.but(tolerance={"lost_text.fail": 0.4}), lost)
 
 
 @pytest.mark.slow
@@ -155,6 +145,5 @@ def test_an_encoder_that_reads_little_is_refused(pipeline: Run, tmp_path: Path) 
     model = model_folder(tmp_path / "bert", "bert-base-uncased")
     rows = [{"prompt": f"What {n}?", "chosen": "да yes", "rejected": "нет no"} for n in range(5)]
     rows_to(tmp_path / "rows.jsonl", *rows)
-    ran = pipeline("run", "rm", "rows.jsonl", "--model", model, "-o", "out", "--max-length", 256)
-    assert ran.status == 2
-    assert "[UNK]" in ran.err
+    options = ("--model", model, "-o", "out", "--max-length", 256)
+    pipeline("run", "rm", "rows.jsonl", *options).refused(2, "[UNK]")

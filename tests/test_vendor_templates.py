@@ -9,22 +9,21 @@ from typing import Any
 
 import peers
 import pytest
-from conversations import Speech, conversation
+from conversations import conversation
+from support import few
+from test_families import FAMILIES, TABLE
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from stages.tokenizers.profiles import all_profiles
 
-TRL = ("trl==1.16.0", "trl/chat_templates")
-AXOLOTL = ("axolotl==0.19.0", "axolotl/utils/chat_templates/templates")
+PACKAGES = {
+    "trl": ("trl==1.16.0", "trl/chat_templates"),
+    "axolotl": ("axolotl==0.19.0", "axolotl/utils/chat_templates/templates"),
+}
 DATE = "26 Jul 2024"
 Messages = list[dict[str, Any]]
-
-
-def vendors(source: tuple[str, str], name: str) -> str:
-    """A vendor's template from a peer's package."""
-    return peers.member(source[0], f"{source[1]}/{name}.jinja")
 
 
 def printer(source: str, bos: str | None, eos: str) -> Callable[..., str]:
@@ -43,12 +42,13 @@ def printer(source: str, bos: str | None, eos: str) -> Callable[..., str]:
     return show
 
 
-def printers(name: str, source: tuple[str, str], file: str) -> tuple[Callable[..., str], ...]:
-    """Ours and the vendor's."""
+def printers(name: str) -> tuple[Callable[..., str], ...]:
+    """Ours, and the vendor's, which a peer's package has."""
     profile = all_profiles()[name]
-    tokens = (profile.bos_token, profile.eos_token)
-    ours, theirs = profile.chat_template, vendors(source, file)
-    return printer(ours, *tokens), printer(theirs, *tokens)
+    peer, file = TABLE["vendors"][name]
+    package, folder = PACKAGES[peer]
+    sources = profile.chat_template, peers.member(package, f"{folder}/{file}.jinja")
+    return tuple(printer(one, profile.bos_token, profile.eos_token) for one in sources)
 
 
 def prompts(messages: Messages) -> list[Messages]:
@@ -56,33 +56,25 @@ def prompts(messages: Messages) -> list[Messages]:
     return [messages[: i + 1] for i, turn in enumerate(messages) if turn["role"] == "user"]
 
 
-def rows(speech: Speech, count: int = 60) -> list[dict[str, Any]]:
+def rows(name: str, count: int = 40) -> list[dict[str, Any]]:
     """Conversations; whether control text is in them makes no difference to a rendering."""
     rng = random.Random(7)
-    return [conversation(rng, speech) for _ in range(count)]
+    return [conversation(rng, FAMILIES[name]) for _ in range(count)]
 
 
-WHOLE = {
-    "qwen2-1.5b": (AXOLOTL, "chatml", Speech(("<|im_end|>",), tools="none")),
-    "qwen2.5-7b-instruct": (TRL, "qwen2_5", Speech(("<|im_end|>",))),
-    "qwen3-8b": (TRL, "qwen3", Speech(("<|im_end|>",), thinking=True)),
-    "qwen3-4b-instruct-2507": (TRL, "qwen3_instruct_2507", Speech(("<|im_end|>",))),
-    "llama-3-8b-instruct": (TRL, "llama3", Speech(("<|eot_id|>",), tools="none")),
-    "llama-3.1-8b-instruct": (TRL, "llama3_1", Speech(("<|eot_id|>",), tools="one")),
-    "llama-3.2-1b-instruct": (TRL, "llama3_2", Speech(("<|eot_id|>",), tools="one")),
-    "mistral-7b-instruct-v0.2": (AXOLOTL, "mistral_v1", Speech(("</s>",), tools="none")),
-}
+APART = ("mistral-7b-instruct-v0.3", "mistral-nemo-instruct-2407")
+DISTILLED = "deepseek-r1-distill-qwen-7b"
+WHOLE = [n for n in FAMILIES if n in TABLE["vendors"] and n not in (*APART, DISTILLED)]
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", few(WHOLE, 4))
 def test_a_template_prints_what_the_vendors_does(name: str) -> None:
     """Whole conversations and every prompt in them, tools and reasoning included.
 
     The copy that there is of Qwen2's knows no default system text, so a system text is given.
     """
-    source, file, speech = WHOLE[name]
-    ours, theirs = printers(name, source, file)
-    for row in rows(speech):
+    ours, theirs = printers(name)
+    for row in rows(name):
         messages, tools = row["messages"], row["tools"]
         if name == "qwen2-1.5b" and messages[0]["role"] != "system":
             messages.insert(0, {"role": "system", "content": "be brief"})
@@ -92,21 +84,15 @@ def test_a_template_prints_what_the_vendors_does(name: str) -> None:
             assert ours(asked, tools, **told) == theirs(asked, tools, **told)
 
 
-@pytest.mark.parametrize(
-    ("name", "file"),
-    [
-        ("mistral-7b-instruct-v0.3", "mistral_v2v3"),
-        ("mistral-nemo-instruct-2407", "mistral_v3_tekken"),
-    ],
-)
-def test_mistral_prints_what_the_vendors_does(name: str, file: str) -> None:
+@pytest.mark.parametrize("name", few(APART, 1))
+def test_mistral_prints_what_the_vendors_does(name: str) -> None:
     """Every prompt; and whole conversations without a system text, which theirs loses there.
 
     Answers are stripped first: of blanks around one the copies and mistral-common differ. The
     signature holds no quotes: the copies print them as they are, which is not JSON.
     """
-    ours, theirs = printers(name, AXOLOTL, file)
-    for row in rows(Speech(("</s>",))):
+    ours, theirs = printers(name)
+    for row in rows(name):
         messages = row["messages"]
         tools = json.loads(json.dumps(row["tools"]).replace('\\"that\\"', "that"))
         for turn in messages:
@@ -120,10 +106,9 @@ def test_mistral_prints_what_the_vendors_does(name: str, file: str) -> None:
 
 def test_deepseek_prints_the_vendors_prompts() -> None:
     """Every prompt is the vendor's, and an example is its prompt with a whole answer behind it."""
-    name = "deepseek-r1-distill-qwen-7b"
-    ours, theirs = printers(name, TRL, "deepseek_r1_distill")
-    end = all_profiles()[name].end_of_turn
-    for row in rows(Speech(("<｜User｜>",), tools="none", thinking=True)):
+    ours, theirs = printers(DISTILLED)
+    end = all_profiles()[DISTILLED].end_of_turn
+    for row in rows(DISTILLED):
         for asked in prompts(row["messages"]):
             prompt = theirs(asked, None, add_generation_prompt=True)
             assert ours(asked, None, add_generation_prompt=True) == prompt
@@ -138,10 +123,13 @@ def test_deepseek_prints_the_vendors_prompts() -> None:
 
 def test_the_math_models_default_to_their_system_text() -> None:
     """Qwen2.5-Math differs from Qwen2.5 in the default system text alone."""
-    math, plain = (all_profiles()[f"qwen2.5-{k}7b"].chat_template for k in ("math-", ""))
-    text = printer(math, None, "<|im_end|>")([{"role": "user", "content": "1+1"}], None)
+    math, plain = (
+        printer(all_profiles()[f"qwen2.5-{kind}7b"].chat_template, None, "<|im_end|>")
+        for kind in ("math-", "")
+    )
+    asked = [{"role": "user", "content": "1+1"}]
     boxed = "Please reason step by step, and put your final answer within \\boxed{}."
-    assert text == f"<|im_start|>system\n{boxed}<|im_end|>\n<|im_start|>user\n1+1<|im_end|>\n"
-    given = [{"role": "system", "content": "s"}, {"role": "user", "content": "1+1"}]
-    shown = {printer(source, None, "<|im_end|>")(given, None) for source in (math, plain)}
-    assert len(shown) == 1
+    system = f"<|im_start|>system\n{boxed}<|im_end|>\n"
+    assert math(asked, None) == f"{system}<|im_start|>user\n1+1<|im_end|>\n"
+    given = [{"role": "system", "content": "s"}, *asked]
+    assert math(given, None) == plain(given, None)
