@@ -20,6 +20,8 @@ import traceback
 from pathlib import Path
 from typing import IO, Any
 
+import shipped_judge
+
 ROOT = Path(__file__).parent.parent
 # What runs when it is imported, and what needs packages that the tests have not.
 NOT_IMPORTED = ("pipeline.__main__", "pipeline.ray", "pipeline.torch_data")
@@ -85,6 +87,7 @@ def _become(request: dict[str, Any]) -> None:
     sys.argv = ["pipeline", *request["arguments"]]
     status = 1
     try:
+        shipped_judge.install()
         exec(request["before"], {})
         from pipeline.cli import main
 

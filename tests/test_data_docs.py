@@ -15,6 +15,8 @@ from stages.errors import ExpectationError, UsageError
 
 DATA = SAMPLES / "sft" / "word_problems.jsonl"
 
+pytestmark = pytest.mark.great_expectations
+
 
 class Loads(HTMLParser):
     """What a page would fetch or run."""

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
+from shipped_judge import ShippedJudge
 from support import ROOT, SAMPLES, Make, Run, read_manifest, rows_to, run_python, started
 from support import table as tables
 
@@ -27,6 +29,8 @@ from pipeline.tasks import load as load_task
 from stages import catalog
 from stages.errors import GateError
 from stages.profile import TargetModel
+
+pytestmark = pytest.mark.great_expectations
 
 LENGTH = {
     "type": "expect_column_values_to_be_between",
@@ -335,3 +339,19 @@ def test_metrics_are_numbers_whatever_the_data_says(make: Make, tmp_path: Path) 
     row = {"question": "<b>", "answer": "<script>"}
     folder = make("sft", rows_to(tmp_path / "<script>alert(1)<script>.jsonl", row))
     assert "<" not in (folder / "validation.json").read_text("utf-8")
+
+
+@pytest.mark.parametrize("task", ["sft", "rm", "prm"])
+@pytest.mark.parametrize("layout", ["packed", "padded", "ragged"])
+def test_the_judge_of_other_tests_judges_as_the_library(
+    task: str, layout: str, step_model: TargetModel
+) -> None:
+    """Every shipped expectation, on metrics that keep and break them."""
+    context = Context(kind_of(task), layout, 3, step_model, PLANNED)
+    draw = np.random.default_rng(len(task + layout))
+    for wanted in gx_suites.shipped(context):
+        names = gx_suites.columns_of(wanted.expectations)
+        for least in (-1, 0, 1):
+            frame = pa.table({name: draw.integers(least, 3, 40) for name in names})
+            given = (wanted, parameters(context), frame)
+            assert ShippedJudge().run(*given) == gx_runner.Runner().run(*given)

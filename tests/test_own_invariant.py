@@ -33,6 +33,8 @@ from stages.profile import TargetModel
 GOOD = [{"question": f"{n} + 1?", "answer": f"{n + 1}."} for n in range(4)]
 BAD = [*GOOD[:2], {"question": "Stop.", "answer": "no" + " no" * 40}, GOOD[3]]
 
+pytestmark = pytest.mark.great_expectations
+
 
 @pytest.fixture
 def toy(tmp_path: Path) -> Path:
