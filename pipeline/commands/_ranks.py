@@ -120,11 +120,10 @@ def configs_of(
     """
     recipe = recipe_in(data)
     if recipe is not None:
-        from pipeline.inputs.kept_answers import checked_recipe
         from pipeline.options.recipe import builds_of
 
         flags = given_flags(given) | ({"task": task} if task else {})
-        return builds_of(recipe, changes, flags, checked_recipe, current().trust)
+        return builds_of(recipe, changes, flags, current().trust)
     if changes:
         raise click.UsageError("--set changes a recipe; give its file.")
     for name, value in (("--task", task), ("--model", given["model"])):

@@ -16,9 +16,7 @@ from pipeline.stores import is_address, open_store, shown
 from stages.errors import UsageError
 
 _DAY = 86400
-_PRUNED = tuple(
-    "parts shards builds outputs fetched inputs hashes proved published recipes scans".split()
-)
+_PRUNED = tuple("parts shards builds outputs fetched inputs hashes proved published scans".split())
 
 
 @click.group(

@@ -155,13 +155,12 @@ def of_task(name: str) -> click.Command:
 @with_options(OF_RECIPE, OUTPUT, CHANGES)
 def BUILD(recipe: Path, changes: tuple[str, ...], as_json: bool, quiet: bool, **given: Any) -> None:
     """Paths in the recipe count from its folder, those given here from where the command runs."""
-    from pipeline.inputs.kept_answers import checked_recipe
     from pipeline.options.recipe import builds_of, notified_by
     from pipeline.run_build import build_each
 
     session = current()
     try:
-        configs = builds_of(recipe, changes, given_flags(given), checked_recipe, session.trust)
+        configs = builds_of(recipe, changes, given_flags(given), session.trust)
     except UsageError:
         if session.trust:  # who is to be notified may be readable all the same
             session.notify = session.notify or notified_by(recipe)

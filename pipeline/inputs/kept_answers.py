@@ -2,10 +2,6 @@
 
 A file is named by a hash of all that its answer depends on, the code included. One that is damaged,
 or of another name, holds no answer; without a writable cache every answer is found again.
-
-What checks a recipe takes long to import, so recipes that were found right are among them. Nothing
-but a recipe's table and this program's code decides what checking gives; only recipes without a
-mistake are kept.
 """
 
 from __future__ import annotations
@@ -16,15 +12,11 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from pipeline.manifest import seal
 from pipeline.manifest.dataset_files import write_json
-from pipeline.options.build_options import default_cache
-from pipeline.options.command_line import Mistakes
-from pipeline.secrets import shown
 from stages import catalog
 
 
@@ -48,36 +40,6 @@ def write(folder: Path, key: str, answer: Mapping[str, Any]) -> None:
     except OSError:
         with suppress(OSError):  # a read-only disk refuses this even where there is no such file
             temporary.unlink()
-
-
-RECIPES = "recipes"
-
-
-def checked_recipe(table: Mapping[str, Any], mistakes: Mistakes) -> dict[str, Any]:
-    """What ``recipe_model.checked`` gives, from the cache where that has it."""
-    cache = table.get("cache-dir")
-    folder = Path(cache if isinstance(cache, str | PathLike) else default_cache()) / RECIPES
-    key = hash_of([code_version(), _typed(table)])
-    # Where something is wrong already, the folder may be wrong too. What is not shown is not kept.
-    kept = not len(mistakes) and shown(repr(table)) == repr(table)
-    known = read(folder, key) if kept else None
-    if known is not None:
-        return known
-    from pipeline.options import recipe_model
-
-    values = recipe_model.checked(table, mistakes)
-    if kept and not len(mistakes):
-        write(folder, key, values)
-    return values
-
-
-def _typed(value: Any) -> Any:
-    """A value for a hash that differs wherever checking may: also by type."""
-    if isinstance(value, Mapping):
-        return {key: _typed(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_typed(one) for one in value]
-    return f"{type(value).__name__} {value}"
 
 
 # Hashes that name a recipe and a part: of options, profile and code.

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from pipeline.options.many_values import Texts
-from pipeline.options.values import Value, limited, plain
+from pipeline.options.values import Schema, Value, limited, plain
 from pipeline.secrets import redacted
 from pipeline.stores import address_of, is_address
 from stages.errors import UsageError
@@ -130,15 +130,10 @@ class TextFile(Place):
         return read_text(value)
 
 
-class TextFiles(TextFile):
+class TextFiles(Texts, TextFile):
     """Several of them, of which those in Python run; with each text comes its file's name."""
 
     called = "a list of paths of files"
-    many = True
-    typed = list[str]
-
-    def loosened(self, value: Any) -> Any:
-        return Texts().loosened(value)
 
     def runs(self, value: Any) -> bool:
         listed = value if isinstance(value, list) else [value]
@@ -155,8 +150,8 @@ class Data(Texts):
 
     called = "one path or several"
 
-    def of_pydantic(self) -> Any:
-        return limited(list[str], min_length=1)
+    def schema(self) -> Schema:
+        return limited("array", items={"type": "string"}, minItems=1)
 
     def anchored(self, value: Any, folder: str) -> Any:
         return _each(self.loosened(value), lambda one: _data_under(folder, one))

@@ -9,11 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipeline.options import recipe_file
+from pipeline.options import recipe_file, recipe_model
 from pipeline.options.build_options import OPTIONS, PHASE_OF, PHASES, SourceOptions, default_cache
-from pipeline.options.command_line import Mistakes, default_output, not_read
+from pipeline.options.command_line import default_output, not_read
 from pipeline.options.config import Config, Source, with_test
 from pipeline.options.output import versions_where_unsaid
+from pipeline.options.recipe_file import Mistakes
 from pipeline.options.source_budgets import BUDGET, OF_SOURCE, Budget
 from stages.errors import UsageError
 from stages.files.toml_file import Place
@@ -23,7 +24,6 @@ _NEEDED = ("task", "data", "model")
 _EVERY = {**OPTIONS, **OF_SOURCE}
 _BY_KEY = {option.key: name for name, option in _EVERY.items()}
 Values = Mapping[str, Any]
-Check = Callable[[Values, Mistakes], dict[str, Any]]
 Made = TypeVar("Made")
 
 
@@ -31,7 +31,6 @@ def builds_of(
     path: Path,
     changes: Sequence[str] = (),
     flags: Values | None = None,
-    check: Check | None = None,
     trust: bool = False,
 ) -> tuple[Config, ...]:
     """The builds that a recipe describes, in its order.
@@ -39,7 +38,6 @@ def builds_of(
     Args:
         changes: ``KEY=VALUE`` of ``--set``.
         flags: options of the command line, by name; each replaces what the recipe says of it.
-        check: does what ``recipe_model.checked`` does.
         trust: the recipe may say what runs; else it is data, and only a command line may.
 
     Raises:
@@ -54,7 +52,7 @@ def builds_of(
         mistakes.said[(option.key,)] = option.flags[-1] if option.flags else f"--{option.key}"
     if not trust:
         _require_data(table, mistakes)
-    return configs_of(table, mistakes, path.parent, path.stem, check, versions=True)
+    return configs_of(table, mistakes, path.parent, path.stem, versions=True)
 
 
 def _require_data(table: dict[str, Any], mistakes: Mistakes) -> None:
@@ -82,20 +80,19 @@ def configs_of(
     mistakes: Mistakes,
     folder: Path,
     stem: str = "",
-    check: Check | None = None,
     versions: bool = False,
 ) -> tuple[Config, ...]:
     """The builds of a recipe's table.
 
     Args:
         folder: where builds go whose output is not said.
-        stem: what builds of named sources are called then; ``check``: see ``builds_of``.
+        stem: what builds of named sources are called then.
         versions: whether builds that say nothing of ``keep`` are versions (see ``output``).
 
     Raises:
         UsageError: the table has mistakes.
     """
-    top = (check or _checked)(table, mistakes)
+    top = recipe_model.checked(table, mistakes)
     sources, builds = top.pop("source", None), top.pop("build", None)
     _require_named("source", sources or (), mistakes, needed=("name", "data"))
     _require_named("build", builds or (), mistakes)
@@ -108,12 +105,6 @@ def configs_of(
     _require_apart(made, mistakes)
     mistakes.require_none()
     return tuple(filter(None, made))
-
-
-def _checked(table: Values, mistakes: Mistakes) -> dict[str, Any]:
-    from pipeline.options import recipe_model  # it imports pydantic
-
-    return recipe_model.checked(table, mistakes)
 
 
 def _require_named(
