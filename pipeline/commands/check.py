@@ -14,7 +14,7 @@ from pipeline.messages.result import print_object
 from pipeline.options import help_page as under
 from pipeline.options.build_options import default_cache
 from pipeline.options.command_line import CACHE, JSON, chosen, folder, for_task, with_options
-from pipeline.options.help_page import Command
+from pipeline.options.help_page import command
 from pipeline.options.output import local_cache
 from stages import native
 from stages.errors import UsageError, counted
@@ -28,16 +28,13 @@ SHOWN = 20
 REFUSED = 3
 
 
-@click.command(
-    name="check",
-    cls=Command,
-    help="Check a finished build again: files, numbers, tokens, rows.",
-    heading=under.BUILDS,
-    examples=(
-        ("pipeline check build", "Every file, every number, a sample of rows built again"),
-        ("pipeline check build --json", "The same for a program"),
-        ("pipeline check build && echo ok", "In a script: the exit status is 3 for a fault"),
-    ),
+@command(
+    "check",
+    "Check a finished build again: files, numbers, tokens, rows.",
+    under.BUILDS,
+    ("pipeline check build", "Every file, every number, a sample of rows built again"),
+    ("pipeline check build --json", "The same for a program"),
+    ("pipeline check build && echo ok", "In a script: the exit status is 3 for a fault"),
 )
 @folder("folder", "DIR", "The build.", click.Path(path_type=Path))
 @CACHE
@@ -96,16 +93,13 @@ def _lines(name: str, verdict: ProbeVerdict, column: int, columns: int) -> list[
     return lines.wrapped(said, columns, head)
 
 
-@click.command(
-    name="doctor",
-    cls=Command,
-    help="Run every probe over one model; show how a server must stop it.",
-    heading=under.FIRST,
-    examples=(
-        ("pipeline doctor --model qwen2-1.5b", "Template, tokenizer and stop tokens of a model"),
-        ("pipeline doctor --model qwen2-1.5b --task sft", "Without the tokens that prm adds"),
-        ("pipeline doctor --model qwen2-1.5b --json", "The same for a program"),
-    ),
+@command(
+    "doctor",
+    "Run every probe over one model; show how a server must stop it.",
+    under.FIRST,
+    ("pipeline doctor --model qwen2-1.5b", "Template, tokenizer and stop tokens of a model"),
+    ("pipeline doctor --model qwen2-1.5b --task sft", "Without the tokens that prm adds"),
+    ("pipeline doctor --model qwen2-1.5b --json", "The same for a program"),
 )
 @with_options(chosen("model", "system", "chat-template", "eos", "date", "train-on", "stop"))
 @for_task(

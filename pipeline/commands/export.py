@@ -9,21 +9,18 @@ import click
 from pipeline.options import help_page as under
 from pipeline.options import shells
 from pipeline.options.command_line import JSON, folder, output
-from pipeline.options.help_page import Command, argument, option
+from pipeline.options.help_page import argument, command, option
 from pipeline.options.path_values import BuildPath, LocalPath
 from stages.tokens import layouts
 
 
-@click.command(
-    name="export",
-    cls=Command,
-    help="Write a finished build in another trainer's columns and layout.",
-    heading=under.BUILDS,
-    examples=(
-        ("pipeline export trl build -o for-trl", "For TRL, in the layout of the build"),
-        ("pipeline export trl build -o ragged --layout ragged", "One example a row"),
-        ("pipeline export axolotl build -o for-axolotl --json", "With its manifest on stdout"),
-    ),
+@command(
+    "export",
+    "Write a finished build in another trainer's columns and layout.",
+    under.BUILDS,
+    ("pipeline export trl build -o for-trl", "For TRL, in the layout of the build"),
+    ("pipeline export trl build -o ragged --layout ragged", "One example a row"),
+    ("pipeline export axolotl build -o for-axolotl --json", "With its manifest on stdout"),
 )
 @argument(
     "trainer",
@@ -61,16 +58,13 @@ def COMMAND(trainer: str, build: Path, output: Path, layout: str | None, as_json
 # ``pipeline overlay``: a model directory with a build's tokenizer and configuration.
 
 
-@click.command(
-    name="overlay",
-    cls=Command,
-    heading=under.SHARE,
-    examples=(
-        ("pipeline overlay model -o ready --build build", "The model that a trainer starts from"),
-        ("pipeline overlay ./model -o second --build build --debug", "With tracebacks of errors"),
-        ("MODEL=$(pipeline overlay model -o third --build build)", "In a script"),
-    ),
-    help="Write a model directory with a build's tokenizer and configuration; weights are linked.",
+@command(
+    "overlay",
+    "Write a model directory with a build's tokenizer and configuration; weights are linked.",
+    under.SHARE,
+    ("pipeline overlay model -o ready --build build", "The model that a trainer starts from"),
+    ("pipeline overlay ./model -o second --build build --debug", "With tracebacks of errors"),
+    ("MODEL=$(pipeline overlay model -o third --build build)", "In a script"),
 )
 @folder("model_dir", "MODEL_DIR", "A directory with a model.")
 @click.option("-o", "--output", required=True, type=LocalPath(), help="Where to.")

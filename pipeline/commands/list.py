@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 
 from pipeline import lines
 from pipeline.options import help_page as under
-from pipeline.options.help_page import Choice, Command, argument, option
+from pipeline.options.help_page import Choice, argument, command, option
 from stages.errors import UsageError
 
 
@@ -111,16 +111,13 @@ _KINDS: dict[str, Callable[[], list[tuple[str, str]]]] = {
 }
 
 
-@click.command(
-    name="list",
-    cls=Command,
-    help="List formats, models, trainers, audits and more.",
-    heading=under.FIRST,
-    examples=(
-        ("pipeline list models", "Models that are known by name"),
-        ("pipeline list formats", "What rows may look like"),
-        ("pipeline list formats --columns", "The names that --map takes, by format"),
-    ),
+@command(
+    "list",
+    "List formats, models, trainers, audits and more.",
+    under.FIRST,
+    ("pipeline list models", "Models that are known by name"),
+    ("pipeline list formats", "What rows may look like"),
+    ("pipeline list formats --columns", "The names that --map takes, by format"),
 )
 @argument(
     "kind",
@@ -171,16 +168,13 @@ def _codes(_: click.Context, __: click.Parameter, incomplete: str) -> list[Compl
     return [CompletionItem(code) for code in sorted(codes) if code.startswith(incomplete)]
 
 
-@click.command(
-    name="explain",
-    cls=Command,
-    help="Say what a code of a message means, with an example and the fix.",
-    heading=under.FIRST,
-    examples=(
-        ("pipeline explain", "All codes by group"),
-        ("pipeline explain too_long", "A code of refused rows"),
-        ("pipeline explain shortcuts", "An audit that warned or failed"),
-    ),
+@command(
+    "explain",
+    "Say what a code of a message means, with an example and the fix.",
+    under.FIRST,
+    ("pipeline explain", "All codes by group"),
+    ("pipeline explain too_long", "A code of refused rows"),
+    ("pipeline explain shortcuts", "An audit that warned or failed"),
 )
 @argument(
     "code",

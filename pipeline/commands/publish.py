@@ -9,21 +9,18 @@ import click
 
 from pipeline.options import help_page as under
 from pipeline.options.command_line import CACHE, JSON, folder
-from pipeline.options.help_page import Command, argument
+from pipeline.options.help_page import argument, command
 from pipeline.options.output import local_cache
 from stages.errors import counted
 
 
-@click.command(
-    name="publish",
-    cls=Command,
-    help="Publish a build: hf://org/name, s3://bucket/path or a folder.",
-    heading=under.SHARE,
-    examples=(
-        ("pipeline publish build shared/build", "To a folder that others read"),
-        ("pipeline publish build shared/build --license cc-by-4.0", "With a licence in its card"),
-        ("pipeline publish build shared/build --with-rejects --json", "With the refused rows"),
-    ),
+@command(
+    "publish",
+    "Publish a build: hf://org/name, s3://bucket/path or a folder.",
+    under.SHARE,
+    ("pipeline publish build shared/build", "To a folder that others read"),
+    ("pipeline publish build shared/build --license cc-by-4.0", "With a licence in its card"),
+    ("pipeline publish build shared/build --with-rejects --json", "With the refused rows"),
 )
 @folder("build", "DIR", "The build.")
 @argument("address", help="Where to.", heading=under.OUTPUT)

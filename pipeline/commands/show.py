@@ -13,7 +13,7 @@ import click
 
 from pipeline.options import help_page as under
 from pipeline.options.command_line import JSON, folder
-from pipeline.options.help_page import Command, Option
+from pipeline.options.help_page import Option, command
 from pipeline.options.path_values import BuildPath
 from stages.errors import counted
 
@@ -25,16 +25,13 @@ _which = partial(click.option, cls=Option, heading=under.ROWS)
 _drawn = partial(click.option, cls=Option, heading=under.DRAWN)
 
 
-@click.command(
-    name="show",
-    cls=Command,
-    help="Show rows of a build, decoded from its shards.",
-    heading=under.LOOK,
-    examples=(
-        ("pipeline show build", "The first stored row"),
-        ("pipeline show build --row data.jsonl:3", "The row of line 3"),
-        ("pipeline show build --where 'trained < 5'", "The first example that trains little"),
-    ),
+@command(
+    "show",
+    "Show rows of a build, decoded from its shards.",
+    under.LOOK,
+    ("pipeline show build", "The first stored row"),
+    ("pipeline show build --row data.jsonl:3", "The row of line 3"),
+    ("pipeline show build --where 'trained < 5'", "The first example that trains little"),
 )
 @folder("folder", "DIR", "The build, or its address in a store.", BuildPath())
 @_which("--row", metavar="ID", help="Show the example with this row_id.")
@@ -134,17 +131,14 @@ def _print_texts(*texts: tuple[str, str]) -> None:
     click.echo()
 
 
-@click.command(
-    name="overlaps",
-    cls=Command,
-    heading=under.LOOK,
-    examples=(
-        ("pipeline overlaps build", "The first twenty of each kind"),
-        ("pipeline overlaps build --limit 0", "All of them"),
-        ("pipeline overlaps build --json", "For a program"),
-    ),
-    help="Show the rows that a build left out for being like others, with both texts: those that "
+@command(
+    "overlaps",
+    "Show the rows that a build left out for being like others, with both texts: those that "
     "ask what an evaluation file asks, and near-duplicates.",
+    under.LOOK,
+    ("pipeline overlaps build", "The first twenty of each kind"),
+    ("pipeline overlaps build --limit 0", "All of them"),
+    ("pipeline overlaps build --json", "For a program"),
 )
 @folder("folder", "DIR", "The build.")
 @click.option("--evaluation", metavar="NAME", help="Only those of one evaluation.")

@@ -10,7 +10,7 @@ import click
 from pipeline.options import help_page as under
 from pipeline.options.command_line import BUILD, CACHE, config_from, for_task, output, with_options
 from pipeline.options.command_line import data as data_argument
-from pipeline.options.help_page import Group, argument
+from pipeline.options.help_page import Group, argument, command
 from pipeline.options.output import local_cache
 from pipeline.options.path_values import LocalPath
 from stages.errors import counted
@@ -36,16 +36,14 @@ def _examples(name: str) -> tuple[tuple[str, str], ...]:
     )
 
 
-@click.group(
-    name="stage",
+@command(
+    "stage",
+    "Run one stage alone: Arrow in, Arrow out.",
+    under.MORE,
+    (_NORMALIZE, "Rows to columns"),
+    ("pipeline stage render rows.arrow -o text.arrow", "Columns to text"),
+    ("pipeline stage encode text.arrow -o ids.arrow", "Text to ids and labels"),
     cls=Group,
-    help="Run one stage alone: Arrow in, Arrow out.",
-    heading=under.MORE,
-    examples=(
-        (_NORMALIZE, "Rows to columns"),
-        ("pipeline stage render rows.arrow -o text.arrow", "Columns to text"),
-        ("pipeline stage encode text.arrow -o ids.arrow", "Text to ids and labels"),
-    ),
 )
 def COMMAND() -> None:
     """Holds one subcommand per stage."""
@@ -56,13 +54,12 @@ def _done(refused: int, output: Path) -> None:
     click.echo(str(output))
 
 
-@COMMAND.command(
-    help="Raw rows to columns; the only stage that takes the build's options.",
-    examples=(
-        (_NORMALIZE, "Conversations"),
-        (f"{_NORMALIZE} --map question=question", "With a column named by hand"),
-        (f"{_NORMALIZE} --max-length 512", "With any other option of builds"),
-    ),
+@COMMAND.subcommand(
+    "normalize",
+    "Raw rows to columns; the only stage that takes the build's options.",
+    (_NORMALIZE, "Conversations"),
+    (f"{_NORMALIZE} --map question=question", "With a column named by hand"),
+    (f"{_NORMALIZE} --max-length 512", "With any other option of builds"),
 )
 @data_argument()
 @for_task("", required=True)

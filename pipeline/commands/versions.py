@@ -13,7 +13,7 @@ from pipeline.builds.versions import Version
 from pipeline.messages.result import print_object
 from pipeline.options import help_page as under
 from pipeline.options.command_line import JSON, folder
-from pipeline.options.help_page import Command, Group, argument, option
+from pipeline.options.help_page import Group, argument, command, option
 from pipeline.options.path_values import BuildPath
 from pipeline.stores import is_address, open_store, shown
 from stages.errors import PipelineError, UsageError
@@ -41,16 +41,14 @@ class _Versions(Group):
         return super().parse_args(ctx, args if named or not args else ["list", *args])
 
 
-@click.group(
-    name="versions",
+@command(
+    "versions",
+    "List the versions of a build (pipeline versions RELEASES); hold one while it is read.",
+    under.BUILDS,
+    ("pipeline versions releases", "Every version, the current one first"),
+    ("pipeline versions hold releases current --as training", "Keep it while a run reads it"),
+    ("pipeline versions release releases current --as training", "Let it go again"),
     cls=_Versions,
-    help="List the versions of a build (pipeline versions RELEASES); hold one while it is read.",
-    heading=under.BUILDS,
-    examples=(
-        ("pipeline versions releases", "Every version, the current one first"),
-        ("pipeline versions hold releases current --as training", "Keep it while a run reads it"),
-        ("pipeline versions release releases current --as training", "Let it go again"),
-    ),
 )
 def COMMAND() -> None:
     """Versions are what ``--keep`` makes."""
@@ -122,14 +120,12 @@ def _line(entry: dict[str, Any], short: int) -> str:
     return f"{head}{what}  {numbers}  {', '.join(marks)}".rstrip()
 
 
-@COMMAND.command(
-    name="list",
-    help="Show every version, the current one first.",
-    examples=(
-        ("pipeline versions list releases", "One line for each"),
-        ("pipeline versions releases", "The same"),
-        ("pipeline versions list releases --json", "For a program"),
-    ),
+@COMMAND.subcommand(
+    "list",
+    "Show every version, the current one first.",
+    ("pipeline versions list releases", "One line for each"),
+    ("pipeline versions releases", "The same"),
+    ("pipeline versions list releases --json", "For a program"),
 )
 @_RELEASES
 @JSON
@@ -144,13 +140,12 @@ def listed(releases: Path, as_json: bool) -> None:
         click.echo(lines.fit(_line(entry, versions.SHORT)))
 
 
-@COMMAND.command(
-    help="Keep a version until it is released; prints its path.",
-    examples=(
-        ("pipeline versions hold releases current", "Keep the current version"),
-        ("pipeline versions hold releases current --as training", "In the name of a run"),
-        ("DIR=$(pipeline versions hold releases current)", "In a script that reads it"),
-    ),
+@COMMAND.subcommand(
+    "hold",
+    "Keep a version until it is released; prints its path.",
+    ("pipeline versions hold releases current", "Keep the current version"),
+    ("pipeline versions hold releases current --as training", "In the name of a run"),
+    ("DIR=$(pipeline versions hold releases current)", "In a script that reads it"),
 )
 @_RELEASES
 @_VERSION
@@ -163,13 +158,12 @@ def hold(releases: Path, version: str, name: str) -> None:
     click.echo(str(found.folder))
 
 
-@COMMAND.command(
-    help="End a hold.",
-    examples=(
-        ("pipeline versions release releases current", "Let the current version go"),
-        ("pipeline versions release releases current --as training", "For one name"),
-        ("pipeline versions releases", "See who holds which"),
-    ),
+@COMMAND.subcommand(
+    "release",
+    "End a hold.",
+    ("pipeline versions release releases current", "Let the current version go"),
+    ("pipeline versions release releases current --as training", "For one name"),
+    ("pipeline versions releases", "See who holds which"),
 )
 @_RELEASES
 @_VERSION
@@ -189,16 +183,13 @@ def release(releases: Path, version: str, name: str) -> None:
 # ``pipeline rollback``: an earlier version becomes the current one again.
 
 
-@click.command(
-    name="rollback",
-    cls=Command,
-    help="Make an earlier version current: the one before, or the one named.",
-    heading=under.BUILDS,
-    examples=(
-        ("pipeline rollback releases", "The version before the current one"),
-        ("pipeline versions releases", "Which versions there are"),
-        ("pipeline versions list releases --json", "What is current now, for a program"),
-    ),
+@command(
+    "rollback",
+    "Make an earlier version current: the one before, or the one named.",
+    under.BUILDS,
+    ("pipeline rollback releases", "The version before the current one"),
+    ("pipeline versions releases", "Which versions there are"),
+    ("pipeline versions list releases --json", "What is current now, for a program"),
 )
 @folder("releases", "RELEASES", "A folder, or an address, of builds.", BuildPath())
 @argument("version", required=False, help="The first characters of an id.", heading=under.DATA)

@@ -247,3 +247,28 @@ def config_from(task: str, data: tuple[str, ...], given: Mapping[str, Any]) -> C
     values.setdefault("cache_dir", default_cache())
     values.setdefault("output", default_output(data[0], task, values["model"]))
     return Config.of(task, data, **values)
+
+
+def configs_of(
+    data: tuple[str, ...],
+    task: str | None,
+    changes: tuple[str, ...],
+    given: Mapping[str, Any],
+    trust: bool,
+) -> tuple[Config, ...]:
+    """The builds that arguments describe: those of a recipe, or one.
+
+    Raises:
+        UsageError: they describe none.
+    """
+    if (recipe := recipe_in(data)) is not None:
+        from pipeline.options.recipe import builds_of
+
+        flags = given_flags(given) | ({"task": task} if task else {})
+        return builds_of(recipe, changes, flags, trust)
+    if changes:
+        raise click.UsageError("--set changes a recipe; give its file.")
+    for name, value in (("--task", task), ("--model", given["model"])):
+        if value is None:
+            raise click.UsageError(f"Missing option '{name}'.")
+    return (config_from(str(task), data, given),)

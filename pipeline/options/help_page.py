@@ -8,7 +8,7 @@ A command is declared with ``cls=Command`` and has ``examples``; an option may h
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -237,11 +237,31 @@ def listed(command: click.Command) -> Listed:
     return Listed(heading, command.get_short_help_str(1 << 16))
 
 
-class Group(_Described, click.Group):
-    """Commands under one name; those of it that are declared without a class are of ours."""
+Example = tuple[str, str]  # a command, and what it does
 
-    command_class = Command
-    group_class = type
+
+def command(
+    name: str,
+    text: str,
+    heading: str,
+    *examples: Example,
+    cls: Callable[..., click.Command] = Command,
+) -> Callable[[Callable[..., Any]], Any]:
+    """Declares a command: its name, its sentence of help, where the program lists it, examples."""
+
+    def declare(function: Callable[..., Any]) -> click.Command:
+        settings = {"help": text, "heading": heading, "examples": examples}
+        return click.command(name, cls=cls, **settings)(function)
+
+    return declare
+
+
+class Group(_Described, click.Group):
+    """Commands under one name."""
+
+    def subcommand(self, name: str, text: str, *examples: Example) -> Callable[..., click.Command]:
+        """Declares one of them."""
+        return self.command(name, cls=Command, help=text, examples=examples)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
