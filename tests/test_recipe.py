@@ -23,7 +23,7 @@ from pipeline.options.build_options import OPTIONS, Option
 from pipeline.options.command_line import BUILD, config_from, with_options
 from pipeline.options.config import PHASE_OF, Config
 from pipeline.options.many_values import Pairs, Texts
-from pipeline.options.path_values import Data, ModelName, Place, TextFile, TextFiles
+from pipeline.options.paths import Data, ModelName, Place, TextFile, TextFiles
 from pipeline.options.recipe import builds_of
 from pipeline.options.values import Amount, Number, OneOf, Switch, Value, Whole, Width
 from stages import catalog

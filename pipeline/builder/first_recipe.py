@@ -22,8 +22,7 @@ from pipeline.inputs.scan import expand
 from pipeline.options.build_options import OPTIONS, default_cache
 from pipeline.options.command_line import config_from, not_read, stem
 from pipeline.options.config import Config
-from pipeline.options.output import local_cache
-from pipeline.options.path_values import Data, ModelName
+from pipeline.options.paths import Data, ModelName, local_cache
 from pipeline.options.recipe import builds_of
 from pipeline.report.card_details import spelled
 from pipeline.secrets import GAP, redacted

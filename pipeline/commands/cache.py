@@ -11,7 +11,7 @@ import click
 from pipeline.options import help_page as under
 from pipeline.options.command_line import CACHE
 from pipeline.options.help_page import Group, command, option
-from pipeline.options.output import SHARED, local_cache
+from pipeline.options.paths import SHARED, local_cache
 from pipeline.stores import is_address, open_store, shown
 from stages.errors import UsageError
 

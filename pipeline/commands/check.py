@@ -15,7 +15,7 @@ from pipeline.options import help_page as under
 from pipeline.options.build_options import default_cache
 from pipeline.options.command_line import CACHE, JSON, chosen, folder, for_task, with_options
 from pipeline.options.help_page import command
-from pipeline.options.output import local_cache
+from pipeline.options.paths import local_cache
 from stages import native
 from stages.errors import UsageError, counted
 
@@ -113,7 +113,7 @@ def DOCTOR(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
 
     if not all(stop):
         raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
-    from pipeline.options.path_values import read_text
+    from pipeline.options.paths import read_text
 
     template: Path | None = given.pop("chat_template")
     given["cache_dir"] = local_cache(given["cache_dir"] or default_cache())

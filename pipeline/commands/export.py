@@ -10,7 +10,7 @@ from pipeline.options import help_page as under
 from pipeline.options import shells
 from pipeline.options.command_line import JSON, folder, output
 from pipeline.options.help_page import argument, command, option
-from pipeline.options.path_values import BuildPath, LocalPath
+from pipeline.options.paths import BuildPath, LocalPath
 from stages.tokens import layouts
 
 

@@ -16,7 +16,7 @@ from pipeline.options import help_page as under
 from pipeline.options import shells
 from pipeline.options.config import Config
 from pipeline.options.help_page import command, option
-from pipeline.options.path_values import LocalPath
+from pipeline.options.paths import LocalPath
 from stages.errors import DataError, UsageError
 
 if TYPE_CHECKING:

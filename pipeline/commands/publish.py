@@ -10,7 +10,7 @@ import click
 from pipeline.options import help_page as under
 from pipeline.options.command_line import CACHE, JSON, folder
 from pipeline.options.help_page import argument, command
-from pipeline.options.output import local_cache
+from pipeline.options.paths import local_cache
 from stages.errors import counted
 
 
@@ -67,7 +67,7 @@ def COMMAND(
     """The address goes to stdout, what was sent to stderr."""
     from pipeline.messages.corrected import following
     from pipeline.messages.session import current
-    from pipeline.options.path_values import read_text
+    from pipeline.options.paths import read_text
     from pipeline.publish.upload import publish
     from pipeline.report.card_details import Publisher
 

@@ -12,7 +12,7 @@ from pipeline.messages.result import print_object
 from pipeline.options import help_page as under
 from pipeline.options.command_line import JSON, folder
 from pipeline.options.help_page import command
-from pipeline.options.path_values import BuildPath, LocalPath
+from pipeline.options.paths import BuildPath, LocalPath
 
 
 @command(

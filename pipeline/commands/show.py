@@ -14,7 +14,7 @@ import click
 from pipeline.options import help_page as under
 from pipeline.options.command_line import JSON, folder
 from pipeline.options.help_page import Option, command
-from pipeline.options.path_values import BuildPath
+from pipeline.options.paths import BuildPath
 from stages.errors import counted
 
 if TYPE_CHECKING:

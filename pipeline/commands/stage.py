@@ -11,8 +11,7 @@ from pipeline.options import help_page as under
 from pipeline.options.command_line import BUILD, CACHE, config_from, for_task, output, with_options
 from pipeline.options.command_line import data as data_argument
 from pipeline.options.help_page import Group, argument, command
-from pipeline.options.output import local_cache
-from pipeline.options.path_values import LocalPath
+from pipeline.options.paths import LocalPath, local_cache
 from stages.errors import counted
 
 _NORMALIZE = "pipeline stage normalize data.jsonl --task sft --model qwen2-1.5b -o rows.arrow"

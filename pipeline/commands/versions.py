@@ -14,7 +14,7 @@ from pipeline.messages.result import print_object
 from pipeline.options import help_page as under
 from pipeline.options.command_line import JSON, folder
 from pipeline.options.help_page import Group, argument, command, option
-from pipeline.options.path_values import BuildPath
+from pipeline.options.paths import BuildPath
 from pipeline.stores import is_address, open_store, shown
 from stages.errors import PipelineError, UsageError
 

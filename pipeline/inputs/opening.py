@@ -3,7 +3,6 @@ read."""
 
 from __future__ import annotations
 
-import difflib
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from pipeline.options.many_values import Keep
 from pipeline.stores.sources import Located
 from stages import readers
 from stages.contract import FormatOptions, Reader, Row
-from stages.errors import PipelineError, UsageError
+from stages.errors import PipelineError, UsageError, did_you_mean
 from stages.readers._delimited import RFC4180, Delimited
 from stages.rows.expressions import FIGURES, Expression, parse
 from stages.rows.selection import Selection, condition, lookup
@@ -157,12 +156,13 @@ def said_of_source(source: Source) -> Iterator[None]:
 
 def unknown(expression: Expression, path: str, where: str, known: Iterable[str]) -> UsageError:
     """The error of a name that nothing has."""
-    near = difflib.get_close_matches(path, sorted({*known, *FIGURES}), 3, 0.6)
-    way = f"Did you mean {' or '.join(near)}? " if near else ""
+    remedy = (
+        f"Figures of an example are {', '.join(FIGURES)}. Where the column may be absent "
+        f"everywhere, write {path} IS NULL, or coalesce({path}, 0)."
+    )
     return UsageError(
         f"--filter {expression.text!r} reads {path}, and {where} has a value in it.",
-        f"{way}Figures of an example are {', '.join(FIGURES)}. Where the column may be absent "
-        f"everywhere, write {path} IS NULL, or coalesce({path}, 0).",
+        did_you_mean(path, sorted({*known, *FIGURES}), remedy),
     )
 
 
@@ -192,16 +192,13 @@ def require_known(config: Config, rows: Sequence[Row], where: str) -> None:
         for path in set(expression.columns) - expression.expected:
             if all(lookup(row, path) is None for row in rows):
                 known = known or _paths(rows)
-                if difflib.get_close_matches(path, {*known, *FIGURES}, 1, 0.6):
+                if did_you_mean(path, {*known, *FIGURES}):
                     raise unknown(expression, path, f"no sampled row of {where}", known)
     keep = Keep.of(config.plan.dedup_keep).column
     if keep and all(lookup(row, keep) is None for row in rows):
-        near = difflib.get_close_matches(keep, _paths(rows), 1, 0.6)
-        if near:
-            raise UsageError(
-                f"--dedup-keep compares {keep}, and no sampled row of {where} has a value in it.",
-                f"Did you mean {near[0]}?",
-            )
+        what = f"--dedup-keep compares {keep}, and no sampled row of {where} has a value in it."
+        if meant := did_you_mean(keep, _paths(rows), most=1):
+            raise UsageError(what, meant)
 
 
 def _paths(rows: Sequence[Row], deepest: int = 3) -> set[str]:

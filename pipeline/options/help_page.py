@@ -86,10 +86,12 @@ class Choice(click.Choice[str]):
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
         """Click's sentence, with a question."""
-        words = list(map(str, self.choices))
-        near = difflib.get_close_matches(str(value), words, 1)
-        meant = f" Did you mean {near[0]!r}?" if near else ""
-        return f"{super().get_invalid_choice_message(value, ctx)}{meant}"
+        return super().get_invalid_choice_message(value, ctx) + _nearest(str(value), self.choices)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 class Context(click.Context):
@@ -257,11 +259,14 @@ def command(
 
 
 class Group(_Described, click.Group):
-    """Commands under one name."""
+    """Commands under one name; those of it that are declared without a class are of ours."""
+
+    command_class = Command
+    group_class = type
 
     def subcommand(self, name: str, text: str, *examples: Example) -> Callable[..., click.Command]:
         """Declares one of them."""
-        return self.command(name, cls=Command, help=text, examples=examples)
+        return self.command(name, help=text, examples=examples)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -269,9 +274,7 @@ class Group(_Described, click.Group):
         """For a name that there is not, the nearest is named."""
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
-            near = difflib.get_close_matches(name, self.list_commands(ctx), 1)
-            meant = f" Did you mean {near[0]!r}?" if near else ""
-            ctx.fail(f"No such command {name!r}.{meant}")
+            ctx.fail(f"No such command {name!r}.{_nearest(name, self.list_commands(ctx))}")
         return super().resolve_command(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -13,7 +13,7 @@ from pipeline.options import recipe_file, recipe_model
 from pipeline.options.build_options import OPTIONS, PHASE_OF, PHASES, SourceOptions, default_cache
 from pipeline.options.command_line import default_output, not_read
 from pipeline.options.config import Config, Source, with_test
-from pipeline.options.output import versions_where_unsaid
+from pipeline.options.paths import versions_where_unsaid
 from pipeline.options.recipe_file import Mistakes
 from pipeline.options.source_budgets import BUDGET, OF_SOURCE, Budget
 from stages.errors import UsageError

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -269,9 +268,3 @@ def _table(place: Sequence[str | int]) -> str:
     if len(place) > 1 and place[0] in ("source", "build") and isinstance(place[1], int):
         return f"{place[0]} {place[1] + 1}: "
     return ""
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A question after the nearest name, where one is near."""
-    near = difflib.get_close_matches(name, list(known), 1, 0.6)
-    return f"Did you mean {near[0]}?" if near else ""

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.options.build_options import OPTIONS, Option
-from pipeline.options.output import BY_RECIPE
-from pipeline.options.recipe_file import Mistakes, nearest
+from pipeline.options.paths import BY_RECIPE
+from pipeline.options.recipe_file import Mistakes
 from pipeline.options.source_budgets import NAME, OF_SOURCE
 from pipeline.options.values import OneOf, Schema, misfit
-from stages.errors import UsageError
+from stages.errors import UsageError, did_you_mean
 from stages.files.toml_file import Place
 
 SCHEMA = Path(__file__).with_name("recipe.schema.json")
@@ -154,7 +154,7 @@ def _unknown(place: Place, key: str, known: Mapping[str, Option]) -> tuple[str, 
     tables = () if place else TABLES
     return (
         f"there is no option {key!r}",
-        nearest(key, [*known, *tables]) or "See: pipeline run sft --help",
+        did_you_mean(key, [*known, *tables], most=1) or "See: pipeline run sft --help",
     )
 
 
@@ -164,5 +164,7 @@ def _wrong(option: Option, value: Any) -> tuple[str, str]:
         known = option.value.listed()
         if option.name == "task":
             return f"there is no task {value!r}", f"Known: {', '.join(known)}."
-        return f"{option.key} {value!r} is not {option.value.words}", nearest(value, known)
+        return f"{option.key} {value!r} is not {option.value.words}", did_you_mean(
+            value, known, most=1
+        )
     return f"{option.key} must be {option.value.words}, not {value!r}", ""

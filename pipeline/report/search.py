@@ -7,7 +7,6 @@ examples are found: what lies behind that place is not read.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -23,7 +22,7 @@ from pipeline.report.drawing import Shards, row_ids
 from pipeline.report.fields import Field, Held, known_as, of_build
 from pipeline.shards.values import TEXT
 from stages.columns import Ints
-from stages.errors import UsageError
+from stages.errors import UsageError, did_you_mean
 from stages.rows.expressions import Asked, key_of, parse
 from stages.tokens import layouts
 
@@ -51,12 +50,10 @@ class Condition:
     def _field(self, name: str, fields: Mapping[str, Field], named: str) -> Field:
         field = fields.get(known_as(name))
         if field is None:
-            near = difflib.get_close_matches(name, [*fields], 1, 0.6)
-            way = f"Did you mean {near[0]}? " if near else ""
             text = self._expression.text
             raise UsageError(
                 f"{OPTION} {text!r} reads {name}, which examples of this build do not have.",
-                way + named,
+                did_you_mean(name, fields, named, most=1),
             )
         return field
 
