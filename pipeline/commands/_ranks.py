@@ -54,15 +54,15 @@ def of_builds(ranked: bool) -> Callable[[Decorated], Decorated]:
     return shared.with_options(own, shared.OF_RECIPE, shared.OUTPUT, ranks, shared.CHANGES)
 
 
-def of_share(name: str, text: str, first: str) -> click.Command:
+def of_share(name: str, text: str) -> click.Command:
     """The command of a phase that each rank does its share of: the function of ``run_ranks`` that
     has the command's name.
 
     Args:
-        text: its sentence of help; ``first``: what is said of the first of its examples.
+        text: its sentence of help.
     """
 
-    @command(name, text, under.MACHINES, *_examples(name, first))
+    @command(name, text, under.MACHINES)
     @of_builds(ranked=True)
     def share(
         data: tuple[str, ...],
@@ -81,16 +81,6 @@ def of_share(name: str, text: str, first: str) -> click.Command:
         run_build.run_each(configs, getattr(run_build, name), rank, as_json, quiet)
 
     return share
-
-
-def _examples(name: str, first: str) -> tuple[tuple[str, str], ...]:
-    ranked, inputs = "--shard-id 0 --num-shards 2", "data.jsonl --task sft --model qwen2-1.5b"
-    array = "SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_COUNT=2"
-    return (
-        (f"pipeline {name} recipe.toml {ranked}", first),
-        (f"{array} pipeline {name} recipe.toml", "The other one, as a job array says"),
-        (f"pipeline {name} {inputs} {ranked}", "Without a recipe"),
-    )
 
 
 def rank_of(shard_id: int | None, num_shards: int | None) -> Rank:
@@ -132,24 +122,11 @@ def _whole(name: str) -> int:
 
 
 PARTS = of_share(
-    "parts",
-    "Make one share of a build's parts, in one of several runs on as many machines.",
-    "The first of two runs, which may be on two machines",
+    "parts", "Make one share of a build's parts, in one of several runs on as many machines."
 )
 
 
-SHARDS = of_share(
-    "shards",
-    "Make one share of a build's shards, after all runs of pipeline parts.",
-    "The first of two runs, after all runs of pipeline parts",
-)
-
-
-_EXAMPLES = (
-    ("pipeline commit recipe.toml", "Publish what all runs have made"),
-    ("pipeline commit recipe.toml --json --quiet", "The same, with its manifest on stdout"),
-    ("pipeline commit data.jsonl --task sft --model qwen2-1.5b -o build", "Without a recipe"),
-)
+SHARDS = of_share("shards", "Make one share of a build's shards, after all runs of pipeline parts.")
 
 
 def _joined(prepared: Prepared, report: Report) -> MadeParts:
@@ -163,7 +140,6 @@ def _joined(prepared: Prepared, report: Report) -> MadeParts:
     "Publish a build of the parts and shards that pipeline parts and pipeline shards have "
     "made; shards that are missing are made.",
     under.MACHINES,
-    *_EXAMPLES,
 )
 @of_builds(ranked=False)
 def COMMIT(

@@ -20,13 +20,7 @@ _PRUNED = tuple("parts shards builds outputs fetched inputs hashes proved publis
 
 
 @command(
-    "cache",
-    "Show or prune the cache of parts, inputs and tokenizers.",
-    under.BUILDS,
-    ("pipeline cache info", "Where it is, and how large"),
-    ("pipeline cache prune", "Remove what no build has used for 30 days"),
-    ("pipeline cache prune --days 0 --cache-dir cache", "Empty another one"),
-    cls=Group,
+    "cache", "Show or prune the cache of parts, inputs and tokenizers.", under.BUILDS, cls=Group
 )
 def COMMAND() -> None:
     """The cache only saves time: every file in it can be made again."""
@@ -36,13 +30,7 @@ def _files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-@COMMAND.subcommand(
-    "info",
-    "Show where the cache is and how large it is.",
-    ("pipeline cache info", "The one that builds use"),
-    ("pipeline cache info --cache-dir cache", "Another one"),
-    ("XDG_CACHE_HOME=elsewhere pipeline cache info", "Where the environment says"),
-)
+@COMMAND.subcommand("info", "Show where the cache is and how large it is.")
 @CACHE
 def info(cache_dir: Path) -> None:
     """One line per kind; of parts in a store one more."""
@@ -58,19 +46,12 @@ def info(cache_dir: Path) -> None:
         click.echo(f"{kind:<10} {len(files):>7} files {size / 2**20:>10.1f} MiB")
 
 
-@COMMAND.subcommand(
-    "prune",
-    "Remove what no build has used for some days; tokenizers stay.",
-    ("pipeline cache prune", "What is older than 30 days"),
-    ("pipeline cache prune --days 7", "What is older than a week"),
-    ("pipeline cache prune --days 0 --cache-dir cache", "All of another one"),
-)
+@COMMAND.subcommand("prune", "Remove what no build has used for some days; tokenizers stay.")
 @CACHE
 @option(
     "--days",
     type=click.FloatRange(0),
     default=30,
-    show_default=True,
     help="Days without use after which a file is removed.",
 )
 def prune(cache_dir: Path, days: float) -> None:

@@ -28,14 +28,7 @@ SHOWN = 20
 REFUSED = 3
 
 
-@command(
-    "check",
-    "Check a finished build again: files, numbers, tokens, rows.",
-    under.BUILDS,
-    ("pipeline check build", "Every file, every number, a sample of rows built again"),
-    ("pipeline check build --json", "The same for a program"),
-    ("pipeline check build && echo ok", "In a script: the exit status is 3 for a fault"),
-)
+@command("check", "Check a finished build again: files, numbers, tokens, rows.", under.BUILDS)
 @folder("folder", "DIR", "The build.", click.Path(path_type=Path))
 @CACHE
 @JSON
@@ -93,14 +86,7 @@ def _lines(name: str, verdict: ProbeVerdict, column: int, columns: int) -> list[
     return lines.wrapped(said, columns, head)
 
 
-@command(
-    "doctor",
-    "Run every probe over one model; show how a server must stop it.",
-    under.FIRST,
-    ("pipeline doctor --model qwen2-1.5b", "Template, tokenizer and stop tokens of a model"),
-    ("pipeline doctor --model qwen2-1.5b --task sft", "Without the tokens that prm adds"),
-    ("pipeline doctor --model qwen2-1.5b --json", "The same for a program"),
-)
+@command("doctor", "Run every probe over one model; show how a server must stop it.", under.FIRST)
 @with_options(chosen("model", "system", "chat-template", "eos", "date", "train-on", "stop"))
 @for_task(
     "Task to train it for; prm adds step and reward tokens.", default="prm", show_default=True

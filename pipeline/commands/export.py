@@ -14,14 +14,7 @@ from pipeline.options.paths import BuildPath, LocalPath
 from stages.tokens import layouts
 
 
-@command(
-    "export",
-    "Write a finished build in another trainer's columns and layout.",
-    under.BUILDS,
-    ("pipeline export trl build -o for-trl", "For TRL, in the layout of the build"),
-    ("pipeline export trl build -o ragged --layout ragged", "One example a row"),
-    ("pipeline export axolotl build -o for-axolotl --json", "With its manifest on stdout"),
-)
+@command("export", "Write a finished build in another trainer's columns and layout.", under.BUILDS)
 @argument(
     "trainer",
     help="As pipeline list trainers has it.",
@@ -62,9 +55,6 @@ def COMMAND(trainer: str, build: Path, output: Path, layout: str | None, as_json
     "overlay",
     "Write a model directory with a build's tokenizer and configuration; weights are linked.",
     under.SHARE,
-    ("pipeline overlay model -o ready --build build", "The model that a trainer starts from"),
-    ("pipeline overlay ./model -o second --build build --debug", "With tracebacks of errors"),
-    ("MODEL=$(pipeline overlay model -o third --build build)", "In a script"),
 )
 @folder("model_dir", "MODEL_DIR", "A directory with a model.")
 @click.option("-o", "--output", required=True, type=LocalPath(), help="Where to.")

@@ -111,14 +111,7 @@ _KINDS: dict[str, Callable[[], list[tuple[str, str]]]] = {
 }
 
 
-@command(
-    "list",
-    "List formats, models, trainers, audits and more.",
-    under.FIRST,
-    ("pipeline list models", "Models that are known by name"),
-    ("pipeline list formats", "What rows may look like"),
-    ("pipeline list formats --columns", "The names that --map takes, by format"),
-)
+@command("list", "List formats, models, trainers, audits and more.", under.FIRST)
 @argument(
     "kind",
     metavar="KIND",
@@ -127,10 +120,7 @@ _KINDS: dict[str, Callable[[], list[tuple[str, str]]]] = {
     heading=under.DATA,
 )
 @option(
-    "--columns",
-    "with_columns",
-    is_flag=True,
-    help="With formats: the columns that each reads.",
+    "--columns", "with_columns", is_flag=True, help="With formats: the columns that each reads."
 )
 def COMMAND(kind: str, with_columns: bool) -> None:
     """Two columns: a name and what it is."""
@@ -168,14 +158,7 @@ def _codes(_: click.Context, __: click.Parameter, incomplete: str) -> list[Compl
     return [CompletionItem(code) for code in sorted(codes) if code.startswith(incomplete)]
 
 
-@command(
-    "explain",
-    "Say what a code of a message means, with an example and the fix.",
-    under.FIRST,
-    ("pipeline explain", "All codes by group"),
-    ("pipeline explain too_long", "A code of refused rows"),
-    ("pipeline explain shortcuts", "An audit that warned or failed"),
-)
+@command("explain", "Say what a code of a message means, with an example and the fix.", under.FIRST)
 @argument(
     "code",
     required=False,

@@ -57,17 +57,7 @@ def _print(estimates: Iterable[Forecast], as_json: bool, several: bool = False) 
         raise click.exceptions.Exit(max(codes))
 
 
-@command(
-    "plan",
-    "Show what would be built, from a sample; write nothing.",
-    under.FIRST,
-    ("pipeline plan data.jsonl --model qwen2-1.5b", "Format, first rows, lengths, packing"),
-    (
-        "pipeline plan data.jsonl --model qwen2-1.5b --task sft --max-length 1024",
-        "For a task and a length",
-    ),
-    ("pipeline plan recipe.toml", "Every build of a recipe"),
-)
+@command("plan", "Show what would be built, from a sample; write nothing.", under.FIRST)
 @shared.data("DATA...|RECIPE.toml")
 @shared.for_task("Task to train [the one that the rows fit].")
 @shared.with_options(shared.OF_RECIPE, shared.CHANGES)
@@ -96,14 +86,7 @@ def COMMAND(
 MODEL = "qwen2.5-7b-instruct"
 
 
-@command(
-    "init",
-    "Look at data and write a recipe for it, with comments.",
-    under.FIRST,
-    ("pipeline init data.jsonl -o first.toml", "A recipe that builds as it is"),
-    ("pipeline init data.jsonl --model qwen2-1.5b -o second.toml", "For another model"),
-    ("pipeline init --schema > recipe.schema.json", "For editors, which then know the keys"),
-)
+@command("init", "Look at data and write a recipe for it, with comments.", under.FIRST)
 @shared.data(required=False)
 @shared.for_task("Task to train [the one that the rows fit].")
 @option(
@@ -111,7 +94,6 @@ MODEL = "qwen2.5-7b-instruct"
     heading=under.MODEL,
     shell_complete=shells.models,
     default=MODEL,
-    show_default=True,
     help="Model that is trained.",
 )
 @shared.with_options(shared.of_phase("source", but=("group_by",)))

@@ -14,14 +14,7 @@ from pipeline.options.paths import local_cache
 from stages.errors import counted
 
 
-@command(
-    "publish",
-    "Publish a build: hf://org/name, s3://bucket/path or a folder.",
-    under.SHARE,
-    ("pipeline publish build shared/build", "To a folder that others read"),
-    ("pipeline publish build shared/build --license cc-by-4.0", "With a licence in its card"),
-    ("pipeline publish build shared/build --with-rejects --json", "With the refused rows"),
-)
+@command("publish", "Publish a build: hf://org/name, s3://bucket/path or a folder.", under.SHARE)
 @folder("build", "DIR", "The build.")
 @argument("address", help="Where to.", heading=under.OUTPUT)
 @click.option("--title", default="", help="Title of the dataset card [that of the recipe].")

@@ -15,14 +15,7 @@ from pipeline.options.help_page import command
 from pipeline.options.paths import BuildPath, LocalPath
 
 
-@command(
-    "report",
-    "Write a build's report.html again, or one with what changed.",
-    under.LOOK,
-    ("pipeline report build", "Write the page inside the build again"),
-    ("pipeline report build -o page.html", "Add what changed against the build it replaced"),
-    ("pipeline report build -o page.html --against old", "Or against another build"),
-)
+@command("report", "Write a build's report.html again, or one with what changed.", under.LOOK)
 @folder("folder", "DIR", "The build, or its address in a store.", BuildPath())
 @click.option(
     "-o",
@@ -75,12 +68,7 @@ _BUILD = click.Path(path_type=Path)
 
 
 @command(
-    "diff",
-    "Compare two builds: examples, splits, sources, lengths, options, audits.",
-    under.BUILDS,
-    ("pipeline diff build other", "What the other one has more, or less, or otherwise"),
-    ("pipeline diff build other --page diff.html", "Also as a page"),
-    ("pipeline diff build other --json", "For a program"),
+    "diff", "Compare two builds: examples, splits, sources, lengths, options, audits.", under.BUILDS
 )
 @folder("one", "A", "A build, or RELEASES/ID with the first characters of an id.", _BUILD)
 @folder("other", "B", "The other one.", _BUILD)

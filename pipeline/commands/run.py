@@ -58,7 +58,7 @@ class _Tasks(Group):
     "run",
     "Build shards from raw rows.",
     under.FIRST,
-    *[_examples(task)[0] for task in tasks.names()],
+    examples=[_examples(task)[0] for task in tasks.names()],
     cls=_Tasks,
 )
 def COMMAND() -> None:
@@ -88,14 +88,12 @@ def of_task(name: str) -> click.Command:
     """The command that builds for one task, with the options that it reads."""
     task = tasks.load(name)
 
-    @command(name, task.help, under.MORE, *_examples(name), cls=_Builder)
+    @command(name, task.help, under.MORE, examples=_examples(name), cls=_Builder)
     @shared.data()
     @shared.with_options(shared.of_task(task), shared.OUTPUT)
     @option("--until", metavar="STAGE", help="Stop after a stage and write its Arrow file.")
     @option(
-        "--dry-run",
-        is_flag=True,
-        help="Only show the plan, as pipeline plan does; write nothing.",
+        "--dry-run", is_flag=True, help="Only show the plan, as pipeline plan does; write nothing."
     )
     def run(
         data: tuple[str, ...],
@@ -123,14 +121,7 @@ def of_task(name: str) -> click.Command:
 # ``pipeline build``: the builds that a TOML recipe describes, for scheduled runs.
 
 
-@command(
-    "build",
-    "Build what a TOML recipe describes; options given here win.",
-    under.BUILDS,
-    ("pipeline build recipe.toml", "Every build of the recipe"),
-    ("pipeline build recipe.toml --max-length 2048 -o build", "With other options"),
-    ("pipeline build recipe.toml --set map.question=question", "With another key"),
-)
+@command("build", "Build what a TOML recipe describes; options given here win.", under.BUILDS)
 @argument(
     "recipe",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),

@@ -25,14 +25,7 @@ _which = partial(click.option, cls=Option, heading=under.ROWS)
 _drawn = partial(click.option, cls=Option, heading=under.DRAWN)
 
 
-@command(
-    "show",
-    "Show rows of a build, decoded from its shards.",
-    under.LOOK,
-    ("pipeline show build", "The first stored row"),
-    ("pipeline show build --row data.jsonl:3", "The row of line 3"),
-    ("pipeline show build --where 'trained < 5'", "The first example that trains little"),
-)
+@command("show", "Show rows of a build, decoded from its shards.", under.LOOK)
 @folder("folder", "DIR", "The build, or its address in a store.", BuildPath())
 @_which("--row", metavar="ID", help="Show the example with this row_id.")
 @_which("--pack", type=click.IntRange(0), metavar="N", help="Show stored row N, from 0.")
@@ -56,7 +49,6 @@ _drawn = partial(click.option, cls=Option, heading=under.DRAWN)
     "--color",
     type=click.Choice(["auto", "always", "never"]),
     default="auto",
-    show_default=True,
     help="Colours; auto: on a terminal, unless NO_COLOR is set.",
 )
 def COMMAND(folder: Path, color: str, split: str | None, **asked: Any) -> None:
@@ -136,9 +128,6 @@ def _print_texts(*texts: tuple[str, str]) -> None:
     "Show the rows that a build left out for being like others, with both texts: those that "
     "ask what an evaluation file asks, and near-duplicates.",
     under.LOOK,
-    ("pipeline overlaps build", "The first twenty of each kind"),
-    ("pipeline overlaps build --limit 0", "All of them"),
-    ("pipeline overlaps build --json", "For a program"),
 )
 @folder("folder", "DIR", "The build.")
 @click.option("--evaluation", metavar="NAME", help="Only those of one evaluation.")

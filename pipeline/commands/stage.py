@@ -14,36 +14,8 @@ from pipeline.options.help_page import Group, argument, command
 from pipeline.options.paths import LocalPath, local_cache
 from stages.errors import counted
 
-_NORMALIZE = "pipeline stage normalize data.jsonl --task sft --model qwen2-1.5b -o rows.arrow"
-_BEFORE = {  # task, data, and the stage that writes what each stage reads
-    "render": ("sft", "data.jsonl", "normalize"),
-    "mark": ("prm", "steps.jsonl", "render"),
-    "encode": ("sft", "data.jsonl", "render"),
-    "accept": ("sft", "ids.jsonl", "normalize"),
-    "validate": ("sft", "data.jsonl", "encode"),
-}
 
-
-def _examples(name: str) -> tuple[tuple[str, str], ...]:
-    task, data, before = _BEFORE.get(name, ("sft", "data.jsonl", "validate"))
-    more = " --format pretokenized" if name == "accept" else ""
-    made = f"pipeline run {task} {data} --model qwen2-1.5b --until {before} -o in.arrow{more}"
-    return (
-        (made, f"The file that it reads comes from {before}"),
-        (f"pipeline stage {name} in.arrow -o {name}.arrow", "This stage alone"),
-        (f"pipeline stage {name} in.arrow -o {name}.arrows", "To a folder of its own"),
-    )
-
-
-@command(
-    "stage",
-    "Run one stage alone: Arrow in, Arrow out.",
-    under.MORE,
-    (_NORMALIZE, "Rows to columns"),
-    ("pipeline stage render rows.arrow -o text.arrow", "Columns to text"),
-    ("pipeline stage encode text.arrow -o ids.arrow", "Text to ids and labels"),
-    cls=Group,
-)
+@command("stage", "Run one stage alone: Arrow in, Arrow out.", under.MORE, cls=Group)
 def COMMAND() -> None:
     """Holds one subcommand per stage."""
 
@@ -54,11 +26,7 @@ def _done(refused: int, output: Path) -> None:
 
 
 @COMMAND.subcommand(
-    "normalize",
-    "Raw rows to columns; the only stage that takes the build's options.",
-    (_NORMALIZE, "Conversations"),
-    (f"{_NORMALIZE} --map question=question", "With a column named by hand"),
-    (f"{_NORMALIZE} --max-length 512", "With any other option of builds"),
+    "normalize", "Raw rows to columns; the only stage that takes the build's options."
 )
 @data_argument()
 @for_task("", required=True)
@@ -91,7 +59,7 @@ def _add(name: str, text: str, layout: bool) -> None:
 
     pad_to = click.option("--pad-to", metavar="WIDTH", default=None, help="Only for pad.")
     taken = (_IN, _OUT, CACHE, *([pad_to] if layout else []))
-    COMMAND.command(name=name, help=text, examples=_examples(name))(with_options(taken)(command))
+    COMMAND.subcommand(name, text)(with_options(taken)(command))
 
 
 for _name, _text, _layout in (

@@ -60,15 +60,6 @@ def _print(examined: Examined, seen: dict[str, Any]) -> None:
     "Run prompts of a build through a checkpoint (MODEL_DIR) or an OpenAI-compatible server "
     "(URL, such as http://localhost:8000/v1) and count the answers that end.",
     under.SHARE,
-    (
-        "pipeline stops model --build build --tokenizer-only",
-        "Only tokenizer, template and stop ids of a checkpoint; no torch is needed",
-    ),
-    (
-        "pipeline stops $URL --build build --prompts 1 --max-new-tokens 8",
-        "A server, for instance URL=http://localhost:8000/v1",
-    ),
-    ("pipeline stops $URL --build build --served model --json", "For a program"),
 )
 @click.argument("target", metavar="MODEL_DIR|URL")
 @click.option(

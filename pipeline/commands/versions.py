@@ -20,17 +20,9 @@ from stages.errors import PipelineError, UsageError
 
 _RELEASES = folder("releases", "RELEASES", "A folder, or an address, of builds.", BuildPath())
 _VERSION = argument(
-    "version",
-    help="current, or the first characters of an id.",
-    heading=under.DATA,
+    "version", help="current, or the first characters of an id.", heading=under.DATA
 )
-_NAME = option(
-    "--as",
-    "name",
-    default="hold",
-    show_default=True,
-    help="Who holds it; one hold for each name.",
-)
+_NAME = option("--as", "name", default="hold", help="Who holds it; one hold for each name.")
 
 
 class _Versions(Group):
@@ -45,9 +37,6 @@ class _Versions(Group):
     "versions",
     "List the versions of a build (pipeline versions RELEASES); hold one while it is read.",
     under.BUILDS,
-    ("pipeline versions releases", "Every version, the current one first"),
-    ("pipeline versions hold releases current --as training", "Keep it while a run reads it"),
-    ("pipeline versions release releases current --as training", "Let it go again"),
     cls=_Versions,
 )
 def COMMAND() -> None:
@@ -120,13 +109,7 @@ def _line(entry: dict[str, Any], short: int) -> str:
     return f"{head}{what}  {numbers}  {', '.join(marks)}".rstrip()
 
 
-@COMMAND.subcommand(
-    "list",
-    "Show every version, the current one first.",
-    ("pipeline versions list releases", "One line for each"),
-    ("pipeline versions releases", "The same"),
-    ("pipeline versions list releases --json", "For a program"),
-)
+@COMMAND.subcommand("list", "Show every version, the current one first.")
 @_RELEASES
 @JSON
 def listed(releases: Path, as_json: bool) -> None:
@@ -140,13 +123,7 @@ def listed(releases: Path, as_json: bool) -> None:
         click.echo(lines.fit(_line(entry, versions.SHORT)))
 
 
-@COMMAND.subcommand(
-    "hold",
-    "Keep a version until it is released; prints its path.",
-    ("pipeline versions hold releases current", "Keep the current version"),
-    ("pipeline versions hold releases current --as training", "In the name of a run"),
-    ("DIR=$(pipeline versions hold releases current)", "In a script that reads it"),
-)
+@COMMAND.subcommand("hold", "Keep a version until it is released; prints its path.")
 @_RELEASES
 @_VERSION
 @_NAME
@@ -158,13 +135,7 @@ def hold(releases: Path, version: str, name: str) -> None:
     click.echo(str(found.folder))
 
 
-@COMMAND.subcommand(
-    "release",
-    "End a hold.",
-    ("pipeline versions release releases current", "Let the current version go"),
-    ("pipeline versions release releases current --as training", "For one name"),
-    ("pipeline versions releases", "See who holds which"),
-)
+@COMMAND.subcommand("release", "End a hold.")
 @_RELEASES
 @_VERSION
 @_NAME
@@ -184,12 +155,7 @@ def release(releases: Path, version: str, name: str) -> None:
 
 
 @command(
-    "rollback",
-    "Make an earlier version current: the one before, or the one named.",
-    under.BUILDS,
-    ("pipeline rollback releases", "The version before the current one"),
-    ("pipeline versions releases", "Which versions there are"),
-    ("pipeline versions list releases --json", "What is current now, for a program"),
+    "rollback", "Make an earlier version current: the one before, or the one named.", under.BUILDS
 )
 @folder("releases", "RELEASES", "A folder, or an address, of builds.", BuildPath())
 @argument("version", required=False, help="The first characters of an id.", heading=under.DATA)

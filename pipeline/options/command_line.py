@@ -39,7 +39,7 @@ def _of_click(option: Declared, *, required: bool, hidden: bool = False) -> Deco
     if option.value.many:
         settings["multiple"] = True
     if option.default:
-        settings |= {"default": option.default, "show_default": True}
+        settings["default"] = option.default
     needed = required and option.name == "model"
     return click.option(*names, **settings, required=needed, hidden=hidden)
 
@@ -67,6 +67,7 @@ OUTPUT = (
         "--log-format",
         type=click.Choice(["text", "json"]),
         default="text",
+        show_default=False,
         expose_value=False,
         help="Messages and progress on stderr as text, or as lines of JSON.",
     ),

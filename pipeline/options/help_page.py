@@ -8,8 +8,9 @@ A command is declared with ``cls=Command`` and has ``examples``; an option may h
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
@@ -117,6 +118,8 @@ class Option(click.Option):
     """An option under a heading; what values it takes is said in words."""
 
     def __init__(self, *names: Any, heading: str = "", **settings: Any) -> None:
+        default = settings.get("default")
+        settings.setdefault("show_default", bool(default) and not callable(default))
         super().__init__(*names, **settings)
         self.heading = heading
         if self.metavar is None and isinstance(self.type, click.IntRange | click.FloatRange):
@@ -137,8 +140,8 @@ class Option(click.Option):
         return spelled, f"{self.help or ''}{said}".strip()
 
 
-option = partial(click.option, cls=Option)  # how our commands declare theirs
-argument = partial(click.argument, cls=Argument)
+option = functools.partial(click.option, cls=Option)  # how our commands declare theirs
+argument = functools.partial(click.argument, cls=Argument)
 
 
 def limits(kind: object) -> str:
@@ -165,11 +168,20 @@ def with_debug(command: click.Command) -> click.Command:
     return command
 
 
+@functools.cache
+def _written() -> dict[str, dict[str, str]]:
+    import tomllib  # only where help is asked for
+
+    path = Path(__file__).parents[1] / "commands" / "examples.toml"
+    return tomllib.loads(path.read_text("utf-8"))
+
+
 class _Described(click.Command):
     """What our commands and groups have in common.
 
     Args:
-        examples: commands that a test runs, with what each does.
+        examples: commands that a test runs, with what each does; by default those of its ``key`` in
+            ``commands/examples.toml``.
         heading: under which the program's help lists it.
     """
 
@@ -179,12 +191,18 @@ class _Described(click.Command):
         self,
         *args: Any,
         examples: Sequence[tuple[str, str]] = (),
+        key: str = "",
         heading: str = MORE,
         **settings: Any,
     ) -> None:
         super().__init__(*args, **settings)
-        self.examples, self.heading = tuple(examples), heading
+        self._examples, self._key, self.heading = tuple(examples), key, heading
         with_debug(self)
+
+    @property
+    def examples(self) -> tuple[tuple[str, str], ...]:
+        """What the help page ends with."""
+        return self._examples or tuple(_written().get(self._key, {}).items())
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
         """Of every command, also of one that is called without the program around it."""
@@ -239,23 +257,11 @@ def listed(command: click.Command) -> Listed:
     return Listed(heading, command.get_short_help_str(1 << 16))
 
 
-Example = tuple[str, str]  # a command, and what it does
-
-
 def command(
-    name: str,
-    text: str,
-    heading: str,
-    *examples: Example,
-    cls: Callable[..., click.Command] = Command,
+    name: str, text: str, heading: str, cls: Callable[..., click.Command] = Command, **settings: Any
 ) -> Callable[[Callable[..., Any]], Any]:
-    """Declares a command: its name, its sentence of help, where the program lists it, examples."""
-
-    def declare(function: Callable[..., Any]) -> click.Command:
-        settings = {"help": text, "heading": heading, "examples": examples}
-        return click.command(name, cls=cls, **settings)(function)
-
-    return declare
+    """Declares a command: its name, its sentence of help, and where the program lists it."""
+    return click.command(name, cls=cls, help=text, heading=heading, key=name, **settings)
 
 
 class Group(_Described, click.Group):
@@ -264,9 +270,9 @@ class Group(_Described, click.Group):
     command_class = Command
     group_class = type
 
-    def subcommand(self, name: str, text: str, *examples: Example) -> Callable[..., click.Command]:
+    def subcommand(self, name: str, text: str) -> Callable[..., click.Command]:
         """Declares one of them."""
-        return self.command(name, help=text, examples=examples)
+        return self.command(name, help=text, key=f"{self.name} {name}")
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
