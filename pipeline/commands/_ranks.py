@@ -10,8 +10,7 @@ import click
 
 from pipeline.messages.session import current
 from pipeline.options import command_line as shared
-from pipeline.options import help_page as under
-from pipeline.options.help_page import command, option
+from pipeline.options.help_page import MACHINES, command, option
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def of_share(name: str, text: str) -> click.Command:
         text: its sentence of help.
     """
 
-    @command(name, text, under.MACHINES)
+    @command(name, text, MACHINES)
     @of_builds(ranked=True)
     def share(
         data: tuple[str, ...],
@@ -139,7 +138,7 @@ def _joined(prepared: Prepared, report: Report) -> MadeParts:
     "commit",
     "Publish a build of the parts and shards that pipeline parts and pipeline shards have "
     "made; shards that are missing are made.",
-    under.MACHINES,
+    MACHINES,
 )
 @of_builds(ranked=False)
 def COMMIT(

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import click
 
-from pipeline.options import help_page as under
 from pipeline.options.command_line import CACHE
-from pipeline.options.help_page import Group, command, option
+from pipeline.options.help_page import BUILDS, Group, command, option
 from pipeline.options.paths import SHARED, local_cache
 from pipeline.stores import is_address, open_store, shown
 from stages.errors import UsageError
@@ -19,9 +18,7 @@ _DAY = 86400
 _PRUNED = tuple("parts shards builds outputs fetched inputs hashes proved published scans".split())
 
 
-@command(
-    "cache", "Show or prune the cache of parts, inputs and tokenizers.", under.BUILDS, cls=Group
-)
+@command("cache", "Show or prune the cache of parts, inputs and tokenizers.", BUILDS, cls=Group)
 def COMMAND() -> None:
     """The cache only saves time: every file in it can be made again."""
 

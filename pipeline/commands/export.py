@@ -6,19 +6,18 @@ from pathlib import Path
 
 import click
 
-from pipeline.options import help_page as under
 from pipeline.options import shells
 from pipeline.options.command_line import JSON, folder, output
-from pipeline.options.help_page import argument, command, option
+from pipeline.options.help_page import BUILDS, LAYOUT, SHARE, argument, command, option
 from pipeline.options.paths import BuildPath, LocalPath
 from stages.tokens import layouts
 
 
-@command("export", "Write a finished build in another trainer's columns and layout.", under.BUILDS)
+@command("export", "Write a finished build in another trainer's columns and layout.", BUILDS)
 @argument(
     "trainer",
     help="As pipeline list trainers has it.",
-    heading=under.LAYOUT,
+    heading=LAYOUT,
     shell_complete=shells.trainers,
 )
 @folder("build", "DIR", "The build, or its address in a store.", BuildPath())
@@ -29,7 +28,7 @@ from stages.tokens import layouts
 )
 @option(
     "--layout",
-    heading=under.LAYOUT,
+    heading=LAYOUT,
     type=click.Choice(layouts.names()),
     help="How rows are stored [as in the build, if the trainer takes it].",
 )
@@ -54,7 +53,7 @@ def COMMAND(trainer: str, build: Path, output: Path, layout: str | None, as_json
 @command(
     "overlay",
     "Write a model directory with a build's tokenizer and configuration; weights are linked.",
-    under.SHARE,
+    SHARE,
 )
 @folder("model_dir", "MODEL_DIR", "A directory with a model.")
 @click.option("-o", "--output", required=True, type=LocalPath(), help="Where to.")

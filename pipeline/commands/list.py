@@ -9,8 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from pipeline import lines
-from pipeline.options import help_page as under
-from pipeline.options.help_page import Choice, argument, command, option
+from pipeline.options.help_page import DATA, FIRST, Choice, argument, command, option
 from stages.errors import UsageError
 
 
@@ -111,13 +110,13 @@ _KINDS: dict[str, Callable[[], list[tuple[str, str]]]] = {
 }
 
 
-@command("list", "List formats, models, trainers, audits and more.", under.FIRST)
+@command("list", "List formats, models, trainers, audits and more.", FIRST)
 @argument(
     "kind",
     metavar="KIND",
     type=Choice([*_KINDS]),
     help=f"One of {', '.join(_KINDS)}.",
-    heading=under.DATA,
+    heading=DATA,
 )
 @option(
     "--columns", "with_columns", is_flag=True, help="With formats: the columns that each reads."
@@ -158,12 +157,12 @@ def _codes(_: click.Context, __: click.Parameter, incomplete: str) -> list[Compl
     return [CompletionItem(code) for code in sorted(codes) if code.startswith(incomplete)]
 
 
-@command("explain", "Say what a code of a message means, with an example and the fix.", under.FIRST)
+@command("explain", "Say what a code of a message means, with an example and the fix.", FIRST)
 @argument(
     "code",
     required=False,
     help="As messages, rejects.jsonl and the report have it; without it, all codes are listed.",
-    heading=under.DATA,
+    heading=DATA,
     shell_complete=_codes,
 )
 def EXPLAIN(code: str | None) -> None:

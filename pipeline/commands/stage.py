@@ -7,15 +7,14 @@ from typing import Any
 
 import click
 
-from pipeline.options import help_page as under
 from pipeline.options.command_line import BUILD, CACHE, config_from, for_task, output, with_options
 from pipeline.options.command_line import data as data_argument
-from pipeline.options.help_page import Group, argument, command
+from pipeline.options.help_page import DATA, MORE, Group, argument, command
 from pipeline.options.paths import LocalPath, local_cache
 from stages.errors import counted
 
 
-@command("stage", "Run one stage alone: Arrow in, Arrow out.", under.MORE, cls=Group)
+@command("stage", "Run one stage alone: Arrow in, Arrow out.", MORE, cls=Group)
 def COMMAND() -> None:
     """Holds one subcommand per stage."""
 
@@ -43,7 +42,7 @@ _IN = argument(
     "source",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The file of the stage before.",
-    heading=under.DATA,
+    heading=DATA,
 )
 _OUT = output("Where to.", LocalPath(), required=True)
 

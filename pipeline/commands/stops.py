@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline.messages.result import print_object
-from pipeline.options import help_page as under
 from pipeline.options.command_line import JSON
-from pipeline.options.help_page import command
+from pipeline.options.help_page import SHARE, command
 from stages.errors import counted
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def _print(examined: Examined, seen: dict[str, Any]) -> None:
     "stops",
     "Run prompts of a build through a checkpoint (MODEL_DIR) or an OpenAI-compatible server "
     "(URL, such as http://localhost:8000/v1) and count the answers that end.",
-    under.SHARE,
+    SHARE,
 )
 @click.argument("target", metavar="MODEL_DIR|URL")
 @click.option(

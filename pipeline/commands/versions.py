@@ -11,17 +11,14 @@ from pipeline import lines
 from pipeline.builds import versions
 from pipeline.builds.versions import Version
 from pipeline.messages.result import print_object
-from pipeline.options import help_page as under
 from pipeline.options.command_line import JSON, folder
-from pipeline.options.help_page import Group, argument, command, option
+from pipeline.options.help_page import BUILDS, DATA, OUTPUT, Group, argument, command, option
 from pipeline.options.paths import BuildPath
 from pipeline.stores import is_address, open_store, shown
 from stages.errors import PipelineError, UsageError
 
 _RELEASES = folder("releases", "RELEASES", "A folder, or an address, of builds.", BuildPath())
-_VERSION = argument(
-    "version", help="current, or the first characters of an id.", heading=under.DATA
-)
+_VERSION = argument("version", help="current, or the first characters of an id.", heading=DATA)
 _NAME = option("--as", "name", default="hold", help="Who holds it; one hold for each name.")
 
 
@@ -36,7 +33,7 @@ class _Versions(Group):
 @command(
     "versions",
     "List the versions of a build (pipeline versions RELEASES); hold one while it is read.",
-    under.BUILDS,
+    BUILDS,
     cls=_Versions,
 )
 def COMMAND() -> None:
@@ -154,15 +151,13 @@ def release(releases: Path, version: str, name: str) -> None:
 # ``pipeline rollback``: an earlier version becomes the current one again.
 
 
-@command(
-    "rollback", "Make an earlier version current: the one before, or the one named.", under.BUILDS
-)
+@command("rollback", "Make an earlier version current: the one before, or the one named.", BUILDS)
 @folder("releases", "RELEASES", "A folder, or an address, of builds.", BuildPath())
-@argument("version", required=False, help="The first characters of an id.", heading=under.DATA)
+@argument("version", required=False, help="The first characters of an id.", heading=DATA)
 @option(
     "--single-writer",
     is_flag=True,
-    heading=under.OUTPUT,
+    heading=OUTPUT,
     help="In a store that cannot decide between two writers: no other run writes there.",
 )
 @JSON

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from pipeline.options.build_options import OPTIONS, PHASE_OF, default_cache
 from pipeline.options.build_options import Option as Declared
 from pipeline.options.config import Config
 from pipeline.options.help_page import Choice, Option, argument, option
+from pipeline.options.source_budgets import EVERY
 from pipeline.options.values import Switch
 from pipeline.secrets import redacted
 from pipeline.tasks import Task
@@ -215,16 +216,13 @@ def default_output(first: str, task: str, model: str) -> Path:
     return Path(f"{stem(first)}-{task}-{model}")
 
 
-def require_read(task: str, given: Mapping[str, Any]) -> None:
-    """The task reads each option that was given and is not what it is by default.
-
-    Raises:
-        UsageError: it does not read one.
-    """
-    for name, value in given.items():
-        foreign = not_read(name, task) if value != OPTIONS[name].default else None
-        if foreign is not None:
-            raise UsageError(foreign, "Leave it out.")
+def unread(task: Any, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The options that were given, are not what they are by default, and are not read by the task;
+    each with a sentence."""
+    for name, value in given.items() if isinstance(task, str) else ():
+        foreign = not_read(name, task)
+        if foreign is not None and value != EVERY[name].default:
+            yield name, foreign
 
 
 def settled(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -243,7 +241,8 @@ def config_from(task: str, data: tuple[str, ...], given: Mapping[str, Any]) -> C
         UsageError: they are not valid, or do not go together.
     """
     written = {name: value for name, value in given.items() if value is not None}
-    require_read(task, written)
+    for _, foreign in unread(task, written):
+        raise UsageError(foreign, "Leave it out.")
     values = settled(written)
     values.setdefault("cache_dir", default_cache())
     values.setdefault("output", default_output(data[0], task, values["model"]))

@@ -11,18 +11,16 @@ from typing import Any, TypeVar
 
 from pipeline.options import recipe_file, recipe_model
 from pipeline.options.build_options import OPTIONS, PHASE_OF, PHASES, SourceOptions, default_cache
-from pipeline.options.command_line import default_output, not_read
+from pipeline.options.command_line import default_output, unread
 from pipeline.options.config import Config, Source, with_test
 from pipeline.options.paths import versions_where_unsaid
 from pipeline.options.recipe_file import Mistakes
-from pipeline.options.source_budgets import BUDGET, OF_SOURCE, Budget
+from pipeline.options.source_budgets import BUDGET, BY_KEY, EVERY, Budget
 from stages.errors import UsageError
 from stages.files.toml_file import Place
 
 _FLAG = re.compile(r"--([a-z-]+)")
 _NEEDED = ("task", "data", "model")
-_EVERY = {**OPTIONS, **OF_SOURCE}
-_BY_KEY = {option.key: name for name, option in _EVERY.items()}
 Values = Mapping[str, Any]
 Made = TypeVar("Made")
 
@@ -60,7 +58,7 @@ def _require_data(table: dict[str, Any], mistakes: Mistakes) -> None:
     for place, inner in recipe_file.tables(table):
         for key, value in inner.items():
             said = (*place, key) in mistakes.said
-            if key in _BY_KEY and not said and _EVERY[_BY_KEY[key]].value.runs(value):
+            if key in BY_KEY and not said and BY_KEY[key].value.runs(value):
                 remedy = f"Say --{key} on the command line; or add --trust, if you trust the file."
                 mistakes.add((*place, key), f"{key} runs code, and a recipe is data", remedy)
 
@@ -140,7 +138,7 @@ def _require_apart(made: Sequence[Config | None], mistakes: Mistakes) -> None:
 
 
 def _places(values: Values, place: Place) -> dict[str, Place]:
-    return {name: (*place, _EVERY[name].key) for name in values}
+    return {name: (*place, EVERY[name].key) for name in values}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +155,7 @@ class _Table:
     def of(self, error: UsageError) -> Place:
         """The place of the option that an error is about."""
         words = [*_FLAG.findall(error.what), error.what.split()[0]]
-        names = (_BY_KEY[word] for word in words if word in _BY_KEY)
+        names = (BY_KEY[word].name for word in words if word in BY_KEY)
         return next((self.places[name] for name in names if name in self.places), ())
 
 
@@ -192,7 +190,7 @@ class _Reading:
         if versions and "keep" not in table.values:
             with_defaults["keep"], notes = versions_where_unsaid(with_defaults["output"])
         made: dict[str, Any] = {
-            phase: self._tried(partial(_made, kind, _of(phase, with_defaults)), table)
+            phase: self._tried(partial(kind, **_of(phase, with_defaults)), table)
             for phase, kind in PHASES.items()
             if phase != "source"
         }
@@ -241,20 +239,15 @@ class _Reading:
         """The table with values as ``Config`` has them, but for those that are none."""
         made = {}
         for name, value in table.values.items():
-            # In a tuple, since None is what a mistake gives.
-            settle = partial(_alone, _EVERY[name].value.settled, value)
-            found = self._tried(settle, table, name)
-            if found is not None:
-                (made[name],) = found
+            found = self._tried(partial(EVERY[name].value.settled, value), table, name)
+            if found is not None:  # which no value is
+                made[name] = found
         return _Table(made, table.places)
 
     def _require_read(self, table: _Table, given: Values) -> None:
         """The build's task reads each option that is given, and is not what it is by default."""
-        task = self.table.values.get("task")
-        for name, value in given.items() if isinstance(task, str) else ():
-            foreign = not_read(name, str(task)) if value != _EVERY[name].default else None
-            if foreign is not None:
-                self.mistakes.add(table.places[name], foreign, "Leave it out.")
+        for name, foreign in unread(self.table.values.get("task"), given):
+            self.mistakes.add(table.places[name], foreign, "Leave it out.")
 
     def _tried(self, make: Callable[[], Made], table: _Table, name: str = "") -> Made | None:
         """What a function makes; None where it refuses, which is noted as a mistake."""
@@ -264,14 +257,6 @@ class _Reading:
             place = table.places.get(name) or table.of(error)
             self.mistakes.add(place, error.what, error.remedy)
         return None
-
-
-def _made(kind: type[Any], values: Values) -> Any:
-    return kind(**values)
-
-
-def _alone(function: Callable[[Any], Any], value: Any) -> tuple[Any]:
-    return (function(value),)
 
 
 def _of(phase: str, values: Values) -> dict[str, Any]:

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import secrets
-from pipeline.options.build_options import OPTIONS
-from pipeline.options.source_budgets import OF_SOURCE
+from pipeline.options.source_budgets import BY_KEY
 from pipeline.options.values import Words
 from stages.errors import UsageError
 from stages.files import toml_file
@@ -20,7 +19,6 @@ from stages.files.toml_file import Place
 _VARIABLE = re.compile(r"\$(?:(\$)|\{([^{}]*)\})")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TABLES = ("source", "build")  # arrays of tables, each with keys of options
-_BY_KEY = {option.key: option for option in (*OPTIONS.values(), *OF_SOURCE.values())}
 
 
 def read(path: Path, changes: Sequence[str] = ()) -> tuple[dict[str, Any], Mistakes]:
@@ -72,7 +70,7 @@ def spelled(table: Mapping[str, Any], mistakes: Mistakes) -> dict[str, Any]:
             right = key.replace("_", "-")
             if right in one:
                 mistakes.add((*place, right), f"{right} is given twice", f"Leave {key} out.")
-            elif right in _BY_KEY:
+            elif right in BY_KEY:
                 mistakes.rename((*place, key), (*place, right))
                 one[right] = one.pop(key)
     return made
@@ -101,8 +99,8 @@ def _set(table: dict[str, Any], change: str, mistakes: Mistakes) -> None:
         entries = inner.get(key)
         if entries is None:
             mistakes.said[place] = f"--set {change}"
-        if isinstance(entries, Words) and key in _BY_KEY:
-            entries = _BY_KEY[key].value.loosened(entries)
+        if isinstance(entries, Words) and key in BY_KEY:
+            entries = BY_KEY[key].value.loosened(entries)
         inner[key] = dict(entries) if isinstance(entries, dict) else {}
         inner, key = inner[key], ".".join(keys[1:])
         place = (*place, key)
@@ -170,9 +168,9 @@ def _dotted(place: Place) -> str:
 def _anchor(table: dict[str, Any], place: Place, *, folder: str, mistakes: Mistakes) -> None:
     """Make the paths of a table count from where the program runs."""
     for key, value in table.items():
-        if key not in _BY_KEY:
+        if key not in BY_KEY:
             continue
-        kind = _BY_KEY[key].value
+        kind = BY_KEY[key].value
         table[key] = kind.anchored(value, folder)
         if key == "data":
             written = kind.loosened(value)

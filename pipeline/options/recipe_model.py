@@ -11,7 +11,7 @@ from typing import Any
 from pipeline.options.build_options import OPTIONS, Option
 from pipeline.options.paths import BY_RECIPE
 from pipeline.options.recipe_file import Mistakes
-from pipeline.options.source_budgets import NAME, OF_SOURCE
+from pipeline.options.source_budgets import EVERY, NAME, OF_SOURCE
 from pipeline.options.values import OneOf, Schema, misfit
 from stages.errors import UsageError, did_you_mean
 from stages.files.toml_file import Place
@@ -92,7 +92,7 @@ def _default(option: Option) -> Any:
 
 def rows() -> Iterator[tuple[str, str, str, str, str]]:
     """Each key for the table of the docs: key, value, default, where, what for."""
-    for option in {**OPTIONS, **OF_SOURCE}.values():
+    for option in EVERY.values():
         where = ["top"] if option.name in TOP else []
         where += ["source"] if option.name in SOURCE else []
         where += ["build"] if option.name in BUILD else []
