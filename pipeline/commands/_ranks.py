@@ -10,7 +10,7 @@ import click
 
 from pipeline.messages.session import current
 from pipeline.options import command_line as shared
-from pipeline.options.help_page import MACHINES, command, option
+from pipeline.options.help_page import command, option
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
@@ -53,15 +53,12 @@ def of_builds(ranked: bool) -> Callable[[Decorated], Decorated]:
     return shared.with_options(own, shared.OF_RECIPE, shared.OUTPUT, ranks, shared.CHANGES)
 
 
-def of_share(name: str, text: str) -> click.Command:
+def of_share(name: str) -> click.Command:
     """The command of a phase that each rank does its share of: the function of ``run_ranks`` that
     has the command's name.
-
-    Args:
-        text: its sentence of help.
     """
 
-    @command(name, text, MACHINES)
+    @command(name)
     @of_builds(ranked=True)
     def share(
         data: tuple[str, ...],
@@ -120,12 +117,10 @@ def _whole(name: str) -> int:
 # left out, is the second, and ``pipeline commit``, which publishes, the last.
 
 
-PARTS = of_share(
-    "parts", "Make one share of a build's parts, in one of several runs on as many machines."
-)
+PARTS = of_share("parts")
 
 
-SHARDS = of_share("shards", "Make one share of a build's shards, after all runs of pipeline parts.")
+SHARDS = of_share("shards")
 
 
 def _joined(prepared: Prepared, report: Report) -> MadeParts:
@@ -134,12 +129,7 @@ def _joined(prepared: Prepared, report: Report) -> MadeParts:
     return ranks.joined(prepared, planning.reads_examples(prepared.config))
 
 
-@command(
-    "commit",
-    "Publish a build of the parts and shards that pipeline parts and pipeline shards have "
-    "made; shards that are missing are made.",
-    MACHINES,
-)
+@command("commit")
 @of_builds(ranked=False)
 def COMMIT(
     data: tuple[str, ...],

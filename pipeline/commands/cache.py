@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from pipeline.options.command_line import CACHE
-from pipeline.options.help_page import BUILDS, Group, command, option
+from pipeline.options.help_page import Group, command, option
 from pipeline.options.paths import SHARED, local_cache
 from pipeline.stores import is_address, open_store, shown
 from stages.errors import UsageError
@@ -18,7 +18,7 @@ _DAY = 86400
 _PRUNED = tuple("parts shards builds outputs fetched inputs hashes proved published scans".split())
 
 
-@command("cache", "Show or prune the cache of parts, inputs and tokenizers.", BUILDS, cls=Group)
+@command("cache", cls=Group)
 def COMMAND() -> None:
     """The cache only saves time: every file in it can be made again."""
 
@@ -27,7 +27,7 @@ def _files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-@COMMAND.subcommand("info", "Show where the cache is and how large it is.")
+@COMMAND.subcommand("info")
 @CACHE
 def info(cache_dir: Path) -> None:
     """One line per kind; of parts in a store one more."""
@@ -43,7 +43,7 @@ def info(cache_dir: Path) -> None:
         click.echo(f"{kind:<10} {len(files):>7} files {size / 2**20:>10.1f} MiB")
 
 
-@COMMAND.subcommand("prune", "Remove what no build has used for some days; tokenizers stay.")
+@COMMAND.subcommand("prune")
 @CACHE
 @option(
     "--days",

@@ -13,7 +13,7 @@ from pipeline import lines
 from pipeline.messages.result import print_object
 from pipeline.options.build_options import default_cache
 from pipeline.options.command_line import CACHE, JSON, chosen, folder, for_task, with_options
-from pipeline.options.help_page import BUILDS, FIRST, command
+from pipeline.options.help_page import command
 from pipeline.options.paths import local_cache
 from stages import native
 from stages.errors import UsageError, counted
@@ -27,7 +27,7 @@ SHOWN = 20
 REFUSED = 3
 
 
-@command("check", "Check a finished build again: files, numbers, tokens, rows.", BUILDS)
+@command("check")
 @folder("folder", "DIR", "The build.", click.Path(path_type=Path))
 @CACHE
 @JSON
@@ -85,7 +85,7 @@ def _lines(name: str, verdict: ProbeVerdict, column: int, columns: int) -> list[
     return lines.wrapped(said, columns, head)
 
 
-@command("doctor", "Run every probe over one model; show how a server must stop it.", FIRST)
+@command("doctor")
 @with_options(chosen("model", "system", "chat-template", "eos", "date", "train-on", "stop"))
 @for_task(
     "Task to train it for; prm adds step and reward tokens.", default="prm", show_default=True

@@ -8,12 +8,12 @@ import click
 
 from pipeline.options import shells
 from pipeline.options.command_line import JSON, folder, output
-from pipeline.options.help_page import BUILDS, LAYOUT, SHARE, argument, command, option
+from pipeline.options.help_page import LAYOUT, argument, command, option
 from pipeline.options.paths import BuildPath, LocalPath
 from stages.tokens import layouts
 
 
-@command("export", "Write a finished build in another trainer's columns and layout.", BUILDS)
+@command("export")
 @argument(
     "trainer",
     help="As pipeline list trainers has it.",
@@ -50,11 +50,7 @@ def COMMAND(trainer: str, build: Path, output: Path, layout: str | None, as_json
 # ``pipeline overlay``: a model directory with a build's tokenizer and configuration.
 
 
-@command(
-    "overlay",
-    "Write a model directory with a build's tokenizer and configuration; weights are linked.",
-    SHARE,
-)
+@command("overlay")
 @folder("model_dir", "MODEL_DIR", "A directory with a model.")
 @click.option("-o", "--output", required=True, type=LocalPath(), help="Where to.")
 @click.option(

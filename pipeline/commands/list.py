@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from pipeline import lines
-from pipeline.options.help_page import DATA, FIRST, Choice, argument, command, option
+from pipeline.options.help_page import DATA, Choice, argument, command, option
 from stages.errors import UsageError
 
 
@@ -110,7 +110,7 @@ _KINDS: dict[str, Callable[[], list[tuple[str, str]]]] = {
 }
 
 
-@command("list", "List formats, models, trainers, audits and more.", FIRST)
+@command("list")
 @argument(
     "kind",
     metavar="KIND",
@@ -157,7 +157,7 @@ def _codes(_: click.Context, __: click.Parameter, incomplete: str) -> list[Compl
     return [CompletionItem(code) for code in sorted(codes) if code.startswith(incomplete)]
 
 
-@command("explain", "Say what a code of a message means, with an example and the fix.", FIRST)
+@command("explain")
 @argument(
     "code",
     required=False,

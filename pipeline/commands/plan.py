@@ -57,7 +57,7 @@ def _print(estimates: Iterable[Forecast], as_json: bool, several: bool = False) 
         raise click.exceptions.Exit(max(codes))
 
 
-@command("plan", "Show what would be built, from a sample; write nothing.", under.FIRST)
+@command("plan")
 @shared.data("DATA...|RECIPE.toml")
 @shared.for_task("Task to train [the one that the rows fit].")
 @shared.with_options(shared.OF_RECIPE, shared.CHANGES)
@@ -86,7 +86,7 @@ def COMMAND(
 MODEL = "qwen2.5-7b-instruct"
 
 
-@command("init", "Look at data and write a recipe for it, with comments.", under.FIRST)
+@command("init")
 @shared.data(required=False)
 @shared.for_task("Task to train [the one that the rows fit].")
 @option(

@@ -8,12 +8,12 @@ from pathlib import Path
 import click
 
 from pipeline.options.command_line import CACHE, JSON, folder
-from pipeline.options.help_page import OUTPUT, SHARE, argument, command
+from pipeline.options.help_page import OUTPUT, argument, command
 from pipeline.options.paths import local_cache
 from stages.errors import counted
 
 
-@command("publish", "Publish a build: hf://org/name, s3://bucket/path or a folder.", SHARE)
+@command("publish")
 @folder("build", "DIR", "The build.")
 @argument("address", help="Where to.", heading=OUTPUT)
 @click.option("--title", default="", help="Title of the dataset card [that of the recipe].")

@@ -10,11 +10,11 @@ import click
 from pipeline import lines
 from pipeline.messages.result import print_object
 from pipeline.options.command_line import JSON, folder
-from pipeline.options.help_page import BUILDS, LOOK, command
+from pipeline.options.help_page import command
 from pipeline.options.paths import BuildPath, LocalPath
 
 
-@command("report", "Write a build's report.html again, or one with what changed.", LOOK)
+@command("report")
 @folder("folder", "DIR", "The build, or its address in a store.", BuildPath())
 @click.option(
     "-o",
@@ -66,7 +66,7 @@ def COMMAND(folder: Path, output: Path | None, against: Path | None) -> None:
 _BUILD = click.Path(path_type=Path)
 
 
-@command("diff", "Compare two builds: examples, splits, sources, lengths, options, audits.", BUILDS)
+@command("diff")
 @folder("one", "A", "A build, or RELEASES/ID with the first characters of an id.", _BUILD)
 @folder("other", "B", "The other one.", _BUILD)
 @click.option(

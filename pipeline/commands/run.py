@@ -54,13 +54,7 @@ class _Tasks(Group):
         return of_task(name) if name in tasks.names() else None
 
 
-@command(
-    "run",
-    "Build shards from raw rows.",
-    under.FIRST,
-    examples=[_examples(task)[0] for task in tasks.names()],
-    cls=_Tasks,
-)
+@command("run", examples=[_examples(task)[0] for task in tasks.names()], cls=_Tasks)
 def COMMAND() -> None:
     """Holds one subcommand per task."""
 
@@ -88,7 +82,7 @@ def of_task(name: str) -> click.Command:
     """The command that builds for one task, with the options that it reads."""
     task = tasks.load(name)
 
-    @command(name, task.help, under.MORE, examples=_examples(name), cls=_Builder)
+    @click.command(name, cls=_Builder, help=task.help, examples=_examples(name))
     @shared.data()
     @shared.with_options(shared.of_task(task), shared.OUTPUT)
     @option("--until", metavar="STAGE", help="Stop after a stage and write its Arrow file.")
@@ -121,7 +115,7 @@ def of_task(name: str) -> click.Command:
 # ``pipeline build``: the builds that a TOML recipe describes, for scheduled runs.
 
 
-@command("build", "Build what a TOML recipe describes; options given here win.", under.BUILDS)
+@command("build")
 @argument(
     "recipe",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),

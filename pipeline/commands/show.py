@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline.options.command_line import JSON, folder
-from pipeline.options.help_page import DRAWN, LOOK, ROWS, Option, command
+from pipeline.options.help_page import DRAWN, ROWS, Option, command
 from pipeline.options.paths import BuildPath
 from stages.errors import counted
 
@@ -24,7 +24,7 @@ _which = partial(click.option, cls=Option, heading=ROWS)
 _drawn = partial(click.option, cls=Option, heading=DRAWN)
 
 
-@command("show", "Show rows of a build, decoded from its shards.", LOOK)
+@command("show")
 @folder("folder", "DIR", "The build, or its address in a store.", BuildPath())
 @_which("--row", metavar="ID", help="Show the example with this row_id.")
 @_which("--pack", type=click.IntRange(0), metavar="N", help="Show stored row N, from 0.")
@@ -122,12 +122,7 @@ def _print_texts(*texts: tuple[str, str]) -> None:
     click.echo()
 
 
-@command(
-    "overlaps",
-    "Show the rows that a build left out for being like others, with both texts: those that "
-    "ask what an evaluation file asks, and near-duplicates.",
-    LOOK,
-)
+@command("overlaps")
 @folder("folder", "DIR", "The build.")
 @click.option("--evaluation", metavar="NAME", help="Only those of one evaluation.")
 @click.option(

@@ -9,12 +9,12 @@ import click
 
 from pipeline.options.command_line import BUILD, CACHE, config_from, for_task, output, with_options
 from pipeline.options.command_line import data as data_argument
-from pipeline.options.help_page import DATA, MORE, Group, argument, command
+from pipeline.options.help_page import DATA, Group, argument, command
 from pipeline.options.paths import LocalPath, local_cache
 from stages.errors import counted
 
 
-@command("stage", "Run one stage alone: Arrow in, Arrow out.", MORE, cls=Group)
+@command("stage", cls=Group)
 def COMMAND() -> None:
     """Holds one subcommand per stage."""
 
@@ -24,9 +24,7 @@ def _done(refused: int, output: Path) -> None:
     click.echo(str(output))
 
 
-@COMMAND.subcommand(
-    "normalize", "Raw rows to columns; the only stage that takes the build's options."
-)
+@COMMAND.subcommand("normalize")
 @data_argument()
 @for_task("", required=True)
 @with_options(BUILD)
@@ -47,7 +45,7 @@ _IN = argument(
 _OUT = output("Where to.", LocalPath(), required=True)
 
 
-def _add(name: str, text: str, layout: bool) -> None:
+def _add(name: str, layout: bool) -> None:
     """Add the command of a stage, or of a layout."""
 
     def command(source: Path, output: Path, cache_dir: Path, pad_to: str | None = None) -> None:
@@ -58,17 +56,10 @@ def _add(name: str, text: str, layout: bool) -> None:
 
     pad_to = click.option("--pad-to", metavar="WIDTH", default=None, help="Only for pad.")
     taken = (_IN, _OUT, CACHE, *([pad_to] if layout else []))
-    COMMAND.subcommand(name, text)(with_options(taken)(command))
+    COMMAND.subcommand(name)(with_options(taken)(command))
 
 
-for _name, _text, _layout in (
-    ("render", "Columns to segments of text, by the chat template.", False),
-    ("mark", "PRM: put the step token after every step.", False),
-    ("encode", "Segments to ids and labels.", False),
-    ("accept", "Token ids: check them as they are, instead of render and encode.", False),
-    ("validate", "Refuse rows that break an invariant.", False),
-    ("pack", "Encoded examples to packed shards.", True),
-    ("pad", "Encoded examples to padded shards.", True),
-    ("ragged", "Encoded examples to ragged shards.", True),
-):
-    _add(_name, _text, _layout)
+for _name in ("render", "mark", "encode", "accept", "validate"):
+    _add(_name, layout=False)
+for _name in ("pack", "pad", "ragged"):
+    _add(_name, layout=True)

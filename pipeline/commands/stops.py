@@ -11,7 +11,7 @@ import click
 
 from pipeline.messages.result import print_object
 from pipeline.options.command_line import JSON
-from pipeline.options.help_page import SHARE, command
+from pipeline.options.help_page import command
 from stages.errors import counted
 
 if TYPE_CHECKING:
@@ -54,12 +54,7 @@ def _print(examined: Examined, seen: dict[str, Any]) -> None:
     click.echo(f"{told}; the limit is {seen['limit']:.0%}")
 
 
-@command(
-    "stops",
-    "Run prompts of a build through a checkpoint (MODEL_DIR) or an OpenAI-compatible server "
-    "(URL, such as http://localhost:8000/v1) and count the answers that end.",
-    SHARE,
-)
+@command("stops")
 @click.argument("target", metavar="MODEL_DIR|URL")
 @click.option(
     "--build",

@@ -12,7 +12,7 @@ from pipeline.builds import versions
 from pipeline.builds.versions import Version
 from pipeline.messages.result import print_object
 from pipeline.options.command_line import JSON, folder
-from pipeline.options.help_page import BUILDS, DATA, OUTPUT, Group, argument, command, option
+from pipeline.options.help_page import DATA, OUTPUT, Group, argument, command, option
 from pipeline.options.paths import BuildPath
 from pipeline.stores import is_address, open_store, shown
 from stages.errors import PipelineError, UsageError
@@ -30,12 +30,7 @@ class _Versions(Group):
         return super().parse_args(ctx, args if named or not args else ["list", *args])
 
 
-@command(
-    "versions",
-    "List the versions of a build (pipeline versions RELEASES); hold one while it is read.",
-    BUILDS,
-    cls=_Versions,
-)
+@command("versions", cls=_Versions)
 def COMMAND() -> None:
     """Versions are what ``--keep`` makes."""
 
@@ -106,7 +101,7 @@ def _line(entry: dict[str, Any], short: int) -> str:
     return f"{head}{what}  {numbers}  {', '.join(marks)}".rstrip()
 
 
-@COMMAND.subcommand("list", "Show every version, the current one first.")
+@COMMAND.subcommand("list")
 @_RELEASES
 @JSON
 def listed(releases: Path, as_json: bool) -> None:
@@ -120,7 +115,7 @@ def listed(releases: Path, as_json: bool) -> None:
         click.echo(lines.fit(_line(entry, versions.SHORT)))
 
 
-@COMMAND.subcommand("hold", "Keep a version until it is released; prints its path.")
+@COMMAND.subcommand("hold")
 @_RELEASES
 @_VERSION
 @_NAME
@@ -132,7 +127,7 @@ def hold(releases: Path, version: str, name: str) -> None:
     click.echo(str(found.folder))
 
 
-@COMMAND.subcommand("release", "End a hold.")
+@COMMAND.subcommand("release")
 @_RELEASES
 @_VERSION
 @_NAME
@@ -151,7 +146,7 @@ def release(releases: Path, version: str, name: str) -> None:
 # ``pipeline rollback``: an earlier version becomes the current one again.
 
 
-@command("rollback", "Make an earlier version current: the one before, or the one named.", BUILDS)
+@command("rollback")
 @folder("releases", "RELEASES", "A folder, or an address, of builds.", BuildPath())
 @argument("version", required=False, help="The first characters of an id.", heading=DATA)
 @option(

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import difflib
 import functools
+import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -37,13 +38,9 @@ OF_PHASE = {"source": DATA, "parts": MODEL, "plan": LAYOUT, "judge": LIMITS, "ru
 
 # Of the commands, in the help of the program.
 FIRST = "First steps"
-BUILDS = "Builds"
-LOOK = "Look at builds"
-SHARE = "Share builds"
-MACHINES = "Many machines"
 MORE = "More"
 
-COMMANDS = (FIRST, BUILDS, LOOK, SHARE, MACHINES, MORE)
+COMMANDS = (FIRST, "Builds", "Look at builds", "Share builds", "Many machines", MORE)
 
 
 _EDGE = 2**62  # numbers beyond are limits of the machine's integers, which say nothing to a reader
@@ -169,19 +166,18 @@ def with_debug(command: click.Command) -> click.Command:
 
 
 @functools.cache
-def _written() -> dict[str, dict[str, str]]:
-    import tomllib  # only where help is asked for
-
-    path = Path(__file__).parents[1] / "commands" / "examples.toml"
-    return tomllib.loads(path.read_text("utf-8"))
+def declared() -> dict[str, dict[str, Any]]:
+    """Our commands by what is typed: heading, sentence of help, examples, which a test runs."""
+    path = Path(__file__).parents[1] / "commands" / "commands.json"
+    found: dict[str, dict[str, Any]] = json.loads(path.read_bytes())
+    return found
 
 
 class _Described(click.Command):
     """What our commands and groups have in common.
 
     Args:
-        examples: commands that a test runs, with what each does; by default those of its ``key`` in
-            ``commands/examples.toml``.
+        examples: commands that a test runs, with what each does.
         heading: under which the program's help lists it.
     """
 
@@ -191,18 +187,12 @@ class _Described(click.Command):
         self,
         *args: Any,
         examples: Sequence[tuple[str, str]] = (),
-        key: str = "",
         heading: str = MORE,
         **settings: Any,
     ) -> None:
         super().__init__(*args, **settings)
-        self._examples, self._key, self.heading = tuple(examples), key, heading
+        self.examples, self.heading = tuple(examples), heading
         with_debug(self)
-
-    @property
-    def examples(self) -> tuple[tuple[str, str], ...]:
-        """What the help page ends with."""
-        return self._examples or tuple(_written().get(self._key, {}).items())
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:
         """Of every command, also of one that is called without the program around it."""
@@ -244,24 +234,9 @@ class Command(_Described):
             raise
 
 
-class Listed(NamedTuple):
-    """A command as a list of commands has it: its heading and its sentence."""
-
-    heading: str
-    sentence: str
-
-
-def listed(command: click.Command) -> Listed:
-    """What a list says of a command."""
-    heading = getattr(command, "heading", MORE)
-    return Listed(heading, command.get_short_help_str(1 << 16))
-
-
-def command(
-    name: str, text: str, heading: str, cls: Callable[..., click.Command] = Command, **settings: Any
-) -> Callable[[Callable[..., Any]], Any]:
-    """Declares a command: its name, its sentence of help, and where the program lists it."""
-    return click.command(name, cls=cls, help=text, heading=heading, key=name, **settings)
+def command(name: str, cls: type[click.Command] = Command, **settings: Any) -> Any:
+    """Makes a command of a function, as ``commands.json`` declares it."""
+    return click.command(name, cls=cls, **declared()[name], **settings)
 
 
 class Group(_Described, click.Group):
@@ -270,9 +245,9 @@ class Group(_Described, click.Group):
     command_class = Command
     group_class = type
 
-    def subcommand(self, name: str, text: str) -> Callable[..., click.Command]:
-        """Declares one of them."""
-        return self.command(name, help=text, key=f"{self.name} {name}")
+    def subcommand(self, name: str) -> Callable[..., click.Command]:
+        """Makes one of them of a function."""
+        return self.command(name, **declared()[f"{self.name} {name}"])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -298,17 +273,18 @@ class Group(_Described, click.Group):
         """The commands under their headings, each with its sentence."""
         found: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):
-            one = self.listed(ctx, name)
-            if one is not None:
-                found.setdefault(one.heading, []).append((name, one.sentence))
+            if (listed := self.listed(ctx, name)) is not None:
+                found.setdefault(listed[0], []).append((name, listed[1]))
         if len(found) == 1:
             found = {"Commands": next(iter(found.values()))}
         return dict(sorted(found.items(), key=lambda one: _place(COMMANDS, one)))
 
-    def listed(self, ctx: click.Context, name: str) -> Listed | None:
-        """What the list says of one of the commands; None of one that is hidden."""
+    def listed(self, ctx: click.Context, name: str) -> tuple[str, str] | None:
+        """Heading and sentence of one of the commands; None of one that is hidden."""
         command = self.get_command(ctx, name)
-        return None if command is None or command.hidden else listed(command)
+        if command is None or command.hidden:
+            return None
+        return getattr(command, "heading", MORE), command.get_short_help_str(1 << 16)
 
 
 def _place(order: tuple[str, ...], found: tuple[str, Any]) -> int:

@@ -123,7 +123,7 @@ def misfit(value: Any, schema: Schema) -> Place | None:
     """Where a value does not fit its schema, as keys inside of it; None where it does."""
     if "anyOf" in schema:
         return () if all(misfit(value, way) is not None for way in schema["anyOf"]) else None
-    kind = _TYPES.get(schema["type"], dict)
+    kind: Any = _TYPES.get(schema["type"], dict)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         return ()
     if (kind is float and not math.isfinite(value)) or (kind is str and _HALF.search(value)):
@@ -327,7 +327,7 @@ class Command(Running):
     called = "a command of the shell"
 
     def spellings(self) -> Schema:
-        as_table = {"type": "object", "properties": {"command": self.schema()}}
+        as_table: Schema = {"type": "object", "properties": {"command": self.schema()}}
         as_table |= {"required": ["command"], "additionalProperties": False}
         return any_of(self.schema(), as_table)
 
