@@ -9,7 +9,7 @@ import click
 from pipeline.options import shells
 from pipeline.options.command_line import JSON, folder, output
 from pipeline.options.help_page import LAYOUT, argument, command, option
-from pipeline.options.paths import BuildPath, LocalPath
+from pipeline.options.paths import FOLDER, BuildPath, LocalPath
 from stages.tokens import layouts
 
 
@@ -54,10 +54,7 @@ def COMMAND(trainer: str, build: Path, output: Path, layout: str | None, as_json
 @folder("model_dir", "MODEL_DIR", "A directory with a model.")
 @click.option("-o", "--output", required=True, type=LocalPath(), help="Where to.")
 @click.option(
-    "--build",
-    required=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The build that the model will be trained on.",
+    "--build", required=True, type=FOLDER, help="The build that the model will be trained on."
 )
 def OVERLAY(model_dir: Path, output: Path, build: Path) -> None:
     """The directory goes to stdout, what its user must know to stderr."""

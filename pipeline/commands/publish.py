@@ -9,7 +9,7 @@ import click
 
 from pipeline.options.command_line import CACHE, JSON, folder
 from pipeline.options.help_page import OUTPUT, argument, command
-from pipeline.options.paths import local_cache
+from pipeline.options.paths import FILE, local_cache
 from stages.errors import counted
 
 
@@ -31,11 +31,7 @@ from stages.errors import counted
     metavar="TEXT",
     help="Where rows are from, for the card; may be repeated [as in the recipe].",
 )
-@click.option(
-    "--recipe",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Recipe to print in the card [made of the manifest].",
-)
+@click.option("--recipe", type=FILE, help="Recipe to print in the card [made of the manifest].")
 @click.option("--with-rejects", is_flag=True, help="Publish the text of refused rows too.")
 @click.option("--public", is_flag=True, help="Create the hub's repository public [private].")
 @click.option("--verify", is_flag=True, help="Read all of a store back, also what is known.")

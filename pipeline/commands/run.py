@@ -13,6 +13,7 @@ from pipeline.options import command_line as shared
 from pipeline.options import help_page as under
 from pipeline.options import shells
 from pipeline.options.help_page import Command, Group, argument, command, option
+from pipeline.options.paths import FILE
 from stages.errors import UsageError, counted
 
 _RUN = "pipeline run {task} data.jsonl --model qwen2-1.5b"
@@ -118,7 +119,7 @@ def of_task(name: str) -> click.Command:
 @command("build")
 @argument(
     "recipe",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="A TOML recipe, as pipeline init writes one.",
     shell_complete=shells.files(".toml"),
     heading=under.DATA,

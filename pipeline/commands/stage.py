@@ -10,7 +10,7 @@ import click
 from pipeline.options.command_line import BUILD, CACHE, config_from, for_task, output, with_options
 from pipeline.options.command_line import data as data_argument
 from pipeline.options.help_page import DATA, Group, argument, command
-from pipeline.options.paths import LocalPath, local_cache
+from pipeline.options.paths import FILE, LocalPath, local_cache
 from stages.errors import counted
 
 
@@ -38,7 +38,7 @@ def normalize(data: tuple[str, ...], task: str, **given: Any) -> None:
 
 _IN = argument(
     "source",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="The file of the stage before.",
     heading=DATA,
 )

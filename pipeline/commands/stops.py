@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +11,7 @@ import click
 from pipeline.messages.result import print_object
 from pipeline.options.command_line import JSON
 from pipeline.options.help_page import command
+from pipeline.options.paths import FOLDER
 from stages.errors import counted
 
 if TYPE_CHECKING:
@@ -57,10 +57,7 @@ def _print(examined: Examined, seen: dict[str, Any]) -> None:
 @command("stops")
 @click.argument("target", metavar="MODEL_DIR|URL")
 @click.option(
-    "--build",
-    required=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The sft build that the model was trained on.",
+    "--build", required=True, type=FOLDER, help="The sft build that the model was trained on."
 )
 @click.option(
     "--tokenizer-only",

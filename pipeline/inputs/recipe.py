@@ -16,11 +16,11 @@ from expectations.second_sample import Witness
 from pipeline import tasks
 from pipeline.inputs.declared import fingerprint_of, fitted, layout_of
 from pipeline.inputs.detection import recognise_all
-from pipeline.inputs.kept_answers import code_version, hash_of
 from pipeline.inputs.opening import format_options, selection_of
 from pipeline.inputs.proved import FAST_FROM, fast_encoder, find_model
 from pipeline.inputs.scan import Input
 from pipeline.inputs.stage_tools import Tools
+from pipeline.inputs.versions import code_version, hash_of
 from pipeline.manifest.records import ModelRecord, PairRecord
 from pipeline.options import overlaps
 from pipeline.options.config import Config

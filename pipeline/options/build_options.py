@@ -50,10 +50,10 @@ class Option:
     name: str
     value: v.Value
     help: str
-    default: Any
-    flags: tuple[str, ...]
-    by_source: bool
-    heading: str
+    default: Any = None
+    flags: tuple[str, ...] = ()
+    by_source: bool = False
+    heading: str = ""
 
     @property
     def key(self) -> str:

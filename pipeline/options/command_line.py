@@ -16,6 +16,7 @@ from pipeline.options.build_options import OPTIONS, PHASE_OF, default_cache
 from pipeline.options.build_options import Option as Declared
 from pipeline.options.config import Config
 from pipeline.options.help_page import Choice, Option, argument, option
+from pipeline.options.paths import FOLDER
 from pipeline.options.source_budgets import EVERY
 from pipeline.options.values import Switch
 from pipeline.secrets import redacted
@@ -122,7 +123,7 @@ def folder(
     name: str, metavar: str, text: str, kind: click.ParamType[Any] | None = None
 ) -> Decorator:
     """An argument that is a folder, a build's if nothing else is said."""
-    kind = kind or click.Path(exists=True, file_okay=False, path_type=Path)
+    kind = kind or FOLDER
     return argument(
         name,
         metavar=metavar,

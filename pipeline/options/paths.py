@@ -84,6 +84,10 @@ def read_text(path: str | PathLike[str]) -> str:
 # Paths of commands that are written to: on this machine, where a build appears in one step.
 
 
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
 class LocalPath(click.Path):
     """A path that is no address.
 
