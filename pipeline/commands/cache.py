@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from pipeline.options.command_line import CACHE
-from pipeline.options.help_page import Group, command, option
+from pipeline.options.help_page import group, option
 from pipeline.options.paths import SHARED, local_cache
 from pipeline.stores import is_address, open_store, shown
 from stages.errors import UsageError
@@ -18,7 +18,7 @@ _DAY = 86400
 _PRUNED = tuple("parts shards builds outputs fetched inputs hashes proved published scans".split())
 
 
-@command("cache", cls=Group)
+@group("cache")
 def COMMAND() -> None:
     """The cache only saves time: every file in it can be made again."""
 

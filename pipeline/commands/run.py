@@ -12,7 +12,7 @@ from pipeline.messages.session import current
 from pipeline.options import command_line as shared
 from pipeline.options import help_page as under
 from pipeline.options import shells
-from pipeline.options.help_page import Command, Group, argument, command, option
+from pipeline.options.help_page import Command, Group, argument, command, group, option
 from pipeline.options.paths import FILE
 from stages.errors import UsageError, counted
 
@@ -55,7 +55,7 @@ class _Tasks(Group):
         return of_task(name) if name in tasks.names() else None
 
 
-@command("run", examples=[_examples(task)[0] for task in tasks.names()], cls=_Tasks)
+@group("run", _Tasks, examples=[_examples(task)[0] for task in tasks.names()])
 def COMMAND() -> None:
     """Holds one subcommand per task."""
 

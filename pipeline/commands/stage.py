@@ -9,12 +9,12 @@ import click
 
 from pipeline.options.command_line import BUILD, CACHE, config_from, for_task, output, with_options
 from pipeline.options.command_line import data as data_argument
-from pipeline.options.help_page import DATA, Group, argument, command
+from pipeline.options.help_page import DATA, argument, group
 from pipeline.options.paths import FILE, LocalPath, local_cache
 from stages.errors import counted
 
 
-@command("stage", cls=Group)
+@group("stage")
 def COMMAND() -> None:
     """Holds one subcommand per stage."""
 

@@ -12,7 +12,7 @@ from pipeline.builds import versions
 from pipeline.builds.versions import Version
 from pipeline.messages.result import print_object
 from pipeline.options.command_line import JSON, folder
-from pipeline.options.help_page import DATA, OUTPUT, Group, argument, command, option
+from pipeline.options.help_page import DATA, OUTPUT, Group, argument, command, group, option
 from pipeline.options.paths import BuildPath
 from pipeline.stores import is_address, open_store, shown
 from stages.errors import PipelineError, UsageError
@@ -30,7 +30,7 @@ class _Versions(Group):
         return super().parse_args(ctx, args if named or not args else ["list", *args])
 
 
-@command("versions", cls=_Versions)
+@group("versions", _Versions)
 def COMMAND() -> None:
     """Versions are what ``--keep`` makes."""
 

@@ -234,9 +234,9 @@ class Command(_Described):
             raise
 
 
-def command(name: str, cls: type[click.Command] = Command, **settings: Any) -> Any:
+def command(name: str) -> Callable[[Callable[..., Any]], Command]:
     """Makes a command of a function, as ``commands.json`` declares it."""
-    return click.command(name, cls=cls, **declared()[name], **settings)
+    return click.command(name, cls=Command, **declared()[name])
 
 
 class Group(_Described, click.Group):
@@ -245,7 +245,7 @@ class Group(_Described, click.Group):
     command_class = Command
     group_class = type
 
-    def subcommand(self, name: str) -> Callable[..., click.Command]:
+    def subcommand(self, name: str) -> Callable[[Callable[..., Any]], click.Command]:
         """Makes one of them of a function."""
         return self.command(name, **declared()[f"{self.name} {name}"])
 
@@ -285,6 +285,13 @@ class Group(_Described, click.Group):
         if command is None or command.hidden:
             return None
         return getattr(command, "heading", MORE), command.get_short_help_str(1 << 16)
+
+
+def group(
+    name: str, cls: type[Group] = Group, **settings: Any
+) -> Callable[[Callable[..., Any]], Group]:
+    """The same of commands under one name."""
+    return click.command(name, cls=cls, **declared()[name], **settings)
 
 
 def _place(order: tuple[str, ...], found: tuple[str, Any]) -> int:

@@ -190,7 +190,7 @@ class _Reading:
         if versions and "keep" not in table.values:
             with_defaults["keep"], notes = versions_where_unsaid(with_defaults["output"])
         made: dict[str, Any] = {
-            phase: self._tried(partial(kind, **_of(phase, with_defaults)), table)
+            phase: self._tried(partial(kind, **_of(phase, with_defaults)), table)  # type: ignore[misc]
             for phase, kind in PHASES.items()
             if phase != "source"
         }

@@ -116,7 +116,6 @@ _OUTSIDE: dict[str, Callable[[Any, Any], bool]] = {
     "exclusiveMaximum": operator.ge,
     "minItems": lambda value, least: len(value) < least,
 }
-_HALF = re.compile("[\ud800-\udfff]")  # of a character that UTF-8 has no bytes for
 
 
 def misfit(value: Any, schema: Schema) -> Place | None:
@@ -126,7 +125,7 @@ def misfit(value: Any, schema: Schema) -> Place | None:
     kind: Any = _TYPES.get(schema["type"], dict)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         return ()
-    if (kind is float and not math.isfinite(value)) or (kind is str and _HALF.search(value)):
+    if kind is float and not math.isfinite(value):
         return ()
     if any(rule in schema and wrong(value, schema[rule]) for rule, wrong in _OUTSIDE.items()):
         return ()
