@@ -6,7 +6,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,42 +25,27 @@ _SHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
 _EXPORT = "soffice --headless --convert-to 'csv:Text - txt - csv (StarCalc):44,34,76'"
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """How the files of a source are opened: options of a source, by their names."""
+def opening_of(given: Mapping[str, Any]) -> SourceOptions:
+    """How the files of a command line are opened; nothing else of a source is looked at.
 
-    salvage: bool = False
-    delimiter: str | None = None
-    quoting: str = RFC4180
-    cells: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, options: SourceOptions) -> Opening:
-        """As a source's options have it."""
-        return cls(options.salvage, options.delimiter, options.quoting, options.cells)
-
-    @classmethod
-    def given(cls, given: Mapping[str, Any]) -> Opening:
-        """As a command line has it.
-
-        Raises:
-            UsageError: a value is none of its option.
-        """
-        names = [name for name in cls.__slots__ if given.get(name) is not None]
-        values = {n: OPTIONS[n].value.settled(OPTIONS[n].value.loosened(given[n])) for n in names}
-        return cls(**values)
-
-    @property
-    def of_tables(self) -> str:
-        """An option that tables of texts alone have, as it was given; empty where none was."""
-        if self.delimiter is not None:
-            return f"--delimiter {shlex.quote(self.delimiter)}"
-        if self.quoting != RFC4180:
-            return f"--quoting {self.quoting}"
-        return next((f"--cells {name}={kind}" for name, kind in self.cells.items()), "")
+    Raises:
+        UsageError: a value is none of its option.
+    """
+    names = ("salvage", "delimiter", "quoting", "cells")
+    values = {n: OPTIONS[n].value for n in names if given.get(n) is not None}
+    return SourceOptions((), **{n: x.settled(x.loosened(given[n])) for n, x in values.items()})
 
 
-def reader_of(file: Located, opening: Opening) -> Reader:
+def _of_tables(options: SourceOptions) -> str:
+    """An option that tables of texts alone have, as it was given; empty where none was."""
+    if options.delimiter is not None:
+        return f"--delimiter {shlex.quote(options.delimiter)}"
+    if options.quoting != RFC4180:
+        return f"--quoting {options.quoting}"
+    return next((f"--cells {name}={kind}" for name, kind in options.cells.items()), "")
+
+
+def reader_of(file: Located, options: SourceOptions) -> Reader:
     """What reads a file.
 
     Raises:
@@ -72,7 +56,7 @@ def reader_of(file: Located, opening: Opening) -> Reader:
         raise _unread(file)
     reader = readers.load(name)
     if isinstance(reader, Delimited):
-        return reader.having(opening.delimiter, opening.quoting, opening.cells)
+        return reader.having(options.delimiter, options.quoting, options.cells)
     return reader
 
 
@@ -97,7 +81,7 @@ def require_used(files: Sequence[Located], config: Config) -> None:
         UsageError: a source has none.
     """
     for number, source in enumerate(config.sources):
-        said = Opening.of(source.options).of_tables
+        said = _of_tables(source.options)
         names = [
             file.reader or readers.of_path(file.path)
             for file in files
