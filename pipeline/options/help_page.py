@@ -12,11 +12,13 @@ import functools
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from pipeline import lines
+
+Row = TypeVar("Row")
 
 # The headings of a command's help, in their order; each option of a build names its own.
 
@@ -152,16 +154,12 @@ def limits(kind: object) -> str:
     return ", ".join(filter(None, (low, high)))
 
 
-def debug_option() -> click.Option:
-    """``--debug``."""
-    text = "Show the traceback of an error."
-    return Option(["--debug"], is_flag=True, expose_value=False, help=text, heading=RUN)
-
-
 def with_debug(command: click.Command) -> click.Command:
     """The same command, with ``--debug`` if it had none."""
     if not any("--debug" in parameter.opts for parameter in command.params):
-        command.params.append(debug_option())
+        text = "Show the traceback of an error."
+        debug = Option(["--debug"], is_flag=True, expose_value=False, help=text, heading=RUN)
+        command.params.append(debug)
     return command
 
 
@@ -271,13 +269,9 @@ class Group(_Described, click.Group):
 
     def listed_by_heading(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
         """The commands under their headings, each with its sentence."""
-        found: dict[str, list[tuple[str, str]]] = {}
-        for name in self.list_commands(ctx):
-            if (listed := self.listed(ctx, name)) is not None:
-                found.setdefault(listed[0], []).append((name, listed[1]))
-        if len(found) == 1:
-            found = {"Commands": next(iter(found.values()))}
-        return dict(sorted(found.items(), key=lambda one: _place(COMMANDS, one)))
+        named = ((name, self.listed(ctx, name)) for name in self.list_commands(ctx))
+        found = _grouped([(one[0], (name, one[1])) for name, one in named if one], COMMANDS)
+        return {"Commands": next(iter(found.values()))} if len(found) == 1 else found
 
     def listed(self, ctx: click.Context, name: str) -> tuple[str, str] | None:
         """Heading and sentence of one of the commands; None of one that is hidden."""
@@ -287,6 +281,15 @@ class Group(_Described, click.Group):
         return getattr(command, "heading", MORE), command.get_short_help_str(1 << 16)
 
 
+def _grouped(rows: Iterable[tuple[str, Row]], order: Sequence[str]) -> dict[str, list[Row]]:
+    """Rows under their headings, those that are not known last."""
+    found: dict[str, list[Row]] = {}
+    for heading, row in rows:
+        found.setdefault(heading, []).append(row)
+    place = {heading: number for number, heading in enumerate(order)}
+    return dict(sorted(found.items(), key=lambda one: place.get(one[0], len(order))))
+
+
 def group(
     name: str, cls: type[Group] = Group, **settings: Any
 ) -> Callable[[Callable[..., Any]], Group]:
@@ -294,18 +297,10 @@ def group(
     return click.command(name, cls=cls, **declared()[name], **settings)
 
 
-def _place(order: tuple[str, ...], found: tuple[str, Any]) -> int:
-    return order.index(found[0]) if found[0] in order else len(order)
-
-
 def by_heading(
     command: click.Command, ctx: click.Context
 ) -> dict[str, list[tuple[click.Parameter, tuple[str, str]]]]:
     """What a command takes, under the headings of its help: how it is spelled, and its sentence."""
-    found: dict[str, list[tuple[click.Parameter, tuple[str, str]]]] = {}
-    for parameter in command.get_params(ctx):
-        record = parameter.get_help_record(ctx)
-        if record is not None and all(record):
-            heading = getattr(parameter, "heading", "") or RUN
-            found.setdefault(heading, []).append((parameter, record))
-    return dict(sorted(found.items(), key=lambda one: _place(ORDER, one)))
+    shown = [(one, one.get_help_record(ctx)) for one in command.get_params(ctx)]
+    rows = [(one, record) for one, record in shown if record is not None and all(record)]
+    return _grouped([(getattr(one[0], "heading", "") or RUN, one) for one in rows], ORDER)

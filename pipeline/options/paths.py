@@ -150,7 +150,7 @@ class Place(Value):
         return plain(value)
 
     def anchored(self, value: Any, folder: str) -> Any:
-        return _each(self.loosened(value), lambda one: under(folder, one))
+        return each(self.loosened(value), lambda one: under(folder, one))
 
     def settled(self, value: Any) -> Any:
         self.kind.require(value, "the path", build=self.build)
@@ -200,7 +200,7 @@ class Data(Texts):
         return limited("array", items={"type": "string"}, minItems=1)
 
     def anchored(self, value: Any, folder: str) -> Any:
-        return _each(self.loosened(value), lambda one: _data_under(folder, one))
+        return each(self.loosened(value), lambda one: _data_under(folder, one))
 
 
 class ModelName(Value):
@@ -223,7 +223,8 @@ class Origin(Value):
     settled = loosened
 
 
-def _each(value: Any, change: Callable[[str], str]) -> Any:
+def each(value: Any, change: Callable[[str], str]) -> Any:
+    """A path changed, or all of a list; what is none stays."""
     if isinstance(value, list):
         return [change(one) if isinstance(one, str) else one for one in value]
     return change(value) if isinstance(value, str) else value
