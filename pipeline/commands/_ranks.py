@@ -46,7 +46,6 @@ def of_builds(ranked: bool) -> Callable[[Decorated], Decorated]:
     Args:
         ranked: it has a rank.
     """
-
     of_task = shared.for_task("What DATA trains; a recipe says it.")
     own = (shared.data("DATA...|RECIPE.toml"), of_task)
     ranks = _RANK if ranked else ()
@@ -54,9 +53,8 @@ def of_builds(ranked: bool) -> Callable[[Decorated], Decorated]:
 
 
 def of_share(name: str) -> click.Command:
-    """The command of a phase that each rank does its share of: the function of ``run_ranks`` that
-    has the command's name.
-    """
+    """The command of a phase that each rank does its share of: the function of ``run_build`` that
+    has the command's name."""
 
     @command(name)
     @of_builds(ranked=True)
@@ -118,8 +116,6 @@ def _whole(name: str) -> int:
 
 
 PARTS = of_share("parts")
-
-
 SHARDS = of_share("shards")
 
 

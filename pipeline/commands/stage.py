@@ -36,12 +36,7 @@ def normalize(data: tuple[str, ...], task: str, **given: Any) -> None:
     _done(run_until(config, "normalize"), config.run.output)
 
 
-_IN = argument(
-    "source",
-    type=FILE,
-    help="The file of the stage before.",
-    heading=DATA,
-)
+_IN = argument("source", type=FILE, help="The file of the stage before.", heading=DATA)
 _OUT = output("Where to.", LocalPath(), required=True)
 
 

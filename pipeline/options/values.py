@@ -85,8 +85,6 @@ class Value:
 
 
 Text = Value
-
-
 VARIABLE = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*\}"}
 
 
