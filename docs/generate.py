@@ -1,7 +1,7 @@
 """Writes the generated pages from the program itself: docs/reference.md, docs/extending.md, the
 tables of docs/formats.md, docs/recipes.md, docs/dependencies.md and the guides (docs/guides.py),
-the JSON Schema of recipes, the commands as `pipeline --help` lists them, docs/suites/,
-docs/performance.md and docs/scale.md from what was measured.
+the JSON Schema of recipes, docs/suites/, docs/performance.md and docs/scale.md from what was
+measured.
 
 And docs/codes/, a page for each code of pipeline explain. With --check it only compares.
 
@@ -31,7 +31,7 @@ from expectations.gx_suites import shipped
 from expectations.invariants import invariants
 from pipeline import tasks
 from pipeline.builder.stagewise import stage_table
-from pipeline.cli import LISTED, cli, listed_text
+from pipeline.cli import cli
 from pipeline.commands.list import audits, columns, formats, trainers
 from pipeline.messages import explain_page as code_page
 from pipeline.messages import explanations
@@ -264,7 +264,6 @@ def pages() -> dict[Path, str]:
         FORMATS: formats_page(),
         RECIPES: recipes_page(),
         recipe_model.SCHEMA: recipe_model.schema_text(),
-        LISTED: listed_text(),
         page.PAGE: page.text(),
         worked.PAGE: worked.page(),
         **codes(),

@@ -6,13 +6,10 @@ data was refused; 4 the gate could not judge; 5 disk, network or memory; 130 int
 
 from __future__ import annotations
 
-import functools
-import json
 import os
 import signal
 import sys
 import traceback
-from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -24,7 +21,7 @@ from pipeline.messages import screen
 from pipeline.messages.result import of_error, show
 from pipeline.messages.session import Session
 from pipeline.options import shells
-from pipeline.options.help_page import Group, Listed, listed, with_debug
+from pipeline.options.help_page import Group, declared, with_debug
 from pipeline.options.shells import VARIABLE
 from pipeline.secrets import shown
 from stages import catalog
@@ -69,9 +66,6 @@ def beginning(version: str) -> str:
     return "\n".join([*found, "", *lines.wrapped(_MORE, columns)])
 
 
-LISTED = Path(__file__).with_name("commands") / "listed.json"
-
-
 class _Commands(Group):
     """Commands by file name, with an underscore for a dash."""
 
@@ -85,28 +79,10 @@ class _Commands(Group):
         command: click.Command = catalog.load(commands.__name__, key, "COMMAND")
         return with_debug(command)
 
-    def listed(self, ctx: click.Context, name: str) -> Listed | None:
-        """From the list that ``listed_text`` wrote: no command is loaded only to be named. One
-        that is not in it, as of another package, is."""
-        noted = _noted().get(name)
-        return Listed(*noted) if noted else super().listed(ctx, name)
-
-
-@functools.cache
-def _noted() -> dict[str, list[str]]:
-    noted: dict[str, list[str]] = json.loads(LISTED.read_bytes()) if LISTED.exists() else {}
-    own = catalog.own(commands.__name__)
-    return {name: one for name, one in noted.items() if name.replace("-", "_") in own}
-
-
-def listed_text() -> str:
-    """What the help page says of each of our commands, as ``make docs`` writes it."""
-    found = {}
-    for key in catalog.own(commands.__name__):
-        command: click.Command = catalog.load(commands.__name__, key, "COMMAND")
-        if not command.hidden:
-            found[key.replace("_", "-")] = listed(command)
-    return json.dumps(found, indent=1) + "\n"
+    def listed(self, ctx: click.Context, name: str) -> tuple[str, str] | None:
+        """No command of ours is loaded only to be named."""
+        ours = declared().get(name)
+        return (ours["heading"], ours["help"]) if ours else super().listed(ctx, name)
 
 
 @click.group(

@@ -15,7 +15,7 @@ from pipeline.builder.build import build
 from pipeline.builder.forecast import Forecast, forecast, would_stop
 from pipeline.builds.build import Build
 from pipeline.messages.result import with_status
-from pipeline.options.command_line import Mistakes
+from pipeline.options import recipe, recipe_file
 from pipeline.options.config import Config
 from stages.errors import DataError
 
@@ -146,9 +146,7 @@ def config_of(task: object, data: object, table: Mapping[str, Any], where: str) 
     Raises:
         UsageError: something of it is not an option, or has a value that the option does not take.
     """
-    from pipeline.options import recipe, recipe_file  # what only recipes need takes a while
-
-    mistakes = Mistakes(where)
+    mistakes = recipe_file.Mistakes(where)
     given = {**table, "task": task} | ({} if data is None else {"data": data})
     spelled = recipe_file.spelled(given, mistakes)
     if spelled.pop("build", None) is not None:

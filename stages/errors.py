@@ -24,7 +24,7 @@ All are picklable (workers raise them): their arguments are the constructor's.
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 
@@ -181,3 +181,11 @@ def counted(count: int, noun: str) -> str:
 def were(count: int) -> str:
     """The verb for that many of a larger number: ``1 of 17 rows was``, ``3 of 17 rows were``."""
     return "was" if count == 1 else "were"
+
+
+def did_you_mean(name: str, known: Iterable[str], rest: str = "", most: int = 3) -> str:
+    """A question after the nearest names, where some are near, and then what is said anyway."""
+    import difflib  # only where something is wrong
+
+    near = difflib.get_close_matches(name, list(known), most, 0.6)
+    return f"Did you mean {' or '.join(near)}? {rest}".rstrip() if near else rest

@@ -28,7 +28,7 @@ from support import few, say
 
 from pipeline.builder.forecast import glimpses
 from pipeline.cli import cli
-from pipeline.inputs.detection import recognise
+from pipeline.inputs.detection import recognise_all
 from pipeline.inputs.scan import expand, scan
 from pipeline.options.config import Config
 from stages import readers
@@ -161,7 +161,7 @@ def _read(path: Path, plan: bool) -> None:
         return
     for source in scan(config):
         with contextlib.suppress(DataError):
-            recognise(source, config)
+            recognise_all([source], config)
         for split in source.splits[: 0 if source.name == "ones.json" else None]:
             for _ in readers.load(split.reader).read(split):
                 pass

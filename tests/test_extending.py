@@ -15,7 +15,7 @@ from support import ROOT, Ran, example_groups, install_examples, read_manifest, 
 
 from pipeline.builder.exporting import export_build
 from pipeline.builds.build import Build
-from pipeline.inputs import kept_answers
+from pipeline.inputs import versions
 from pipeline.publish.check import check
 from pipeline.report.drawing import Shards
 from stages import catalog, readers
@@ -29,7 +29,7 @@ PAIRS = [
 
 def forget() -> None:
     """Look for packages again."""
-    for cached in (catalog._foreign, kept_answers.code_version, readers.suffixes):
+    for cached in (catalog._foreign, versions.code_version, readers.suffixes):
         cached.cache_clear()
 
 

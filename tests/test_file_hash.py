@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support import ROOT
 
-from pipeline.inputs import kept_answers
+from pipeline.inputs import versions
 from pipeline.stores import objects
 from stages.files import file_hash
 
@@ -39,5 +39,5 @@ def test_no_other_module_hashes_files() -> None:
     assert found == {
         Path(file_hash.__file__),
         Path(objects.__file__),
-        Path(inspect.getfile(inspect.unwrap(kept_answers.code_version))),
+        Path(inspect.getfile(inspect.unwrap(versions.code_version))),
     }

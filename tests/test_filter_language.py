@@ -16,8 +16,7 @@ from support import table
 
 from expectations import second_rows
 from pipeline.options.build_options import PlanOptions, SourceOptions
-from pipeline.options.config import Config
-from pipeline.options.needed_columns import carried
+from pipeline.options.config import Config, carried
 from pipeline.shards import doubles
 from pipeline.shards.choose import choose
 from pipeline.shards.examples import Fate, PlannedExamples, rows_left_out

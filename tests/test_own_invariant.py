@@ -24,7 +24,7 @@ from expectations.contract import (
     none,
 )
 from expectations.stored_rows import StoredRows
-from pipeline.inputs import kept_answers
+from pipeline.inputs import versions
 from pipeline.tasks import kind_of
 from stages import catalog
 from stages.errors import GateError, UsageError
@@ -45,7 +45,7 @@ def toy(tmp_path: Path) -> Path:
 def forget() -> None:
     """Look for packages once more."""
     catalog._foreign.cache_clear()
-    kept_answers.code_version.cache_clear()
+    versions.code_version.cache_clear()
 
 
 @pytest.fixture
@@ -62,17 +62,17 @@ def installed(toy: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_another_text_is_other_code(toy: Path) -> None:
     """A package that changes without another version is noticed; one whose module is gone is no
     reason to stop before it is asked for."""
-    before = kept_answers.code_version()
+    before = versions.code_version()
     (toy / "token_runs.py").write_text(contributed("token_runs").replace("None, 8", "None, 80"))
     forget()
-    changed = kept_answers.code_version()
+    changed = versions.code_version()
     (toy / "token_runs.py").unlink()
     forget()
-    assert len({before, changed, kept_answers.code_version()}) == 3
+    assert len({before, changed, versions.code_version()}) == 3
     entries = next(toy.glob("*.dist-info")) / "entry_points.txt"
     entries.write_text("[posttrain_pipeline.invariants]\nx = no_such_package.laws:SUBJECT\n")
     forget()
-    assert kept_answers.code_version()
+    assert versions.code_version()
 
 
 @pytest.mark.slow

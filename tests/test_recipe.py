@@ -18,13 +18,12 @@ from hypothesis import strategies as st
 from support import ROOT, SAMPLES, Ran
 
 from pipeline import tasks
-from pipeline.inputs import kept_answers
 from pipeline.options import recipe_model as declared
 from pipeline.options.build_options import OPTIONS, Option
 from pipeline.options.command_line import BUILD, config_from, with_options
 from pipeline.options.config import PHASE_OF, Config
 from pipeline.options.many_values import Pairs, Texts
-from pipeline.options.path_values import Data, ModelName, Place, TextFile, TextFiles
+from pipeline.options.paths import Data, ModelName, Place, TextFile, TextFiles
 from pipeline.options.recipe import builds_of
 from pipeline.options.values import Amount, Number, OneOf, Switch, Value, Whole, Width
 from stages import catalog
@@ -104,42 +103,6 @@ def test_a_key_takes_its_values_and_no_others(key: str, tmp_path: Path) -> None:
         assert VALIDATOR.is_valid(_json(right))
         assert key in _UNREAD or not VALIDATOR.is_valid(_json(wrong))
         assert not VALIDATOR.is_valid(_json(right.replace(f"\n{key} = ", f"\n{key}x = ")))
-
-
-@pytest.mark.parametrize("key", RIGHT)
-def test_what_was_right_before_is_right_again(
-    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """From the cache come the values that checking gives; what is wrong is checked every time, and
-    a file of the cache that was written to is not believed."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    path = write_recipe(tmp_path, recipe_with(key, RIGHT[key]))
-
-    def kept() -> list[Config]:
-        return builds_of(path, check=kept_answers.checked_recipe, trust=True)
-
-    for _ in range(2):
-        assert kept() == builds_of(path, trust=True)
-    (file,) = tmp_path.rglob(f"{kept_answers.RECIPES}/*.json")
-    with monkeypatch.context() as patch:
-        patch.delattr(declared, "checked")
-        kept()
-        file.write_bytes(file.read_bytes().replace(b"qwen2", b"qwen3").replace(b"sft", b"rm"))
-        with pytest.raises(AttributeError):
-            kept()
-    path = write_recipe(tmp_path, recipe_with(key, WRONG[key]))
-    for _ in range(2):
-        with pytest.raises(UsageError, match=f"recipe.toml:.*{key}"):
-            kept()
-
-
-def test_a_recipe_with_a_mistake_is_kept_nowhere(tmp_path: Path) -> None:
-    """Its cache may be the wrong folder."""
-    path = write_recipe(tmp_path, f'{HEAD}cache-dir = "${{NOWHERE}}"\n')
-    before = set(tmp_path.iterdir())
-    with pytest.raises(UsageError, match="NOWHERE, which is not set"):
-        builds_of(path, check=kept_answers.checked_recipe, trust=True)
-    assert set(tmp_path.iterdir()) == before
 
 
 def test_the_shipped_schema_is_current() -> None:

@@ -19,7 +19,7 @@ from pipeline.builds.build import Build
 from pipeline.manifest import dataset_files
 from pipeline.manifest.counts import DRIFTS
 from pipeline.options.config import Config
-from pipeline.options.output import BY_RECIPE
+from pipeline.options.paths import BY_RECIPE
 from pipeline.options.recipe import builds_of
 from stages.errors import DataError, UsageError
 

@@ -16,8 +16,7 @@ from pipeline import __version__
 from pipeline.builder import rejects
 from pipeline.builder.rejects import Ledger
 from pipeline.inputs import equal_build
-from pipeline.inputs.model_description import repaired
-from pipeline.inputs.recipe import Recipe
+from pipeline.inputs.recipe import Recipe, repaired
 from pipeline.inputs.scan import Input
 from pipeline.manifest import manifest as records
 from pipeline.manifest.counts import (

@@ -17,13 +17,12 @@ from pipeline import tasks
 from pipeline.builder.forecast import Forecast, forecast, glimpses, would_stop
 from pipeline.builder.population import MAX_LENGTHS
 from pipeline.inputs.detection import recognise_glimpse, two_shapes
-from pipeline.inputs.opening import Opening
+from pipeline.inputs.opening import opening_of
 from pipeline.inputs.scan import expand
 from pipeline.options.build_options import OPTIONS, default_cache
 from pipeline.options.command_line import config_from, not_read, stem
 from pipeline.options.config import Config
-from pipeline.options.output import local_cache
-from pipeline.options.path_values import Data, ModelName
+from pipeline.options.paths import Data, ModelName, local_cache
 from pipeline.options.recipe import builds_of
 from pipeline.report.card_details import spelled
 from pipeline.secrets import GAP, redacted
@@ -112,7 +111,7 @@ def write(
 
 
 def _looks(argument: str, given: Mapping[str, Any]) -> Looks:
-    return glimpses(expand((argument,), default_cache()), [Opening.given(given)])
+    return glimpses(expand((argument,), default_cache()), [opening_of(given)])
 
 
 def _tests(data: Sequence[str]) -> list[str]:
@@ -271,7 +270,7 @@ def looked_at(data: tuple[str, ...], given: Mapping[str, Any]) -> tuple[int, Loo
         UsageError, DataError, SurroundingsError: one is missing, empty or not readable.
     """
     files = expand(data, local_cache(given["cache_dir"] or default_cache()))
-    return len(files), glimpses(files, [Opening.given(given)], given.get("empty", "refuse"))
+    return len(files), glimpses(files, [opening_of(given)], given.get("empty", "refuse"))
 
 
 def fitting(data: tuple[str, ...], given: Mapping[str, Any], looks: Looks) -> str:

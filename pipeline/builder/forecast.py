@@ -24,9 +24,10 @@ from pipeline.inputs.detection import (
     rows_each,
     two_shapes,
 )
-from pipeline.inputs.opening import Opening, reader_of, said_of_source
+from pipeline.inputs.opening import reader_of, said_of_source
 from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import located, short_names
+from pipeline.options.build_options import SourceOptions
 from pipeline.options.config import Config
 from pipeline.shards import chain
 from pipeline.shards.facts import Margins, of_column
@@ -147,7 +148,9 @@ class Forecast:
 
 
 def glimpses(
-    files: Sequence[Located], openings: Sequence[Opening] = (Opening(),), empty: str = "refuse"
+    files: Sequence[Located],
+    openings: Sequence[SourceOptions] = (SourceOptions(()),),
+    empty: str = "refuse",
 ) -> list[tuple[str, Located, str, Glimpse]]:
     """Name, file, reader and sample of every input with rows, or of some where there are many.
 
@@ -290,7 +293,7 @@ def forecast(config: Config) -> Forecast:
         PipelineError: what a build would raise before its first row.
     """
     files = located(config)
-    openings = [Opening.of(one.options) for one in config.sources]
+    openings = [one.options for one in config.sources]
     return of_glimpses(config, len(files), glimpses(files, openings, config.judge.empty))
 
 

@@ -13,8 +13,7 @@ import numpy as np
 from pipeline.builder import alike
 from pipeline.builder.forecast import Forecast, would_stop
 from pipeline.builder.population import packing_table, sources
-from pipeline.inputs.model_description import model_of
-from pipeline.inputs.recipe import Recipe
+from pipeline.inputs.recipe import Recipe, model_of
 from pipeline.lines import fit
 from pipeline.manifest import in_words
 from pipeline.manifest.counts import SourceRecord

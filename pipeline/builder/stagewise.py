@@ -26,7 +26,7 @@ from pipeline.manifest.dataset_files import write_split, write_splits
 from pipeline.manifest.json_records import one_line
 from pipeline.manifest.records import Reject
 from pipeline.options.config import Config, from_record
-from pipeline.options.path_values import require_local
+from pipeline.options.paths import require_local
 from pipeline.secrets import shown
 from pipeline.serving.serving import write_tokenizer
 from pipeline.shards import chain, collect, gather

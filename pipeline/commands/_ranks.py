@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from pipeline.messages.session import current
-from pipeline.options import help_page as under
-from pipeline.options.command_line import (
-    CHANGES,
-    OF_RECIPE,
-    OUTPUT,
-    config_from,
-    data,
-    for_task,
-    given_flags,
-    recipe_in,
-    with_options,
-)
-from pipeline.options.config import Config
-from pipeline.options.help_page import Command, option
+from pipeline.options import command_line as shared
+from pipeline.options.help_page import command, option
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
-    from pipeline.builder.ranks import Rank
-if TYPE_CHECKING:
     from pipeline.builder.build import MadeParts, Prepared, Report
+    from pipeline.builder.ranks import Rank
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -59,29 +46,19 @@ def of_builds(ranked: bool) -> Callable[[Decorated], Decorated]:
     Args:
         ranked: it has a rank.
     """
-
-    def decorate(command: Decorated) -> Decorated:
-        command = with_options(OF_RECIPE, OUTPUT, _RANK if ranked else (), CHANGES)(command)
-        command = for_task("What DATA trains; a recipe says it.")(command)
-        named: Decorated = data("DATA...|RECIPE.toml")(command)
-        return named
-
-    return decorate
+    of_task = shared.for_task("What DATA trains; a recipe says it.")
+    own = (shared.data("DATA...|RECIPE.toml"), of_task)
+    ranks = _RANK if ranked else ()
+    return shared.with_options(own, shared.OF_RECIPE, shared.OUTPUT, ranks, shared.CHANGES)
 
 
-def of_share(name: str, text: str, first: str) -> click.Command:
-    """The command of a phase that each rank does its share of: the function of ``run_ranks`` that
-    has the command's name.
+def of_share(name: str) -> click.Command:
+    """The command of a phase that each rank does its share of: the function of ``run_build`` that
+    has the command's name."""
 
-    Args:
-        text: its sentence of help; ``first``: what is said of the first of its examples.
-    """
-
-    @click.command(
-        name=name, cls=Command, heading=under.MACHINES, help=text, examples=_examples(name, first)
-    )
+    @command(name)
     @of_builds(ranked=True)
-    def command(
+    def share(
         data: tuple[str, ...],
         task: str | None,
         changes: tuple[str, ...],
@@ -91,46 +68,13 @@ def of_share(name: str, text: str, first: str) -> click.Command:
         quiet: bool,
         **given: Any,
     ) -> None:
-        configs = configs_of(data, task, changes, given)
+        configs = shared.configs_of(data, task, changes, given, current().trust)
         rank = rank_of(shard_id, num_shards)
         from pipeline import run_build
 
         run_build.run_each(configs, getattr(run_build, name), rank, as_json, quiet)
 
-    return command
-
-
-def _examples(name: str, first: str) -> tuple[tuple[str, str], ...]:
-    ranked, inputs = "--shard-id 0 --num-shards 2", "data.jsonl --task sft --model qwen2-1.5b"
-    array = "SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_COUNT=2"
-    return (
-        (f"pipeline {name} recipe.toml {ranked}", first),
-        (f"{array} pipeline {name} recipe.toml", "The other one, as a job array says"),
-        (f"pipeline {name} {inputs} {ranked}", "Without a recipe"),
-    )
-
-
-def configs_of(
-    data: tuple[str, ...], task: str | None, changes: tuple[str, ...], given: Mapping[str, Any]
-) -> tuple[Config, ...]:
-    """The builds that the arguments describe.
-
-    Raises:
-        UsageError: they describe none.
-    """
-    recipe = recipe_in(data)
-    if recipe is not None:
-        from pipeline.inputs.kept_answers import checked_recipe
-        from pipeline.options.recipe import builds_of
-
-        flags = given_flags(given) | ({"task": task} if task else {})
-        return builds_of(recipe, changes, flags, checked_recipe, current().trust)
-    if changes:
-        raise click.UsageError("--set changes a recipe; give its file.")
-    for name, value in (("--task", task), ("--model", given["model"])):
-        if value is None:
-            raise click.UsageError(f"Missing option '{name}'.")
-    return (config_from(str(task), data, given),)
+    return share
 
 
 def rank_of(shard_id: int | None, num_shards: int | None) -> Rank:
@@ -167,39 +111,12 @@ def _whole(name: str) -> int:
     return int(text)
 
 
-# ``pipeline parts``: the parts of a build that one rank of a job array makes.
-#
-# They are the first phase of a build in a job array; pipeline shards or pipeline commit is the
-# next.
+# ``pipeline parts`` is the first phase of a build in a job array; ``pipeline shards``, which may be
+# left out, is the second, and ``pipeline commit``, which publishes, the last.
 
 
-PARTS = of_share(
-    "parts",
-    "Make one share of a build's parts, in one of several runs on as many machines.",
-    "The first of two runs, which may be on two machines",
-)
-
-
-# ``pipeline shards``: the shards of a build that one rank of a job array makes.
-#
-# They are the second phase of a build in a job array, which may be left out, then pipeline commit.
-
-
-SHARDS = of_share(
-    "shards",
-    "Make one share of a build's shards, after all runs of pipeline parts.",
-    "The first of two runs, after all runs of pipeline parts",
-)
-
-
-# ``pipeline commit``: what the ranks of a job array have made becomes a published build.
-
-
-_EXAMPLES = (
-    ("pipeline commit recipe.toml", "Publish what all runs have made"),
-    ("pipeline commit recipe.toml --json --quiet", "The same, with its manifest on stdout"),
-    ("pipeline commit data.jsonl --task sft --model qwen2-1.5b -o build", "Without a recipe"),
-)
+PARTS = of_share("parts")
+SHARDS = of_share("shards")
 
 
 def _joined(prepared: Prepared, report: Report) -> MadeParts:
@@ -208,14 +125,7 @@ def _joined(prepared: Prepared, report: Report) -> MadeParts:
     return ranks.joined(prepared, planning.reads_examples(prepared.config))
 
 
-@click.command(
-    name="commit",
-    cls=Command,
-    heading=under.MACHINES,
-    examples=_EXAMPLES,
-    help="Publish a build of the parts and shards that pipeline parts and pipeline shards have "
-    "made; shards that are missing are made.",
-)
+@command("commit")
 @of_builds(ranked=False)
 def COMMIT(
     data: tuple[str, ...],
@@ -226,7 +136,7 @@ def COMMIT(
     **given: Any,
 ) -> None:
     """The last phase of a build in a job array: one run, after all others."""
-    configs = configs_of(data, task, changes, given)
+    configs = shared.configs_of(data, task, changes, given, current().trust)
     from pipeline.run_build import build_each
 
     build_each(configs, as_json, quiet, _joined)

@@ -8,30 +8,17 @@ from pathlib import Path
 
 import click
 
-from pipeline.options import help_page as under
 from pipeline.options.command_line import CACHE
-from pipeline.options.help_page import Group, option
-from pipeline.options.output import SHARED, local_cache
+from pipeline.options.help_page import group, option
+from pipeline.options.paths import SHARED, local_cache
 from pipeline.stores import is_address, open_store, shown
 from stages.errors import UsageError
 
 _DAY = 86400
-_PRUNED = tuple(
-    "parts shards builds outputs fetched inputs hashes proved published recipes scans".split()
-)
+_PRUNED = tuple("parts shards builds outputs fetched inputs hashes proved published scans".split())
 
 
-@click.group(
-    name="cache",
-    cls=Group,
-    help="Show or prune the cache of parts, inputs and tokenizers.",
-    heading=under.BUILDS,
-    examples=(
-        ("pipeline cache info", "Where it is, and how large"),
-        ("pipeline cache prune", "Remove what no build has used for 30 days"),
-        ("pipeline cache prune --days 0 --cache-dir cache", "Empty another one"),
-    ),
-)
+@group("cache")
 def COMMAND() -> None:
     """The cache only saves time: every file in it can be made again."""
 
@@ -40,14 +27,7 @@ def _files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-@COMMAND.command(
-    help="Show where the cache is and how large it is.",
-    examples=(
-        ("pipeline cache info", "The one that builds use"),
-        ("pipeline cache info --cache-dir cache", "Another one"),
-        ("XDG_CACHE_HOME=elsewhere pipeline cache info", "Where the environment says"),
-    ),
-)
+@COMMAND.subcommand("info")
 @CACHE
 def info(cache_dir: Path) -> None:
     """One line per kind; of parts in a store one more."""
@@ -63,20 +43,12 @@ def info(cache_dir: Path) -> None:
         click.echo(f"{kind:<10} {len(files):>7} files {size / 2**20:>10.1f} MiB")
 
 
-@COMMAND.command(
-    help="Remove what no build has used for some days; tokenizers stay.",
-    examples=(
-        ("pipeline cache prune", "What is older than 30 days"),
-        ("pipeline cache prune --days 7", "What is older than a week"),
-        ("pipeline cache prune --days 0 --cache-dir cache", "All of another one"),
-    ),
-)
+@COMMAND.subcommand("prune")
 @CACHE
 @option(
     "--days",
     type=click.FloatRange(0),
     default=30,
-    show_default=True,
     help="Days without use after which a file is removed.",
 )
 def prune(cache_dir: Path, days: float) -> None:

@@ -11,11 +11,10 @@ import click
 
 from pipeline import lines
 from pipeline.messages.result import print_object
-from pipeline.options import help_page as under
 from pipeline.options.build_options import default_cache
 from pipeline.options.command_line import CACHE, JSON, chosen, folder, for_task, with_options
-from pipeline.options.help_page import Command
-from pipeline.options.output import local_cache
+from pipeline.options.help_page import command
+from pipeline.options.paths import local_cache
 from stages import native
 from stages.errors import UsageError, counted
 
@@ -28,17 +27,7 @@ SHOWN = 20
 REFUSED = 3
 
 
-@click.command(
-    name="check",
-    cls=Command,
-    help="Check a finished build again: files, numbers, tokens, rows.",
-    heading=under.BUILDS,
-    examples=(
-        ("pipeline check build", "Every file, every number, a sample of rows built again"),
-        ("pipeline check build --json", "The same for a program"),
-        ("pipeline check build && echo ok", "In a script: the exit status is 3 for a fault"),
-    ),
-)
+@command("check")
 @folder("folder", "DIR", "The build.", click.Path(path_type=Path))
 @CACHE
 @JSON
@@ -96,17 +85,7 @@ def _lines(name: str, verdict: ProbeVerdict, column: int, columns: int) -> list[
     return lines.wrapped(said, columns, head)
 
 
-@click.command(
-    name="doctor",
-    cls=Command,
-    help="Run every probe over one model; show how a server must stop it.",
-    heading=under.FIRST,
-    examples=(
-        ("pipeline doctor --model qwen2-1.5b", "Template, tokenizer and stop tokens of a model"),
-        ("pipeline doctor --model qwen2-1.5b --task sft", "Without the tokens that prm adds"),
-        ("pipeline doctor --model qwen2-1.5b --json", "The same for a program"),
-    ),
-)
+@command("doctor")
 @with_options(chosen("model", "system", "chat-template", "eos", "date", "train-on", "stop"))
 @for_task(
     "Task to train it for; prm adds step and reward tokens.", default="prm", show_default=True
@@ -119,7 +98,7 @@ def DOCTOR(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
 
     if not all(stop):
         raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
-    from pipeline.options.path_values import read_text
+    from pipeline.options.paths import read_text
 
     template: Path | None = given.pop("chat_template")
     given["cache_dir"] = local_cache(given["cache_dir"] or default_cache())

@@ -6,29 +6,18 @@ from pathlib import Path
 
 import click
 
-from pipeline.options import help_page as under
 from pipeline.options import shells
 from pipeline.options.command_line import JSON, folder, output
-from pipeline.options.help_page import Command, argument, option
-from pipeline.options.path_values import BuildPath, LocalPath
+from pipeline.options.help_page import LAYOUT, argument, command, option
+from pipeline.options.paths import FOLDER, BuildPath, LocalPath
 from stages.tokens import layouts
 
 
-@click.command(
-    name="export",
-    cls=Command,
-    help="Write a finished build in another trainer's columns and layout.",
-    heading=under.BUILDS,
-    examples=(
-        ("pipeline export trl build -o for-trl", "For TRL, in the layout of the build"),
-        ("pipeline export trl build -o ragged --layout ragged", "One example a row"),
-        ("pipeline export axolotl build -o for-axolotl --json", "With its manifest on stdout"),
-    ),
-)
+@command("export")
 @argument(
     "trainer",
     help="As pipeline list trainers has it.",
-    heading=under.LAYOUT,
+    heading=LAYOUT,
     shell_complete=shells.trainers,
 )
 @folder("build", "DIR", "The build, or its address in a store.", BuildPath())
@@ -39,7 +28,7 @@ from stages.tokens import layouts
 )
 @option(
     "--layout",
-    heading=under.LAYOUT,
+    heading=LAYOUT,
     type=click.Choice(layouts.names()),
     help="How rows are stored [as in the build, if the trainer takes it].",
 )
@@ -61,24 +50,11 @@ def COMMAND(trainer: str, build: Path, output: Path, layout: str | None, as_json
 # ``pipeline overlay``: a model directory with a build's tokenizer and configuration.
 
 
-@click.command(
-    name="overlay",
-    cls=Command,
-    heading=under.SHARE,
-    examples=(
-        ("pipeline overlay model -o ready --build build", "The model that a trainer starts from"),
-        ("pipeline overlay ./model -o second --build build --debug", "With tracebacks of errors"),
-        ("MODEL=$(pipeline overlay model -o third --build build)", "In a script"),
-    ),
-    help="Write a model directory with a build's tokenizer and configuration; weights are linked.",
-)
+@command("overlay")
 @folder("model_dir", "MODEL_DIR", "A directory with a model.")
 @click.option("-o", "--output", required=True, type=LocalPath(), help="Where to.")
 @click.option(
-    "--build",
-    required=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The build that the model will be trained on.",
+    "--build", required=True, type=FOLDER, help="The build that the model will be trained on."
 )
 def OVERLAY(model_dir: Path, output: Path, build: Path) -> None:
     """The directory goes to stdout, what its user must know to stderr."""

@@ -9,8 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from pipeline import lines
-from pipeline.options import help_page as under
-from pipeline.options.help_page import Choice, Command, argument, option
+from pipeline.options.help_page import DATA, Choice, argument, command, option
 from stages.errors import UsageError
 
 
@@ -111,29 +110,16 @@ _KINDS: dict[str, Callable[[], list[tuple[str, str]]]] = {
 }
 
 
-@click.command(
-    name="list",
-    cls=Command,
-    help="List formats, models, trainers, audits and more.",
-    heading=under.FIRST,
-    examples=(
-        ("pipeline list models", "Models that are known by name"),
-        ("pipeline list formats", "What rows may look like"),
-        ("pipeline list formats --columns", "The names that --map takes, by format"),
-    ),
-)
+@command("list")
 @argument(
     "kind",
     metavar="KIND",
     type=Choice([*_KINDS]),
     help=f"One of {', '.join(_KINDS)}.",
-    heading=under.DATA,
+    heading=DATA,
 )
 @option(
-    "--columns",
-    "with_columns",
-    is_flag=True,
-    help="With formats: the columns that each reads.",
+    "--columns", "with_columns", is_flag=True, help="With formats: the columns that each reads."
 )
 def COMMAND(kind: str, with_columns: bool) -> None:
     """Two columns: a name and what it is."""
@@ -171,22 +157,12 @@ def _codes(_: click.Context, __: click.Parameter, incomplete: str) -> list[Compl
     return [CompletionItem(code) for code in sorted(codes) if code.startswith(incomplete)]
 
 
-@click.command(
-    name="explain",
-    cls=Command,
-    help="Say what a code of a message means, with an example and the fix.",
-    heading=under.FIRST,
-    examples=(
-        ("pipeline explain", "All codes by group"),
-        ("pipeline explain too_long", "A code of refused rows"),
-        ("pipeline explain shortcuts", "An audit that warned or failed"),
-    ),
-)
+@command("explain")
 @argument(
     "code",
     required=False,
     help="As messages, rejects.jsonl and the report have it; without it, all codes are listed.",
-    heading=under.DATA,
+    heading=DATA,
     shell_complete=_codes,
 )
 def EXPLAIN(code: str | None) -> None:

@@ -11,24 +11,12 @@ import click
 from pipeline import memory
 from pipeline.messages.result import print_object, with_status
 from pipeline.messages.session import current
+from pipeline.options import command_line as shared
 from pipeline.options import help_page as under
 from pipeline.options import shells
-from pipeline.options.command_line import (
-    CHANGES,
-    JSON,
-    OF_RECIPE,
-    config_from,
-    for_task,
-    given_flags,
-    of_phase,
-    output,
-    recipe_in,
-    with_options,
-)
-from pipeline.options.command_line import data as data_argument
 from pipeline.options.config import Config
-from pipeline.options.help_page import Command, option
-from pipeline.options.path_values import LocalPath
+from pipeline.options.help_page import command, option
+from pipeline.options.paths import LocalPath
 from stages.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -69,48 +57,26 @@ def _print(estimates: Iterable[Forecast], as_json: bool, several: bool = False) 
         raise click.exceptions.Exit(max(codes))
 
 
-@click.command(
-    name="plan",
-    cls=Command,
-    help="Show what would be built, from a sample; write nothing.",
-    heading=under.FIRST,
-    examples=(
-        ("pipeline plan data.jsonl --model qwen2-1.5b", "Format, first rows, lengths, packing"),
-        (
-            "pipeline plan data.jsonl --model qwen2-1.5b --task sft --max-length 1024",
-            "For a task and a length",
-        ),
-        ("pipeline plan recipe.toml", "Every build of a recipe"),
-    ),
-)
-@data_argument("DATA...|RECIPE.toml")
-@for_task("Task to train [the one that the rows fit].")
-@with_options(OF_RECIPE, CHANGES)
-@JSON
+@command("plan")
+@shared.data("DATA...|RECIPE.toml")
+@shared.for_task("Task to train [the one that the rows fit].")
+@shared.with_options(shared.OF_RECIPE, shared.CHANGES)
+@shared.JSON
 def COMMAND(
     data: tuple[str, ...], task: str | None, changes: tuple[str, ...], as_json: bool, **given: Any
 ) -> None:
     """Format and evidence, first rows, rejects, lengths and packing."""
     memory.without_pandas()
-    recipe = recipe_in(data)
-    if recipe is not None:
-        from pipeline.options.recipe import builds_of
-
-        flags = given_flags(given) | ({"task": task} if task else {})
-        _print_each(builds_of(recipe, changes, flags, trust=current().trust), as_json)
-        return
-    if changes:
-        raise click.UsageError("--set changes a recipe; give its file.")
-    if given["model"] is None:
-        raise click.UsageError("Missing option '--model'.")
-    if task is not None:
-        print_plan(config_from(task, data, given), as_json)
+    looks_first = task is None and shared.recipe_in(data) is None
+    if not looks_first or changes or given["model"] is None:
+        configs = shared.configs_of(data, task or "", changes, given, current().trust)
+        _print_each(configs, as_json)
         return
     from pipeline.builder.first_recipe import fitting, looked_at
     from pipeline.builder.forecast import of_glimpses
 
     files, looks = looked_at(data, given)
-    config = config_from(fitting(data, given, looks), data, given)
+    config = shared.config_from(fitting(data, given, looks), data, given)
     _print([of_glimpses(config, files, looks)], as_json)
 
 
@@ -120,29 +86,18 @@ def COMMAND(
 MODEL = "qwen2.5-7b-instruct"
 
 
-@click.command(
-    name="init",
-    cls=Command,
-    help="Look at data and write a recipe for it, with comments.",
-    heading=under.FIRST,
-    examples=(
-        ("pipeline init data.jsonl -o first.toml", "A recipe that builds as it is"),
-        ("pipeline init data.jsonl --model qwen2-1.5b -o second.toml", "For another model"),
-        ("pipeline init --schema > recipe.schema.json", "For editors, which then know the keys"),
-    ),
-)
-@data_argument(required=False)
-@for_task("Task to train [the one that the rows fit].")
+@command("init")
+@shared.data(required=False)
+@shared.for_task("Task to train [the one that the rows fit].")
 @option(
     "--model",
     heading=under.MODEL,
     shell_complete=shells.models,
     default=MODEL,
-    show_default=True,
     help="Model that is trained.",
 )
-@with_options(of_phase("source", but=("group_by",)))
-@output("The recipe.", LocalPath(dir_okay=False), default="recipe.toml", show_default=True)
+@shared.with_options(shared.of_phase("source", but=("group_by",)))
+@shared.output("The recipe.", LocalPath(dir_okay=False), default="recipe.toml", show_default=True)
 @option("--schema", is_flag=True, help="Only print the JSON Schema of recipes, for editors.")
 def INIT(data: tuple[str, ...], task: str | None, output: Path, schema: bool, **given: Any) -> None:
     """The path of the recipe goes to stdout."""

@@ -7,26 +7,15 @@ from pathlib import Path
 
 import click
 
-from pipeline.options import help_page as under
 from pipeline.options.command_line import CACHE, JSON, folder
-from pipeline.options.help_page import Command, argument
-from pipeline.options.output import local_cache
+from pipeline.options.help_page import OUTPUT, argument, command
+from pipeline.options.paths import FILE, local_cache
 from stages.errors import counted
 
 
-@click.command(
-    name="publish",
-    cls=Command,
-    help="Publish a build: hf://org/name, s3://bucket/path or a folder.",
-    heading=under.SHARE,
-    examples=(
-        ("pipeline publish build shared/build", "To a folder that others read"),
-        ("pipeline publish build shared/build --license cc-by-4.0", "With a licence in its card"),
-        ("pipeline publish build shared/build --with-rejects --json", "With the refused rows"),
-    ),
-)
+@command("publish")
 @folder("build", "DIR", "The build.")
-@argument("address", help="Where to.", heading=under.OUTPUT)
+@argument("address", help="Where to.", heading=OUTPUT)
 @click.option("--title", default="", help="Title of the dataset card [that of the recipe].")
 @click.option(
     "--license",
@@ -42,11 +31,7 @@ from stages.errors import counted
     metavar="TEXT",
     help="Where rows are from, for the card; may be repeated [as in the recipe].",
 )
-@click.option(
-    "--recipe",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Recipe to print in the card [made of the manifest].",
-)
+@click.option("--recipe", type=FILE, help="Recipe to print in the card [made of the manifest].")
 @click.option("--with-rejects", is_flag=True, help="Publish the text of refused rows too.")
 @click.option("--public", is_flag=True, help="Create the hub's repository public [private].")
 @click.option("--verify", is_flag=True, help="Read all of a store back, also what is known.")
@@ -70,7 +55,7 @@ def COMMAND(
     """The address goes to stdout, what was sent to stderr."""
     from pipeline.messages.corrected import following
     from pipeline.messages.session import current
-    from pipeline.options.path_values import read_text
+    from pipeline.options.paths import read_text
     from pipeline.publish.upload import publish
     from pipeline.report.card_details import Publisher
 

@@ -9,23 +9,12 @@ import click
 
 from pipeline import lines
 from pipeline.messages.result import print_object
-from pipeline.options import help_page as under
 from pipeline.options.command_line import JSON, folder
-from pipeline.options.help_page import Command
-from pipeline.options.path_values import BuildPath, LocalPath
+from pipeline.options.help_page import command
+from pipeline.options.paths import BuildPath, LocalPath
 
 
-@click.command(
-    name="report",
-    cls=Command,
-    help="Write a build's report.html again, or one with what changed.",
-    heading=under.LOOK,
-    examples=(
-        ("pipeline report build", "Write the page inside the build again"),
-        ("pipeline report build -o page.html", "Add what changed against the build it replaced"),
-        ("pipeline report build -o page.html --against old", "Or against another build"),
-    ),
-)
+@command("report")
 @folder("folder", "DIR", "The build, or its address in a store.", BuildPath())
 @click.option(
     "-o",
@@ -77,17 +66,7 @@ def COMMAND(folder: Path, output: Path | None, against: Path | None) -> None:
 _BUILD = click.Path(path_type=Path)
 
 
-@click.command(
-    name="diff",
-    cls=Command,
-    help="Compare two builds: examples, splits, sources, lengths, options, audits.",
-    heading=under.BUILDS,
-    examples=(
-        ("pipeline diff build other", "What the other one has more, or less, or otherwise"),
-        ("pipeline diff build other --page diff.html", "Also as a page"),
-        ("pipeline diff build other --json", "For a program"),
-    ),
-)
+@command("diff")
 @folder("one", "A", "A build, or RELEASES/ID with the first characters of an id.", _BUILD)
 @folder("other", "B", "The other one.", _BUILD)
 @click.option(

@@ -9,20 +9,11 @@ import click
 
 from pipeline import tasks
 from pipeline.messages.session import current
+from pipeline.options import command_line as shared
 from pipeline.options import help_page as under
 from pipeline.options import shells
-from pipeline.options.command_line import (
-    CHANGES,
-    OF_RECIPE,
-    OUTPUT,
-    config_from,
-    data,
-    given_flags,
-    not_read,
-    with_options,
-)
-from pipeline.options.command_line import of_task as options_of
-from pipeline.options.help_page import Command, Group, argument, option
+from pipeline.options.help_page import Command, Group, argument, command, group, option
+from pipeline.options.paths import FILE
 from stages.errors import UsageError, counted
 
 _RUN = "pipeline run {task} data.jsonl --model qwen2-1.5b"
@@ -48,7 +39,7 @@ class _Builder(Command):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             key = error.option_name.lstrip("-").replace("-", "_")
-            foreign = not_read(key, str(self.name))
+            foreign = shared.not_read(key, str(self.name))
             if foreign is None:
                 raise
             raise click.UsageError(foreign, ctx) from error
@@ -64,13 +55,7 @@ class _Tasks(Group):
         return of_task(name) if name in tasks.names() else None
 
 
-@click.command(
-    name="run",
-    cls=_Tasks,
-    help="Build shards from raw rows.",
-    heading=under.FIRST,
-    examples=[_examples(task)[0] for task in tasks.names()],
-)
+@group("run", _Tasks, examples=[_examples(task)[0] for task in tasks.names()])
 def COMMAND() -> None:
     """Holds one subcommand per task."""
 
@@ -78,7 +63,6 @@ def COMMAND() -> None:
 def _until(config: Any, stage: str, in_json: bool) -> None:
     from pipeline.builder.stagewise import run_until
     from pipeline.messages.result import BUILT, Result
-    from pipeline.messages.session import current
 
     output = config.run.output
     if output.suffix != ".arrow":
@@ -99,16 +83,14 @@ def of_task(name: str) -> click.Command:
     """The command that builds for one task, with the options that it reads."""
     task = tasks.load(name)
 
-    @click.command(name=name, cls=_Builder, help=task.help, examples=_examples(name))
-    @data()
-    @with_options(options_of(task), OUTPUT)
+    @click.command(name, cls=_Builder, help=task.help, examples=_examples(name))
+    @shared.data()
+    @shared.with_options(shared.of_task(task), shared.OUTPUT)
     @option("--until", metavar="STAGE", help="Stop after a stage and write its Arrow file.")
     @option(
-        "--dry-run",
-        is_flag=True,
-        help="Only show the plan, as pipeline plan does; write nothing.",
+        "--dry-run", is_flag=True, help="Only show the plan, as pipeline plan does; write nothing."
     )
-    def command(
+    def run(
         data: tuple[str, ...],
         as_json: bool,
         quiet: bool,
@@ -116,7 +98,7 @@ def of_task(name: str) -> click.Command:
         dry_run: bool,
         **given: Any,
     ) -> None:
-        config = config_from(name, data, given)
+        config = shared.config_from(name, data, given)
         if dry_run:
             from pipeline.commands.plan import print_plan
 
@@ -128,40 +110,29 @@ def of_task(name: str) -> click.Command:
 
             build_and_report(config, as_json, quiet)
 
-    return command
+    return run
 
 
 # ``pipeline build``: the builds that a TOML recipe describes, for scheduled runs.
 
 
-@click.command(
-    name="build",
-    cls=Command,
-    help="Build what a TOML recipe describes; options given here win.",
-    heading=under.BUILDS,
-    examples=(
-        ("pipeline build recipe.toml", "Every build of the recipe"),
-        ("pipeline build recipe.toml --max-length 2048 -o build", "With other options"),
-        ("pipeline build recipe.toml --set map.question=question", "With another key"),
-    ),
-)
+@command("build")
 @argument(
     "recipe",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     help="A TOML recipe, as pipeline init writes one.",
     shell_complete=shells.files(".toml"),
     heading=under.DATA,
 )
-@with_options(OF_RECIPE, OUTPUT, CHANGES)
+@shared.with_options(shared.OF_RECIPE, shared.OUTPUT, shared.CHANGES)
 def BUILD(recipe: Path, changes: tuple[str, ...], as_json: bool, quiet: bool, **given: Any) -> None:
     """Paths in the recipe count from its folder, those given here from where the command runs."""
-    from pipeline.inputs.kept_answers import checked_recipe
     from pipeline.options.recipe import builds_of, notified_by
     from pipeline.run_build import build_each
 
     session = current()
     try:
-        configs = builds_of(recipe, changes, given_flags(given), checked_recipe, session.trust)
+        configs = builds_of(recipe, changes, shared.given_flags(given), session.trust)
     except UsageError:
         if session.trust:  # who is to be notified may be readable all the same
             session.notify = session.notify or notified_by(recipe)

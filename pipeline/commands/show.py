@@ -11,31 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.options import help_page as under
 from pipeline.options.command_line import JSON, folder
-from pipeline.options.help_page import Command, Option
-from pipeline.options.path_values import BuildPath
+from pipeline.options.help_page import DRAWN, ROWS, Option, command
+from pipeline.options.paths import BuildPath
 from stages.errors import counted
 
 if TYPE_CHECKING:
     from pipeline.manifest.manifest import Manifest
     from pipeline.manifest.records import Hit, NearDuplicate
 
-_which = partial(click.option, cls=Option, heading=under.ROWS)
-_drawn = partial(click.option, cls=Option, heading=under.DRAWN)
+_which = partial(click.option, cls=Option, heading=ROWS)
+_drawn = partial(click.option, cls=Option, heading=DRAWN)
 
 
-@click.command(
-    name="show",
-    cls=Command,
-    help="Show rows of a build, decoded from its shards.",
-    heading=under.LOOK,
-    examples=(
-        ("pipeline show build", "The first stored row"),
-        ("pipeline show build --row data.jsonl:3", "The row of line 3"),
-        ("pipeline show build --where 'trained < 5'", "The first example that trains little"),
-    ),
-)
+@command("show")
 @folder("folder", "DIR", "The build, or its address in a store.", BuildPath())
 @_which("--row", metavar="ID", help="Show the example with this row_id.")
 @_which("--pack", type=click.IntRange(0), metavar="N", help="Show stored row N, from 0.")
@@ -59,7 +48,6 @@ _drawn = partial(click.option, cls=Option, heading=under.DRAWN)
     "--color",
     type=click.Choice(["auto", "always", "never"]),
     default="auto",
-    show_default=True,
     help="Colours; auto: on a terminal, unless NO_COLOR is set.",
 )
 def COMMAND(folder: Path, color: str, split: str | None, **asked: Any) -> None:
@@ -134,18 +122,7 @@ def _print_texts(*texts: tuple[str, str]) -> None:
     click.echo()
 
 
-@click.command(
-    name="overlaps",
-    cls=Command,
-    heading=under.LOOK,
-    examples=(
-        ("pipeline overlaps build", "The first twenty of each kind"),
-        ("pipeline overlaps build --limit 0", "All of them"),
-        ("pipeline overlaps build --json", "For a program"),
-    ),
-    help="Show the rows that a build left out for being like others, with both texts: those that "
-    "ask what an evaluation file asks, and near-duplicates.",
-)
+@command("overlaps")
 @folder("folder", "DIR", "The build.")
 @click.option("--evaluation", metavar="NAME", help="Only those of one evaluation.")
 @click.option(

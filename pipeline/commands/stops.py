@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipeline.messages.result import print_object
-from pipeline.options import help_page as under
 from pipeline.options.command_line import JSON
-from pipeline.options.help_page import Command
+from pipeline.options.help_page import command
+from pipeline.options.paths import FOLDER
 from stages.errors import counted
 
 if TYPE_CHECKING:
@@ -55,30 +54,10 @@ def _print(examined: Examined, seen: dict[str, Any]) -> None:
     click.echo(f"{told}; the limit is {seen['limit']:.0%}")
 
 
-@click.command(
-    name="stops",
-    cls=Command,
-    heading=under.SHARE,
-    examples=(
-        (
-            "pipeline stops model --build build --tokenizer-only",
-            "Only tokenizer, template and stop ids of a checkpoint; no torch is needed",
-        ),
-        (
-            "pipeline stops $URL --build build --prompts 1 --max-new-tokens 8",
-            "A server, for instance URL=http://localhost:8000/v1",
-        ),
-        ("pipeline stops $URL --build build --served model --json", "For a program"),
-    ),
-    help="Run prompts of a build through a checkpoint (MODEL_DIR) or an OpenAI-compatible server "
-    "(URL, such as http://localhost:8000/v1) and count the answers that end.",
-)
+@command("stops")
 @click.argument("target", metavar="MODEL_DIR|URL")
 @click.option(
-    "--build",
-    required=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The sft build that the model was trained on.",
+    "--build", required=True, type=FOLDER, help="The sft build that the model was trained on."
 )
 @click.option(
     "--tokenizer-only",

@@ -11,26 +11,15 @@ from pipeline import lines
 from pipeline.builds import versions
 from pipeline.builds.versions import Version
 from pipeline.messages.result import print_object
-from pipeline.options import help_page as under
 from pipeline.options.command_line import JSON, folder
-from pipeline.options.help_page import Command, Group, argument, option
-from pipeline.options.path_values import BuildPath
+from pipeline.options.help_page import DATA, OUTPUT, Group, argument, command, group, option
+from pipeline.options.paths import BuildPath
 from pipeline.stores import is_address, open_store, shown
 from stages.errors import PipelineError, UsageError
 
 _RELEASES = folder("releases", "RELEASES", "A folder, or an address, of builds.", BuildPath())
-_VERSION = argument(
-    "version",
-    help="current, or the first characters of an id.",
-    heading=under.DATA,
-)
-_NAME = option(
-    "--as",
-    "name",
-    default="hold",
-    show_default=True,
-    help="Who holds it; one hold for each name.",
-)
+_VERSION = argument("version", help="current, or the first characters of an id.", heading=DATA)
+_NAME = option("--as", "name", default="hold", help="Who holds it; one hold for each name.")
 
 
 class _Versions(Group):
@@ -41,17 +30,7 @@ class _Versions(Group):
         return super().parse_args(ctx, args if named or not args else ["list", *args])
 
 
-@click.group(
-    name="versions",
-    cls=_Versions,
-    help="List the versions of a build (pipeline versions RELEASES); hold one while it is read.",
-    heading=under.BUILDS,
-    examples=(
-        ("pipeline versions releases", "Every version, the current one first"),
-        ("pipeline versions hold releases current --as training", "Keep it while a run reads it"),
-        ("pipeline versions release releases current --as training", "Let it go again"),
-    ),
-)
+@group("versions", _Versions)
 def COMMAND() -> None:
     """Versions are what ``--keep`` makes."""
 
@@ -122,15 +101,7 @@ def _line(entry: dict[str, Any], short: int) -> str:
     return f"{head}{what}  {numbers}  {', '.join(marks)}".rstrip()
 
 
-@COMMAND.command(
-    name="list",
-    help="Show every version, the current one first.",
-    examples=(
-        ("pipeline versions list releases", "One line for each"),
-        ("pipeline versions releases", "The same"),
-        ("pipeline versions list releases --json", "For a program"),
-    ),
-)
+@COMMAND.subcommand("list")
 @_RELEASES
 @JSON
 def listed(releases: Path, as_json: bool) -> None:
@@ -144,14 +115,7 @@ def listed(releases: Path, as_json: bool) -> None:
         click.echo(lines.fit(_line(entry, versions.SHORT)))
 
 
-@COMMAND.command(
-    help="Keep a version until it is released; prints its path.",
-    examples=(
-        ("pipeline versions hold releases current", "Keep the current version"),
-        ("pipeline versions hold releases current --as training", "In the name of a run"),
-        ("DIR=$(pipeline versions hold releases current)", "In a script that reads it"),
-    ),
-)
+@COMMAND.subcommand("hold")
 @_RELEASES
 @_VERSION
 @_NAME
@@ -163,14 +127,7 @@ def hold(releases: Path, version: str, name: str) -> None:
     click.echo(str(found.folder))
 
 
-@COMMAND.command(
-    help="End a hold.",
-    examples=(
-        ("pipeline versions release releases current", "Let the current version go"),
-        ("pipeline versions release releases current --as training", "For one name"),
-        ("pipeline versions releases", "See who holds which"),
-    ),
-)
+@COMMAND.subcommand("release")
 @_RELEASES
 @_VERSION
 @_NAME
@@ -189,23 +146,13 @@ def release(releases: Path, version: str, name: str) -> None:
 # ``pipeline rollback``: an earlier version becomes the current one again.
 
 
-@click.command(
-    name="rollback",
-    cls=Command,
-    help="Make an earlier version current: the one before, or the one named.",
-    heading=under.BUILDS,
-    examples=(
-        ("pipeline rollback releases", "The version before the current one"),
-        ("pipeline versions releases", "Which versions there are"),
-        ("pipeline versions list releases --json", "What is current now, for a program"),
-    ),
-)
+@command("rollback")
 @folder("releases", "RELEASES", "A folder, or an address, of builds.", BuildPath())
-@argument("version", required=False, help="The first characters of an id.", heading=under.DATA)
+@argument("version", required=False, help="The first characters of an id.", heading=DATA)
 @option(
     "--single-writer",
     is_flag=True,
-    heading=under.OUTPUT,
+    heading=OUTPUT,
     help="In a store that cannot decide between two writers: no other run writes there.",
 )
 @JSON

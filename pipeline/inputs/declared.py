@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from pipeline import exports, tasks
-from pipeline.inputs.kept_answers import code_version, hash_of
+from pipeline.inputs.versions import code_version, hash_of
 from pipeline.options.build_options import PHASE_OF
 from pipeline.options.config import Config
 from stages.errors import ModelError, UsageError

@@ -297,27 +297,20 @@ def _as_named(named: Format, rows: list[Row], where: str, config: Config) -> Det
     return Detection(reading=reading, evidence=evidence, sampled=len(rows), counts=counts)
 
 
-def recognise(source: Input, config: Config, rows: int = SAMPLE_ROWS) -> Detection:
-    """The reading of an input, from a sample as ``pipeline plan`` takes it.
-
-    Raises:
-        UsageError, DataError: see ``recognise_rows``; also where its rows change shape.
-    """
-    return _of_glimpse(source, _glimpse(source, config, rows), config)
-
-
 def recognise_all(sources: Sequence[Input], config: Config) -> list[Detection]:
     """The reading of each input; one without rows is read as the first that has some.
 
     Raises:
-        UsageError, DataError: see ``recognise``; also where one is empty that must not be.
+        UsageError, DataError: see ``recognise_rows``; also where rows change shape, and where an
+            input is empty that must not be.
     """
     each = rows_each(len(sources))
     found: dict[int, Detection] = {}
     for number, source in enumerate(sources):
         own = config.only(source.source)
         with said_of_source(*own.sources):
-            glimpse = _glimpse(source, own, each)
+            reader, salvage = readers.load(source.reader), own.source.salvage
+            glimpse = reader.glimpse(source.version or source.path, each, salvage)
             if not is_empty(glimpse):
                 found[number] = _of_glimpse(source, glimpse, own)
     empty = [source.origin for number, source in enumerate(sources) if number not in found]
@@ -332,11 +325,6 @@ def _like(number: int, sources: Sequence[Input], found: Collection[int]) -> int:
     """The first input with rows, of the same source if one has some."""
     mine = [other for other in found if sources[other].source == sources[number].source]
     return next(iter(mine or found))
-
-
-def _glimpse(source: Input, config: Config, rows: int) -> Glimpse:
-    reader = readers.load(source.reader)
-    return reader.glimpse(source.version or source.path, rows, config.source.salvage)
 
 
 def _of_glimpse(source: Input, glimpse: Glimpse, config: Config) -> Detection:

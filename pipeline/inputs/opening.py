@@ -3,11 +3,9 @@ read."""
 
 from __future__ import annotations
 
-import difflib
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ from pipeline.options.many_values import Keep
 from pipeline.stores.sources import Located
 from stages import readers
 from stages.contract import FormatOptions, Reader, Row
-from stages.errors import PipelineError, UsageError
+from stages.errors import PipelineError, UsageError, did_you_mean
 from stages.readers._delimited import RFC4180, Delimited
 from stages.rows.expressions import FIGURES, Expression, parse
 from stages.rows.selection import Selection, condition, lookup
@@ -27,42 +25,27 @@ _SHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers")
 _EXPORT = "soffice --headless --convert-to 'csv:Text - txt - csv (StarCalc):44,34,76'"
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """How the files of a source are opened: options of a source, by their names."""
+def opening_of(given: Mapping[str, Any]) -> SourceOptions:
+    """How the files of a command line are opened; nothing else of a source is looked at.
 
-    salvage: bool = False
-    delimiter: str | None = None
-    quoting: str = RFC4180
-    cells: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, options: SourceOptions) -> Opening:
-        """As a source's options have it."""
-        return cls(options.salvage, options.delimiter, options.quoting, options.cells)
-
-    @classmethod
-    def given(cls, given: Mapping[str, Any]) -> Opening:
-        """As a command line has it.
-
-        Raises:
-            UsageError: a value is none of its option.
-        """
-        names = [name for name in cls.__slots__ if given.get(name) is not None]
-        values = {n: OPTIONS[n].value.settled(OPTIONS[n].value.loosened(given[n])) for n in names}
-        return cls(**values)
-
-    @property
-    def of_tables(self) -> str:
-        """An option that tables of texts alone have, as it was given; empty where none was."""
-        if self.delimiter is not None:
-            return f"--delimiter {shlex.quote(self.delimiter)}"
-        if self.quoting != RFC4180:
-            return f"--quoting {self.quoting}"
-        return next((f"--cells {name}={kind}" for name, kind in self.cells.items()), "")
+    Raises:
+        UsageError: a value is none of its option.
+    """
+    names = ("salvage", "delimiter", "quoting", "cells")
+    values = {n: OPTIONS[n].value for n in names if given.get(n) is not None}
+    return SourceOptions((), **{n: x.settled(x.loosened(given[n])) for n, x in values.items()})
 
 
-def reader_of(file: Located, opening: Opening) -> Reader:
+def _of_tables(options: SourceOptions) -> str:
+    """An option that tables of texts alone have, as it was given; empty where none was."""
+    if options.delimiter is not None:
+        return f"--delimiter {shlex.quote(options.delimiter)}"
+    if options.quoting != RFC4180:
+        return f"--quoting {options.quoting}"
+    return next((f"--cells {name}={kind}" for name, kind in options.cells.items()), "")
+
+
+def reader_of(file: Located, options: SourceOptions) -> Reader:
     """What reads a file.
 
     Raises:
@@ -73,7 +56,7 @@ def reader_of(file: Located, opening: Opening) -> Reader:
         raise _unread(file)
     reader = readers.load(name)
     if isinstance(reader, Delimited):
-        return reader.having(opening.delimiter, opening.quoting, opening.cells)
+        return reader.having(options.delimiter, options.quoting, options.cells)
     return reader
 
 
@@ -98,7 +81,7 @@ def require_used(files: Sequence[Located], config: Config) -> None:
         UsageError: a source has none.
     """
     for number, source in enumerate(config.sources):
-        said = Opening.of(source.options).of_tables
+        said = _of_tables(source.options)
         names = [
             file.reader or readers.of_path(file.path)
             for file in files
@@ -157,12 +140,13 @@ def said_of_source(source: Source) -> Iterator[None]:
 
 def unknown(expression: Expression, path: str, where: str, known: Iterable[str]) -> UsageError:
     """The error of a name that nothing has."""
-    near = difflib.get_close_matches(path, sorted({*known, *FIGURES}), 3, 0.6)
-    way = f"Did you mean {' or '.join(near)}? " if near else ""
+    remedy = (
+        f"Figures of an example are {', '.join(FIGURES)}. Where the column may be absent "
+        f"everywhere, write {path} IS NULL, or coalesce({path}, 0)."
+    )
     return UsageError(
         f"--filter {expression.text!r} reads {path}, and {where} has a value in it.",
-        f"{way}Figures of an example are {', '.join(FIGURES)}. Where the column may be absent "
-        f"everywhere, write {path} IS NULL, or coalesce({path}, 0).",
+        did_you_mean(path, sorted({*known, *FIGURES}), remedy),
     )
 
 
@@ -192,16 +176,13 @@ def require_known(config: Config, rows: Sequence[Row], where: str) -> None:
         for path in set(expression.columns) - expression.expected:
             if all(lookup(row, path) is None for row in rows):
                 known = known or _paths(rows)
-                if difflib.get_close_matches(path, {*known, *FIGURES}, 1, 0.6):
+                if did_you_mean(path, {*known, *FIGURES}):
                     raise unknown(expression, path, f"no sampled row of {where}", known)
     keep = Keep.of(config.plan.dedup_keep).column
     if keep and all(lookup(row, keep) is None for row in rows):
-        near = difflib.get_close_matches(keep, _paths(rows), 1, 0.6)
-        if near:
-            raise UsageError(
-                f"--dedup-keep compares {keep}, and no sampled row of {where} has a value in it.",
-                f"Did you mean {near[0]}?",
-            )
+        what = f"--dedup-keep compares {keep}, and no sampled row of {where} has a value in it."
+        if meant := did_you_mean(keep, _paths(rows), most=1):
+            raise UsageError(what, meant)
 
 
 def _paths(rows: Sequence[Row], deepest: int = 3) -> set[str]:

@@ -2,23 +2,27 @@
 
 A verdict is kept in the cache under a hash of all that it depends on: profile, tokenizer, the
 options that probes look at, the versions of the libraries that they ask, and the code. A model that
-fails is never kept.
+fails is never kept. A file that is damaged, or of another name, holds no answer; without a writable
+cache every answer is found again.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 from pipeline import processes, tasks
 from pipeline.executors import JOB
-from pipeline.inputs import kept_answers
 from pipeline.inputs.declared import resolved
-from pipeline.inputs.kept_answers import code_version, hash_of
+from pipeline.inputs.versions import code_version, hash_of
+from pipeline.manifest import json_records
+from pipeline.manifest.dataset_files import write_json
 from pipeline.options.config import Config
 from stages import encoders, probes
 from stages.encoders import Fast, Reference, load, parsed
@@ -102,6 +106,28 @@ def fast_encoder(cache: Path, tokenizer_json: bytes) -> str:
     return backend if backend in encoders.BACKENDS else _choose(tokenizer_json)
 
 
+def _read(folder: Path, key: str) -> dict[str, Any] | None:
+    """The answer of this name; None where there is none."""
+    try:
+        content = json_records.content_of((folder / f"{key}.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    answer = content.get("answer")
+    return answer if content.get("key") == key and isinstance(answer, dict) else None
+
+
+def _write(folder: Path, key: str, answer: Mapping[str, Any]) -> None:
+    """Keep an answer, whole or not at all."""
+    temporary = folder / f"{key}.{os.getpid()}.tmp"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(temporary, json_records.sealed_text({"key": key, "answer": dict(answer)}))
+        temporary.replace(folder / f"{key}.json")
+    except OSError:
+        with suppress(OSError):  # a read-only disk refuses this even where there is no such file
+            temporary.unlink()
+
+
 def _kept(
     cache: Path, kind: str, subject: Sequence[object], prove: Callable[[], Mapping[str, str]]
 ) -> Mapping[str, str]:
@@ -109,11 +135,11 @@ def _kept(
     versions = [encoders.version_of(name) for name in (*encoders.BACKENDS, "jinja2")]
     key = hash_of([kind, subject, versions, code_version()])
     folder = cache / "proved"
-    found = kept_answers.read(folder, key)
+    found = _read(folder, key)
     if found is not None and all(isinstance(value, str) for value in found.values()):
         return found
     proved = dict(prove())
-    kept_answers.write(folder, key, proved)
+    _write(folder, key, proved)
     return proved
 
 

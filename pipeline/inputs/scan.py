@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from pipeline.inputs.opening import Opening, reader_of, require_used
+from pipeline.inputs.opening import reader_of, require_used
 from pipeline.options.config import Config
 from pipeline.stores import ranges
 from pipeline.stores.sources import Located, locate
@@ -148,7 +148,7 @@ def _is_unicode(path: str) -> bool:
 
 def _opened(file: Located, name: str, config: Config, *, is_small: bool, hash_now: bool) -> Input:
     source = config.sources[file.source]
-    reader = reader_of(file, Opening.of(source.options))
+    reader = reader_of(file, source.options)
     splits = [
         replace(split, salvage=source.options.salvage)
         for split in _splits(reader, file, config, is_small=is_small, hash_now=hash_now)

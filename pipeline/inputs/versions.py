@@ -6,12 +6,15 @@ machine made what.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import sys
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
-from pipeline.inputs.kept_answers import code_version
+from stages import catalog
 from stages.errors import UsageError
 
 CODE = "this program's code"
@@ -38,6 +41,8 @@ def here() -> Mapping[str, str]:
 
 
 def _of(library: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version  # which take long to import
+
     try:
         return version(library)
     except PackageNotFoundError:
@@ -72,3 +77,39 @@ def difference(wanted: Mapping[str, str], found: Mapping[str, str]) -> str:
 
 def _short(text: str) -> str:
     return text[:12] if len(text) == 64 else text
+
+
+# Hashes that name a recipe and a part: of options, profile and code.
+
+
+def _sources(folder: Path) -> list[str]:
+    """The paths of the code in a folder and below it, in one order everywhere. Every build
+    asks as it starts; ``Path.rglob`` takes longer than all the reading."""
+    return sorted(
+        f"{place}/{name}"
+        for place, _, names in os.walk(folder)
+        for name in names
+        if name.endswith((".py", ".jinja", ".toml"))
+    )
+
+
+@cache
+def code_version() -> str:
+    """Hash of this installation's code, and of what other packages add to it: a part made by other
+    code is another part."""
+    root = Path(__file__).parents[2]
+    digest = hashlib.sha256()
+    for package in ("expectations", "pipeline", "stages"):
+        for name in _sources(root / package):
+            path = Path(name)
+            digest.update(f"{name.removeprefix(f'{root}/')}\0".encode())
+            digest.update(path.read_bytes())
+    for added in catalog.installed():
+        digest.update(added)
+    return digest.hexdigest()
+
+
+def hash_of(value: object) -> str:
+    """Of a value, as JSON with sorted keys."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -186,9 +186,9 @@ def beating(report: Follower, every: float) -> Iterator[None]:
     Elsewhere than in the main thread nothing beats. An alarm of somebody else waits meanwhile.
 
     Args:
-        every: so many seconds.
+        every: so many seconds; never if 0.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if not every or threading.current_thread() is not threading.main_thread():
         yield
         return
 
@@ -226,10 +226,7 @@ def following(session: Session, quiet: bool) -> Iterator[Follower]:
     progress.open_now.append(report)
     well = False
     try:
-        if every:
-            with beating(report, every):
-                yield report
-        else:
+        with beating(report, every):
             yield report
         well = True
     finally:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from pipeline import lines
 from pipeline.messages.explanations import Example, Explanation, Group
 
 WIDTH = 80
@@ -74,7 +74,7 @@ def blocks(one: Explanation) -> Iterator[Block]:
 
 def markdown(one: Explanation) -> str:
     """The page of the site."""
-    lines = [
+    page = [
         f"# {one.code}",
         "",
         f"[{one.title}](index.md#{anchor(one.title)}), written by `make docs`.",
@@ -82,25 +82,12 @@ def markdown(one: Explanation) -> str:
     ]
     for block in blocks(one):
         if block.kind == HEAD:
-            lines += [f"## {block.text}", ""]
+            page += [f"## {block.text}", ""]
         elif block.kind == TEXT:
-            lines += [*_lines(_escaped(block.text), 100), ""]
+            page += [*lines.wrapped(_escaped(block.text), 100), ""]
         else:
-            lines += [f"```{block.kind}", block.text, "```", ""]
-    return "\n".join(lines)
-
-
-def _lines(text: str, width: int, first: str = "", more: str = "") -> list[str]:
-    """A paragraph in lines; no word is cut."""
-    return textwrap.wrap(
-        text,
-        width,
-        initial_indent=first,
-        subsequent_indent=more,
-        replace_whitespace=False,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+            page += [f"```{block.kind}", block.text, "```", ""]
+    return "\n".join(page)
 
 
 def _escaped(text: str) -> str:
@@ -115,7 +102,7 @@ def anchor(title: str) -> str:
 
 def index(groups: list[Group]) -> str:
     """The page that lists every code."""
-    lines = [
+    page = [
         "# Codes",
         "",
         "Written by `make docs` from what `pipeline explain CODE` prints; the tests run every",
@@ -125,13 +112,13 @@ def index(groups: list[Group]) -> str:
         "",
     ]
     for one in groups:
-        lines += [f"## {one.title}", "", *_lines(_escaped(one.about), 100), ""]
-        lines += ["| code | what it means |", "|---|---|"]
+        page += [f"## {one.title}", "", *lines.wrapped(_escaped(one.about), 100), ""]
+        page += ["| code | what it means |", "|---|---|"]
         for code in one.codes:
             means = _escaped(first_sentence(code.means)).replace("|", "\\|")
-            lines.append(f"| [`{code.code}`]({code.page}.md) | {means} |")
-        lines.append("")
-    return "\n".join(lines)
+            page.append(f"| [`{code.code}`]({code.page}.md) | {means} |")
+        page.append("")
+    return "\n".join(page)
 
 
 def first_sentence(text: str) -> str:
@@ -142,31 +129,31 @@ def first_sentence(text: str) -> str:
 
 def plain(one: Explanation) -> str:
     """The same for a terminal, in lines of ``WIDTH``."""
-    lines = [f"{one.code}  ({one.title})", ""]
+    page = [f"{one.code}  ({one.title})", ""]
     for block in blocks(one):
         if block.kind == HEAD:
-            lines += [block.text.upper(), ""]
+            page += [block.text.upper(), ""]
         elif block.kind == TEXT:
-            lines += [*_lines(block.text, WIDTH), ""]
+            page += [*lines.wrapped(block.text, WIDTH), ""]
         else:
-            lines += [*_code(block), ""]
-    return "\n".join(lines).rstrip()
+            page += [*_code(block), ""]
+    return "\n".join(page).rstrip()
 
 
 def _code(block: Block) -> Iterator[str]:
     for line in block.text.splitlines():
         more = "      " if block.kind == "json" else f"    {' ' * (len(line) - len(line.lstrip()))}"
-        yield from _lines(line, WIDTH, "    ", more) or [""]
+        yield from lines.wrapped(line, WIDTH, "    ", more)
 
 
 def listing(groups: list[Group]) -> str:
     """Every code by group, for a terminal."""
-    lines = []
+    page = []
     for one in groups:
-        lines += [one.title.upper(), *_lines(one.about, WIDTH), ""]
+        page += [one.title.upper(), *lines.wrapped(one.about, WIDTH), ""]
         width = max(len(code.code) for code in one.codes) + 4
         for code in one.codes:
             first = f"  {code.code}".ljust(width)
-            lines += _lines(first_sentence(code.means), WIDTH, first, " " * width)
-        lines.append("")
-    return "\n".join([*lines, "What one means, an example and the fix: pipeline explain CODE"])
+            page += lines.wrapped(first_sentence(code.means), WIDTH, first, " " * width)
+        page.append("")
+    return "\n".join([*page, "What one means, an example and the fix: pipeline explain CODE"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import tomllib
 from collections.abc import Mapping
@@ -10,7 +9,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
-from stages.errors import UsageError
+from stages.errors import UsageError, did_you_mean
 
 AUDITS = "audits"
 INVARIANTS = "expectations"  # the group that the program's invariants belong to
@@ -196,6 +195,6 @@ def find(code: str) -> list[Explanation]:
         found = [one for one in known if one.code == code]
     if found:
         return found
-    near = difflib.get_close_matches(code.lower(), [one.code for one in known], 3, 0.6)
-    hint = f"Did you mean {' or '.join(dict.fromkeys(near))}? " if near else ""
-    raise UsageError(f"There is no code {code!r}.", f"{hint}List all codes with: pipeline explain")
+    codes = dict.fromkeys(one.code for one in known)
+    remedy = did_you_mean(code.lower(), codes, "List all codes with: pipeline explain")
+    raise UsageError(f"There is no code {code!r}.", remedy)

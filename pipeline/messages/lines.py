@@ -83,26 +83,45 @@ class Lines(Follower):
 
 def line_of(phase: Phase) -> str:
     """A phase in one line."""
-    so_far, share, whole = phase.so_far, phase.share, phase.whole
+    shown, *figures, _ = cells(phase)
     ended = phase.ended is not None
-    parts = [f"done in {amounts.span(phase.seconds)}" if ended else amounts.span(phase.seconds)]
-    if whole is not None and not ended and share is not None:
-        of = f" of {amounts.bytes_in_words(whole.size)}" if whole.in_bytes else ""
-        parts.append(f"{amounts.percent(share)}{of}")
-    if whole is not None and whole.one_round and not ended:
-        parts.append(f"{phase.done} of {phase.total}")
-    if whole is not None and so_far.rows:
-        parts.append(counted(so_far.rows, whole.row))
-    if phase.made.rows:
-        parts.append(f"{phase.rows_per_second:,} {whole.row if whole else 'row'}s/s")
-    if phase.made.tokens:
-        parts.append(f"{phase.tokens_per_second:,} tokens/s")
-    if so_far.rows and whole is not None and whole.in_bytes:
-        parts.append(f"{so_far.refused:,} refused")
-    parts += [kept] if (kept := kept_in_words(phase)) else []
-    if phase.left is not None:
-        parts.append(f"{amounts.span(phase.left)} left")
-    return f"{phase.what:<9} {', '.join(parts)}"
+    time = amounts.span(phase.seconds)
+    parts = [f"done in {time}" if ended else time, "" if ended else shown, *figures]
+    parts.append(kept_in_words(phase))
+    parts += [f"{amounts.span(phase.left)} left"] if phase.left is not None else []
+    return f"{phase.what:<9} {', '.join(filter(None, parts))}"
+
+
+def cells(phase: Phase, shortened: int = 0) -> tuple[str, ...]:
+    """What a phase says: its share, rows, rows/s, tokens/s, what was refused, and its time.
+
+    Args:
+        shortened: 0 for all of it; others for narrow terminals.
+    """
+    whole, so_far = phase.whole, phase.so_far
+    share, left = phase.share, phase.left
+    shown = "" if share is None else amounts.percent(share)
+    if whole is not None and whole.one_round and phase.ended is None:
+        shown = f"{phase.done} of {phase.total}"
+    rows = rates = tokens = refused = ""
+    if whole is not None:
+        if shown and whole.in_bytes and shortened < 1:
+            shown += f" of {amounts.bytes_in_words(whole.size)}"
+        rows = counted(so_far.rows, whole.row)
+        if shortened > 1:
+            rows = f"{amounts.short(so_far.rows)} {rows.rpartition(' ')[2]}"
+        rows = rows if so_far.rows and shortened < 5 else ""
+        if phase.made.rows and shortened < 4:
+            rates = f"{_rate(phase.rows_per_second, shortened)} {whole.row}s/s"
+        if phase.made.tokens and shortened < 3:
+            tokens = f"{_rate(phase.tokens_per_second, shortened)} tokens/s"
+        refused = f"{so_far.refused:,} refused" if whole.in_bytes and so_far.rows else ""
+    time = amounts.clock(phase.seconds) if left is None else f"{amounts.clock(left)} left"
+    return shown, rows, rates, tokens, refused, time
+
+
+def _rate(number: int, shortened: int) -> str:
+    return f"{number:,}" if shortened < 1 else amounts.short(number)
 
 
 def kept_in_words(phase: Phase) -> str:

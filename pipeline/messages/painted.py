@@ -10,45 +10,11 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from pipeline import amounts
-from pipeline.messages.lines import kept_in_words
+from pipeline.messages.lines import cells, kept_in_words
 from pipeline.messages.progress import Phase
-from stages.errors import counted
 
 _SHORTER = 6  # ways to say a phase, each shorter than the one before
 _GAP = 2
-
-
-def cells(phase: Phase, shortened: int) -> tuple[str, ...]:
-    """What a phase says: its share, rows, rows/s, tokens/s, what was refused, and its time.
-
-    Args:
-        shortened: 0 for all of it; below ``_SHORTER``.
-    """
-    whole, so_far = phase.whole, phase.so_far
-    share, left = phase.share, phase.left
-    shown = "" if share is None else amounts.percent(share)
-    if whole is not None and whole.one_round and phase.ended is None:
-        shown = f"{phase.done} of {phase.total}"
-    rows = rates = tokens = refused = ""
-    if whole is not None:
-        if shown and whole.in_bytes and shortened < 1:
-            shown += f" of {amounts.bytes_in_words(whole.size)}"
-        rows = counted(so_far.rows, whole.row)
-        if shortened > 1:
-            rows = f"{amounts.short(so_far.rows)} {rows.rpartition(' ')[2]}"
-        rows = rows if so_far.rows and shortened < 5 else ""
-        if phase.made.rows and shortened < 4:
-            rates = f"{_rate(phase.rows_per_second, shortened)} {whole.row}s/s"
-        if phase.made.tokens and shortened < 3:
-            tokens = f"{_rate(phase.tokens_per_second, shortened)} tokens/s"
-        refused = f"{so_far.refused:,} refused" if whole.in_bytes and so_far.rows else ""
-    time = amounts.clock(phase.seconds) if left is None else f"{amounts.clock(left)} left"
-    return shown, rows, rates, tokens, refused, time
-
-
-def _rate(number: int, shortened: int) -> str:
-    return f"{number:,}" if shortened < 1 else amounts.short(number)
 
 
 def table(phases: Sequence[Phase], width: int) -> list[str]:

@@ -178,13 +178,7 @@ def show(result: Result, where: str = "") -> None:
     if result.code == INTERRUPTED:
         click.echo(result.message, err=True)
         return
-    piped = False
-    if result.commands:
-        from pipeline.messages.corrected import reads_stdin
-
-        piped = reads_stdin(result.commands[0])
-    page = error_page(result.message, result.remedy, result.commands, where, piped)
-    click.echo("\n".join(page), err=True)
+    click.echo("\n".join(_page(result, where)), err=True)
 
 
 def of_error(
@@ -288,28 +282,18 @@ def _place(error: BaseException) -> str:
 HELP = "Try:   "  # begins the remedy of an error in the arguments
 
 
-def error_page(
-    message: str,
-    remedy: str = "",
-    commands: Sequence[str] = (),
-    where: str = "",
-    piped: bool = False,
-) -> list[str]:
-    """The lines of an error.
-
-    Args:
-        commands: the user's own command, corrected; more than one where there is a choice.
-        where: what the error is about, where there are several.
-        piped: the commands read standard input.
-    """
+def _page(result: Result, where: str) -> list[str]:
+    """The lines of an error."""
     columns = lines.width(sys.stderr)
-    found = _lines(f"{where}: {message}" if where else message, "Error: ", columns)
-    if remedy.startswith(HELP):
-        found += lines.wrapped(remedy.removeprefix(HELP), columns, HELP)
-    elif remedy:
-        found += _lines(remedy, "Fix:   ", columns)
-    for number, command in enumerate(commands):
-        again = ", with the same rows piped in" if piped else ""
+    found = _lines(f"{where}: {result.message}" if where else result.message, "Error: ", columns)
+    if result.remedy.startswith(HELP):
+        found += lines.wrapped(result.remedy.removeprefix(HELP), columns, HELP)
+    elif result.remedy:
+        found += _lines(result.remedy, "Fix:   ", columns)
+    for number, command in enumerate(result.commands):
+        from pipeline.messages.corrected import reads_stdin
+
+        again = ", with the same rows piped in" if reads_stdin(result.commands[0]) else ""
         found.append(f"{'Or' if number else 'Run'}{again}:")
         found += lines.command(lines.words(command), columns, "  ")
     return found

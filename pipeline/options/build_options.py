@@ -16,11 +16,9 @@ from typing import Any
 from pipeline.manifest.counts import DRIFTS, require_limits
 from pipeline.options import help_page as under
 from pipeline.options import many_values as many
-from pipeline.options import overlaps
-from pipeline.options import path_values as paths
+from pipeline.options import overlaps, paths
 from pipeline.options import values as v
 from pipeline.options.many_values import FIRST, Cells, Delimiter, Keep
-from pipeline.options.output import Output
 from pipeline.options.values import Amount, Command, Running
 from pipeline.stores.objects import default_cache as default_cache
 from stages import catalog
@@ -52,10 +50,10 @@ class Option:
     name: str
     value: v.Value
     help: str
-    default: Any
-    flags: tuple[str, ...]
-    by_source: bool
-    heading: str
+    default: Any = None
+    flags: tuple[str, ...] = ()
+    by_source: bool = False
+    heading: str = ""
 
     @property
     def key(self) -> str:
@@ -285,7 +283,7 @@ class JudgeOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class RunOptions(Output):
+class RunOptions(paths.Output):
     """Where and how the work is done: no byte of a build depends on it."""
 
     output: Path = option(MISSING, paths.StorePlace(build=True), "Build directory, or an address in a store [<stem>-<task>-<model>].", flags=("-o", "--output"), heading=under.OUTPUT)

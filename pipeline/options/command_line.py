@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,11 +16,12 @@ from pipeline.options.build_options import OPTIONS, PHASE_OF, default_cache
 from pipeline.options.build_options import Option as Declared
 from pipeline.options.config import Config
 from pipeline.options.help_page import Choice, Option, argument, option
+from pipeline.options.paths import FOLDER
+from pipeline.options.source_budgets import EVERY
 from pipeline.options.values import Switch
 from pipeline.secrets import redacted
 from pipeline.tasks import Task
 from stages.errors import UsageError
-from stages.files.toml_file import Place
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Any], Any]
@@ -42,7 +41,7 @@ def _of_click(option: Declared, *, required: bool, hidden: bool = False) -> Deco
     if option.value.many:
         settings["multiple"] = True
     if option.default:
-        settings |= {"default": option.default, "show_default": True}
+        settings["default"] = option.default
     needed = required and option.name == "model"
     return click.option(*names, **settings, required=needed, hidden=hidden)
 
@@ -70,6 +69,7 @@ OUTPUT = (
         "--log-format",
         type=click.Choice(["text", "json"]),
         default="text",
+        show_default=False,
         expose_value=False,
         help="Messages and progress on stderr as text, or as lines of JSON.",
     ),
@@ -123,7 +123,7 @@ def folder(
     name: str, metavar: str, text: str, kind: click.ParamType[Any] | None = None
 ) -> Decorator:
     """An argument that is a folder, a build's if nothing else is said."""
-    kind = kind or click.Path(exists=True, file_okay=False, path_type=Path)
+    kind = kind or FOLDER
     return argument(
         name,
         metavar=metavar,
@@ -217,16 +217,13 @@ def default_output(first: str, task: str, model: str) -> Path:
     return Path(f"{stem(first)}-{task}-{model}")
 
 
-def require_read(task: str, given: Mapping[str, Any]) -> None:
-    """The task reads each option that was given and is not what it is by default.
-
-    Raises:
-        UsageError: it does not read one.
-    """
-    for name, value in given.items():
-        foreign = not_read(name, task) if value != OPTIONS[name].default else None
-        if foreign is not None:
-            raise UsageError(foreign, "Leave it out.")
+def unread(task: Any, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The options that were given, are not what they are by default, and are not read by the task;
+    each with a sentence."""
+    for name, value in given.items() if isinstance(task, str) else ():
+        foreign = not_read(name, task)
+        if foreign is not None and value != EVERY[name].default:
+            yield name, foreign
 
 
 def settled(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -245,87 +242,34 @@ def config_from(task: str, data: tuple[str, ...], given: Mapping[str, Any]) -> C
         UsageError: they are not valid, or do not go together.
     """
     written = {name: value for name, value in given.items() if value is not None}
-    require_read(task, written)
+    for _, foreign in unread(task, written):
+        raise UsageError(foreign, "Leave it out.")
     values = settled(written)
     values.setdefault("cache_dir", default_cache())
     values.setdefault("output", default_output(data[0], task, values["model"]))
     return Config.of(task, data, **values)
 
 
-# All mistakes of a recipe at once, each with the line at which it stands.
+def configs_of(
+    data: tuple[str, ...],
+    task: str | None,
+    changes: tuple[str, ...],
+    given: Mapping[str, Any],
+    trust: bool,
+) -> tuple[Config, ...]:
+    """The builds that arguments describe: those of a recipe, or one.
 
-
-@dataclass(slots=True)
-class Mistakes:
-    """What is wrong with a recipe.
-
-    Attributes:
-        where: what a message calls the recipe.
-        lines: of its keys, where it is a file.
-        said: what stands elsewhere, and where: ``--set``.
-        places: where mistakes are.
+    Raises:
+        UsageError: they describe none.
     """
+    if (recipe := recipe_in(data)) is not None:
+        from pipeline.options.recipe import builds_of
 
-    where: str
-    lines: dict[Place, int] = field(default_factory=dict)
-    said: dict[Place, str] = field(default_factory=dict)
-    places: set[Place] = field(default_factory=set)
-    _found: list[tuple[int, str, str]] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-    def add(self, place: Place, what: str, remedy: str = "") -> None:
-        """One mistake at a key; a sentence on what is wrong, and one on what to do."""
-        self.places.add(place)
-        line = self._line(place)
-        there = self._elsewhere(place) or (f"{self.where}:{line}" if line else self.where)
-        sentence = what if what.endswith((".", "?")) else f"{what}."
-        where = "" if sentence.startswith(f"{there} ") else f"{there}: "
-        entry = (line, f"{where}{_table(place)}{sentence}", remedy)
-        if entry not in self._found:
-            self._found.append(entry)
-
-    def rename(self, old: Place, new: Place) -> None:
-        """What stands at one place is called another from here on."""
-        found = [(place, line) for place, line in self.lines.items() if place[: len(old)] == old]
-        self.lines.update({(*new, *place[len(old) :]): line for place, line in found})
-
-    def _line(self, place: Place) -> int:
-        """The line of a key, or of the nearest table around it; 0 where that is the file."""
-        while place and place not in self.lines:
-            place = place[:-1]
-        return self.lines.get(place, 0)
-
-    def _elsewhere(self, place: Place) -> str:
-        around = (place[:length] for length in range(len(place), 0, -1))
-        return next((self.said[one] for one in around if one in self.said), "")
-
-    def require_none(self) -> None:
-        """Stop where there is a mistake.
-
-        Raises:
-            UsageError: there is one, or more; it names all of them.
-        """
-        if not self._found:
-            return
-        found = sorted(self._found, key=lambda one: one[0])
-        if len(found) == 1:
-            raise UsageError(found[0][1], found[0][2])
-        lines = "\n".join(f"  {what} {remedy}".rstrip() for _, what, remedy in found)
-        raise UsageError(
-            f"{self.where} has {len(found)} mistakes:\n{lines}", "Correct them and run it again."
-        )
-
-
-def _table(place: Sequence[str | int]) -> str:
-    """Which of several tables a key is in."""
-    if len(place) > 1 and place[0] in ("source", "build") and isinstance(place[1], int):
-        return f"{place[0]} {place[1] + 1}: "
-    return ""
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A question after the nearest name, where one is near."""
-    near = difflib.get_close_matches(name, list(known), 1, 0.6)
-    return f"Did you mean {near[0]}?" if near else ""
+        flags = given_flags(given) | ({"task": task} if task else {})
+        return builds_of(recipe, changes, flags, trust)
+    if changes:
+        raise click.UsageError("--set changes a recipe; give its file.")
+    for name, value in (("--task", task), ("--model", given["model"])):
+        if value is None:
+            raise click.UsageError(f"Missing option '{name}'.")
+    return (config_from(str(task), data, given),)

@@ -24,6 +24,7 @@ from pipeline.options.build_options import (
     RunOptions,
     SourceOptions,
 )
+from pipeline.options.many_values import Keep
 from pipeline.options.source_budgets import Budget, require_mixture
 from stages.errors import UsageError
 
@@ -245,8 +246,6 @@ class Config:
     @property
     def carried(self) -> Carried:
         """What the parts of the one source have of a row because something chooses by it."""
-        from pipeline.options.needed_columns import carried  # few builds do
-
         return carried(self.source, self.plan)
 
     @property
@@ -272,6 +271,21 @@ class Config:
         if self.sources == (Source(self.sources[0].options),):
             return _in_order(_recorded(self.sources[0].options) | common)
         return _in_order(common) | {"sources": [one.recorded for one in self.sources]}
+
+
+def carried(source: SourceOptions, plan: PlanOptions) -> Carried:
+    """What filters and the choice among equal examples need of a row: names, never limits."""
+    from stages.rows.carried import COUNTS, Carried  # few builds do
+    from stages.rows.expressions import parse
+
+    expressions = [parse(text) for text in source.filter]
+    paths = {path for one in expressions for path in one.columns}
+    figures = {name for one in expressions for name in one.figures}
+    keep = Keep.of(plan.dedup_keep).column
+    return Carried(
+        paths=tuple(sorted(paths | {keep} if keep else paths)),
+        counts=tuple(name for name in COUNTS if name in figures),
+    )
 
 
 def _require_figures(source: SourceOptions, parts: PartOptions) -> None:

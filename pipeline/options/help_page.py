@@ -8,13 +8,17 @@ A command is declared with ``cls=Command`` and has ``examples``; an option may h
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+import functools
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
 from pipeline import lines
+
+Row = TypeVar("Row")
 
 # The headings of a command's help, in their order; each option of a build names its own.
 
@@ -36,13 +40,9 @@ OF_PHASE = {"source": DATA, "parts": MODEL, "plan": LAYOUT, "judge": LIMITS, "ru
 
 # Of the commands, in the help of the program.
 FIRST = "First steps"
-BUILDS = "Builds"
-LOOK = "Look at builds"
-SHARE = "Share builds"
-MACHINES = "Many machines"
 MORE = "More"
 
-COMMANDS = (FIRST, BUILDS, LOOK, SHARE, MACHINES, MORE)
+COMMANDS = (FIRST, "Builds", "Look at builds", "Share builds", "Many machines", MORE)
 
 
 _EDGE = 2**62  # numbers beyond are limits of the machine's integers, which say nothing to a reader
@@ -86,10 +86,12 @@ class Choice(click.Choice[str]):
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
         """Click's sentence, with a question."""
-        words = list(map(str, self.choices))
-        near = difflib.get_close_matches(str(value), words, 1)
-        meant = f" Did you mean {near[0]!r}?" if near else ""
-        return f"{super().get_invalid_choice_message(value, ctx)}{meant}"
+        return super().get_invalid_choice_message(value, ctx) + _nearest(str(value), self.choices)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 class Context(click.Context):
@@ -115,6 +117,8 @@ class Option(click.Option):
     """An option under a heading; what values it takes is said in words."""
 
     def __init__(self, *names: Any, heading: str = "", **settings: Any) -> None:
+        default = settings.get("default")
+        settings.setdefault("show_default", bool(default) and not callable(default))
         super().__init__(*names, **settings)
         self.heading = heading
         if self.metavar is None and isinstance(self.type, click.IntRange | click.FloatRange):
@@ -135,8 +139,8 @@ class Option(click.Option):
         return spelled, f"{self.help or ''}{said}".strip()
 
 
-option = partial(click.option, cls=Option)  # how our commands declare theirs
-argument = partial(click.argument, cls=Argument)
+option = functools.partial(click.option, cls=Option)  # how our commands declare theirs
+argument = functools.partial(click.argument, cls=Argument)
 
 
 def limits(kind: object) -> str:
@@ -150,17 +154,21 @@ def limits(kind: object) -> str:
     return ", ".join(filter(None, (low, high)))
 
 
-def debug_option() -> click.Option:
-    """``--debug``."""
-    text = "Show the traceback of an error."
-    return Option(["--debug"], is_flag=True, expose_value=False, help=text, heading=RUN)
-
-
 def with_debug(command: click.Command) -> click.Command:
     """The same command, with ``--debug`` if it had none."""
     if not any("--debug" in parameter.opts for parameter in command.params):
-        command.params.append(debug_option())
+        text = "Show the traceback of an error."
+        debug = Option(["--debug"], is_flag=True, expose_value=False, help=text, heading=RUN)
+        command.params.append(debug)
     return command
+
+
+@functools.cache
+def declared() -> dict[str, dict[str, Any]]:
+    """Our commands by what is typed: heading, sentence of help, examples, which a test runs."""
+    path = Path(__file__).parents[1] / "commands" / "commands.json"
+    found: dict[str, dict[str, Any]] = json.loads(path.read_bytes())
+    return found
 
 
 class _Described(click.Command):
@@ -224,17 +232,9 @@ class Command(_Described):
             raise
 
 
-class Listed(NamedTuple):
-    """A command as a list of commands has it: its heading and its sentence."""
-
-    heading: str
-    sentence: str
-
-
-def listed(command: click.Command) -> Listed:
-    """What a list says of a command."""
-    heading = getattr(command, "heading", MORE)
-    return Listed(heading, command.get_short_help_str(1 << 16))
+def command(name: str) -> Callable[[Callable[..., Any]], Command]:
+    """Makes a command of a function, as ``commands.json`` declares it."""
+    return click.command(name, cls=Command, **declared()[name])
 
 
 class Group(_Described, click.Group):
@@ -243,15 +243,17 @@ class Group(_Described, click.Group):
     command_class = Command
     group_class = type
 
+    def subcommand(self, name: str) -> Callable[[Callable[..., Any]], click.Command]:
+        """Makes one of them of a function."""
+        return self.command(name, **declared()[f"{self.name} {name}"])
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """For a name that there is not, the nearest is named."""
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
-            near = difflib.get_close_matches(name, self.list_commands(ctx), 1)
-            meant = f" Did you mean {near[0]!r}?" if near else ""
-            ctx.fail(f"No such command {name!r}.{meant}")
+            ctx.fail(f"No such command {name!r}.{_nearest(name, self.list_commands(ctx))}")
         return super().resolve_command(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -267,33 +269,38 @@ class Group(_Described, click.Group):
 
     def listed_by_heading(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
         """The commands under their headings, each with its sentence."""
-        found: dict[str, list[tuple[str, str]]] = {}
-        for name in self.list_commands(ctx):
-            one = self.listed(ctx, name)
-            if one is not None:
-                found.setdefault(one.heading, []).append((name, one.sentence))
-        if len(found) == 1:
-            found = {"Commands": next(iter(found.values()))}
-        return dict(sorted(found.items(), key=lambda one: _place(COMMANDS, one)))
+        named = ((name, self.listed(ctx, name)) for name in self.list_commands(ctx))
+        found = _grouped([(one[0], (name, one[1])) for name, one in named if one], COMMANDS)
+        return {"Commands": next(iter(found.values()))} if len(found) == 1 else found
 
-    def listed(self, ctx: click.Context, name: str) -> Listed | None:
-        """What the list says of one of the commands; None of one that is hidden."""
+    def listed(self, ctx: click.Context, name: str) -> tuple[str, str] | None:
+        """Heading and sentence of one of the commands; None of one that is hidden."""
         command = self.get_command(ctx, name)
-        return None if command is None or command.hidden else listed(command)
+        if command is None or command.hidden:
+            return None
+        return getattr(command, "heading", MORE), command.get_short_help_str(1 << 16)
 
 
-def _place(order: tuple[str, ...], found: tuple[str, Any]) -> int:
-    return order.index(found[0]) if found[0] in order else len(order)
+def _grouped(rows: Iterable[tuple[str, Row]], order: Sequence[str]) -> dict[str, list[Row]]:
+    """Rows under their headings, those that are not known last."""
+    found: dict[str, list[Row]] = {}
+    for heading, row in rows:
+        found.setdefault(heading, []).append(row)
+    place = {heading: number for number, heading in enumerate(order)}
+    return dict(sorted(found.items(), key=lambda one: place.get(one[0], len(order))))
+
+
+def group(
+    name: str, cls: type[Group] = Group, **settings: Any
+) -> Callable[[Callable[..., Any]], Group]:
+    """The same of commands under one name."""
+    return click.command(name, cls=cls, **declared()[name], **settings)
 
 
 def by_heading(
     command: click.Command, ctx: click.Context
 ) -> dict[str, list[tuple[click.Parameter, tuple[str, str]]]]:
     """What a command takes, under the headings of its help: how it is spelled, and its sentence."""
-    found: dict[str, list[tuple[click.Parameter, tuple[str, str]]]] = {}
-    for parameter in command.get_params(ctx):
-        record = parameter.get_help_record(ctx)
-        if record is not None and all(record):
-            heading = getattr(parameter, "heading", "") or RUN
-            found.setdefault(heading, []).append((parameter, record))
-    return dict(sorted(found.items(), key=lambda one: _place(ORDER, one)))
+    shown = [(one, one.get_help_record(ctx)) for one in command.get_params(ctx)]
+    rows = [(one, record) for one, record in shown if record is not None and all(record)]
+    return _grouped([(getattr(one[0], "heading", "") or RUN, one) for one in rows], ORDER)

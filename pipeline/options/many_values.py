@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, Literal
+from typing import Any
 
-from pipeline.options.values import NUMBER, Number, Text, Value, Words, limited, plain
+from pipeline.options import values as v
+from pipeline.options.values import Schema, Value, Words, limited, plain
 from stages.errors import UsageError
 from stages.tokens import layouts
 
@@ -24,7 +25,12 @@ class Texts(Value):
     check: Callable[[str], object] | None = None
     called = "a list of texts"
     many = True
-    typed = list[str]
+
+    def schema(self) -> Schema:
+        return limited("array", items={"type": "string"})
+
+    def spellings(self) -> Schema:
+        return v.any_of({"type": "string"}, self.schema())
 
     def loosened(self, value: Any) -> Any:
         if isinstance(value, Words) and value.startswith("["):
@@ -61,16 +67,28 @@ class Pairs(Value):
     def words(self) -> str:
         return f"a table of {'numbers' if self.numbers else 'texts'}"
 
-    def of_pydantic(self) -> Any:
-        each: Any = limited(float, allow_inf_nan=False) if self.numbers else str
-        return dict[str, each]
+    @property
+    def each(self) -> Value:
+        """What a value of the table is."""
+        return v.Number() if self.numbers else Value()
+
+    def schema(self) -> Schema:
+        return {"type": "object", "additionalProperties": self.each.schema()}
+
+    def spellings(self) -> Schema:
+        inner = self.each.schema()
+        if self.names:
+            named = v.any_of(*v.or_variable(inner | {"minimum": 0}))
+            every = dict.fromkeys(self.names, named)
+            return {"type": "object", "properties": every, "additionalProperties": False}
+        nested = {"type": "object", "additionalProperties": inner}
+        return nested | {"additionalProperties": v.any_of(*v.or_variable(inner), nested)}
 
     def loosened(self, value: Any) -> Any:
         if isinstance(value, Words) and value.startswith("{"):
             value = _toml(value)
         if isinstance(value, Mapping):
-            each = Number() if self.numbers else Text()
-            return {name: each.loosened(one) for name, one in _flat(value)}
+            return {name: self.each.loosened(one) for name, one in _flat(value)}
         if isinstance(value, str):
             value = [value]
         if isinstance(value, tuple | list) and all(isinstance(one, str) for one in value):
@@ -87,7 +105,7 @@ class Pairs(Value):
         found: dict[str, Any] = {}
         for pair in pairs:
             name, _, text = pair.partition("=")
-            number = float(text) if NUMBER.fullmatch(text) else None
+            number = float(text) if v.NUMBER.fullmatch(text) else None
             if not (name and text) or (self.numbers and number is None):
                 raise UsageError(
                     f"{option} {pair!r} is not {self.metavar}.", f"For example {self.flag}."
@@ -131,8 +149,8 @@ class Delimiter(Value):
 
     called = 'one character, or "tab"'
 
-    def of_pydantic(self) -> Any:
-        return limited(str, pattern=r'^([^a-zA-Z0-9"\r\n]|tab|\\t)$')
+    def schema(self) -> Schema:
+        return limited("string", pattern=r'^([^a-zA-Z0-9"\r\n]|tab|\\t)$')
 
     def loosened(self, value: Any) -> Any:
         return "\t" if value in _TABS else value
@@ -150,8 +168,9 @@ class Delimiter(Value):
 class Cells(Pairs):
     """What the cells of columns are."""
 
-    def of_pydantic(self) -> Any:
-        return dict[str, Literal["json", "text"]]
+    @property
+    def each(self) -> Value:
+        return v.one_of("json", "text")
 
     def settled(self, value: Any) -> Any:
         found = super().settled(value)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.options.many_values import Texts
+from pipeline.options.paths import each
 from stages.errors import SurroundingsError, UsageError
 from stages.files import file_hash
 from stages.overlap.settings import Evaluation, Likeness, Search
@@ -59,10 +60,7 @@ class EvaluationFiles(Texts):
     called = "a list of paths of evaluation files"
 
     def anchored(self, value: Any, folder: str) -> Any:
-        value = self.loosened(value)
-        if not isinstance(value, list):
-            return value
-        return [_anchored(one, folder) if isinstance(one, str) else one for one in value]
+        return each(self.loosened(value), lambda one: _anchored(one, folder))
 
     def settled(self, value: Any) -> Any:
         """Raises UsageError where a file is not there, or where two have one name."""

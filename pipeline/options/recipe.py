@@ -9,21 +9,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipeline.options import recipe_file
+from pipeline.options import recipe_file, recipe_model
 from pipeline.options.build_options import OPTIONS, PHASE_OF, PHASES, SourceOptions, default_cache
-from pipeline.options.command_line import Mistakes, default_output, not_read
+from pipeline.options.command_line import default_output, unread
 from pipeline.options.config import Config, Source, with_test
-from pipeline.options.output import versions_where_unsaid
-from pipeline.options.source_budgets import BUDGET, OF_SOURCE, Budget
+from pipeline.options.paths import versions_where_unsaid
+from pipeline.options.recipe_file import Mistakes
+from pipeline.options.source_budgets import BUDGET, BY_KEY, EVERY, Budget
 from stages.errors import UsageError
 from stages.files.toml_file import Place
 
 _FLAG = re.compile(r"--([a-z-]+)")
 _NEEDED = ("task", "data", "model")
-_EVERY = {**OPTIONS, **OF_SOURCE}
-_BY_KEY = {option.key: name for name, option in _EVERY.items()}
 Values = Mapping[str, Any]
-Check = Callable[[Values, Mistakes], dict[str, Any]]
 Made = TypeVar("Made")
 
 
@@ -31,7 +29,6 @@ def builds_of(
     path: Path,
     changes: Sequence[str] = (),
     flags: Values | None = None,
-    check: Check | None = None,
     trust: bool = False,
 ) -> tuple[Config, ...]:
     """The builds that a recipe describes, in its order.
@@ -39,7 +36,6 @@ def builds_of(
     Args:
         changes: ``KEY=VALUE`` of ``--set``.
         flags: options of the command line, by name; each replaces what the recipe says of it.
-        check: does what ``recipe_model.checked`` does.
         trust: the recipe may say what runs; else it is data, and only a command line may.
 
     Raises:
@@ -54,7 +50,7 @@ def builds_of(
         mistakes.said[(option.key,)] = option.flags[-1] if option.flags else f"--{option.key}"
     if not trust:
         _require_data(table, mistakes)
-    return configs_of(table, mistakes, path.parent, path.stem, check, versions=True)
+    return configs_of(table, mistakes, path.parent, path.stem, versions=True)
 
 
 def _require_data(table: dict[str, Any], mistakes: Mistakes) -> None:
@@ -62,7 +58,7 @@ def _require_data(table: dict[str, Any], mistakes: Mistakes) -> None:
     for place, inner in recipe_file.tables(table):
         for key, value in inner.items():
             said = (*place, key) in mistakes.said
-            if key in _BY_KEY and not said and _EVERY[_BY_KEY[key]].value.runs(value):
+            if key in BY_KEY and not said and BY_KEY[key].value.runs(value):
                 remedy = f"Say --{key} on the command line; or add --trust, if you trust the file."
                 mistakes.add((*place, key), f"{key} runs code, and a recipe is data", remedy)
 
@@ -82,20 +78,19 @@ def configs_of(
     mistakes: Mistakes,
     folder: Path,
     stem: str = "",
-    check: Check | None = None,
     versions: bool = False,
 ) -> tuple[Config, ...]:
     """The builds of a recipe's table.
 
     Args:
         folder: where builds go whose output is not said.
-        stem: what builds of named sources are called then; ``check``: see ``builds_of``.
+        stem: what builds of named sources are called then.
         versions: whether builds that say nothing of ``keep`` are versions (see ``output``).
 
     Raises:
         UsageError: the table has mistakes.
     """
-    top = (check or _checked)(table, mistakes)
+    top = recipe_model.checked(table, mistakes)
     sources, builds = top.pop("source", None), top.pop("build", None)
     _require_named("source", sources or (), mistakes, needed=("name", "data"))
     _require_named("build", builds or (), mistakes)
@@ -108,12 +103,6 @@ def configs_of(
     _require_apart(made, mistakes)
     mistakes.require_none()
     return tuple(filter(None, made))
-
-
-def _checked(table: Values, mistakes: Mistakes) -> dict[str, Any]:
-    from pipeline.options import recipe_model  # it imports pydantic
-
-    return recipe_model.checked(table, mistakes)
 
 
 def _require_named(
@@ -149,7 +138,7 @@ def _require_apart(made: Sequence[Config | None], mistakes: Mistakes) -> None:
 
 
 def _places(values: Values, place: Place) -> dict[str, Place]:
-    return {name: (*place, _EVERY[name].key) for name in values}
+    return {name: (*place, EVERY[name].key) for name in values}
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +155,7 @@ class _Table:
     def of(self, error: UsageError) -> Place:
         """The place of the option that an error is about."""
         words = [*_FLAG.findall(error.what), error.what.split()[0]]
-        names = (_BY_KEY[word] for word in words if word in _BY_KEY)
+        names = (BY_KEY[word].name for word in words if word in BY_KEY)
         return next((self.places[name] for name in names if name in self.places), ())
 
 
@@ -201,7 +190,7 @@ class _Reading:
         if versions and "keep" not in table.values:
             with_defaults["keep"], notes = versions_where_unsaid(with_defaults["output"])
         made: dict[str, Any] = {
-            phase: self._tried(partial(_made, kind, _of(phase, with_defaults)), table)
+            phase: self._tried(partial(kind, **_of(phase, with_defaults)), table)  # type: ignore[misc]
             for phase, kind in PHASES.items()
             if phase != "source"
         }
@@ -250,20 +239,15 @@ class _Reading:
         """The table with values as ``Config`` has them, but for those that are none."""
         made = {}
         for name, value in table.values.items():
-            # In a tuple, since None is what a mistake gives.
-            settle = partial(_alone, _EVERY[name].value.settled, value)
-            found = self._tried(settle, table, name)
-            if found is not None:
-                (made[name],) = found
+            found = self._tried(partial(EVERY[name].value.settled, value), table, name)
+            if found is not None:  # which no value is
+                made[name] = found
         return _Table(made, table.places)
 
     def _require_read(self, table: _Table, given: Values) -> None:
         """The build's task reads each option that is given, and is not what it is by default."""
-        task = self.table.values.get("task")
-        for name, value in given.items() if isinstance(task, str) else ():
-            foreign = not_read(name, str(task)) if value != _EVERY[name].default else None
-            if foreign is not None:
-                self.mistakes.add(table.places[name], foreign, "Leave it out.")
+        for name, foreign in unread(self.table.values.get("task"), given):
+            self.mistakes.add(table.places[name], foreign, "Leave it out.")
 
     def _tried(self, make: Callable[[], Made], table: _Table, name: str = "") -> Made | None:
         """What a function makes; None where it refuses, which is noted as a mistake."""
@@ -273,14 +257,6 @@ class _Reading:
             place = table.places.get(name) or table.of(error)
             self.mistakes.add(place, error.what, error.remedy)
         return None
-
-
-def _made(kind: type[Any], values: Values) -> Any:
-    return kind(**values)
-
-
-def _alone(function: Callable[[Any], Any], value: Any) -> tuple[Any]:
-    return (function(value),)
 
 
 def _of(phase: str, values: Values) -> dict[str, Any]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pipeline import secrets
-from pipeline.options.build_options import OPTIONS
-from pipeline.options.command_line import Mistakes
-from pipeline.options.source_budgets import OF_SOURCE
+from pipeline.options.source_budgets import BY_KEY
 from pipeline.options.values import Words
 from stages.errors import UsageError
 from stages.files import toml_file
@@ -20,7 +19,6 @@ from stages.files.toml_file import Place
 _VARIABLE = re.compile(r"\$(?:(\$)|\{([^{}]*)\})")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TABLES = ("source", "build")  # arrays of tables, each with keys of options
-_BY_KEY = {option.key: option for option in (*OPTIONS.values(), *OF_SOURCE.values())}
 
 
 def read(path: Path, changes: Sequence[str] = ()) -> tuple[dict[str, Any], Mistakes]:
@@ -72,7 +70,7 @@ def spelled(table: Mapping[str, Any], mistakes: Mistakes) -> dict[str, Any]:
             right = key.replace("_", "-")
             if right in one:
                 mistakes.add((*place, right), f"{right} is given twice", f"Leave {key} out.")
-            elif right in _BY_KEY:
+            elif right in BY_KEY:
                 mistakes.rename((*place, key), (*place, right))
                 one[right] = one.pop(key)
     return made
@@ -101,8 +99,8 @@ def _set(table: dict[str, Any], change: str, mistakes: Mistakes) -> None:
         entries = inner.get(key)
         if entries is None:
             mistakes.said[place] = f"--set {change}"
-        if isinstance(entries, Words) and key in _BY_KEY:
-            entries = _BY_KEY[key].value.loosened(entries)
+        if isinstance(entries, Words) and key in BY_KEY:
+            entries = BY_KEY[key].value.loosened(entries)
         inner[key] = dict(entries) if isinstance(entries, dict) else {}
         inner, key = inner[key], ".".join(keys[1:])
         place = (*place, key)
@@ -170,9 +168,9 @@ def _dotted(place: Place) -> str:
 def _anchor(table: dict[str, Any], place: Place, *, folder: str, mistakes: Mistakes) -> None:
     """Make the paths of a table count from where the program runs."""
     for key, value in table.items():
-        if key not in _BY_KEY:
+        if key not in BY_KEY:
             continue
-        kind = _BY_KEY[key].value
+        kind = BY_KEY[key].value
         table[key] = kind.anchored(value, folder)
         if key == "data":
             written = kind.loosened(value)
@@ -195,3 +193,76 @@ def _require_found(
                 f"there is no {path}: paths in a recipe count from the recipe's folder",
                 f"Write {better!r} for {one!r}.",
             )
+
+
+# All mistakes of a recipe at once, each with the line at which it stands.
+
+
+@dataclass(slots=True)
+class Mistakes:
+    """What is wrong with a recipe.
+
+    Attributes:
+        where: what a message calls the recipe.
+        lines: of its keys, where it is a file.
+        said: what stands elsewhere, and where: ``--set``.
+        places: where mistakes are.
+    """
+
+    where: str
+    lines: dict[Place, int] = field(default_factory=dict)
+    said: dict[Place, str] = field(default_factory=dict)
+    places: set[Place] = field(default_factory=set)
+    _found: list[tuple[int, str, str]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, place: Place, what: str, remedy: str = "") -> None:
+        """One mistake at a key; a sentence on what is wrong, and one on what to do."""
+        self.places.add(place)
+        line = self._line(place)
+        there = self._elsewhere(place) or (f"{self.where}:{line}" if line else self.where)
+        sentence = what if what.endswith((".", "?")) else f"{what}."
+        where = "" if sentence.startswith(f"{there} ") else f"{there}: "
+        entry = (line, f"{where}{_table(place)}{sentence}", remedy)
+        if entry not in self._found:
+            self._found.append(entry)
+
+    def rename(self, old: Place, new: Place) -> None:
+        """What stands at one place is called another from here on."""
+        found = [(place, line) for place, line in self.lines.items() if place[: len(old)] == old]
+        self.lines.update({(*new, *place[len(old) :]): line for place, line in found})
+
+    def _line(self, place: Place) -> int:
+        """The line of a key, or of the nearest table around it; 0 where that is the file."""
+        while place and place not in self.lines:
+            place = place[:-1]
+        return self.lines.get(place, 0)
+
+    def _elsewhere(self, place: Place) -> str:
+        around = (place[:length] for length in range(len(place), 0, -1))
+        return next((self.said[one] for one in around if one in self.said), "")
+
+    def require_none(self) -> None:
+        """Stop where there is a mistake.
+
+        Raises:
+            UsageError: there is one, or more; it names all of them.
+        """
+        if not self._found:
+            return
+        found = sorted(self._found, key=lambda one: one[0])
+        if len(found) == 1:
+            raise UsageError(found[0][1], found[0][2])
+        lines = "\n".join(f"  {what} {remedy}".rstrip() for _, what, remedy in found)
+        raise UsageError(
+            f"{self.where} has {len(found)} mistakes:\n{lines}", "Correct them and run it again."
+        )
+
+
+def _table(place: Sequence[str | int]) -> str:
+    """Which of several tables a key is in."""
+    if len(place) > 1 and place[0] in ("source", "build") and isinstance(place[1], int):
+        return f"{place[0]} {place[1] + 1}: "
+    return ""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from pipeline.options import values as v
-from pipeline.options.build_options import Option, declared, option
+from pipeline.options.build_options import OPTIONS, Option, declared, option
 from pipeline.options.values import Amount
 from stages.errors import UsageError
 
@@ -90,9 +90,7 @@ _ROUNDING = 1e-6
 BUDGET = {one.name: declared(one) for one in fields(Budget)}
 
 
-def _own(name: str, value: v.Value, sentence: str) -> Option:
-    return Option(name, value, sentence, default=None, flags=(), by_source=True, heading="")
-
-
-NAME = _own("name", v.Text(), "What a source or build is called in messages and in --set.")
+NAME = Option("name", v.Text(), "What a source or build is called in messages and in --set.")
 OF_SOURCE: dict[str, Option] = {"name": NAME, **BUDGET}
+EVERY = OPTIONS | OF_SOURCE  # what a recipe may say, by name and by key
+BY_KEY = {option.key: option for option in EVERY.values()}

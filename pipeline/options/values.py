@@ -1,20 +1,28 @@
 """How an option's value is written: as words of a command line, and typed in a recipe.
 
-Each kind of value is declared once. The command line takes its type of click, a recipe its type of
-pydantic, whose JSON Schema editors read. Neither library is imported before it is needed. Nothing
-compares values, and every command makes these classes, so they have no more methods than they need.
+Each kind of value is declared once. The command line takes its type of click; a recipe its JSON
+Schema, which editors read and ``misfit`` checks. Nothing compares values, and every command makes
+these classes, so they have no more methods than they need.
 """
 
 from __future__ import annotations
 
 import datetime
+import math
+import operator
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike, fspath
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar
+
+import click
 
 from stages.errors import UsageError
+from stages.files.toml_file import Place
+
+Schema = dict[str, Any]
 
 
 class Words(str):
@@ -31,13 +39,11 @@ class Value:
         metavar: what a command's help calls it.
         called: what a message says that it must be, where its limits do not decide that.
         many: whether a command line may have it several times.
-        typed: its type in a recipe, strict, where its limits do not decide that.
     """
 
     metavar: str | None = None
     called: ClassVar[str] = "a text"
     many: ClassVar[bool] = False
-    typed: ClassVar[Any] = str
 
     @property
     def words(self) -> str:
@@ -48,9 +54,13 @@ class Value:
         """The arguments of ``click.option``."""
         return {"metavar": self.metavar}
 
-    def of_pydantic(self) -> Any:
-        """The type in a recipe, strict."""
-        return self.typed
+    def schema(self) -> Schema:
+        """The JSON Schema of its usual spelling."""
+        return {"type": "string"}
+
+    def spellings(self) -> Schema:
+        """The JSON Schema of all that a recipe may have, variables of the environment too."""
+        return any_of(*or_variable(self.schema()))
 
     def loosened(self, value: Any) -> Any:
         """A value in one of the spellings that are also read, in the usual one."""
@@ -75,13 +85,54 @@ class Value:
 
 
 Text = Value
+VARIABLE = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*\}"}
 
 
-def limited(kind: Any, **limits: Any) -> Any:
-    """A type within limits, as pydantic has it."""
-    from pydantic import Field
+def any_of(*ways: Schema) -> Schema:
+    """The schema of what one of these takes."""
+    return {"anyOf": [*ways]} if len(ways) > 1 else ways[0]
 
-    return Annotated[kind, Field(**limits)]
+
+def or_variable(alone: Schema) -> list[Schema]:
+    """A schema, and that of a variable where no text is taken anyway."""
+    return [alone] if alone == {"type": "string"} else [alone, VARIABLE]
+
+
+def limited(kind: str, **limits: Any) -> Schema:
+    """A schema with the limits that there are."""
+    given = {name: limit for name, limit in limits.items() if limit is not None}
+    return dict(sorted({"type": kind, **given}.items()))
+
+
+_TYPES = {"string": str, "boolean": bool, "integer": int, "number": float, "array": list}
+_OUTSIDE: dict[str, Callable[[Any, Any], bool]] = {
+    "enum": lambda value, words: value not in words,
+    "pattern": lambda value, pattern: re.fullmatch(pattern, value) is None,
+    "minimum": operator.lt,
+    "maximum": operator.gt,
+    "exclusiveMinimum": operator.le,
+    "exclusiveMaximum": operator.ge,
+    "minItems": lambda value, least: len(value) < least,
+}
+
+
+def misfit(value: Any, schema: Schema) -> Place | None:
+    """Where a value does not fit its schema, as keys inside of it; None where it does."""
+    if "anyOf" in schema:
+        return () if all(misfit(value, way) is not None for way in schema["anyOf"]) else None
+    kind: Any = _TYPES.get(schema["type"], dict)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        return ()
+    if kind is float and not math.isfinite(value):
+        return ()
+    if any(rule in schema and wrong(value, schema[rule]) for rule, wrong in _OUTSIDE.items()):
+        return ()
+    if kind in (list, dict):
+        each = schema["items" if kind is list else "additionalProperties"]
+        for key, one in enumerate(value) if kind is list else value.items():
+            if (found := misfit(one, each)) is not None:
+                return (key, *found)
+    return None
 
 
 @dataclass(eq=False, repr=False)
@@ -106,8 +157,8 @@ class OneOf(Value):
         kind = {"type": Choice(self.listed())} if self.checked else {}
         return {"metavar": self.metavar, **kind}
 
-    def of_pydantic(self) -> Any:
-        return Literal[tuple(self.listed())]
+    def schema(self) -> Schema:
+        return limited("string", enum=self.listed())
 
     def loosened(self, value: Any) -> Any:
         dashed = value.replace("_", "-") if isinstance(value, str) else value
@@ -117,29 +168,6 @@ class OneOf(Value):
 def one_of(*words: str) -> OneOf:
     """One of these."""
     return OneOf(listed=lambda: list(words))
-
-
-@dataclass(eq=False, repr=False)
-class Whole(Value):
-    """A whole number between two others, both included."""
-
-    least: int | None = None
-    most: int | None = None
-
-    @property
-    def words(self) -> str:
-        return "a whole number" + _between(self.least, self.most)
-
-    def of_click(self) -> dict[str, Any]:
-        import click
-
-        return {"type": click.IntRange(self.least, self.most)}
-
-    def of_pydantic(self) -> Any:
-        return limited(int, ge=self.least, le=self.most)
-
-    def loosened(self, value: Any) -> Any:
-        return int(value) if isinstance(value, str) and _WHOLE.fullmatch(value) else value
 
 
 @dataclass(eq=False, repr=False)
@@ -154,15 +182,16 @@ class Number(Value):
     most: float | None = None
     above: float | None = None
     below: float | None = None
+    called = "a number"
+    kind: ClassVar[str] = "number"
+    ranged: ClassVar[Any] = click.FloatRange
 
     @property
     def words(self) -> str:
-        return "a number" + _between(self.least, self.most, self.above, self.below)
+        return self.called + self._between()
 
     def of_click(self) -> dict[str, Any]:
-        import click
-
-        kind = click.FloatRange(
+        kind = self.ranged(
             self.least if self.above is None else self.above,
             self.most if self.below is None else self.below,
             min_open=self.above is not None,
@@ -170,40 +199,53 @@ class Number(Value):
         )
         return {"type": kind, "metavar": self.metavar}
 
-    def of_pydantic(self) -> Any:
-        limits = {"ge": self.least, "le": self.most, "gt": self.above, "lt": self.below}
-        return limited(float, **limits, allow_inf_nan=False)
+    def schema(self) -> Schema:
+        closed = {"minimum": self.least, "maximum": self.most}
+        open_ = {"exclusiveMinimum": self.above, "exclusiveMaximum": self.below}
+        return limited(self.kind, **closed, **open_)
 
     def loosened(self, value: Any) -> Any:
-        return float(value) if isinstance(value, str) and NUMBER.fullmatch(value) else value
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if whole or (isinstance(value, str) and NUMBER.fullmatch(value)):
+            with suppress(OverflowError):
+                return float(value)
+        return value
+
+    def _between(self) -> str:
+        least, most, above, below = self.least, self.most, self.above, self.below
+        if below is not None:
+            return f" from {least or 0:g} to below {below:g}"
+        if above is not None:
+            return f" above {above:g}" + (f" and at most {most:g}" if most is not None else "")
+        if least is not None and most is not None:
+            return f" from {least} to {most}"
+        if least is not None:
+            return f" of at least {least}"
+        return f" of at most {most}" if most is not None else ""
 
 
-_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 NUMBER = re.compile(r"[+-]?([0-9]{1,19}(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 
 
-def _between(
-    least: float | None,
-    most: float | None,
-    above: float | None = None,
-    below: float | None = None,
-) -> str:
-    if below is not None:
-        return f" from {least or 0:g} to below {below:g}"
-    if above is not None:
-        return f" above {above:g}" + (f" and at most {most:g}" if most is not None else "")
-    if least is not None and most is not None:
-        return f" from {least} to {most}"
-    if least is not None:
-        return f" of at least {least}"
-    return f" of at most {most}" if most is not None else ""
+class Whole(Number):
+    """A whole one."""
+
+    called = "a whole number"
+    kind = "integer"
+    ranged = click.IntRange
+
+    def loosened(self, value: Any) -> Any:
+        return int(value) if isinstance(value, str) and _WHOLE.fullmatch(value) else value
 
 
 class Switch(Value):
     """On or off: ``--name`` and ``--no-name``."""
 
     called = "true or false"
-    typed = bool
+
+    def schema(self) -> Schema:
+        return {"type": "boolean"}
 
     def loosened(self, value: Any) -> Any:
         known = {"true": True, "false": False}
@@ -220,8 +262,8 @@ class Width(Whole):
     def of_click(self) -> dict[str, Any]:
         return {"metavar": self.metavar}
 
-    def of_pydantic(self) -> Any:
-        return Literal["longest", "max-length"] | super().of_pydantic()
+    def schema(self) -> Schema:
+        return any_of(limited("string", enum=["longest", "max-length"]), super().schema())
 
     def settled(self, value: Any) -> Any:
         return str(value)
@@ -244,15 +286,17 @@ class Amount(Value):
 
     def _read(self, text: str) -> int:
         """Of a word of a command line."""
-        import click
-
         value = self.loosened(text)
         if not isinstance(value, int) or value < 1:
             raise click.BadParameter(f"{text!r} is not {self.words}.")
         return value
 
-    def of_pydantic(self) -> Any:
-        return limited(int, ge=1)
+    def schema(self) -> Schema:
+        return limited("integer", minimum=1)
+
+    def spellings(self) -> Schema:
+        in_words = {"type": "string", "pattern": f"^{AMOUNT.pattern}$"}
+        return any_of(self.schema(), VARIABLE, in_words)
 
     def loosened(self, value: Any) -> Any:
         found = AMOUNT.fullmatch(value) if isinstance(value, str) else None
@@ -278,6 +322,11 @@ class Command(Running):
     """A command: in a recipe also a table with the one key ``command``."""
 
     called = "a command of the shell"
+
+    def spellings(self) -> Schema:
+        as_table: Schema = {"type": "object", "properties": {"command": self.schema()}}
+        as_table |= {"required": ["command"], "additionalProperties": False}
+        return any_of(self.schema(), as_table)
 
     def loosened(self, value: Any) -> Any:
         if isinstance(value, Mapping) and set(value) == {"command"}:

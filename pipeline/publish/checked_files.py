@@ -19,8 +19,7 @@ from expectations.verdict import Verdict
 from pipeline.builds import stored
 from pipeline.builds.build import Build, read_manifest
 from pipeline.builds.stored import UNKNOWN
-from pipeline.inputs import model_description
-from pipeline.inputs.recipe import Recipe, resolve_recipe
+from pipeline.inputs.recipe import Recipe, model_of, resolve_recipe
 from pipeline.inputs.scan import Input, scan
 from pipeline.manifest import dataset_files, json_records
 from pipeline.manifest.counts import FATES
@@ -300,7 +299,7 @@ def remake(
     inputs = scan(config)
     _same_source(inputs, said.inputs)
     recipe = replace(resolve_recipe(config, inputs), backend="tokenizers")
-    model = model_description.model_of(recipe.model)
+    model = model_of(recipe.model)
     for key in ("tokenizer_sha256", "chat_template_sha256"):
         if getattr(model, key) != getattr(said.model, key):
             raise SurroundingsError(f"The model found here has another {key}.")

@@ -7,7 +7,6 @@ examples are found: what lies behind that place is not read.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -24,7 +23,7 @@ from pipeline.builds.packs import Packs
 from pipeline.report.drawing import Shards, row_ids
 from pipeline.shards.values import NUMBER, TEXT
 from stages.columns import IGNORED, Ints, count_per_row, list_parts, numbers, whole
-from stages.errors import UsageError
+from stages.errors import UsageError, did_you_mean
 from stages.rows.expressions import Asked, key_of, parse
 from stages.tokens import layouts
 
@@ -52,12 +51,10 @@ class Condition:
     def _field(self, name: str, fields: Mapping[str, Field], named: str) -> Field:
         field = fields.get(known_as(name))
         if field is None:
-            near = difflib.get_close_matches(name, [*fields], 1, 0.6)
-            way = f"Did you mean {near[0]}? " if near else ""
             text = self._expression.text
             raise UsageError(
                 f"{OPTION} {text!r} reads {name}, which examples of this build do not have.",
-                way + named,
+                did_you_mean(name, fields, named, most=1),
             )
         return field
 

@@ -1,4 +1,9 @@
-"""Values that are paths, or may be: in a recipe they count from the recipe's folder."""
+"""Values that are paths, which in a recipe count from its folder; and where a build goes: a folder
+of this machine, or a place in a store beside a folder here.
+
+A recipe is there to be built again, so its builds are versions; ``pipeline run`` and a call make
+one build. An output that is one build already stays one: trainers read it by that path.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +15,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
+from pipeline.manifest.manifest import MANIFEST
 from pipeline.options.many_values import Texts
-from pipeline.options.values import Value, limited, plain
+from pipeline.options.values import Schema, Value, limited, plain
 from pipeline.secrets import redacted
 from pipeline.stores import address_of, is_address
+from pipeline.stores.objects import default_cache
 from stages.errors import UsageError
 from stages.files import file_hash
 
@@ -74,6 +81,53 @@ def read_text(path: str | PathLike[str]) -> str:
         raise UsageError(f"{path} is not UTF-8 text: {error}.", "Give a text file.") from error
 
 
+# Paths of commands that are written to: on this machine, where a build appears in one step.
+
+
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+class LocalPath(click.Path):
+    """A path that is no address.
+
+    Args:
+        build: whether a build goes there.
+
+    Raises:
+        UsageError: it is one, ``s3://bucket/path`` for instance.
+    """
+
+    require = staticmethod(require_local)
+
+    def __init__(self, *, build: bool = False, **settings: Any) -> None:
+        super().__init__(path_type=Path, **settings)
+        self._build = build
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        self.require(value, param.opts[0] if param else "the path", build=self._build)
+        return super().convert(value, param, ctx)
+
+
+class OutputPath(LocalPath):
+    """A path of this machine, or an address in a store."""
+
+    require = staticmethod(require_output)
+
+
+class BuildPath(click.Path):
+    """A folder that is there, or an address in a store, which is asked when it is read."""
+
+    def __init__(self) -> None:
+        super().__init__(exists=True, file_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return Path(value) if is_address(value) else super().convert(value, param, ctx)
+
+
+# Values of options.
+
+
 @dataclass(eq=False, repr=False)
 class Place(Value):
     """A path of this machine: of a file or a folder.
@@ -85,21 +139,21 @@ class Place(Value):
 
     settings: tuple[tuple[str, bool], ...] = ()
     build: bool = False
+    kind: ClassVar[Any] = LocalPath
     called = "a path"
 
     def of_click(self) -> dict[str, Any]:
-
-        kind: Any = LocalPath(build=self.build, **dict(self.settings))
-        return {"type": kind, "metavar": self.metavar}
+        settings = dict(self.settings)
+        return {"type": self.kind(build=self.build, **settings), "metavar": self.metavar}
 
     def loosened(self, value: Any) -> Any:
         return plain(value)
 
     def anchored(self, value: Any, folder: str) -> Any:
-        return _each(self.loosened(value), lambda one: under(folder, one))
+        return each(self.loosened(value), lambda one: under(folder, one))
 
     def settled(self, value: Any) -> Any:
-        require_local(value, "the path", build=self.build)
+        self.kind.require(value, "the path", build=self.build)
         return Path(value)
 
 
@@ -107,15 +161,7 @@ class StorePlace(Place):
     """A path of this machine, or an address in a store."""
 
     called = "a path or an address"
-
-    def of_click(self) -> dict[str, Any]:
-
-        kind: Any = OutputPath(build=self.build)
-        return {"type": kind, "metavar": self.metavar}
-
-    def settled(self, value: Any) -> Any:
-        require_output(value, "the path", build=self.build)
-        return Path(value)
+    kind = OutputPath
 
 
 @dataclass(eq=False, repr=False)
@@ -130,15 +176,10 @@ class TextFile(Place):
         return read_text(value)
 
 
-class TextFiles(TextFile):
+class TextFiles(Texts, TextFile):
     """Several of them, of which those in Python run; with each text comes its file's name."""
 
     called = "a list of paths of files"
-    many = True
-    typed = list[str]
-
-    def loosened(self, value: Any) -> Any:
-        return Texts().loosened(value)
 
     def runs(self, value: Any) -> bool:
         listed = value if isinstance(value, list) else [value]
@@ -155,11 +196,11 @@ class Data(Texts):
 
     called = "one path or several"
 
-    def of_pydantic(self) -> Any:
-        return limited(list[str], min_length=1)
+    def schema(self) -> Schema:
+        return limited("array", items={"type": "string"}, minItems=1)
 
     def anchored(self, value: Any, folder: str) -> Any:
-        return _each(self.loosened(value), lambda one: _data_under(folder, one))
+        return each(self.loosened(value), lambda one: _data_under(folder, one))
 
 
 class ModelName(Value):
@@ -182,7 +223,8 @@ class Origin(Value):
     settled = loosened
 
 
-def _each(value: Any, change: Callable[[str], str]) -> Any:
+def each(value: Any, change: Callable[[str], str]) -> Any:
+    """A path changed, or all of a list; what is none stays."""
     if isinstance(value, list):
         return [change(one) if isinstance(one, str) else one for one in value]
     return change(value) if isinstance(value, str) else value
@@ -219,41 +261,71 @@ def hashed(files: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
     ]
 
 
-# Paths of commands that are written to: on this machine, where a build appears in one step.
+# Where a build goes, and how many versions the builds of a recipe keep there.
+
+OUTPUTS = "outputs"  # in the cache: where builds for stores are made
+SHARED = "shared"  # in the cache: a folder for each cache in a store
 
 
-class LocalPath(click.Path):
-    """A path that is no address.
+class Output:
+    """The part of ``RunOptions`` that says where.
 
-    Args:
-        build: whether a build goes there.
-
-    Raises:
-        UsageError: it is one, ``s3://bucket/path`` for instance.
+    ``output`` is what was given; pathlib has dropped a slash of an address, which ``address`` has.
     """
 
-    def __init__(self, *, build: bool = False, **settings: Any) -> None:
-        super().__init__(path_type=Path, **settings)
-        self._build = build
+    __slots__ = ()
+    output: Path
+    cache_dir: Path
+    single_writer: bool
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        require_local(value, param.opts[0] if param else "the path", build=self._build)
-        return super().convert(value, param, ctx)
+    @property
+    def address(self) -> str:
+        """The address of an output in a store; empty for a folder."""
+        return address_of(self.output)
+
+    @property
+    def shown(self) -> str:
+        """The output, as the user knows it, without keys and signatures."""
+        return redacted(self.address) if self.address else str(self.output)
+
+    @property
+    def place(self) -> Path:
+        """The output on this machine: of one in a store, the folder that it is made beside."""
+        if not self.address:
+            return self.output
+        name = hashlib.sha256(self.address.encode()).hexdigest()[:32]
+        return self.cache / OUTPUTS / name
+
+    @property
+    def cache(self) -> Path:
+        """The cache of this machine."""
+        return local_cache(self.cache_dir)
+
+    @property
+    def shared(self) -> str:
+        """The address of parts that machines share; empty where the cache is a folder."""
+        address = address_of(self.cache_dir)
+        return f"{address.rstrip('/')}/parts" if address else ""
 
 
-class OutputPath(LocalPath):
-    """A path of this machine, or an address in a store."""
+def local_cache(cache_dir: Path) -> Path:
+    """The folder of this machine for a cache: itself, or that of the copies from a store."""
+    address = address_of(cache_dir)
+    if not address:
+        return cache_dir
+    return default_cache() / SHARED / hashlib.sha256(address.encode()).hexdigest()[:32]
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        require_output(value, param.opts[0] if param else "the path", build=self._build)
-        return click.Path.convert(self, value, param, ctx)
+
+BY_RECIPE = 7
 
 
-class BuildPath(click.Path):
-    """A folder that is there, or an address in a store, which is asked when it is read."""
-
-    def __init__(self) -> None:
-        super().__init__(exists=True, file_okay=False, path_type=Path)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return Path(value) if is_address(value) else super().convert(value, param, ctx)
+def versions_where_unsaid(output: Path) -> tuple[int, tuple[str, ...]]:
+    """The number for an output, 0 where that is one build; and notes for the user about it."""
+    # What cannot be looked at is no build here; to publish there fails with the reason.
+    if not os.path.lexists(output / MANIFEST):
+        return BY_RECIPE, ()
+    note = (
+        f"{output} is one build and stays one: each build of the recipe replaces it. To keep "
+        f"versions, give a new output (-o); keep = 0 in the recipe says that one build is meant."
+    )
+    return 0, (note,)
