@@ -70,7 +70,6 @@ PACKAGES = {
     "gcsfs": Package("", "`gs://`: fsspec imports it"),
     "llama-models": Package("", "Llama 3's vocabulary"),
     "mistral-common": Package("", "Mistral's vocabularies"),
-    "posttrain-pipeline-native": Package("posttrain_pipeline_native", "C for what is done per row and per token", _BUILDS, "wherever it is installed"),
     "ray": Package("ray", "`--engine ray`", (), "with that engine"),
     "rensa": Package("rensa", "`--near-dedup`", (), "with that option"),
     "s3fs": Package("", "`s3://`: fsspec imports it"),

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages import columns, native
+from stages import columns
 from stages.chat_template import outline
 from stages.chat_template.segments import CONTROL, MARKER, TRAINED
 from stages.columns import Ints, list_parts, make_list, numbers, offsets_of
@@ -234,13 +234,6 @@ def put_together(
     """
     ids, starts = own
     sizes, lengths = np.array([len(run) for run in fixed], np.int64), np.diff(starts)
-    module = native.module()
-    if module is not None:
-        bounds = np.empty(len(places) + 1, np.int64)
-        folded = np.empty(int(np.concatenate([sizes, lengths])[places].sum()), np.int32)
-        printed = np.concatenate(fixed) if fixed else ids[:0]
-        module.assemble(printed, offsets_of(sizes), ids, starts, trained, places, folded, bounds)
-        return folded, bounds
     own_ids = np.where(np.repeat(trained, lengths), ~ids, ids)
     pool = make_list(
         offsets_of(np.concatenate([sizes, lengths])), pa.array(np.concatenate([*fixed, own_ids]))
