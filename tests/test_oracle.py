@@ -17,8 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from peers import packages
 from support import read_manifest, say
-from tokenizers import Regex
-from tokenizers.pre_tokenizers import Split
 
 from stages import encoders
 from stages.errors import PipelineError
@@ -187,24 +185,6 @@ def test_every_character_has_the_ids_of_the_vendors_library(
     wanted = subject.vendor(tmp_path, texts)
     for backend in encoders.BACKENDS:
         assert unequal(texts, ids(encoders.load(backend, subject.json), texts), wanted) == []
-
-
-@pytest.mark.sweep(1)
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in NAMES if "7b" not in name])
-def test_words_are_split_as_the_tokenizer_splits_them(name: str, cache_dir: Path) -> None:
-    """Every character that Python knows, in several contexts."""
-    subject = Subject(name, cache_dir)
-    document = json.loads(subject.json)
-    pattern = document["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"]
-    split = Split(Regex(pattern), "isolated")
-    words = oracle.Words(pattern)
-    texts = hard_texts.every_character(0x30000)
-    known = (text for text in texts if unicodedata.category(text[-1]) != "Cn")
-    while batch := list(itertools.islice(known, 500)):
-        words("".join(batch))
-        wrong = [t for t in batch if words(t) != [w for w, _ in split.pre_tokenize_str(t)]]
-        assert wrong == []
 
 
 def _strings(value: object) -> Iterator[str]:
