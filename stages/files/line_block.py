@@ -58,10 +58,6 @@ class LineBlock(Sequence[Record]):
         self.longest = longest
         self._first, self._offset = first, offset
         self._marked = at_start and offset == 0 and content.startswith(BOM)
-        self._parsed = False
-        self._rows: list[Row] | None = None  # of all lines; None where these were parsed apart
-        self._odd: dict[int, Record] = {}  # lines that were parsed by themselves
-        self._places: Ints | None = None  # of the lines that are rows; None where all of them are
 
     @functools.cached_property
     def starts(self) -> Ints:
@@ -93,44 +89,40 @@ class LineBlock(Sequence[Record]):
                 longest=self.longest,
             )
 
-    def _parse(self) -> None:
-        if self._parsed:
-            return
-        self._parsed = True
+    @functools.cached_property
+    def _rows(self) -> list[Row] | None:
+        """The rows of all lines; None where these are parsed one by one."""
         lines = self.content.split(b"\n")
-        if b"\r" not in self.content and not self._too_long(lines):
-            self._rows = strict_json.parse_all(lines, self.content)
-        if self._rows is None:
-            self._one_by_one(lines)
+        long = len(self.content) > self.longest and max(map(len, lines)) > self.longest
+        if long or b"\r" in self.content:
+            return None
+        return strict_json.parse_all(lines, self.content)
 
-    def _too_long(self, lines: Sequence[bytes]) -> bool:
-        return len(self.content) > self.longest and max(map(len, lines)) > self.longest
-
-    def _one_by_one(self, lines: Sequence[bytes]) -> None:
-        for place, line in enumerate(lines):
+    @functools.cached_property
+    def _records(self) -> dict[int, Record]:
+        """By place, what lines are that are parsed one by one."""
+        found = {}
+        for place, line in enumerate(self.content.split(b"\n")):
             offset, body = self._offset + int(self.starts[place]), line
             if self._marked and place == 0:
                 offset, body = offset + len(BOM), body[len(BOM) :]
             body = body.removesuffix(b"\r")
             if body.strip():
-                self._odd[place] = record(self._first + place, offset, body, self.longest)
-        if len(self._odd) < len(lines):
-            self._places = np.array([*self._odd], np.int64)
+                found[place] = record(self._first + place, offset, body, self.longest)
+        return found
 
     def _record(self, place: int) -> Record:
-        if place in self._odd:
-            return self._odd[place]
-        assert self._rows is not None
+        if self._rows is None:
+            return self._records[place]
         raw, offset = self.raw(place), self._offset + int(self.starts[place])
         return Record(self._first + place, offset, raw, self._rows[place])
 
-    @property
+    @functools.cached_property
     def places(self) -> Ints:
         """Which of the lines are rows."""
-        self._parse()
-        if self._places is None:
-            self._places = np.arange(self.line_count)
-        return self._places
+        if self._rows is None:
+            return np.array([*self._records], np.int64)
+        return np.arange(self.line_count)
 
     @property
     def lines(self) -> Ints:
@@ -139,10 +131,9 @@ class LineBlock(Sequence[Record]):
 
     def data(self) -> Sequence[Row | None]:
         """What was parsed of the rows; None for one that could not be."""
-        self._parse()
-        if self._rows is not None:
-            return self._rows
-        return [record.data for record in self._odd.values()]
+        if self._rows is None:
+            return [record.data for record in self._records.values()]
+        return self._rows
 
     @property
     def by_line(self) -> Mapping[int, Record]:
@@ -150,8 +141,7 @@ class LineBlock(Sequence[Record]):
         return _ByLine(self)
 
     def __len__(self) -> int:
-        self._parse()
-        return self.line_count if self._places is None else len(self._places)
+        return len(self.places)
 
     @overload
     def __getitem__(self, row: int) -> Record: ...

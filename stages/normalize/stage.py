@@ -228,8 +228,11 @@ class Normalize:
         """Batches of plain rows, each with their places among the records."""
         if not self._may_be_plain:
             return
-        block = records if isinstance(records, LineBlock) else None
-        rows = block.data() if block is not None else [record.data for record in records]
+        rows = (
+            records.data()
+            if isinstance(records, LineBlock)
+            else [record.data for record in records]
+        )
         for some in plain.find(rows, self.format, self.kind, self._reading_of):
             if some.rows:
                 yield some.rows, self._columns(records, some)
