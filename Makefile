@@ -14,7 +14,7 @@ INSTALL := -m pip install --quiet --no-compile
 # Where this is set, each of the thousands of commands that tests start compiles every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test fuzz test-slow test-schedules test-clusters test-native test-training test-parity compatibility lint docs site bench native wheel lock clean
+.PHONY: demo test fuzz test-slow test-schedules test-clusters test-training test-parity compatibility lint docs site bench wheel lock clean
 
 # CI asks for the versions that passed last; where one cannot be had, the newest that fit are taken.
 LOCK := .ci/constraints.txt
@@ -51,24 +51,6 @@ fuzz: $(READY)  ## Run the property tests on examples that no run has drawn befo
 
 test-slow: $(READY)  ## Run the laws over wider samples; WIDE=1 runs all of each.
 	$(BIN)/python -m pytest -n 2 -m slow --durations=20
-
-# The native module, in a folder of its own: the other targets run without it.
-NATIVE := $(VENV)/native
-NATIVE_SOURCES := $(wildcard native/src/* native/*.py native/*.toml)
-NATIVE_TESTS := tests/test_plain.py tests/test_columnar.py tests/test_readers.py \
-    tests/test_row_counts.py tests/test_nasty.py tests/test_encode.py tests/test_gather.py
-
-$(NATIVE)/.ready: $(READY) $(NATIVE_SOURCES)
-	rm -rf $(NATIVE)
-	$(BIN)/python $(INSTALL) --target $(NATIVE) ./native
-	touch $(NATIVE)/.ready
-
-test-native: $(NATIVE)/.ready  ## Build the native module, and run the tests that it matters to.
-	POSTTRAIN_NATIVE=1 PYTHONPATH=$(CURDIR)/$(NATIVE) $(BIN)/python -m pytest -m "" tests/test_native.py
-	POSTTRAIN_NATIVE=1 PYTHONPATH=$(CURDIR)/$(NATIVE) $(BIN)/python -m pytest $(NATIVE_TESTS)
-
-native: $(READY)  ## Build the native module into .venv; it needs a C compiler and Python's headers.
-	$(BIN)/python $(INSTALL) --force-reinstall ./native
 
 # Each scheduler in an environment of its own: they ask for different versions of the same packages.
 $(SCHEDULERS)/.ready: $(wildcard tests/schedulers/*.txt)

@@ -83,7 +83,7 @@ def text(folder: Path = results.FOLDER) -> str:
         autoescape=False,
     )
     page = environment.from_string(_TEMPLATE.read_text("utf-8"))
-    head = ("what", "target", "Python alone", "with the native module")
+    head = ("what", "target", "measured")
     return page.render(
         figures=figures,
         tables=tables,

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from benchmarks import breakdown, encoders, gathers, large, starts
 from benchmarks.compare import Comparison
-from benchmarks.programs import OURS, PROGRAMS, PYTHON
+from benchmarks.programs import OURS, PROGRAMS
 from benchmarks.workplace import Workplace
 
 GATHERED = (100_000, 1_000_000, 10_000_000)
@@ -53,7 +53,7 @@ def _repeats(sizes: Sizes, count: int) -> dict[str, int]:
     """How often each program runs on so many rows of SFT."""
     smallest, largest = count == sizes.ours[0], count == max(sizes.ours)
     fewer = max(1, sizes.repeats - 1)
-    made = {OURS: sizes.repeats, PYTHON: sizes.repeats}
+    made = {OURS: sizes.repeats}
     if count not in sizes.peers:
         return made
     for name in PROGRAMS:
@@ -73,10 +73,10 @@ def comparisons(sizes: Sizes) -> Iterator[Comparison]:
     fewer = max(1, sizes.repeats - 1)
     for task, text in OTHER:
         also = ("datasets", "trl") if task == "sft" else ("datasets", "trl", "llamafactory")
-        names = [OURS, PYTHON, *(name for name in also if task in PROGRAMS[name].shapes)]
+        names = [OURS, *(name for name in also if task in PROGRAMS[name].shapes)]
         yield Comparison(task, text, smallest, dict.fromkeys(names, fewer))
         for count in sizes.ours[1:]:  # what a row costs is small beside what starts cost
-            yield Comparison(task, text, count, {OURS: fewer, PYTHON: fewer})
+            yield Comparison(task, text, count, {OURS: fewer})
 
 
 def everything(sizes: Sizes) -> list[Measurement]:

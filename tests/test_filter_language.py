@@ -303,6 +303,12 @@ def test_whole_numbers_are_compared_as_they_are() -> None:
     assert applied(rows, "a > -99999999999999999999")[0] == [0, 0, 0]
 
 
+def test_long_expressions_take_no_longer_for_each_part() -> None:
+    rows = [{"n_tokens": 1, "n_trained": 1, "a": value} for value in (1, 2)]
+    assert applied(rows, f"{' + '.join(['a'] * 40)} = 40")[0] == [0, 1]
+    assert applied(rows, f"a in ({', '.join(map(str, range(2, 999)))})")[0] == [1, 0]
+
+
 def test_a_name_in_double_quotes_is_a_column() -> None:
     rows = [{"n_tokens": 5, "n_trained": 1, "and": 3, "x y": 4}]
     assert applied(rows, '"and" = 3 and "x y" = 4')[0] == [0]

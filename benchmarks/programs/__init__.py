@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from importlib.util import find_spec
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.workplace import MAX_LENGTH, PEERS, Workplace, build, training_python
 
 _FOLDER = Path(__file__).parent
-OURS, PYTHON = "pipeline", "pipeline-python"
-_NATIVE = "posttrain_pipeline_native"  # the optional module, and what turns it off
-_SWITCH = {"POSTTRAIN_NATIVE": "0"}
+OURS = "pipeline"
 _CHATS = {"sft": "messages", "rm": "pair", "prm": "steps"}
 
 
@@ -26,23 +23,17 @@ class Program:
         shapes: by task, the shape of the rows that it reads.
         script: in this folder; "" for ours.
         peers: by task, the folder of the release that it runs, where it has one of its own.
-        needs: a module without which it would be the same program as ours.
-        variables: of its environment.
     """
 
     what: str
     shapes: Mapping[str, str]
     script: str = ""
     peers: Mapping[str, str] | None = None
-    needs: str = ""
-    variables: Mapping[str, str] = field(default_factory=dict)
 
     def missing(self, task: str) -> str:
         """Why it cannot run here; "" where it can."""
         if task not in self.shapes:
             return f"has no {task}"
-        if self.needs and find_spec(self.needs) is None:
-            return f"{self.needs} is not installed, so `{OURS}` is Python alone"
         if self.peers is None:
             return ""
         if not training_python().exists():
@@ -62,9 +53,7 @@ class Program:
         """
         source = place.rows(text, self.shapes[task], count)
         if not self.script:
-            return build(task, source, folder / f"out{turn}", place.cache(folder)), {
-                **self.variables
-            }
+            return build(task, source, folder / f"out{turn}", place.cache(folder)), {}
         python, variables = Path(sys.executable), {"HF_HOME": str(folder / "home")}
         words = [task, source, folder / "cache", place.tokenizer()]
         if self.peers is not None:
@@ -76,12 +65,6 @@ class Program:
 
 PROGRAMS: dict[str, Program] = {
     OURS: Program("`pipeline run`: ids, labels, packs, all checks, report", _CHATS),
-    PYTHON: Program(
-        "`pipeline run` without the optional native module",
-        _CHATS,
-        needs=_NATIVE,
-        variables=_SWITCH,
-    ),
     "datasets": Program(
         "`datasets.map` around `apply_chat_template(tokenize=True)`: ids alone",
         _CHATS,

@@ -58,7 +58,6 @@ from pipeline.options.config import Config
 from pipeline.secrets import named
 from pipeline.shards import reused_shards
 from pipeline.shards.part import PartReport, Work
-from stages import native
 from stages.errors import DataError
 from stages.files import file_hash
 from stages.files.file_hash import KnownHashes
@@ -294,7 +293,6 @@ def _run_record(
         drift=changed,
         files_left_out=tuple(Path(path).name for path in prepared.left_out),
         oracle_compared=sum(report.compared for report in made.reports.values()),
-        native=native.version(),
     )
 
 

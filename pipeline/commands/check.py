@@ -15,7 +15,6 @@ from pipeline.options.build_options import default_cache
 from pipeline.options.command_line import CACHE, JSON, chosen, folder, for_task, with_options
 from pipeline.options.help_page import command
 from pipeline.options.paths import local_cache
-from stages import native
 from stages.errors import UsageError, counted
 
 if TYPE_CHECKING:
@@ -105,14 +104,12 @@ def DOCTOR(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
     source = read_text(template) if template else None
     examined = examine.examine_model(examine.ModelToExamine(**given, chat_template=source))
     described = examine.described(examined, stop)
-    described["native"] = native.version()
     failed = sum(verdict.passed is False for verdict in examined.verdicts.values())
     if as_json:
         print_object(UsageError.exit_code if failed else 0, described)
     else:
         column, columns = max(map(len, examined.verdicts)), min(lines.width(), lines.WIDE)
         click.echo(lines.fit(f"{examined.model.profile.name} (tokenizer: {examined.source})"))
-        click.echo(lines.fit(native.described()))
         for name, verdict in examined.verdicts.items():
             click.echo("\n".join(_lines(name, verdict, column, columns)))
         if described["serving"]:

@@ -43,7 +43,6 @@ class RunRecord(Sealed):
         drift: numbers that differ from the build that was replaced; None when there was none.
         files_left_out: names of files in named folders that no reader is for.
         oracle_compared: sequences that were compared with the vocabulary itself.
-        native: version of the native module that was used; None without it.
     """
 
     started: str
@@ -59,7 +58,6 @@ class RunRecord(Sealed):
     drift: Mapping[str, Change] | None
     files_left_out: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
     oracle_compared: int = field(default=0, metadata=OPTIONAL)
-    native: str | None = field(default=None, metadata=OPTIONAL)
     fetched: str | None = field(default=None, metadata=OPTIONAL)
 
 

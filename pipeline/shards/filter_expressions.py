@@ -9,7 +9,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, NoReturn
 
 import polars as pl
@@ -36,14 +35,14 @@ def _unless_zero(divisor: Any) -> Any:
 
 # Of each operator and function: the type of all that it takes, the type that it gives, and how.
 _OPERATIONS: dict[str, tuple[str, str, Callable[..., Any]]] = {
-    "and": (TRUTH, TRUTH, lambda *values: reduce(operator.and_, values)),
-    "or": (TRUTH, TRUTH, lambda *values: reduce(operator.or_, values)),
+    "and": (TRUTH, TRUTH, pl.all_horizontal),
+    "or": (TRUTH, TRUTH, pl.any_horizontal),
     "not": (TRUTH, TRUTH, lambda one: one.not_()),
-    "+": (NUMBER, NUMBER, lambda one, other: (one + other).fill_nan(None)),
-    "-": (NUMBER, NUMBER, lambda one, other: (one - other).fill_nan(None)),
-    "*": (NUMBER, NUMBER, lambda one, other: (one * other).fill_nan(None)),
-    "/": (NUMBER, NUMBER, lambda one, other: (one / _unless_zero(other)).fill_nan(None)),
-    "%": (NUMBER, NUMBER, lambda one, other: (one % _unless_zero(other)).fill_nan(None)),
+    "+": (NUMBER, NUMBER, operator.add),
+    "-": (NUMBER, NUMBER, operator.sub),
+    "*": (NUMBER, NUMBER, operator.mul),
+    "/": (NUMBER, NUMBER, lambda one, other: one / _unless_zero(other)),
+    "%": (NUMBER, NUMBER, lambda one, other: one % _unless_zero(other)),
     "negate": (NUMBER, NUMBER, operator.neg),
     "abs": (NUMBER, NUMBER, lambda one: one.abs()),
     "lower": (TEXT, TEXT, lambda one: one.str.to_lowercase()),
@@ -79,8 +78,8 @@ class _Evaluation:
     def _refuse(self, at: int, why: str) -> NoReturn:
         refuse(self._text, at, why, asked=self._asked)
 
-    def of(self, node: Node) -> _Typed:
-        """The type and the value of a node.
+    def of(self, node: Node, computing: bool = False) -> _Typed:
+        """The type and the value of a node; ``computing``: what it gives is computed with.
 
         Raises:
             UsageError: the types of its parts do not go together.
@@ -89,16 +88,12 @@ class _Evaluation:
             return self._name(node)
         if node.kind in _DTYPES:  # a literal
             return _Typed(node.kind, pl.lit(node.value))
-        if node.kind == "in":
-            return self._in(node)
-        parts = [self.of(part) for part in node.parts]
+        computes = _OPERATIONS.get(node.kind, ("",))[0] == NUMBER
+        parts = [self.of(part, computes) for part in node.parts]
         if node.kind == "null":
             return _Typed(TRUTH, parts[0].as_(TEXT).is_null())
         if node.kind in _COMPARE:
             return self._compare(node, node.kind, parts)
-        if node.kind == "between":
-            low = self._compare(node, ">=", [parts[0], parts[1]])
-            return _Typed(TRUTH, low.value & self._compare(node, "<=", [parts[0], parts[2]]).value)
         if node.kind == "coalesce":
             type_ = self._common(node, parts)
             if type_ == NOTHING:
@@ -106,9 +101,12 @@ class _Evaluation:
             return _Typed(type_, pl.coalesce(*[one.as_(type_) for one in parts]))
         takes, gives, operation = _OPERATIONS[node.kind]
         values = self._all(node, parts, takes)
-        if takes == NUMBER:  # in doubles: whole numbers would wrap around
-            values = [one.cast(pl.Float64) for one in values]
-        return _Typed(gives, operation(*values))
+        if not computes:
+            return _Typed(gives, operation(*values))
+        # In doubles: whole numbers would wrap around. What is no number becomes null once, at the
+        # end: polars takes twice as long for each time that it does so inside.
+        value = operation(*(one.cast(pl.Float64) for one in values))
+        return _Typed(gives, value if computing else value.fill_nan(None))
 
     def _name(self, node: Node) -> _Typed:
         key = key_of(node.kind, node.value)
@@ -140,19 +138,6 @@ class _Evaluation:
             self._refuse(node.at, "true and false are equal or not, never more or less")
         left, right = (one.as_(type_) for one in parts)
         return _Typed(TRUTH, _COMPARE[sign](left, right))
-
-    def _in(self, node: Node) -> _Typed:
-        (one,) = [self.of(part) for part in node.parts]
-        for literal in node.value:
-            if one.type not in (literal.kind, NOTHING):
-                what = f"{WORDS[one.type]} is compared with {WORDS[literal.kind]}"
-                self._refuse(literal.at, what)
-        kind = node.value[0].kind
-        if any(literal.kind != kind for literal in node.value):
-            self._refuse(node.at, "IN takes numbers or texts, not both")
-        value = one.as_(kind)
-        equal = [value == pl.lit(literal.value) for literal in node.value]
-        return _Typed(TRUTH, reduce(operator.or_, equal))
 
 
 def evaluate(expression: Expression, frame: pl.DataFrame, types: Mapping[str, str]) -> pl.Series:

@@ -290,7 +290,6 @@ def _made(recipe: Recipe, work: Work) -> PartReport:
         records = lines.by_line
         report.lines += lines.lines
         report.damage = lines.damage or report.damage
-        # First of all: rows that were asked for already are not read as columns.
         normalized = normalize(lines.records)
         report.rows += len(lines.records)
         last = max(records, default=last)

@@ -23,7 +23,6 @@ else:
 
 BOM = b"\xef\xbb\xbf"
 Ints: TypeAlias = "npt.NDArray[np.int64]"
-Bools: TypeAlias = "npt.NDArray[np.bool_]"
 
 
 def record(line: int, offset: int, raw: bytes, longest: int) -> Record:
@@ -59,11 +58,6 @@ class LineBlock(Sequence[Record]):
         self.longest = longest
         self._first, self._offset = first, offset
         self._marked = at_start and offset == 0 and content.startswith(BOM)
-        self._taken: Bools | None = None
-        self._parsed = False
-        self._rows: Mapping[int, Row] | Sequence[Row] = ()  # by place of their line in the block
-        self._odd: dict[int, Record] = {}  # lines that were parsed by themselves
-        self._places: Ints | None = None  # of the lines that are rows; None where all of them are
 
     @functools.cached_property
     def starts(self) -> Ints:
@@ -95,79 +89,51 @@ class LineBlock(Sequence[Record]):
                 longest=self.longest,
             )
 
-    @property
-    def untouched(self) -> bool:
-        """Whether no row has been asked for yet."""
-        return not self._parsed
+    @functools.cached_property
+    def _rows(self) -> list[Row] | None:
+        """The rows of all lines; None where these are parsed one by one."""
+        lines = self.content.split(b"\n")
+        long = len(self.content) > self.longest and max(map(len, lines)) > self.longest
+        if long or b"\r" in self.content:
+            return None
+        return strict_json.parse_all(lines, self.content)
 
-    def take(self, taken: Bools) -> None:
-        """Say which lines somebody has read already, each of which is a row."""
-        assert self.untouched
-        self._taken = taken
-
-    def _parse(self) -> None:
-        if self._parsed:
-            return
-        self._parsed = True
-        if self._taken is None:
-            left: Sequence[int] = range(self.line_count)
-            lines, joined = self.content.split(b"\n"), self.content
-        else:
-            left = np.flatnonzero(~self._taken).tolist()
-            lines = [self.raw(place) for place in left]
-            joined = b"\n".join(lines)
-        if lines and b"\r" not in joined and not self._too_long(lines, joined):
-            rows = strict_json.parse_all(lines, joined)
-            if rows is not None:
-                self._rows = rows if self._taken is None else dict(zip(left, rows, strict=True))
-                return
-        self._one_by_one(left, lines)
-
-    def _too_long(self, lines: Sequence[bytes], joined: bytes) -> bool:
-        return len(joined) > self.longest and max(map(len, lines)) > self.longest
-
-    def _one_by_one(self, left: Sequence[int], lines: Sequence[bytes]) -> None:
-        for place, line in zip(left, lines, strict=True):
+    @functools.cached_property
+    def _records(self) -> dict[int, Record]:
+        """By place, what lines are that are parsed one by one."""
+        found = {}
+        for place, line in enumerate(self.content.split(b"\n")):
             offset, body = self._offset + int(self.starts[place]), line
             if self._marked and place == 0:
                 offset, body = offset + len(BOM), body[len(BOM) :]
             body = body.removesuffix(b"\r")
             if body.strip():
-                self._odd[place] = record(self._first + place, offset, body, self.longest)
-        rows = np.zeros(self.line_count, bool) if self._taken is None else self._taken.copy()
-        rows[list(self._odd)] = True
-        self._places = None if rows.all() else np.flatnonzero(rows)
+                found[place] = record(self._first + place, offset, body, self.longest)
+        return found
 
     def _record(self, place: int) -> Record:
-        if place in self._odd:
-            return self._odd[place]
-        taken, raw = self._taken is not None and self._taken[place], self.raw(place)
-        data = strict_json.parse(raw) if taken else self._rows[place]
-        one = Record(self._first + place, self._offset + int(self.starts[place]), raw, data)
-        if taken:  # it is parsed once
-            self._odd[place] = one
-        return one
+        if self._rows is None:
+            return self._records[place]
+        raw, offset = self.raw(place), self._offset + int(self.starts[place])
+        return Record(self._first + place, offset, raw, self._rows[place])
 
-    @property
+    @functools.cached_property
     def places(self) -> Ints:
         """Which of the lines are rows."""
-        self._parse()
-        if self._places is None:
-            self._places = np.arange(self.line_count)
-        return self._places
+        if self._rows is None:
+            return np.array([*self._records], np.int64)
+        return np.arange(self.line_count)
 
     @property
     def lines(self) -> Ints:
         """The number of each row's line."""
         return self._first + self.places
 
-    def data(self, rows: Sequence[int]) -> Sequence[Row | None]:
-        """What was parsed of some rows; None for one that could not be."""
-        self._parse()
-        if len(rows) == self.line_count and not self._odd and isinstance(self._rows, list):
-            return self._rows
-        places = self.places[np.array(rows, np.int64)].tolist()
-        return [self._record(place).data for place in places]
+    def data(self) -> Sequence[Row | None]:
+        """What was parsed of the rows; None for one that could not be."""
+        if self._rows is None:
+            return [record.data for record in self._records.values()]
+        return self._rows
 
     @property
     def by_line(self) -> Mapping[int, Record]:
@@ -175,8 +141,7 @@ class LineBlock(Sequence[Record]):
         return _ByLine(self)
 
     def __len__(self) -> int:
-        self._parse()
-        return self.line_count if self._places is None else len(self._places)
+        return len(self.places)
 
     @overload
     def __getitem__(self, row: int) -> Record: ...

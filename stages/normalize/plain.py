@@ -222,7 +222,7 @@ def find(
             yield from _of_one_kind(rows, numbers, how=how, kind=kind)
 
 
-def may_be_left_out(how: Reading, name: str, values: Sequence[Any], kind: Kind) -> list[bool]:
+def _may_be_left_out(how: Reading, name: str, values: Sequence[Any], kind: Kind) -> list[bool]:
     """Which rows of a column that is not read are still the same examples without it."""
     fine = [True] * len(values)
     if name in how.meaning:
@@ -247,7 +247,7 @@ def _of_one_kind(
         fine = (
             [value is None for value in values]
             if name in how.absent
-            else may_be_left_out(how, name, values, kind)
+            else _may_be_left_out(how, name, values, kind)
         )
         if not all(fine):
             numbers = list(itertools.compress(numbers, fine))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from stages.errors import RowError
 from stages.files.line_block import LineBlock, lines_of
 from stages.format import Format
 from stages.kinds import Kind
-from stages.normalize import native_rows, plain, plain_pairs, plain_steps
+from stages.normalize import plain, plain_pairs, plain_steps
 from stages.overlap import search, signatures
 from stages.overlap.settings import Likeness, Search
 from stages.rows import carried, column_names, examples, groups, stop_text
@@ -228,20 +228,12 @@ class Normalize:
         """Batches of plain rows, each with their places among the records."""
         if not self._may_be_plain:
             return
-        block = records if isinstance(records, LineBlock) else None
-        read: set[int] = set()
-        answers = self._reading_of is plain.reading_of
-        native = (
-            native_rows.find(block, self.format, self.kind) if block is not None and answers else ()
+        rows = (
+            records.data()
+            if isinstance(records, LineBlock)
+            else [record.data for record in records]
         )
-        for some in native:
-            read.update(some.rows)
-            if some.rows:
-                yield some.rows, self._columns(records, some)
-        left = [number for number in range(len(records)) if number not in read]
-        rows = block.data(left) if block is not None else [record.data for record in records]
         for some in plain.find(rows, self.format, self.kind, self._reading_of):
-            some = replace(some, rows=[left[at] for at in some.rows])
             if some.rows:
                 yield some.rows, self._columns(records, some)
 

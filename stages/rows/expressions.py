@@ -76,10 +76,10 @@ class Node:
     """A value of an expression, and how it is computed.
 
     Attributes:
-        kind: number, text, truth, column, figure; negate, not, and, or, null (is it?), in,
-            between; a sign; or the name of a function.
+        kind: number, text, truth, column, figure; negate, not, and, or, null (is it?); a sign; or
+            the name of a function.
         at: where it begins in the text, from 0.
-        value: of a literal or a name; the values of ``in``.
+        value: of a literal or a name.
     """
 
     kind: str
@@ -218,11 +218,13 @@ class _Parser:
             self._require("null", "NULL is expected after IS")
             node = Node("null", at, parts=(left,))
         elif self._taken("in"):
-            node = Node("in", at, self._literals(), (left,))
+            equal = (Node("=", one.at, parts=(left, one)) for one in self._literals())
+            node = Node("or", at, parts=tuple(equal))
         elif self._taken("between"):
             low = self._sum()
             self._require("and", "BETWEEN is followed by two values with AND between them")
-            node = Node("between", at, parts=(left, low, self._sum()))
+            least = Node(">=", at, parts=(left, low))
+            node = Node("and", at, parts=(least, Node("<=", at, parts=(left, self._sum()))))
         elif turned:
             self._refuse(self._at, "IN or BETWEEN is expected after NOT")
         else:

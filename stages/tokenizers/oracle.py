@@ -1,24 +1,23 @@
-"""A second encoder, written here, over the vocabulary that the vendor published.
+"""A third opinion on ids, over the vocabulary that the vendor published.
 
 ``tokenizer.json`` is converted from that vocabulary, and both encoders of a build read the
-converted file: an error of the conversion would be in both. This one reads the vocabulary itself,
-and merges as the vendors' encoders do: the pair with the best rank or score first, and of equal
-ones the leftmost. It is plain Python and slow, so it encodes a small sample of a build's rows (see
-``expectations.second_sample``).
+converted file: an error of the conversion would be in both. Here tiktoken, or for SentencePiece's
+models a few lines of plain Python, read the vocabulary itself, and merge as the vendors' encoders
+do: the pair with the best rank or score first, and of equal ones the leftmost. It is for a small
+sample of a build's rows (see ``expectations.second_sample``).
 
-It splits text into words by Python's Unicode tables. Text with characters that this version of
-Python does not know is skipped, because other libraries may have newer tables.
+Text with characters that this version of Python does not know is skipped, because other libraries
+may have newer tables.
 """
 
 from __future__ import annotations
 
 import functools
 import heapq
-import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from stages.chat_template.segments import controls_pattern
 from stages.encoders import parsed
@@ -26,38 +25,23 @@ from stages.profile import RankLayout, TargetModel
 from stages.tokenizers import builders, builtin, sentencepiece
 
 Encode: TypeAlias = Callable[[str], "list[int] | None"]
-Symbol = TypeVar("Symbol", str, bytes)
 
 LONGEST = 50_000  # characters of a text; longer ones are skipped, since plain Python is slow
 HEAD, EVERY = 32, 16  # of the rows that are offered: so many first ones, then one in so many
-_WORDS = 100_000  # words whose ids are cached
-_WHITE = "\t\n\v\f\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-# Blanks, and letters that match one of ASCII where case does not matter: a pattern may name them.
-_STAY = frozenset(
-    "\t\n\v\f\r \u0085\u00a0\u1680\u2028\u2029\u202f\u205f\u3000\u0130\u0131\u017f\u212a"
-)
-_STAY |= set(map(chr, range(0x2000, 0x200B)))
-_STAYING = sorted({*map(chr, range(128)), *_STAY})
-_CATEGORIES = (
-    *("Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe"),
-    *("Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co", "Cn"),
-)
-_FIRST = 0xE000  # stand-ins: private-use characters, for which the one of Co stands
-_CLASS = re.compile(r"\\p\{(\w+)\}|\\([sS])|(\\.)|([\[\]])")
 
 
-def merged(symbols: Sequence[Symbol], rank: Callable[[Symbol], float | None]) -> list[Symbol]:
-    """Byte-pair encoding: join the neighbours whose joint symbol ranks best, while any has a rank.
+def merged(text: str, rank: Callable[[str], float | None]) -> list[str]:
+    """Byte-pair encoding: join the neighbours whose joint text ranks best, while any has a rank.
 
     Args:
-        rank: the lower the better, None for no symbol; equal ones are joined from the left.
+        rank: the lower the better, None for no piece; equal ones are joined from the left.
     """
     # A linked list of parts (``before`` and ``behind`` hold the neighbours' indices) and a heap of
     # candidate pairs, best rank first and the leftmost of equal ones. Pairs whose parts have
     # changed since are skipped when they come up.
-    parts: list[Symbol | None] = list(symbols)
+    parts: list[str | None] = list(text)
     before, behind = list(range(-1, len(parts) - 1)), list(range(1, len(parts) + 1))
-    queue: list[tuple[float, int, Symbol]] = []
+    queue: list[tuple[float, int, str]] = []
 
     def offer(left: int) -> None:
         right = behind[left] if left >= 0 else len(parts)
@@ -105,100 +89,34 @@ def _pieces(table: bytes) -> Encode:
     return encode
 
 
-class _StandIns(dict[int, int]):
-    """For ``str.translate``: characters beyond ASCII by one that stands for their category."""
-
-    def __missing__(self, code: int) -> int:
-        char = chr(code)
-        if code < 128 or char in _STAY:
-            stand_in = code
-        else:
-            stand_in = _FIRST + _CATEGORIES.index(unicodedata.category(char))
-        self[code] = stand_in
-        return stand_in
-
-
-class Words:
-    """Splits text by a vendor's pattern, whose classes such as ``\\p{L}`` Python's ``re`` lacks.
-
-    The pattern is matched on a text of the same length, in which one character stands for all of
-    its category; so a class is spelled out with a few characters instead of all of Unicode.
-    """
-
-    def __init__(self, pattern: str) -> None:
-        self._pattern = pattern
-        self._stand_ins = _StandIns()
-        self._compiled = re.compile(self._spelled())
-
-    def __call__(self, text: str) -> list[str]:
-        shown = text if text.isascii() else text.translate(self._stand_ins)
-        return [text[match.start() : match.end()] for match in self._compiled.finditer(shown)]
-
-    def _spelled(self) -> str:
-        """The pattern for stand-ins."""
-        inside = False
-
-        def spell(match: re.Match[str]) -> str:
-            nonlocal inside
-            category, blank, other, bracket = match.groups()
-            if bracket or other:
-                inside = bracket == "[" if bracket else inside
-                return match[0]
-            chars = _WHITE if blank else _members(category)
-            return chars if inside else f"[{'^' if blank == 'S' else ''}{chars}]"
-
-        return _CLASS.sub(spell, self._pattern)
-
-
-def _members(category: str) -> str:
-    """The characters of a category as the inside of a class: stand-ins, and those that stay."""
-    own = [char for char in _STAYING if unicodedata.category(char).startswith(category)]
-    own += [chr(_FIRST + i) for i, name in enumerate(_CATEGORIES) if name.startswith(category)]
-    return "".join(map(re.escape, own))
-
-
-def _ranked(tokens: list[bytes], first: int, pattern: str, composed: bool) -> Encode:
+def _ranked(tokens: list[bytes], first: int, pattern: str, composed: bool = False) -> Encode:
     """Byte-level encoding of words by ranks.
 
     Args:
         first: the id of rank 0.
         composed: text is normalized to NFC first.
     """
-    ranks = dict(zip(tokens, range(len(tokens)), strict=True))
-    words = Words(pattern)
+    import tiktoken  # few commands encode
 
-    @functools.lru_cache(_WORDS)
-    def of_word(word: str) -> list[int]:
-        data = word.encode()
-        if data in ranks:
-            return [first + ranks[data]]
-        single = [data[i : i + 1] for i in range(len(data))]
-        return [first + ranks[symbol] for symbol in merged(single, ranks.get)]
+    ids = {token: first + rank for rank, token in enumerate(tokens)}
+    vendor = tiktoken.Encoding("", pat_str=pattern, mergeable_ranks=ids, special_tokens={})
 
     def encode(text: str) -> list[int] | None:
         if any(unicodedata.category(char) == "Cn" for char in set(text)):
             return None
         text = unicodedata.normalize("NFC", text) if composed else text
-        return [token for word in words(text) for token in of_word(word)]
+        return vendor.encode_ordinary(text)
 
     return encode
 
 
-def _rank_table(table: bytes, pattern: str, composed: bool) -> Encode:
-    tokens = builders.parse_ranks(table)
-    return _ranked(tokens, first=0, pattern=pattern, composed=composed)
-
-
-def _tekken(table: bytes) -> Encode:
-    tokens, controls, pattern = builders.tekken_ranks(table)
-    return _ranked(tokens, first=controls, pattern=pattern, composed=False)
-
-
 _READERS: dict[str, Callable[[bytes], Encode]] = {  # by the builder of ``tokenizer.json``
     "sentencepiece": _pieces,
-    "tekken": _tekken,
-    "llama3": lambda table: _rank_table(table, builders.LLAMA3_WORDS, composed=False),
-    "qwen": lambda table: _rank_table(table, builders.QWEN_WORDS, composed=True),
+    "tekken": lambda table: _ranked(*builders.tekken_ranks(table)),
+    "llama3": lambda table: _ranked(builders.parse_ranks(table), 0, builders.LLAMA3_WORDS),
+    "qwen": lambda table: _ranked(
+        builders.parse_ranks(table), 0, builders.QWEN_WORDS, composed=True
+    ),
 }
 
 
@@ -232,11 +150,10 @@ class Oracle:
     """Compares rows of a build with the encoder over the vocabulary.
 
     It does not use the ordinary tokens and merges of ``tokenizer.json``, nor the library that
-    encodes
-    with them: ids and the order of merges come from the ranks or scores of the vendor's file, and
-    the merging is ``merged``, above. It does share with the build how that file is parsed, the
-    pattern that splits words, and the text and ids of the control tokens. Only tests against the
-    vendors' own libraries see errors in these.
+    encodes with them: ids and the order of merges come from the ranks or scores of the vendor's
+    file, and the merging is tiktoken's, or ``merged``, above. It does share with the build how that
+    file is parsed, the pattern that splits words, and the text and ids of the control tokens. Only
+    tests against the vendors' own libraries see errors in these.
 
     Attributes:
         name: of the vocabulary.

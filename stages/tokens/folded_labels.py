@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from stages import columns, native
+from stages import columns
 from stages.chat_template import segments as outlines
 from stages.chat_template.segments import CONTROL, MARKER, STEP
 from stages.columns import IGNORED, list_parts, make_list, numbers, offsets_of
@@ -83,20 +83,6 @@ def unfolded(
     folded: npt.NDArray[np.int32], marker: int = NO_MARKER
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """The inverse of ``folded_ids``; at trained places the id is the marker, where there is one."""
-    ids, labels = _unfolded(folded)
-    if marker != NO_MARKER:
-        ids[np.flatnonzero(folded < 0)] = marker
-    return ids, labels
-
-
-def _unfolded(
-    folded: npt.NDArray[np.int32],
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    module = native.module()
-    if module is not None:
-        both = np.empty((2, len(folded)), np.int32)
-        module.unfold(folded, IGNORED, both[0], both[1])
-        return both[0], both[1]
     # An arithmetic shift by 31 gives -1 (all bits set) for negative numbers and 0 for others: xor
     # with it complements the trained ids back and leaves the other ids as they are.
     trained = folded >> 31
@@ -105,6 +91,8 @@ def _unfolded(
     labels = ids ^ np.int32(IGNORED)
     labels &= trained
     labels ^= np.int32(IGNORED)
+    if marker != NO_MARKER:
+        ids[np.flatnonzero(folded < 0)] = marker
     return ids, labels
 
 

@@ -7,7 +7,7 @@ where the token is not trained, its complement where it is (see ``folded_labels`
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages import columns, native
+from stages import columns
 from stages.chat_template import segments as outlines
 from stages.chat_template.segments import CONTROL, MARKER, TRAINED
 from stages.columns import Ints, list_parts, make_list, numbers, offsets_of
@@ -179,8 +179,12 @@ class OutlineEncoder:
                 merged[rows] += self._cuts.behind(
                     cut.left, cut.ids, texts=flat, odd=odd, which=behind, pieces=(ids, starts)
                 )
-        runs = [run for _, one in used for run in one.fixed]
-        folded, bounds = put_together(runs, (ids, starts), trained=trained, places=place)
+        # Runs of the template, and behind them the own texts; each place takes one of these.
+        runs, lengths = [run for _, one in used for run in one.fixed], np.diff(starts)
+        own_ids = np.where(np.repeat(trained, lengths), ~ids, ids)
+        sizes = np.concatenate([np.array([len(run) for run in runs], np.int64), lengths])
+        pool = make_list(offsets_of(sizes), pa.array(np.concatenate([*runs, own_ids])))
+        bounds, folded = numbers(pool.take(pa.array(place)))
         return Encoded(folded, bounds[places], controls, markers=markers, merged_cuts=merged)
 
     def _own(self, flat: pa.StringArray, repeat: bool) -> tuple[Ints, Ids]:
@@ -217,33 +221,3 @@ def segments_of(batch: Batch, prefix: str) -> pa.ListArray:
         fields=fields,
     )
     return make_list(offsets_of(np.fromiter(map(len, rows), np.int64, len(rows))), values)
-
-
-def put_together(
-    fixed: Sequence[Ids], own: tuple[Ids, Ints], trained: npt.NDArray[np.bool_], places: Ints
-) -> tuple[Ids, Ints]:
-    """Runs of ids, one behind the other, folded.
-
-    Args:
-        fixed: runs that are folded already.
-        own: ids of the other runs, and where each starts; ``trained``: which of them are.
-        places: which runs; the own ones are counted behind the fixed ones.
-
-    Returns:
-        The ids, and where each place starts.
-    """
-    ids, starts = own
-    sizes, lengths = np.array([len(run) for run in fixed], np.int64), np.diff(starts)
-    module = native.module()
-    if module is not None:
-        bounds = np.empty(len(places) + 1, np.int64)
-        folded = np.empty(int(np.concatenate([sizes, lengths])[places].sum()), np.int32)
-        printed = np.concatenate(fixed) if fixed else ids[:0]
-        module.assemble(printed, offsets_of(sizes), ids, starts, trained, places, folded, bounds)
-        return folded, bounds
-    own_ids = np.where(np.repeat(trained, lengths), ~ids, ids)
-    pool = make_list(
-        offsets_of(np.concatenate([sizes, lengths])), pa.array(np.concatenate([*fixed, own_ids]))
-    )
-    bounds, folded = numbers(pool.take(pa.array(places)))
-    return folded, bounds
