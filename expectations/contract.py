@@ -6,8 +6,6 @@ checked on every row while parts are made (refusing it early, by name) and on th
 (which a trainer will read).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -152,11 +150,11 @@ class Invariant(Scope):
 
     name: str
     why: str
-    checks: tuple[Check, ...]
+    checks: "tuple[Check, ...]"
     breaks: Mapping[str, int | bool]
     severity: str = "critical"
 
-    def checks_for(self, context: Context) -> tuple[Check, ...]:
+    def checks_for(self, context: Context) -> "tuple[Check, ...]":
         """Its checks that apply to such rows."""
         return tuple(c for c in self.checks if context.traits.issuperset(c.needs))
 

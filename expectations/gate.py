@@ -6,8 +6,6 @@ expectation is also checked by our own code, on the same rows and, where these s
 table, on all rows of that; different results stop the build.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -7,8 +7,6 @@ places of databases and clouds, and of expectations until one of that type is as
 ``--help`` and ``plan`` do not import it.
 """
 
-from __future__ import annotations
-
 import functools
 import gc
 import importlib

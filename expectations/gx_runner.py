@@ -4,8 +4,6 @@ The library reports an expectation that raised like one with a bad row, and may 
 here both are errors.
 """
 
-from __future__ import annotations
-
 import functools
 import html
 import importlib

@@ -5,8 +5,6 @@ completely or is an error: every type must be known, every severity one of three
 exist.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -12,8 +12,6 @@ at the control tokens in it, which are the template's own, and the replaced text
 encoded as ordinary text.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterable, Sequence
@@ -60,7 +58,7 @@ class Reading:
         pairs = zip(self.ids, self.weights, strict=True)
         return [token if weight else IGNORED for token, weight in pairs]
 
-    def ended(self) -> Reading:
+    def ended(self) -> "Reading":
         """The sequence up to its last trained token, where a reward is read."""
         last = max(i for i, weight in enumerate(self.weights) if weight)
         end = slice(last + 1)

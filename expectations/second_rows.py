@@ -8,8 +8,6 @@ Values that a build chooses by are looked up again, too, in some rows of every b
 place of another row would leave out the wrong example, and nothing else of the build would show it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,17 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from stages.contract import (
-    BARE,
-    Batch,
-    Conversation,
-    Example,
-    Message,
-    Pair,
-    Record,
-    StepChain,
-    Tokens,
-)
+from stages import contract
 from stages.errors import ReadingError, counted
 from stages.files.strict_json import dump
 from stages.normalize.stage import Normalize
@@ -47,14 +35,14 @@ class Expected:
         steps, tail: of a chain: the texts before each marker, and the text after the last.
     """
 
-    sides: tuple[tuple[Message, ...], ...] = ()
+    sides: tuple[tuple[contract.Message, ...], ...] = ()
     tools: list[Any] | None = None
     margin: float | None = None
     problem: str = ""
     steps: tuple[str, ...] = ()
     tail: str | None = None
     ratings: tuple[float | None, ...] = ()
-    tokens: Tokens | None = None
+    tokens: contract.Tokens | None = None
 
     @property
     def text(self) -> str:
@@ -63,7 +51,7 @@ class Expected:
         return "\n".join([*said, self.problem, *self.steps])
 
 
-def _conversation(example: Conversation, train_on: str) -> tuple[Message, ...]:
+def _conversation(example: contract.Conversation, train_on: str) -> tuple[contract.Message, ...]:
     answers = [i for i, turn in enumerate(example.messages) if turn.role == "assistant"]
     by_policy = {
         "assistant": set(answers),
@@ -73,28 +61,28 @@ def _conversation(example: Conversation, train_on: str) -> tuple[Message, ...]:
     turns = []
     for i, turn in enumerate(example.messages):
         trained = i in by_policy if turn.trained is None else turn.trained
-        turns.append(_decided(turn, trained or turn.role == BARE))
+        turns.append(_decided(turn, trained or turn.role == contract.BARE))
     return tuple(turns)
 
 
-def _decided(turn: Message, trained: bool) -> Message:
+def _decided(turn: contract.Message, trained: bool) -> contract.Message:
     weight = 1.0 if turn.weight is None else turn.weight
     return replace(turn, trained=trained, weight=weight if trained else 0.0)
 
 
-def _turn_by_turn(turns: tuple[Message, ...]) -> Iterator[tuple[Message, ...]]:
+def _turn_by_turn(turns: tuple[contract.Message, ...]) -> Iterator[tuple[contract.Message, ...]]:
     """For each trained answer the conversation up to it, in which only that answer is trained.
 
     A text without turns stays as it is.
     """
-    if turns[0].role == BARE:
+    if turns[0].role == contract.BARE:
         yield turns
     for i, turn in enumerate(turns):
         if turn.trained and turn.role == "assistant":
             yield (*(_decided(t, False) for t in turns[:i]), turn)
 
 
-def _pair(example: Pair) -> Expected:
+def _pair(example: contract.Pair) -> Expected:
     prompt = [_decided(turn, False) for turn in example.prompt]
     sides = [
         (*prompt, *(_decided(turn, turn.role == "assistant") for turn in side))
@@ -103,7 +91,7 @@ def _pair(example: Pair) -> Expected:
     return Expected(tuple(sides), example.tools, example.margin)
 
 
-def _chain(example: StepChain, raw: bool, between: str) -> Expected:
+def _chain(example: contract.StepChain, raw: bool, between: str) -> Expected:
     problem = example.problem.strip()
     steps = [step.strip() for step in example.steps]
     tail = None
@@ -119,23 +107,23 @@ def _chain(example: StepChain, raw: bool, between: str) -> Expected:
     return Expected(problem=problem, steps=tuple(steps), tail=tail, ratings=tuple(example.labels))
 
 
-def sequences(example: Example, normalize: Normalize) -> list[Expected]:
+def sequences(example: contract.Example, normalize: Normalize) -> list[Expected]:
     """The sequences that an example must become with the options of ``normalize``."""
-    if isinstance(example, Conversation):
+    if isinstance(example, contract.Conversation):
         turns = _conversation(example, normalize.train_on)
         each = _turn_by_turn(turns) if normalize.turn_by_turn else [turns]
         return [Expected((one,), example.tools) for one in each]
-    if isinstance(example, Pair):
+    if isinstance(example, contract.Pair):
         return [_pair(example)]
-    if isinstance(example, StepChain):
+    if isinstance(example, contract.StepChain):
         return [_chain(example, normalize.raw, normalize.step_separator)]
-    return [Expected(tokens=example)] if isinstance(example, Tokens) else []
+    return [Expected(tokens=example)] if isinstance(example, contract.Tokens) else []
 
 
 _SIDES = ("messages", "chosen_messages", "rejected_messages")
 
 
-def _same_turns(turns: tuple[Message, ...], column: list[dict[str, Any]]) -> bool:
+def _same_turns(turns: tuple[contract.Message, ...], column: list[dict[str, Any]]) -> bool:
     expected = [(t.role, t.content, dump(t.fields) if t.fields else None, t.trained) for t in turns]
     return expected == [(t["role"], t["content"], t["fields"], t["trained"]) for t in column]
 
@@ -215,9 +203,9 @@ def _alike(stored: Mapping[str, Any], value: Any) -> bool:
 
 
 def check_values(
-    batch: Batch,
+    batch: contract.Batch,
     paths: Sequence[str],
-    records: Mapping[int, Record],
+    records: Mapping[int, contract.Record],
     place_of: Callable[[int], str],
 ) -> None:
     """Look some rows of a batch up again.

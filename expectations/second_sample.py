@@ -10,8 +10,6 @@ The check itself is checked: in the first row that passes, each of those columns
 and the second reading must notice every damage.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Metrics compare what is stored with what was planned. Row ids are numbers here (
 sequence), and the texts that such numbers are written as.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -55,7 +53,7 @@ def ratings(column: pa.ListArray) -> Lists:
     return offsets, bits(np.nan_to_num(floats, nan=_UNRATED))
 
 
-def lists(rows: StoredRows) -> dict[str, Lists]:
+def lists(rows: "StoredRows") -> dict[str, Lists]:
     """The lists of the stored examples, by the columns of parts."""
     if rows.paired:
         return {f"{side}ids": (one.offsets, one.ids) for side, one in rows.sides.items()}
@@ -74,7 +72,7 @@ def lists(rows: StoredRows) -> dict[str, Lists]:
     return found
 
 
-def keys(rows: StoredRows, found: Mapping[str, Lists]) -> tuple[Ints, Ints]:
+def keys(rows: "StoredRows", found: Mapping[str, Lists]) -> tuple[Ints, Ints]:
     """Two 64-bit halves of the digest of each stored example, computed as in ``encode``.
 
     Args:
@@ -387,13 +385,13 @@ class Dataset:
             packs hold examples of one part each: how many parts were packed.
     """
 
-    sums: Mapping[tuple[str, str], Tally]
+    sums: "Mapping[tuple[str, str], Tally]"
     names: Callable[[], Iterable[Piece]]
     contents: Callable[[], Iterable[Piece]]
     declared: Mapping[str, int]
     context: Context
 
-    def _sums(self, table: str, side: str | None) -> list[Tally]:
+    def _sums(self, table: str, side: str | None) -> "list[Tally]":
         sides = SIDES if side is None else (side,)
         return [self.sums[one, table] for one in sides if (one, table) in self.sums]
 

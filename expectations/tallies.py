@@ -8,8 +8,6 @@ for all rows exactly if it holds for these, so Great Expectations judges these b
 and must come to the same result as the counts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,16 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from expectations.contract import (
-    DATASET,
-    EXAMPLE,
-    ROW,
-    SHARD,
-    Context,
-    Invariant,
-    Values,
-    parameters,
-)
+from expectations import contract
 from expectations.invariants import applying, metrics_of
 from expectations.stored_rows import Dataset, IndexRows, ShardFile, StoredRows
 from expectations.verdict import NAMED
@@ -63,9 +52,9 @@ class Tally:
     laws: Mapping[str, Broken]
     sums: Mapping[str, int]
     at: Ints
-    shown: Values
+    shown: contract.Values
 
-    def seen(self, law: Invariant, context: Context) -> dict[str, int]:
+    def seen(self, law: contract.Invariant, context: contract.Context) -> dict[str, int]:
         """The metrics of the first row that breaks a law; empty where none does."""
         rows = self.laws[law.name].rows
         if not rows:
@@ -78,19 +67,19 @@ class Tally:
 class Laws:
     """The laws that apply to one table of a build."""
 
-    def __init__(self, context: Context, level: str) -> None:
+    def __init__(self, context: contract.Context, level: str) -> None:
         self._level = level
-        self._bounds = parameters(context)
+        self._bounds = contract.parameters(context)
         self._checks = {law.name: law.checks_for(context) for law in applying(context, level)}
         columns = (c for checks in self._checks.values() for check in checks for c in check.columns)
         self._columns = list(dict.fromkeys(columns))
 
-    def _telling(self, metrics: Values) -> Ints:
+    def _telling(self, metrics: contract.Values) -> Ints:
         """Rows among which each check is broken that is broken at all."""
         checks = {check for checks in self._checks.values() for check in checks}
         return np.array(sorted({at for one in checks for at in one.telling(metrics)}), np.int64)
 
-    def tally(self, metrics: Values) -> Tally:
+    def tally(self, metrics: contract.Values) -> Tally:
         """Check every row of a table.
 
         Args:
@@ -177,7 +166,7 @@ def _checked(subject: str, name: str, values: npt.ArrayLike, count: int) -> npt.
 
 
 def _measured(
-    source: object, context: Context, level: str, count: int
+    source: object, context: contract.Context, level: str, count: int
 ) -> dict[str, npt.NDArray[np.int64]]:
     """The metrics of all subjects at one level.
 
@@ -205,22 +194,22 @@ def _measured(
 def measured(rows: StoredRows, level: str) -> dict[str, npt.NDArray[np.int64]]:
     """The metrics of examples, or of training rows (packs, padded rows), as columns."""
     context = replace(rows.context, evidence=rows.evidence)
-    count = len(rows) if level == EXAMPLE else rows.table.num_rows
+    count = len(rows) if level == contract.EXAMPLE else rows.table.num_rows
     return _measured(rows, context, level=level, count=count)
 
 
 def of_index(rows: IndexRows) -> dict[str, npt.NDArray[np.int64]]:
     """The metrics of packs that are an index, as columns."""
     context = replace(rows.context, evidence=rows.evidence)
-    return _measured(rows, context, level=ROW, count=rows.table.num_rows)
+    return _measured(rows, context, level=contract.ROW, count=rows.table.num_rows)
 
 
 def shard(file: ShardFile) -> dict[str, int]:
     """The metrics of one file."""
-    columns = _measured(file, file.context, level=SHARD, count=1)
+    columns = _measured(file, file.context, level=contract.SHARD, count=1)
     return {name: int(values[0]) for name, values in columns.items()}
 
 
 def dataset(build: Dataset) -> pa.Table:
     """The one row of metrics of a whole build."""
-    return pa.table(_measured(build, build.context, level=DATASET, count=1))
+    return pa.table(_measured(build, build.context, level=contract.DATASET, count=1))

@@ -4,8 +4,6 @@ Only the columns themselves are used: ``seq_lengths`` cut a pack, the attention 
 No code is shared with the layouts that pack and pad, because their results are checked with it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,22 +11,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from expectations.contract import PACKS, PADS, Context
-from stages.columns import (
-    IGNORED,
-    Ints,
-    count_per_row,
-    list_parts,
-    numbers,
-    offsets_of,
-    whole,
-)
+from stages import columns
 
 SIDES = ("chosen_", "rejected_")
 
 Bools = npt.NDArray[np.bool_]
 Ids = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
-_Mask = tuple[Bools, Ints]
+_Mask = tuple[Bools, columns.Ints]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +29,23 @@ class Sequences:
         starts_at: flat index of the first token of each answer; only where audits read pairs.
     """
 
-    offsets: Ints
+    offsets: columns.Ints
     ids: Ids
-    starts_at: Ints | None = None
+    starts_at: columns.Ints | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def owner(self, at: Ints) -> Ints:
+    def owner(self, at: columns.Ints) -> columns.Ints:
         """The sequence that each flat index is in."""
         # The last offset that is not after the index; empty sequences share the offset of the next.
         return np.searchsorted(self.offsets, at, side="right") - 1
 
-    def per_row(self, tokens: Bools) -> Ints:
+    def per_row(self, tokens: Bools) -> columns.Ints:
         """How many of each sequence's tokens are marked."""
-        return count_per_row(self.offsets, tokens)
+        return columns.count_per_row(self.offsets, tokens)
 
-    def at(self, which: Ints) -> Ids:
+    def at(self, which: columns.Ints) -> Ids:
         """The id at one flat index for each sequence; -1 where the sequence is empty."""
         if not len(self.ids):
             return np.full(len(self), -1, np.int32)
@@ -76,7 +66,7 @@ class StoredExamples:
         steps: positions from the example's first token, and ratings; PRM only.
     """
 
-    rows: Ints
+    rows: columns.Ints
     sequences: Sequences
     labels: Ids
     fits: Bools
@@ -91,7 +81,7 @@ class StoredExamples:
 
 def column(table: pa.Table, name: str) -> pa.ListArray:
     """A column in one piece."""
-    return whole(table.column(name))
+    return columns.whole(table.column(name))
 
 
 def examples(table: pa.Table, context: Context) -> StoredExamples:
@@ -113,9 +103,9 @@ def examples(table: pa.Table, context: Context) -> StoredExamples:
     )
 
 
-def _cuts(table: pa.Table, rows: Ints) -> Ints:
+def _cuts(table: pa.Table, rows: columns.Ints) -> columns.Ints:
     """Offsets of the examples in packs; those of the packs where ``seq_lengths`` is wrong."""
-    cuts = offsets_of(np.maximum(numbers(column(table, "seq_lengths"))[1], 0))
+    cuts = columns.offsets_of(np.maximum(columns.numbers(column(table, "seq_lengths"))[1], 0))
     return cuts if cuts[-1] == rows[-1] else rows  # judged by seq_lengths_fill_the_pack
 
 
@@ -123,7 +113,7 @@ def count(table: pa.Table, context: Context) -> int:
     """How many examples a table of rows has."""
     if PACKS not in context.traits:
         return int(table.num_rows)
-    return len(_cuts(table, numbers(column(table, "input_ids"))[0])) - 1
+    return len(_cuts(table, columns.numbers(column(table, "input_ids"))[0])) - 1
 
 
 def sides(table: pa.Table, context: Context) -> dict[str, Sequences]:
@@ -136,47 +126,49 @@ def sides(table: pa.Table, context: Context) -> dict[str, Sequences]:
     return by_prefix
 
 
-def names(table: pa.Table) -> tuple[Ints, pa.Array]:
+def names(table: pa.Table) -> tuple[columns.Ints, pa.Array]:
     """Where each training row's row ids begin, and the ids of all examples, flat."""
     if "row_ids" not in table.schema.names:
         row_ids = column(table, "row_id")
         return np.arange(len(row_ids) + 1), row_ids
-    return list_parts(column(table, "row_ids"))
+    return columns.list_parts(column(table, "row_ids"))
 
 
 def source_names(table: pa.Table) -> pa.Array | None:
     """The name of the source of each example; None where the table has none."""
     if "source" in table.schema.names:
         return column(table, "source")
-    return list_parts(column(table, "sources"))[1] if "sources" in table.schema.names else None
+    return (
+        columns.list_parts(column(table, "sources"))[1] if "sources" in table.schema.names else None
+    )
 
 
 def _real(mask: pa.ListArray) -> _Mask:
     """Which values of a padded column are no padding, and where each row starts among these."""
-    offsets, flat = numbers(mask)
+    offsets, flat = columns.numbers(mask)
     real = flat == 1
-    return real, offsets_of(counts(offsets, real))
+    return real, columns.offsets_of(counts(offsets, real))
 
 
-def counts(rows: Ints, marked: Bools) -> Ints:
+def counts(rows: columns.Ints, marked: Bools) -> columns.Ints:
     """How many values of each row are marked, where many may be."""
     widths = np.diff(rows)
     if len(widths) and widths[0] and (widths == widths[0]).all():
         matrix = marked.view(np.uint8).reshape(-1, widths[0])
-        found: Ints = matrix.sum(axis=1, dtype=np.uint32).astype(np.int64)
+        found: columns.Ints = matrix.sum(axis=1, dtype=np.uint32).astype(np.int64)
         return found
-    return count_per_row(rows, marked)
+    return columns.count_per_row(rows, marked)
 
 
 def _unpadded(ids: pa.ListArray, mask: _Mask | None) -> Sequences:
-    offsets, flat = numbers(ids)
+    offsets, flat = columns.numbers(ids)
     if mask is None or len(mask[0]) != len(flat):  # judged by padding_in_place
         return Sequences(offsets, flat)
     real, starts = mask
     return Sequences(starts, flat[real])
 
 
-def _fitted(labels: Sequences, rows: Ints) -> tuple[Ids, Bools]:
+def _fitted(labels: Sequences, rows: columns.Ints) -> tuple[Ids, Bools]:
     """Labels for all tokens, and which rows have as many labels as tokens.
 
     Rows that do not fit get -100 everywhere; ``labels_fit_ids`` reports them.
@@ -184,7 +176,7 @@ def _fitted(labels: Sequences, rows: Ints) -> tuple[Ids, Bools]:
     fits = np.diff(labels.offsets) == np.diff(rows)
     if fits.all():
         return labels.ids, fits
-    placed = np.full(int(rows[-1]), IGNORED, np.int32)
+    placed = np.full(int(rows[-1]), columns.IGNORED, np.int32)
     for row in np.flatnonzero(fits):
         placed[rows[row] : rows[row + 1]] = labels.ids[
             labels.offsets[row] : labels.offsets[row + 1]
@@ -192,9 +184,9 @@ def _fitted(labels: Sequences, rows: Ints) -> tuple[Ids, Bools]:
     return placed, fits
 
 
-def _weights(stored: pa.ListArray, mask: _Mask | None, rows: Ints) -> tuple[Floats, Bools]:
+def _weights(stored: pa.ListArray, mask: _Mask | None, rows: columns.Ints) -> tuple[Floats, Bools]:
     """The same for weights, whose bits are treated as int32, so that one function does both."""
-    offsets, values = list_parts(stored)
+    offsets, values = columns.list_parts(stored)
     bits = values.fill_null(np.nan).to_numpy().view(np.int32)
     flat = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(bits))
     placed, fits = _fitted(_unpadded(flat, mask), rows)
@@ -202,16 +194,16 @@ def _weights(stored: pa.ListArray, mask: _Mask | None, rows: Ints) -> tuple[Floa
 
 
 def _step_columns(
-    table: pa.Table, context: Context, rows: Ints, sequences: Ints
+    table: pa.Table, context: Context, rows: columns.Ints, sequences: columns.Ints
 ) -> tuple[pa.ListArray, pa.ListArray]:
     """Positions and labels per example; positions count from the example's first token."""
     positions, ratings = column(table, "step_positions"), column(table, "step_labels")
     if context.traits.isdisjoint((PACKS, PADS)):
         return positions, ratings
-    at, flat = numbers(positions)
+    at, flat = columns.numbers(positions)
     row_of = np.repeat(np.arange(len(at) - 1), np.diff(at))
     if PADS in context.traits:
-        stored = np.diff(numbers(column(table, "input_ids"))[0])
+        stored = np.diff(columns.numbers(column(table, "input_ids"))[0])
         # Positions count from the start of the row: take off the padding on the left.
         left = (
             (stored - np.diff(rows)) if context.model.profile.padding_side == "left" else 0 * stored
@@ -223,15 +215,15 @@ def _step_columns(
     # examples: the owner of each is the last example that starts at or before it.
     absolute = flat + rows[row_of]
     owner = np.clip(np.searchsorted(sequences, absolute, side="right") - 1, 0, len(sequences) - 2)
-    counts = offsets_of(np.bincount(owner, minlength=len(sequences) - 1)).astype(np.int32)
+    counts = columns.offsets_of(np.bincount(owner, minlength=len(sequences) - 1)).astype(np.int32)
     relative = (absolute - sequences[owner]).astype(np.int32)
-    rated_at, values = list_parts(ratings)
+    rated_at, values = columns.list_parts(ratings)
     if not np.array_equal(rated_at, at):  # a pack with more or fewer labels than positions
         # Its labels cannot be assigned: all of them go to its first example, where metrics differ.
         first = np.searchsorted(sequences, rows[:-1], side="left")
         spread = np.zeros(len(sequences) - 1, np.int64)
         spread[np.clip(first, 0, len(spread) - 1)] = np.diff(rated_at)
-        rated = offsets_of(spread).astype(np.int32)
+        rated = columns.offsets_of(spread).astype(np.int32)
     else:
         rated = counts
     return (

@@ -4,8 +4,6 @@ A worker counts a batch, never a row, and what it tells is all of its piece so f
 late, twice or not at all makes no total wrong.
 """
 
-from __future__ import annotations
-
 import operator
 import time
 from collections import Counter
@@ -61,7 +59,7 @@ class Amount(Sums):
     refused: int = 0
     size: int = 0
 
-    def __sub__(self, other: Amount) -> Amount:
+    def __sub__(self, other: "Amount") -> "Amount":
         return Amount(
             self.rows - other.rows,
             self.tokens - other.tokens,

@@ -4,8 +4,6 @@ Exit status: 0 built or already up to date; 1 a bug of this program; 2 usage, re
 data was refused; 4 the gate could not judge; 5 disk, network or memory; 130 interrupted.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -5,8 +5,6 @@ every phase of a build. Here a copy of this process, made while it is still smal
 threads, does that once, and then runs the pools of all phases with copies of itself.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import multiprocessing

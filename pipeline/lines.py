@@ -4,8 +4,6 @@ Where nobody looks (a pipe, a file) nothing is wrapped: one entry stays one line
 read it expect. ``COLUMNS`` says that lines are to be wrapped there too.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -5,8 +5,6 @@ them back to the kernel each time, which then clears and maps fresh pages: on vi
 was up to a fifth of a build's time.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import os

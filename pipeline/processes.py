@@ -5,8 +5,6 @@ worker. Here a dead worker is replaced and its task tried again; a task that kil
 named. With one worker everything runs in this process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import multiprocessing

@@ -5,8 +5,6 @@ A task gets its item and a reference to what all items share, which a worker fet
 told, and an item that kills three workers named.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import importlib

@@ -3,8 +3,6 @@
 Nothing of the work is unpickled before: another version could not, or could into something else.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import os

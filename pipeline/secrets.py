@@ -6,8 +6,6 @@ error may quote in any form and in parts, so the secrets in it are noted when th
 looked for in every text that is shown.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from urllib.parse import parse_qsl, quote, unquote

@@ -9,8 +9,6 @@ Options have the names of the command line with ``_`` for ``-``, and build the s
 are those that the command prints, as exceptions under ``PipelineError``.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

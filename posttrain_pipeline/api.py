@@ -1,7 +1,5 @@
 """``run``, ``plan`` and ``open``: what the commands of the same names do, with typed results."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike

@@ -1,7 +1,5 @@
 """The console scripts: they check that the imported packages are ours, then start the program."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import sys
@@ -21,7 +19,7 @@ def _require_ours() -> None:
         sys.exit(_USAGE)
 
 
-def _object(error: ShadowedError) -> str:
+def _object(error: "ShadowedError") -> str:
     """What ``--json`` prints; nothing of the packages that would print it can be imported."""
     nothing: dict[str, object] = {
         "task": None,

@@ -7,8 +7,6 @@ theirs through entry points: the group is ``posttrain_pipeline.`` and the last n
 module, the entry's name is the key, and its value the object itself.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import importlib.util
@@ -54,13 +52,13 @@ def own(package: str) -> tuple[str, ...]:
 
 
 @functools.cache
-def _foreign(package: str) -> dict[str, EntryPoint]:
+def _foreign(package: str) -> "dict[str, EntryPoint]":
     group = _GROUP + package.rpartition(".")[2]
     return {point.name: point for point in _points(tuple(sys.path)).get(group, ())}
 
 
 @functools.cache
-def _points(path: tuple[str, ...]) -> dict[str, tuple[EntryPoint, ...]]:
+def _points(path: tuple[str, ...]) -> "dict[str, tuple[EntryPoint, ...]]":
     """Entry points by group, of what is installed on ``sys.path``."""
     foreign = [one for one in sys.meta_path if hasattr(one, "find_distributions")]
     if foreign == [PathFinder] and not any(map(_may_add, path)):

@@ -5,8 +5,6 @@ offsets at which each row starts (one more than there are rows). The stages comp
 arrays with numpy instead of looping over rows in Python.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

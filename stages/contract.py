@@ -5,8 +5,6 @@ into splits and a split into records; a format turns a record into examples; fro
 are columns of a batch, and stages add columns to it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -51,7 +49,7 @@ class Split:
     reader: str
     piece: int = 0
     salvage: bool = False
-    version: FileVersion | None = field(default=None, repr=False)
+    version: "FileVersion | None" = field(default=None, repr=False)
     lines: int | None = None
     around: tuple[int, int] | None = None
 
@@ -152,7 +150,7 @@ class Reader(Protocol):
         """
         ...
 
-    def glimpse(self, source: str | FileVersion, rows: int, salvage: bool = False) -> Glimpse:
+    def glimpse(self, source: "str | FileVersion", rows: int, salvage: bool = False) -> Glimpse:
         """About so many rows from all over a file, or of the version of it that a build reads, in a
         time that does not grow with it; ``salvage`` keeps those before a damage.
 
@@ -165,7 +163,7 @@ class Reader(Protocol):
 class Cutter(Protocol):
     """A reader whose splits are hashed by whoever reads them. Those of this package are."""
 
-    def cut(self, version: FileVersion) -> list[Split]:
+    def cut(self, version: "FileVersion") -> list[Split]:
         """The splits of a version of a file, as ``splits`` has them, but without ``sha256`` and
         ``lines``; little is read.
 

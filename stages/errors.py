@@ -21,8 +21,6 @@
 All are picklable (workers raise them): their arguments are the constructor's.
 """
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -3,8 +3,6 @@
 Gate and audits make these records, and whoever reads a finished build gets the same ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

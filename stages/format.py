@@ -5,8 +5,6 @@ is refused as soon as it is written, because nothing would read it: a misspelt `
 off without a word.
 """
 
-from __future__ import annotations
-
 import copy
 import difflib
 from abc import ABC, abstractmethod
@@ -107,7 +105,7 @@ class Format(ABC):
         """
 
     @property
-    def variants(self) -> Mapping[str, Format]:
+    def variants(self) -> "Mapping[str, Format]":
         """The format once for each way in which all rows of a file can be read.
 
         They all have its name, and a key is what ``--format name/key`` takes.

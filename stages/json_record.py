@@ -3,8 +3,6 @@
 ``pipeline.manifest.json_records`` reads and writes them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

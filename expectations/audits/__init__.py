@@ -5,8 +5,6 @@ something unwanted. It measures the written shards in chunks and judges the tota
 provides AUDIT.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias

@@ -1,7 +1,5 @@
 """Quantiles and histogram of the examples' lengths in tokens; a pair's is its longer side's."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from expectations.audits import WARN, Audit, AuditFacts, Counts, Figure, Tolerances, Totals, portion

@@ -6,8 +6,6 @@ First and last tokens are words, not numbers: each token is scored by how often 
 side in the *other* half of the pairs, so that a token seen once tells nothing about itself.
 """
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

@@ -4,8 +4,6 @@ A package of your own adds a subject through an entry point of the group
 ``posttrain_pipeline.invariants``.
 """
 
-from __future__ import annotations
-
 from expectations.contract import Context, Invariant, Metrics, Subject
 from stages import catalog
 from stages.errors import UsageError

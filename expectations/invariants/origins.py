@@ -3,8 +3,6 @@
 Row ids and tokens are compared here, so that the metrics are numbers only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np
@@ -12,19 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from expectations import stored_rows, undo_layout
-from expectations.contract import (
-    LABELLED,
-    PLANNED,
-    STORED,
-    Between,
-    Columns,
-    Equal,
-    Invariant,
-    Metrics,
-    Subject,
-    none,
-)
+from expectations import contract, stored_rows, undo_layout
 from expectations.stored_rows import Lists, Planned, StoredRows, fitted
 from stages.columns import Ints
 
@@ -61,7 +47,7 @@ def _named_otherwise(rows: StoredRows) -> npt.NDArray[np.bool_]:
     return differs
 
 
-def _origins(rows: StoredRows) -> Columns:
+def _origins(rows: StoredRows) -> contract.Columns:
     """Place and key of each example, and its differences from the plan, where there is one."""
     stored = stored_rows.lists(rows)
     key = stored_rows.keys(rows, stored)
@@ -88,44 +74,44 @@ def _origins(rows: StoredRows) -> Columns:
     }
 
 
-SUBJECT = Subject(
-    metrics=(Metrics(measure=_origins, evidence=STORED),),
+SUBJECT = contract.Subject(
+    metrics=(contract.Metrics(measure=_origins, evidence=contract.STORED),),
     invariants=(
-        Invariant(
+        contract.Invariant(
             name="row_ids_known",  # every row id is an input of the build and a line of it
             why="every stored example must come from a row of the data",
-            checks=(Between("source", 0), Between("line", 1)),
+            checks=(contract.Between("source", 0), contract.Between("line", 1)),
             breaks={"source": -1},
-            evidence=STORED,
+            evidence=contract.STORED,
         ),
-        Invariant(
+        contract.Invariant(
             name="sources_named",  # each example has the name of the source of its row's input
             why="a wrong source puts losses and shares down to other data",
-            checks=(none("source_differs"),),
+            checks=(contract.none("source_differs"),),
             breaks={"source_differs": 1},
-            evidence=STORED,
+            evidence=contract.STORED,
         ),
-        Invariant(
+        contract.Invariant(
             name="row_ids_as_planned",
             why="an example with the id of another row points to the wrong row",
-            checks=(none("name_differs"),),
+            checks=(contract.none("name_differs"),),
             breaks={"name_differs": 1},
-            evidence=PLANNED,
+            evidence=contract.PLANNED,
         ),
-        Invariant(
+        contract.Invariant(
             name="examples_as_encoded",  # ids, labels, ratings, weights and numbers
             why="the stored tokens must be the encoded ones: none lost, moved or changed",
-            checks=(none("digest_differs"), none("n_values_differ")),
+            checks=(contract.none("digest_differs"), contract.none("n_values_differ")),
             breaks={"digest_differs": 1},
-            evidence=PLANNED,
+            evidence=contract.PLANNED,
         ),
-        Invariant(
+        contract.Invariant(
             name="examples_whole",  # each has its planned length: none is split or joined
             why="a boundary that is off by one gives a document a wrong token, and no sum shows it",
-            checks=(Equal("n_tokens", "n_tokens_planned"),),
+            checks=(contract.Equal("n_tokens", "n_tokens_planned"),),
             breaks={"n_tokens_planned": -1},
-            needs=(LABELLED,),
-            evidence=PLANNED,
+            needs=(contract.LABELLED,),
+            evidence=contract.PLANNED,
         ),
     ),
 )

@@ -1,31 +1,11 @@
 """Packs: rows of several examples, cut at ``seq_lengths``, and how full they are."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
-from expectations.contract import (
-    COMPARES,
-    DATASET,
-    ENCODER,
-    INDEXED,
-    PACKS,
-    PADS,
-    PLANNED,
-    ROW,
-    SHARES,
-    Between,
-    Columns,
-    Equal,
-    Invariant,
-    Metrics,
-    Subject,
-    holds,
-    none,
-)
+from expectations import contract
 from expectations.stored_rows import SIDES, Dataset, IndexRows, StoredRows
 from expectations.undo_layout import Bools, column, counts
 from stages.columns import Ints, count_per_row, numbers, offsets_of, sum_per_row
@@ -35,7 +15,7 @@ MANY_PACKS = 10  # with fewer, how full they are says nothing about the packing
 MILLION = 1_000_000
 
 
-def _packs(rows: StoredRows) -> Columns:
+def _packs(rows: StoredRows) -> contract.Columns:
     stored = np.diff(numbers(column(rows.table, "input_ids"))[0])
     at, lengths = numbers(column(rows.table, "seq_lengths"))
     # Where each example begins in its pack: tokens before it in all packs, less those before its
@@ -53,69 +33,74 @@ def _packs(rows: StoredRows) -> Columns:
     }
 
 
-def _packing(dataset: Dataset) -> Columns:
+def _packing(dataset: Dataset) -> contract.Columns:
     """How full packs are, and how many of them could be merged.
 
     Best fit opens a pack only for an example for which no other pack has room. So at most one pack
     of each plan is at most half full; two of them would have been one.
     """
-    packs, tokens = dataset.rows(ROW), dataset.total(ROW, "n_tokens")
+    packs, tokens = dataset.rows(contract.ROW), dataset.total(contract.ROW, "n_tokens")
     longest = dataset.context.max_length
     mergeable = 0
     for side in SIDES:
-        planned_apart = max(1, -(-dataset.total(ROW, "n_examples", side) // GLOBAL_EXAMPLES))
+        planned_apart = max(
+            1, -(-dataset.total(contract.ROW, "n_examples", side) // GLOBAL_EXAMPLES)
+        )
         # Where packs hold examples of one part each, every part was packed apart.
         planned_apart = max(planned_apart, dataset.declared.get(f"packed_apart_{side}", 0))
-        mergeable += max(0, dataset.total(ROW, "half_empty", side) - planned_apart)
+        mergeable += max(0, dataset.total(contract.ROW, "half_empty", side) - planned_apart)
     full = tokens * MILLION // (packs * longest) if packs >= MANY_PACKS else MILLION
     return {"n_packs": [packs], "n_packs_mergeable": [mergeable], "efficiency_ppm": [full]}
 
 
-SUBJECT = Subject(
+SUBJECT = contract.Subject(
     metrics=(
-        Metrics(measure=_packs, level=ROW, needs=(PACKS,)),
-        Metrics(measure=_packing, level=DATASET, needs=(SHARES,)),
+        contract.Metrics(measure=_packs, level=contract.ROW, needs=(contract.PACKS,)),
+        contract.Metrics(measure=_packing, level=contract.DATASET, needs=(contract.SHARES,)),
     ),
     invariants=(
-        Invariant(
+        contract.Invariant(
             name="seq_lengths_fill_the_pack",
             why="attention ends at seq_lengths; a wrong one lets a document attend to another",
-            checks=(Equal("n_tokens", "n_in_examples"),),
+            checks=(contract.Equal("n_tokens", "n_in_examples"),),
             breaks={"n_in_examples": 0},
-            needs=(PACKS,),
-            level=ROW,
+            needs=(contract.PACKS,),
+            level=contract.ROW,
         ),
-        Invariant(
+        contract.Invariant(
             name="positions_reset",  # they start again at each example, once for every name
             why="positions that do not restart join two documents, as if they were one text",
-            checks=(Equal("n_restarts", "n_names"), Equal("n_examples", "n_names")),
+            checks=(
+                contract.Equal("n_restarts", "n_names"),
+                contract.Equal("n_examples", "n_names"),
+            ),
             breaks={"n_restarts": -1},
-            needs=(PACKS,),
-            level=ROW,
+            needs=(contract.PACKS,),
+            level=contract.ROW,
         ),
-        Invariant(
+        contract.Invariant(
             name="pack_within_max_length",
             why="a longer pack does not fit the memory that the run was planned for",
-            checks=(Between("n_tokens", None, "max_length"),),
+            checks=(contract.Between("n_tokens", None, "max_length"),),
             breaks={"n_tokens": 2**31 - 1, "n_in_examples": 2**31 - 1},
-            needs=(SHARES,),
-            level=ROW,
+            needs=(contract.SHARES,),
+            level=contract.ROW,
         ),
-        Invariant(
+        contract.Invariant(
             name="packs_filled",  # no two packs would fit into one: the least packing must achieve
             why="half-empty packs double the number of steps and the cost",
-            checks=(none("n_packs_mergeable"),),
+            checks=(contract.none("n_packs_mergeable"),),
             breaks={"n_packs_mergeable": 1},
-            needs=(SHARES,),
-            level=DATASET,
+            needs=(contract.SHARES,),
+            level=contract.DATASET,
         ),
-        Invariant(
+        contract.Invariant(
             name="packing_efficient",  # nine tenths full, where there are enough packs to tell
             why="another --max-length would train the same tokens in fewer steps",
-            checks=(Between("efficiency_ppm", 900_000),),
+            checks=(contract.Between("efficiency_ppm", 900_000),),
             breaks={"efficiency_ppm": 0},
-            needs=(SHARES,),
-            level=DATASET,
+            needs=(contract.SHARES,),
+            level=contract.DATASET,
             severity="warning",
         ),
     ),
@@ -125,7 +110,7 @@ SUBJECT = Subject(
 # An index of packs: numbers of stored examples, and how many tokens each pack has.
 
 
-def _index(rows: IndexRows) -> Columns:
+def _index(rows: IndexRows) -> contract.Columns:
     at, examples = rows.packs
     there = (examples >= 0) & (examples < len(rows.lengths))
     inside = np.where(there, examples, 0)
@@ -150,7 +135,7 @@ def _first(examples: Ints, there: np.ndarray, count: int) -> np.ndarray:
     return found
 
 
-def _misplaced(rows: IndexRows) -> Columns:
+def _misplaced(rows: IndexRows) -> contract.Columns:
     """Entries of each pack that are not those of the plan; all, where its size is another."""
     assert rows.planned is not None
     (at, examples), (order, sizes) = rows.packs, rows.planned
@@ -161,54 +146,59 @@ def _misplaced(rows: IndexRows) -> Columns:
     return {"n_misplaced": count_per_row(at, examples != order) + moved}
 
 
-def _entries(dataset: Dataset) -> Columns:
+def _entries(dataset: Dataset) -> contract.Columns:
     return {
-        "examples_in_packs": [dataset.total(ROW, "n_examples")],
-        "examples_in_packs_once": [dataset.total(ROW, "n_first")],
-        "tokens_in_packs": [dataset.total(ROW, "n_tokens")],
+        "examples_in_packs": [dataset.total(contract.ROW, "n_examples")],
+        "examples_in_packs_once": [dataset.total(contract.ROW, "n_first")],
+        "tokens_in_packs": [dataset.total(contract.ROW, "n_tokens")],
     }
 
 
-_of_packs = partial(Invariant, level=ROW, needs=(INDEXED,))
+_of_packs = partial(contract.Invariant, level=contract.ROW, needs=(contract.INDEXED,))
 
 
-INDEX = Subject(
+INDEX = contract.Subject(
     metrics=(
-        Metrics(measure=_index, level=ROW, needs=(INDEXED,)),
-        Metrics(measure=_misplaced, level=ROW, needs=(INDEXED,), evidence=PLANNED),
-        Metrics(measure=_entries, level=DATASET, needs=(INDEXED,)),
+        contract.Metrics(measure=_index, level=contract.ROW, needs=(contract.INDEXED,)),
+        contract.Metrics(
+            measure=_misplaced,
+            level=contract.ROW,
+            needs=(contract.INDEXED,),
+            evidence=contract.PLANNED,
+        ),
+        contract.Metrics(measure=_entries, level=contract.DATASET, needs=(contract.INDEXED,)),
     ),
     invariants=(
         _of_packs(
             name="index_names_stored_examples",
             why="a pack that names an example that is not stored cannot be read",
-            checks=(none("n_absent"),),
+            checks=(contract.none("n_absent"),),
             breaks={"n_absent": 1},
         ),
         _of_packs(
             name="index_tokens_match",  # what the index says of a pack is what the shards have
             why="a pack of another length is cut off, or does not fit the memory planned for it",
-            checks=(Equal("n_tokens", "n_in_examples"),),
+            checks=(contract.Equal("n_tokens", "n_in_examples"),),
             breaks={"n_in_examples": 0},
         ),
         _of_packs(
             name="packs_as_planned",
             why="examples in another pack or order are not what was planned and recorded",
-            checks=(none("n_misplaced"),),
+            checks=(contract.none("n_misplaced"),),
             breaks={"n_misplaced": 1},
-            evidence=PLANNED,
+            evidence=contract.PLANNED,
         ),
-        Invariant(
+        contract.Invariant(
             name="index_complete",  # every used example is in a pack, as often as it is used
             why="an example that no pack names is not trained; one named twice is trained twice",
             checks=(
-                Equal("examples_in_packs", "indexed_declared"),
-                Equal("examples_in_packs_once", "indexed_once_declared"),
-                Equal("tokens_in_packs", "indexed_tokens_declared"),
+                contract.Equal("examples_in_packs", "indexed_declared"),
+                contract.Equal("examples_in_packs_once", "indexed_once_declared"),
+                contract.Equal("tokens_in_packs", "indexed_tokens_declared"),
             ),
             breaks={"examples_in_packs": -1},
-            needs=(INDEXED,),
-            level=DATASET,
+            needs=(contract.INDEXED,),
+            level=contract.DATASET,
         ),
     ),
 )
@@ -217,7 +207,7 @@ INDEX = Subject(
 # Padding: its token and its side, the attention mask, and the token types of encoders.
 
 
-def _padding(rows: StoredRows) -> Columns:
+def _padding(rows: StoredRows) -> contract.Columns:
     """Counts over all sequences of a row, and whether these have the same width."""
     each = [_one_side(rows, prefix) for prefix in rows.sides]
     widths = [side.pop("width") for side in each]
@@ -286,31 +276,31 @@ def _types_out_of_place(
     return count_per_row(offsets, wrong)
 
 
-PADDING = Subject(
-    metrics=(Metrics(measure=_padding, level=ROW, needs=(PADS,)),),
+PADDING = contract.Subject(
+    metrics=(contract.Metrics(measure=_padding, level=contract.ROW, needs=(contract.PADS,)),),
     invariants=(
-        Invariant(
+        contract.Invariant(
             # Padding is the pad token, on the declared side, exactly where the attention mask is 0.
             name="padding_in_place",
             why="padding on the wrong side breaks flash-attention and moves the token a reward is "
             "read at",
             checks=(
-                none("n_mask_out_of_place"),
-                none("n_padding_not_pad"),
-                none("n_mask_not_binary"),
-                holds("same_width"),
+                contract.none("n_mask_out_of_place"),
+                contract.none("n_padding_not_pad"),
+                contract.none("n_mask_not_binary"),
+                contract.holds("same_width"),
             ),
             breaks={"n_padding_not_pad": 1},
-            needs=(PADS,),
-            level=ROW,
+            needs=(contract.PADS,),
+            level=contract.ROW,
         ),
-        Invariant(
+        contract.Invariant(
             name="token_types_in_place",  # 1 on the answer and nowhere else
             why="BERT separates the two texts by their token types",
-            checks=(none("n_types_out_of_place"),),
+            checks=(contract.none("n_types_out_of_place"),),
             breaks={"n_types_out_of_place": 1},
-            needs=(COMPARES, PADS, ENCODER),
-            level=ROW,
+            needs=(contract.COMPARES, contract.PADS, contract.ENCODER),
+            level=contract.ROW,
         ),
     ),
 )

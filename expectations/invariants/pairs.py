@@ -1,26 +1,14 @@
 """Pairs of a chosen and a rejected answer to one prompt."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np
 
-from expectations.contract import (
-    COMPARES,
-    ENCODER,
-    Between,
-    Columns,
-    Invariant,
-    Metrics,
-    Subject,
-    holds,
-    none,
-)
+from expectations import contract
 from expectations.stored_rows import StoredRows
 
 
-def _pairs(rows: StoredRows) -> Columns:
+def _pairs(rows: StoredRows) -> contract.Columns:
     chosen, rejected = rows.sides.values()
     shared = rows.table.column("prompt_length").to_numpy()
     lengths = [np.diff(side.offsets) for side in (chosen, rejected)]
@@ -42,7 +30,7 @@ def _pairs(rows: StoredRows) -> Columns:
     }
 
 
-def _margins(rows: StoredRows) -> Columns:
+def _margins(rows: StoredRows) -> contract.Columns:
     if "margin" not in rows.table.schema.names:
         return {"margin_finite": np.ones(len(rows), bool)}
     column = rows.table.column("margin")
@@ -50,31 +38,31 @@ def _margins(rows: StoredRows) -> Columns:
     return {"margin_finite": missing | np.isfinite(column.fill_null(0).to_numpy())}
 
 
-_of_pairs = partial(Invariant, needs=(COMPARES,))
+_of_pairs = partial(contract.Invariant, needs=(contract.COMPARES,))
 
 
-SUBJECT = Subject(
+SUBJECT = contract.Subject(
     metrics=(
-        Metrics(measure=_pairs, needs=(COMPARES,)),
-        Metrics(measure=_margins, needs=(COMPARES,)),
+        contract.Metrics(measure=_pairs, needs=(contract.COMPARES,)),
+        contract.Metrics(measure=_margins, needs=(contract.COMPARES,)),
     ),
     invariants=(
         _of_pairs(
             name="chosen_differs",
             why="equal sides have a loss of log 2, whatever the model predicts",
-            checks=(none("sides_equal"),),
+            checks=(contract.none("sides_equal"),),
             breaks={"sides_equal": 1},
         ),
         _of_pairs(
             name="prompt_shared",  # both sides begin with the same prompt, id for id
             why="sides that answer different prompts compare prompts, not answers",
-            checks=(holds("prompt_shared"),),
+            checks=(contract.holds("prompt_shared"),),
             breaks={"prompt_shared": 0},
         ),
         _of_pairs(
             name="margin_finite",  # where a pair has one
             why="an infinite margin makes the loss infinite, or not a number",
-            checks=(holds("margin_finite"),),
+            checks=(contract.holds("margin_finite"),),
             breaks={"margin_finite": 0},
         ),
         _of_pairs(
@@ -82,21 +70,21 @@ SUBJECT = Subject(
             why="a decoder's reward is read at the last token, which must be the same on both "
             "sides; an encoder's texts end in their separator",
             checks=(
-                Between("chosen_last_id", "end_of_turn_id", "end_of_turn_id"),
-                Between("rejected_last_id", "end_of_turn_id", "end_of_turn_id"),
+                contract.Between("chosen_last_id", "end_of_turn_id", "end_of_turn_id"),
+                contract.Between("rejected_last_id", "end_of_turn_id", "end_of_turn_id"),
             ),
             breaks={"rejected_last_id": -1},
         ),
-        Invariant(
+        contract.Invariant(
             name="encoders_begin_with_classifier",
             why="an encoder's reward is read at its first token, which must not be a token of "
             "a text",
             checks=(
-                Between("chosen_first_id", "first_id", "first_id"),
-                Between("rejected_first_id", "first_id", "first_id"),
+                contract.Between("chosen_first_id", "first_id", "first_id"),
+                contract.Between("rejected_first_id", "first_id", "first_id"),
             ),
             breaks={"chosen_first_id": -1},
-            needs=(COMPARES, ENCODER),
+            needs=(contract.COMPARES, contract.ENCODER),
         ),
     ),
 )

@@ -1,23 +1,8 @@
 """Sequences of token ids: their lengths, their vocabulary, and their control tokens."""
 
-from __future__ import annotations
-
 import numpy as np
 
-from expectations.contract import (
-    ANSWERS,
-    LABELLED,
-    STREAM,
-    Between,
-    Columns,
-    Equal,
-    Invariant,
-    Metrics,
-    Subject,
-    every_sequence,
-    holds,
-    none,
-)
+from expectations import contract
 from expectations.stored_rows import StoredRows
 from expectations.undo_layout import Sequences
 from stages.columns import IGNORED, Ints
@@ -58,7 +43,7 @@ def _controls(sequences: Sequences, model: TargetModel) -> Ints:
     return np.diff(np.searchsorted(is_control, sequences.offsets))
 
 
-def _one_side(sequences: Sequences, model: TargetModel) -> Columns:
+def _one_side(sequences: Sequences, model: TargetModel) -> contract.Columns:
     return {
         "n_tokens": np.diff(sequences.offsets),
         "max_id": _highest(sequences),
@@ -71,7 +56,7 @@ def _one_side(sequences: Sequences, model: TargetModel) -> Columns:
     }
 
 
-def _each_side(rows: StoredRows) -> Columns:
+def _each_side(rows: StoredRows) -> contract.Columns:
     """The metrics of every sequence of an example; those of a pair's sides have a prefix."""
     return {
         prefix + name: values
@@ -80,7 +65,7 @@ def _each_side(rows: StoredRows) -> Columns:
     }
 
 
-def _printed(rows: StoredRows) -> Columns:
+def _printed(rows: StoredRows) -> contract.Columns:
     """How many control tokens the template printed, known only while parts are made."""
     columns = {"n_controls_printed": rows.table.column("controls").to_numpy()}
     if rows.paired:
@@ -89,44 +74,47 @@ def _printed(rows: StoredRows) -> Columns:
     return columns
 
 
-SUBJECT = Subject(
-    metrics=(Metrics(measure=_each_side), Metrics(measure=_printed, needs=(STREAM,))),
+SUBJECT = contract.Subject(
+    metrics=(
+        contract.Metrics(measure=_each_side),
+        contract.Metrics(measure=_printed, needs=(contract.STREAM,)),
+    ),
     invariants=(
-        Invariant(
+        contract.Invariant(
             name="length_within_bounds",  # no example is empty or longer than --max-length
             why="a trainer truncates long sequences, and the end-of-turn token is lost first",
-            checks=every_sequence(Between("n_tokens", 1, "max_length")),
+            checks=contract.every_sequence(contract.Between("n_tokens", 1, "max_length")),
             breaks=dict.fromkeys(("n_tokens", "n_tokens_planned", "rejected_n_tokens"), 2**31 - 1),
         ),
-        Invariant(
+        contract.Invariant(
             name="ids_in_vocabulary",
             why="an id outside the embedding crashes on a GPU, hours into a run",
             checks=(
-                *every_sequence(Between("max_id", None, "last_id")),
-                *every_sequence(none("n_negative")),
+                *contract.every_sequence(contract.Between("max_id", None, "last_id")),
+                *contract.every_sequence(contract.none("n_negative")),
             ),
             breaks={"max_id": 2**31 - 1, "chosen_max_id": 2**31 - 1},
         ),
-        Invariant(
+        contract.Invariant(
             name="no_bos_inside",  # the beginning-of-text token stands nowhere but at the beginning
             why="a second bos token appears where a template and a tokenizer both add one, and the "
             "model has not seen it",
-            checks=every_sequence(none("n_bos_inside")),
+            checks=contract.every_sequence(contract.none("n_bos_inside")),
             breaks={"n_bos_inside": 1, "chosen_n_bos_inside": 1},
         ),
-        Invariant(
+        contract.Invariant(
             name="no_padding_inside",  # the pad token stands nowhere but in padding
             why="a loss or a mask derived from the pad id would hide a real token",
-            checks=every_sequence(none("n_pad")),
+            checks=contract.every_sequence(contract.none("n_pad")),
             breaks={"n_pad": 1, "chosen_n_pad": 1},
         ),
-        Invariant(
+        contract.Invariant(
             name="controls_from_template",  # or they are step markers
             why="a control token from a user's text forges a turn: prompt injection at training "
             "time",
-            checks=(Equal("n_controls", "n_controls_printed"),),
+            checks=(contract.Equal("n_controls", "n_controls_printed"),),
             breaks={"n_controls": 2**20},
-            needs=(STREAM,),
+            needs=(contract.STREAM,),
         ),
     ),
 )
@@ -135,7 +123,7 @@ SUBJECT = Subject(
 # Labels: which tokens are trained, and that each is the token itself.
 
 
-def _labels(rows: StoredRows) -> Columns:
+def _labels(rows: StoredRows) -> contract.Columns:
     examples = rows.examples
     sequences, labels = examples.sequences, examples.labels
     trained = labels != IGNORED
@@ -157,44 +145,44 @@ def _labels(rows: StoredRows) -> Columns:
     }
 
 
-LABELS = Subject(
-    metrics=(Metrics(measure=_labels, needs=(LABELLED,)),),
+LABELS = contract.Subject(
+    metrics=(contract.Metrics(measure=_labels, needs=(contract.LABELLED,)),),
     invariants=(
-        Invariant(
+        contract.Invariant(
             name="labels_fit_ids",  # every token has its label, and no label is left over
             why="if labels and ids differ in length, a trainer stops or uses shifted labels",
-            checks=(holds("labels_fit"),),
+            checks=(contract.holds("labels_fit"),),
             breaks={"labels_fit": 0},
-            needs=(LABELLED,),
+            needs=(contract.LABELLED,),
         ),
-        Invariant(
+        contract.Invariant(
             name="something_trained",  # at least one token of every example
             why="a row without labels costs compute and teaches nothing; alone in a batch its loss "
             "is NaN",
-            checks=(Between("n_trained", 1),),
+            checks=(contract.Between("n_trained", 1),),
             breaks={"n_trained": 0},
-            needs=(LABELLED,),
+            needs=(contract.LABELLED,),
         ),
-        Invariant(
+        contract.Invariant(
             name="first_label_untrained",
             why="a trainer would predict this label from the last token of the document before",
-            checks=(none("first_is_trained"),),
+            checks=(contract.none("first_is_trained"),),
             breaks={"first_is_trained": 1},
-            needs=(LABELLED,),
+            needs=(contract.LABELLED,),
         ),
-        Invariant(
+        contract.Invariant(
             name="labels_equal_ids",  # wherever they are trained
             why="a label that is not the next token teaches the model to write something else",
-            checks=(none("n_labels_not_ids"),),
+            checks=(contract.none("n_labels_not_ids"),),
             breaks={"n_labels_not_ids": 1},
-            needs=(ANSWERS,),
+            needs=(contract.ANSWERS,),
         ),
-        Invariant(
+        contract.Invariant(
             name="turns_end_supervised",  # every trained turn ends in a trained end-of-turn token
             why="a model that is not trained on the end of a turn does not stop",
-            checks=(none("n_open_turns"),),
+            checks=(contract.none("n_open_turns"),),
             breaks={"n_open_turns": 1},
-            needs=(ANSWERS,),
+            needs=(contract.ANSWERS,),
         ),
     ),
 )
@@ -203,7 +191,7 @@ LABELS = Subject(
 # Loss weights and labels must agree; rows without weights always do.
 
 
-def _weights(rows: StoredRows) -> Columns:
+def _weights(rows: StoredRows) -> contract.Columns:
     examples = rows.examples
     if examples.weights is None:
         count = len(examples.sequences)
@@ -216,17 +204,17 @@ def _weights(rows: StoredRows) -> Columns:
     }
 
 
-WEIGHTS = Subject(
-    metrics=(Metrics(measure=_weights, needs=(ANSWERS,)),),
+WEIGHTS = contract.Subject(
+    metrics=(contract.Metrics(measure=_weights, needs=(contract.ANSWERS,)),),
     invariants=(
-        Invariant(
+        contract.Invariant(
             # Every token has its weight: positive where it is trained, zero where it is not.
             name="loss_weights_fit_labels",
             why="a weight on the wrong token trains that token, or leaves out one that must be "
             "trained",
-            checks=(holds("weights_fit"), none("n_weights_off")),
+            checks=(contract.holds("weights_fit"), contract.none("n_weights_off")),
             breaks={"n_weights_off": 1},
-            needs=(ANSWERS,),
+            needs=(contract.ANSWERS,),
         ),
     ),
 )

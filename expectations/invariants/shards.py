@@ -4,40 +4,13 @@ What is known of a whole build only (the planned hash and number of rows of a sh
 ``datasets`` lists it) is added where the build is checked.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from expectations.contract import (
-    COMPARES,
-    DATASET,
-    EXAMPLE,
-    LABELLED,
-    PACKS,
-    PADS,
-    SHARD,
-    Columns,
-    Context,
-    Equal,
-    Invariant,
-    Metrics,
-    Subject,
-    holds,
-    none,
-)
-from expectations.stored_rows import (
-    SIDES,
-    Dataset,
-    ShardFile,
-    as_one,
-    n_distinct,
-    n_distinct_pairs,
-    n_in_both,
-)
+from expectations import contract, stored_rows
 from stages.columns import IGNORED, TYPES, numbers
 from stages.errors import require_reading
 
@@ -56,20 +29,20 @@ def _rows_in_polars(path: Path) -> int:
         return -1
 
 
-def _columns_differ(schema: pa.Schema, context: Context) -> int:
+def _columns_differ(schema: pa.Schema, context: contract.Context) -> int:
     """How many columns a shard lacks, or has with a type other than the declared one."""
     traits = context.traits
     names = list(context.kind.requires)
-    names += ["seq_lengths", "row_ids"] if PACKS in traits else ["row_id"]
-    if PADS in traits:
+    names += ["seq_lengths", "row_ids"] if contract.PACKS in traits else ["row_id"]
+    if contract.PADS in traits:
         tails = ["chosen_attention_mask", "rejected_attention_mask"]
-        names += tails if COMPARES in traits else ["attention_mask"]
+        names += tails if contract.COMPARES in traits else ["attention_mask"]
     missing = [name for name in names if name not in schema.names]
     other = [field for field in schema if TYPES.get(field.name) != field.type]
     return len(missing) + len(other)
 
 
-def _opened(shard: ShardFile) -> Columns:
+def _opened(shard: stored_rows.ShardFile) -> contract.Columns:
     in_polars = _rows_in_polars(shard.path)
     table = shard.table
     differ = 0 if table is None else _columns_differ(table.schema, shard.context)
@@ -82,7 +55,7 @@ def _opened(shard: ShardFile) -> Columns:
     }
 
 
-def _contents(shard: ShardFile) -> Columns:
+def _contents(shard: stored_rows.ShardFile) -> contract.Columns:
     """Stored ids, padding included, and trained tokens; 0 where the columns are wrong."""
     table = shard.table
     stored = trained = 0
@@ -96,33 +69,39 @@ def _contents(shard: ShardFile) -> Columns:
     return {"n_stored": [stored], "n_trained": [trained]}
 
 
-_of_shards = partial(Invariant, level=SHARD)
+_of_shards = partial(contract.Invariant, level=contract.SHARD)
 
 
-SUBJECT = Subject(
-    metrics=(Metrics(measure=_opened, level=SHARD), Metrics(measure=_contents, level=SHARD)),
+SUBJECT = contract.Subject(
+    metrics=(
+        contract.Metrics(measure=_opened, level=contract.SHARD),
+        contract.Metrics(measure=_contents, level=contract.SHARD),
+    ),
     invariants=(
         _of_shards(
             name="shards_open",  # with pyarrow, polars and datasets, with their columns
             why="a shard that does not open, or has other columns, stops a trainer",
             checks=(
-                holds("opens_pyarrow"),
-                holds("opens_polars"),
-                holds("opens_datasets"),
-                none("n_columns_differ"),
+                contract.holds("opens_pyarrow"),
+                contract.holds("opens_polars"),
+                contract.holds("opens_datasets"),
+                contract.none("n_columns_differ"),
             ),
             breaks={"opens_polars": 0},
         ),
         _of_shards(
             name="shards_complete",  # whoever reads them
             why="a shard must have exactly the rows that were planned",
-            checks=(Equal("n_rows", "n_rows_planned"), Equal("n_rows", "n_rows_polars")),
+            checks=(
+                contract.Equal("n_rows", "n_rows_planned"),
+                contract.Equal("n_rows", "n_rows_polars"),
+            ),
             breaks={"n_rows_planned": -1},
         ),
         _of_shards(
             name="hashes_match",  # each is, byte for byte, the file that was measured
             why="a file that changed after the checks was not checked",
-            checks=(none("hash_differs"),),
+            checks=(contract.none("hash_differs"),),
             breaks={"hash_differs": 1},
         ),
     ),
@@ -135,60 +114,66 @@ SUBJECT = Subject(
 # result does not depend on the pieces in which a table is read.
 
 
-def _declared(dataset: Dataset) -> Columns:
+def _declared(dataset: stored_rows.Dataset) -> contract.Columns:
     declared = {"copies_declared": 0, **dataset.declared}
     return {name: [int(value)] for name, value in declared.items()}
 
 
-def _names(dataset: Dataset) -> Columns:
+def _names(dataset: stored_rows.Dataset) -> contract.Columns:
     """Names that several examples have, and rows with examples on both sides."""
     repeated = both = 0
     for piece in dataset.names():
-        sides = [piece[side] for side in SIDES]
+        sides = [piece[side] for side in stored_rows.SIDES]
         source, line, sequence = (
             np.concatenate([side[name] for side in sides])
             for name in ("source", "line", "sequence")
         )
         # A row may become several examples: names are unique per example, sides compared by row.
-        row, first = as_one(source, line), len(sides[0]["line"])
+        row, first = stored_rows.as_one(source, line), len(sides[0]["line"])
         train, test = row[:first], row[first:]
         if len(test):
-            both += n_distinct(train) + n_distinct(test) - n_distinct(train, test)
-        repeated += len(row) - n_distinct(as_one(source, line, sequence))
+            both += (
+                stored_rows.n_distinct(train)
+                + stored_rows.n_distinct(test)
+                - stored_rows.n_distinct(train, test)
+            )
+        repeated += len(row) - stored_rows.n_distinct(stored_rows.as_one(source, line, sequence))
     return {"n_names_repeated": [repeated], "n_rows_on_both_sides": [both]}
 
 
-def _equal(dataset: Dataset) -> Columns:
+def _equal(dataset: stored_rows.Dataset) -> contract.Columns:
     """Examples that equal another."""
     repeated = both = 0
     for piece in dataset.contents():
-        train, test = ((piece[side]["digest_a"], piece[side]["digest_b"]) for side in SIDES)
-        both += n_in_both(train, test)
+        train, test = (
+            (piece[side]["digest_a"], piece[side]["digest_b"]) for side in stored_rows.SIDES
+        )
+        both += stored_rows.n_in_both(train, test)
         a, b = (np.concatenate(half) for half in zip(train, test, strict=True))
-        repeated += len(a) - n_distinct_pairs(a, b)
+        repeated += len(a) - stored_rows.n_distinct_pairs(a, b)
     return {"n_examples_on_both_sides": [both], "duplicates_stored": [repeated]}
 
 
-def _stored(dataset: Dataset) -> Columns:
+def _stored(dataset: stored_rows.Dataset) -> contract.Columns:
     longest = "n_longer_side" if dataset.context.kind.compares else "n_tokens"
     columns = {
-        "examples_stored": [dataset.rows(EXAMPLE)],
-        "tokens_stored": [dataset.total(EXAMPLE, longest)],
+        "examples_stored": [dataset.rows(contract.EXAMPLE)],
+        "tokens_stored": [dataset.total(contract.EXAMPLE, longest)],
     }
     if not dataset.context.kind.compares:
-        columns["trained_stored"] = [dataset.total(EXAMPLE, "n_trained")]
+        columns["trained_stored"] = [dataset.total(contract.EXAMPLE, "n_trained")]
     return columns
 
 
-_law = partial(Invariant, level=DATASET)
+_law = partial(contract.Invariant, level=contract.DATASET)
 
 
-DATASET_LAWS = Subject(
+DATASET_LAWS = contract.Subject(
     metrics=(
-        Metrics(measure=_declared, level=DATASET),
-        Metrics(measure=_names, level=DATASET),
-        Metrics(measure=_equal, level=DATASET),
-        Metrics(measure=_stored, level=DATASET),
+        contract.Metrics(measure=_declared, level=contract.DATASET),
+        contract.Metrics(measure=_names, level=contract.DATASET),
+        contract.Metrics(measure=_equal, level=contract.DATASET),
+        contract.Metrics(measure=_stored, level=contract.DATASET),
     ),
     invariants=(
         _law(
@@ -196,8 +181,8 @@ DATASET_LAWS = Subject(
             name="ledger_balanced",
             why="rows must not disappear without a recorded reason",
             checks=(
-                Equal("rows_in", "rows_accounted"),
-                Equal("examples_made", "examples_accounted"),
+                contract.Equal("rows_in", "rows_accounted"),
+                contract.Equal("examples_made", "examples_accounted"),
             ),
             breaks={"rows_accounted": -1},
         ),
@@ -205,9 +190,9 @@ DATASET_LAWS = Subject(
             name="counts_match",  # what is stored adds up to what the plan kept
             why="a missing or repeated example changes what is trained and what is reported",
             checks=(
-                Equal("examples_stored", "examples_kept"),
-                Equal("tokens_stored", "tokens_kept"),
-                Equal("trained_stored", "trained_kept", (LABELLED,)),
+                contract.Equal("examples_stored", "examples_kept"),
+                contract.Equal("tokens_stored", "tokens_kept"),
+                contract.Equal("trained_stored", "trained_kept", (contract.LABELLED,)),
             ),
             breaks={"examples_stored": -1},
         ),
@@ -215,25 +200,25 @@ DATASET_LAWS = Subject(
             # As many examples equal an earlier one as the manifest says; none after --dedup.
             name="duplicates_as_declared",
             why="duplicates give an example more weight than it has in the data",
-            checks=(Equal("duplicates_stored", "duplicates_declared"),),
+            checks=(contract.Equal("duplicates_stored", "duplicates_declared"),),
             breaks={"duplicates_stored": -1},
         ),
         _law(
             name="row_ids_unique",  # but for the copies that a source's passes ask for
             why="an example that is stored twice is trained twice, and its id no longer says which",
-            checks=(Equal("n_names_repeated", "copies_declared"),),
+            checks=(contract.Equal("n_names_repeated", "copies_declared"),),
             breaks={"n_names_repeated": 1},
         ),
         _law(
             name="sides_disjoint",  # no row has examples on both the train and the test side
             why="a row in both train and test makes the test results too good",
-            checks=(none("n_rows_on_both_sides"),),
+            checks=(contract.none("n_rows_on_both_sides"),),
             breaks={"n_rows_on_both_sides": 1},
         ),
         _law(
             name="no_example_on_both_sides",  # of test is equal to one of train
             why="a test example that was trained on measures what was memorised",
-            checks=(none("n_examples_on_both_sides"),),
+            checks=(contract.none("n_examples_on_both_sides"),),
             breaks={"n_examples_on_both_sides": 1},
         ),
     ),

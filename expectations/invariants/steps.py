@@ -1,25 +1,11 @@
 """Rated steps: their markers, positions and ratings, and the labels made from these."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
-from expectations.contract import (
-    DATASET,
-    EXAMPLE,
-    MARKS,
-    STORED,
-    Between,
-    Columns,
-    Equal,
-    Invariant,
-    Metrics,
-    Subject,
-    none,
-)
+from expectations import contract
 from expectations.stored_rows import Dataset, StoredRows
 from stages.columns import IGNORED, Ints, count_per_row, list_parts, numbers, offsets_of
 
@@ -34,7 +20,7 @@ def _ratings(rows: StoredRows) -> tuple[Ints, npt.NDArray[np.float64]]:
     return offsets, values.to_numpy(zero_copy_only=False).astype(np.float64)
 
 
-def _steps(rows: StoredRows) -> Columns:
+def _steps(rows: StoredRows) -> contract.Columns:
     examples, model = rows.examples, rows.context.model
     assert examples.steps is not None
     sequences, labels = examples.sequences, examples.labels
@@ -70,7 +56,7 @@ def _steps(rows: StoredRows) -> Columns:
     }
 
 
-def _after_error(rows: StoredRows) -> Columns:
+def _after_error(rows: StoredRows) -> contract.Columns:
     """How many steps after an example's first bad one have a rating, where the format of its input
     rates up to the first error; 0 elsewhere."""
     assert rows.sources is not None
@@ -85,20 +71,20 @@ def _after_error(rows: StoredRows) -> Columns:
     return {"n_labelled_after_error": np.where(to_first_error[rows.place["source"]], after, 0)}
 
 
-def _positives(dataset: Dataset) -> Columns:
-    labels, good = (dataset.total(EXAMPLE, name) for name in ("n_labels", "n_good"))
+def _positives(dataset: Dataset) -> contract.Columns:
+    labels, good = (dataset.total(contract.EXAMPLE, name) for name in ("n_labels", "n_good"))
     share = good * MILLION // labels if labels >= MANY_RATINGS else MILLION // 2
     return {"ratings": [labels], "ratings_good": [good], "positives_ppm": [share]}
 
 
-_of_steps = partial(Invariant, needs=(MARKS,))
+_of_steps = partial(contract.Invariant, needs=(contract.MARKS,))
 
 
-SUBJECT = Subject(
+SUBJECT = contract.Subject(
     metrics=(
-        Metrics(measure=_steps, needs=(MARKS,)),
-        Metrics(measure=_after_error, needs=(MARKS,), evidence=STORED),
-        Metrics(measure=_positives, needs=(MARKS,), level=DATASET),
+        contract.Metrics(measure=_steps, needs=(contract.MARKS,)),
+        contract.Metrics(measure=_after_error, needs=(contract.MARKS,), evidence=contract.STORED),
+        contract.Metrics(measure=_positives, needs=(contract.MARKS,), level=contract.DATASET),
     ),
     invariants=(
         _of_steps(
@@ -107,10 +93,10 @@ SUBJECT = Subject(
             why="a trainer pairs the n-th marker with the n-th label; a missing one shifts all "
             "that follow",
             checks=(
-                Equal("n_markers", "n_positions"),
-                Equal("n_markers", "n_step_labels"),
-                none("n_positions_off_markers"),
-                Between("n_markers", 1),
+                contract.Equal("n_markers", "n_positions"),
+                contract.Equal("n_markers", "n_step_labels"),
+                contract.none("n_positions_off_markers"),
+                contract.Between("n_markers", 1),
             ),
             breaks={"n_markers": 0},
         ),
@@ -120,10 +106,10 @@ SUBJECT = Subject(
             why="the loss is computed at the markers, over the reward tokens; any other label is "
             "noise",
             checks=(
-                Equal("n_labels", "n_labelled"),
-                none("n_labels_off_markers"),
-                none("n_labels_no_reward"),
-                none("n_labels_not_ratings"),
+                contract.Equal("n_labels", "n_labelled"),
+                contract.none("n_labels_off_markers"),
+                contract.none("n_labels_no_reward"),
+                contract.none("n_labels_not_ratings"),
             ),
             breaks={"n_labels_off_markers": 1},
         ),
@@ -132,18 +118,18 @@ SUBJECT = Subject(
             name="unlabelled_after_first_error",
             why="whether a step after the first error is right is unknown; a rating there is made "
             "up",
-            checks=(none("n_labelled_after_error"),),
+            checks=(contract.none("n_labelled_after_error"),),
             breaks={"n_labelled_after_error": 1},
-            evidence=STORED,
+            evidence=contract.STORED,
         ),
         _of_steps(
             # Between one and ninety-nine in a hundred ratings are good, where there are enough.
             name="positives_within_bounds",
             why="a model that always predicts one rating is then almost always right, and learns "
             "nothing",
-            checks=(Between("positives_ppm", 10_000, 990_000),),
+            checks=(contract.Between("positives_ppm", 10_000, 990_000),),
             breaks={"positives_ppm": 0},
-            level=DATASET,
+            level=contract.DATASET,
             severity="warning",
         ),
     ),

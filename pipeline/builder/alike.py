@@ -1,7 +1,5 @@
 """What a build would leave out of the sample: by its filters, or for being like something else."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Fifth phase: a whole build in a staging directory, judged by what is read back of it."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -18,8 +18,6 @@ A build is made in a staging directory under the output's lock. The manifest is 
 only after every shard, read back from the disk, has passed every critical invariant.
 """
 
-from __future__ import annotations
-
 import resource
 import sys
 import time

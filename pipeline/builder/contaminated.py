@@ -1,7 +1,5 @@
 """Writes ``contaminated.jsonl``: each example that was left out, and the questions for which."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Shards go where the build is assembled, or into its workspace in the cache, by p
 some of them each. A build that is assembled later takes over what lies there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar

@@ -4,8 +4,6 @@ The record that it fills is ``pipeline.manifest.manifest.Manifest``. No clock, n
 path: equal builds have equal manifests.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

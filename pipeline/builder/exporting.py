@@ -3,8 +3,6 @@
 Ids and labels stay the same; only columns, layout and file type change.
 """
 
-from __future__ import annotations
-
 import itertools
 import shutil
 from collections.abc import Iterable, Iterator

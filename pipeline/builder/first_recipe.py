@@ -4,8 +4,6 @@ Where the build would be refused, it says why, as far as the forecast sees, and 
 would help.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -110,7 +108,7 @@ def write(
     return why
 
 
-def _looks(argument: str, given: Mapping[str, Any]) -> Looks:
+def _looks(argument: str, given: Mapping[str, Any]) -> "Looks":
     return glimpses(expand((argument,), default_cache()), [opening_of(given)])
 
 
@@ -120,7 +118,7 @@ def _tests(data: Sequence[str]) -> list[str]:
     return found if len(found) < len(data) else []
 
 
-def _grouped(looks: Mapping[str, Looks], config: Config) -> list[_Group]:
+def _grouped(looks: "Mapping[str, Looks]", config: Config) -> list[_Group]:
     groups: dict[tuple[str, ...], _Group] = {}
     for argument, some in looks.items():
         found = [recognise_glimpse(look[3], look[1].origin, config, look[2]) for look in some]

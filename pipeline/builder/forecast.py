@@ -4,8 +4,6 @@ The sample goes through the very stages of a build. Only the limit on length is 
 sample answers for every ``--max-length``.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace

@@ -4,8 +4,6 @@ The gate runs on staged shards, before they are published; ``pipeline check`` ru
 finished build.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

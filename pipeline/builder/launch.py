@@ -1,7 +1,5 @@
 """``launch/``: how to start a trainer on a build."""
 
-from __future__ import annotations
-
 import importlib
 import runpy
 import shlex

@@ -1,7 +1,5 @@
 """Prints a forecast (``pipeline plan``): as JSON, or as text with trained tokens in colour."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import groupby

@@ -4,8 +4,6 @@ It needs every part, and numbers of them alone. Whoever makes shards plans first
 plan: the same parts give the same one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -95,7 +93,7 @@ def workspace_of(prepared: Prepared) -> Path:
 
 
 def plan(
-    prepared: Prepared, made: MadeParts, report: Report = _unseen, staged: Path | None = None
+    prepared: Prepared, made: "MadeParts", report: Report = _unseen, staged: Path | None = None
 ) -> Planned:
     """Choose, split, shuffle and lay out.
 

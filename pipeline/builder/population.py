@@ -4,8 +4,6 @@ Every input's sample is repeated up to the number of its examples, so that a lar
 more than a small one, of which as many rows were sampled.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

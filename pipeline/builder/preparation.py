@@ -1,7 +1,5 @@
 """First phase: the inputs opened and cut into splits, and the recipe resolved over them."""
 
-from __future__ import annotations
-
 import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -76,7 +74,7 @@ class Prepared:
         """Whether all inputs were hashed. Until then the build's id is not its last one."""
         return all(source.sha256 for source in self.inputs)
 
-    def having_read(self, reports: Mapping[int, PartReport]) -> Prepared:
+    def having_read(self, reports: Mapping[int, PartReport]) -> "Prepared":
         """The same after bytes of the inputs were read.
 
         Args:
@@ -90,7 +88,7 @@ class Prepared:
         build_id = equal_build.id_of(self.recipe.fingerprint, inputs)
         return replace(self, inputs=inputs, build_id=build_id)
 
-    def encoded_by(self, backend: str) -> Prepared:
+    def encoded_by(self, backend: str) -> "Prepared":
         """The same build, encoded by another encoder, whose ids are the same."""
         return replace(self, recipe=replace(self.recipe, backend=backend))
 

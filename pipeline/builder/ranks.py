@@ -5,8 +5,6 @@ when the build goes on. Nobody waits for anybody: whatever is missing is named, 
 run again.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import os
 from collections import Counter

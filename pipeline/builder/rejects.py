@@ -3,8 +3,6 @@
 A part knows only its own split; ids and offsets need the rows of the splits before it.
 """
 
-from __future__ import annotations
-
 import bisect
 import json
 import math
@@ -59,7 +57,7 @@ class Ledger:
     first: dict[str, list[str]] = field(default_factory=dict)
     details: dict[str, str] = field(default_factory=dict)
     long: list[int] = field(default_factory=list)
-    of_sources: dict[int, Ledger] = field(default_factory=dict)
+    of_sources: "dict[int, Ledger]" = field(default_factory=dict)
 
     def count(self, code: str, detail: str, row_id: str, source: int | None = None) -> None:
         """One refused row; ``source``: the number of its source."""

@@ -4,8 +4,6 @@ A stage file is an Arrow IPC file whose schema carries the recipe, so only the f
 chain needs the options. The chain run by hand gives the same shards as ``pipeline run``.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

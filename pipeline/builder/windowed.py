@@ -1,7 +1,5 @@
 """The plan of a large build, window by window: what is asked of which workers, in which order."""
 
-from __future__ import annotations
-
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Sequence

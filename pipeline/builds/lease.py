@@ -5,8 +5,6 @@ finds one that is over, by the store's own clock, takes it over: the store lets 
 A writer that was only slow finds out before it changes what readers see: see ``store_versions``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import threading
@@ -52,7 +50,7 @@ class Lease:
     _ended: threading.Event = field(default_factory=threading.Event)
 
     @contextmanager
-    def held(self) -> Iterator[Lease]:
+    def held(self) -> "Iterator[Lease]":
         """Hold the lock, and renew it meanwhile.
 
         Raises:

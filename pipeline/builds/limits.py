@@ -3,8 +3,6 @@
 ``--replace`` agrees. Nothing of a build depends on these comparisons but whether it is published.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

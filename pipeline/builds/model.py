@@ -1,7 +1,5 @@
 """The model of a finished build, from its own tokenizer and manifest alone."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, fields
 
 from pipeline.builds.build import Build

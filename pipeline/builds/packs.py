@@ -9,8 +9,6 @@ Nothing is held but mapped files: the index says which examples a pack has, and 
 the shards when the pack is asked for.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Where a build goes: into a directory of its own, or as one version of several under a link."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil
@@ -39,7 +37,7 @@ class Place:
     keep: int = 0
 
     @classmethod
-    def of(cls, output: Path, keep: int = 0) -> Place:
+    def of(cls, output: Path, keep: int = 0) -> "Place":
         """The output, where it is ours to write to.
 
         Raises:
@@ -194,7 +192,7 @@ class Place:
             return
 
 
-def place_of(run: RunOptions) -> Place:
+def place_of(run: "RunOptions") -> Place:
     """Where a build goes.
 
     Raises:

@@ -5,8 +5,6 @@ A build is written to a staging directory beside its target. On Linux one system
 becomes ``.DIR.old``, so that after a crash between them the next run can put it back.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import fcntl
@@ -249,7 +247,7 @@ def _sync(folder: Path) -> None:
             lease.sync(os.path.join(root, name))
 
 
-def write_manifest(folder: Path, manifest: Manifest, verdict: Verdict) -> Manifest:
+def write_manifest(folder: Path, manifest: Manifest, verdict: "Verdict") -> Manifest:
     """Write the manifest, which makes a folder a build. This is the only function that does, and it
     requires a verdict that passed and is the one in ``validation.json``.
 

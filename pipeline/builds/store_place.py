@@ -4,8 +4,6 @@ Shards first, the manifest last, then ``current`` in one exchange. Until then no
 it. What a run that was stopped has put stays, and is not put again by the next one.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -49,7 +47,7 @@ class StorePlace(Place):
     now: _Now = field(default_factory=_Now)
 
     @classmethod
-    def at(cls, address: str, here: Path, keep: int, single: bool) -> StorePlace:
+    def at(cls, address: str, here: Path, keep: int, single: bool) -> "StorePlace":
         """The place at an address; nothing is asked of it yet.
 
         Args:

@@ -11,8 +11,6 @@ it first. If that writer was only slow, its exchange of ``current`` is refused f
 what it has put is no version that anybody reads.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -55,7 +53,7 @@ class Current:
     earlier: tuple[str, ...] = ()
     withdrawn: tuple[str, ...] = ()
 
-    def turned_to(self, build_id: str, sha256: str, back: bool) -> Current:
+    def turned_to(self, build_id: str, sha256: str, back: bool) -> "Current":
         """The same after another version was made current; ``back``: by a rollback."""
         left = () if self.build_id in (None, build_id) else (str(self.build_id),)
         earlier = tuple(one for one in (*left, *self.earlier) if one != build_id)
@@ -128,7 +126,7 @@ class Writer:
                 "Build again when it has ended.",
             )
 
-    def raised(self) -> Writer:
+    def raised(self) -> "Writer":
         """The same after the fence was raised: a writer that was taken for dead can no longer make
         a version current."""
         if not exchange(self.store, CURRENT, _with_fence_raised, self.lock.single):

@@ -5,8 +5,6 @@ Each line has a label of nine characters, or none, and what it says behind it. `
 them where the terminal is narrow.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 

@@ -10,8 +10,6 @@ version is removed. Whoever holds a version, makes one current or takes one away
 lock that is held for that one step only (``_guarded``), so that it works while a build runs.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re

@@ -1,7 +1,5 @@
 """What the commands of a job array have in common: which builds, and which rank this is."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -77,7 +75,7 @@ def of_share(name: str) -> click.Command:
     return share
 
 
-def rank_of(shard_id: int | None, num_shards: int | None) -> Rank:
+def rank_of(shard_id: int | None, num_shards: int | None) -> "Rank":
     """Which rank this is, as was said or as the job array says.
 
     Raises:
@@ -119,7 +117,7 @@ PARTS = of_share("parts")
 SHARDS = of_share("shards")
 
 
-def _joined(prepared: Prepared, report: Report) -> MadeParts:
+def _joined(prepared: "Prepared", report: "Report") -> "MadeParts":
     from pipeline.builder import planning, ranks
 
     return ranks.joined(prepared, planning.reads_examples(prepared.config))

@@ -1,7 +1,5 @@
 """``pipeline cache``: what the cache holds, and how to empty it."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from pathlib import Path

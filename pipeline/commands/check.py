@@ -1,7 +1,5 @@
 """``pipeline check``: a finished build looked at again, file by file and row by row."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,7 +53,7 @@ def COMMAND(folder: Path, cache_dir: Path, as_json: bool) -> None:
         raise click.exceptions.Exit(REFUSED)
 
 
-def _held(result: Checked) -> Iterator[str]:
+def _held(result: "Checked") -> Iterator[str]:
     """What was found to hold, of all that the build was judged by."""
     judged = result.verdict.summary()["judged"] if result.verdict else 0
     yield f"{judged} of {counted(result.expectations, 'expectation')} hold"
@@ -75,7 +73,7 @@ def _held(result: Checked) -> Iterator[str]:
 _SAYS = {True: "ok", False: "FAILED", None: "not run"}
 
 
-def _lines(name: str, verdict: ProbeVerdict, column: int, columns: int) -> list[str]:
+def _lines(name: str, verdict: "ProbeVerdict", column: int, columns: int) -> list[str]:
     head = f"{_SAYS[verdict.passed]:<8}{name:<{column}}  "
     text = " ".join(filter(None, (verdict.detail, verdict.remedy)))
     said = repr(text)[1:-1] if "\n" in text else text

@@ -1,7 +1,5 @@
 """``pipeline completion``: the Tab key completes files, models, formats, trainers and builds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

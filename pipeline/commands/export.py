@@ -1,7 +1,5 @@
 """``pipeline export``: a finished build in another trainer's columns, without encoding again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

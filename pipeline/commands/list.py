@@ -1,7 +1,5 @@
 """``pipeline list``: what there is to choose from."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 

@@ -1,7 +1,5 @@
 """``pipeline plan``: what a build would give, without building it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +33,7 @@ def _print_each(configs: Sequence[Config], as_json: bool) -> None:
     _print(map(forecast, configs), as_json, len(configs) > 1)
 
 
-def _print(estimates: Iterable[Forecast], as_json: bool, several: bool = False) -> None:
+def _print(estimates: "Iterable[Forecast]", as_json: bool, several: bool = False) -> None:
     """Print forecasts, and end as the worst of the builds would."""
     from pipeline.builder import plan_page
     from pipeline.builder.forecast import would_stop

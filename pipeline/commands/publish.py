@@ -1,7 +1,5 @@
 """``pipeline publish``: a checked build to the hub, to a store or to a folder."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

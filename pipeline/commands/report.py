@@ -1,7 +1,5 @@
 """``pipeline report``: the page of a finished build, made again from its files."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``pipeline run``: raw rows in, a published build out."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

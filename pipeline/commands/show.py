@@ -1,7 +1,5 @@
 """``pipeline show``: the tokens of stored rows, coloured by what they are."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
@@ -104,13 +102,13 @@ def _require_one_way(asked: Mapping[str, Any]) -> None:
 # ``pipeline overlaps``: which rows a build left out for being like others, with both texts.
 
 
-def _print_hit(hit: Hit) -> None:
+def _print_hit(hit: "Hit") -> None:
     how = "contained" if hit.contained else f"{hit.share:.0%} of its words"
     click.echo(f"{hit.id}  {hit.evaluation}, line {hit.line} of {hit.file}: {how}")
     _print_texts(("row", hit.said), ("question", hit.question), ("shared", hit.match))
 
 
-def _print_near(one: NearDuplicate) -> None:
+def _print_near(one: "NearDuplicate") -> None:
     click.echo(f"{one.id}  is {one.likeness:.2f} like {one.kept}, which stays")
     _print_texts(("row", one.said), ("stays", one.kept_said))
 
@@ -166,7 +164,7 @@ def OVERLAPS(folder: Path, evaluation: str | None, limit: int, as_json: bool) ->
         click.echo(line)
 
 
-def _counted(manifest: Manifest, evaluation: str | None) -> Iterator[str]:
+def _counted(manifest: "Manifest", evaluation: str | None) -> Iterator[str]:
     """How many there are of each."""
     record, alike = manifest.decontamination, manifest.near_duplicates
     for one in record.evaluations if record else ():

@@ -1,7 +1,5 @@
 """``pipeline stage``: one stage alone, Arrow in, Arrow out."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

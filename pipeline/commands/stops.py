@@ -1,7 +1,5 @@
 """``pipeline stops``: whether a trained model, or a server of it, ends its answers."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from typing import TYPE_CHECKING, Any
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 REFUSED = 3
 
 
-def _result(examined: Examined, limit: float) -> dict[str, Any]:
+def _result(examined: "Examined", limit: float) -> dict[str, Any]:
     faults = [finding for finding in examined.findings if finding.fault]
     return {
         "target": examined.target,
@@ -35,7 +33,7 @@ def _result(examined: Examined, limit: float) -> dict[str, Any]:
     }
 
 
-def _print(examined: Examined, seen: dict[str, Any]) -> None:
+def _print(examined: "Examined", seen: dict[str, Any]) -> None:
     for row in seen["counts"]:
         places = ", ".join(f"{count} at {at}" for at, count in row["at"].items())
         ran = f", {row['ran_on']} did not stop" if row["ran_on"] else ""

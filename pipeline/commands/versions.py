@@ -1,7 +1,5 @@
 """``pipeline versions``: which versions a folder has, and who keeps one from being removed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

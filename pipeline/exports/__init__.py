@@ -5,8 +5,6 @@ are stored beside the shards, in the same rows, in ``__lineage__/``; so an expor
 again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -72,7 +70,7 @@ class ExportFacts:
         return tasks.kind_of(self.task)
 
     @property
-    def stored(self) -> Ragged:
+    def stored(self) -> "Ragged":
         """How they are stored."""
         return layouts.load(self.layout)
 
@@ -93,8 +91,8 @@ class Projection:
     """
 
     keeps: tuple[str, ...]
-    forward: Callable[[pa.Table], pa.Table]
-    back: Callable[[pa.Table], pa.Table]
+    forward: "Callable[[pa.Table], pa.Table]"
+    back: "Callable[[pa.Table], pa.Table]"
 
 
 def _as_it_is(facts: ExportFacts) -> Projection | None:

@@ -1,7 +1,5 @@
 """LLaMA-Factory: ``tokenized_path``, rows as its own preprocessing would have stored them."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

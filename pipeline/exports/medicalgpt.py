@@ -7,8 +7,6 @@ adds. The reward script tokenizes prompt and answer as one text; the other scrip
 alone, and puts the eos token after the answer.
 """
 
-from __future__ import annotations
-
 from pipeline.exports import Export, ExportFacts, Projection
 from pipeline.exports._script import Exact, Row, Texts, projection, script, stretch
 from stages.kinds import CONVERSATION, PAIR, STEPS

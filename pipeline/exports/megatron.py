@@ -1,7 +1,5 @@
 """Megatron-Bridge: packed Parquet with document starts and a mask moved one token forward."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 

@@ -1,7 +1,5 @@
 """OpenRLHF: the launcher swaps its Dataset class for one that reads our shards, in any layout."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from pipeline.exports import Export, ExportFacts, Projection

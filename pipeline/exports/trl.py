@@ -1,20 +1,9 @@
 """TRL: SFTTrainer on packs or single rows, RewardTrainer, and PRMTrainer while there was one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 
-from pipeline.exports import Export, ExportFacts, Projection
-from pipeline.exports._script import (
-    labels_where,
-    like,
-    list_of,
-    rows_of_ids,
-    script,
-    scripts,
-    trained,
-)
+from pipeline.exports import Export, ExportFacts, Projection, _script
 from stages.columns import list_parts, numbers
 from stages.errors import UsageError
 from stages.kinds import CONVERSATION, PAIR, STEPS
@@ -44,7 +33,7 @@ def _refuses(facts: ExportFacts) -> str | None:
 
 def _projection(facts: ExportFacts) -> Projection | None:
     # Of other rows it takes its columns from ours, and drops the rest.
-    return rows_of_ids(facts, masked=False) if facts.kind.marks else None
+    return _script.rows_of_ids(facts, masked=False) if facts.kind.marks else None
 
 
 EXPORT = Export(
@@ -52,8 +41,8 @@ EXPORT = Export(
     versions="trl 1.16.0, 0.15.2 to 0.17.0 (prm: up to 1.13.0)",
     takes={CONVERSATION: ("packed", "ragged"), PAIR: ("ragged",), STEPS: ("ragged",)},
     detail=_detail,
-    launch=script("trl.sh"),
-    files=scripts("train_trl.py"),
+    launch=_script.script("trl.sh"),
+    files=_script.scripts("train_trl.py"),
     refuses=_refuses,
     takes_encoders=True,
     projection=_projection,
@@ -84,8 +73,8 @@ TRANSFORMERS = Export(
         STEPS: "Trainer shifts labels, and these are read at the step token; trl and openrlhf do",
     },
     detail=_transformers_detail,
-    launch=script("transformers.sh"),
-    files=scripts("train_transformers.py"),
+    launch=_script.script("transformers.sh"),
+    files=_script.scripts("train_transformers.py"),
 )
 
 
@@ -101,18 +90,18 @@ def _open_r1_detail(facts: ExportFacts) -> str:
 
 
 def _forward(table: pa.Table) -> pa.Table:
-    ids, labels = list_of(table, "input_ids"), list_of(table, "labels")
-    mask = trained(labels)
+    ids, labels = _script.list_of(table, "input_ids"), _script.list_of(table, "labels")
+    mask = _script.trained(labels)
     # A mask can only say which ids are trained, not that another id is the label.
     if not np.array_equal(numbers(labels)[1][mask], numbers(ids)[1][mask]):
         raise UsageError("open-r1 trains on the ids only; this build has other labels.")
-    return pa.table({"input_ids": ids, "completion_mask": like(ids, mask.astype(np.int8))})
+    return pa.table({"input_ids": ids, "completion_mask": _script.like(ids, mask.astype(np.int8))})
 
 
 def _back(table: pa.Table) -> pa.Table:
-    ids = list_of(table, "input_ids")
-    mask = list_parts(list_of(table, "completion_mask"))[1].to_numpy() != 0
-    return pa.table({"input_ids": ids, "labels": labels_where(ids, mask)})
+    ids = _script.list_of(table, "input_ids")
+    mask = list_parts(_script.list_of(table, "completion_mask"))[1].to_numpy() != 0
+    return pa.table({"input_ids": ids, "labels": _script.labels_where(ids, mask)})
 
 
 def _open_r1_projection(facts: ExportFacts) -> Projection:
@@ -128,7 +117,7 @@ OPEN_R1 = Export(
         STEPS: "it has no process reward trainer",
     },
     detail=_open_r1_detail,
-    launch=script("open-r1.sh"),
-    files=scripts("open-r1.yaml"),
+    launch=_script.script("open-r1.sh"),
+    files=_script.scripts("open-r1.yaml"),
     projection=_open_r1_projection,
 )

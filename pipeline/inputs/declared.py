@@ -3,8 +3,6 @@
 An equal build that is there already is found with this alone, so nothing heavy is imported here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any

@@ -3,8 +3,6 @@
 An input that can only be read from its start, such as a compressed file, is sampled there.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Looks for an equal build before anything is made, proved, or even imported."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os

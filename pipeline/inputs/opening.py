@@ -1,8 +1,6 @@
 """Which reader a file of a source gets, what the source's options tell it, and how its rows are
 read."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

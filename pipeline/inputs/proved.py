@@ -6,8 +6,6 @@ fails is never kept. A file that is damaged, or of another name, holds no answer
 cache every answer is found again.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ be JSON; rows that are for another task. Each error names the column and its val
 rows, and options to choose from; the build works with any of them.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 It is a value: it can be sent to a worker, which makes the same stages from it.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -64,7 +62,7 @@ class Recipe:
     sources: tuple[int, ...] = ()
     fetched: str | None = None
 
-    def of_source(self, number: int) -> Recipe:
+    def of_source(self, number: int) -> "Recipe":
         """The recipe for the rows of one source: what makes stages takes its options from there."""
         if len(self.config.sources) == 1:
             return self

@@ -1,7 +1,5 @@
 """From what the user points at to files, splits, and the paths that rows are named by."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections import Counter
@@ -59,7 +57,7 @@ class Input:
         """How many pieces of it are hashed, each by itself."""
         return max(len(self.splits), 1) if self.version is not None else 1
 
-    def having(self, splits: Sequence[Split]) -> Input:
+    def having(self, splits: Sequence[Split]) -> "Input":
         """The same with splits of which more is known."""
         return replace(self, splits=tuple(splits), sha256=self.sha256 or sha256_of(splits))
 

@@ -1,7 +1,5 @@
 """What the stages of a task are made from."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from expectations.contract import STREAM, Context

@@ -4,8 +4,6 @@ Machines that make one build together must agree in all of it, or the build woul
 machine made what.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,8 +1,6 @@
 """The manifest's counts: what became of rows, examples and tokens, how rows are filled, and what
 each source of a recipe was asked for and gave."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,16 +1,8 @@
 """Sentences about a manifest, for the summary of a build."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
-from pipeline.manifest.counts import (
-    DoubleCounts,
-    FilterCounts,
-    MarginCounts,
-    SidesRecord,
-    SourceRecord,
-)
+from pipeline.manifest import counts
 from pipeline.manifest.manifest import Manifest
 from pipeline.manifest.records import CONTAMINATED, NEAR_DUPLICATES, EvaluationRecord
 from stages.errors import counted
@@ -18,7 +10,7 @@ from stages.errors import counted
 LARGE = 0.1  # share of the examples that should not all be on one side
 
 
-def margins(counts: MarginCounts | None) -> str | None:
+def margins(counts: counts.MarginCounts | None) -> str | None:
     """The summary's line for the manifest's ``rm.margins``; None if all pairs have a margin or
     none has."""
     if not counts or not counts.present or not counts.absent:
@@ -30,7 +22,7 @@ def margins(counts: MarginCounts | None) -> str | None:
     )
 
 
-def sides(record: SidesRecord | None) -> list[str]:
+def sides(record: counts.SidesRecord | None) -> list[str]:
     """Lines for the summary of a build with a test split."""
     if record is None:
         return []
@@ -63,7 +55,7 @@ def choice(manifest: Manifest) -> list[str]:
     ]
 
 
-def _filtered(one: FilterCounts) -> str:
+def _filtered(one: counts.FilterCounts) -> str:
     null = f", {one.null} of them because it is null" if one.null else ""
     name = f"{one.source}: " if one.source else ""
     lost = one.rows != one.examples
@@ -71,7 +63,7 @@ def _filtered(one: FilterCounts) -> str:
     return f"{name}{one.expression} leaves out {counted(one.examples, 'example')}{null}{rows}"
 
 
-def _doubled(pair: DoubleCounts) -> str:
+def _doubled(pair: counts.DoubleCounts) -> str:
     others = "others of it" if pair.source == pair.kept_in else f"examples of {pair.kept_in}"
     return f"{counted(pair.examples, 'example')} of {pair.source}, equal to {others}"
 
@@ -105,14 +97,14 @@ def _not_judged(one: EvaluationRecord) -> str:
     )
 
 
-def sources(records: Sequence[SourceRecord], about: str = "") -> list[str]:
+def sources(records: Sequence[counts.SourceRecord], about: str = "") -> list[str]:
     """Lines for the summary of a build of named sources; ``about`` stands before numbers that are
     not exact."""
     lines = _labelled("sources", (_source(one, about) for one in records))
     return lines + [line for one in records for line in _unmet(one, records)]
 
 
-def _source(one: SourceRecord, about: str) -> str:
+def _source(one: counts.SourceRecord, about: str) -> str:
     train = one.splits["train"]
     if not one.has.examples and "test" in one.splits:
         return f"{one.name}: {one.splits['test'].examples} examples of the test split"
@@ -125,7 +117,7 @@ def _source(one: SourceRecord, about: str) -> str:
     )
 
 
-def _unmet(one: SourceRecord, records: Sequence[SourceRecord]) -> list[str]:
+def _unmet(one: counts.SourceRecord, records: Sequence[counts.SourceRecord]) -> list[str]:
     """What a source does not give, and why."""
     if one.short:
         line = (

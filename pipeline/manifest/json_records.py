@@ -9,8 +9,6 @@ Other dataclasses are converted, too, with arrays of int64, counters, and mappin
 of the cache hold them. They have just the keys that this version knows.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json

@@ -4,27 +4,12 @@ Attributes are the keys of the file. ``pipeline.builder.description`` makes thes
 ``json_records`` reads and writes them.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from pipeline.manifest.counts import (
-    AnswerTokens,
-    DoubleCounts,
-    ExampleCounts,
-    FilterCounts,
-    Inference,
-    MarginCounts,
-    PackingCounts,
-    PaddingCounts,
-    RowCounts,
-    SidesRecord,
-    SourceRecord,
-    TokenCounts,
-)
+from pipeline.manifest import counts
 from pipeline.manifest.json_records import Sealed
 from pipeline.manifest.records import Decontamination, Likeness, ModelRecord
 from stages.json_record import OPTIONAL, JsonRecord
@@ -75,7 +60,7 @@ class PrmRecord(JsonRecord):
 class RmRecord(JsonRecord):
     """What rm builds say of their pairs."""
 
-    margins: MarginCounts | None = field(default=None, metadata=OPTIONAL)
+    margins: counts.MarginCounts | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,24 +269,24 @@ class Manifest(Sealed):
     rm: RmRecord | None = field(default=None, metadata=OPTIONAL)
     format: str
     inputs: tuple[InputRecord, ...]
-    rows: RowCounts
-    examples: ExampleCounts
-    tokens: TokenCounts
-    packing: PackingCounts | None
-    padding: PaddingCounts | None
+    rows: counts.RowCounts
+    examples: counts.ExampleCounts
+    tokens: counts.TokenCounts
+    packing: counts.PackingCounts | None
+    padding: counts.PaddingCounts | None
     windows: int | None = field(default=None, metadata=OPTIONAL)
     splits: Mapping[str, SplitRecord]
     packs: Mapping[str, IndexRecord] = field(default_factory=dict, metadata=OPTIONAL)
-    sides: SidesRecord | None = field(default=None, metadata=OPTIONAL)
-    sources: tuple[SourceRecord, ...] = field(default=(), metadata=OPTIONAL)
-    filters: tuple[FilterCounts, ...] = field(default=(), metadata=OPTIONAL)
-    doubles: tuple[DoubleCounts, ...] = field(default=(), metadata=OPTIONAL)
+    sides: counts.SidesRecord | None = field(default=None, metadata=OPTIONAL)
+    sources: tuple[counts.SourceRecord, ...] = field(default=(), metadata=OPTIONAL)
+    filters: tuple[counts.FilterCounts, ...] = field(default=(), metadata=OPTIONAL)
+    doubles: tuple[counts.DoubleCounts, ...] = field(default=(), metadata=OPTIONAL)
     decontamination: Decontamination | None = field(default=None, metadata=OPTIONAL)
     near_duplicates: Likeness | None = field(default=None, metadata=OPTIONAL)
     probes: Mapping[str, ProbeRecord]
     encoder: EncoderRecord
-    inference: Inference | None = field(default=None, metadata=OPTIONAL)
-    max_new_tokens: AnswerTokens | None = field(default=None, metadata=OPTIONAL)
+    inference: counts.Inference | None = field(default=None, metadata=OPTIONAL)
+    max_new_tokens: counts.AnswerTokens | None = field(default=None, metadata=OPTIONAL)
     audits: Mapping[str, AuditLine]
     trainers: Mapping[str, TrainerRecord]
     files: Mapping[str, str]
@@ -328,7 +313,7 @@ class Manifest(Sealed):
         return self.tokens.total
 
     @property
-    def margins(self) -> MarginCounts | None:
+    def margins(self) -> counts.MarginCounts | None:
         """Pairs with and without a margin; None in other tasks than rm."""
         return self.rm.margins if self.rm else None
 

@@ -3,8 +3,6 @@
 Those of ``validation.json`` and ``audits.json`` are in ``stages.findings``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

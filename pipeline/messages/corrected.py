@@ -4,8 +4,6 @@ A remedy is a sentence with options in it, each spelled as on a command line, an
 belong together beside each other: ``Say which: --where ok=true, or --map a=b --map c=d.``
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """An explanation as blocks, and these as Markdown for the site or as plain text for a terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The explanations of codes, as ``codes/*.toml`` and the invariants declare them."""
 
-from __future__ import annotations
-
 import functools
 import tomllib
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Progress as lines on stderr: of JSON, or of text where stderr is no terminal."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 It is told how a build ended, and has no say in it: if it fails, that is a warning.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The lines of phases as rich draws them: columns that fit the width, and marks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 

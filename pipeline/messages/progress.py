@@ -5,8 +5,6 @@ that is a ``Follower`` is also told what came of the pieces, as workers count it
 how, is said in ``following``: ``lines`` writes lines, ``screen`` draws on a terminal.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """One run: what it has published stands, and where versions are kept a line tells of it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 _LEFT_OUT = ("paths", "manifest")
 
 
-def recorded(config: Config, build: Callable[[], Built]) -> Built:
+def recorded(config: Config, build: "Callable[[], Built]") -> "Built":
     """What ``build`` gives or raises; where versions are kept, with a line in their history.
 
     A run that is killed writes none; the next one writes it in its place. What went wrong behind

@@ -4,8 +4,6 @@ A script reads ``status`` and ``code`` first; the same object goes to the comman
 into ``DIR.failed/reasons.json`` and, without the manifest, into a history.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -62,8 +60,8 @@ class Result:
     build_id: str | None = None
     figures: Mapping[str, Any] = field(default_factory=dict)
     paths: Mapping[str, str] = field(default_factory=dict)
-    manifest: Manifest | None = None
-    builds: Sequence[Result] = ()
+    manifest: "Manifest | None" = None
+    builds: "Sequence[Result]" = ()
     commands: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -94,7 +92,7 @@ class Result:
         return every | ({"builds": builds} if builds else {})
 
 
-def _described(manifest: Manifest | None) -> Any:
+def _described(manifest: "Manifest | None") -> Any:
     from pipeline.manifest.json_records import as_json
 
     return None if manifest is None else as_json(manifest)
@@ -115,7 +113,7 @@ def print_object(code: int, content: Mapping[str, Any]) -> None:
     click.echo(json.dumps(with_status(code, content), ensure_ascii=False))
 
 
-def of_built(built: Built) -> Result:
+def of_built(built: "Built") -> Result:
     """The result of a build that is there: a new one, or an equal one that was there before."""
     from pipeline import stores
     from pipeline.manifest.json_records import as_json

@@ -4,8 +4,6 @@ The first phase is drawn by hand, since most commands end in it: what draws the 
 to import than an unchanged build takes.
 """
 
-from __future__ import annotations
-
 import errno
 import io
 import os

@@ -3,8 +3,6 @@
 It is made from the raw arguments: an error in these must be told in the way that they ask for.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -51,7 +49,7 @@ class Session:
     ended: bool = False
 
     @classmethod
-    def of(cls, arguments: Sequence[str]) -> Session:
+    def of(cls, arguments: Sequence[str]) -> "Session":
         """The session that a command's arguments ask for; no other option is looked at."""
         words = list(arguments)
         own = words[: words.index("--")] if "--" in words else words

@@ -5,8 +5,6 @@ A declaration has the option's name, type, default and sentence of help. The com
 The phase says which hashes the option enters: see ``config``. A new option is one field here.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace

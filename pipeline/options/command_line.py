@@ -1,7 +1,5 @@
 """The options that commands share, as click has them; they follow from their declarations."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path

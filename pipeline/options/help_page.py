@@ -5,8 +5,6 @@ A command is declared with ``cls=Command`` and has ``examples``; an option may h
 ``--debug`` belongs to every command: it is read from the raw arguments (``messages.session``).
 """
 
-from __future__ import annotations
-
 import difflib
 import functools
 import json

@@ -1,8 +1,6 @@
 """Values of options that may be given several times: lists and tables in a recipe; and how the
 cells of a table of texts are read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -198,7 +196,7 @@ class Keep:
     highest: bool = True
 
     @classmethod
-    def of(cls, text: str) -> Keep:
+    def of(cls, text: str) -> "Keep":
         """What a text says.
 
         Raises:

@@ -5,8 +5,6 @@ A recipe is there to be built again, so its builds are versions; ``pipeline run`
 one build. An output that is one build already stays one: trainers read it by that path.
 """
 
-from __future__ import annotations
-
 import glob
 import hashlib
 import os

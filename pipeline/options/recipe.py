@@ -1,7 +1,5 @@
 """From a recipe to the options of its builds: checked as a whole, and every mistake named."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -148,7 +146,7 @@ class _Table:
     values: Values
     places: Mapping[str, Place]
 
-    def below(self, own: Values, place: Place) -> _Table:
+    def below(self, own: Values, place: Place) -> "_Table":
         """The same with those of an inner table, which win."""
         return _Table({**self.values, **own}, {**self.places, **_places(own, place)})
 

@@ -1,8 +1,6 @@
 """The keys of recipes, made from the declared options: their JSON Schema, and the check of a table:
 values in their usual spelling, and every mistake in our words."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path

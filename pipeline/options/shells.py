@@ -5,8 +5,6 @@ The script asks the program at each press of the key. A word that ends in ``/`` 
 which one goes on, so no space is put after it.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """How much of a source a build uses: keys of ``[[source]]`` alone, since a command has one source."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 

@@ -5,8 +5,6 @@ Schema, which editors read and ``misfit`` checks. Nothing compares values, and e
 these classes, so they have no more methods than they need.
 """
 
-from __future__ import annotations
-
 import datetime
 import math
 import operator

@@ -6,8 +6,6 @@ is rebuilt from the source if that is still there. The rows of an export are con
 columns and judged there; they are not rebuilt.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 Its records are those of the Parquet view; the shards are listed as files.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -4,8 +4,6 @@ Large files are sent before it, shards first; the hub keeps them by their hashes
 does not send them again. Until the commit, readers see the build that was there before.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from contextlib import suppress

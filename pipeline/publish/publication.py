@@ -1,8 +1,6 @@
 """The files of a publication, those of the build and those that are made for its readers; and what
 came of it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

@@ -9,8 +9,6 @@ An object that was read back once is known by the tag that the store gives its c
 is read again only when that has changed.
 """
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Iterator
@@ -129,7 +127,7 @@ class _Claim:
     content: bytes
 
     @classmethod
-    def made(cls, store: Store, names: list[str]) -> _Claim:
+    def made(cls, store: Store, names: list[str]) -> "_Claim":
         """Write the marker; ``names``: all files that may be there until it is removed."""
         content = json.dumps({"files": names, "call": uuid.uuid4().hex}).encode()
         store.put(MARKER, content)

@@ -4,8 +4,6 @@ To a folder of this machine it is copied beside it, and exchanged for it in one 
 versions the current one is published, which stays while it is sent.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

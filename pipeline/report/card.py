@@ -3,8 +3,6 @@
 Texts of the data and of options are spelled so that none of them can be Markdown.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -14,15 +12,7 @@ from pipeline import tasks
 from pipeline.builds.build import Build
 from pipeline.builds.stored import arrow_of
 from pipeline.manifest.manifest import InputRecord, Manifest
-from pipeline.report.card_details import (
-    NOTHING,
-    Publisher,
-    front_matter,
-    licenses,
-    recipe,
-    said_of_sources,
-    title,
-)
+from pipeline.report import card_details
 from stages.errors import counted
 from stages.tokens import layouts
 
@@ -172,7 +162,7 @@ def _sources(manifest: Manifest) -> str:
     """What the recipe says of each source, and what it gave."""
     gave = {one.name: one.splits.values() for one in manifest.sources}
     rows = []
-    for one in said_of_sources(manifest):
+    for one in card_details.said_of_sources(manifest):
         own = [file for file in manifest.inputs if file.source == one.name]
         counts = [len(own), sum(file.rows for file in own)]
         counts += [
@@ -191,11 +181,11 @@ def _format(one: InputRecord) -> str:
     return ", ".join(f"{code(name)} {number(rows)}" for name, rows in several) or code(one.format)
 
 
-def _inputs(manifest: Manifest, publisher: Publisher) -> Iterator[str]:
+def _inputs(manifest: Manifest, publisher: card_details.Publisher) -> Iterator[str]:
     yield from (f"- {plain(origin)}" for origin in publisher.origins)
     if publisher.origins:
         yield ""
-    named = bool(said_of_sources(manifest))
+    named = bool(card_details.said_of_sources(manifest))
     if named:
         yield _sources(manifest)
         yield ""
@@ -223,7 +213,7 @@ def _checks(manifest: Manifest) -> Iterator[str]:
     yield from (f"- {plain(name)}" for name in failed)
 
 
-def _made(manifest: Manifest, publisher: Publisher) -> Iterator[str]:
+def _made(manifest: Manifest, publisher: card_details.Publisher) -> Iterator[str]:
     if publisher.recipe:
         yield "With `pipeline build` and this recipe:"
         yield ""
@@ -231,7 +221,7 @@ def _made(manifest: Manifest, publisher: Publisher) -> Iterator[str]:
     else:
         yield "With `pipeline build` and this recipe; inputs have the names that row ids have:"
         yield ""
-        yield block(recipe(manifest), "toml")
+        yield block(card_details.recipe(manifest), "toml")
     if manifest.export:
         yield ""
         yield f"and then `pipeline export {manifest.export.trainer} DIR -o OTHER`."
@@ -240,12 +230,19 @@ def _made(manifest: Manifest, publisher: Publisher) -> Iterator[str]:
     yield from (text for left in publisher.left_out for text in ("", left))
 
 
-def page(build: Build, publisher: Publisher) -> str:
+def page(build: Build, publisher: card_details.Publisher) -> str:
     """The text below the front matter, as Markdown."""
     manifest = build.manifest
     hub = publisher.hub
     load = block(_LOAD_FROM_HUB.format(name=hub) if hub else _LOAD, "python")
-    lines = [f"# {plain(title(manifest, publisher))}", "", _summary(manifest), "", load, ""]
+    lines = [
+        f"# {plain(card_details.title(manifest, publisher))}",
+        "",
+        _summary(manifest),
+        "",
+        load,
+        "",
+    ]
     if publisher.view:
         place = f"hf://datasets/{hub}" if hub else "DIR"
         view = code(f"{place}/{publisher.view}")
@@ -253,7 +250,7 @@ def page(build: Build, publisher: Publisher) -> str:
     lines += ["## Splits", "", _splits(manifest), "", "## Columns", "", _columns(build), ""]
     lines += ["## Tokens", "", _tokens(manifest), ""]
     lines += ["## Sources", "", *_inputs(manifest, publisher), "", _ledger(manifest), ""]
-    found = licenses(manifest, publisher)
+    found = card_details.licenses(manifest, publisher)
     if found:
         lines += ["## Licence", "", ", ".join(map(plain, found)), ""]
     lines += ["## Checks", "", *_checks(manifest), ""]
@@ -271,7 +268,7 @@ def page(build: Build, publisher: Publisher) -> str:
 CARD = "README.md"
 
 
-def make(build: Build, publisher: Publisher = NOTHING) -> str:
+def make(build: Build, publisher: card_details.Publisher = card_details.NOTHING) -> str:
     """The card.
 
     Args:
@@ -279,7 +276,7 @@ def make(build: Build, publisher: Publisher = NOTHING) -> str:
         publisher: what only its publisher knows.
     """
     said = publisher.about(build.manifest)
-    return f"{front_matter(build.manifest, said)}\n{page(build, said)}"
+    return f"{card_details.front_matter(build.manifest, said)}\n{page(build, said)}"
 
 
 def write(build: Build) -> None:

@@ -1,7 +1,5 @@
 """What is said of a dataset: its title, its licence and where its rows are from."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +31,7 @@ _SIZES = (
 _CATEGORIES = {CONVERSATION: "text-generation", PAIR: "text-ranking"}
 
 
-def title(manifest: Manifest, publisher: Publisher) -> str:
+def title(manifest: Manifest, publisher: "Publisher") -> str:
     """The given title, or one of task and model."""
     return publisher.title or f"{manifest.task.upper()} data for {manifest.model.name}"
 
@@ -42,7 +40,7 @@ def _size(rows: int) -> str:
     return next((word for limit, word in _SIZES if rows < limit), "n>1T")
 
 
-def _about(manifest: Manifest, publisher: Publisher) -> Iterator[str]:
+def _about(manifest: Manifest, publisher: "Publisher") -> Iterator[str]:
     tags = ["posttrain-pipeline", manifest.task, manifest.model.name]
     category = _CATEGORIES.get(tasks.kind_of(manifest.task).trains_as, "token-classification")
     yield f"pretty_name: {json.dumps(title(manifest, publisher), ensure_ascii=False)}"
@@ -73,7 +71,7 @@ def _splits(manifest: Manifest) -> Iterator[str]:
     yield f"  dataset_size: {size}"
 
 
-def front_matter(manifest: Manifest, publisher: Publisher) -> str:
+def front_matter(manifest: Manifest, publisher: "Publisher") -> str:
     """Between two lines of three dashes."""
     lines = ["---", *_about(manifest, publisher), *_splits(manifest), "---"]
     return "\n".join(lines) + "\n"
@@ -195,7 +193,7 @@ class Publisher:
     view: str = ""
     left_out: tuple[str, ...] = ()
 
-    def about(self, manifest: Manifest) -> Publisher:
+    def about(self, manifest: Manifest) -> "Publisher":
         """With the title, licence and origin of the build's recipe where nothing else is said."""
         options: Mapping[str, Any] = manifest.options
         return replace(

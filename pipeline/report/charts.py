@@ -3,8 +3,6 @@
 Each has a sentence for those who do not see it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +38,7 @@ def _audit(audits: Audits, wanted: str) -> AuditResult | None:
     return next((audit for audit in audits.audits if audit.name == wanted), None)
 
 
-def lengths(audits: Audits) -> Histogram | None:
+def lengths(audits: Audits) -> "Histogram | None":
     """A histogram of the examples' lengths, from the bins of the audit ``lengths``."""
     audit = _audit(audits, "lengths")
     figures = audit.figures if audit else ()
@@ -53,7 +51,7 @@ def lengths(audits: Audits) -> Histogram | None:
     return histogram([count for _, count in bins], width, "tokens", marks)
 
 
-def sources(build: Build) -> Bars | None:
+def sources(build: Build) -> "Bars | None":
     """The share of each source, or of each input where sources have no names; None for only one."""
     if build.manifest.sources:
         entries = [
@@ -74,7 +72,7 @@ def sources(build: Build) -> Bars | None:
     return bars([Entry(name(one.name), one.value) for one in figures], shares=True)
 
 
-def losses(rows: Mapping[str, int], examples: Mapping[str, int]) -> Bars | None:
+def losses(rows: Mapping[str, int], examples: Mapping[str, int]) -> "Bars | None":
     """Refused rows by code, the most first; of rows that kept others, their refused examples."""
     counts = {code: rows.get(code, 0) or examples.get(code, 0) for code in (*rows, *examples)}
     if not counts:
@@ -101,7 +99,7 @@ class PackingPlot:
     """
 
     packs: tuple[tuple[Box, ...], ...]
-    fill: Histogram
+    fill: "Histogram"
 
 
 def packing(shards: Shards) -> PackingPlot | None:

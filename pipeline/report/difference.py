@@ -6,8 +6,6 @@ often as it stands in both. What then has the same row id has *changed*; all oth
 or *added*.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass

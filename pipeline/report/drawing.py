@@ -4,8 +4,6 @@ The report and ``pipeline show`` draw them. They are decoded from the shards wit
 tokenizer, so they show what a trainer reads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -4,8 +4,6 @@ Its colour is that of the worst answer: whether the expectations hold, whether a
 how much was lost. What was left out on purpose (filters, budgets, duplicates) is not lost.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ read a few thousand stored rows at a time, so memory depends on how many example
 how long they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -4,8 +4,6 @@
 cut to a fixed length, and it says how many there are.
 """
 
-from __future__ import annotations
-
 import functools
 import html
 import shlex

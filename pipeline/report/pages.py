@@ -4,8 +4,6 @@ A command that is printed names the build as the user did, and shows its example
 now.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass

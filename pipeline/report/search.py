@@ -5,8 +5,6 @@ A build is looked through from where the search begins, some record batches at a
 examples are found: what lies behind that place is not read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -48,7 +46,7 @@ class Condition:
         self._types = {key: field.type for key, field in self._read.items()}
         self.fits([])  # types that do not go together are found before any row is read
 
-    def _field(self, name: str, fields: Mapping[str, Field], named: str) -> Field:
+    def _field(self, name: str, fields: "Mapping[str, Field]", named: str) -> "Field":
         field = fields.get(known_as(name))
         if field is None:
             text = self._expression.text
@@ -58,7 +56,7 @@ class Condition:
             )
         return field
 
-    def fits(self, held: Sequence[Held]) -> Bools:
+    def fits(self, held: "Sequence[Held]") -> Bools:
         """Whether it is true for each example of some record batches.
 
         Raises:
@@ -245,7 +243,7 @@ class Search:
         return not copies or self.find(found.row_id) == found
 
 
-def _of(held: Held, which: Bools) -> list[Found]:
+def _of(held: "Held", which: Bools) -> list[Found]:
     """Some examples of a record batch."""
     at = np.flatnonzero(which)
     ids = held.column("row_id").take(pa.array(at)).to_pylist()

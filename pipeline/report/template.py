@@ -4,8 +4,6 @@ The engine escapes every text. The content policy names the hashes of the style 
 and forbids everything else, network access included, so no value of the data can be more than text.
 """
 
-from __future__ import annotations
-
 import base64
 import functools
 import hashlib

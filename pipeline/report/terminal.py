@@ -5,8 +5,6 @@ scripts that are written without blanks is broken between wide characters, which
 each.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -22,20 +20,7 @@ from typing import Any, TypeVar
 import click
 
 from pipeline import lines
-from pipeline.report.drawing import (
-    ANSWER,
-    BAD,
-    CONTEXT,
-    GOOD,
-    KINDS,
-    OPEN,
-    PADDING,
-    SCORED,
-    TRAINED,
-    Strip,
-    TextPiece,
-    visible,
-)
+from pipeline.report import drawing
 from stages.errors import counted
 
 _S = TypeVar("_S")
@@ -115,14 +100,14 @@ def _escape(character: str) -> str:
 
 
 _STYLES: dict[str, dict[str, Any]] = {
-    CONTEXT: {"dim": True},
-    TRAINED: {"fg": "green"},
-    ANSWER: {"fg": "green"},
-    GOOD: {"fg": "black", "bg": "green", "bold": True},
-    BAD: {"fg": "white", "bg": "red", "bold": True},
-    OPEN: {"fg": "black", "bg": "yellow"},
-    SCORED: {"fg": "black", "bg": "cyan", "bold": True},
-    PADDING: {"fg": "bright_black"},
+    drawing.CONTEXT: {"dim": True},
+    drawing.TRAINED: {"fg": "green"},
+    drawing.ANSWER: {"fg": "green"},
+    drawing.GOOD: {"fg": "black", "bg": "green", "bold": True},
+    drawing.BAD: {"fg": "white", "bg": "red", "bold": True},
+    drawing.OPEN: {"fg": "black", "bg": "yellow"},
+    drawing.SCORED: {"fg": "black", "bg": "cyan", "bold": True},
+    drawing.PADDING: {"fg": "bright_black"},
 }
 AS_TEXT = "[text: {}]"
 _WIDEST = max(map(len, _STYLES))
@@ -144,7 +129,7 @@ class Marks:
     def __bool__(self) -> bool:
         return self.boundaries or self.ids
 
-    def text(self, piece: TextPiece) -> str:
+    def text(self, piece: drawing.TextPiece) -> str:
         """A piece with its mark, which comes before the line end that the piece ends in."""
         if not self:
             return piece.text
@@ -171,7 +156,7 @@ class Canvas:
 
     def say(self, text: str, **style: Any) -> None:
         """A sentence, or a heading."""
-        for line in self._lines(visible(text)):
+        for line in self._lines(drawing.visible(text)):
             painted = click.style(line, **style) if self._color and style else line
             click.echo(painted, color=self._color)
 
@@ -188,16 +173,16 @@ class Canvas:
         wide = self.width or sum(map(len, quoted)) + 2 * len(quoted)
         click.echo("\n".join(lines.command(quoted, wide)))
 
-    def draw(self, title: str, strips: Sequence[Strip]) -> None:
+    def draw(self, title: str, strips: Sequence[drawing.Strip]) -> None:
         """Sequences, one under the other."""
         self.say(title, bold=True)
         if self._color:
             self._legend({piece.kind for strip in strips for piece in strip.pieces})
         for strip in strips:
             counts = f"{counted(strip.tokens, 'token')}, {strip.trained:,} trained"
-            if any(piece.kind == SCORED for piece in strip.pieces):
+            if any(piece.kind == drawing.SCORED for piece in strip.pieces):
                 counts = counted(strip.tokens, "token")
-            name = visible(strip.name).replace("\n", "\\n")
+            name = drawing.visible(strip.name).replace("\n", "\\n")
             wide = min(_HEADING, self.width or _HEADING)
             self.say(f"── {name} · {counts} ".ljust(wide, "─"), fg="blue")
             drawn = self._colored(strip) if self._color else self._worded(strip)
@@ -206,7 +191,7 @@ class Canvas:
         click.echo()
 
     def _legend(self, present: set[str]) -> None:
-        items = [(f" {KINDS[kind]} ", kind) for kind in KINDS if kind in present]
+        items = [(f" {drawing.KINDS[kind]} ", kind) for kind in drawing.KINDS if kind in present]
         line, used = "", 0
         for text, kind in items:
             if used and self.width and used + 2 + len(text) > self.width:
@@ -216,25 +201,25 @@ class Canvas:
             used += len(text) + 2 * (used > 0)
         click.echo(line, color=True)
 
-    def _colored(self, strip: Strip) -> Iterator[str]:
+    def _colored(self, strip: drawing.Strip) -> Iterator[str]:
         for line in wrapped(self._runs(strip), self.width):
             parts = groupby(line, key=lambda unit: unit[1])
             texts = (("".join(text for text, _ in units), style) for style, units in parts)
             # A style that reached over a line's end would paint the rest of the line.
             yield "".join(_painted(text.rstrip("\n"), style) for text, style in texts)
 
-    def _runs(self, strip: Strip) -> Iterator[tuple[str, tuple[str, bool, bool]]]:
+    def _runs(self, strip: drawing.Strip) -> Iterator[tuple[str, tuple[str, bool, bool]]]:
         """Text of one style each: its kind, and whether it is a control token, or looks like it."""
         for style, run in groupby(strip.pieces, key=lambda p: (p.kind, p.control, p.spelled)):
             yield self._text(run), style
 
-    def _text(self, pieces: Iterable[TextPiece]) -> str:
+    def _text(self, pieces: Iterable[drawing.TextPiece]) -> str:
         """Pieces as one text; text that only looks like a control token is put in brackets."""
         runs = groupby(pieces, key=lambda piece: piece.spelled)
         texts = ((spelled, "".join(map(self._marks.text, run))) for spelled, run in runs)
         return "".join(AS_TEXT.format(text) if spelled else text for spelled, text in texts)
 
-    def _worded(self, strip: Strip) -> Iterator[str]:
+    def _worded(self, strip: drawing.Strip) -> Iterator[str]:
         """Lines of text, with the kind's name before the first line of each run of one kind."""
         width = None if self.width is None else max(self.width - _WIDEST - len(" | "), 1)
         end = "" if self._marks else _LINE_END
@@ -249,7 +234,7 @@ class Canvas:
 def _painted(text: str, style: tuple[str, bool, bool]) -> str:
     kind, control, spelled = style
     painted = dict(_STYLES[kind])
-    if control and kind in (CONTEXT, TRAINED):
+    if control and kind in (drawing.CONTEXT, drawing.TRAINED):
         painted |= {"underline": True}
     painted |= {"fg": "yellow"} if spelled else {}
     return click.style(text, **painted) if text else ""

@@ -1,7 +1,5 @@
 """The difference of two builds in lines for the terminal."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,6 @@
 """Compares a model directory with the build that it was trained on: tokenizer, template, stop ids
 and pad token."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Mapping, Sequence

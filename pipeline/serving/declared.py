@@ -1,7 +1,5 @@
 """The stop tokens and the template that a build declares, and prompts from its examples."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -145,7 +143,7 @@ def _kind(build: StopDeclaration, text: str, header: str, tools: str) -> str:
     return MULTI if turns else SINGLE
 
 
-def prompts(build: StopDeclaration, count: int) -> list[StopPrompt]:
+def prompts(build: StopDeclaration, count: int) -> "list[StopPrompt]":
     """Prompts of each kind, up to so many; those of a batch have different lengths.
 
     Raises:
@@ -225,7 +223,7 @@ class StopAnswer:
     passed_over: bool = False
 
     @classmethod
-    def to(cls, prompt: StopPrompt, temperature: float, **found: Any) -> StopAnswer:
+    def to(cls, prompt: StopPrompt, temperature: float, **found: Any) -> "StopAnswer":
         """The answer to a prompt that was decoded at a temperature, 0 for the likeliest tokens."""
         way = SAMPLED if temperature else GREEDY
         return cls(kind=prompt.kind, way=way, row=prompt.row, **found)

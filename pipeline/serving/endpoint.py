@@ -6,8 +6,6 @@ no ids gets the same prompt as text. Tokenizer and template are compared separat
 ``/tokenize`` (vLLM, SGLang) or ``/apply-template`` (llama.cpp).
 """
 
-from __future__ import annotations
-
 import json
 import urllib.error
 import urllib.request

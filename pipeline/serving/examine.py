@@ -1,7 +1,5 @@
 """Runs prompts through a checkpoint or a server, and explains answers that do not end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -8,8 +8,6 @@ never learn to. Each gets the mean of trained rows: those of a text with a simil
 good and bad token), or those of the tokens that its own text had before it was added.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -5,8 +5,6 @@ A string that is a registered special token is in the decoded text only if speci
 skipped, so the snippets for the engines switch that off.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

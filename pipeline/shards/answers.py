@@ -4,8 +4,6 @@ A server must allow as many new tokens as the longest answer has, and must give 
 model the generation prompt that its answers were trained after.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace

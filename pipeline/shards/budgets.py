@@ -6,8 +6,6 @@ then the first examples of that order. So the choice does not depend on the orde
 and a larger budget has all that a smaller one has.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

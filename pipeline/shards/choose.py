@@ -1,7 +1,5 @@
 """The choice of a build: filters, doubles, sides and budgets, each on what those before it left."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

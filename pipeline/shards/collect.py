@@ -5,8 +5,6 @@ the examples that are picked, and no list of Python objects has the size of a pa
 at once for a shard, not for each of its blocks: a shuffled shard has examples of all of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Digests are random numbers, so the first 64 bits of almost all of them differ: o
 shows which examples can have an equal at all, and only those few are compared in full.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -5,8 +5,6 @@ sees all examples whose digests begin with that byte, in input order, and so all
 them. What it finds goes back by window, as the places of those that equal an earlier one.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 from dataclasses import asdict, dataclass, field

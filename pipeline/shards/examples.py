@@ -1,7 +1,5 @@
 """The examples of all parts, as far as choosing and planning see them: numbers, never text."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -96,7 +94,7 @@ class PlannedExamples:
         return int(np.count_nonzero(row[1:] != row[:-1])) + bool(len(row))
 
 
-def rows_left_out(examples: PlannedExamples, fate: Fates) -> dict[str, int]:
+def rows_left_out(examples: PlannedExamples, fate: "Fates") -> dict[str, int]:
     """How many input rows are not used at all, by the last fate of their examples."""
     seen = np.equal(fate, Fate.USED)
     counts = dict.fromkeys(LEFT_OUT.values(), 0)

@@ -8,8 +8,6 @@ batches of its own bucket and no others. So a build that is shuffled takes the s
 once more while it is made.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ It shares nothing but the mapped files with the code that fetches examples for s
 (``collect``), so that an error there does not hide itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

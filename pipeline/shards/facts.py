@@ -4,8 +4,6 @@ What is counted of one window of a large build adds up with what is counted of t
 whoever has the counts needs no example.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

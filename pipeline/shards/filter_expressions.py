@@ -4,8 +4,6 @@ A comparison with nothing is null, as in SQL: neither true nor false. Numbers ar
 are, and computed with as doubles; what has no result (a division by zero) is null.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ an example counts for the first that is not true for it. Where that one is null,
 absent, say, the example is left out too, and counted as such.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -61,7 +59,7 @@ class SourceFilters:
     seen: Seen
 
     @classmethod
-    def of(cls, config: Config, seen: Seen) -> SourceFilters:
+    def of(cls, config: Config, seen: Seen) -> "SourceFilters":
         """Those of the one source of a configuration."""
         return cls(tuple(map(parse, config.source.filter)), config.carried.paths, seen)
 
@@ -74,7 +72,7 @@ class SourceFilters:
         figures = (_FROM.get(name, name) for name in self._figures)
         return tuple(dict.fromkeys(("line", *config.carried.columns, *figures)))
 
-    def _read(self, rows: Rows) -> tuple[pl.DataFrame, dict[str, str]]:
+    def _read(self, rows: Rows) -> "tuple[pl.DataFrame, dict[str, str]]":
         """What the expressions read of some rows, and the type of every name, by its key.
 
         Raises:

@@ -1,7 +1,5 @@
 """Parts and plan to shards: each shard is made, written, read back and measured on its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -101,7 +99,7 @@ class ShardReport:
         """Stored ids that are none of an example's."""
         return max(0, self.measured.counts.get("n_stored", self.tokens) - self.tokens)
 
-    def at(self, path: str, split: str) -> ShardReport:
+    def at(self, path: str, split: str) -> "ShardReport":
         """The report of the same file at another place in a build."""
         measured = replace(self.measured, path=path, split=split)
         return replace(self, path=path, split=split, measured=measured)

@@ -10,8 +10,6 @@ token was compared with the parts. It comes first: if the file changes while it 
 that is published does not have the hash that its manifest gives.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,18 +20,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from expectations import tallies, undo_layout
+from expectations import stored_rows, tallies, undo_layout
 from expectations.contract import EXAMPLE, ROW, Context, Values
-from expectations.stored_rows import (
-    IDENTITY,
-    SIDES,
-    Piece,
-    Planned,
-    ShardFile,
-    Sources,
-    StoredRows,
-    groups,
-)
 from expectations.tallies import Laws, Tally
 from pipeline.shards import storage
 from pipeline.shards.sides import mixed
@@ -46,7 +34,7 @@ from stages.tokens import layouts
 
 METRICS = ".metrics"  # in the staging directory; removed before the build is published
 _NAMES, _CONTENTS = "names", "contents"  # files of numbers
-_NAMED = np.dtype((np.int64, len(IDENTITY)))
+_NAMED = np.dtype((np.int64, len(stored_rows.IDENTITY)))
 _DIGEST = np.dtype((np.int64, 2))
 PIECE = 1 << 19  # examples whose names or contents are compared with each other at once, about
 _HASHED = 1 << 23  # bytes
@@ -97,7 +85,7 @@ class Wanted:
 
     folder: Path
     context: Context
-    sources: Sources
+    sources: stored_rows.Sources
     tables: bool = False
 
 
@@ -142,14 +130,14 @@ def _piece(
 
 def _pieces(
     folder: Path, shards: Sequence[Measured], name: str, kind: np.dtype[Any]
-) -> Iterator[Piece]:
-    columns = IDENTITY[:3] if name == _NAMES else IDENTITY[3:]
+) -> Iterator[stored_rows.Piece]:
+    columns = stored_rows.IDENTITY[:3] if name == _NAMES else stored_rows.IDENTITY[3:]
     total = sum(shard.rows.get(EXAMPLE, 0) for shard in shards)
     count = min(storage.BUCKETS, max(1, -(-total // PIECE)))
     bounds = [storage.BUCKETS * number // count for number in range(count + 1)]
     for buckets in pairwise(bounds):
         made = {}
-        for side in SIDES:
+        for side in stored_rows.SIDES:
             own = [shard for shard in shards if shard.split == side]
             found = [_piece(folder, shard, name, kind, buckets) for shard in own]
             every = np.concatenate([np.zeros((0, *kind.shape), np.int64), *found])
@@ -157,12 +145,12 @@ def _pieces(
         yield made
 
 
-def names(folder: Path, shards: Sequence[Measured]) -> Iterator[Piece]:
+def names(folder: Path, shards: Sequence[Measured]) -> Iterator[stored_rows.Piece]:
     """The examples of a build by name, in pieces of about ``PIECE``: ``Dataset.names``."""
     return _pieces(folder, shards, _NAMES, _NAMED)
 
 
-def contents(folder: Path, shards: Sequence[Measured]) -> Iterator[Piece]:
+def contents(folder: Path, shards: Sequence[Measured]) -> Iterator[stored_rows.Piece]:
     """The examples of a build by content, in pieces of about ``PIECE``: ``Dataset.contents``."""
     return _pieces(folder, shards, _CONTENTS, _DIGEST)
 
@@ -199,7 +187,7 @@ def _soft(table: pa.Table) -> bool:
     return bool(((values != 0) & (values != 1)).any())
 
 
-Plan = Callable[[int, int], Planned]  # of the examples from .. to .. of a shard
+Plan = Callable[[int, int], stored_rows.Planned]  # of the examples from .. to .. of a shard
 _Group = Mapping[str, Values]  # tables of metrics, by name
 
 
@@ -207,10 +195,12 @@ _Group = Mapping[str, Values]  # tables of metrics, by name
 def _groups(table: pa.Table, wanted: Wanted, plan: Plan | None) -> Iterator[_Group]:
     layout = layouts.load(wanted.context.layout)
     start = 0
-    for group in groups(table):
+    for group in stored_rows.groups(table):
         stop = start + undo_layout.count(group, wanted.context)
         planned = plan and plan(start, stop)
-        rows = StoredRows(group, wanted.context, sources=wanted.sources, planned=planned)
+        rows = stored_rows.StoredRows(
+            group, wanted.context, sources=wanted.sources, planned=planned
+        )
         found = {EXAMPLE: tallies.measured(rows, EXAMPLE)}
         if layout.packs or layout.pads:  # otherwise a training row is an example
             found[ROW] = tallies.measured(rows, ROW)
@@ -235,7 +225,7 @@ class _Kept:
             self._tallies.setdefault(table, []).append(self._laws[table].tally(metrics))
             if self._wanted.tables:
                 self._tables.setdefault(table, []).append(pa.table(dict(metrics)))
-        self._identities.append(np.stack([group[EXAMPLE][name] for name in IDENTITY]))
+        self._identities.append(np.stack([group[EXAMPLE][name] for name in stored_rows.IDENTITY]))
 
     def write(self, shard: str) -> dict[str, Tally]:
         """Write the files; the tallies of the whole shard."""
@@ -283,7 +273,7 @@ def measure(path: Path, shard: str, split: str, wanted: Wanted, plan: Plan | Non
     soft = False
     kept = _Kept(wanted)
     try:
-        counts = tallies.shard(ShardFile(path, table, wanted.context))
+        counts = tallies.shard(stored_rows.ShardFile(path, table, wanted.context))
         # Without the columns there are no metrics; the invariant shards_open fails such a shard.
         if table is not None and not counts["n_columns_differ"]:
             for group in _groups(table, wanted, plan):

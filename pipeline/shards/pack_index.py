@@ -5,8 +5,6 @@ counted over the shards of the side from 0, and how many tokens they have togeth
 has the packs of one shard of packed rows, so the index also says which shards those would be.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ a build that died finds its finished parts again, a rebuild does only what chang
 of workers makes the same bytes. Lines count from the split's start; the gather knows the rest.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -95,7 +93,7 @@ class PartReport:
         return Amount(rows=self.rows, tokens=self.tokens, refused=self.refused)
 
     @staticmethod
-    def lost_of(reports: Iterable[PartReport]) -> tuple[int, int, str]:
+    def lost_of(reports: "Iterable[PartReport]") -> tuple[int, int, str]:
         """Rows of all parts whose text is lost, of how many that were read twice, and what the
         first of them loses."""
         every = list(reports)
@@ -129,7 +127,7 @@ class Work:
     source: int = 0
     maker: str = ""
 
-    def of(self, split: Split) -> Work:
+    def of(self, split: Split) -> "Work":
         """The same of a split of which more is known."""
         return replace(self, split=split, key=_key_of(self.maker, split))
 

@@ -3,8 +3,6 @@
 It sees numbers, never text.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -48,7 +46,7 @@ class Side:
     sizes: Ints
     shards: Ints
     apart: int = 1
-    packs: Side | None = None
+    packs: "Side | None" = None
 
     def pieces(self) -> Iterator[tuple[str, Ints, Ints]]:
         """Each shard: its path in the build, its part of ``order`` and its part of ``sizes``."""

@@ -12,8 +12,6 @@ read back and judged as if it had just been written. Whatever is missing or not 
 makes the shard a new one, as if there were no build before.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -6,8 +6,6 @@ smaller one had in test, and a group is never on both sides. So the share is met
 it, within a deviation that follows from the groups' sizes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -8,8 +8,6 @@
 What a report says, and how a part is made, is the business of ``part``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -6,8 +6,6 @@ all of them, so that a comparison means the same in every row, and never by the 
 ``--dedup-keep`` chooses by them: of equal examples the one stays that has the best number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial

@@ -6,8 +6,6 @@ of each side the examples in the order of storing, and how many each row holds; 
 The makers of shards are here, too: each is told where in the plan of a window its shard is.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -216,7 +214,7 @@ class Head:
     start: int
 
     @classmethod
-    def read(cls, path: str) -> Head:
+    def read(cls, path: str) -> "Head":
         """That of a file."""
         with Path(path).open("rb") as file:
             content = json.loads(file.readline())

@@ -4,8 +4,6 @@ A window writes its groups, and how many of its examples each has; whoever looks
 all examples of its groups.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -10,8 +10,6 @@ the store itself, of all who make them at once: ``put_if_absent`` and ``put_if_m
 store has no such calls, ``conditions`` is False, and both raise ``UsageError``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

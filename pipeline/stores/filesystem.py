@@ -1,8 +1,6 @@
 """The one way to a file system of fsspec: what is missing is named, secrets are left out, and what
 may pass is tried again."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import shutil

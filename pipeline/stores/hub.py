@@ -4,8 +4,6 @@
 they were written: loading them as one table would change values.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

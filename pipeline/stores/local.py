@@ -1,7 +1,5 @@
 """Files, folders and globs of this machine."""
 
-from __future__ import annotations
-
 import glob
 import os
 from collections.abc import Sequence

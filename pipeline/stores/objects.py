@@ -6,8 +6,6 @@ GCS and Azure have it too, but their packages for fsspec give no way to both, so
 ``--single-writer``.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import posixpath
@@ -347,7 +345,7 @@ class Copies:
     folder: Path
 
     @classmethod
-    def of(cls, store: Store, key: str) -> Copies:
+    def of(cls, store: Store, key: str) -> "Copies":
         """Those in the cache; ``key``: of the version."""
         name = hashlib.sha256(f"{store.shown}\0{key}".encode()).hexdigest()[:32]
         return cls(store, default_cache() / FETCHED / name)

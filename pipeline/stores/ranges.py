@@ -4,8 +4,6 @@ S3 is asked for the version itself (``If-Match``). An answer over HTTP says whic
 Of other stores the version is asked for once more after the range has come.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

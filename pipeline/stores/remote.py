@@ -1,8 +1,6 @@
 """Fetches URLs through fsspec: ``s3://``, ``gs://``, ``hf://``, ``https://`` and all others that it
 knows."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

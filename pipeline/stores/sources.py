@@ -4,8 +4,6 @@ Workers read ranges of a version, wherever it lies, and no bytes of another one.
 ranges or no version is fetched whole into the cache first, and the build reads that copy.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ weights also give ``loss_weights``, float32 in the shape of ``labels`` and 0 in 
 reads only labels ignores them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

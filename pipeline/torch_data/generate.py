@@ -1,7 +1,5 @@
 """Generates answers to prompts of ids with a checkpoint, through transformers' ``generate``."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

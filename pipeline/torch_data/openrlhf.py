@@ -4,8 +4,6 @@ They have the interface of its own classes: items are tensors [1, length], batch
 [rows, 1, longest], which its trainers squeeze. Packs are split into their documents.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

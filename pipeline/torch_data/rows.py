@@ -1,7 +1,5 @@
 """A split of a build as a map-style dataset: memory-mapped, one row at a time."""
 
-from __future__ import annotations
-
 import bisect
 import hashlib
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """verl's custom dataset: ``data.custom_cls.path=pkg://pipeline.torch_data.verl``, name ShardSFT."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

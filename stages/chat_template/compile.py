@@ -17,8 +17,6 @@ all rows of a shape whose texts the template looks into in another way.
 Where training starts and stops is read off the rendered text (see ``trained_spans``).
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections import Counter
@@ -27,17 +25,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stages.chat_template import segments as outlines
+from stages.chat_template import template
 from stages.chat_template.printed_fields import Printed, require_reasoning
 from stages.chat_template.segments import CONTROL, TRAINED, Segment, cut
-from stages.chat_template.template import (
-    SLOT,
-    Guard,
-    LookedIntoError,
-    Placeholder,
-    Template,
-    placeholder,
-    stripped,
-)
 from stages.chat_template.trained_spans import Chat, Spans, Turn
 from stages.errors import RowError
 
@@ -66,15 +56,15 @@ class Unit:
         """The segment's text for a row's contents."""
         text = self.literals[0]
         for (slot, how), literal in zip(self.slots, self.literals[1:], strict=True):
-            text += stripped(contents[slot] or "", how) + literal
+            text += template.stripped(contents[slot] or "", how) + literal
         return text
 
-    def given(self, slot: int, text: str) -> Unit:
+    def given(self, slot: int, text: str) -> "Unit":
         """The unit with a text in the place of a slot."""
         literals, slots = [self.literals[0]], []
         for (number, how), literal in zip(self.slots, self.literals[1:], strict=True):
             if number == slot:
-                literals[-1] += stripped(text, how) + literal
+                literals[-1] += template.stripped(text, how) + literal
             else:
                 slots.append((number, how))
                 literals.append(literal)
@@ -91,7 +81,7 @@ class Program:
     """
 
     units: tuple[Unit, ...]
-    guards: tuple[Guard, ...] = ()
+    guards: tuple[template.Guard, ...] = ()
 
     @functools.cached_property
     def kinds(self) -> bytes:
@@ -105,12 +95,12 @@ class Program:
             (None if unit.slots else unit.literals[0], unit.kind) for unit in self.units
         )
 
-    def ended(self) -> Program:
+    def ended(self) -> "Program":
         """The program up to the last trained control token, where a reward is read."""
         last = max(i for i, u in enumerate(self.units) if u.kind & CONTROL and u.kind & TRAINED)
         return replace(self, units=self.units[: last + 1])
 
-    def given(self, slot: int, text: str) -> Program | None:
+    def given(self, slot: int, text: str) -> "Program | None":
         """The program for rows that all have one text in a slot; None where it does not fit it."""
         own = [guard for guard in self.guards if guard.slot == slot]
         if not all(guard.holds(text) for guard in own):
@@ -118,7 +108,7 @@ class Program:
         units = tuple(unit.given(slot, text) for unit in self.units)
         return Program(units, tuple(guard for guard in self.guards if guard.slot != slot))
 
-    def shifted(self, by: int) -> Program:
+    def shifted(self, by: int) -> "Program":
         """The program for contents that stand so many turns later."""
         units = tuple(
             replace(unit, slots=tuple((slot + by, how) for slot, how in unit.slots))
@@ -147,7 +137,7 @@ class Compiler:
 
     def __init__(
         self,
-        template: Template,
+        template: template.Template,
         controls: re.Pattern[str],
         end_of_turn: str,
         variants: Sequence[dict[str, Any]],
@@ -170,21 +160,21 @@ class Compiler:
             RowError: the template refuses the shape, loses a text, or does not end a trained turn.
         """
         placed = [
-            replace(t, content=placeholder(i) if t.content else t.content)
+            replace(t, content=template.placeholder(i) if t.content else t.content)
             for i, t in enumerate(turns)
         ]
         # Placeholders append to this list of their class whatever the template asks about them.
-        guards: list[Guard] = []
-        Placeholder.guards = guards
+        guards: list[template.Guard] = []
+        template.Placeholder.guards = guards
         try:
             chat = Chat(placed, tools, placed=True)
             text = self._template.render(chat.seen, tools)
             spans = self._spans(chat, text)
             self._printed.require(chat, text)
-        except LookedIntoError:
+        except template.LookedIntoError:
             return None
         # Each text must be printed once: SLOT finds the placeholders that are left in the output.
-        present = sorted(int(match[1]) for match in SLOT.finditer(text))
+        present = sorted(int(match[1]) for match in template.SLOT.finditer(text))
         wanted = [i for i, turn in enumerate(turns) if turn.content]
         if present != wanted:
             times = Counter(present)
@@ -280,6 +270,6 @@ class Compiler:
 def _unit(segment: Segment) -> Unit:
     """A segment with placeholders as a unit of a program."""
     # split with two groups gives: literal, slot, strips, literal, slot, strips, ..., literal.
-    parts = SLOT.split(segment[0])
+    parts = template.SLOT.split(segment[0])
     slots = tuple((int(slot), how) for slot, how in zip(parts[1::3], parts[2::3], strict=True))
     return Unit(tuple(parts[::3]), slots, segment[1])

@@ -5,8 +5,6 @@ else, bytes first of all, has no size here, and what has no size is refused. Wor
 it is done: ``size`` and ``length`` measure values, ``cost`` a filter, a test or a method.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import string

@@ -6,8 +6,6 @@ trained has weight 1. So rows without weights store none, and a build of such ro
 ``loss_weights``.
 """
 
-from __future__ import annotations
-
 import itertools
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -18,18 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from stages import columns
 from stages.chat_template.segments import CONTROL, TRAINED
-from stages.columns import (
-    IGNORED,
-    TYPES,
-    Ints,
-    count_per_row,
-    list_parts,
-    make_list,
-    numbers,
-    offsets_of,
-    whole,
-)
 from stages.contract import Batch, Message
 from stages.errors import RowError, counted
 
@@ -65,7 +53,7 @@ def lists(by_row: Mapping[int, Sequence[float]], rows: int) -> pa.ListArray:
     for row, values in by_row.items():
         lengths[row] = len(values)
     flat = np.fromiter(itertools.chain.from_iterable(by_row.values()), np.float32)
-    return make_list(offsets_of(lengths), pa.array(flat))
+    return columns.make_list(columns.offsets_of(lengths), pa.array(flat))
 
 
 def nonempty(column: pa.ListArray) -> dict[int, list[float]]:
@@ -126,9 +114,9 @@ def of_segments(
 
 def of_tokens(
     column: pa.ListArray,
-    segments: Ints,
-    lengths: Ints,
-    offsets: Ints,
+    segments: columns.Ints,
+    lengths: columns.Ints,
+    offsets: columns.Ints,
     labels: npt.NDArray[np.int32],
 ) -> tuple[pa.ListArray, Floats | None]:
     """Weights of tokens: as a column, and flat for all rows (None where all are plain).
@@ -138,10 +126,10 @@ def of_tokens(
         segments: where each row's segments start; ``lengths``: tokens of each segment.
         offsets: where each row's tokens start; ``labels``: of all tokens, flat.
     """
-    trained = labels != IGNORED
+    trained = labels != columns.IGNORED
     if not len(column.flatten()):
         return lists({}, len(column)), None
-    at, values = list_parts(column)
+    at, values = columns.list_parts(column)
     # One weight per segment: 1, but in rows that have weights their own. ``np.repeat`` spreads what
     # is true of a row over its segments, and a weight of a segment over its tokens.
     flat = np.ones(len(lengths), np.float32)
@@ -149,20 +137,22 @@ def of_tokens(
     tokens = np.where(trained, np.repeat(flat, lengths), np.float32(0))
     # Rows whose weights are 1 where trained and 0 elsewhere say no more than their labels do, and
     # get an empty list.
-    more = count_per_row(offsets, tokens != trained) > 0
+    more = columns.count_per_row(offsets, tokens != trained) > 0
     sizes = np.where(more, np.diff(offsets), 0)
     kept = tokens[np.repeat(more, np.diff(offsets))]
-    return make_list(offsets_of(sizes), pa.array(kept)), tokens
+    return columns.make_list(columns.offsets_of(sizes), pa.array(kept)), tokens
 
 
 def spread(table: pa.Table) -> pa.Table:
     """The table with one weight per token in every row: 1 or 0 (by the label) where it has none."""
-    offsets, labels = numbers(whole(table.column("labels")))
-    at, values = list_parts(whole(table.column(NAME)))
-    flat = (labels != IGNORED).astype(np.float32)
+    offsets, labels = columns.numbers(columns.whole(table.column("labels")))
+    at, values = columns.list_parts(columns.whole(table.column(NAME)))
+    flat = (labels != columns.IGNORED).astype(np.float32)
     flat[np.repeat(np.diff(at) > 0, np.diff(offsets))] = values.to_numpy()
     place = table.schema.get_field_index(NAME)
-    return table.set_column(place, NAME, make_list(offsets, pa.array(flat, TYPES[NAME].value_type)))
+    return table.set_column(
+        place, NAME, columns.make_list(offsets, pa.array(flat, columns.TYPES[NAME].value_type))
+    )
 
 
 def stored(table: pa.Table) -> pa.Table:
@@ -214,7 +204,7 @@ def count(batch: Batch) -> dict[str, int]:
 
 def _continued(batch: Batch) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """For each example but the last, whether the next one is the same conversation, longer."""
-    offsets, turns = list_parts(batch.column("messages"))
+    offsets, turns = columns.list_parts(batch.column("messages"))
     starts, sizes = offsets[:-1], np.diff(offsets)
     lines = batch.column("line").to_numpy()
     alike: np.ndarray[Any, np.dtype[np.bool_]]

@@ -6,8 +6,6 @@ Every attribute of such a name is a field that the template reads. A condition w
 raises an exception prints nothing, so the fields in it do not count.
 """
 
-from __future__ import annotations
-
 import functools
 from collections import defaultdict
 from collections.abc import Hashable, Sequence

@@ -5,8 +5,6 @@ it under the template's name. For templates that do not, ``--reasoning-in think`
 answer, in the form that other templates print.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 

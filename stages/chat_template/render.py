@@ -4,8 +4,6 @@ The template runs once per conversation shape, not once per row (see ``compile``
 that cannot be compiled are rendered one by one. Either way the text is exactly what Jinja prints.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

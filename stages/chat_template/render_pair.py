@@ -6,8 +6,6 @@ before each. Control tokens are added as the tokenizer itself does for ``(text, 
 trainer that calls the tokenizer with both texts gets the same ids.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

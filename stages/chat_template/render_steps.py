@@ -5,8 +5,6 @@ share an outline, and their texts are put together as columns; see ``shapes``. R
 of the template does not fit are rendered one by one.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -6,8 +6,6 @@ its operands; each rendering starts with the whole budget. No clock is involved,
 template and row are refused or rendered alike on every machine.
 """
 
-from __future__ import annotations
-
 import functools
 import operator
 from collections.abc import Callable, Iterable

@@ -32,8 +32,6 @@ ends, because inference encodes the prompt alone. The line break behind the answ
 template but never generated, so it is not trained; ``--too-long trim-turns`` may cut after it.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from bisect import bisect_right

@@ -6,8 +6,6 @@ than roles and texts, or that a program does not fit, are left to be rendered on
 give the same segments.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ between the last text before the answer and the answer's start must stand at the
 whole text.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import json

@@ -1,8 +1,6 @@
 """Opening files that may be compressed, whole or a piece of them, their rows up to where they are
 damaged, and hashes of files."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

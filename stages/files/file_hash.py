@@ -3,8 +3,6 @@
 What is hashed while it is read for another reason stays with its reader: see ``file_version``.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json
@@ -81,7 +79,7 @@ class FileState:
         """Whether a write from now on gives the file another time of modification."""
         return _past(self.modified)
 
-    def written_as(self, other: FileState) -> bool:
+    def written_as(self, other: "FileState") -> bool:
         """Whether nothing was written between two states of one file. Another name for it, the
         removal of one, and a change of mode or owner leave this as it is."""
         return replace(self, changed=0) == replace(other, changed=0)

@@ -6,8 +6,6 @@ which two pieces meet is read by both. Nothing is decompressed to find pieces bu
 first line end of such a frame. Where anything is in doubt, there are no pieces.
 """
 
-from __future__ import annotations
-
 import io
 import itertools
 import struct

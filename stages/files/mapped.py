@@ -8,8 +8,6 @@ file would have all of it in memory. So many small pieces are read, which costs 
 pages.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import weakref
@@ -49,7 +47,7 @@ class Mapped:
         """The bytes; they stay mapped as long as something uses them."""
         return memoryview(b"" if self._map is None else self._map)
 
-    def part(self, view: memoryview) -> MappedBytes:
+    def part(self, view: memoryview) -> "MappedBytes":
         """Some bytes of the file, given as they are mapped; of others, nothing is ever read."""
         first, whole = _address(view), _address(self.content)
         inside = whole <= first and first + len(view) <= whole + len(self.content)

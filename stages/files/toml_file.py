@@ -5,8 +5,6 @@ are asked for, the text is known to be TOML already, so it is enough to tell key
 brackets apart.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from bisect import bisect_right

@@ -5,8 +5,6 @@ format's rows can be read in more than one way (``indexed_pair/1-based``). ``--f
 The reading of a file whose rows have several formats has those of all of them: ``alpaca+openai``.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Sequence
 
@@ -48,7 +46,7 @@ def load(reading: str) -> Format:
 
 
 @functools.cache
-def mixed(reading: str) -> Mixed:
+def mixed(reading: str) -> "Mixed":
     """The format of a file whose rows have several, from their readings; raises as ``load``."""
     readings = reading.split(AND)
     return Mixed(readings, [load(one) for one in readings])

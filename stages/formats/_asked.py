@@ -5,8 +5,6 @@ the options that settle it. The same reading of a file's sample asks about the f
 is built, so that both ask the same.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any

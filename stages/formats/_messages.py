@@ -1,7 +1,5 @@
 """One message in any dialect: who says it, what, and whether it is trained with which weight."""
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Mapping

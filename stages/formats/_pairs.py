@@ -1,7 +1,5 @@
 """What formats of answers, and of what orders them, have in common: prompts, sides, margins."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType

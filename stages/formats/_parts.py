@@ -5,8 +5,6 @@ thinking}``, ``{type: tool_use, name, input}``), or one key that is both (``{tex
 ``{functionCall}``, ``{toolUse}``, ``{reasoningContent}``). Values may be written as JSON text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """What formats of rated steps have in common: problems, lists of steps, texts with tags, turns."""
 
-from __future__ import annotations
-
 import math
 import re
 from abc import abstractmethod

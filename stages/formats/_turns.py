@@ -1,7 +1,5 @@
 """Columns that hold turns, or stand before them: system texts, histories, prompts, tools."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Conversations in one column: a list of turns, or of questions with their answers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

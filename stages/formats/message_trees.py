@@ -1,7 +1,5 @@
 """Message trees: each message has the replies to it, and answers to one message may be ranked."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Two answers whose columns say which is the chosen one."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Callable, Mapping

@@ -3,8 +3,6 @@
 Labels stand under their own ids, unshifted. Padding that an attention mask marks is taken off.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from stages.columns import IGNORED

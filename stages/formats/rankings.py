@@ -3,8 +3,6 @@
 Answers are ordered by a score or a rank of each, or as they are listed.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,14 +53,14 @@ class _Answer:
     score: float | None
     path: str
 
-    def ties_with(self, other: _Answer) -> str:
+    def ties_with(self, other: "_Answer") -> str:
         """The number that both have, in words; empty where one is better."""
         if self.word and self.level == other.level:
             return f"{self.word} {-self.level if self.word == 'rank' else self.level:g}"
         same = self.score is not None and self.score == other.score
         return f"score {self.score:g}" if same else ""
 
-    def margin_over(self, worse: _Answer) -> tuple[str, float] | None:
+    def margin_over(self, worse: "_Answer") -> tuple[str, float] | None:
         """By how much its score is higher, and where that stands; None without two scores."""
         if self.score is None or worse.score is None:
             return None

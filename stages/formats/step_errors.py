@@ -1,7 +1,5 @@
 """Steps in a list, and which of them are wrong: the first, or a list of their numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any

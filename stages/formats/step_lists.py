@@ -1,7 +1,5 @@
 """Steps in a list, each a text, beside a list of their ratings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Steps as objects with a rating each: in a list, in several solutions, in turns."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ A node holds its own step (``text``, ``step``), or all steps up to it (``prefix`
 both, where they say the same. ``step_tree/signed`` reads values of -1 (bad), 0 (neutral) and 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

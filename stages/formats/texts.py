@@ -1,7 +1,5 @@
 """Texts in columns of their own: a question and its answer, or one text alone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from stages.contract import BARE, Columns, Conversation, Example, FormatOptions, Message, Row

@@ -1,7 +1,5 @@
 """Rows that are recognised to be refused by their name: no example of the task is in them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 

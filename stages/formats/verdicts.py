@@ -1,24 +1,12 @@
 """Two answers and a verdict: which is the better one, or how strongly one is preferred."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Row
 from stages.errors import RowError, UndecidedError
-from stages.formats import _pairs
-from stages.formats._asked import (
-    Question,
-    both_of,
-    meant,
-    one_of,
-    open_question,
-    required,
-    says,
-    two_of,
-)
+from stages.formats import _asked, _pairs
 from stages.rows.column_names import peek
 
 _STEMS = (
@@ -61,7 +49,7 @@ _UNNAMED: tuple[str, ...] = ()  # the columns of answers in a list
 
 def _ends(row: Row) -> tuple[str, ...]:
     """What the names of the answers' columns end in; nothing where several could be meant."""
-    there = [names for names in _PAIRS if all(says(row, name) for name in names)]
+    there = [names for names in _PAIRS if all(_asked.says(row, name) for name in names)]
     ends = {(left[-1], right[-1]) for left, right in there}
     if not ends:
         return "0", "1"  # a list
@@ -79,18 +67,18 @@ def _answers(row: Row, columns: Mapping[str, str]) -> tuple[list[Any], tuple[str
     Raises:
         RowError: there are none; or two columns could each hold one, or there is a third.
     """
-    names = two_of(row, _PAIRS, columns) or both_of(row, _PAIRS)
-    listed = one_of(row, _LISTS, columns, what="list of answers", holds=_is_two)
+    names = _asked.two_of(row, _PAIRS, columns) or _asked.both_of(row, _PAIRS)
+    listed = _asked.one_of(row, _LISTS, columns, what="list of answers", holds=_is_two)
     if names is not None and listed is not None and listed not in columns:
         if [peek(row, name) for name in names] != peek(row, listed):
             ways = f"--ignore {listed} or {' '.join(f'--ignore {name}' for name in names)}"
             what = f"{' and '.join(names)}, and {listed}, could each be the answers"
-            raise open_question(what, f"Say which with {ways}")
+            raise _asked.open_question(what, f"Say which with {ways}")
         _ = row[listed]  # read: the two columns say it
     if names is not None and listed not in columns:
         _require_no_third(row, names, columns)
         return [_pairs.text_of(row[name], name) for name in names], names
-    listed = required(listed, "there are no two answers to choose from")
+    listed = _asked.required(listed, "there are no two answers to choose from")
     answers = enumerate(row[listed])
     return [_pairs.text_of(one, f"{listed}[{place}]") for place, one in answers], _UNNAMED
 
@@ -124,7 +112,7 @@ def _is_verdict(value: Any, row: Row) -> bool:
     """Whether a value of a column that may hold any text names the better answer."""
     if not isinstance(value, str):
         return False
-    return _is_tie(value) or _by_name(value, both_of(row, _PAIRS) or _UNNAMED) is not None
+    return _is_tie(value) or _by_name(value, _asked.both_of(row, _PAIRS) or _UNNAMED) is not None
 
 
 def _index(value: Any) -> int | None:
@@ -145,7 +133,7 @@ def _is_tie(value: Any) -> bool:
 def _speaks(row: Row, name: str) -> bool:
     """Whether a column of a verdict says something of the answers: any text may stand there."""
     value = peek(row, name)
-    return says(row, name) and (name in _CHOICES or _is_verdict(value, row))
+    return _asked.says(row, name) and (name in _CHOICES or _is_verdict(value, row))
 
 
 def _names_one(value: Any, row: Row) -> bool:
@@ -182,13 +170,13 @@ class _IndexedPair(_pairs.PairFormat):
             return None
         if speaking and not any(_names_one(peek(row, name), row) for name in speaking):
             return None
-        if names := both_of(row, _PAIRS):
+        if names := _asked.both_of(row, _PAIRS):
             return f"{names[0]}, {names[1]} and {there[0]}"
         listed = any(_is_two(row, name) for name in _LISTS)
         return f"a list of two answers and {there[0]}" if listed else None
 
-    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Question | None:
-        names = [n for n in meant(_SAID, columns) if any(_speaks(row, n) for row in rows)]
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> _asked.Question | None:
+        names = [n for n in _asked.meant(_SAID, columns) if any(_speaks(row, n) for row in rows)]
         if len(names) < 2:
             return super().doubt(rows, columns)
         flags = " or ".join(f"--map label={name}" for name in names)
@@ -251,17 +239,17 @@ class _IndexedPair(_pairs.PairFormat):
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         answers, sides = _answers(row, options.columns)
-        names = meant(_SAID, options.columns)
+        names = _asked.meant(_SAID, options.columns)
         # Where no column names an answer, the first that says anything is refused for its value.
         said = [name for name in names if _speaks(row, name)]
-        said = said or [name for name in names if says(row, name)][:1]
+        said = said or [name for name in names if _asked.says(row, name)][:1]
         if not said:
             raise RowError("bad_label", "nothing says which answer is the better one")
         places = {self._better(row[name], sides) for name in said}
         if len(places) > 1:
             what = f"{' and '.join(said)} do not name the same answer"
             ways = " or ".join(f"--map label={name}" for name in said)
-            raise open_question(what, f"Say which with {ways}", "bad_label")
+            raise _asked.open_question(what, f"Say which with {ways}", "bad_label")
         better = places.pop()
         return [_pairs.pair(row, answers[better], answers[1 - better], options)]
 
@@ -274,10 +262,10 @@ def _require_no_third(row: Row, names: tuple[str, str], columns: Mapping[str, st
     """
     stem, known = names[0][:-1], (*names, *columns)
     more = (f"{stem}{end}" for end in "0123cCdD")
-    third = next((name for name in more if name not in known and says(row, name)), None)
+    third = next((name for name in more if name not in known and _asked.says(row, name)), None)
     if third is not None:
         what = f"{third} could be a third answer besides {' and '.join(names)}"
-        raise open_question(what, f"To leave it out, add --ignore {third}")
+        raise _asked.open_question(what, f"To leave it out, add --ignore {third}")
 
 
 _STRONG = _named(("response", "answer", "output", "completion"), (*_ENDS[:1], *_ENDS[2:]))
@@ -315,15 +303,15 @@ class _StrengthPair(_pairs.PairFormat):
         return "", f"below 0 the first answer is the better one; {other}"
 
     def matches(self, row: Row) -> str | None:
-        names = both_of(row, _STRONG)
+        names = _asked.both_of(row, _STRONG)
         strength = next((name for name in _STRENGTHS if name in row), None)
         if names is None or strength is None or isinstance(row[strength], (str, list, dict)):
             return None
         return f"{names[0]}, {names[1]} and {strength}"
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        names = two_of(row, _STRONG, options.columns) or both_of(row, _STRONG)
-        column = one_of(row, _STRENGTHS, options.columns, what="strength")
+        names = _asked.two_of(row, _STRONG, options.columns) or _asked.both_of(row, _STRONG)
+        column = _asked.one_of(row, _STRENGTHS, options.columns, what="strength")
         if names is None:
             raise RowError("bad_column", "there are no two answers")
         _require_no_third(row, names, options.columns)

@@ -5,8 +5,6 @@ them, and no other may: where two do, or where the meaning of a column stays ope
 an option instead of a guess.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence

@@ -4,8 +4,6 @@ Each format that some row fits alone is part of the mixture. A row that fits two
 one by one where there are few, else with the file: which of the two is meant is not guessed.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 

@@ -5,8 +5,6 @@ and end in an answer. Such rows are found here many at a time. Every other row o
 by its format, one by one, which would give these the same columns.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

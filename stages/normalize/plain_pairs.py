@@ -5,8 +5,6 @@ are whole conversations that begin alike. Every other row is read by its format,
 would give these the same columns.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Sequence
@@ -70,7 +68,7 @@ class Pairs(Made):
         self.rejected.add(prompt, rejected)
         self.prompts.append(len(prompt[0]))
 
-    def columns(self, normalize: Normalize) -> dict[str, Any]:
+    def columns(self, normalize: "Normalize") -> dict[str, Any]:
         """The columns that normalize writes, but for ``note``."""
         count = len(self.prompts)
         return {

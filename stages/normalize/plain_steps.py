@@ -4,8 +4,6 @@ The steps stand in a list, or in one text with a tag behind each. Every other ro
 format, one by one, which would give these the same columns.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Mapping, Sequence
@@ -64,12 +62,12 @@ class Chains(Made):
         self.ready.append((chain, written))
         return True
 
-    def columns(self, normalize: Normalize) -> dict[str, Any]:
+    def columns(self, normalize: "Normalize") -> dict[str, Any]:
         """The columns that normalize writes, but for ``note``."""
         filled = MEMBERS[STEPS].filled(self.ready, normalize)
         return {name: pa.array(values, columns.TYPES[name]) for name, values in filled.items()}
 
-    def odd(self, normalize: Normalize) -> Mapping[int, list[str]]:
+    def odd(self, normalize: "Normalize") -> Mapping[int, list[str]]:
         """Rows of which stripping changes more than blanks between steps."""
         return {} if normalize.raw else {row: ["steps_rewritten"] for row in self.rewritten}
 

@@ -5,8 +5,6 @@ for its content. Every row comes out once: as the rows of one or more sequences,
 whose reject columns are filled.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Columns that would refuse rows one by one are reported here once, with their cou
 that would ignore an important column stops before its first row.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field

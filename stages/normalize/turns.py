@@ -3,8 +3,6 @@
 How texts of a column begin and end is told without a Python object for each of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -67,11 +65,11 @@ _ODD = BLANKS | stop_text.LAST  # how few answers end; these are looked into
 class Made(Protocol):
     """Rows that were read many at a time."""
 
-    def columns(self, normalize: Normalize) -> dict[str, Any]:
+    def columns(self, normalize: "Normalize") -> dict[str, Any]:
         """The columns that normalize writes, but for ``note``."""
         ...
 
-    def odd(self, normalize: Normalize) -> Mapping[int, list[str]]:
+    def odd(self, normalize: "Normalize") -> Mapping[int, list[str]]:
         """The notes of some rows, by index. Turns that alternate have none of their own."""
         return {}
 
@@ -90,7 +88,7 @@ class Turns(Made):
     texts: pa.StringArray
     offsets: Ints
 
-    def columns(self, normalize: Normalize) -> dict[str, Any]:
+    def columns(self, normalize: "Normalize") -> dict[str, Any]:
         """The columns that normalize writes, but for ``note``."""
         trained = self.roles == ASSISTANT
         if normalize.train_on == "last":
@@ -114,7 +112,7 @@ class Turns(Made):
         turns = pa.StructArray.from_arrays(arrays, fields=list(columns.MESSAGES.value_type))
         return make_list(self.offsets, turns)
 
-    def rows(self, which: Bools) -> Turns:
+    def rows(self, which: Bools) -> "Turns":
         """The conversations for which ``which`` is true."""
         if which.all():
             return self

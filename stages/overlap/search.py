@@ -4,8 +4,6 @@ For every sequence and evaluation the column has the few questions of which it s
 little that is: how much makes a hit is decided later, so that another limit reads nothing again.
 """
 
-from __future__ import annotations
-
 import bisect
 import functools
 from collections.abc import Callable, Iterator, Sequence
@@ -68,7 +66,7 @@ class _Pair(NamedTuple):
 class Index:
     """Questions, ready to be found by their runs of so many words and by their letters."""
 
-    def __init__(self, items: Items, size: int) -> None:
+    def __init__(self, items: "Items", size: int) -> None:
         self._evaluation = items.evaluation
         self._runs = Runs(items.plain, items.evaluation, size)
         # As they are written too, since a text without spaces has no words that are numbers.
@@ -325,7 +323,7 @@ class Items:
     columns: Sequence[str]
 
     @classmethod
-    def of(cls, every: Sequence[Questions]) -> Items:
+    def of(cls, every: Sequence[Questions]) -> "Items":
         """Those of several evaluations."""
         question = [text or "" for one in every for text in one.texts]
         return cls(

@@ -1,7 +1,5 @@
 """What a build compares its rows with, as its options say it. Nothing heavy is imported here."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -5,8 +5,6 @@ have, as a share of what either has). Each of the numbers of a signature is equa
 that probability, so the share of equal ones estimates it. The library rensa makes them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise, repeat

@@ -5,8 +5,6 @@ any script is its ASCII digit, and English numbers in words are digits, too. Ide
 a word each, since no space is between them.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import defaultdict

@@ -4,8 +4,6 @@ A build runs every probe and stops at the first that fails; ``pipeline doctor`` 
 shows what each saw. A probe that raises any other error counts as failed, never as passed.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Tokens that a build registers: one id each beside any text, and no other id changes."""
 
-from __future__ import annotations
-
 import itertools
 
 import orjson
@@ -11,17 +9,7 @@ from stages import encoders
 from stages.chat_template.render_pair import PairRenderer, prove_pair
 from stages.chat_template.segments import CONTROL
 from stages.errors import RowError, counted
-from stages.probes import PAIR, TEMPLATE, TOKENS, BrokenError, Probes, ProbeSubject
-from stages.probes.templates import (
-    QUESTION,
-    Rendering,
-    Turns,
-    dialogue,
-    examples,
-    ids_of,
-    rendered,
-    row_of,
-)
+from stages.probes import PAIR, TEMPLATE, TOKENS, BrokenError, Probes, ProbeSubject, templates
 from stages.probes.tokens import one_id
 from stages.tokenizers.survival import loss
 
@@ -186,14 +174,14 @@ def all_text_survives(subject: ProbeSubject) -> str:
 FORGED = Probes(TEMPLATE)
 
 
-def _dialogues(subject: ProbeSubject) -> list[Turns]:
+def _dialogues(subject: ProbeSubject) -> list[templates.Turns]:
     controls = sorted(subject.model.controls)
     together = " ".join(controls)
-    dialogues: list[Turns] = [[("user", f"x{together}"), ("assistant", f"y{together}")]]
+    dialogues: list[templates.Turns] = [[("user", f"x{together}"), ("assistant", f"y{together}")]]
     if subject.wide:
         for token in controls:
             dialogues += [[("user", token), ("assistant", token)]]
-            dialogues += [[("system", f"{token}\n{token}"), *QUESTION]]
+            dialogues += [[("system", f"{token}\n{token}"), *templates.QUESTION]]
     return dialogues
 
 
@@ -209,11 +197,11 @@ def content_cannot_forge_control_tokens(subject: ProbeSubject) -> str:
     dialogues = _dialogues(subject)
     for turns in dialogues:
         try:
-            rendering = Rendering(*subject.renderer(row_of(turns)))
+            rendering = templates.Rendering(*subject.renderer(templates.row_of(turns)))
         except RowError:
             refused += 1  # a refused row cannot forge anything
             continue
-        _, plain = ids_of(subject, rendering)
+        _, plain = templates.ids_of(subject, rendering)
         forged = controls.intersection(plain)
         if forged:
             raise BrokenError(text=turns[0][1], id=min(forged))
@@ -227,12 +215,12 @@ _STOP = "\x00"
 
 def _markers(subject: ProbeSubject) -> list[str]:
     """The texts between two turns where no control token is."""
-    row, _ = examples(subject, dialogue(subject))[-1]
-    rendering = rendered(subject, row)
+    row, _ = templates.examples(subject, templates.dialogue(subject))[-1]
+    rendering = templates.rendered(subject, row)
     pairs = zip(rendering.texts, rendering.kinds, strict=True)
     text = "".join(_STOP if kind & CONTROL else piece for piece, kind in pairs)
     plain = []
-    for (_, left), (_, right) in itertools.pairwise(dialogue(subject)):
+    for (_, left), (_, right) in itertools.pairwise(templates.dialogue(subject)):
         start = text.find(left)
         between = text[start + len(left) : text.find(right, start)]
         if start >= 0 and _STOP not in between:
@@ -251,7 +239,7 @@ def turn_markers_cannot_be_forged(subject: ProbeSubject) -> str:
     for marker in markers:
         turns = [("user", f"x {marker} y"), ("assistant", "z")]
         try:
-            subject.renderer(row_of(turns))
+            subject.renderer(templates.row_of(turns))
         except RowError:
             continue
         raise BrokenError(marker=marker)
@@ -283,7 +271,7 @@ def pair_turns_cannot_be_forged(subject: ProbeSubject) -> str:
     for marker in markers:
         turns = [("user", f"x\n{marker} y"), ("assistant", "z"), ("user", "u"), ("assistant", "v")]
         try:
-            renderer(row_of(turns, trained={3}), 3)
+            renderer(templates.row_of(turns, trained={3}), 3)
         except RowError:
             continue
         raise BrokenError(marker=marker)

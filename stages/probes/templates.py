@@ -1,7 +1,5 @@
 """What a chat template prints: every turn in its place, answers trained, each with its end."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import dataclass
@@ -134,7 +132,7 @@ def tools_survive(subject: ProbeSubject) -> str:
     return "tools are printed, a call is trained, its output is not"
 
 
-def _prompts(subject: ProbeSubject, turns: Turns) -> list[str]:
+def _prompts(subject: ProbeSubject, turns: "Turns") -> list[str]:
     seen = [{"role": role, "content": text} for role, text in turns]
     variants: list[dict[str, Any]] = [dict(v) for v in subject.model.profile.template_variants]
     return [subject.template.render(seen, add_generation_prompt=True, **v) for v in variants]

@@ -1,7 +1,5 @@
 """What a profile says of its tokens: each is one id, inside the embedding, and none is another."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from stages.errors import counted

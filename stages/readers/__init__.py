@@ -4,8 +4,6 @@ A reader is named by its container, or by ``container/settings`` where the optio
 how its files are read (``csv/{"delimiter": ";"}``).
 """
 
-from __future__ import annotations
-
 import functools
 from typing import TYPE_CHECKING, cast
 

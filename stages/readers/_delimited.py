@@ -5,8 +5,6 @@ for those of columns that ``--cells`` calls JSON. How a file is read is part of 
 ``csv/{"delimiter": ";"}``, and so of all that is made with it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -62,14 +60,14 @@ class Delimited(content.Whole):
         columns = [name for name, kind in self.cells.items() if kind == "json"]
         return said + (f", JSON in {', '.join(columns)}" if columns else "")
 
-    def told(self, settings: str) -> Delimited:
+    def told(self, settings: str) -> "Delimited":
         """The same with what stands behind the slash of a reader's name."""
         said = json.loads(settings)
         return self.having(
             said.get("delimiter"), said.get("quoting", RFC4180), said.get("cells", {})
         )
 
-    def having(self, delimiter: str | None, quoting: str, cells: Mapping[str, str]) -> Delimited:
+    def having(self, delimiter: str | None, quoting: str, cells: Mapping[str, str]) -> "Delimited":
         """The same with options of a source; None is what the suffix says."""
         stated = delimiter is not None
         used = self.delimiter if delimiter is None else delimiter

@@ -4,8 +4,6 @@ The standard library's scanner finds where an item ends in a window of text; its
 parsed by the strict parser. No more than one item and the window are in memory.
 """
 
-from __future__ import annotations
-
 import codecs
 import functools
 import json

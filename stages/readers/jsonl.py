@@ -6,8 +6,6 @@ A file is cut at the first line end that is so many bytes after the last cut: th
 file's bytes alone, and only the bytes around them are read to find them.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Only what is asked for is there: values of raw columns, and counts that nothing 
 make. Limits and expressions are no part of it, so another limit encodes nothing again.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

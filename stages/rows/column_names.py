@@ -5,8 +5,6 @@ see, those that rate an answer, and those that weigh a row. Names are compared w
 underscores and hyphens, so that ``Starter_Code`` and ``starterCode`` are the same.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -105,7 +103,7 @@ ARGUMENTS = _set("enable_thinking chat_template_kwargs template_kwargs thinking_
 _SIDES = ("chosen", "rejected", "1", "2", "a", "b", "winner", "loser", "better", "worse")
 
 
-def seen(name: str, kind: Kind) -> str | None:
+def seen(name: str, kind: "Kind") -> str | None:
     """Why the model should probably see a column, as a clause; None for other columns."""
     word = plain(name)
     if word in SYSTEM or word in HISTORY or word in TOOLS:
@@ -125,7 +123,7 @@ def seen(name: str, kind: Kind) -> str | None:
     return None
 
 
-def rates(name: str, value: Any, kind: Kind) -> bool:
+def rates(name: str, value: Any, kind: "Kind") -> bool:
     """Whether a column may say how good the answer beside it is."""
     word = plain(name)
     if kind.trains_answers:
@@ -161,14 +159,14 @@ def _without_side(word: str) -> str | None:
     return "margin" if word in ("margin", "scoremargin", "preferencestrength") else None
 
 
-def may_mean_more(name: str, kind: Kind) -> bool:
+def may_mean_more(name: str, kind: "Kind") -> bool:
     """Whether some value of a column must not be ignored without an option."""
     if seen(name, kind) or weighs(name) or plain(name) in TRAINED:
         return True
     return plain(name) in VERDICTS if kind.trains_answers else kind.compares
 
 
-def means_more(name: str, value: Any, kind: Kind) -> bool:
+def means_more(name: str, value: Any, kind: "Kind") -> bool:
     """Whether a value of a column may not be ignored without an option; see ``unread``."""
     if value in EMPTY:
         return False

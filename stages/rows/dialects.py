@@ -1,7 +1,5 @@
 """The ways in which chat templates write turns as text, each with its own parser."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

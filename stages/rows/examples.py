@@ -4,8 +4,6 @@ Each function takes one example of its kind, returns it ready for columns, and r
 with a code when it would train nothing or something wrong.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any

@@ -5,8 +5,6 @@ but those of ``FUNCTIONS``. A name is a figure of the example (``FIGURES``) or a
 with dots for what is inside; in double quotes it is always a column.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -85,9 +83,9 @@ class Node:
     kind: str
     at: int
     value: Any = None
-    parts: tuple[Node, ...] = ()
+    parts: "tuple[Node, ...]" = ()
 
-    def walk(self) -> Iterator[Node]:
+    def walk(self) -> "Iterator[Node]":
         """The node and all below it."""
         yield self
         for part in self.parts:

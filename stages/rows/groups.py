@@ -6,8 +6,6 @@ are compared by their letters and digits: what differs in case, accents, spaces 
 one question, and so is whatever a template or a tokenizer would make equal.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence

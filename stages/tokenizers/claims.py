@@ -5,8 +5,6 @@ turn. A build then uses another one. Each such difference is a ``Repair``, which
 manifest and ``serving.json`` list.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -120,7 +118,7 @@ class Repair(JsonRecord):
         return f"{what}, {self.why}; this build uses {self.used!r}"
 
 
-def _pad_problem(claims: Claims, profile: ModelProfile, tokenizer: Tokenizer) -> str | None:
+def _pad_problem(claims: Claims, profile: ModelProfile, tokenizer: "Tokenizer") -> str | None:
     """Why the declared pad token cannot be used, as a clause; None where it can."""
     pad = claims.pad_token
     if pad is None:
@@ -138,7 +136,7 @@ def _pad_problem(claims: Claims, profile: ModelProfile, tokenizer: Tokenizer) ->
     return None if pad == profile.pad_token else "which is an ordinary word of the vocabulary"
 
 
-def _pads(claims: Claims, profile: ModelProfile, tokenizer: Tokenizer) -> Iterator[Repair]:
+def _pads(claims: Claims, profile: ModelProfile, tokenizer: "Tokenizer") -> Iterator[Repair]:
     why = _pad_problem(claims, profile, tokenizer)
     used = profile.pad_token
     if why is not None:
@@ -152,7 +150,7 @@ def _pads(claims: Claims, profile: ModelProfile, tokenizer: Tokenizer) -> Iterat
             yield Repair(file, "pad_token_id", declared=index, used=wanted, why=why)
 
 
-def _stops(claims: Claims, profile: ModelProfile, tokenizer: Tokenizer) -> Iterator[Repair]:
+def _stops(claims: Claims, profile: ModelProfile, tokenizer: "Tokenizer") -> Iterator[Repair]:
     end = profile.end_of_turn
     if claims.eos_token != profile.eos_token:
         why = f"but the chat template ends an answer with {end!r}"

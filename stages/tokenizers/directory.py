@@ -3,8 +3,6 @@
 Of an encoder, the tokens around two texts are read off its tokenizer.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

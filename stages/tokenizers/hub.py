@@ -8,8 +8,6 @@ file must have it; ``bind`` checks the ids that the profile declares.
 hub's own client. A snapshot is a commit's; the commit is recorded with the build.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from dataclasses import dataclass, replace

@@ -10,8 +10,6 @@ Text with characters that this version of Python does not know is skipped, becau
 may have newer tables.
 """
 
-from __future__ import annotations
-
 import functools
 import heapq
 import unicodedata

@@ -7,8 +7,6 @@ beside the file, a profile's name or a hub id). Instead of the source of a templ
 ``chat_template_file`` names a file beside this one, and ``template`` one of ours.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import re

@@ -14,8 +14,6 @@ added token, not a special one: text is meant to become it, and the rule that no
 control token still holds.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Sequence

@@ -19,8 +19,6 @@ are the same nevertheless, for two reasons:
 ``_require_ranks`` checks that a model is of this kind.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ declare that it drops case, accents and less than half of the letters, and what 
 lacks may be anything but letters and digits.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter

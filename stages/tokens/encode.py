@@ -5,8 +5,6 @@ A row is an outline and its own texts, or segments. Rows of outlines are encoded
 to the same ids.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -16,8 +16,6 @@ one. There the complement is that of the label, and whoever takes it apart knows
     folded     [  5,    6, -8]
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ A hybrid reasoning model has two, chosen by an argument of its chat template: wi
 one of them, and a server must use the same one.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

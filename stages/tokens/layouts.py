@@ -6,8 +6,6 @@ a build do not use this inverse but one of their own (``expectations/undo_layout
 that an error here cannot hide itself.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,7 +44,7 @@ def names() -> list[str]:
     return [name for name in catalog.names(__name__) if name != INDEXED]
 
 
-def load(name: str) -> Ragged:
+def load(name: str) -> "Ragged":
     """The layout of this name.
 
     Raises:

@@ -6,8 +6,6 @@ are counted, so that the second reading of a row knows whether the ids of its wh
 equal.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -113,7 +111,7 @@ class MergedCuts:
 
     def per_row(
         self,
-        swallowed: Swallowed,
+        swallowed: "Swallowed",
         kinds: npt.NDArray[np.uint8],
         pieces: tuple[npt.NDArray[np.int32], Ints],
         offsets: Ints,

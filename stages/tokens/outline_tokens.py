@@ -5,8 +5,6 @@ is then put together from the two by one ``take`` of Arrow, in the form that par
 where the token is not trained, its complement where it is (see ``folded_labels``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -8,8 +8,6 @@ A pack of two examples, of 3 and 2 tokens::
     row_ids      ["data.jsonl:1", "data.jsonl:4"]
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

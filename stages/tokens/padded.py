@@ -7,8 +7,6 @@ Two examples of 3 and 2 tokens, padded to 4 on the left with 0::
     attention_mask  [0, 1, 1, 1]           [0, 0, 1, 1]
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa

@@ -4,8 +4,6 @@ The invariants hold for these examples too, so a trained stretch must end in the
 token.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

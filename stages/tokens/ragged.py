@@ -1,7 +1,5 @@
 """Ragged rows: one example each, unpadded; the trainer pads."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 

@@ -9,8 +9,6 @@ cut inside a turn or a step, and no end-of-turn token is lost or added: what is 
 would be without the turns or steps that were dropped.
 """
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 
@@ -20,16 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xxhash import xxh3_128_digest
 
+from stages import columns
 from stages.chat_template.segments import CLOSES, CONTROL, MARKER
-from stages.columns import (
-    Ints,
-    count_per_row,
-    list_parts,
-    make_list,
-    numbers,
-    offsets_of,
-    sum_per_row,
-)
 from stages.encoders import Encoder
 from stages.profile import TargetModel
 from stages.tokens.merged_cuts import Edges, MergedCuts
@@ -38,7 +28,7 @@ from stages.tokens.outline_tokens import OutlineEncoder
 Kinds = npt.NDArray[np.uint8]
 
 
-def _keep_turns(kinds: Kinds, lengths: Ints, limit: int) -> npt.NDArray[np.bool_] | None:
+def _keep_turns(kinds: Kinds, lengths: columns.Ints, limit: int) -> npt.NDArray[np.bool_] | None:
     """Everything up to the last complete turn that fits; None where not even the first does."""
     ends = np.flatnonzero((kinds & CLOSES) > 0)
     fitting = ends[np.cumsum(lengths)[ends] <= limit]
@@ -48,7 +38,7 @@ def _keep_turns(kinds: Kinds, lengths: Ints, limit: int) -> npt.NDArray[np.bool_
     return kept
 
 
-def _keep_steps(kinds: Kinds, lengths: Ints, limit: int) -> npt.NDArray[np.bool_] | None:
+def _keep_steps(kinds: Kinds, lengths: columns.Ints, limit: int) -> npt.NDArray[np.bool_] | None:
     """The steps that fit, and what the template prints behind the last of them (``tail``)."""
     markers = np.flatnonzero((kinds & MARKER) > 0)
     tail = int(lengths[markers[-1] + 1 :].sum())
@@ -65,7 +55,7 @@ POLICIES = ("reject", *_POLICIES)
 
 
 def _truncated(
-    policy: str, kinds: Kinds, lengths: Ints, offsets: Ints, limit: int
+    policy: str, kinds: Kinds, lengths: columns.Ints, offsets: columns.Ints, limit: int
 ) -> npt.NDArray[np.bool_]:
     """Which segments stay, so that as many rows as possible are at most ``limit`` tokens.
 
@@ -99,12 +89,12 @@ class Encoded:
 
     ids: npt.NDArray[np.int32]
     kinds: npt.NDArray[np.uint8]
-    offsets: Ints
+    offsets: columns.Ints
     kept: npt.NDArray[np.bool_]
-    segments: Ints
-    lengths: Ints
-    truncated: Ints
-    merged_cuts: Ints
+    segments: columns.Ints
+    lengths: columns.Ints
+    truncated: columns.Ints
+    merged_cuts: columns.Ints
 
 
 class SegmentEncoder:
@@ -136,7 +126,7 @@ class SegmentEncoder:
         # One pool of ids: first each control token by itself, then each distinct text. A segment is
         # then a place in the pool, and Arrow copies the ids of all segments in one ``take``.
         known = len(self._control_ids)
-        pool = make_list(
+        pool = columns.make_list(
             np.concatenate([np.arange(known, dtype=np.int64), starts + known]),
             pa.array(np.concatenate([self._control_ids, ids])),
         )
@@ -146,11 +136,11 @@ class SegmentEncoder:
         return pool.take(pa.array(place))
 
     def __call__(self, segments: pa.ListArray) -> Encoded:
-        offsets, flat = list_parts(segments)
+        offsets, flat = columns.list_parts(segments)
         kinds = flat.field(1).to_numpy()
         swallowed = self._edges(flat.field(0), kinds, offsets)
         pieces = self._pieces(swallowed.texts, kinds)
-        starts, ids = numbers(pieces)
+        starts, ids = columns.numbers(pieces)
         lengths = np.diff(starts)
         merged = self._merged_cuts.per_row(
             swallowed=swallowed, kinds=kinds, pieces=(ids, starts), offsets=offsets
@@ -158,13 +148,13 @@ class SegmentEncoder:
         kept = _truncated(
             self._policy, kinds=kinds, lengths=lengths, offsets=offsets, limit=self.max_length
         )
-        truncated = sum_per_row(offsets, np.where(kept, 0, lengths))
+        truncated = columns.sum_per_row(offsets, np.where(kept, 0, lengths))
         token_kinds = np.repeat(kinds, lengths)
         if not kept.all():
             tokens = np.repeat(kept, lengths)
             ids, token_kinds = ids[tokens], token_kinds[tokens]
             lengths = np.where(kept, lengths, 0)
-        row_offsets = offsets_of(sum_per_row(offsets, lengths))
+        row_offsets = columns.offsets_of(columns.sum_per_row(offsets, lengths))
         return Encoded(
             ids=ids,
             kinds=token_kinds,
@@ -188,7 +178,7 @@ class SegmentEncoder:
 # ``pipeline.shards.collect``.
 
 
-Side = tuple[Ints, npt.NDArray[np.int32]]  # offsets and flat values of one list per row
+Side = tuple[columns.Ints, npt.NDArray[np.int32]]  # offsets and flat values of one list per row
 
 
 def _bytes_of(side: Side) -> list[memoryview]:
@@ -212,7 +202,7 @@ def digests(*sides: Side) -> pa.Array:
 
 
 def weighted_digests(
-    offsets: Ints,
+    offsets: columns.Ints,
     folded: npt.NDArray[np.int32],
     trained: npt.NDArray[np.bool_],
     weights: npt.NDArray[np.float32],
@@ -226,7 +216,7 @@ def weighted_digests(
         trained, weights: of each token.
     """
     plain = digests((offsets, folded))
-    more = count_per_row(offsets, weights != trained) > 0
+    more = columns.count_per_row(offsets, weights != trained) > 0
     if not more.any():
         return plain
     # Weights are hashed by their bits, since ``digests`` takes 32-bit numbers.
