@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import READ, normalizing, turns
+from support import SAMPLES
 
 from pipeline.tasks import kind_of
 from stages import formats, readers
@@ -30,64 +31,7 @@ from stages.normalize.stage import Normalize
 from stages.rows import examples
 from stages.rows.selection import renamed
 
-SAMPLES = Path(__file__).parent.parent / "sample_data"
-
-
-def user(content: str, **more: Any) -> Message:
-    """A user's turn."""
-    return Message("user", content, **more)
-
-
 Q, A, B = ("user", "q"), ("assistant", "a"), ("assistant", "b")
-
-
-# The same solution in three spellings.
-PROBLEM = "Ann has 2 + 3 apples and eats 1 - 0. How many are left?"
-SOLUTION = ["Step 1: 2 + 3 = 5", "Step 2: 5 - 1 = 4 +", "Step 3: The answer is: -4 + 8"]
-SIGNS = ["+", "-", "+"]
-
-
-def joined(marks: list[str]) -> str:
-    """The problem and its steps, a mark behind each."""
-    steps = "\n".join(f"{step} {mark}" for step, mark in zip(SOLUTION, marks, strict=True))
-    return f"{PROBLEM} {steps}"
-
-
-def chains(name: str, row: Row, **options: Any) -> list[StepChain]:
-    """The row's examples as they go on to rendering."""
-    found = formats.choose(name, kind_of("prm")).read(row, FormatOptions(**options))
-    return [examples.chain(one) for one in found if isinstance(one, StepChain)]
-
-
-def content(chain: StepChain) -> tuple[str, list[str], list[float | None]]:
-    """What a chain says, without its spelling."""
-    return chain.problem, chain.steps, chain.labels
-
-
-def test_equal_solutions_are_equal_examples_in_every_format() -> None:
-    """Aligned texts, a tagged text with a list, and lists of steps give the same example."""
-    shepherd = {"input": joined(["ки"] * 3), "label": joined(SIGNS)}
-    openrlhf = {"input": joined(["ки"] * 3), "value": SIGNS}
-    stepwise = {"prompt": PROBLEM, "completions": SOLUTION, "labels": [True, False, True]}
-    wanted = (PROBLEM, SOLUTION, [1.0, 0.0, 1.0])
-    for name, row in (
-        ("math_shepherd", shepherd),
-        ("openrlhf_prm", openrlhf),
-        ("stepwise", stepwise),
-    ):
-        assert [content(chain) for chain in chains(name, row)] == [wanted]
-
-
-def test_arithmetic_signs_are_never_labels() -> None:
-    """Only the character at a tag's place is a rating, however many signs stand around it."""
-    row = {
-        "input": "1+1-1? Step 1: 1+1=+2 ки\nStep 2: +2-1=+1 - ки\nStep 3: + ки",
-        "label": "1+1-1? Step 1: 1+1=+2 -\nStep 2: +2-1=+1 - +\nStep 3: + -",
-    }
-    (chain,) = chains("math_shepherd", row)
-    assert chain.problem == "1+1-1?"
-    assert chain.steps == ["Step 1: 1+1=+2", "Step 2: +2-1=+1 -", "Step 3: +"]
-    assert chain.labels == [0.0, 1.0, 0.0]
 
 
 SIGNED_TEXT = st.text(st.sampled_from("+- 1a\n"), min_size=1, max_size=8)
@@ -118,14 +62,12 @@ def test_ratings_are_read_at_the_tags_whatever_the_texts_hold(
 
 def test_the_step_tag_and_the_separator_can_be_named() -> None:
     """A tag and a separator that nobody knows are read when they are named."""
+    options = FormatOptions(step_tag="#", prompt_separator="||")
     row = {"input": "P|| s #\nt #", "value": ["+", "-"]}
-    (chain,) = chains("openrlhf_prm", row, step_tag="#", prompt_separator="||")
-    assert content(chain) == ("P", ["|| s", "t"], [1.0, 0.0])
-
-
-def completion(text: str, rating: int | None) -> dict[str, Any]:
-    """One alternative."""
-    return {"text": text, "rating": rating, "flagged": None}
+    (found,) = formats.load("openrlhf_prm").read(row, options)
+    assert isinstance(found, StepChain)
+    chain = examples.chain(found)
+    assert (chain.problem, chain.steps, chain.labels) == ("P", ["|| s", "t"], [1.0, 0.0])
 
 
 @pytest.mark.parametrize(("neutral", "value"), [("null", None), ("good", 1.0), ("bad", 0.0)])
@@ -150,13 +92,14 @@ def test_completions_that_are_no_list_are_refused_as_a_row() -> None:
     assert found["reject_detail"]
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_every_completion_is_in_an_example_or_refused_by_name(data: st.DataObject) -> None:
     """Whatever was chosen, rated or written, each completion's text ends a chain or has a code."""
     steps: list[dict[str, Any]] = []
     for number in range(data.draw(st.integers(1, 4))):
         ratings = data.draw(st.lists(st.sampled_from([-1, 0, 1, None]), max_size=3))
-        made = [completion(f"{number}.{i}", rating) for i, rating in enumerate(ratings)]
+        made = [{"text": f"{number}.{i}", "rating": r} for i, r in enumerate(ratings)]
         chosen = data.draw(st.one_of(st.none(), st.integers(0, len(made) - 1))) if made else None
         human = data.draw(st.sampled_from([None, {"text": f"{number}.h"}]))
         steps.append(
@@ -211,7 +154,7 @@ def test_no_row_crashes_the_door(row: Row, raw: bool) -> None:
                 assert found.matches(row) is None or isinstance(found.matches(row), str)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(rows=st.lists(st.dictionaries(st.sampled_from(KEYS), SHAPES, max_size=6), max_size=4))
 def test_no_rows_crash_detection(rows: list[Row]) -> None:
     """Any sample has one reading or is refused with a sentence; nothing else is raised."""
@@ -234,33 +177,14 @@ def test_the_format_of_most_rows_is_detected() -> None:
         detect([good, odd, odd], kind_of("sft"), "x.jsonl")
 
 
-@pytest.mark.parametrize(
-    ("task", "row"),
-    [
-        ("sft", {"messages": turns(Q, A), "prompt": "q", "completion": "a"}),
-        ("sft", {"text": "t", "instruction": "q", "output": "a"}),
-        ("prm", {"input": "P ки", "label": "P +", "completions": ["s"], "labels": [True]}),
-    ],
-)
-def test_rows_that_read_two_ways_are_not_guessed_at(task: str, row: Row) -> None:
+def test_rows_that_read_two_ways_are_not_guessed_at() -> None:
     """Where two formats fit equally well the user says which."""
-    with pytest.raises(DataError, match="reads as") as caught:
-        detect([row], kind_of(task), "x.jsonl")
-    assert "--format" in caught.value.remedy
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"prompt": "q", "completion": "a", "label": True},
-        {"prompt": turns(Q), "completion": turns(A), "label": False},
-    ],
-)
-def test_unpaired_data_is_refused_for_reward_models(row: Row) -> None:
-    """One answer and a thumb up or down is no pair; the message says so."""
-    with pytest.raises(DataError, match="unpaired") as caught:
-        detect([row, row], kind_of("rm"), "x.jsonl")
-    assert caught.value.exit_code == 3
+    turned: Row = {"messages": turns(Q, A), "prompt": "q", "completion": "a"}
+    stepped: Row = {"input": "P ки", "label": "P +", "completions": ["s"], "labels": [True]}
+    for task, row in (("sft", turned), ("prm", stepped)):
+        with pytest.raises(DataError, match="reads as") as caught:
+            detect([row], kind_of(task), "x.jsonl")
+        assert "--format" in caught.value.remedy
 
 
 @pytest.mark.parametrize("task", ["sft", "rm", "prm"])
@@ -285,85 +209,53 @@ def test_a_format_of_another_task_is_a_usage_error() -> None:
 
 def test_columns_named_by_hand_reach_their_format() -> None:
     """A mapping renames columns, nested ones by their dotted path, and hides the old name."""
-    row = {"data": {"ask": "q"}, "reply": "a", "question": "not this", "id": 7}
-    mapping = {"question": "data.ask", "answer": "reply"}
-    assert renamed(row, mapping) == {
-        "data": {"ask": "q"},
-        "question": "q",
-        "answer": "a",
-        "id": 7,
-    }
-    swapped = renamed(
-        {"chosen": "b", "rejected": "a"}, {"chosen": "rejected", "rejected": "chosen"}
-    )
-    assert swapped == {"chosen": "a", "rejected": "b"}
+    row = {"data": {"ask": "q"}, "reply": "a", "question": "not this"}
+    found = renamed(row, {"question": "data.ask", "answer": "reply"})
+    assert found == {"data": {"ask": "q"}, "question": "q", "answer": "a"}
+    sides = {"chosen": "rejected", "rejected": "chosen"}
+    assert renamed({"chosen": "b", "rejected": "a"}, sides) == {"chosen": "a", "rejected": "b"}
     assert renamed({"x": 1}, {"prompt": "x.y.z"}) == {"x": 1, "prompt": None}
 
 
-# file under sample_data, task, format, codes of the refused rows
-SAMPLE_FILES: dict[str, tuple[str, str, str, list[str]]] = {
-    "sft/chat.jsonl": ("sft", "openai", "17 rows", ["bad_json", "empty_answer", "no_user_turn"]),
-    "sft/instructions.json": ("sft", "alpaca", "9 rows", []),
-    "sft/turn_weights.jsonl": ("sft", "openai", "5 rows", []),
-    "sft/word_problems.jsonl": ("sft", "query_response", "10 rows", []),
-    "sft/zh_dialogues.jsonl": ("sft", "sharegpt", "5 rows", ["no_answer"]),
-    "rm/pairs.jsonl": ("rm", "preference", "12 rows", ["empty_answer", "identical_pair"]),
-    "rm/pairs_margin.jsonl": ("rm", "preference", "6 rows", []),
-    "rm/pairs_messages.jsonl": ("rm", "preference", "11 rows", ["no_prompt"]),
-    "prm/math_shepherd.jsonl": ("prm", "math_shepherd", "16 rows", ["misaligned", "no_steps"]),
-    "prm/value_list.jsonl": ("prm", "openrlhf_prm", "15 rows", ["label_count"]),
-    "prm/stepwise.jsonl": ("prm", "stepwise", "15 rows", ["label_count"]),
-    "prm/stepwise_soft.jsonl": ("prm", "stepwise", "6 rows", []),
-    "prm/first_error.json": ("prm", "processbench", "14 rows", []),
-    "prm/alternatives.jsonl": ("prm", "prm800k", "2 rows", ["nothing_labelled"]),
+# file under sample_data: format, rows, codes of the refused ones
+SAMPLE_FILES: dict[str, tuple[str, int, list[str]]] = {
+    "sft/chat.jsonl": ("openai", 17, ["bad_json", "empty_answer", "no_user_turn"]),
+    "sft/instructions.json": ("alpaca", 9, []),
+    "sft/turn_weights.jsonl": ("openai", 5, []),
+    "sft/word_problems.jsonl": ("query_response", 10, []),
+    "sft/zh_dialogues.jsonl": ("sharegpt", 5, ["no_answer"]),
+    "rm/pairs.jsonl": ("preference", 12, ["empty_answer", "identical_pair"]),
+    "rm/pairs_margin.jsonl": ("preference", 6, []),
+    "rm/pairs_messages.jsonl": ("preference", 11, ["no_prompt"]),
+    "prm/math_shepherd.jsonl": ("math_shepherd", 16, ["misaligned", "no_steps"]),
+    "prm/value_list.jsonl": ("openrlhf_prm", 15, ["label_count"]),
+    "prm/stepwise.jsonl": ("stepwise", 15, ["label_count"]),
+    "prm/stepwise_soft.jsonl": ("stepwise", 6, []),
+    "prm/first_error.json": ("processbench", 14, []),
+    "prm/alternatives.jsonl": ("prm800k", 2, ["nothing_labelled"]),
 }
 
 
-def records(path: Path) -> list[Record]:
-    """Every record of a sample file."""
-    reader = readers.load(readers.suffixes()[path.suffix])
-    return [
-        record
-        for split in reader.splits(str(path))
-        for batch in reader.read(split)
-        for record in batch.records
-    ]
-
-
-@pytest.mark.parametrize(
-    ("name", "task", "format_name", "count", "codes"),
-    [(name, *rest) for name, rest in SAMPLE_FILES.items()],
-    ids=SAMPLE_FILES,
-)
-def test_sample_files_are_recognised_and_read(
-    name: str, task: str, format_name: str, count: str, codes: list[str]
-) -> None:
-    """Each sample file has the format it shows; only the rows meant to be refused are refused."""
-    found = records(SAMPLES / name)
-    rows = [record.data for record in found if record.data is not None]
-    detected = detect(rows, kind_of(task), name).format
-    assert detected.name == format_name
-    assert f"{len(found)} rows" == count
-    batch = Normalize(kind_of(task), detected, FormatOptions())(found)
-    refused = batch["reject_code"].drop_null().to_pylist()
-    assert sorted(refused) == codes
-    assert set(batch["line"].to_pylist()) == {record.line for record in found}
-
-
-def test_every_sample_file_is_tested() -> None:
-    """No sample file is left out above."""
+def test_sample_files_are_recognised_and_read() -> None:
+    """Each has the format it shows, only the rows meant to be refused are, and none is left out;
+    the same solutions, stored in three formats, give the same examples line by line."""
     there = {path.relative_to(SAMPLES).as_posix() for path in SAMPLES.rglob("*.json*")}
     assert there == set(SAMPLE_FILES)
-
-
-def test_equal_samples_give_equal_step_chains() -> None:
-    """The same solutions, stored in three formats, give the same examples line by line."""
     made = []
-    for name in ("math_shepherd", "value_list", "stepwise"):
-        path = SAMPLES / "prm" / f"{name}.jsonl"
-        found = formats.load(SAMPLE_FILES[f"prm/{name}.jsonl"][1])
-        batch = Normalize(kind_of("prm"), found, FormatOptions())(records(path)[:14])
-        made.append(batch.select(["problem", "steps", "step_labels"]).to_pylist())
+    for name, (reading, count, codes) in SAMPLE_FILES.items():
+        reader = readers.load(readers.suffixes()[f".{name.partition('.')[2]}"])
+        splits = reader.splits(str(SAMPLES / name))
+        batches = [batch for split in splits for batch in reader.read(split)]
+        found = [record for batch in batches for record in batch.records]
+        kind = kind_of(name.partition("/")[0])
+        rows = [record.data for record in found if record.data is not None]
+        detected = detect(rows, kind, name).format
+        assert (detected.name, len(found)) == (reading, count), name
+        batch = Normalize(kind, detected, FormatOptions())(found)
+        assert sorted(batch["reject_code"].drop_null().to_pylist()) == codes, name
+        assert set(batch["line"].to_pylist()) == {record.line for record in found}
+        if reading in ("math_shepherd", "openrlhf_prm") or name == "prm/stepwise.jsonl":
+            made.append(batch.select(["problem", "steps", "step_labels"]).to_pylist()[:14])
     assert made[0] == made[1] == made[2]
     assert all(row["problem"] for row in made[0])
 
@@ -371,29 +263,25 @@ def test_equal_samples_give_equal_step_chains() -> None:
 THINK = "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n"
 
 
-@pytest.mark.parametrize("column", ["prompt", "question", "instruction"])
-@pytest.mark.parametrize("listed", [True, False])
 @pytest.mark.parametrize("opening", ["", "<think>\n", "So"])
-def test_a_templated_prompt_of_a_pair_is_never_templated_again(
-    column: str, listed: bool, opening: str
-) -> None:
+def test_a_templated_prompt_of_a_pair_is_never_templated_again(opening: str) -> None:
     """Refused unasked; read once with the option; what it begins goes into texts alone."""
-    sides: list[Any] = [turns(A), turns(B)] if listed else ["a", "b"]
-    row = {column: THINK + opening, "chosen": sides[0], "rejected": sides[1]}
-    form = formats.load("preference")
-    with pytest.raises(RowError, match="already carries a chat template") as caught:
-        form.read(row, FormatOptions())
-    assert caught.value.code == "already_templated"
-    allowed = FormatOptions(already_templated=True)
-    if listed and opening:
-        with pytest.raises(RowError, match="begins the answer with"):
-            form.read(row, allowed)
-        return
-    (pair,) = form.read(row, allowed)
-    assert isinstance(pair, Pair)
-    assert pair.prompt == [user("q")]
-    wanted = ["a", "b"] if listed else [opening + side for side in sides]
-    assert [pair.chosen[0].content, pair.rejected[0].content] == wanted
+    form, allowed = formats.load("preference"), FormatOptions(already_templated=True)
+    for column, listed in itertools.product(("prompt", "question", "instruction"), (True, False)):
+        sides: list[Any] = [turns(A), turns(B)] if listed else ["a", "b"]
+        row = {column: THINK + opening, "chosen": sides[0], "rejected": sides[1]}
+        with pytest.raises(RowError, match="already carries a chat template") as caught:
+            form.read(row, FormatOptions())
+        assert caught.value.code == "already_templated"
+        if listed and opening:
+            with pytest.raises(RowError, match="begins the answer with"):
+                form.read(row, allowed)
+            continue
+        (pair,) = form.read(row, allowed)
+        assert isinstance(pair, Pair)
+        assert pair.prompt == [Message("user", "q")]
+        wanted = ["a", "b"] if listed else [opening + side for side in sides]
+        assert [pair.chosen[0].content, pair.rejected[0].content] == wanted
 
 
 def test_an_input_has_no_place_behind_a_templated_instruction() -> None:
@@ -417,14 +305,12 @@ def test_a_format_that_crashes_is_a_fault_of_ours(monkeypatch: pytest.MonkeyPatc
         detect([{"problem": 1, "steps": 2}] * 3, kind_of("prm"), "x.jsonl")
 
 
-@pytest.mark.parametrize("value", ["User", "human", "gpt", "ASSISTANT"])
-def test_a_masked_speaker_is_not_trained(value: str) -> None:
+def test_a_masked_speaker_is_not_trained() -> None:
     """Whatever the spelling of the role, in the mask or in the turns."""
     said = [{"from": "human", "value": "q"}, {"from": "Assistant", "value": "a"}]
-    row = {"mask": value, "conversations": said}
-    (found,) = formats.load("sharegpt").read(row, FormatOptions())
-    assert isinstance(found, Conversation)
-    masked = "assistant" if value in ("gpt", "ASSISTANT") else "user"
-    assert [turn.trained for turn in found.messages] == [
-        False if turn.role == masked else None for turn in found.messages
-    ]
+    for value in ("User", "human", "gpt", "ASSISTANT"):
+        row = {"mask": value, "conversations": said}
+        (found,) = formats.load("sharegpt").read(row, FormatOptions())
+        assert isinstance(found, Conversation)
+        trained = [None, False] if value in ("gpt", "ASSISTANT") else [False, None]
+        assert [turn.trained for turn in found.messages] == trained, value
