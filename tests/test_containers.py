@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import io
 import json
-import subprocess
 import sys
 import zlib
 from collections.abc import Callable
@@ -21,7 +20,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import normalizing
-from support import ROOT, Run, few, read_manifest
+from support import ROOT, Run, few, read_manifest, started, table_bytes
 
 from pipeline.inputs.scan import scan
 from pipeline.options.config import Config
@@ -39,22 +38,6 @@ def lines(rows: Rows) -> bytes:
     return b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
 
 
-def arrow(rows: Rows) -> bytes:
-    """An Arrow stream of several batches."""
-    table = pa.Table.from_pylist(rows)
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table, max_chunksize=3)
-    return sink.getvalue()
-
-
-def parquet(rows: Rows) -> bytes:
-    """Parquet of several row groups."""
-    sink = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows), sink, row_group_size=4)
-    return sink.getvalue()
-
-
 FORMS: dict[str, Callable[[Rows], bytes]] = {
     "rows.jsonl": lines,
     "crlf.jsonl": lambda rows: b"\xef\xbb\xbf" + lines(rows).replace(b"\n", b"\r\n")[:-2],
@@ -63,8 +46,8 @@ FORMS: dict[str, Callable[[Rows], bytes]] = {
     "array.json": lambda rows: json.dumps(rows).encode(),
     "pretty.json": lambda rows: "\n".join(json.dumps(row, indent=2) for row in rows).encode(),
     "array.json.zst": lambda rows: zstandard.compress(json.dumps(rows, indent=1).encode()),
-    "rows.parquet": parquet,
-    "rows.arrow": arrow,
+    "rows.parquet": lambda rows: table_bytes(pa.Table.from_pylist(rows), "parquet", 4),
+    "rows.arrow": lambda rows: table_bytes(pa.Table.from_pylist(rows), "stream", 3),
 }
 
 
@@ -84,24 +67,13 @@ def records(path: str, salvage: bool = False) -> tuple[list[Record], str | None]
     return found, damage
 
 
-def normalized(format_name: str, task: str, path: str) -> pa.RecordBatch:
-    """The columns that a path's rows become."""
-    door = normalizing(task, format_name)
-    return door(records(path)[0])
-
-
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20) | st.sampled_from(
     [
-        "42",
-        "null",
-        "007",
-        "1700000000",
-        "2024-01-01",
+        *"42 null 007 1700000000 2024-01-01 <|im_end|>".split(),
         '{"a":1}',
+        '"},{[',
         "x\u2028y",
-        "  ",
         "\r\n",
-        "<|im_end|>",
     ]
 )
 TURNS = st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=3).map(
@@ -146,14 +118,14 @@ def test_equal_rows_give_equal_columns_from_every_container(folder: Path, kind: 
     """jsonl = json array = gz = zst = parquet = arrow: messages, pairs and steps alike."""
     task, strategy = KINDS[kind]
 
-    @settings(max_examples=12, deadline=None)
+    @settings(max_examples=8, deadline=None)
     @given(rows=st.lists(strategy, min_size=1, max_size=9))
     def check(rows: Rows) -> None:
         made = {}
         for name, form in FORMS.items():
             path = folder / name
             path.write_bytes(form(rows))
-            made[name] = normalized(kind, task, str(path))
+            made[name] = normalizing(task, kind)(records(str(path))[0])
         first = made["rows.jsonl"]
         assert first.num_rows >= len(rows)
         assert all(batch.equals(first) for batch in made.values()), made.keys()
@@ -183,7 +155,7 @@ ROWS = [{"question": f"q{i}", "answer": "a" * (i % 50) + str(i * 7919 % 1000)} f
 PLAIN = lines(ROWS)
 
 
-@pytest.mark.parametrize("keep", [0.3, 0.5, 0.999])
+@pytest.mark.parametrize("keep", [0.3, 0.999])
 @pytest.mark.parametrize("suffix", ["gz", "zst"])
 def test_salvage_keeps_what_stands_before_a_cut(folder: Path, suffix: str, keep: float) -> None:
     """Every row that can be decompressed, the cut one refused by name; refused whole without."""
@@ -202,6 +174,12 @@ def test_salvage_keeps_what_stands_before_a_cut(folder: Path, suffix: str, keep:
     assert [record.data for record in found[:whole]] == ROWS[:whole]
     assert len(found) == whole + bool(text.rpartition(b"\n")[2])
     assert all(record.error for record in found[whole:] if record.data is None)
+    flawed = packed[:-6] + bytes([packed[-6] ^ 1]) + packed[-5:]
+    if suffix == "gz":  # noticed at the end: all rows are there, and the file is marked
+        path.write_bytes(flawed)
+        found, damage = records(str(path), salvage=True)
+        assert [record.data for record in found] == ROWS
+        assert "incorrect data check" in str(damage)
 
 
 def test_a_frame_may_refer_back_as_far_as_the_tool_lets_it(folder: Path) -> None:
@@ -221,16 +199,6 @@ def test_a_frame_may_refer_back_as_far_as_the_tool_lets_it(folder: Path) -> None
     assert counted.rows == len(ROWS)
 
 
-def test_salvage_keeps_what_stands_before_a_wrong_checksum(folder: Path) -> None:
-    """The damage is noticed at the end: all rows are there, and the file is marked."""
-    packed = gzip.compress(PLAIN)
-    path = folder / "checksum.jsonl.gz"
-    path.write_bytes(packed[:-6] + bytes([packed[-6] ^ 1]) + packed[-5:])
-    found, damage = records(str(path), salvage=True)
-    assert [record.data for record in found] == ROWS
-    assert "incorrect data check" in str(damage)
-
-
 @pytest.mark.parametrize("name", ["cut.json", "oops.json", "cut.arrow"])
 def test_salvage_keeps_the_items_before_the_damage_of_a_table(folder: Path, name: str) -> None:
     """Arrays and Arrow streams too; the damage is told without the file's name, since equal bytes
@@ -238,7 +206,7 @@ def test_salvage_keeps_the_items_before_the_damage_of_a_table(folder: Path, name
     content = {
         "cut.json": json.dumps(ROWS).encode()[:50_000],
         "oops.json": json.dumps(ROWS).encode().replace(b'"q1000"', b"oops"),
-        "cut.arrow": arrow(ROWS)[:-20_000],
+        "cut.arrow": table_bytes(pa.Table.from_pylist(ROWS), "stream", 100)[:-20_000],
     }[name]
     path = folder / name
     path.write_bytes(content)
@@ -292,14 +260,8 @@ def test_a_monstrous_line_does_not_exhaust_memory(folder: Path, suffix: str) -> 
         for _ in range(240):
             file.write(piece)
         file.write(b'"}\n' + good)
-    ran = subprocess.run(
-        [sys.executable, "-c", _PEAK, str(path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    peak, *codes = ran.stdout.split()
+    ran = started(sys.executable, "-c", _PEAK, path, folder=ROOT).ended()
+    peak, *codes = ran.out.split()
     assert codes == ["None", "line_too_long", "None"]
     assert int(peak) < 3 * (jsonl.MAX_LINE >> 20)
 
@@ -356,9 +318,7 @@ def test_a_value_that_cannot_be_read_costs_its_own_row(folder: Path) -> None:
         pa.string(), 3, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     )
     path = folder / "bytes.arrow"
-    table = pa.table({"q": column})
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
+    path.write_bytes(table_bytes(pa.table({"q": column}), "file", 9))
     found, _ = records(str(path))
     assert [record.data for record in found] == [{"q": "a"}, None, {"q": "b"}]
     assert [record.error and record.error[0] for record in found] == [None, "bad_encoding", None]
