@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
+
 import pytest
 from rows import READ, REFUSED, UNUSABLE, WHOLE
-from support import check_reading
+from support import Run, check_reading, few, read_manifest, rows_to
 
 from pipeline.tasks import kind_of
 from stages import catalog, formats
-from stages.contract import FormatOptions
+from stages.contract import FormatOptions, Refused
 from stages.errors import DataError, RowError
 from stages.normalize.evidence import detect
 
@@ -46,6 +49,26 @@ def test_data_for_another_kind_of_training_is_refused_by_its_name(name: str) -> 
         assert found.matches(one.row)
         with pytest.raises(RowError):
             found.read(one.row, FormatOptions())
+
+
+@pytest.mark.parametrize("task", few(["prm", "rm", "sft"], 1))
+def test_rows_are_planned_and_built(pipeline: Run, tmp_path: Path, task: str) -> None:
+    """One file a row, all in one build: plan and run see the same readings and examples."""
+    cases = {name: one for name, one in READ.items() if (one.built, one.task) == (True, task)}
+    files = [rows_to(tmp_path / f"{name}.jsonl", case.row).name for name, case in cases.items()]
+    # a template with a place for tools and for reasoning, where rows have them
+    command = (*files, "--model", "qwen2-1.5b" if task == "prm" else "qwen3-0.6b")
+    planned = pipeline("plan", *command, "--task", task, "--json").ended().told
+    pipeline("run", task, *command, "-o", "out", "--max-reject", 1).ended()
+    manifest = read_manifest(tmp_path / "out")
+    wanted = [example for case in cases.values() for example in case.examples]
+    refused = Counter(example.code for example in wanted if isinstance(example, Refused))
+    assert manifest["rows"]["used"] == len(cases)
+    assert manifest["examples"]["kept"] >= len(wanted) - refused.total()
+    assert manifest["examples"]["rejected_by_code"] == refused
+    readings = [case.reading for case in cases.values()]
+    assert [one["format"] for one in planned["inputs"]] == readings
+    assert [one["format"] for one in manifest["inputs"]] == readings
 
 
 def test_every_format_is_tested() -> None:
