@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from support import Run, read_manifest, rows_to
+from support import Run, read_manifest, rows_to, stored_rows
 
-from pipeline.builds.build import Build
 from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import FormatOptions
@@ -36,51 +34,41 @@ ROWS = [asked(n) if n % 3 else turns(n) for n in range(60)]
 
 def trained(out: Path) -> dict[str, Any]:
     """Ids and labels by row."""
-    table = pa.concat_tables(Build.open(out).splits["train"].tables())
-    columns = [table.column(name).to_pylist() for name in ("row_id", "input_ids", "labels")]
-    return {name: (ids, labels) for name, ids, labels in zip(*columns, strict=True)}
-
-
-def test_the_message_names_the_option_with_the_formats_and_counts(
-    pipeline: Run, tmp_path: Path
-) -> None:
-    """Of a build and of a plan; without a word nothing is mixed."""
-    data = rows_to(tmp_path / "mixed.jsonl", *ROWS)
-    counts = "--mixed-formats (query_response in 40, openai in 20 of 60 sampled rows)"
-    for command in (("run", "sft", data, *MODEL, "-o", "out"), ("plan", data, *MODEL)):
-        ran = pipeline(*command)
-        assert ran.status == 3
-        assert counts in ran.err.replace("\n", " ")
+    return {row["row_id"]: (row["input_ids"], row["labels"]) for row in stored_rows(out)}
 
 
 def test_each_row_is_read_as_in_a_file_of_its_own(pipeline: Run, tmp_path: Path) -> None:
-    """Counted by format, with its unread columns, from a recipe too, by any number of workers."""
-    rows_to(tmp_path / "mixed.jsonl", *ROWS)
-    for name, kind in (("turns", turns), ("asked", asked)):
-        rows_to(tmp_path / f"{name}.jsonl", *(kind(number) for number in range(60)))
-        data = ("run", "sft", f"{name}.jsonl", *MODEL, "-o", name, "--layout", "ragged")
-        assert not pipeline(*data).status
+    """Counted by format, with its unread columns, from a recipe too; without a word nothing is
+    mixed, and the message names the option with the formats and counts."""
+    data = rows_to(tmp_path / "mixed.jsonl", *ROWS)
+    counts = "--mixed-formats (query_response in 40, openai in 20 of 60 sampled rows)"
+    asked_about = pipeline("run", "sft", data, *MODEL, "-o", "out").refused(3)
+    assert counts in asked_about.err.replace("\n", " ")
+    files = [
+        rows_to(tmp_path / f"{kind.__name__}.jsonl", *(kind(number) for number in range(60))).name
+        for kind in (turns, asked)
+    ]
+    pipeline("run", "sft", *files, *MODEL, "-o", "alone", "--layout", "ragged").ended()
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(
         'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "mixed.jsonl"\noutput = "out"\nkeep = 0\n'
         'layout = "ragged"\nmixed-formats = true\n'
     )
-    ran = pipeline("build", recipe, "--workers", "2").ended()
+    ran = pipeline("build", recipe).ended()
     told = "20 rows as openai, 40 rows as query_response"
     assert f"by format {told}\n" in ran.err
     assert told in (tmp_path / "out" / "report.html").read_text("utf-8")
-    found = trained(tmp_path / "out")
-    alone = {name: trained(tmp_path / name) for name in ("turns", "asked")}
+    found, alone = trained(tmp_path / "out"), trained(tmp_path / "alone")
     assert len(found) == 60
     for number in range(60):
         name = "asked" if number % 3 else "turns"
-        assert found[f"mixed.jsonl:{number + 1}"] == alone[name][f"{name}.jsonl:{number + 1}"]
+        assert found[f"mixed.jsonl:{number + 1}"] == alone[f"{name}.jsonl:{number + 1}"]
     (source,) = read_manifest(tmp_path / "out")["inputs"]
     assert source["format"] == "openai+query_response"
     assert source["formats"] == {"openai": 20, "query_response": 40}
     assert source["evidence"] == "by row: query_response in 40, openai in 20 of 60 sampled rows"
     assert {one["column"]: one["rows"] for one in source["unread"]} == {"id": 20, "level": 40}
-    assert not pipeline("check", "out").status
+    pipeline("check", "out").ended()
 
 
 def test_a_row_of_two_formats_is_refused_by_name() -> None:
@@ -100,15 +88,12 @@ def test_a_row_of_two_formats_is_refused_by_name() -> None:
     assert detect_mixture([asked(n) for n in range(9)], kind, "x.jsonl") is None
 
 
-def test_formats_that_rate_differently_are_not_mixed() -> None:
-    """Ratings up to the first error and ratings of all steps mean other labels."""
+def test_what_is_no_mixture() -> None:
+    """Ratings up to the first error and ratings of all steps mean other labels; ``--format`` names
+    one format."""
     first = {"problem": "p", "steps": ["a", "b"], "label": 1, "final_answer_correct": False}
     every = {"prompt": "p", "completions": ["a", "b"], "labels": [True, False]}
     with pytest.raises(DataError, match="files of their own"):
         detect_mixture([first, every] * 9, kind_of("prm"), "x.jsonl")
-
-
-def test_a_format_is_one_format() -> None:
-    """``--format`` names no mixture, and does not go with the option."""
     with pytest.raises(UsageError, match="names one format"):
         formats.choose("openai+alpaca", kind_of("sft"))
