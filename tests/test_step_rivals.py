@@ -17,16 +17,8 @@ from stages.rows.selection import Selection
 from stages.rows.watched import Watched
 
 PROBLEM = {"problem": "P", "steps": ["s", "t", "u"]}
-TAGGED = [{"role": "user", "content": "P"}, {"role": "assistant", "content": "s<step>t<step>"}]
-ASKED = {"role": "user", "content": "P"}
 # What says the same as the ratings of a row, and what says something else.
 ROWS: dict[str, Row] = {one["reading"]: one for one in table("step_rivals.jsonl")}
-SECONDS = [
-    (reading, name)
-    for reading, one in ROWS.items()
-    for name in formats.load(reading).columns[one["meaning"]]
-    if name not in one["row"]
-]
 
 
 def read(reading: str, row: Row, **columns: str) -> list[Any]:
@@ -34,50 +26,47 @@ def read(reading: str, row: Row, **columns: str) -> list[Any]:
     return list(formats.load(reading).read(row, FormatOptions(columns=columns)))
 
 
-@pytest.mark.parametrize(("reading", "name"), SECONDS)
-def test_a_second_rating_that_differs_is_asked_about(reading: str, name: str) -> None:
-    """It refuses its row, and asks about a file of such rows; each way that is offered works."""
-    row, meaning, odd = (ROWS[reading][name] for name in ("row", "meaning", "others"))
-    mine = next(one for one in formats.load(reading).columns[meaning] if one in row)
-    for value in odd:
-        both = {**row, name: value}
-        with pytest.raises(AskError, match=f"{name} could|{name} and .* could") as refused:
-            read(reading, both)
-        doubt = formats.load(reading).doubt([row, both], {})
-        assert doubt is not None
-        assert doubt[1] == refused.value.remedy
-        assert f"--ignore {mine}" in doubt[1]
-        assert f"--ignore {name}" in doubt[1]
-        assert read(reading, Selection(ignore=(name,)).read(both)) == read(reading, row)
-        assert read(reading, both, **{mine: mine}) == read(reading, row)
+@pytest.mark.parametrize("reading", ROWS)
+def test_a_second_rating_that_differs_is_asked_about(reading: str) -> None:
+    """It refuses its row, and asks about a file of such rows, and each way that is offered works;
+    one that says the same counts as read."""
+    row, meaning, same, odd = (ROWS[reading][key] for key in ("row", "meaning", "same", "others"))
+    form, wanted = formats.load(reading), read(reading, row)
+    mine = next(one for one in form.columns[meaning] if one in row)
+    for name in form.columns[meaning]:
+        if name in row:
+            continue
+        for value in odd:
+            both = {**row, name: value}
+            with pytest.raises(AskError, match=f"{name} could|{name} and .* could") as refused:
+                read(reading, both)
+            doubt = form.doubt([row, both], {})
+            assert doubt is not None
+            assert doubt[1] == refused.value.remedy
+            assert f"--ignore {mine}" in doubt[1]
+            assert f"--ignore {name}" in doubt[1]
+            assert read(reading, Selection(ignore=(name,)).read(both)) == wanted
+            assert read(reading, both, **{mine: mine}) == wanted
+        for value in same:
+            watched = Watched({**row, name: value})
+            assert read(reading, watched) == wanted
+            assert name in watched.read_columns or value in ([None, None], [0.5])
+            assert form.doubt([dict(watched)], {}) is None
 
 
-@pytest.mark.parametrize(("reading", "name"), SECONDS)
-def test_a_second_rating_that_says_the_same_counts_as_read(reading: str, name: str) -> None:
-    """The example is the same, and the column is not reported."""
-    row, same = ROWS[reading]["row"], ROWS[reading]["same"]
-    for value in same:
-        both = Watched({**row, name: value})
-        assert read(reading, both) == read(reading, row)
-        assert name in both.read_columns or value in ([None, None], [0.5])
-        assert formats.load(reading).doubt([dict(both)], {}) is None
-
-
-@pytest.mark.parametrize("reading", ["stepwise", "stepwise/signed"])
-def test_signs_say_what_1_and_minus_1_say(reading: str) -> None:
-    """Written as + and -, or as numbers, ratings are compared by what they mean."""
-    row = {"prompt": "P", "completions": ["s", "t"], "labels": [1, -1], "scores": ["+", "-"]}
-    if reading == "stepwise":
-        row["labels"], row["scores"] = row["scores"], row["labels"]
-    assert read(reading, row) == [StepChain("P", ["s", "t"], [1.0, 0.0])]
-
-
-def test_nulls_alone_rate_nothing() -> None:
-    """The column that holds ratings is read, whichever comes first."""
-    row = {"prompt": "P", "completions": ["s", "t"], "labels": [None, None], "scores": [1, 0]}
-    assert read("stepwise", row) == [StepChain("P", ["s", "t"], [1.0, 0.0])]
-    alone = {"prompt": "P", "completions": ["s", "t"], "labels": [None, None]}
-    assert read("stepwise", alone) == [StepChain("P", ["s", "t"], [None, None])]
+def test_ratings_are_compared_by_what_they_mean() -> None:
+    """Written as + and -, or as numbers; nulls alone rate nothing, and the column that holds
+    ratings is read, whichever comes first."""
+    row: Row = {"prompt": "P", "completions": ["s", "t"]}
+    for reading, labels, scores, wanted in (
+        ("stepwise", ["+", "-"], [1, -1], [1.0, 0.0]),
+        ("stepwise/signed", [1, -1], ["+", "-"], [1.0, 0.0]),
+        ("stepwise", [None, None], [1, 0], [1.0, 0.0]),
+    ):
+        found = read(reading, {**row, "labels": labels, "scores": scores})
+        assert found == [StepChain("P", ["s", "t"], [*wanted])], (labels, scores)
+    alone = read("stepwise", {**row, "labels": [None, None]})
+    assert alone == [StepChain("P", ["s", "t"], [None, None])]
 
 
 def test_ratings_of_a_solution_among_several() -> None:
@@ -147,24 +136,13 @@ def test_no_text_of_a_node_is_dropped(other: str) -> None:
         read("step_tree", both)
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [{"label": 1, "first_error": -1}] * 3,
-        [{"label": 0, "first_error": 2}],
-        [{"label": 3, "first_error": -1}],
-        [{"label": True, "first_error": 1}],
-        [{"label": "math", "first_error": 1}],
-    ],
-)
-def test_a_verdict_beside_the_first_error_is_no_index(rows: list[Row]) -> None:
-    """Whatever the label holds, the file is asked about before anything is trained."""
-    with pytest.raises(DataError, match="label and first_error could each be the index"):
-        detect([{**PROBLEM, **row} for row in rows], kind_of("prm"), "x.jsonl")
-
-
-def test_an_index_that_another_column_repeats_is_no_verdict() -> None:
-    """Four rows of 0 and 1 are a question only where nothing else says that they are indices."""
+def test_a_verdict_beside_the_first_error_is_no_index() -> None:
+    """Whatever the label holds, the file is asked about before anything is trained. Rows of 0 and 1
+    are a question only where no other column says that they are indices."""
+    for label, first, count in ((1, -1, 3), (0, 2, 1), (3, -1, 1), (True, 1, 1), ("math", 1, 1)):
+        row = {**PROBLEM, "label": label, "first_error": first}
+        with pytest.raises(DataError, match="label and first_error could each be the index"):
+            detect([row] * count, kind_of("prm"), "x.jsonl")
     rows = [{**PROBLEM, "label": n % 2} for n in range(4)]
     with pytest.raises(DataError, match="verdict"):
         detect(rows, kind_of("prm"), "x.jsonl")
@@ -172,7 +150,7 @@ def test_an_index_that_another_column_repeats_is_no_verdict() -> None:
     assert detect(both, kind_of("prm"), "x.jsonl").reading == "processbench"
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     firsts=st.lists(st.integers(-1, 2), min_size=1, max_size=5),
     base=st.sampled_from([0, 1]),
@@ -209,36 +187,31 @@ def test_a_0_may_say_that_no_step_is_wrong() -> None:
         assert detect(more, kind_of("prm"), "x.jsonl").reading == "processbench/0-based"
 
 
-@pytest.mark.parametrize("none", [-1, None])
-def test_solutions_without_errors_need_no_numbering(none: int | None) -> None:
+def test_solutions_without_errors_need_no_numbering() -> None:
     """They build, and a number that the sample did not have is refused, not guessed."""
-    row = {**PROBLEM, "first_error_step": none}
-    found = detect([row], kind_of("prm"), "x.jsonl")
-    assert found.reading == "processbench"
-    assert read(found.reading, row) == [StepChain("P", ["s", "t", "u"], [1.0, 1.0, 1.0])]
-    with pytest.raises(RowError, match="--format processbench/0-based or"):
-        read(found.reading, {**PROBLEM, "first_error_step": 2})
+    for none in (-1, None):
+        row = {**PROBLEM, "first_error_step": none}
+        found = detect([row], kind_of("prm"), "x.jsonl")
+        assert found.reading == "processbench"
+        assert read(found.reading, row) == [StepChain("P", ["s", "t", "u"], [1.0, 1.0, 1.0])]
+        with pytest.raises(RowError, match="--format processbench/0-based or"):
+            read(found.reading, {**PROBLEM, "first_error_step": 2})
 
 
-@pytest.mark.parametrize(
-    ("meant", "own", "other", "reading"),
-    [
-        ("label", 0, 3, "processbench"),
-        ("first_error", 3, 1, "processbench/1-based"),
-        ("error_steps", [3], [0, 1], "error_list/1-based"),
-        ("ratings", [1, 0, 1], [1, -1, 1], "stepwise"),
-    ],
-)
-def test_only_what_map_names_shows_how_it_is_read(
-    meant: str, own: Any, other: Any, reading: str
-) -> None:
-    """A second column with the meaning is not looked at."""
-    second = {"label": "first_error_step", "first_error": "label"}.get(meant)
-    second = second or {"error_steps": "errors", "ratings": "labels"}[meant]
-    rows = [{**PROBLEM, meant: own, second: other}]
-    columns = {meant: "own"}
-    variant, _ = formats.load(reading.partition("/")[0]).settle(rows, columns)
-    assert variant == reading.partition("/")[2]
+def test_only_what_map_names_shows_how_it_is_read() -> None:
+    """A second column with the meaning is not looked at, also where the first is null."""
+    for meant, own, second, other, reading in (
+        ("label", 0, "first_error_step", 3, "processbench"),
+        ("first_error", 3, "label", 1, "processbench/1-based"),
+        ("error_steps", [3], "errors", [0, 1], "error_list/1-based"),
+        ("ratings", [1, 0, 1], "labels", [1, -1, 1], "stepwise"),
+    ):
+        rows = [{**PROBLEM, meant: own, second: other}]
+        variant, _ = formats.load(reading.partition("/")[0]).settle(rows, {meant: "own"})
+        assert variant == reading.partition("/")[2], meant
+    row = {**PROBLEM, "label": 1, "first_error": None}
+    (chain,) = read("processbench", row, first_error="first_error")
+    assert chain.labels == [1.0, 1.0, 1.0]
 
 
 def test_numbers_from_both_ends_are_asked_about() -> None:
@@ -261,10 +234,3 @@ def test_label_counts_from_0_whatever_it_shows() -> None:
     renamed = {**PROBLEM, "first_error": 2}
     (chain,) = read("processbench/1-based", renamed, first_error="label")
     assert chain.labels == [1.0, 0.0, None]
-
-
-def test_what_map_names_is_the_index_also_where_it_is_null() -> None:
-    """``label`` is not taken in its place."""
-    row = {**PROBLEM, "label": 1, "first_error": None}
-    (chain,) = read("processbench", row, first_error="first_error")
-    assert chain.labels == [1.0, 1.0, 1.0]

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from datasets import load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Run, rows_to
 
 from pipeline.tasks import kind_of
 from stages import formats
@@ -97,20 +94,18 @@ def wanted(said: Said, with_system: bool) -> list[Message]:
     return [Message(role, text) for role, text in said if with_system or role != "system"]
 
 
-@pytest.mark.parametrize("name", DIALECTS)
-def test_a_templated_text_gives_back_its_turns(name: str) -> None:
+def test_a_templated_text_gives_back_its_turns() -> None:
     """Cut into prompt and answer anywhere a trainer would, or whole, the turns are the same."""
-    write, opening, with_system = DIALECTS[name]
-    turns = wanted(TALK, with_system)
-    found = templated.read(write(TALK))
-    assert found is not None
-    assert found[0].name == name
-    assert found[1].messages == turns
-    for opened in (write(TALK[:-1]) + opening, write(TALK[:-1])):
-        prompt = templated.read(opened)
-        assert prompt is not None
-        for answer in ("five", *(f"five{closer}" for closer in prompt[0].closers)):
-            assert templated.answered(*prompt, answer) == turns
+    for name, (write, opening, with_system) in DIALECTS.items():
+        turns = wanted(TALK, with_system)
+        found = templated.read(write(TALK))
+        assert found is not None, name
+        assert (found[0].name, found[1].messages) == (name, turns)
+        for opened in (write(TALK[:-1]) + opening, write(TALK[:-1])):
+            prompt = templated.read(opened)
+            assert prompt is not None, name
+            for answer in ("five", *(f"five{closer}" for closer in prompt[0].closers)):
+                assert templated.answered(*prompt, answer) == turns, name
 
 
 ALPACA = (
@@ -125,8 +120,7 @@ ALPACA_INPUT = (
 ALLOWED = FormatOptions(already_templated=True)
 
 
-@pytest.mark.parametrize("ending", ["", "\n"])
-def test_an_alpaca_prompt_is_the_alpaca_row_that_it_was_made_from(ending: str) -> None:
+def test_an_alpaca_prompt_is_the_alpaca_row_that_it_was_made_from() -> None:
     """With and without an input, and wherever the prompt was cut."""
     for row, prompt in (
         ({"instruction": "Add.", "output": " 3 "}, ALPACA.format("Add.")),
@@ -136,14 +130,15 @@ def test_an_alpaca_prompt_is_the_alpaca_row_that_it_was_made_from(ending: str) -
         ),
     ):
         plain = formats.load("alpaca").read(row, FormatOptions())
-        cut: Row = {"prompt": prompt.rstrip() + ending, "response": row["output"]}
-        assert formats.load("query_response").read(cut, ALLOWED) == plain
+        for ending in ("", "\n"):
+            cut: Row = {"prompt": prompt.rstrip() + ending, "response": row["output"]}
+            assert formats.load("query_response").read(cut, ALLOWED) == plain
 
 
 WORDS = st.text(st.sampled_from("ab \n.<|#:é好"), max_size=12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     said=st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=3),
     system=st.none() | WORDS,
@@ -165,9 +160,10 @@ def test_contents_between_two_markers_come_back_exactly(
     assert templated.answered(*prompt, talk[-1][1]) == wanted(talk, True)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_other_texts_are_content() -> None:
+    """A marker inside a text, or one that opens no turns, makes it no templated text; nor does one
+    inside a turn of its own. Only an assistant's header may stand bare at the end."""
+    for text in (
         "How does <|im_start|>user work?",
         "<|im_start|>narrator\nx<|im_end|>\n",
         "<|im_start|>user",
@@ -178,11 +174,17 @@ def test_contents_between_two_markers_come_back_exactly(
         "### Instruction:\nsort\n\n### Notes:\nnone",
         "[INST] never closed",
         "",
-    ],
-)
-def test_other_texts_are_content(text: str) -> None:
-    """A marker inside a text, or one that opens no turns, makes it no templated text."""
-    assert templated.dialect_of(text) is None
+        "<|im_start|>user\nq<|im_end|>\n<|im_start|>user",
+        "<|im_start|>user\nq<|im_end|>\n<|im_start|>",
+        "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant:",
+        "<start_of_turn>user\nq<end_of_turn>\n<start_of_turn>user",
+    ):
+        assert templated.read(text) is None, text
+    row = {"messages": [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": "a"}]}
+    detected = detect([row], kind_of("sft"), "x.jsonl")
+    assert detected.format.read(row, FormatOptions()) == [
+        Conversation([Message("user", PROMPT), Message("assistant", "a")])
+    ]
 
 
 CHATML, GENERATE, _ = DIALECTS["ChatML"]
@@ -223,15 +225,6 @@ def test_templated_rows_are_refused_until_somebody_says_so(name: str, task: str,
         assert example == Pair(turns[:-1], turns[-1:], [Message("assistant", "six")])
 
 
-def test_markers_inside_messages_are_content() -> None:
-    """The same text as a turn of its own stays what it is."""
-    row = {"messages": [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": "a"}]}
-    detected = detect([row], kind_of("sft"), "x.jsonl")
-    assert detected.format.read(row, FormatOptions()) == [
-        Conversation([Message("user", PROMPT), Message("assistant", "a")])
-    ]
-
-
 def test_a_system_column_does_not_hide_one_inside_the_prompt() -> None:
     """Two system texts are refused; the same one twice is one."""
     row = {"system": "Be exact.", "question": PROMPT, "answer": "five"}
@@ -240,24 +233,3 @@ def test_a_system_column_does_not_hide_one_inside_the_prompt() -> None:
     with pytest.raises(RowError) as caught:
         found.read({**row, "system": "Be brief."}, ALLOWED)
     assert caught.value.code == "two_system_texts"
-
-
-def test_ids_are_those_of_the_untemplated_conversations(pipeline: Run, tmp_path: Path) -> None:
-    """Templated texts of four dialects and plain messages give the same shards."""
-    plain, rows = [], []
-    for name in ("ChatML", "Llama 3", "Gemma", "DeepSeek"):
-        write, opening, _ = DIALECTS[name]
-        plain.append({"messages": [{"role": role, "content": text} for role, text in TALK]})
-        rows.append({"prompt": write(TALK[:-1]) + opening, "completion": TALK[-1][1]})
-    made = []
-    for stem, lines, flags in (("plain", plain, ()), ("rows", rows, ("--already-templated",))):
-        data = tmp_path / f"{stem}.jsonl"
-        rows_to(data, *lines)
-        layout = ("--model", "qwen2-1.5b", "--layout", "ragged", "-o", stem)
-        pipeline("run", "sft", data, *layout, "--train-on", "last", *flags).ended()
-        shards = load_from_disk(str(tmp_path / stem))["train"]
-        made.append([(row["input_ids"], row["labels"]) for row in shards])
-    assert made[0] == made[1]
-    refused = pipeline("run", "sft", tmp_path / "rows.jsonl", "--model", "qwen2-1.5b")
-    assert refused.status == 3
-    assert "--already-templated" in refused.err

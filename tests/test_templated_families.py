@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -58,7 +59,8 @@ def cuts(profile: ModelProfile) -> list[str]:
 
 @pytest.mark.parametrize("name", PROFILES)
 def test_a_familys_prompt_is_known_wherever_it_was_cut(name: str) -> None:
-    """Its turns come back, and the answer is the whole answer."""
+    """Its turns come back, and the answer is the whole answer; so do those of the text that it
+    prints for training. What it prints around turns are markers, told of in all other rows."""
     profile = PROFILES[name]
     for prompt in cuts(profile):
         found = templated.read(prompt)
@@ -76,20 +78,17 @@ def test_a_familys_prompt_is_known_wherever_it_was_cut(name: str) -> None:
                 {"question": prompt, "answer": answer}, FormatOptions()
             )
         assert caught.value.code == "already_templated"
-
-
-@pytest.mark.parametrize("name", PROFILES)
-def test_a_whole_conversation_is_known_with_what_ends_it(name: str) -> None:
-    """The text that a template prints for training, and with one more end of text behind it."""
-    profile = PROFILES[name]
-    full = [*TALK, {"role": "assistant", "content": "five"}]
-    text = template(profile).render(full, None)
+    text = template(profile).render([*TALK, {"role": "assistant", "content": "five"}], None)
     for more in ("", "\n"):
         found = templated.read(text + more)
         assert found is not None
         turns = said(found[1].messages)
         assert turns[:-1] == TURNS
         assert turns[-1][1].split("</think>")[-1].strip() == "five"
+    text = template(profile).render(TALK, None, add_generation_prompt=True)
+    printed = set(re.findall(r"<[|｜][^<>\n]+[|｜]>|<\w+_of_turn>|\[/?INST\]", text))
+    assert printed
+    assert printed <= set(carried.MARKERS)
 
 
 HEADERS = {
@@ -106,7 +105,7 @@ HEADERS = {
 }
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     prompt=st.sampled_from(list(HEADERS)),
     kept=st.integers(0, 2),
@@ -127,20 +126,6 @@ def test_what_a_header_lacks_is_no_part_of_the_answer(
     assert made.content == (answer.strip() if found[0].strips else answer)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "<|im_start|>user\nq<|im_end|>\n<|im_start|>user",
-        "<|im_start|>user\nq<|im_end|>\n<|im_start|>",
-        "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant:",
-        "<start_of_turn>user\nq<end_of_turn>\n<start_of_turn>user",
-    ],
-)
-def test_other_endings_are_content(text: str) -> None:
-    """Only an assistant's header may stand bare at the end."""
-    assert templated.read(text) is None
-
-
 def test_a_templated_problem_may_open_the_answer() -> None:
     """Of a PRM's problem nothing is kept that generation starts from."""
     for start in ("", "assistant", "assistant\n", "assistant\n<think>\n"):
@@ -154,33 +139,19 @@ def test_a_templated_problem_may_open_the_answer() -> None:
         assert getattr(chain, "problem", None) == "q"
 
 
-def _filled(value: object, marker: str) -> object:
-    if isinstance(value, str):
-        return value.replace("{}", marker)
-    if isinstance(value, list):
-        return [_filled(one, marker) for one in value]
-    if isinstance(value, dict):
-        return {key: _filled(one, marker) for key, one in value.items()}
-    return value
-
-
-@pytest.mark.parametrize("shape", table("marked_rows.jsonl"), ids=lambda one: one["name"])
-def test_markers_of_any_template_are_told_of_from_the_first_row(shape: Row) -> None:
+def test_markers_of_any_template_are_told_of_from_the_first_row() -> None:
     """In every place that text can stand; rows without one are told of nothing."""
-    task, name, row = shape["task"], shape["format"], shape["row"]
     markers = [m for m in carried.MARKERS if m != "</s>"]  # which ends a struck-through word too
-    rows = [_filled(row, marker) for marker in (*markers, "plain", "a < b", "[1]", "### Notes")]
-    records = [Record(i, 0, b"", row) for i, row in enumerate(rows) if isinstance(row, dict)]
-    batch = normalizing(task, name)(records)
-    assert batch["reject_code"].null_count == len(rows)
-    assert batch["note"].to_pylist() == ["template_text"] * len(markers) + [None] * 4
-    assert carried.tally(batch) == {"template_text": len(markers)}
-
-
-def test_what_shipped_templates_print_around_turns_are_markers() -> None:
-    """A new family's turn markers are told of in the rows of all others."""
-    for profile in PROFILES.values():
-        text = template(profile).render(TALK, None, add_generation_prompt=True)
-        printed = set(re.findall(r"<[|｜][^<>\n]+[|｜]>|<\w+_of_turn>|\[/?INST\]", text))
-        assert printed, profile.name
-        assert printed <= set(carried.MARKERS)
+    texts = [json.dumps(text)[1:-1] for text in (*markers, "plain", "a < b", "[1]", "### Notes")]
+    for shape in table("marked_rows.jsonl"):
+        row = json.dumps(shape["row"])
+        texts = [
+            json.dumps(text)[1:-1] for text in (*markers, "plain", "a < b", "[1]", "### Notes")
+        ]
+        rows = [json.loads(row.replace("{}", text)) for text in texts]
+        records = [Record(i, 0, b"", row) for i, row in enumerate(rows)]
+        batch = normalizing(shape["task"], shape["format"])(records)
+        assert batch["reject_code"].null_count == len(rows), shape["name"]
+        noted = batch["note"].to_pylist()
+        assert noted == ["template_text"] * len(markers) + [None] * 4, shape["name"]
+        assert carried.tally(batch) == {"template_text": len(markers)}
