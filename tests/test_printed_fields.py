@@ -45,9 +45,8 @@ def test_what_each_shipped_template_prints_of_a_turn() -> None:
     rendering."""
     known = {template(name) for name in SHIPPED}
     assert {profile.chat_template for profile in all_profiles().values()} <= known
-    turns = [
-        {"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate("abcd")
-    ]
+    roles = ("user", "assistant", "user", "assistant")
+    turns = [{"role": r, "content": c} for r, c in zip(roles, "abcd", strict=True)]
     for name, fields in SHIPPED.items():
         assert printed_fields(template(name)) == fields, name
         made = Template(template(name), "2024-07-26", bos_token="<s>", eos_token="</s>")

@@ -145,9 +145,6 @@ def test_markers_of_any_template_are_told_of_from_the_first_row() -> None:
     texts = [json.dumps(text)[1:-1] for text in (*markers, "plain", "a < b", "[1]", "### Notes")]
     for shape in table("marked_rows.jsonl"):
         row = json.dumps(shape["row"])
-        texts = [
-            json.dumps(text)[1:-1] for text in (*markers, "plain", "a < b", "[1]", "### Notes")
-        ]
         rows = [json.loads(row.replace("{}", text)) for text in texts]
         records = [Record(i, 0, b"", row) for i, row in enumerate(rows)]
         batch = normalizing(shape["task"], shape["format"])(records)

@@ -36,28 +36,18 @@ def chat(exchanges: int) -> Row:
 def agent(steps: int) -> Row:
     """One question and many calls, no two of them alike, then an answer."""
     roles = ["user", *["assistant", "tool"] * steps, "assistant"]
-    contents: list[str | None] = [f"text {i}" for i in range(len(roles))]
     calls = [r == "assistant" and 0 < i < len(roles) - 1 for i, r in enumerate(roles)]
-    contents = [
-        None if call and i % 4 == 1 else c
-        for i, (c, call) in enumerate(zip(contents, calls, strict=True))
-    ]
+    contents = [None if call and i % 4 == 1 else f"text {i}" for i, call in enumerate(calls)]
     fields = [CALL.format(i) if call else None for i, call in enumerate(calls)]
     return Row(roles, contents, fields, [r == "assistant" for r in roles], TOOLS)
 
 
 def split(row: Row) -> list[Row]:
     """One example per trained turn."""
-    ends = [i + 1 for i, trained in enumerate(row.trained) if trained]
     return [
-        Row(
-            row.roles[:end],
-            row.contents[:end],
-            row.fields[:end],
-            [False] * (end - 1) + [True],
-            row.tools,
-        )
-        for end in ends
+        Row(row.roles[:n], row.contents[:n], row.fields[:n], [False] * (n - 1) + [True], row.tools)
+        for n, trained in enumerate(row.trained, 1)
+        if trained
     ]
 
 
@@ -92,19 +82,18 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
 @pytest.mark.parametrize("family", ["qwen2.5", "qwen3-2507"])
 def test_twice_the_turns_cost_twice(meter: Meter, family: str, make: Any) -> None:
     """One example of all turns: what is rendered grows with their number, and with no more."""
-    once, twice = (meter.of(MODELS[family], [make(n)]) for n in (100, 200))
+    once, twice = (meter.of(MODELS[family], [make(n)]) for n in (60, 120))
     assert twice < 2.5 * once
-    assert twice < 60 * 2 * 200
+    assert twice < 60 * 2 * 120
 
 
 @pytest.mark.parametrize("make", [chat, agent])
 def test_one_example_per_turn_costs_what_it_writes(meter: Meter, make: Any) -> None:
     """What is rendered is a small multiple of the turns in all examples together."""
-    for size in (40, 80):
-        rows = split(make(size))
-        written = sum(len(row.roles) for row in rows)
-        most = 3 if make is chat else 8  # rows with calls are proved with and without each
-        assert meter.of(MODELS["qwen3"], rows) < most * written
+    rows = split(make(40))
+    written = sum(len(row.roles) for row in rows)
+    most = 3 if make is chat else 8  # rows with calls are proved with and without each
+    assert meter.of(MODELS["qwen3"], rows) < most * written
 
 
 KINDS = st.sampled_from(["ask", "ask", "steps", "again", "empty"])
@@ -132,7 +121,7 @@ def talk(kinds: list[str], system: bool) -> Row:
     return Row(roles, [*contents], fields, [r == "assistant" for r in roles], TOOLS)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.lists(KINDS, min_size=24, max_size=40), st.booleans(), st.sampled_from(sorted(MODELS)))
 def test_excerpts_give_what_whole_conversations_give(
     kinds: list[str], system: bool, family: str
@@ -156,11 +145,11 @@ def outcome(model: TargetModel, row: Row) -> Any:
         return (error.code, error.detail)
 
 
-def with_template(body: str) -> TargetModel:
-    """A model whose template prints each message in a way of its own."""
+def with_template(body: str, opening: str = "") -> TargetModel:
+    """A model whose template prints each message, and a generation prompt, in a way of its own."""
     source = (
         "{% for m in messages %}" + body + "{% endfor %}"
-        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+        "{% if add_generation_prompt %}" + opening + "<|im_start|>assistant\n{% endif %}"
     )
     return replace(QWEN2, profile=replace(QWEN2.profile, chat_template=source))
 
@@ -169,14 +158,11 @@ TURN = "{{ '<|im_start|>' ~ m.role ~ '\n' ~ m.content ~ '<|im_end|>\n' }}"
 
 
 def test_a_template_that_changes_what_is_far_behind_is_refused() -> None:
-    """A turn that looks otherwise once twenty have followed is not what inference feeds."""
+    """A turn that looks otherwise once twenty have followed is not what inference feeds, and a kind
+    of turn that first stands late in a conversation is proved there."""
     model = with_template("{{ 'old ' if loop.revindex > 20 }}" + TURN)
     assert outcome(model, chat(10))[2] == "compiled"
     assert outcome(model, chat(60))[0] == "not_prefix_stable"
-
-
-def test_a_template_that_changes_one_late_kind_of_turn_is_refused() -> None:
-    """A kind of turn that first stands late in a conversation is proved there."""
     model = with_template("{{ 'old ' if m.role == 'tool' and loop.revindex > 2 }}" + TURN)
     row = chat(60)
     row.roles[90] = "tool"
@@ -188,16 +174,7 @@ def test_a_template_that_counts_turns_is_proved_on_all_of_them(
     meter: Meter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where excerpts show other text the whole conversation decides, up to a limit with a name."""
-    model = with_template("{{ loop.index ~ ' ' }}" + TURN)
-    model = replace(
-        model,
-        profile=replace(
-            model.profile,
-            chat_template=model.profile.chat_template.replace(
-                "{% if add", "{{ (messages | length + 1) ~ ' ' if add_generation_prompt }}{% if add"
-            ),
-        ),
-    )
+    model = with_template("{{ loop.index ~ ' ' }}" + TURN, "{{ (messages | length + 1) ~ ' ' }}")
     texts, _, path = outcome(model, chat(40))
     assert path == "compiled"
     assert "80 " in "".join(texts)
@@ -209,7 +186,7 @@ def test_a_template_that_counts_turns_is_proved_on_all_of_them(
     assert outcome(MODELS["qwen2.5"], chat(40))[2] == "compiled"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from(["user", "assistant", "tool"]), max_size=120), st.data())
 def test_an_excerpt_is_short_and_keeps_what_stands_beside(roles: list[str], data: Any) -> None:
     """It holds the turn, the turns beside it and those that open, in order, and is bounded."""
