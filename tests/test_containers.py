@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -131,24 +130,6 @@ def test_equal_rows_give_equal_columns_from_every_container(folder: Path, kind: 
         assert all(batch.equals(first) for batch in made.values()), made.keys()
 
     check()
-
-
-@pytest.mark.slow
-def test_equal_rows_give_equal_builds(pipeline: Run, tmp_path: Path) -> None:
-    """Down to the shards' ids and labels, save_to_disk included."""
-    rows = [{"question": f"q {i} é 42", "answer": f"a {i * 7}\u2028b"} for i in range(23)]
-    datasets.Dataset.from_list(rows).save_to_disk(str(tmp_path / "saved"), num_shards=2)
-    names = ["rows.jsonl", "rows.parquet"]
-    for name in names:
-        (tmp_path / name).write_bytes(FORMS[name](rows))
-    made = []
-    for name in [*names, "saved"]:
-        out = tmp_path / f"out-{name}"
-        options = ("--model", "qwen2-1.5b", "-o", out, "--workers", "1")
-        pipeline("run", "sft", name, *options).ended()
-        table = datasets.load_from_disk(str(out))["train"]
-        made.append([table["input_ids"][:], table["labels"][:], table["seq_lengths"][:]])
-    assert all(one == made[0] for one in made)
 
 
 ROWS = [{"question": f"q{i}", "answer": "a" * (i % 50) + str(i * 7919 % 1000)} for i in range(3000)]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import table
 
 from stages import formats
 from stages.contract import Example, FormatOptions, Pair, Refused, Row
@@ -16,39 +17,9 @@ from stages.errors import AskError, RowError
 from stages.rows import examples
 from stages.rows.selection import lookup, rest
 
-TURNS = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
-OTHERS = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "z"}]
-
 # reading: a row, and by meaning a value that says something else
 ROWS: dict[str, tuple[Row, dict[str, Any]]] = {
-    "history_pair": (
-        {"prompt": "q", "response_chosen": "a", "response_rejected": "b"},
-        {"answers": "z"},
-    ),
-    "message_pair": (
-        {"chosen_messages": TURNS, "rejected_messages": OTHERS},
-        {"answers": [TURNS[0], {"role": "assistant", "content": "y"}]},
-    ),
-    "indexed_pair": (
-        {"prompt": "q", "response_a": "a", "response_b": "b", "winner": "A"},
-        {"answers": "z", "choice": "B"},
-    ),
-    "strength_pair": (
-        {"prompt": "q", "response_1": "a", "response_2": "b", "preference_strength": -1},
-        {"answers": "z", "strength": 2, "margin": 7},
-    ),
-    "rejected_response": (
-        {"query": "q", "response": "a", "rejected_response": "b"},
-        {"answer": "z", "rejected": "z", "question": "z"},
-    ),
-    "ranked": (
-        {"prompt": "q", "responses": ["a", "b"], "scores": [2, 1]},
-        {"answers": ["y", "z"], "numbers": [1, 2], "margin": 7},
-    ),
-    "preference": (
-        {"prompt": "q", "chosen": "a", "rejected": "b", "score_chosen": 2, "score_rejected": 1},
-        {"margin": 7},
-    ),
+    one["reading"]: (one["row"], one["others"]) for one in table("second_columns.jsonl")
 }
 SECONDS = {
     reading: [

@@ -214,37 +214,7 @@ def talk(*said: str) -> list[dict[str, str]]:
     return [{"role": ("user", "assistant")[at % 2], "content": one} for at, one in enumerate(said)]
 
 
-ASKED = {"from": "human", "value": "q"}
-PLAIN: list[tuple[str, dict[str, Any]]] = [
-    ("query_response", {"question": "x", "answer": "y"}),
-    ("prompt_completion", {"prompt": "x", "completion": "y"}),
-    ("alpaca", {"instruction": "x", "input": "i", "output": "y"}),
-    ("openai", {"messages": talk("x", "y")}),
-    ("sharegpt", {"conversations": [ASKED, {"from": "gpt", "value": "y"}]}),
-    ("preference", {"prompt": "q", "chosen": "a", "rejected": "b"}),
-    (
-        "preference",
-        {"prompt": talk("q"), "chosen": talk("", "a")[1:], "rejected": talk("", "b")[1:]},
-    ),
-    ("preference", {"chosen": talk("q", "a", "r", "b"), "rejected": talk("q", "a", "r", "c")}),
-    ("preference", {"prompt": "q", "chosen": talk("q", "a"), "rejected": talk("q", "b")}),
-    (
-        "preference",
-        {
-            "conversations": [ASKED],
-            "chosen": {"from": "gpt", "value": "a"},
-            "rejected": {"from": "gpt", "value": "b"},
-        },
-    ),
-    ("preference", {"conversations": talk("q"), "chosen": "a", "rejected": "b"}),
-    ("stepwise", {"prompt": "q", "completions": ["x", "y"], "labels": [True, False]}),
-    ("stepwise", {"problem": "q", "steps": ["x", "y"], "ratings": [0.5, None]}),
-    (
-        "math_shepherd",
-        {"input": "q Step 1: x ки\nStep 2: y ки", "label": "q Step 1: x +\nStep 2: y -"},
-    ),
-    ("openrlhf_prm", {"input": "q Step 1: x <extra_0> y <extra_0>", "value": ["+", "-"]}),
-]
+PLAIN = [(one["format"], one["row"]) for one in table("plain_rows.jsonl")]
 
 
 @pytest.mark.parametrize(("name", "row"), PLAIN)
@@ -354,4 +324,4 @@ def test_a_kind_derived_from_a_plain_one_is_not_plain_itself() -> None:
     """What it overrides would not be called."""
     one = Normalize(OwnPairs(), formats.load("preference"), FormatOptions())
     assert Pairs.plain
-    assert not columnar(one, [PLAIN[0][1]] * 40)
+    assert not columnar(one, [{"prompt": "q", "chosen": "a", "rejected": "b"}] * 40)

@@ -105,20 +105,6 @@ def test_a_broken_expectation_leaves_the_verdict(pipeline: Run, tmp_path: Path) 
     assert "Expectations that do not hold" in (tmp_path / "out.failed" / "report.html").read_text()
 
 
-@pytest.mark.slow
-def test_too_long_rows_say_at_which_length_they_fit(pipeline: Run, tmp_path: Path) -> None:
-    """The length that the message offers lets the build pass, and none of 1024 fewer does."""
-    answers = ["word " * (100 * n) for n in range(1, 41)]
-    data = rows(tmp_path / "long.jsonl", answers)
-    limit = ("--max-reject", "0.26", "--max-length")
-    told = pipeline("run", "sft", data, *MODEL, *limit, "512", "--json").told
-    long = told["figures"]["too_long"]
-    assert long["examples"] == told["figures"]["refused"] == long["fit"]["4096"], long
-    assert f"With --max-length {long['passes_at']} this build passes." in told["remedy"]
-    pipeline("run", "sft", data, *MODEL, *limit, long["passes_at"] - 1024).refused(3)
-    pipeline("run", "sft", data, *MODEL, *limit, long["passes_at"]).ended()
-
-
 @given(
     st.lists(st.integers(600, 90_000), min_size=1, max_size=80),
     st.integers(0, 30),

@@ -277,27 +277,10 @@ def test_every_spelling_of_a_flag_is_read() -> None:
         assert normalized("openai", {"messages": [Q, A, Q, {**A, key: 0}]}) == weighed, key
 
 
-CONDITIONS: list[tuple[str, Row, bool]] = [
-    ("label=true", {"label": True}, True),
-    ("label=true", {"label": 1}, False),
-    ("label=1", {"label": True}, False),
-    ("label=1", {"label": 1.0}, True),
-    ("label != false", {"label": True}, True),
-    ("label!=false", {}, False),
-    ("score>=0.5", {"score": 0.5}, True),
-    ("score<3", {"score": 3}, False),
-    ("score<3", {"score": "2"}, False),
-    ("lang=en", {"lang": "en"}, True),
-    ("meta.lang=en", {"meta": {"lang": "en"}}, True),
-    ("kind=a=b", {"kind": "a=b"}, True),
-    ("gone=null", {}, True),
-]
-
-
 def test_a_condition_takes_the_rows_that_it_says() -> None:
     """JSON values where the text is one, texts elsewhere; true and 1 are not the same. A condition
     that says nothing has no reading, so none is guessed."""
-    for text, row, holds in CONDITIONS:
+    for text, row, holds in table("conditions.jsonl"):
         assert condition(text).holds(row) is holds, text
     for text in ("label", "=true", "score>high", ""):
         with pytest.raises(UsageError, match="--where"):
@@ -329,26 +312,8 @@ def test_a_column_that_may_matter_is_asked_about_and_the_answer_builds(
     pipeline(*command, *shlex.split(answer)).ended()
 
 
-OFFERED: list[tuple[str, list[Any], str | None]] = [
-    ("is_correct", [True, False], "is_correct=true"),
-    ("is_correct", [False, False], None),
-    ("is_harmful", [True, False], "is_harmful=false"),
-    ("toxicity", [0.1, 0.5, 0.9], "toxicity<=0.5"),
-    ("score", [1, 2, 5], "score>=2"),
-    ("reward", [1, -1], "reward=1"),
-    ("mistake_index", [-1, 3, 5], "mistake_index=-1"),
-    ("mistake_index", [2, 3, 5], None),
-    ("label", [1, 0], "label=1"),
-    ("label", [1, 2], None),  # the numbers of classes
-    ("score", [0.4, 0.4], None),  # all alike
-    ("score", [1, 1], "score=1"),
-    ("label", ["Good", "Bad"], "label=Good"),
-    ("label", ["science", "art"], None),
-    ("label", [[1], [0]], None),
-]
-
-
 def test_only_rows_that_are_known_to_be_better_are_offered() -> None:
-    """A high toxicity is bad, the place of a mistake has no order, and a subject is no verdict."""
-    for path, values, offered in OFFERED:
+    """A high toxicity is bad, the place of a mistake has no order, values that are all alike order
+    nothing, and neither a subject nor the number of a class is a verdict."""
+    for path, values, offered in table("offered_conditions.jsonl"):
         assert condition_for(path, values) == offered, (path, values)
