@@ -2,7 +2,7 @@
 
 ``tests/corpus/rows_read.jsonl`` has the reading that a row is detected as among all formats of its
 task, and its examples; ``rows_refused.jsonl`` the code that it is refused with, and words of the
-reason. A turn is ``[role, text]``, and behind it what else it says. Rows with ``of`` are also
+reason. A turn is ``[role, text]``, and behind it what else it says. The ``built`` ones are also
 built.
 
 ``rows_whole.jsonl`` has one row of each format that can be read, which says nothing but what its
@@ -66,7 +66,7 @@ def _cases(name: str) -> dict[str, Case]:
     for line in (_CORPUS / name).read_text("utf-8").splitlines():
         told = json.loads(line)
         examples = [_example(one) for one in told.get("examples", ())]
-        more = (told.get("code", ""), told.get("words", ""), "of" in told)
+        more = (told.get("code", ""), told.get("words", ""), "built" in told)
         assert told["name"] not in found
         found[told["name"]] = Case(told["format"], told["task"], told["row"], examples, *more)
     return found
