@@ -24,6 +24,7 @@ from stages.contract import (
     FormatOptions,
     Message,
     Pair,
+    Record,
     Refused,
     Row,
     StepChain,
@@ -86,3 +87,12 @@ UNUSABLE = _cases("rows_unusable.jsonl")
 def normalizing(task: str, name: str, *more: Any, **options: Any) -> Normalize:
     """What a task normalizes rows of a format with, as a build does that was given no options."""
     return Normalize(kind_of(task), formats.load(name), FormatOptions(), *more, **options)
+
+
+def records(rows: list[Any], typed: bool = False) -> list[Record]:
+    """Rows as a reader gives them, on lines with gaps; None is one that could not be parsed."""
+    bad = ("bad_json", "no object")
+    return [
+        Record(3 * at, None, b"", row, None if row is not None else bad, typed)
+        for at, row in enumerate(rows)
+    ]

@@ -1,9 +1,8 @@
-"""Rows that are read, normalized, rendered and encoded as columns come out as one by one."""
+"""Rows that are normalized, rendered and encoded as columns come out as one by one."""
 
 from __future__ import annotations
 
 import functools
-import io
 import itertools
 import re
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rows import normalizing
+from rows import normalizing, records
 from small_tokenizers import small
 from support import table
 
@@ -21,13 +20,11 @@ from pipeline.tasks import kind_of
 from stages import encoders, formats
 from stages.chat_template.render import Render, Renderer
 from stages.chat_template.render_steps import RenderSteps
-from stages.contract import Batch, FormatOptions, Record, Row, Stage
-from stages.files import line_block, strict_json
+from stages.contract import Batch, FormatOptions, Row, Stage
 from stages.normalize import plain as plain_rows
 from stages.normalize.stage import Normalize
 from stages.probes import bind
 from stages.profile import TargetModel
-from stages.readers import jsonl
 from stages.rows import stop_text
 from stages.rows.carried import batch_of
 from stages.tokenizers.profiles import all_profiles
@@ -43,89 +40,6 @@ texts = (
     | st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
     | st.sampled_from(["What is 2+2?", "### Response:", "USER: x ASSISTANT: y"])
 )
-LINES = (
-    *(
-        b"",
-        b" ",
-        b"\r",
-        b"\x0b",
-        b"{}",
-        b"[]",
-        b"null",
-        b'{"a":1}',
-        b'{"a":1}\r',
-        b'{"b":2,"a":1} ',
-    ),
-    *(b'{"a":1,"a":2}', b'{"a" :1,"a":2}', b'{"a":{"c":1,"c":1}}', b'{"\\u0061":1,"a":2}'),
-    *(b'{"a\\\\":1}', b'{"a\\\\":1,"a\\\\":2}', b'{"a\\"":1,"a\\"":2}', b'{"a":"x\\":y"}'),
-    *(b'{"a":":"}', b'{"a":"\\\\\\":"}', b'{"a":"\\"","b":":\\":"}', b'{"a":"\\", \\"a\\":"}'),
-    *(b'{"a":9223372036854775807}', b'{"a":9223372036854775808}', b'{"a":[-9223372036854775809]}'),
-    *(b'{"a":1e30}', b'{"a":NaN}', b'{"a":"\xff"}', b'\xef\xbb\xbf{"a":1}', b'{"a":"\\ud800"}'),
-    *(b'{"a":' + b"[" * n + b"]" * n + b"}" for n in (62, 63, 64)),
-)
-
-
-def _read(blob: bytes) -> list[Any]:
-    """Every record of a file's bytes, and the number of its lines."""
-    read = list(jsonl.records(io.BytesIO(blob), at_start=True))
-    found = [(r.line, r.offset, r.raw, r.data, r.error) for lines in read for r in lines.records]
-    return [*found, sum(lines.lines for lines in read)]
-
-
-def _line_by_line(blob: bytes) -> list[Any]:
-    """The same, each line by itself."""
-    found, offset = [], 0
-    lines = blob.split(b"\n")
-    lines = lines if lines[-1] else lines[:-1]
-    for number, line in enumerate(lines):
-        mark = 3 if not number and line.startswith(b"\xef\xbb\xbf") else 0
-        raw = line[mark:].removesuffix(b"\r")
-        if raw.strip():
-            record = line_block.record(number, offset + mark, raw, jsonl.MAX_LINE)
-            found.append((number, record.offset, record.raw, record.data, record.error))
-        offset += len(line) + 1
-    return [*found, len(lines)]
-
-
-@settings(FEW, max_examples=60)
-@given(
-    st.lists(st.sampled_from(LINES), max_size=8),
-    st.sampled_from([b"", b"\n"]),
-    st.sampled_from([b"", b"\xef\xbb\xbf"]),
-    st.sampled_from([1, 2, 7, 16, 64, 1 << 20]),
-    st.sampled_from([1, 3, 8192]),
-)
-def test_lines_are_read_as_one_by_one(
-    lines: list[bytes], end: bytes, mark: bytes, block: int, rows: int
-) -> None:
-    blob = mark + b"\n".join(lines) + end
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jsonl, "BATCH_BYTES", block)
-        patch.setattr(jsonl, "BATCH_ROWS", rows)
-        assert _read(blob) == _line_by_line(blob)
-
-
-@pytest.mark.parametrize("end", [b"", b"\n", b"\r", b"\r\n"])
-def test_a_line_is_too_long_wherever_blocks_end(
-    end: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mark = b"\xef\xbb\xbf"
-    longest, longer = b'{"a":"%s"}' % (b"x" * 12), b'{"a":"%s"}' % (b"x" * 20)
-    monkeypatch.setattr(jsonl, "MAX_LINE", len(longest))
-    for block in range(1, 60):
-        monkeypatch.setattr(jsonl, "BATCH_BYTES", block)
-        assert _read(longest + end)[0][3] == _read(mark + longest + end)[0][3] == {"a": "x" * 12}
-        _, offset, raw, data, error = _read(mark + longer + end)[0]
-        assert (offset, raw[:20], data, error[0]) == (3, longer[:20], None, "line_too_long")
-
-
-@FEW
-@given(st.lists(st.sampled_from(LINES), min_size=1, max_size=5))
-def test_lines_parsed_together_are_those_parsed_apart(lines: list[bytes]) -> None:
-    rows = strict_json.parse_all(lines, b"\n".join(lines))
-    assert rows is None or rows == [strict_json.parse(line) for line in lines]
-
-
 CALL = {"tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {"x": None}}}]}
 ODD_VALUES = texts | st.none() | st.integers(0, 2) | st.booleans() | st.sampled_from([[], {}])
 MORE: dict[str, st.SearchStrategy[Any]] = {
@@ -191,15 +105,6 @@ tables = st.sampled_from(NAMES).flatmap(
 )
 
 
-def _records(rows: list[Any], typed: bool = False) -> list[Record]:
-    """Records on lines with gaps; None is a row that could not be parsed."""
-    error = ("bad_json", "broken")
-    return [
-        Record(3 * i, None, b"", row, error=error if row is None else None, typed=typed)
-        for i, row in enumerate(rows)
-    ]
-
-
 @settings(FEW, max_examples=100)
 @given(
     tables,
@@ -222,7 +127,7 @@ def test_plain_rows_become_the_columns_of_careful_ones(
             vars(normalize)["_may_be_plain"] = False
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(plain_rows, "_FEW", 1)
-            batch = normalize(_records(rows, typed))
+            batch = normalize(records(rows, typed))
         batch.validate(full=True)
         made.append((batch, normalize.tally))
     assert made[0] == made[1]
@@ -231,10 +136,10 @@ def test_plain_rows_become_the_columns_of_careful_ones(
 def test_nulls_of_a_typed_table_are_asked_about_in_unread_columns() -> None:
     row = {"prompt": "q", "completion": "a", "meta": [CALL]}
     normalize = normalizing("sft", "prompt_completion")
-    assert normalize(_records([row], typed=True)).column("reject_code").to_pylist() == [
+    assert normalize(records([row], typed=True)).column("reject_code").to_pylist() == [
         "null_fields"
     ]
-    assert normalize(_records([row])).column("reject_code").to_pylist() == [None]
+    assert normalize(records([row])).column("reject_code").to_pylist() == [None]
 
 
 FAMILIES = ("gemma-3-1b-it", "smollm2-1.7b-instruct", "phi-4")
@@ -302,7 +207,7 @@ def test_shapes_are_rendered_and_encoded_as_rows_are(
     limit: tuple[int, str],
 ) -> None:
     name, rows = table
-    batch = normalizing("sft", name, train_on)(_records(rows))
+    batch = normalizing("sft", name, train_on)(records(rows))
     renderer = _renderer(family, train_on)
     _same_both_ways(
         _small(family), batch, limit, lambda made: [Render(renderer, system=system), Encode(made)]
@@ -310,9 +215,8 @@ def test_shapes_are_rendered_and_encoded_as_rows_are(
 
 
 @pytest.mark.parametrize("system", [None, "[INST] x", "Be brief."])
-def test_a_system_text_with_a_turn_marker_is_refused_in_every_row(
-    model: TargetModel, system: str | None
-) -> None:
+def test_a_system_text_with_a_turn_marker_is_refused_in_every_row(system: str | None) -> None:
+    model = _small("smollm2-1.7b-instruct")
     renderer = Renderer(model)
     renderer._markers = all_profiles()["mistral-7b-instruct-v0.1"].text_markers
     renderer.marker = re.compile("|".join(map(re.escape, renderer._markers)))
@@ -324,7 +228,7 @@ def test_a_system_text_with_a_turn_marker_is_refused_in_every_row(
             (("system", "user", "assistant"), ("s", "q", "a")),
         )
     ]
-    batch = normalizing("sft", "openai")(_records(rows))
+    batch = normalizing("sft", "openai")(records(rows))
     _, _, gone, _ = _same_both_ways(
         model, batch, (99, "reject"), lambda made: [Render(renderer, system=system), Encode(made)]
     )
@@ -359,7 +263,7 @@ def test_pairs_are_rendered_and_encoded_as_one_by_one(
     rows: list[Any], family: str, system: str | None, limit: tuple[int, str]
 ) -> None:
     """Both sides, whose prompt is encoded once."""
-    batch = normalizing("rm", "preference")(_records(rows))
+    batch = normalizing("rm", "preference")(records(rows))
     sides = ("chosen_", "rejected_")
 
     def stages(segments: SegmentEncoder) -> list[Stage]:

@@ -8,7 +8,6 @@ import io
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import zstandard
@@ -263,36 +262,27 @@ QUESTIONS = [
 @pytest.mark.slow
 def test_a_build_is_that_of_the_same_rows_as_lines(pipeline: Run, tmp_path: Path) -> None:
     """With one, two or three workers; how the cells were read is said and written down."""
-
-    def table(name: str, **dialect: Any) -> None:
-        with (tmp_path / name).open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(QUESTIONS[0]), **dialect)
-            writer.writeheader()
-            writer.writerows(QUESTIONS)
-
-    def trained(out: str) -> list[Any]:
-        return [(row["input_ids"], row["labels"]) for row in stored_rows(tmp_path / out)]
-
-    rows_to(tmp_path / "rows.jsonl", *QUESTIONS)
-    table("rows.csv")
-    table("semicolons.csv", delimiter=";", lineterminator="\n")
-    table("rows.tsv", delimiter="\t")
-    packed = gzip.compress((tmp_path / "rows.tsv").read_bytes())
-    (tmp_path / "rows.tsv.gz").write_bytes(packed)
-    pipeline("run", "sft", "rows.jsonl", *MODEL, "-o", "lines").ended()
-    for workers, (separated, data, *more) in enumerate(
+    data = rows_to(tmp_path / "rows.jsonl", *QUESTIONS)
+    pipeline("run", "sft", data, *MODEL, "-o", "lines").ended()
+    wanted = [(row["input_ids"], row["labels"]) for row in stored_rows(tmp_path / "lines")]
+    for workers, (separated, delimiter, name, *more) in enumerate(
         [
-            ("comma-separated", "rows.csv"),
-            ("separated by ';'", "semicolons.csv", "--delimiter", ";"),
-            ("tab-separated", "rows.tsv.gz"),
+            ("comma-separated", ",", "rows.csv"),
+            ("separated by ';'", ";", "semicolons.csv", "--delimiter", ";"),
+            ("tab-separated", "\t", "rows.tsv.gz"),
         ],
         1,
     ):
-        out = f"out{workers}"
-        options = (*more, *MODEL, "-o", out, "--workers", str(workers))
-        ran = pipeline("run", "sft", data, *options).ended()
-        assert trained(out) == trained("lines")
-        evidence = read_manifest(tmp_path / out)["inputs"][0]["evidence"]
+        cells = [list(QUESTIONS[0]), *(row.values() for row in QUESTIONS)]
+        text = "".join(
+            delimiter.join(quoted(cell, delimiter, False) for cell in row) + "\n" for row in cells
+        )
+        (tmp_path / name).write_bytes(PACKED[".gz" if name.endswith(".gz") else ""](text.encode()))
+        options = (*more, *MODEL, "-o", "out", "--workers", workers)
+        ran = pipeline("run", "sft", name, *options).ended()
+        rows = [(row["input_ids"], row["labels"]) for row in stored_rows(tmp_path / "out")]
+        assert rows == wanted
+        evidence = read_manifest(tmp_path / "out")["inputs"][0]["evidence"]
         assert evidence.endswith(f"; {separated}, quotes as in RFC 4180")
         assert evidence in ran.err
-    pipeline("check", "out1").ended()
+    pipeline("check", "out").ended()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import READ, normalizing, turns
-from support import SAMPLES
+from support import ROOT, SAMPLES
 
 from pipeline.tasks import kind_of
 from stages import catalog, formats, readers
@@ -28,10 +29,11 @@ from stages.contract import (
     StepChain,
 )
 from stages.errors import DataError, RowError, UsageError
+from stages.files.strict_json import parse
 from stages.format import Format
 from stages.normalize.evidence import detect
 from stages.normalize.stage import Normalize
-from stages.rows import examples, loss_mask
+from stages.rows import examples, loss_mask, templated
 from stages.rows.selection import renamed
 
 Q, A, B = ("user", "q"), ("assistant", "a"), ("assistant", "b")
@@ -504,3 +506,102 @@ def test_what_is_no_format_is_refused_where_it_is_loaded(monkeypatch: pytest.Mon
         monkeypatch.setattr(catalog, "load", lambda *_, toy=toy: toy)
         with pytest.raises(UsageError, match=message):
             formats.load("toy")
+
+
+def turn(role: str, content: Any, **more: Any) -> Row:
+    """A turn in the spelling of ``messages``."""
+    return {"role": role, "content": content, **more}
+
+
+ASK, ANSWER = turns(Q, A)
+
+
+def judged(name: str, row: Row) -> tuple[str | None, set[str]]:
+    """What a row is refused with, and what of it is not read."""
+    stage = normalizing("sft", name)
+    (code,) = stage([Record(0, 0, b"", row)]).column("reject_code").to_pylist()
+    return code, set(stage.tally.rows)
+
+
+def test_a_row_without_an_answer_is_refused_by_the_code_of_its_format() -> None:
+    """Where the rows around it have one, alone; the page on formats lists these codes."""
+    found = detect(
+        [{"messages": [ASK, ANSWER]}] * 20 + [{"messages": [ASK]}], kind_of("sft"), "x.jsonl"
+    )
+    assert found.reading == "openai"
+    rows: list[tuple[str, Row, str]] = [
+        ("openai", {"messages": [ASK]}, "no_answer"),
+        ("sharegpt", {"conversations": [{"from": "human", "value": "q"}]}, "no_answer"),
+        ("prompt_completion", {"prompt": "q"}, "bad_column"),
+        ("alpaca", {"instruction": "q", "input": ""}, "bad_column"),
+        ("query_response", {"question": "q"}, "bad_column"),
+        ("prompt_completion", {"prompt": "q", "completion": ""}, "empty_answer"),
+    ]
+    for name, row, code in rows:
+        assert judged(name, row)[0] == code, name
+
+
+EXTRA = "<extra_id_0>System\n{}\n\n<extra_id_1>User\nq\n<extra_id_1>Assistant"
+
+
+def test_a_prompt_in_the_template_of_nemo_is_its_turns() -> None:
+    """With a system text or an empty one, with the last line break or without; what
+    ``<extra_id_2>`` opens steers the answer, so that such a text is not taken apart."""
+    talk = [Message("system", "s"), Message("user", "q"), Message("assistant", "a")]
+    for system, end in itertools.product(("s", ""), ("\n", "")):
+        found = templated.read(EXTRA.format(system) + end)
+        assert found is not None
+        assert found[0].name == "NeMo"
+        assert templated.answered(*found, "a\n<extra_id_1>") == talk[not system :]
+    assert templated.read(EXTRA.format("s") + "\n<extra_id_2>quality:4\n") is None
+
+
+def test_a_list_of_turns_without_a_name_says_what_it_must_be() -> None:
+    """Other lists have no such remedy."""
+    with pytest.raises(RowError) as refused:
+        parse(json.dumps([ASK, ANSWER]).encode())
+    assert refused.value.detail.endswith('{"messages": [...]}')
+    with pytest.raises(RowError) as refused:
+        parse(b"[1]")
+    assert "messages" not in refused.value.detail
+
+
+PROGRAMS = (
+    "TRL OpenRLHF axolotl LLaMA-Factory ms-swift verl NeMo-Aligner torchtune xtuner Unsloth "
+    "Open-Instruct OpenAI Together Gemini Mistral Bedrock Cohere"
+).split()
+
+
+def test_the_page_says_which_documentation_was_read() -> None:
+    """Behind the program's name, in parentheses."""
+    page = (ROOT / "docs" / "formats.md").read_text("utf-8")
+    section = page.partition("## What trainers and services document")[2]
+    for program in PROGRAMS:
+        pages = section.partition(f"**{program}")[2].partition("** (")[2].partition(")")[0]
+        assert "`" in pages or '"' in pages, program
+
+
+def test_what_a_part_says_beside_its_value_is_named_or_asked_about() -> None:
+    """Keys of parts are columns like all others."""
+    text, thought = {"type": "text", "text": "t"}, {"type": "thinking", "thinking": "r"}
+    answer = turn("assistant", [{**thought, "signature": "x"}, text])
+    found = judged("openai", {"messages": [ASK, answer]})
+    assert found == (None, {"messages[].content[].signature"})
+    for part, code in (
+        ({"text": "q", "inlineData": {"data": "x"}}, "unread_column"),
+        ({**text, "cache_control": {"type": "ephemeral"}}, "unknown_flag"),
+    ):
+        assert judged("openai", {"messages": [turn("user", [part]), ANSWER]})[0] == code
+
+
+def test_what_stands_beside_an_answer_is_asked_about_or_named() -> None:
+    """A better answer is asked about, and so are arguments of the template, since a build renders
+    all rows alike; whether there is one, how often, or the same answer again is only named."""
+    row = {"instruction": "q", "output": "a"}
+    asked = judged("alpaca", {**row, "corrected": "A better one."})
+    assert asked == ("unread_column", set())
+    for value in (True, 2, "a"):
+        assert judged("alpaca", {**row, "corrected": value}) == (None, {"corrected"})
+    for column in ("enable_thinking", "chat_template_kwargs"):
+        told = {"messages": [ASK, ANSWER], column: {"enable_thinking": False}}
+        assert judged("openai", told)[0] == "unread_column"

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rows import records
 from support import table
 
 from pipeline.tasks import kind_of
 from stages import formats
-from stages.contract import Example, FormatOptions, Record, Row
+from stages.contract import Example, FormatOptions, Row
 from stages.kinds import Pairs
 from stages.normalize.stage import Normalize
 from stages.rows import stop_text
@@ -147,15 +148,6 @@ CASES = {
     "math_shepherd": ("prm", with_others(tagged(aligned=True))),
     "openrlhf_prm": ("prm", with_others(tagged(aligned=False))),
 }
-
-
-def records(rows: list[Any], typed: bool = False) -> list[Record]:
-    """Rows as a reader gives them, on lines with gaps; None for one that could not be parsed."""
-    bad = ("bad_json", "no object")
-    return [
-        Record(3 * at, None, b"", row, None if row is not None else bad, typed)
-        for at, row in enumerate(rows)
-    ]
 
 
 def both(one: Normalize, rows: list[Any], typed: bool = False) -> None:

@@ -19,6 +19,7 @@ from support import table_bytes
 
 from stages import readers
 from stages.errors import ContainerError, SurroundingsError
+from stages.files import line_block, strict_json
 from stages.readers import _tables, jsonl
 
 BOM = b"\xef\xbb\xbf"
@@ -64,61 +65,89 @@ def data(path: str) -> list[Any]:
     return [record[3] for record in read(path)]
 
 
-def by_hand(content: bytes) -> list[tuple[int, bytes]]:
-    """The rows of a JSONL file, the slow way: number and text of each line that is not blank."""
-    lines = content.removeprefix(BOM).split(b"\n")
-    texts = [line[:-1] if line.endswith(b"\r") else line for line in lines]
-    return [(number, text) for number, text in enumerate(texts) if text.strip()]
+def one_by_one(content: bytes) -> list[Found]:
+    """What a JSONL file has, each line that is not blank by itself."""
+    found: list[Found] = []
+    offset = 0
+    for number, line in enumerate(content.split(b"\n")):
+        mark = 3 if not number and line.startswith(BOM) else 0
+        raw = line[mark:].removesuffix(b"\r")
+        if raw.strip():
+            one = line_block.record(number, offset + mark, raw, jsonl.MAX_LINE)
+            found.append((number, one.offset, one.raw, one.data, one.error and one.error[0]))
+        offset += len(line) + 1
+    return found
 
 
-LINE = st.one_of(
-    st.dictionaries(st.sampled_from("ab"), st.text(max_size=6) | st.integers(0, 9), max_size=2).map(
-        lambda row: json.dumps(row, ensure_ascii=False).encode("utf-8", "replace")
+ODD_LINES = (
+    *(
+        b"",
+        b" ",
+        b"\r",
+        b"\x0b",
+        b"{}",
+        b"[]",
+        b"null",
+        b'{"a":1}',
+        b'{"a":1}\r',
+        b'{"b":2,"a":1} ',
     ),
-    st.sampled_from(
-        [
-            b"",
-            b"   ",
-            b"\t",
-            b"not json",
-            b'{"a": "\xff"}',
-            b'{"a":1,"a":2}',
-            '{"a": "x\u2028y\u2029z\x85\x0b\x0c\x1c"}'.encode(),
-            BOM + b'{"b": 2}',
-            b'{"long": "' + b"x" * 90 + b'"}',
-            b'  {"indented": 1}  ',
-        ]
-    ),
+    *(b'{"a":1,"a":2}', b'{"a" :1,"a":2}', b'{"a":{"c":1,"c":1}}', b'{"\\u0061":1,"a":2}'),
+    *(b'{"a\\\\":1}', b'{"a\\\\":1,"a\\\\":2}', b'{"a\\"":1,"a\\"":2}', b'{"a":"x\\":y"}'),
+    *(b'{"a":":"}', b'{"a":"\\\\\\":"}', b'{"a":"\\"","b":":\\":"}', b'{"a":"\\", \\"a\\":"}'),
+    *(b'{"a":9223372036854775807}', b'{"a":9223372036854775808}', b'{"a":[-9223372036854775809]}'),
+    *(b'{"a":1e30}', b'{"a":NaN}', b'{"a":"\xff"}', b'\xef\xbb\xbf{"a":1}', b'{"a":"\\ud800"}'),
+    *(b'{"a":' + b"[" * n + b"]" * n + b"}" for n in (62, 63, 64)),
+    *(b"   ", b"\t", b"not json", b'{"long": "' + b"x" * 90 + b'"}', b'  {"indented": 1}  '),
+    '{"a": "x\u2028y\u2029z\x85\x0b\x0c\x1c"}'.encode(),
+)
+ROW = st.dictionaries(st.sampled_from("ab"), st.text(max_size=6) | st.integers(0, 9), max_size=2)
+LINE = st.sampled_from(ODD_LINES) | ROW.map(
+    lambda row: json.dumps(row, ensure_ascii=False).encode("utf-8", "replace")
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     lines=st.lists(LINE, max_size=12),
     ends=st.lists(st.sampled_from([b"\n", b"\r\n"]), min_size=12, max_size=12),
     bom=st.booleans(),
     closed=st.booleans(),
     size=st.integers(1, 64),
+    block=st.sampled_from([1, 2, 7, 16, 64, 1 << 20]),
+    batch=st.sampled_from([1, 3, 8192]),
 )
 def test_records_do_not_depend_on_where_a_file_is_split(
-    folder: Path, lines: list[bytes], ends: list[bytes], bom: bool, closed: bool, size: int
+    folder: Path,
+    lines: list[bytes],
+    ends: list[bytes],
+    bom: bool,
+    closed: bool,
+    size: int,
+    block: int,
+    batch: int,
 ) -> None:
-    """Any split size gives the rows, numbers and offsets of a reading line by line."""
+    """Any splits, blocks and batches give the rows, numbers and offsets of each line by itself."""
     content = b"".join(line + end for line, end in zip(lines, ends, strict=False))
     content = (BOM if bom else b"") + (content if closed else content.rstrip(b"\r\n"))
     path = put(folder, "any.jsonl", content)
-    whole = read(path)
+    assert read(path) == one_by_one(content)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jsonl, "SPLIT_BYTES", size)
+        patch.setattr(jsonl, "BATCH_BYTES", block)
+        patch.setattr(jsonl, "BATCH_ROWS", batch)
         pieces = readers.load("jsonl").splits(path)
         assert [p.start for p in pieces] == [0, *(p.stop for p in pieces)][: len(pieces)]
         assert (pieces[-1].stop if pieces else 0) == len(content)
         assert all(content[p.start : p.stop].endswith(b"\n") for p in pieces[:-1])
-        assert read(path) == whole
-    assert [(number, raw) for number, _, raw, _, _ in whole] == by_hand(content)
-    for _, offset, raw, _, _ in whole:
-        assert offset is not None
-        assert content[offset : offset + len(raw)] == raw
+        assert read(path) == one_by_one(content)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(ODD_LINES), min_size=1, max_size=5))
+def test_lines_parsed_together_are_those_parsed_apart(lines: list[bytes]) -> None:
+    rows = strict_json.parse_all(lines, b"\n".join(lines))
+    assert rows is None or rows == [strict_json.parse(line) for line in lines]
 
 
 PACK: dict[str, Callable[[bytes], bytes]] = {
@@ -130,18 +159,20 @@ PACK: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("suffix", PACK)
 def test_a_line_beyond_the_limit_is_refused_and_the_next_one_is_read(
-    folder: Path, suffix: str
+    folder: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
-    """One monstrous line costs its own row only, and later numbers and offsets stay right."""
+    """One monstrous line costs its own row only, wherever blocks end, and later numbers and offsets
+    stay right."""
     fitting = b'{"a":"' + b"x" * 92 + b'"}'
     content = fitting + b"\r\n" + b'{"a":"' + b"x" * 93 + b'"}\n' + b"y" * 900 + b"\n" + fitting
     path = put(folder, f"monster.jsonl{suffix}", PACK[suffix](content))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jsonl, "MAX_LINE", 100)
+    monkeypatch.setattr(jsonl, "MAX_LINE", 100)
+    for block in (*range(1, 220, 3), 1 << 20):
+        monkeypatch.setattr(jsonl, "BATCH_BYTES", block)
         found = read(path)
-    assert [code for *_, code in found] == [None, "line_too_long", "line_too_long", None]
-    assert [number for number, *_ in found] == [0, 1, 2, 3]
-    assert found[3][1] == content.rindex(fitting)
+        assert [code for *_, code in found] == [None, "line_too_long", "line_too_long", None]
+        assert [number for number, *_ in found] == [0, 1, 2, 3]
+        assert [offset for _, offset, *_ in found] == [0, 102, 204, content.rindex(fitting)]
 
 
 def test_archives_of_several_members_give_the_records_of_the_lines(folder: Path) -> None:
