@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rows import READ, normalizing, turns
-from support import ROOT, SAMPLES
+from rows import READ, REFUSED, UNUSABLE, WHOLE, normalizing, turns
+from support import ROOT, SAMPLES, Run, check_reading, few, read_manifest, rows_to
 
 from pipeline.tasks import kind_of
 from stages import catalog, formats, readers
@@ -35,6 +36,74 @@ from stages.normalize.evidence import detect
 from stages.normalize.stage import Normalize
 from stages.rows import examples, loss_mask, templated
 from stages.rows.selection import renamed
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_row_says_what_it_says(name: str) -> None:
+    """Detected among all formats of its task, and turned into exactly these examples."""
+    one = READ[name]
+    assert formats.choose(one.reading, kind_of(one.task)).matches(one.row)
+    assert "3 of 3" in detect([one.row] * 3, kind_of(one.task), "x.jsonl").evidence
+    check_reading(one.reading, one.task, one.row, one.examples)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_row_that_says_nothing_clear_is_refused(name: str) -> None:
+    """Each fault has its code, and a reason that names it; nobody guesses what was meant."""
+    one = REFUSED[name]
+    with pytest.raises(RowError) as caught:
+        formats.choose(one.reading, kind_of(one.task)).read(one.row, FormatOptions())
+    assert caught.value.code == one.code
+    assert caught.value.detail
+    assert one.words in caught.value.detail
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_data_for_another_kind_of_training_is_refused_by_its_name(name: str) -> None:
+    """Detection says what the rows are for and what to give instead; no option has them read."""
+    one = UNUSABLE[name]
+    with pytest.raises(DataError) as refused:
+        detect([one.row] * 3, kind_of(one.task), "x.jsonl")
+    assert one.words in refused.value.what
+    assert refused.value.remedy
+    if one.reading:
+        found = formats.load(one.reading)
+        assert found.matches(one.row)
+        with pytest.raises(RowError):
+            found.read(one.row, FormatOptions())
+
+
+@pytest.mark.parametrize("task", few(["prm", "rm", "sft"], 1))
+def test_rows_are_planned_and_built(pipeline: Run, tmp_path: Path, task: str) -> None:
+    """One file a row, all in one build: plan and run see the same readings and examples."""
+    cases = {name: one for name, one in READ.items() if (one.built, one.task) == (True, task)}
+    files = [rows_to(tmp_path / f"{name}.jsonl", case.row).name for name, case in cases.items()]
+    # a template with a place for tools and for reasoning, where rows have them
+    command = (*files, "--model", "qwen2-1.5b" if task == "prm" else "qwen3-0.6b")
+    planned = pipeline("plan", *command, "--task", task, "--json").ended().told
+    pipeline("run", task, *command, "-o", "out", "--max-reject", 1).ended()
+    manifest = read_manifest(tmp_path / "out")
+    wanted = [example for case in cases.values() for example in case.examples]
+    refused = Counter(example.code for example in wanted if isinstance(example, Refused))
+    assert manifest["rows"]["used"] == len(cases)
+    assert manifest["examples"]["kept"] >= len(wanted) - refused.total()
+    assert manifest["examples"]["rejected_by_code"] == refused
+    readings = [case.reading for case in cases.values()]
+    assert [one["format"] for one in planned["inputs"]] == readings
+    assert [one["format"] for one in manifest["inputs"]] == readings
+
+
+def test_every_format_is_tested() -> None:
+    """No format is without an example here."""
+    known = [one for task in ("sft", "rm", "prm") for one in formats.for_kind(kind_of(task))]
+    read = {one.reading.partition("/")[0] for one in READ.values()} | {"pretokenized"}
+    unusable = {one.reading for one in UNUSABLE.values() if one.reading}
+    assert {one.name for one in known if one.usable} <= read
+    assert {one.name for one in known if not one.usable} <= unusable
+    whole = {one.reading.partition("/")[0] for one in WHOLE.values()}
+    assert not whole & unusable
+    assert whole | unusable == set(catalog.names("stages.formats"))
+
 
 Q, A, B = ("user", "q"), ("assistant", "a"), ("assistant", "b")
 
@@ -508,14 +577,6 @@ def test_what_is_no_format_is_refused_where_it_is_loaded(monkeypatch: pytest.Mon
             formats.load("toy")
 
 
-def turn(role: str, content: Any, **more: Any) -> Row:
-    """A turn in the spelling of ``messages``."""
-    return {"role": role, "content": content, **more}
-
-
-ASK, ANSWER = turns(Q, A)
-
-
 def judged(name: str, row: Row) -> tuple[str | None, set[str]]:
     """What a row is refused with, and what of it is not read."""
     stage = normalizing("sft", name)
@@ -525,12 +586,11 @@ def judged(name: str, row: Row) -> tuple[str | None, set[str]]:
 
 def test_a_row_without_an_answer_is_refused_by_the_code_of_its_format() -> None:
     """Where the rows around it have one, alone; the page on formats lists these codes."""
-    found = detect(
-        [{"messages": [ASK, ANSWER]}] * 20 + [{"messages": [ASK]}], kind_of("sft"), "x.jsonl"
-    )
+    file = [{"messages": turns(Q, A)}] * 20 + [{"messages": turns(Q)}]
+    found = detect(file, kind_of("sft"), "x.jsonl")
     assert found.reading == "openai"
     rows: list[tuple[str, Row, str]] = [
-        ("openai", {"messages": [ASK]}, "no_answer"),
+        ("openai", {"messages": turns(Q)}, "no_answer"),
         ("sharegpt", {"conversations": [{"from": "human", "value": "q"}]}, "no_answer"),
         ("prompt_completion", {"prompt": "q"}, "bad_column"),
         ("alpaca", {"instruction": "q", "input": ""}, "bad_column"),
@@ -559,7 +619,7 @@ def test_a_prompt_in_the_template_of_nemo_is_its_turns() -> None:
 def test_a_list_of_turns_without_a_name_says_what_it_must_be() -> None:
     """Other lists have no such remedy."""
     with pytest.raises(RowError) as refused:
-        parse(json.dumps([ASK, ANSWER]).encode())
+        parse(json.dumps(turns(Q, A)).encode())
     assert refused.value.detail.endswith('{"messages": [...]}')
     with pytest.raises(RowError) as refused:
         parse(b"[1]")
@@ -584,14 +644,14 @@ def test_the_page_says_which_documentation_was_read() -> None:
 def test_what_a_part_says_beside_its_value_is_named_or_asked_about() -> None:
     """Keys of parts are columns like all others."""
     text, thought = {"type": "text", "text": "t"}, {"type": "thinking", "thinking": "r"}
-    answer = turn("assistant", [{**thought, "signature": "x"}, text])
-    found = judged("openai", {"messages": [ASK, answer]})
+    said = turns(Q, ("assistant", [{**thought, "signature": "x"}, text]))
+    found = judged("openai", {"messages": said})
     assert found == (None, {"messages[].content[].signature"})
     for part, code in (
         ({"text": "q", "inlineData": {"data": "x"}}, "unread_column"),
         ({**text, "cache_control": {"type": "ephemeral"}}, "unknown_flag"),
     ):
-        assert judged("openai", {"messages": [turn("user", [part]), ANSWER]})[0] == code
+        assert judged("openai", {"messages": turns(("user", [part]), A)})[0] == code
 
 
 def test_what_stands_beside_an_answer_is_asked_about_or_named() -> None:
@@ -603,5 +663,5 @@ def test_what_stands_beside_an_answer_is_asked_about_or_named() -> None:
     for value in (True, 2, "a"):
         assert judged("alpaca", {**row, "corrected": value}) == (None, {"corrected"})
     for column in ("enable_thinking", "chat_template_kwargs"):
-        told = {"messages": [ASK, ANSWER], column: {"enable_thinking": False}}
+        told = {"messages": turns(Q, A), column: {"enable_thinking": False}}
         assert judged("openai", told)[0] == "unread_column"

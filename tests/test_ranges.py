@@ -235,7 +235,8 @@ def test_each_piece_is_one_request(pipeline: Run, tmp_path: Path, in_s3: S3Stub)
     assert sum("list-type" in path for _, path, _ in asked) <= 4
     before = len(in_s3.requests)
     pipeline("run", "sft", address, *options, "-o", "far").ended()
-    assert not [path for method, path, _ in in_s3.requests[before:] if _is_data(method, path)]
+    asked = in_s3.requests[before:]
+    assert not [path for method, path, _ in asked if method == "GET" and "list-type" not in path]
     here = tmp_path / "set"
     here.mkdir()
     for name, data in content.items():
@@ -245,7 +246,3 @@ def test_each_piece_is_one_request(pipeline: Run, tmp_path: Path, in_s3: S3Stub)
     assert far["build_id"] == near["build_id"]
     assert far["splits"] == near["splits"]
     assert [one["pieces"] for one in far["inputs"]] == [pieces - 1, None]
-
-
-def _is_data(method: str, path: str) -> bool:
-    return method == "GET" and "list-type" not in path

@@ -229,14 +229,11 @@ BAD = {
         '{"prompt": "p", "chosen": "good", "rejected": "bad"}',
         '{"prompt": "p", "chosen": "same", "rejected": "same"}',
         '{"prompt": "p", "chosen": "' + "word " * 90 + '", "rejected": "bad"}',
-        '{"prompt": "p", "chosen": "good"}',
-        '{"prompt": "q", "chosen": "good", "rejected": "worse"}',
     ],
     "prm": [
         '{"prompt": "p", "completions": ["one", "two"], "labels": [1, 0]}',
         '{"prompt": "p", "completions": ["one", "two"], "labels": [1]}',
         '{"prompt": "p", "completions": ["' + "word " * 90 + '"], "labels": [1]}',
-        '{"prompt": "q", "completions": ["one"], "labels": [0]}',
     ],
 }
 OPTIONS = ("--model", NAME, "--max-length", "64", "--too-long", "reject", "--max-reject", "1")

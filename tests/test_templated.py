@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -34,82 +33,37 @@ TALK: Said = [
 ]
 
 
-def _marked(before: str, after: str, end: str, **names: str) -> Callable[[Said], str]:
-    """A dialect that marks both ends of each turn."""
-
-    def write(said: Said) -> str:
-        return "".join(f"{before}{names.get(role, role)}{after}{text}{end}" for role, text in said)
-
-    return write
+DIALECTS = table("dialects.toml")
 
 
-def _inst(said: Said) -> str:
-    text, system = "", ""
+def write(name: str, said: Said) -> str:
+    """Turns in a dialect, as far as it has them."""
+    dialect = DIALECTS[name]
+    text, inside = dialect.get("first", ""), ""
     for role, content in said:
         if role == "system":
-            system = f"<<SYS>>\n{content}\n<</SYS>>\n\n"
-        elif role == "user":
-            text, system = f"{text}<s>[INST] {system}{content} [/INST]", ""
+            inside = dialect.get("inside", "").format(content)
+            text += dialect.get("system", "").format(content)
         else:
-            text += f" {content} </s>"
+            text, inside = text + dialect[role].format(inside + content), ""
     return text
 
 
-def _deepseek(said: Said) -> str:
-    shape = {
-        "system": "{}",
-        "user": "<｜User｜>{}",
-        "assistant": "<｜Assistant｜>{}<｜end▁of▁sentence｜>",
-    }
-    return "<｜begin▁of▁sentence｜>" + "".join(shape[role].format(text) for role, text in said)
-
-
-def _headed(user: str, assistant: str, end: str = "", first: str = "") -> Callable[[Said], str]:
-    """A dialect that marks only where a turn begins, and has no system turn."""
-
-    def write(said: Said) -> str:
-        shape = {"system": "", "user": f"{user} {{}}", "assistant": f"{assistant} {{}}{end}"}
-        return first + "".join(shape[role].format(text) for role, text in said)
-
-    return write
-
-
-CURIOUS = "A chat between a curious user and an artificial intelligence assistant. "
-# dialect, how it writes turns, its generation prompt, whether it has system turns
-DIALECTS: dict[str, tuple[Callable[[Said], str], str, bool]] = {
-    "ChatML": (_marked("<|im_start|>", "\n", "<|im_end|>\n"), "<|im_start|>assistant\n", True),
-    "Llama 3": (
-        _marked("<|start_header_id|>", "<|end_header_id|>\n\n", "<|eot_id|>"),
-        "<|start_header_id|>assistant<|end_header_id|>\n\n",
-        True,
-    ),
-    "Gemma": (
-        _marked("<start_of_turn>", "\n", "<end_of_turn>\n", assistant="model"),
-        "<start_of_turn>model\n",
-        True,
-    ),
-    "Zephyr or Phi": (_marked("<|", "|>\n", "</s>\n"), "<|assistant|>\n", True),
-    "DeepSeek": (_deepseek, "<｜Assistant｜>", True),
-    "Llama 2 or Mistral": (_inst, "", True),
-    "Guanaco": (_headed("### Human:", "### Assistant:"), "### Assistant:", False),
-    "Vicuna": (_headed(" USER:", " ASSISTANT:", "</s>", CURIOUS.rstrip()), " ASSISTANT:", False),
-    "Human/Assistant": (_headed("\n\nHuman:", "\n\nAssistant:"), "\n\nAssistant:", False),
-}
-
-
-def wanted(said: Said, with_system: bool) -> list[Message]:
+def wanted(said: Said, name: str = "ChatML") -> list[Message]:
     """The turns that a dialect can hold."""
+    with_system = {"system", "inside"} & DIALECTS[name].keys()
     return [Message(role, text) for role, text in said if with_system or role != "system"]
 
 
 def test_a_templated_text_gives_back_its_turns() -> None:
     """Cut into prompt and answer anywhere a trainer would, or whole, the turns are the same."""
-    for name, (write, opening, with_system) in DIALECTS.items():
-        turns = wanted(TALK, with_system)
-        found = templated.read(write(TALK))
+    for name, dialect in DIALECTS.items():
+        turns = wanted(TALK, name)
+        found = templated.read(write(name, TALK))
         assert found is not None, name
         assert (found[0].name, found[1].messages) == (name, turns)
-        for opened in (write(TALK[:-1]) + opening, write(TALK[:-1])):
+        asked = write(name, TALK[:-1])
+        for opened in (asked + dialect["opening"], asked):
             prompt = templated.read(opened)
             assert prompt is not None, name
             for answer in ("five", *(f"five{closer}" for closer in prompt[0].closers)):
@@ -159,13 +113,12 @@ def test_contents_between_two_markers_come_back_exactly(
     talk: Said = [] if system is None else [("system", system)]
     for asked, answered in said:
         talk += [("user", asked), ("assistant", answered)]
-    write, opening, _ = DIALECTS[name]
-    found = templated.read(write(talk))
+    found = templated.read(write(name, talk))
     assert found is not None
-    assert found[1].messages == wanted(talk, True)
-    prompt = templated.read(write(talk[:-1]) + opening)
+    assert found[1].messages == wanted(talk)
+    prompt = templated.read(write(name, talk[:-1]) + DIALECTS[name]["opening"])
     assert prompt is not None
-    assert templated.answered(*prompt, talk[-1][1]) == wanted(talk, True)
+    assert templated.answered(*prompt, talk[-1][1]) == wanted(talk)
 
 
 def test_other_texts_are_content() -> None:
@@ -195,19 +148,16 @@ def test_other_texts_are_content() -> None:
     ]
 
 
-CHATML, GENERATE, _ = DIALECTS["ChatML"]
-PROMPT = CHATML(TALK[:-1]) + GENERATE
+PROMPT = write("ChatML", TALK[:-1]) + DIALECTS["ChatML"]["opening"]
+WHOLE, OTHER = (write("ChatML", [*TALK[:-1], ("assistant", text)]) for text in ("five", "six"))
 # format, task, a row whose texts carry ChatML
 ROWS: dict[str, tuple[str, Row]] = {
     "prompt_completion": ("sft", {"prompt": PROMPT, "completion": "five<|im_end|>"}),
     "query_response": ("sft", {"question": PROMPT, "answer": "five"}),
     "alpaca": ("sft", {"instruction": PROMPT, "input": "", "output": "five"}),
-    "text": ("sft", {"text": CHATML(TALK)}),
+    "text": ("sft", {"text": WHOLE}),
     "preference": ("rm", {"prompt": PROMPT, "chosen": "five", "rejected": "six<|im_end|>\n"}),
-    "preference_whole": (
-        "rm",
-        {"chosen": CHATML(TALK), "rejected": CHATML([*TALK[:-1], ("assistant", "six")])},
-    ),
+    "preference_whole": ("rm", {"chosen": WHOLE, "rejected": OTHER}),
 }
 
 
@@ -225,7 +175,7 @@ def test_templated_rows_are_refused_until_somebody_says_so(name: str, task: str,
     detected = detect([row] * 3, kind_of(task), "x.jsonl", already_templated=True)
     assert detected.reading == found.name
     assert "already templated (ChatML)" in detected.evidence
-    turns = wanted(TALK, True)
+    turns = wanted(TALK)
     (example,) = found.read(row, ALLOWED)
     if task == "sft":
         assert example == Conversation(turns)
@@ -237,7 +187,7 @@ def test_a_system_column_does_not_hide_one_inside_the_prompt() -> None:
     """Two system texts are refused; the same one twice is one."""
     row = {"system": "Be exact.", "question": PROMPT, "answer": "five"}
     found = formats.load("query_response")
-    assert found.read(row, ALLOWED) == [Conversation(wanted(TALK, True))]
+    assert found.read(row, ALLOWED) == [Conversation(wanted(TALK))]
     with pytest.raises(RowError) as caught:
         found.read({**row, "system": "Be brief."}, ALLOWED)
     assert caught.value.code == "two_system_texts"

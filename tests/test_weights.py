@@ -15,7 +15,7 @@ from encoding import encoding
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import normalizing
-from support import SAMPLES, read_manifest, rows_to
+from support import SAMPLES, Make, read_manifest, rows_to
 
 from pipeline.builder import stagewise
 from pipeline.options.config import Config
@@ -30,7 +30,6 @@ from stages.profile import TargetModel
 from stages.tokens.folded_labels import unfold
 
 Row = dict[str, Any]
-Make = Callable[..., Path]
 SAMPLE = SAMPLES / "sft" / "turn_weights.jsonl"
 
 
