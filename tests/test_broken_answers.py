@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_tokenizers import small
+from small_tokenizers import SMALL, small
 from test_render import declared
 
 from pipeline.shards.chain import split_off
@@ -38,20 +38,19 @@ THOUGHT = "<think>\nadd them\n</think>\n\n"
 
 @functools.lru_cache(maxsize=8)
 def bound(name: str, cache: Path) -> TargetModel:
-    """A family's model with its tokenizer."""
+    """A family's model; where its tokenizer is absent, on a small one."""
     profile = all_profiles()[name]
+    if name in SMALL:
+        return rendering(name)
     assert profile.ranks is not None
-    return bind(
-        profile, builtin.tokenizer_json(profile, profile.ranks, cache, fetch=True), with_steps=False
-    )
+    tokenizer = builtin.tokenizer_json(profile, profile.ranks, cache, fetch=True)
+    return bind(profile, tokenizer, with_steps=False)
 
 
 @functools.cache
 def rendering(name: str) -> TargetModel:
     """A family's model as far as rendering needs one."""
-    if name in ("gemma-2-2b-it", "phi-4"):
-        return bind(*small(name), with_steps=False)
-    return declared(name)
+    return bind(*small(name), with_steps=False) if name in SMALL else declared(name)
 
 
 def door(task: str, name: str, model: TargetModel | None = None, **options: Any) -> Normalize:
@@ -199,9 +198,7 @@ def test_a_call_without_an_object_of_arguments_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_conversation_that_begins_with_the_assistant_is_refused(
-    name: str,
-) -> None:
+def test_a_conversation_that_begins_with_the_assistant_is_refused(name: str) -> None:
     """One rule for every family and both tasks, and another name where nobody asks at all."""
     model = rendering(name)
     system = {"role": "system", "content": "s"}

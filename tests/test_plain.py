@@ -56,17 +56,17 @@ def sides(draw: st.DrawFn) -> dict[str, Any]:
         start = draw(opening)
         row = {side: [*start, *draw(turns(len(start) % 2))] for side in ("chosen", "rejected")}
         if draw(st.booleans()):
-            row["prompt"] = draw(
-                st.just(start)
-                | st.sampled_from(start).map(lambda turn: [*turn.values()][1])
-                | texts
-            )
+            row["prompt"] = draw(st.just(start) | st.sampled_from(start).map(_said) | texts)
     else:
         own = {"texts": texts, "turns": turns(1), "turn": turns(1).map(lambda made: made[0])}[shape]
         row = {"chosen": draw(own), "rejected": draw(own), name: draw(opening | texts)}
     if draw(st.integers(0, 9)) == 0:
         row[draw(st.sampled_from([*row]))] = draw(odd | texts)
     return row
+
+
+def _said(turn: dict[str, Any]) -> Any:
+    return turn.get("content", turn.get("value"))
 
 
 BESIDE: dict[str, st.SearchStrategy[Any]] = {
