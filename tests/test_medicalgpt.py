@@ -41,9 +41,7 @@ TEMPLATES = ("117f510", "template.py")  # Conversation._format_example, and the 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
     """Rows as every version loads them: all files of lines below the folder, by datasets."""
-    files = {
-        "train": [str(path) for path in sorted((folder / "jsonl" / "train").glob("**/*.json*"))]
-    }
+    files = [str(path) for path in sorted((folder / "jsonl" / "train").glob("**/*.json*"))]
     return list(load_dataset("json", data_files=files, cache_dir=str(folder / "hf"))["train"])
 
 
