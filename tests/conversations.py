@@ -7,15 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-_PIECES = (
-    # the first ten begin with a letter or a digit
-    "Hello", "Yes", "No, 7", "Why?", "The sum", "What is 2+2?", "It's 4.", "3.14 and 12345", "x",
-    "naïve", " ", "  ", "\t", "\n", "\n\n", "...", "café e\u0301", "你好，世界！", "こんにちは",
-    "привет ки", "مرحبا", "שָׁלוֹם", "👩\u200d👩\u200d👧 🏳", "\u200b", "\u2028", "| a | b |",
-    "def f(x):\n    return x",
-    "{{ x }}{% y %}", "&<>'\"\\", "+ -\n", "Step 1: add", "<b>bold</b>", "▁", "</s", "<|im_",
-    "\u00a0", "$\\frac{1}{2}$", "ﬁ", "ｆｕｌｌ", "a" * 40, "=" * 30,
-)  # fmt: skip
+from support import table
+
+# The first ten begin with a letter or a digit.
+_PIECES: list[str] = table("odd_texts.toml")["conversations"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,21 +65,29 @@ def _values() -> dict[str, bytes]:
         found[f"lists {depth} deep"] = b'{"d":' + b"[" * (depth - 1) + b"]" * (depth - 1) + b"}"
         found[f"objects {depth} deep"] = b'{"d":' * depth + b"0" + b"}" * depth
     keys = ('"a":1,"a":1', '"a":1,"\\u0061":2', '"a" :1,"a":2', '"":0,"":0', '"x":{"a":1,"a":2}')
-    keys += (
-        '"a":1,"A":2',
-        '"a":"\\":","b":1',
-        '"\\ud800":1',
-        "1:2",
-        "a:1",
-        "'a':1",
-        '"a"',
-        '"a",1',
-    )
+    keys += ('"a":1,"A":2', '"a":"\\":","b":1', '"\\ud800":1', "1:2", "a:1", "'a':1", '"a"')
+    keys += ('"a":1,"a"  :2', '"a"\t:1,"a":2', '"a"\r:1,"a":2', '"x":[0,[{"a":1,"a":{}}]]')
+    keys += ('"a":{"b":1,"c":2},"a":3', '"a":1,"a":"\\":"', '"a":"x\\":y","b":"\\":\\":"')
+    keys += ('"a":": b","b":":"', '"a":"\\\\","b":"\\\\\\""', '"a":{"a":[{"a":1},{"a":2}]}')
+    keys += ('"\u00e9":1,"e\u0301":2', '"a":1e30,"b":-1E+30', '"a":5e-324', '"":0', '"a",1')
     found |= {f"keys {k}": f"{{{k}}}".encode() for k in keys}
     return found
 
 
 CASES: dict[str, bytes] = {**_numbers(), **_strings(), **_structures(), **_values()}
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equality that tells 1 from 1.0 and True, 0.0 from -0.0, and one key order from another."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, float):
+        return one == other and math.copysign(1, one) == math.copysign(1, other)
+    return bool(one == other)
 
 
 class _RefusedError(ValueError):

@@ -2,8 +2,8 @@
 
 ``tests/corpus/rows_read.jsonl`` has the reading that a row is detected as among all formats of its
 task, and its examples; ``rows_refused.jsonl`` the code that it is refused with, and words of the
-reason. A turn is ``[role, text]``, and behind it what else it says. ``of`` names the file of tests
-that also builds the row.
+reason. A turn is ``[role, text]``, and behind it what else it says. The ``built`` ones are also
+built.
 
 ``rows_whole.jsonl`` has one row of each format that can be read, which says nothing but what its
 format reads; ``rows_unusable.jsonl`` rows that are recognised to be refused.
@@ -24,6 +24,7 @@ from stages.contract import (
     FormatOptions,
     Message,
     Pair,
+    Record,
     Refused,
     Row,
     StepChain,
@@ -43,7 +44,7 @@ class Case:
     examples: list[Example]
     code: str
     words: str
-    of: str
+    built: bool
 
 
 def _turns(said: list[list[Any]]) -> list[Message]:
@@ -66,9 +67,9 @@ def _cases(name: str) -> dict[str, Case]:
     for line in (_CORPUS / name).read_text("utf-8").splitlines():
         told = json.loads(line)
         examples = [_example(one) for one in told.get("examples", ())]
-        more = {key: told.get(key, "") for key in ("code", "words", "of")}
+        more = (told.get("code", ""), told.get("words", ""), "built" in told)
         assert told["name"] not in found
-        found[told["name"]] = Case(told["format"], told["task"], told["row"], examples, **more)
+        found[told["name"]] = Case(told["format"], told["task"], told["row"], examples, *more)
     return found
 
 
@@ -88,6 +89,10 @@ def normalizing(task: str, name: str, *more: Any, **options: Any) -> Normalize:
     return Normalize(kind_of(task), formats.load(name), FormatOptions(), *more, **options)
 
 
-def of(tests: str, task: str) -> dict[str, Case]:
-    """The rows of a task that a file of tests also builds."""
-    return {name: one for name, one in READ.items() if (one.of, one.task) == (tests, task)}
+def records(rows: list[Any], typed: bool = False) -> list[Record]:
+    """Rows as a reader gives them, on lines with gaps; None is one that could not be parsed."""
+    bad = ("bad_json", "no object")
+    return [
+        Record(3 * at, None, b"", row, None if row is not None else bad, typed)
+        for at, row in enumerate(rows)
+    ]

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_tokenizers import small
+from small_tokenizers import SMALL, small
+from test_render import declared
 
 from pipeline.shards.chain import split_off
 from pipeline.tasks import kind_of
@@ -28,12 +29,8 @@ from stages.tokenizers.profiles import all_profiles
 from stages.tokens.outline_tokens import segments_of
 
 FAMILIES = (
-    "qwen2.5-0.5b-instruct",
-    "qwen3-0.6b",
-    "gemma-2-2b-it",
-    "phi-4",
-    pytest.param("llama-3.1-8b-instruct", marks=pytest.mark.slow),
-    pytest.param("mistral-nemo-instruct-2407", marks=pytest.mark.slow),
+    *("qwen2.5-0.5b-instruct", "qwen3-0.6b", "gemma-2-2b-it", "phi-4"),
+    *("llama-3.1-8b-instruct", "mistral-nemo-instruct-2407"),
 )
 U = {"role": "user", "content": "2 + 2?"}
 THOUGHT = "<think>\nadd them\n</think>\n\n"
@@ -42,13 +39,18 @@ THOUGHT = "<think>\nadd them\n</think>\n\n"
 @functools.lru_cache(maxsize=8)
 def bound(name: str, cache: Path) -> TargetModel:
     """A family's model; where its tokenizer is absent, on a small one."""
-    if name in ("gemma-2-2b-it", "phi-4"):
-        return bind(*small(name), with_steps=False)
     profile = all_profiles()[name]
+    if name in SMALL:
+        return rendering(name)
     assert profile.ranks is not None
-    return bind(
-        profile, builtin.tokenizer_json(profile, profile.ranks, cache, fetch=True), with_steps=False
-    )
+    tokenizer = builtin.tokenizer_json(profile, profile.ranks, cache, fetch=True)
+    return bind(profile, tokenizer, with_steps=False)
+
+
+@functools.cache
+def rendering(name: str) -> TargetModel:
+    """A family's model as far as rendering needs one."""
+    return bind(*small(name), with_steps=False) if name in SMALL else declared(name)
 
 
 def door(task: str, name: str, model: TargetModel | None = None, **options: Any) -> Normalize:
@@ -93,9 +95,9 @@ CUT = ("<think>\nadd th", "\n<think>add", "Sure.\n<think>\nadd", "<think>a</thin
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_an_answer_cut_off_in_its_reasoning_is_refused(name: str, cache_dir: Path) -> None:
+def test_an_answer_cut_off_in_its_reasoning_is_refused(name: str) -> None:
     """Under the default policy, wherever it stands; a turn that is not trained is context."""
-    model = bound(name, cache_dir)
+    model = rendering(name)
     for content in CUT:
         assert trained(model, U, says(content)) == ["unclosed_reasoning"]
         assert trained(model, U, says("4"), U, says(content)) == ["unclosed_reasoning"]
@@ -106,9 +108,9 @@ def test_an_answer_cut_off_in_its_reasoning_is_refused(name: str, cache_dir: Pat
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_prompt_that_opens_reasoning_is_closed_by_the_answer(name: str, cache_dir: Path) -> None:
+def test_a_prompt_that_opens_reasoning_is_closed_by_the_answer(name: str) -> None:
     """The block is the answer's, in the form of the family; one that nothing closes is refused."""
-    model = bound(name, cache_dir)
+    model = rendering(name)
     prompt = "<|im_start|>user\n2 + 2?<|im_end|>\n<|im_start|>assistant\n"
     wanted = trained(model, U, says(f"{THOUGHT}4"))
     assert wanted[0].count("</think>") == 1
@@ -122,28 +124,21 @@ def test_a_prompt_that_opens_reasoning_is_closed_by_the_answer(name: str, cache_
     for answer in ("4", "add th"):
         cut = trained(model, prompt=f"{prompt}<think>\n", completion=answer)
         assert cut == ["unclosed_reasoning"]
+    # An empty block says that there is no reasoning, as a row without any says by itself.
+    made = trained(model, prompt=f"{prompt}<think>\n\n</think>\n\n", completion="4")
+    assert made == trained(model, U, says("4"))
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_an_empty_block_that_the_prompt_brings_is_no_part_of_the_answer(
-    name: str, cache_dir: Path
-) -> None:
-    """It says that there is no reasoning, as a row without any says by itself."""
-    model = bound(name, cache_dir)
-    prompt = "<|im_start|>user\n2 + 2?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
-    assert trained(model, prompt=prompt, completion="4") == trained(model, U, says("4"))
-
-
-def test_reasoning_in_a_field_is_the_block_that_a_prompt_opened(cache_dir: Path) -> None:
+def test_reasoning_in_a_field_is_the_block_that_a_prompt_opened() -> None:
     """For a family that prints such a field, the three spellings are one example."""
-    model = bound("qwen3-0.6b", cache_dir)
+    model = rendering("qwen3-0.6b")
     prompt = "<|im_start|>user\n2 + 2?<|im_end|>\n<|im_start|>assistant\n<think>\n"
     field = trained(model, U, says("4", reasoning_content="add them"))
     assert field == trained(model, prompt=prompt, completion="add them\n</think>\n\n4")
     assert field == [f"{THOUGHT}4<|im_end|>"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from(["<think>", "</think>", "\n", "a", " "]), max_size=8))
 def test_reasoning_is_open_exactly_where_a_line_opens_it_last(parts: list[str]) -> None:
     """Against a reading by lines of what stands behind the last end."""
@@ -154,8 +149,7 @@ def test_reasoning_is_open_exactly_where_a_line_opens_it_last(parts: list[str]) 
     assert opens_reasoning(text) == opened
 
 
-@pytest.mark.parametrize("flag", FLAGS)
-def test_a_turn_that_says_it_goes_on_is_no_finished_answer(flag: str) -> None:
+def test_a_turn_that_says_it_goes_on_is_no_finished_answer() -> None:
     """Refused where it is trained; the same flag with another value is nothing."""
     values: dict[str, tuple[Any, Any]] = {
         "prefix": (True, False),
@@ -165,50 +159,48 @@ def test_a_turn_that_says_it_goes_on_is_no_finished_answer(flag: str) -> None:
         "stop_reason": ("max_tokens", "end_turn"),
         "status": ("incomplete", "completed"),
     }
-    more, done = values[flag]
-    for value, code in ((more, "unfinished_answer"), (done, None), (None, None)):
-        row = {"messages": [U, says("4", **{flag: value})]}
-        assert rows_of(door("sft", "openai"), row)[0]["reject_code"] == code
-    context = {"messages": [U, says("4", **{flag: more, "train": False}), U, says("5")]}
-    assert rows_of(door("sft", "openai"), context)[0]["reject_code"] is None
-    cut, whole = [says("4", **{flag: more})], [says("5")]
-    pair = {"prompt": [U], "chosen": cut, "rejected": whole}
-    assert rows_of(door("rm", "preference"), pair)[0]["reject_code"] == "unfinished_answer"
-    pair = {"prompt": [U], "chosen": whole, "rejected": cut}  # that it was cut off may be why
-    assert rows_of(door("rm", "preference"), pair)[0]["reject_code"] is None
+    assert values.keys() == {*FLAGS}
+    sft, rm = door("sft", "openai"), door("rm", "preference")
+    for flag, (more, done) in values.items():
+        cut, whole = says("4", **{flag: more}), says("5")
+        for turns, code in (
+            ([U, cut], "unfinished_answer"),
+            ([U, says("4", **{flag: done})], None),
+            ([U, says("4", **{flag: None})], None),
+            ([U, {**cut, "train": False}, U, whole], None),
+        ):
+            assert rows_of(sft, {"messages": turns})[0]["reject_code"] == code, flag
+        pairs = (
+            {"prompt": [U], "chosen": [cut], "rejected": [whole]},
+            {"prompt": [U], "chosen": [whole], "rejected": [cut]},  # which may be why
+        )
+        codes = [one["reject_code"] for one in rows_of(rm, *pairs)]
+        assert codes == ["unfinished_answer", None], flag
 
 
-BAD_ARGUMENTS = ("", " ", "not json", "[1]", "5", "null", '{"a": 1', None, 5, [1])
-
-
-@pytest.mark.parametrize("arguments", BAD_ARGUMENTS)
-def test_a_call_without_an_object_of_arguments_is_refused(arguments: Any) -> None:
-    """Whatever a template would print of it, no server could run it."""
-    call = {"name": "f", "arguments": arguments}
-    for spoken in (
-        says(None, tool_calls=[{"type": "function", "function": call}]),
-        says(None, tool_calls=[call]),
-        says(None, function_call=call),
-    ):
-        made = rows_of(door("sft", "openai"), {"messages": [U, spoken]})[0]
-        assert made["reject_code"] == "bad_tool_call"
-        assert "arguments" in made["reject_detail"]
-
-
-@pytest.mark.parametrize("arguments", ["{}", {}, '{"a": [1]}', ' {"a": 1} '])
-def test_a_call_with_an_object_is_kept(arguments: Any) -> None:
-    """As text or as the object, with or without anything inside."""
-    call = {"name": "f", "arguments": arguments}
-    row = {"messages": [U, says(None, tool_calls=[{"type": "function", "function": call}])]}
-    assert rows_of(door("sft", "openai"), row)[0]["reject_code"] is None
+def test_a_call_without_an_object_of_arguments_is_refused() -> None:
+    """Whatever a template would print of it, no server could run it; one with an object is kept, as
+    text or as the object."""
+    for arguments in ("", " ", "not json", "[1]", "5", "null", '{"a": 1', None, 5, [1]):
+        call = {"name": "f", "arguments": arguments}
+        for spoken in (
+            says(None, tool_calls=[{"type": "function", "function": call}]),
+            says(None, tool_calls=[call]),
+            says(None, function_call=call),
+        ):
+            made = rows_of(door("sft", "openai"), {"messages": [U, spoken]})[0]
+            assert made["reject_code"] == "bad_tool_call", arguments
+            assert "arguments" in made["reject_detail"], arguments
+    for whole in ("{}", {}, '{"a": [1]}', ' {"a": 1} '):
+        call = {"name": "f", "arguments": whole}
+        row = {"messages": [U, says(None, tool_calls=[{"type": "function", "function": call}])]}
+        assert rows_of(door("sft", "openai"), row)[0]["reject_code"] is None, whole
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_conversation_that_begins_with_the_assistant_is_refused(
-    name: str, cache_dir: Path
-) -> None:
+def test_a_conversation_that_begins_with_the_assistant_is_refused(name: str) -> None:
     """One rule for every family and both tasks, and another name where nobody asks at all."""
-    model = bound(name, cache_dir)
+    model = rendering(name)
     system = {"role": "system", "content": "s"}
     for before in ((says("hello"),), (system, says("hello")), (says("a"), says("b"))):
         assert trained(model, *before, U, says("4")) == ["begins_with_assistant"]
@@ -220,34 +212,33 @@ def test_a_conversation_that_begins_with_the_assistant_is_refused(
     assert trained(model, system, says("hello")) == ["no_user_turn"]
 
 
-@pytest.mark.parametrize("stop", stop_text.STOPS)
-@pytest.mark.parametrize("behind", ["", "\n", " \n"])
-def test_stop_text_is_refused_kept_or_taken_off(stop: str, behind: str) -> None:
+def test_stop_text_is_refused_kept_or_taken_off() -> None:
     """In a text, a turn, either side of a pair and the last step; what stands before it stays."""
-    said = f"five {stop}{behind}"
-    shapes: dict[str, tuple[str, str, Row]] = {
-        "messages": ("sft", "openai", {"messages": [U, says(said)]}),
-        "earlier": ("sft", "openai", {"messages": [U, says(said), U, says("six")]}),
-        "columns": ("sft", "query_response", {"question": "q", "answer": said}),
-        "text": ("sft", "text", {"text": said}),
-        "chosen": ("rm", "preference", {"prompt": "q", "chosen": said, "rejected": "six"}),
-        "rejected": ("rm", "preference", {"prompt": "q", "chosen": "six", "rejected": said}),
-        "steps": ("prm", "stepwise", {"prompt": "q", "completions": [said], "labels": [True]}),
-    }
-    for task, name, row in shapes.values():
-        (refused,) = rows_of(door(task, name), row)
-        assert refused["reject_code"] == "stop_text"
-        assert "--stop-text strip" in refused["reject_detail"]
-        (kept,) = rows_of(door(task, name, stop_text="keep"), row)
-        assert "stop_text_kept" in kept["note"]
-        (stripped,) = rows_of(door(task, name, stop_text="strip"), row)
-        assert stripped["note"] == "stop_text_stripped"
-        assert stop in str(kept)
-        assert stop not in str(stripped)
-        assert "five" in str(stripped)
+    for stop, behind in itertools.product(stop_text.STOPS, ("", " \n")):
+        said = f"five {stop}{behind}"
+        shapes: tuple[tuple[str, str, Row], ...] = (
+            ("sft", "openai", {"messages": [U, says(said)]}),
+            ("sft", "openai", {"messages": [U, says(said), U, says("six")]}),
+            ("sft", "query_response", {"question": "q", "answer": said}),
+            ("sft", "text", {"text": said}),
+            ("rm", "preference", {"prompt": "q", "chosen": said, "rejected": "six"}),
+            ("rm", "preference", {"prompt": "q", "chosen": "six", "rejected": said}),
+            ("prm", "stepwise", {"prompt": "q", "completions": [said], "labels": [True]}),
+        )
+        for task, name, row in shapes:
+            (refused,) = rows_of(door(task, name), row)
+            assert refused["reject_code"] == "stop_text", row
+            assert "--stop-text strip" in refused["reject_detail"]
+            (kept,) = rows_of(door(task, name, stop_text="keep"), row)
+            assert "stop_text_kept" in kept["note"], row
+            (stripped,) = rows_of(door(task, name, stop_text="strip"), row)
+            assert stripped["note"] == "stop_text_stripped", row
+            assert stop in str(kept)
+            assert stop not in str(stripped)
+            assert "five" in str(stripped)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.text(st.sampled_from("ab <>|/s\n"), max_size=12),
     st.lists(st.sampled_from([*stop_text.STOPS, " ", "\n"]), max_size=4),
@@ -265,35 +256,28 @@ def test_taking_stop_text_off_leaves_what_stood_before_it(said: str, behind: lis
     assert (left == text) == (stop_text.ending_stop(text) is None)
 
 
-def test_a_struck_word_is_no_stop_text() -> None:
-    """HTML ends one the way that Llama 2 ends a turn."""
+def test_what_is_no_stop_text_and_what_is_nothing_else() -> None:
+    """HTML ends a struck word the way that Llama 2 ends a turn. Where nothing but stop text is
+    taken off, nothing is left to learn. A new family's end of turn is stop text in all rows."""
     assert stop_text.ending_stop("not <s>this</s>") is None
     assert stop_text.ending_stop("<s>a</s> b</s>") == "</s>"
-
-
-def test_an_answer_of_nothing_but_stop_text_is_empty() -> None:
-    """Taken off, nothing is left to learn."""
     row = {"question": "q", "answer": "<|im_end|>"}
     (made,) = rows_of(door("sft", "query_response", stop_text="strip"), row)
     assert made["reject_code"] == "empty_answer"
-
-
-def test_every_shipped_familys_ends_are_known() -> None:
-    """A new family's end-of-turn token is stop text in the rows of all others."""
     for profile in all_profiles().values():
         if profile.pair is None:
             assert {profile.end_of_turn, *profile.generation_eos} <= set(stop_text.STOPS)
 
 
-@pytest.mark.parametrize("answers", [1, 2, 3])
-def test_a_side_of_several_answers_in_a_row_is_noted(answers: int) -> None:
+def test_a_side_of_several_answers_in_a_row_is_noted() -> None:
     """On either side of a pair, as in a conversation."""
-    several = [says(f"part {i}") for i in range(answers)]
-    for chosen, rejected in itertools.permutations([several, [says("no")]]):
-        row = {"prompt": [U], "chosen": chosen, "rejected": rejected}
-        (made,) = rows_of(door("rm", "preference"), row)
-        assert made["reject_code"] is None
-        assert made["note"] == ("repeated_role" if answers > 1 else None)
+    for answers in (1, 2, 3):
+        several = [says(f"part {i}") for i in range(answers)]
+        for chosen, rejected in itertools.permutations([several, [says("no")]]):
+            row = {"prompt": [U], "chosen": chosen, "rejected": rejected}
+            (made,) = rows_of(door("rm", "preference"), row)
+            assert made["reject_code"] is None
+            assert made["note"] == ("repeated_role" if answers > 1 else None)
 
 
 @pytest.mark.parametrize("column", ["messages", "conversations"])

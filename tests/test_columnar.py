@@ -1,17 +1,17 @@
-"""Rows that are read, normalized, rendered and encoded as columns come out as one by one."""
+"""Rows that are normalized, rendered and encoded as columns come out as one by one."""
 
 from __future__ import annotations
 
 import functools
-import io
 import itertools
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rows import normalizing
+from rows import normalizing, records
 from small_tokenizers import small
 from support import table
 
@@ -20,13 +20,11 @@ from pipeline.tasks import kind_of
 from stages import encoders, formats
 from stages.chat_template.render import Render, Renderer
 from stages.chat_template.render_steps import RenderSteps
-from stages.contract import Batch, FormatOptions, Record, Row, Stage
-from stages.files import line_block, strict_json
+from stages.contract import Batch, FormatOptions, Row, Stage
 from stages.normalize import plain as plain_rows
 from stages.normalize.stage import Normalize
 from stages.probes import bind
 from stages.profile import TargetModel
-from stages.readers import jsonl
 from stages.rows import stop_text
 from stages.rows.carried import batch_of
 from stages.tokenizers.profiles import all_profiles
@@ -35,93 +33,15 @@ from stages.tokens.folded_labels import Mark
 from stages.tokens.outline_tokens import segments_of
 from stages.tokens.segment_encoder import SegmentEncoder
 
-FEW = settings(deadline=None, max_examples=60)
+FEW = settings(deadline=None, max_examples=30)
 BITS = table("odd_texts.toml")["columnar"]
-texts = st.lists(st.sampled_from(BITS), max_size=4).map("".join) | st.just("What is 2+2?")
-LINES = (
-    *(
-        b"",
-        b" ",
-        b"\r",
-        b"\x0b",
-        b"{}",
-        b"[]",
-        b"null",
-        b'{"a":1}',
-        b'{"a":1}\r',
-        b'{"b":2,"a":1} ',
-    ),
-    *(b'{"a":1,"a":2}', b'{"a" :1,"a":2}', b'{"a":{"c":1,"c":1}}', b'{"\\u0061":1,"a":2}'),
-    *(b'{"a\\\\":1}', b'{"a\\\\":1,"a\\\\":2}', b'{"a\\"":1,"a\\"":2}', b'{"a":"x\\":y"}'),
-    *(b'{"a":":"}', b'{"a":"\\\\\\":"}', b'{"a":"\\"","b":":\\":"}', b'{"a":"\\", \\"a\\":"}'),
-    *(b'{"a":9223372036854775807}', b'{"a":9223372036854775808}', b'{"a":[-9223372036854775809]}'),
-    *(b'{"a":1e30}', b'{"a":NaN}', b'{"a":"\xff"}', b'\xef\xbb\xbf{"a":1}', b'{"a":"\\ud800"}'),
-    *(b'{"a":' + b"[" * n + b"]" * n + b"}" for n in (62, 63, 64)),
+texts = (
+    st.lists(st.sampled_from(BITS), max_size=4).map("".join)
+    | st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
+    | st.sampled_from(["What is 2+2?", "### Response:", "USER: x ASSISTANT: y"])
 )
-
-
-def _read(blob: bytes) -> list[Any]:
-    """Every record of a file's bytes, and the number of its lines."""
-    read = list(jsonl.records(io.BytesIO(blob), at_start=True))
-    found = [(r.line, r.offset, r.raw, r.data, r.error) for lines in read for r in lines.records]
-    return [*found, sum(lines.lines for lines in read)]
-
-
-def _line_by_line(blob: bytes) -> list[Any]:
-    """The same, each line by itself."""
-    found, offset = [], 0
-    lines = blob.split(b"\n")
-    lines = lines if lines[-1] else lines[:-1]
-    for number, line in enumerate(lines):
-        mark = 3 if not number and line.startswith(b"\xef\xbb\xbf") else 0
-        raw = line[mark:].removesuffix(b"\r")
-        if raw.strip():
-            record = line_block.record(number, offset + mark, raw, jsonl.MAX_LINE)
-            found.append((number, record.offset, record.raw, record.data, record.error))
-        offset += len(line) + 1
-    return [*found, len(lines)]
-
-
-@FEW
-@given(
-    st.lists(st.sampled_from(LINES), max_size=8),
-    st.sampled_from([b"", b"\n"]),
-    st.sampled_from([b"", b"\xef\xbb\xbf"]),
-    st.sampled_from([1, 2, 7, 16, 64, 1 << 20]),
-    st.sampled_from([1, 3, 8192]),
-)
-def test_lines_are_read_as_one_by_one(
-    lines: list[bytes], end: bytes, mark: bytes, block: int, rows: int
-) -> None:
-    blob = mark + b"\n".join(lines) + end
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jsonl, "BATCH_BYTES", block)
-        patch.setattr(jsonl, "BATCH_ROWS", rows)
-        assert _read(blob) == _line_by_line(blob)
-
-
-@pytest.mark.parametrize("end", [b"", b"\n", b"\r", b"\r\n"])
-def test_a_line_is_too_long_wherever_blocks_end(
-    end: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mark = b"\xef\xbb\xbf"
-    longest, longer = b'{"a":"%s"}' % (b"x" * 12), b'{"a":"%s"}' % (b"x" * 20)
-    monkeypatch.setattr(jsonl, "MAX_LINE", len(longest))
-    for block in range(1, 60):
-        monkeypatch.setattr(jsonl, "BATCH_BYTES", block)
-        assert _read(longest + end)[0][3] == _read(mark + longest + end)[0][3] == {"a": "x" * 12}
-        _, offset, raw, data, error = _read(mark + longer + end)[0]
-        assert (offset, raw[:20], data, error[0]) == (3, longer[:20], None, "line_too_long")
-
-
-@FEW
-@given(st.lists(st.sampled_from(LINES), min_size=1, max_size=5))
-def test_lines_parsed_together_are_those_parsed_apart(lines: list[bytes]) -> None:
-    rows = strict_json.parse_all(lines, b"\n".join(lines))
-    assert rows is None or rows == [strict_json.parse(line) for line in lines]
-
-
 CALL = {"tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {"x": None}}}]}
+ODD_VALUES = texts | st.none() | st.integers(0, 2) | st.booleans() | st.sampled_from([[], {}])
 MORE: dict[str, st.SearchStrategy[Any]] = {
     "id": st.sampled_from([1, None, {}]),
     "meta": st.sampled_from([{}, [CALL], CALL, {"a": 1}]),
@@ -133,8 +53,10 @@ MORE: dict[str, st.SearchStrategy[Any]] = {
     "mask": st.sampled_from([None, "", "gpt"]),
     "input": texts | st.none(),
     "question": st.sampled_from(["", " "]),
+    **dict.fromkeys(("query", "context", "response", "prompt", "label", "weight"), ODD_VALUES),
 }
 _SPEAKERS = st.sampled_from(("user", "assistant", "human", "gpt", "system", "User", "tool", ""))
+_SYSTEMS = st.sampled_from([None, "", " Be brief. ", "</think>", "<|im_end|>"])
 
 
 @st.composite
@@ -183,16 +105,7 @@ tables = st.sampled_from(NAMES).flatmap(
 )
 
 
-def _records(rows: list[Any], typed: bool = False) -> list[Record]:
-    """Records on lines with gaps; None is a row that could not be parsed."""
-    error = ("bad_json", "broken")
-    return [
-        Record(3 * i, None, b"", row, error=error if row is None else None, typed=typed)
-        for i, row in enumerate(rows)
-    ]
-
-
-@settings(FEW, max_examples=150)
+@settings(FEW, max_examples=100)
 @given(
     tables,
     st.sampled_from(["assistant", "last", "all"]),
@@ -214,7 +127,7 @@ def test_plain_rows_become_the_columns_of_careful_ones(
             vars(normalize)["_may_be_plain"] = False
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(plain_rows, "_FEW", 1)
-            batch = normalize(_records(rows, typed))
+            batch = normalize(records(rows, typed))
         batch.validate(full=True)
         made.append((batch, normalize.tally))
     assert made[0] == made[1]
@@ -223,39 +136,48 @@ def test_plain_rows_become_the_columns_of_careful_ones(
 def test_nulls_of_a_typed_table_are_asked_about_in_unread_columns() -> None:
     row = {"prompt": "q", "completion": "a", "meta": [CALL]}
     normalize = normalizing("sft", "prompt_completion")
-    assert normalize(_records([row], typed=True)).column("reject_code").to_pylist() == [
+    assert normalize(records([row], typed=True)).column("reject_code").to_pylist() == [
         "null_fields"
     ]
-    assert normalize(_records([row])).column("reject_code").to_pylist() == [None]
+    assert normalize(records([row])).column("reject_code").to_pylist() == [None]
 
 
 FAMILIES = ("gemma-3-1b-it", "smollm2-1.7b-instruct", "phi-4")
 
 
 @functools.cache
-def _small(name: str) -> TargetModel:
-    return bind(*small(name), with_steps=False)
+def _small(name: str, with_steps: bool = False) -> TargetModel:
+    return bind(*small(name), with_steps=with_steps)
 
 
 @functools.cache
-def _renderer(name: str, train_on: str) -> Renderer:
-    return Renderer(_small(name), train_on)
+def _renderer(name: str, train_on: str, with_steps: bool = False) -> Renderer:
+    return Renderer(_small(name, with_steps), train_on)
 
 
-def _both_ways(
-    renderer: Renderer, model: TargetModel, batch: Batch, system: str | None, limit: tuple[int, str]
-) -> tuple[Any, Any]:
-    """Rows and refusals of rendering and encoding, as columns and row by row."""
+def _same_both_ways(
+    model: TargetModel,
+    batch: Batch,
+    limit: tuple[int, str],
+    make: Callable[[SegmentEncoder], list[Stage]],
+    prefixes: tuple[str, ...] = ("",),
+) -> Any:
+    """What stages make of a batch by column, which is what they make of it row by row."""
     encoder = encoders.load(encoders.choose(model.tokenizer_json), model.tokenizer_json)
     results = []
     for columnar in (True, False):
-        render = Render(renderer, system=system)
-        encode = Encode(SegmentEncoder(model, encoder, *limit))
+        segments = SegmentEncoder(model, encoder, *limit)
+        stages = make(segments)
         if not columnar:
-            vars(render)["_shapes"] = lambda batch, column: []
-            encode.encoder.outlines = None
-        results.append(_came_of(batch, [render, encode]))
-    return results[0], results[1]
+            segments.outlines = None
+            for one in stages:
+                if isinstance(one, Render):
+                    vars(one)["_shapes"] = lambda batch, column: []
+                elif isinstance(one, RenderSteps):
+                    vars(one)["_program"] = lambda: None
+        results.append(_came_of(batch, stages, prefixes))
+    assert results[0] == results[1]
+    return results[0]
 
 
 def _came_of(batch: Batch, stages: list[Stage], prefixes: tuple[str, ...] = ("",)) -> Any:
@@ -274,7 +196,7 @@ def _came_of(batch: Batch, stages: list[Stage], prefixes: tuple[str, ...] = ("",
     tables,
     st.sampled_from(FAMILIES),
     st.sampled_from(["assistant", "last", "all"]),
-    st.sampled_from([None, "", " Be brief. ", "</think>", "<|im_end|>"]),
+    _SYSTEMS,
     st.sampled_from([(1 << 20, "reject"), (60, "reject"), (60, "trim-turns")]),
 )
 def test_shapes_are_rendered_and_encoded_as_rows_are(
@@ -285,18 +207,16 @@ def test_shapes_are_rendered_and_encoded_as_rows_are(
     limit: tuple[int, str],
 ) -> None:
     name, rows = table
-    normalize = normalizing("sft", name, train_on)
-    batch = normalize(_records(rows))
-    columnar, careful = _both_ways(
-        _renderer(family, train_on), _small(family), batch, system=system, limit=limit
+    batch = normalizing("sft", name, train_on)(records(rows))
+    renderer = _renderer(family, train_on)
+    _same_both_ways(
+        _small(family), batch, limit, lambda made: [Render(renderer, system=system), Encode(made)]
     )
-    assert columnar == careful
 
 
 @pytest.mark.parametrize("system", [None, "[INST] x", "Be brief."])
-def test_a_system_text_with_a_turn_marker_is_refused_in_every_row(
-    model: TargetModel, system: str | None
-) -> None:
+def test_a_system_text_with_a_turn_marker_is_refused_in_every_row(system: str | None) -> None:
+    model = _small("smollm2-1.7b-instruct")
     renderer = Renderer(model)
     renderer._markers = all_profiles()["mistral-7b-instruct-v0.1"].text_markers
     renderer.marker = re.compile("|".join(map(re.escape, renderer._markers)))
@@ -308,11 +228,11 @@ def test_a_system_text_with_a_turn_marker_is_refused_in_every_row(
             (("system", "user", "assistant"), ("s", "q", "a")),
         )
     ]
-    normalize = normalizing("sft", "openai")
-    batch = normalize(_records(rows))
-    columnar, careful = _both_ways(renderer, model, batch, system=system, limit=(99, "reject"))
-    assert columnar == careful
-    refused = {line for _, gone in columnar[2] for line in gone.column("line").to_pylist()}
+    batch = normalizing("sft", "openai")(records(rows))
+    _, _, gone, _ = _same_both_ways(
+        model, batch, (99, "reject"), lambda made: [Render(renderer, system=system), Encode(made)]
+    )
+    refused = {line for _, some in gone for line in some.column("line").to_pylist()}
     assert refused == ({0, 3} if system == "[INST] x" else {3})
 
 
@@ -336,29 +256,22 @@ def _pair(draw: st.DrawFn) -> Any:
 @given(
     st.lists(_pair() | st.none(), max_size=7),
     st.sampled_from(FAMILIES),
-    st.sampled_from([None, "", " Be brief. ", "<|im_end|>"]),
+    _SYSTEMS,
     st.sampled_from([(1 << 20, "reject"), (40, "reject")]),
 )
 def test_pairs_are_rendered_and_encoded_as_one_by_one(
     rows: list[Any], family: str, system: str | None, limit: tuple[int, str]
 ) -> None:
     """Both sides, whose prompt is encoded once."""
-    model = _small(family)
-    normalize = normalizing("rm", "preference")
-    batch = normalize(_records(rows))
-    encoder = encoders.load(encoders.choose(model.tokenizer_json), model.tokenizer_json)
-    results = []
-    for columnar in (True, False):
-        sides = ("chosen_", "rejected_")
+    batch = normalizing("rm", "preference")(records(rows))
+    sides = ("chosen_", "rejected_")
+
+    def stages(segments: SegmentEncoder) -> list[Stage]:
         renderer = _renderer(family, "assistant")
         render = [Render(renderer, side, ends_with_turn=True, system=system) for side in sides]
-        encode = EncodePair(SegmentEncoder(model, encoder, *limit))
-        if not columnar:
-            for one in render:
-                vars(one)["_shapes"] = lambda batch, column: []
-            encode.encoder.outlines = None
-        results.append(_came_of(batch, [*render, encode], sides))
-    assert results[0] == results[1]
+        return [*render, EncodePair(segments)]
+
+    _same_both_ways(_small(family), batch, limit, stages, sides)
 
 
 STEP_FAMILIES = (*FAMILIES, "phi-3-mini-4k")
@@ -367,16 +280,6 @@ steps = st.lists(
     texts | st.sampled_from(["x", "", "[INST]", "a</think>b", "\n"]), min_size=1, max_size=4
 )
 step_ratings = st.sampled_from([0.0, 1.0, 0.25, 0.75, 0.5, None])
-
-
-@functools.cache
-def _stepping(name: str) -> TargetModel:
-    return bind(*small(name), with_steps=True)
-
-
-@functools.cache
-def _step_renderer(name: str) -> Renderer:
-    return Renderer(_stepping(name))
 
 
 @st.composite
@@ -404,43 +307,24 @@ def _chains(rows: list[Any]) -> Batch:
     )
 
 
-def _steps_both_ways(
-    model: TargetModel,
-    renderer: Renderer,
-    batch: Batch,
-    system: str | None,
-    limit: tuple[int, str],
-    raw: bool = False,
-) -> tuple[Any, Any]:
-    """Rows and refusals of rendering, marking and encoding steps, as columns and row by row."""
-    encoder = encoders.load(encoders.choose(model.tokenizer_json), model.tokenizer_json)
-    results = []
-    for columnar in (True, False):
-        render = RenderSteps(renderer, raw, system)
-        encode = EncodeSteps(model, SegmentEncoder(model, encoder, *limit))
-        if not columnar:
-            vars(render)["_program"] = lambda: None
-            encode.encoder.outlines = None
-        results.append(_came_of(batch, [render, Mark(model), encode]))
-    return results[0], results[1]
-
-
 @pytest.mark.slow
 @settings(FEW, max_examples=150)
 @given(
     st.lists(_chain(), max_size=7),
     st.sampled_from(STEP_FAMILIES),
     st.booleans(),
-    st.sampled_from([None, "", " Be brief. ", "</think>", "<|im_end|>", "[INST] x"]),
+    _SYSTEMS | st.just("[INST] x"),
     st.sampled_from([(1 << 20, "reject"), (30, "reject"), (30, "trim-steps"), (60, "trim-steps")]),
 )
 def test_steps_are_rendered_and_encoded_as_one_by_one(
     rows: list[Any], family: str, raw: bool, system: str | None, limit: tuple[int, str]
 ) -> None:
-    columnar, careful = _steps_both_ways(
-        _stepping(family), _step_renderer(family), _chains(rows), system, limit, raw=raw
-    )
-    assert columnar == careful
+    model, renderer = _small(family, True), _renderer(family, "assistant", True)
+
+    def stages(segments: SegmentEncoder) -> list[Stage]:
+        return [RenderSteps(renderer, raw, system), Mark(model), EncodeSteps(model, segments)]
+
+    _same_both_ways(model, _chains(rows), limit, stages)
 
 
 @pytest.mark.parametrize("family", STEP_FAMILIES)
@@ -451,6 +335,7 @@ def test_rows_of_steps_have_outlines(family: str) -> None:
         ("q", [""], None, [1.0]),
         ("q", ["x", "y"], None, [0.0, 1.0]),
     ]
-    made, _ = through(_chains(rows), [RenderSteps(_step_renderer(family)), Mark(_stepping(family))])
+    render = RenderSteps(_renderer(family, "assistant", True))
+    made, _ = through(_chains(rows), [render, Mark(_small(family, True))])
     assert made.column("line").to_pylist() == [0, 2]
     assert made.column("outline").is_valid().to_pylist() == [True, True]

@@ -1,21 +1,25 @@
-"""Detection: one reading with its evidence, or the choices and the flag that picks one."""
+"""Detection: one reading with its evidence, or the choices and the flag that picks one; what is
+offered for rows that no format fits rests on a sign, and is never a guess."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Run, read_manifest, rows_to, table
+from support import Run, read_manifest, rows_to, stored_rows, table
 
 from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import FormatOptions, Pair, Refused, Row, StepChain
 from stages.errors import DataError, RowError, UsageError
 from stages.normalize.evidence import detect
+from stages.normalize.mixture import detect_mixture
+from stages.normalize.survey import answered, offer
 
 MODEL = ("--model", "qwen2-1.5b")
 MESSAGES: Row = {
@@ -24,23 +28,14 @@ MESSAGES: Row = {
 ALPACA: Row = {"instruction": "q", "input": "", "output": "a"}
 
 
-def test_the_evidence_counts_rows() -> None:
-    """The sentence says what was seen in how many rows, and the counts say what else was."""
-    found = detect([MESSAGES] * 9 + [{"id": 1}], kind_of("sft"), "x.jsonl")
-    assert found.reading == "openai"
-    assert found.evidence == "messages with role and content in 9 of 10 sampled rows"
-    assert found.counts == {"openai": 9}
-    assert found.sampled == 10
-
-
 def pairs(labels: list[Any], left: str = "output_1", right: str = "output_2") -> list[Row]:
     """Rows with two answers, "one" and "two", and a label."""
     return [{"input": "q", left: "one", right: "two", "label": label} for label in labels]
 
 
-@pytest.mark.parametrize(
-    ("rows", "reading", "better"),
-    [
+def test_an_index_is_read_as_the_rows_together_show() -> None:
+    """It counts from 0 or from 1, or is a letter or a name; ties are refused."""
+    indexed: list[tuple[list[Row], str, list[str | None]]] = [
         (pairs([1, 2, 1]), "indexed_pair/1-based", ["one", "two", "one"]),
         (pairs(["2", "1"]), "indexed_pair/1-based", ["two", "one"]),
         (pairs([1, 1]), "indexed_pair/1-based", ["one", "one"]),
@@ -49,74 +44,56 @@ def pairs(labels: list[Any], left: str = "output_1", right: str = "output_2") ->
         (pairs(["A", "b"], "answer_a", "answer_b"), "indexed_pair", ["one", "two"]),
         (pairs(["model_b", "tie"], "answer_a", "answer_b"), "indexed_pair", ["two", None]),
         (pairs(["output_2", "output_1"]), "indexed_pair", ["two", "one"]),
-    ],
-)
-def test_an_index_is_read_as_the_rows_together_show(
-    rows: list[Row], reading: str, better: list[str | None]
-) -> None:
-    """It counts from 0 or from 1, or is a letter or a name; ties are refused."""
-    found = detect(rows, kind_of("rm"), "x.jsonl")
-    assert found.reading == reading
-    chosen: list[str | None] = []
-    for row in rows:
-        if row["label"] == "tie":
-            with pytest.raises(RowError, match="equally good"):
-                found.format.read(row, FormatOptions())
-            chosen.append(None)
-            continue
-        (pair,) = found.format.read(row, FormatOptions())
-        assert isinstance(pair, Pair)
-        chosen.append(pair.chosen[0].content)
-    assert chosen == better
+    ]
+    for rows, reading, wanted in indexed:
+        found = detect(rows, kind_of("rm"), "x.jsonl")
+        assert found.reading == reading, rows
+        for row, better in zip(rows, wanted, strict=True):
+            if better is None:
+                with pytest.raises(RowError, match="equally good"):
+                    found.format.read(row, FormatOptions())
+                continue
+            (pair,) = found.format.read(row, FormatOptions())
+            assert isinstance(pair, Pair)
+            assert pair.chosen[0].content == better, row
 
 
-def steps(label: Any, count: int = 4, column: str = "label") -> Row:
-    """A solution of some steps."""
-    return {"problem": "P", "steps": [f"s{i}" for i in range(count)], column: label}
-
-
-@pytest.mark.parametrize(
-    ("rows", "reading", "labels"),
-    [
-        ([steps(-1), steps(2)], "processbench", [1, 1, 0, None]),
-        ([steps(None), steps(2)], "processbench", [1, 1, 0, None]),
-        ([steps([1, 1, 0, 0]), steps([1, 1, 0, 0])], "stepwise", [1, 1, 0, 0]),
-        ([steps([0.5, 1, 1, 1]), steps([1.0, 1, 0.25, 0])], "stepwise", [1, 1, 0.25, 0]),
-        ([steps([4]), steps([3])], "error_list/1-based", [1, 1, 0, None]),
-        ([steps([0, 3]), steps([2, 3])], "error_list/0-based", [1, 1, 0, 0]),
-        ([steps([]), steps([4]), steps([3])], "error_list/1-based", [1, 1, 0, None]),
-    ],
-)
-def test_a_label_beside_steps_is_read_by_what_it_holds(
-    rows: list[Row], reading: str, labels: list[float | None]
-) -> None:
+def test_a_label_beside_steps_is_read_by_what_it_holds() -> None:
     """A rating per step, the first error's index, or the wrong steps' numbers, from 0 or 1."""
-    found = detect(rows, kind_of("prm"), "x.jsonl")
-    assert found.reading == reading
-    (chain,) = found.format.read(rows[-1], FormatOptions())
-    assert isinstance(chain, StepChain)
-    assert chain.labels == labels
+    labelled: list[tuple[list[Any], str, list[float | None]]] = [
+        ([-1, 2], "processbench", [1, 1, 0, None]),
+        ([None, 2], "processbench", [1, 1, 0, None]),
+        ([[1, 1, 0, 0], [1, 1, 0, 0]], "stepwise", [1, 1, 0, 0]),
+        ([[0.5, 1, 1, 1], [1.0, 1, 0.25, 0]], "stepwise", [1, 1, 0.25, 0]),
+        ([[4], [3]], "error_list/1-based", [1, 1, 0, None]),
+        ([[0, 3], [2, 3]], "error_list/0-based", [1, 1, 0, 0]),
+        ([[], [4], [3]], "error_list/1-based", [1, 1, 0, None]),
+    ]
+    for labels, reading, wanted in labelled:
+        rows = [{"problem": "P", "steps": ["s0", "s1", "s2", "s3"], "label": one} for one in labels]
+        found = detect(rows, kind_of("prm"), "x.jsonl")
+        assert found.reading == reading, labels
+        (chain,) = found.format.read(rows[-1], FormatOptions())
+        assert isinstance(chain, StepChain)
+        assert chain.labels == wanted, labels
 
 
-@pytest.mark.parametrize("one", table("open_readings.jsonl"), ids=lambda one: one["name"])
-def test_nothing_is_guessed(one: Row) -> None:
+def test_nothing_is_guessed() -> None:
     """Where rows do not show what is meant, the message gives the choices and their flags.
 
-    Whatever ``--format`` it offers can be chosen for the task.
+    Whatever ``--format`` it offers can be chosen for the task; others, and variants that do not
+    exist, cannot.
     """
-    with pytest.raises(DataError) as caught:
-        detect(one["rows"], kind_of(one["task"]), "x.jsonl")
-    assert one["what"] in caught.value.what
-    assert all(flag in caught.value.remedy for flag in one["flags"])
-    for name in re.findall(r"--format (\S+?)[.;,]?(?:\s|$)", caught.value.remedy):
-        assert formats.choose(name, kind_of(one["task"])).name == name.partition("/")[0]
-
-
-def test_a_variant_that_does_not_exist_is_a_usage_error() -> None:
-    """The message names those that do."""
-    with pytest.raises(UsageError, match="2-based") as caught:
+    for one in table("open_readings.jsonl"):
+        with pytest.raises(DataError) as caught:
+            detect(one["rows"], kind_of(one["task"]), "x.jsonl")
+        assert one["what"] in caught.value.what, one["name"]
+        assert all(flag in caught.value.remedy for flag in one["flags"]), one["name"]
+        for name in re.findall(r"--format (\S+?)[.;,]?(?:\s|$)", caught.value.remedy):
+            assert formats.choose(name, kind_of(one["task"])).name == name.partition("/")[0]
+    with pytest.raises(UsageError, match="2-based") as refused:
         formats.choose("indexed_pair/2-based", kind_of("rm"))
-    assert "1-based" in caught.value.remedy
+    assert "1-based" in refused.value.remedy
     with pytest.raises(UsageError):
         formats.choose("openai/x", kind_of("sft"))
 
@@ -158,83 +135,190 @@ def test_ranked_pairs_are_every_two_that_differ(scores: list[int]) -> None:
 
 
 def test_a_change_of_shape_is_reported_by_its_line(pipeline: Run, tmp_path: Path) -> None:
-    """Even where both kinds of rows could be read; --format has the others refused one by one."""
+    """Even where both kinds of rows could be read, also at the end of a long file; --format has the
+    others refused one by one."""
     data = rows_to(tmp_path / "mixed.jsonl", *[ALPACA] * 3, *[MESSAGES] * 30)
-    ran = pipeline("run", "sft", data, *MODEL, "-o", "out")
-    assert ran.status == 3
     kinds = "messages with role and content (openai) after instruction and output (alpaca)"
-    assert f"mixed.jsonl:4 has a different shape from the rows before it: {kinds}" in ran.err
+    said = f"mixed.jsonl:4 has a different shape from the rows before it: {kinds}"
+    pipeline("run", "sft", data, *MODEL, "-o", "out").refused(3, said)
     named = ("--format", "openai", "--max-reject", "1")
     pipeline("run", "sft", data, *MODEL, "-o", "out", *named).ended()
     rows = read_manifest(tmp_path / "out")["rows"]
     assert (rows["used"], rows["rejected_by_code"]) == (30, {"no_turns": 3})
+    long = rows_to(tmp_path / "long.jsonl", *[ALPACA] * 3000, *[MESSAGES] * 200)
+    ran = pipeline("run", "sft", long, *MODEL, "-o", "out")
+    ran.refused(3, "long.jsonl:3001 has a different shape")
 
 
-@pytest.mark.parametrize(
-    ("rows", "change"),
-    [
+def test_a_stray_row_is_left_to_the_door() -> None:
+    """One row of another shape is refused by name; more than one in a hundred stop the build."""
+    mixed = [
         ([MESSAGES, ALPACA], True),
         ([MESSAGES] * 150 + [ALPACA] * 2, True),
         ([MESSAGES] * 300 + [ALPACA], False),
         ([MESSAGES, ALPACA] * 5, True),
         ([MESSAGES] * 5 + [{"id": 1}], False),
         ([MESSAGES] * 5 + [ALPACA] * 4 + [{"id": 1}], True),
-    ],
-)
-def test_a_stray_row_is_left_to_the_door(rows: list[Row], change: bool) -> None:
-    """One row of another shape is refused by name; more than one in a hundred stop the build."""
-    found = detect(rows, kind_of("sft"), "x.jsonl")
-    assert set(found.change or ()) == ({"openai", "alpaca"} if change else set())
-
-
-def test_head_middle_and_tail_are_sampled(pipeline: Run, tmp_path: Path) -> None:
-    """Rows of another shape at the end of a long file are seen before anything is built."""
-    data = rows_to(tmp_path / "long.jsonl", *[ALPACA] * 3000, *[MESSAGES] * 200)
-    ran = pipeline("run", "sft", data, *MODEL, "-o", "out")
-    assert ran.status == 3
-    assert "long.jsonl:3001 has a different shape" in ran.err
+    ]
+    for number, (rows, change) in enumerate(mixed):
+        found = detect(rows, kind_of("sft"), "x.jsonl")
+        assert set(found.change or ()) == ({"openai", "alpaca"} if change else set()), number
 
 
 def test_columns_are_named_by_hand(pipeline: Run, tmp_path: Path) -> None:
-    """On the command line and in a recipe alike, with dotted paths; the manifest records it."""
+    """With dotted paths; the manifest records it, and the evidence of each input."""
     row = {"ask": {"text": "q"}, "replies": [{"text": "good"}, {"text": "bad"}]}
     data = rows_to(tmp_path / "pairs.jsonl", row, {**row, "ask": {"text": "r"}})
-    mapping = {
-        "prompt": "ask.text",
-        "chosen": "replies.0.text",
-        "rejected": "replies.1.text",
-    }
+    mapping = {"prompt": "ask.text", "chosen": "replies.0.text", "rejected": "replies.1.text"}
     flags = [part for name, path in mapping.items() for part in ("--map", f"{name}={path}")]
-    pipeline("run", "rm", data, *MODEL, "-o", "by_flag", *flags).ended()
-    recipe = tmp_path / "recipe.toml"
-    table = "".join(f'{name} = "{path}"\n' for name, path in mapping.items())
-    recipe.write_text(
-        'task = "rm"\ndata = "pairs.jsonl"\nmodel = "qwen2-1.5b"\noutput = "by_recipe"\n'
-        f"keep = 0\n[map]\n{table}"
-    )
-    pipeline("build", recipe).ended()
-    manifests = [read_manifest(tmp_path / name) for name in ("by_flag", "by_recipe")]
-    assert manifests[0]["rows"]["used"] == 2
-    assert manifests[0]["options"]["map"] == mapping
-    assert manifests[0]["recipe_fingerprint"] == manifests[1]["recipe_fingerprint"]
-    assert manifests[0]["splits"] == manifests[1]["splits"]
-    wrong = pipeline("run", "rm", data, *MODEL, "-o", "out", "--map", "prompt=question")
-    assert wrong.status == 2
-    assert "no sampled row" in wrong.err
-    assert "ask, replies" in wrong.err
-
-
-def test_the_format_and_its_evidence_are_told(pipeline: Run, tmp_path: Path) -> None:
-    """On stderr and in the manifest, for each input."""
-    first = rows_to(tmp_path / "a.jsonl", MESSAGES, MESSAGES)
-    second = rows_to(tmp_path / "b.jsonl", ALPACA)
-    ran = pipeline("run", "sft", first, second, *MODEL, "-o", "out").ended()
-    said = [
-        "messages with role and content in 2 of 2 sampled rows",
-        "instruction and output in 1 of 1 sampled row",
-    ]
-    assert f"a.jsonl: openai ({said[0]})" in ran.err
-    assert f"b.jsonl: alpaca ({said[1]})" in ran.err
+    ran = pipeline("run", "rm", data, *MODEL, "-o", "out", *flags).ended()
     manifest = read_manifest(tmp_path / "out")
-    assert manifest["format"] == "openai,alpaca"
-    assert [one["evidence"] for one in manifest["inputs"]] == said
+    assert manifest["rows"]["used"] == 2
+    assert manifest["options"]["map"] == mapping
+    (source,) = manifest["inputs"]
+    assert f"preference ({source['evidence']})" in ran.err
+    assert source["evidence"].endswith("in 2 of 2 sampled rows")
+    wrong = pipeline("run", "rm", data, *MODEL, "-o", "out", "--map", "prompt=question")
+    wrong.refused(2, "no sampled row", "ask, replies")
+
+
+TURNS = [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]
+
+
+OFFERS: list[tuple[Row, str]] = [
+    ({"dialogue": TURNS, "n": 1}, "Did you mean --map messages=dialogue?"),
+    ({"one": TURNS, "two": TURNS}, ""),  # two lists of turns: nothing says which
+    ({"dialogue": [{"from": "human"}, {"from": "gpt"}]}, ""),  # turns without texts
+    ({"dialogue": TURNS[:1]}, ""),  # nobody answers
+    ({"query": "q", "targets": "a"}, "Did you mean --map prompt=query --map completion=targets?"),
+    ({"prompt": "q", "generation": "a"}, "Did you mean --map completion=generation?"),
+    ({"query": "q", "task": "t", "targets": "a", "summary": "b"}, ""),  # two answers
+    ({"query": "q", "gold_answer": "4", "id": "x"}, ""),  # to check against
+    ({"left": "q", "right": "a", "third": "x"}, ""),  # three texts
+    ({"left": "q", "right": " "}, ""),  # an empty text answers nothing
+    ({"left": 1, "right": 2}, ""),
+]
+
+
+def test_an_offer_rests_on_a_sign() -> None:
+    """Turns, names that ask and answer, or two texts, in every row; and nothing where more than one
+    would do."""
+    for row, offered in OFFERS:
+        assert offer([row], kind_of("sft")) == offered, row
+        assert offer([row], kind_of("rm")) == "", row
+    assert offer([{"left": "q", "right": "a"}, {"left": "q"}], kind_of("sft")) == ""
+    assert answered([{"query": "q", "targets": "a"}, {"query": "q", "targets": 1}]) == ""
+    both_ways = offer([{"left": "q", "right": "a", "n": 3}], kind_of("sft"))
+    assert "--map prompt=left --map completion=right" in both_ways
+    assert "--map prompt=right --map completion=left" in both_ways
+
+
+def test_rows_of_single_turns_are_told_as_such() -> None:
+    """An array of turns in a file of its own is read as rows; role and text are no two texts."""
+    assert offer(TURNS, kind_of("sft")).startswith("Each row is one turn")
+    assert offer([{"role": "user", "content": "q"}], kind_of("sft")).startswith(
+        "Each row is one turn"
+    )
+    assert "--map" in offer([{"role": "a clown", "content": "q"}], kind_of("sft"))
+
+
+@given(st.dictionaries(st.text("abxy_", min_size=1), st.text(max_size=3) | st.integers()))
+def test_what_is_offered_names_columns_of_the_rows(row: dict[str, Any]) -> None:
+    """Whatever the columns are called."""
+    for word in shlex.split(offer([row], kind_of("sft"))) if row else []:
+        name, sign, column = word.partition("=")
+        if sign:
+            assert name in ("prompt", "completion", "messages")
+            assert column.rstrip(",.?") in row
+
+
+def test_an_answer_by_another_name_is_no_data_for_reinforcement_learning() -> None:
+    """A prompt alone is; a prompt beside a column that may answer it is asked about. A column that
+    a format knows under a rare name says nothing about the rows."""
+    with pytest.raises(DataError) as caught:
+        detect([{"prompt": "q", "generation": "a"}], kind_of("sft"), "x.jsonl")
+    assert "--map completion=generation" in caught.value.remedy
+    with pytest.raises(DataError, match="reinforcement learning"):
+        detect([{"prompt": "q", "level": "3"}], kind_of("sft"), "x.jsonl")
+    with pytest.raises(DataError) as caught:
+        detect([{"text": "q a"}], kind_of("rm"), "x.jsonl")
+    assert "message_tree, but" not in caught.value.what
+
+
+def openai_row(number: int) -> Row:
+    """A row of openai."""
+    said = [("user", f"hi {number}"), ("assistant", f"hello {number}")]
+    return {"messages": [{"role": role, "content": text} for role, text in said], "id": number}
+
+
+def asked(number: int) -> Row:
+    """A row of query_response."""
+    return {"question": f"q {number}", "answer": f"a {number}", "level": "easy"}
+
+
+MIXED = [asked(n) if n % 3 else openai_row(n) for n in range(60)]
+
+
+def test_each_row_is_read_as_in_a_file_of_its_own(pipeline: Run, tmp_path: Path) -> None:
+    """Counted by format, with its unread columns, from a recipe too; without a word nothing is
+    mixed, and the message names the option with the formats and counts."""
+    data = rows_to(tmp_path / "mixed.jsonl", *MIXED)
+    counts = "--mixed-formats (query_response in 40, openai in 20 of 60 sampled rows)"
+    asked_about = pipeline("run", "sft", data, *MODEL, "-o", "out").refused(3)
+    assert counts in asked_about.err.replace("\n", " ")
+    files = [
+        rows_to(tmp_path / f"{kind.__name__}.jsonl", *(kind(number) for number in range(60))).name
+        for kind in (openai_row, asked)
+    ]
+    pipeline("run", "sft", *files, *MODEL, "-o", "alone", "--layout", "ragged").ended()
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(
+        'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "mixed.jsonl"\noutput = "out"\nkeep = 0\n'
+        'layout = "ragged"\nmixed-formats = true\n'
+    )
+    ran = pipeline("build", recipe).ended()
+    told = "20 rows as openai, 40 rows as query_response"
+    assert f"by format {told}\n" in ran.err
+    assert told in (tmp_path / "out" / "report.html").read_text("utf-8")
+    found, alone = (
+        {row["row_id"]: (row["input_ids"], row["labels"]) for row in stored_rows(tmp_path / out)}
+        for out in ("out", "alone")
+    )
+    assert len(found) == 60
+    for number in range(60):
+        name = "asked" if number % 3 else "openai_row"
+        assert found[f"mixed.jsonl:{number + 1}"] == alone[f"{name}.jsonl:{number + 1}"]
+    (source,) = read_manifest(tmp_path / "out")["inputs"]
+    assert source["format"] == "openai+query_response"
+    assert source["formats"] == {"openai": 20, "query_response": 40}
+    assert source["evidence"] == "by row: query_response in 40, openai in 20 of 60 sampled rows"
+    assert {one["column"]: one["rows"] for one in source["unread"]} == {"id": 20, "level": 40}
+    pipeline("check", "out").ended()
+
+
+def test_a_row_of_two_formats_is_refused_by_name() -> None:
+    """A few alone, many with the file; so is a row of none."""
+    both = asked(1) | openai_row(1)
+    kind = kind_of("sft")
+    with pytest.raises(DataError, match=r"3 of 63 sampled rows read as openai .* query_response"):
+        detect_mixture([*MIXED, *[both] * 3], kind, "x.jsonl")
+    found = detect_mixture([*MIXED * 3, both, {"other": 1}], kind, "x.jsonl")
+    assert found is not None
+    mixture = formats.load(found.reading)
+    for row, code in ((both, "ambiguous_format"), ({"other": 1}, "no_format")):
+        assert mixture.matches(row) is None
+        with pytest.raises(RowError) as caught:
+            mixture.read(row, FormatOptions())
+        assert caught.value.code == code
+    assert detect_mixture([asked(n) for n in range(9)], kind, "x.jsonl") is None
+
+
+def test_what_is_no_mixture() -> None:
+    """Ratings up to the first error and ratings of all steps mean other labels; ``--format`` names
+    one format."""
+    first = {"problem": "p", "steps": ["a", "b"], "label": 1, "final_answer_correct": False}
+    every = {"prompt": "p", "completions": ["a", "b"], "labels": [True, False]}
+    with pytest.raises(DataError, match="files of their own"):
+        detect_mixture([first, every] * 9, kind_of("prm"), "x.jsonl")
+    with pytest.raises(UsageError, match="names one format"):
+        formats.choose("openai+alpaca", kind_of("sft"))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import ROOT, Run, read_manifest
+from support import ROOT, Run, table
 
 THINGS = ("kettle", "bicycle", "lamp", "ladder", "teapot", "lantern", "pillow", "hammer")
 
@@ -21,12 +21,12 @@ THINGS = ("kettle", "bicycle", "lamp", "ladder", "teapot", "lantern", "pillow", 
 def _answers() -> bytes:
     """A table of a spreadsheet; the eighth answer is empty."""
     out = io.StringIO(newline="")
-    table = csv.writer(out)
-    table.writerow(["Instruction", "Response", "Reviewed by"])
+    cells = csv.writer(out)
+    cells.writerow(["Instruction", "Response", "Reviewed by"])
     for n in range(24):
         answer = f"1. Dust the {THINGS[n % 8]}.\n2. Wipe it {n} times."
         ask = f'How do I clean a "{THINGS[n % 8]}" in room {n}?'
-        table.writerow([ask, "" if n == 7 else answer, "Mia" if n % 3 else ""])
+        cells.writerow([ask, "" if n == 7 else answer, "Mia" if n % 3 else ""])
     return b"\xef\xbb\xbf" + out.getvalue().encode()
 
 
@@ -75,64 +75,38 @@ def _lines(row: Callable[[int], dict[str, Any]], count: int) -> bytes:
     return "".join(json.dumps(row(n), ensure_ascii=False) + "\n" for n in range(count)).encode()
 
 
-# The file, its bytes, the task; rows in and used, examples kept; the format; what a row shows.
-CASES: list[tuple[str, Callable[[], bytes], str, tuple[int, int, int], str, list[str]]] = [
-    ("answers.csv", _answers, "sft", (24, 23, 23), "alpaca", ["1. Dust the kettle.", "0 times."]),
-    ("chats.json", _chats, "sft", (20, 20, 20), "sharegpt", ["<|im_start|>tool", "They cost 6."]),
-    (
-        "feedback.jsonl",
-        lambda: _lines(_feedback, 20),
-        "rm",
-        (20, 20, 59),
-        "ranked",
-        ["Oil it twice", "Keep it dry."],
-    ),
-    (
-        "checked.jsonl",
-        lambda: _lines(_checked, 20),
-        "prm",
-        (20, 20, 20),
-        "stepwise",
-        ["good    | <|step|>", "bad     | <|step|>"],
-    ),
-    (
-        "fragen.jsonl.gz",
-        lambda: gzip.compress(_lines(_frage, 24)),
-        "sft",
-        (24, 24, 24),
-        "prompt_completion",
-        ["Wofür braucht man 0 Schlüssel?", "trained | Für 0 Türen"],
-    ),
-]
-STOPS = {"answers.csv", "fragen.jsonl.gz"}
+CASES = table("first_runs.toml")
+FILES: dict[str, Callable[[], bytes]] = {
+    "answers.csv": _answers,
+    "chats.json": _chats,
+    "feedback.jsonl": lambda: _lines(_feedback, 20),
+    "checked.jsonl": lambda: _lines(_checked, 20),
+    "fragen.jsonl.gz": lambda: gzip.compress(_lines(_frage, 24)),
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
-def test_one_corrected_command_is_enough(
-    case: tuple[str, Callable[[], bytes], str, tuple[int, int, int], str, list[str]],
-    pipeline: Run,
-    tmp_path: Path,
-) -> None:
+@pytest.mark.parametrize("name", CASES)
+def test_one_corrected_command_is_enough(name: str, pipeline: Run, tmp_path: Path) -> None:
     """The page's commands, what they print, and the whole build."""
-    name, content, task, counts, reading, shown = case
+    task, reading = CASES[name]["task"], CASES[name]["reading"]
     page = (ROOT / "docs" / "first_runs.md").read_text("utf-8")
-    (tmp_path / name).write_bytes(content())
+    (tmp_path / name).write_bytes(FILES[name]())
     out = name.split(".")[0]
     first = f"pipeline run {task} --model qwen2-1.5b {name} -o {out}"
     assert f"\n{first}\n" in page
     ran = pipeline(*shlex.split(first)[1:])
-    assert ran.status == (3 if name in STOPS else 0), ran.err
-    if name in STOPS:
+    stops = name in ("answers.csv", "fragen.jsonl.gz")
+    assert ran.status == (3 if stops else 0), ran.err
+    if stops:
         printed = re.findall(r"^Run:\n  (pipeline .*)$", ran.err, re.M)
         assert len(printed) == 1
         assert f"  {printed[0]}\n" in page
         ran = pipeline(*shlex.split(printed[0])[1:]).ended()
-    rows, used, kept = counts
+    rows, used, kept = CASES[name]["counts"]
     assert f"format    {reading} (" in ran.err
     assert re.search(rf"^rows +{rows} in = {used} used \+ {rows - used} rejected", ran.err, re.M)
     assert f" = {kept} kept + " in ran.err
-    assert read_manifest(tmp_path / out)
     seen = pipeline("show", out).ended()
-    for text in shown:
+    for text in CASES[name]["shown"]:
         assert text in seen.out

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import itertools
+import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,10 +13,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rows import READ, normalizing, turns
+from rows import READ, REFUSED, UNUSABLE, WHOLE, normalizing, turns
+from support import ROOT, SAMPLES, Run, check_reading, few, read_manifest, rows_to
 
 from pipeline.tasks import kind_of
-from stages import formats, readers
+from stages import catalog, formats, readers
 from stages.contract import (
     Conversation,
     Example,
@@ -25,69 +30,82 @@ from stages.contract import (
     StepChain,
 )
 from stages.errors import DataError, RowError, UsageError
+from stages.files.strict_json import parse
+from stages.format import Format
 from stages.normalize.evidence import detect
 from stages.normalize.stage import Normalize
-from stages.rows import examples
+from stages.rows import examples, loss_mask, stop_text
 from stages.rows.selection import renamed
 
-SAMPLES = Path(__file__).parent.parent / "sample_data"
+
+@pytest.mark.parametrize("name", READ)
+def test_a_row_says_what_it_says(name: str) -> None:
+    """Detected among all formats of its task, and turned into exactly these examples."""
+    one = READ[name]
+    assert formats.choose(one.reading, kind_of(one.task)).matches(one.row)
+    assert "3 of 3" in detect([one.row] * 3, kind_of(one.task), "x.jsonl").evidence
+    check_reading(one.reading, one.task, one.row, one.examples)
 
 
-def user(content: str, **more: Any) -> Message:
-    """A user's turn."""
-    return Message("user", content, **more)
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_row_that_says_nothing_clear_is_refused(name: str) -> None:
+    """Each fault has its code, and a reason that names it; nobody guesses what was meant."""
+    one = REFUSED[name]
+    with pytest.raises(RowError) as caught:
+        formats.choose(one.reading, kind_of(one.task)).read(one.row, FormatOptions())
+    assert caught.value.code == one.code
+    assert caught.value.detail
+    assert one.words in caught.value.detail
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_data_for_another_kind_of_training_is_refused_by_its_name(name: str) -> None:
+    """Detection says what the rows are for and what to give instead; no option has them read."""
+    one = UNUSABLE[name]
+    with pytest.raises(DataError) as refused:
+        detect([one.row] * 3, kind_of(one.task), "x.jsonl")
+    assert one.words in refused.value.what
+    assert refused.value.remedy
+    if one.reading:
+        found = formats.load(one.reading)
+        assert found.matches(one.row)
+        with pytest.raises(RowError):
+            found.read(one.row, FormatOptions())
+
+
+@pytest.mark.parametrize("task", few(["prm", "rm", "sft"], 1))
+def test_rows_are_planned_and_built(pipeline: Run, tmp_path: Path, task: str) -> None:
+    """One file a row, all in one build: plan and run see the same readings and examples."""
+    cases = {name: one for name, one in READ.items() if (one.built, one.task) == (True, task)}
+    files = [rows_to(tmp_path / f"{name}.jsonl", case.row).name for name, case in cases.items()]
+    # a template with a place for tools and for reasoning, where rows have them
+    command = (*files, "--model", "qwen2-1.5b" if task == "prm" else "qwen3-0.6b")
+    planned = pipeline("plan", *command, "--task", task, "--json").ended().told
+    pipeline("run", task, *command, "-o", "out", "--max-reject", 1).ended()
+    manifest = read_manifest(tmp_path / "out")
+    wanted = [example for case in cases.values() for example in case.examples]
+    refused = Counter(example.code for example in wanted if isinstance(example, Refused))
+    assert manifest["rows"]["used"] == len(cases)
+    assert manifest["examples"]["kept"] >= len(wanted) - refused.total()
+    assert manifest["examples"]["rejected_by_code"] == refused
+    readings = [case.reading for case in cases.values()]
+    assert [one["format"] for one in planned["inputs"]] == readings
+    assert [one["format"] for one in manifest["inputs"]] == readings
+
+
+def test_every_format_is_tested() -> None:
+    """No format is without an example here."""
+    known = [one for task in ("sft", "rm", "prm") for one in formats.for_kind(kind_of(task))]
+    read = {one.reading.partition("/")[0] for one in READ.values()} | {"pretokenized"}
+    unusable = {one.reading for one in UNUSABLE.values() if one.reading}
+    assert {one.name for one in known if one.usable} <= read
+    assert {one.name for one in known if not one.usable} <= unusable
+    whole = {one.reading.partition("/")[0] for one in WHOLE.values()}
+    assert not whole & unusable
+    assert whole | unusable == set(catalog.names("stages.formats"))
 
 
 Q, A, B = ("user", "q"), ("assistant", "a"), ("assistant", "b")
-
-
-# The same solution in three spellings.
-PROBLEM = "Ann has 2 + 3 apples and eats 1 - 0. How many are left?"
-SOLUTION = ["Step 1: 2 + 3 = 5", "Step 2: 5 - 1 = 4 +", "Step 3: The answer is: -4 + 8"]
-SIGNS = ["+", "-", "+"]
-
-
-def joined(marks: list[str]) -> str:
-    """The problem and its steps, a mark behind each."""
-    steps = "\n".join(f"{step} {mark}" for step, mark in zip(SOLUTION, marks, strict=True))
-    return f"{PROBLEM} {steps}"
-
-
-def chains(name: str, row: Row, **options: Any) -> list[StepChain]:
-    """The row's examples as they go on to rendering."""
-    found = formats.choose(name, kind_of("prm")).read(row, FormatOptions(**options))
-    return [examples.chain(one) for one in found if isinstance(one, StepChain)]
-
-
-def content(chain: StepChain) -> tuple[str, list[str], list[float | None]]:
-    """What a chain says, without its spelling."""
-    return chain.problem, chain.steps, chain.labels
-
-
-def test_equal_solutions_are_equal_examples_in_every_format() -> None:
-    """Aligned texts, a tagged text with a list, and lists of steps give the same example."""
-    shepherd = {"input": joined(["ки"] * 3), "label": joined(SIGNS)}
-    openrlhf = {"input": joined(["ки"] * 3), "value": SIGNS}
-    stepwise = {"prompt": PROBLEM, "completions": SOLUTION, "labels": [True, False, True]}
-    wanted = (PROBLEM, SOLUTION, [1.0, 0.0, 1.0])
-    for name, row in (
-        ("math_shepherd", shepherd),
-        ("openrlhf_prm", openrlhf),
-        ("stepwise", stepwise),
-    ):
-        assert [content(chain) for chain in chains(name, row)] == [wanted]
-
-
-def test_arithmetic_signs_are_never_labels() -> None:
-    """Only the character at a tag's place is a rating, however many signs stand around it."""
-    row = {
-        "input": "1+1-1? Step 1: 1+1=+2 ки\nStep 2: +2-1=+1 - ки\nStep 3: + ки",
-        "label": "1+1-1? Step 1: 1+1=+2 -\nStep 2: +2-1=+1 - +\nStep 3: + -",
-    }
-    (chain,) = chains("math_shepherd", row)
-    assert chain.problem == "1+1-1?"
-    assert chain.steps == ["Step 1: 1+1=+2", "Step 2: +2-1=+1 -", "Step 3: +"]
-    assert chain.labels == [0.0, 1.0, 0.0]
 
 
 SIGNED_TEXT = st.text(st.sampled_from("+- 1a\n"), min_size=1, max_size=8)
@@ -118,14 +136,12 @@ def test_ratings_are_read_at_the_tags_whatever_the_texts_hold(
 
 def test_the_step_tag_and_the_separator_can_be_named() -> None:
     """A tag and a separator that nobody knows are read when they are named."""
+    options = FormatOptions(step_tag="#", prompt_separator="||")
     row = {"input": "P|| s #\nt #", "value": ["+", "-"]}
-    (chain,) = chains("openrlhf_prm", row, step_tag="#", prompt_separator="||")
-    assert content(chain) == ("P", ["|| s", "t"], [1.0, 0.0])
-
-
-def completion(text: str, rating: int | None) -> dict[str, Any]:
-    """One alternative."""
-    return {"text": text, "rating": rating, "flagged": None}
+    (found,) = formats.load("openrlhf_prm").read(row, options)
+    assert isinstance(found, StepChain)
+    chain = examples.chain(found)
+    assert (chain.problem, chain.steps, chain.labels) == ("P", ["|| s", "t"], [1.0, 0.0])
 
 
 @pytest.mark.parametrize(("neutral", "value"), [("null", None), ("good", 1.0), ("bad", 0.0)])
@@ -150,13 +166,14 @@ def test_completions_that_are_no_list_are_refused_as_a_row() -> None:
     assert found["reject_detail"]
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_every_completion_is_in_an_example_or_refused_by_name(data: st.DataObject) -> None:
     """Whatever was chosen, rated or written, each completion's text ends a chain or has a code."""
     steps: list[dict[str, Any]] = []
     for number in range(data.draw(st.integers(1, 4))):
         ratings = data.draw(st.lists(st.sampled_from([-1, 0, 1, None]), max_size=3))
-        made = [completion(f"{number}.{i}", rating) for i, rating in enumerate(ratings)]
+        made = [{"text": f"{number}.{i}", "rating": r} for i, r in enumerate(ratings)]
         chosen = data.draw(st.one_of(st.none(), st.integers(0, len(made) - 1))) if made else None
         human = data.draw(st.sampled_from([None, {"text": f"{number}.h"}]))
         steps.append(
@@ -211,7 +228,7 @@ def test_no_row_crashes_the_door(row: Row, raw: bool) -> None:
                 assert found.matches(row) is None or isinstance(found.matches(row), str)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(rows=st.lists(st.dictionaries(st.sampled_from(KEYS), SHAPES, max_size=6), max_size=4))
 def test_no_rows_crash_detection(rows: list[Row]) -> None:
     """Any sample has one reading or is refused with a sentence; nothing else is raised."""
@@ -234,33 +251,14 @@ def test_the_format_of_most_rows_is_detected() -> None:
         detect([good, odd, odd], kind_of("sft"), "x.jsonl")
 
 
-@pytest.mark.parametrize(
-    ("task", "row"),
-    [
-        ("sft", {"messages": turns(Q, A), "prompt": "q", "completion": "a"}),
-        ("sft", {"text": "t", "instruction": "q", "output": "a"}),
-        ("prm", {"input": "P ки", "label": "P +", "completions": ["s"], "labels": [True]}),
-    ],
-)
-def test_rows_that_read_two_ways_are_not_guessed_at(task: str, row: Row) -> None:
+def test_rows_that_read_two_ways_are_not_guessed_at() -> None:
     """Where two formats fit equally well the user says which."""
-    with pytest.raises(DataError, match="reads as") as caught:
-        detect([row], kind_of(task), "x.jsonl")
-    assert "--format" in caught.value.remedy
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"prompt": "q", "completion": "a", "label": True},
-        {"prompt": turns(Q), "completion": turns(A), "label": False},
-    ],
-)
-def test_unpaired_data_is_refused_for_reward_models(row: Row) -> None:
-    """One answer and a thumb up or down is no pair; the message says so."""
-    with pytest.raises(DataError, match="unpaired") as caught:
-        detect([row, row], kind_of("rm"), "x.jsonl")
-    assert caught.value.exit_code == 3
+    turned: Row = {"messages": turns(Q, A), "prompt": "q", "completion": "a"}
+    stepped: Row = {"input": "P ки", "label": "P +", "completions": ["s"], "labels": [True]}
+    for task, row in (("sft", turned), ("prm", stepped)):
+        with pytest.raises(DataError, match="reads as") as caught:
+            detect([row], kind_of(task), "x.jsonl")
+        assert "--format" in caught.value.remedy
 
 
 @pytest.mark.parametrize("task", ["sft", "rm", "prm"])
@@ -285,85 +283,53 @@ def test_a_format_of_another_task_is_a_usage_error() -> None:
 
 def test_columns_named_by_hand_reach_their_format() -> None:
     """A mapping renames columns, nested ones by their dotted path, and hides the old name."""
-    row = {"data": {"ask": "q"}, "reply": "a", "question": "not this", "id": 7}
-    mapping = {"question": "data.ask", "answer": "reply"}
-    assert renamed(row, mapping) == {
-        "data": {"ask": "q"},
-        "question": "q",
-        "answer": "a",
-        "id": 7,
-    }
-    swapped = renamed(
-        {"chosen": "b", "rejected": "a"}, {"chosen": "rejected", "rejected": "chosen"}
-    )
-    assert swapped == {"chosen": "a", "rejected": "b"}
+    row = {"data": {"ask": "q"}, "reply": "a", "question": "not this"}
+    found = renamed(row, {"question": "data.ask", "answer": "reply"})
+    assert found == {"data": {"ask": "q"}, "question": "q", "answer": "a"}
+    sides = {"chosen": "rejected", "rejected": "chosen"}
+    assert renamed({"chosen": "b", "rejected": "a"}, sides) == {"chosen": "a", "rejected": "b"}
     assert renamed({"x": 1}, {"prompt": "x.y.z"}) == {"x": 1, "prompt": None}
 
 
-# file under sample_data, task, format, codes of the refused rows
-SAMPLE_FILES: dict[str, tuple[str, str, str, list[str]]] = {
-    "sft/chat.jsonl": ("sft", "openai", "17 rows", ["bad_json", "empty_answer", "no_user_turn"]),
-    "sft/instructions.json": ("sft", "alpaca", "9 rows", []),
-    "sft/turn_weights.jsonl": ("sft", "openai", "5 rows", []),
-    "sft/word_problems.jsonl": ("sft", "query_response", "10 rows", []),
-    "sft/zh_dialogues.jsonl": ("sft", "sharegpt", "5 rows", ["no_answer"]),
-    "rm/pairs.jsonl": ("rm", "preference", "12 rows", ["empty_answer", "identical_pair"]),
-    "rm/pairs_margin.jsonl": ("rm", "preference", "6 rows", []),
-    "rm/pairs_messages.jsonl": ("rm", "preference", "11 rows", ["no_prompt"]),
-    "prm/math_shepherd.jsonl": ("prm", "math_shepherd", "16 rows", ["misaligned", "no_steps"]),
-    "prm/value_list.jsonl": ("prm", "openrlhf_prm", "15 rows", ["label_count"]),
-    "prm/stepwise.jsonl": ("prm", "stepwise", "15 rows", ["label_count"]),
-    "prm/stepwise_soft.jsonl": ("prm", "stepwise", "6 rows", []),
-    "prm/first_error.json": ("prm", "processbench", "14 rows", []),
-    "prm/alternatives.jsonl": ("prm", "prm800k", "2 rows", ["nothing_labelled"]),
+# file under sample_data: format, rows, codes of the refused ones
+SAMPLE_FILES: dict[str, tuple[str, int, list[str]]] = {
+    "sft/chat.jsonl": ("openai", 17, ["bad_json", "empty_answer", "no_user_turn"]),
+    "sft/instructions.json": ("alpaca", 9, []),
+    "sft/turn_weights.jsonl": ("openai", 5, []),
+    "sft/word_problems.jsonl": ("query_response", 10, []),
+    "sft/zh_dialogues.jsonl": ("sharegpt", 5, ["no_answer"]),
+    "rm/pairs.jsonl": ("preference", 12, ["empty_answer", "identical_pair"]),
+    "rm/pairs_margin.jsonl": ("preference", 6, []),
+    "rm/pairs_messages.jsonl": ("preference", 11, ["no_prompt"]),
+    "prm/math_shepherd.jsonl": ("math_shepherd", 16, ["misaligned", "no_steps"]),
+    "prm/value_list.jsonl": ("openrlhf_prm", 15, ["label_count"]),
+    "prm/stepwise.jsonl": ("stepwise", 15, ["label_count"]),
+    "prm/stepwise_soft.jsonl": ("stepwise", 6, []),
+    "prm/first_error.json": ("processbench", 14, []),
+    "prm/alternatives.jsonl": ("prm800k", 2, ["nothing_labelled"]),
 }
 
 
-def records(path: Path) -> list[Record]:
-    """Every record of a sample file."""
-    reader = readers.load(readers.suffixes()[path.suffix])
-    return [
-        record
-        for split in reader.splits(str(path))
-        for batch in reader.read(split)
-        for record in batch.records
-    ]
-
-
-@pytest.mark.parametrize(
-    ("name", "task", "format_name", "count", "codes"),
-    [(name, *rest) for name, rest in SAMPLE_FILES.items()],
-    ids=SAMPLE_FILES,
-)
-def test_sample_files_are_recognised_and_read(
-    name: str, task: str, format_name: str, count: str, codes: list[str]
-) -> None:
-    """Each sample file has the format it shows; only the rows meant to be refused are refused."""
-    found = records(SAMPLES / name)
-    rows = [record.data for record in found if record.data is not None]
-    detected = detect(rows, kind_of(task), name).format
-    assert detected.name == format_name
-    assert f"{len(found)} rows" == count
-    batch = Normalize(kind_of(task), detected, FormatOptions())(found)
-    refused = batch["reject_code"].drop_null().to_pylist()
-    assert sorted(refused) == codes
-    assert set(batch["line"].to_pylist()) == {record.line for record in found}
-
-
-def test_every_sample_file_is_tested() -> None:
-    """No sample file is left out above."""
+def test_sample_files_are_recognised_and_read() -> None:
+    """Each has the format it shows, only the rows meant to be refused are, and none is left out;
+    the same solutions, stored in three formats, give the same examples line by line."""
     there = {path.relative_to(SAMPLES).as_posix() for path in SAMPLES.rglob("*.json*")}
     assert there == set(SAMPLE_FILES)
-
-
-def test_equal_samples_give_equal_step_chains() -> None:
-    """The same solutions, stored in three formats, give the same examples line by line."""
     made = []
-    for name in ("math_shepherd", "value_list", "stepwise"):
-        path = SAMPLES / "prm" / f"{name}.jsonl"
-        found = formats.load(SAMPLE_FILES[f"prm/{name}.jsonl"][1])
-        batch = Normalize(kind_of("prm"), found, FormatOptions())(records(path)[:14])
-        made.append(batch.select(["problem", "steps", "step_labels"]).to_pylist())
+    for name, (reading, count, codes) in SAMPLE_FILES.items():
+        reader = readers.load(readers.suffixes()[f".{name.partition('.')[2]}"])
+        splits = reader.splits(str(SAMPLES / name))
+        batches = [batch for split in splits for batch in reader.read(split)]
+        found = [record for batch in batches for record in batch.records]
+        kind = kind_of(name.partition("/")[0])
+        rows = [record.data for record in found if record.data is not None]
+        detected = detect(rows, kind, name).format
+        assert (detected.name, len(found)) == (reading, count), name
+        batch = Normalize(kind, detected, FormatOptions())(found)
+        assert sorted(batch["reject_code"].drop_null().to_pylist()) == codes, name
+        assert set(batch["line"].to_pylist()) == {record.line for record in found}
+        if reading in ("math_shepherd", "openrlhf_prm") or name == "prm/stepwise.jsonl":
+            made.append(batch.select(["problem", "steps", "step_labels"]).to_pylist()[:14])
     assert made[0] == made[1] == made[2]
     assert all(row["problem"] for row in made[0])
 
@@ -371,29 +337,25 @@ def test_equal_samples_give_equal_step_chains() -> None:
 THINK = "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n"
 
 
-@pytest.mark.parametrize("column", ["prompt", "question", "instruction"])
-@pytest.mark.parametrize("listed", [True, False])
 @pytest.mark.parametrize("opening", ["", "<think>\n", "So"])
-def test_a_templated_prompt_of_a_pair_is_never_templated_again(
-    column: str, listed: bool, opening: str
-) -> None:
+def test_a_templated_prompt_of_a_pair_is_never_templated_again(opening: str) -> None:
     """Refused unasked; read once with the option; what it begins goes into texts alone."""
-    sides: list[Any] = [turns(A), turns(B)] if listed else ["a", "b"]
-    row = {column: THINK + opening, "chosen": sides[0], "rejected": sides[1]}
-    form = formats.load("preference")
-    with pytest.raises(RowError, match="already carries a chat template") as caught:
-        form.read(row, FormatOptions())
-    assert caught.value.code == "already_templated"
-    allowed = FormatOptions(already_templated=True)
-    if listed and opening:
-        with pytest.raises(RowError, match="begins the answer with"):
-            form.read(row, allowed)
-        return
-    (pair,) = form.read(row, allowed)
-    assert isinstance(pair, Pair)
-    assert pair.prompt == [user("q")]
-    wanted = ["a", "b"] if listed else [opening + side for side in sides]
-    assert [pair.chosen[0].content, pair.rejected[0].content] == wanted
+    form, allowed = formats.load("preference"), FormatOptions(already_templated=True)
+    for column, listed in itertools.product(("prompt", "question", "instruction"), (True, False)):
+        sides: list[Any] = [turns(A), turns(B)] if listed else ["a", "b"]
+        row = {column: THINK + opening, "chosen": sides[0], "rejected": sides[1]}
+        with pytest.raises(RowError, match="already carries a chat template") as caught:
+            form.read(row, FormatOptions())
+        assert caught.value.code == "already_templated"
+        if listed and opening:
+            with pytest.raises(RowError, match="begins the answer with"):
+                form.read(row, allowed)
+            continue
+        (pair,) = form.read(row, allowed)
+        assert isinstance(pair, Pair)
+        assert pair.prompt == [Message("user", "q")]
+        wanted = ["a", "b"] if listed else [opening + side for side in sides]
+        assert [pair.chosen[0].content, pair.rejected[0].content] == wanted
 
 
 def test_an_input_has_no_place_behind_a_templated_instruction() -> None:
@@ -417,14 +379,289 @@ def test_a_format_that_crashes_is_a_fault_of_ours(monkeypatch: pytest.MonkeyPatc
         detect([{"problem": 1, "steps": 2}] * 3, kind_of("prm"), "x.jsonl")
 
 
-@pytest.mark.parametrize("value", ["User", "human", "gpt", "ASSISTANT"])
-def test_a_masked_speaker_is_not_trained(value: str) -> None:
+def test_a_masked_speaker_is_not_trained() -> None:
     """Whatever the spelling of the role, in the mask or in the turns."""
     said = [{"from": "human", "value": "q"}, {"from": "Assistant", "value": "a"}]
-    row = {"mask": value, "conversations": said}
-    (found,) = formats.load("sharegpt").read(row, FormatOptions())
-    assert isinstance(found, Conversation)
-    masked = "assistant" if value in ("gpt", "ASSISTANT") else "user"
-    assert [turn.trained for turn in found.messages] == [
-        False if turn.role == masked else None for turn in found.messages
+    for value in ("User", "human", "gpt", "ASSISTANT"):
+        row = {"mask": value, "conversations": said}
+        (found,) = formats.load("sharegpt").read(row, FormatOptions())
+        assert isinstance(found, Conversation)
+        trained = [None, False] if value in ("gpt", "ASSISTANT") else [False, None]
+        assert [turn.trained for turn in found.messages] == trained, value
+
+
+def node(role: str, text: str, *replies: Row, **more: Any) -> Row:
+    """A message with the replies to it."""
+    return {"role": role, "text": text, "replies": list(replies), **more}
+
+
+TREE: Row = {
+    "message_tree_id": "1",
+    "prompt": node(
+        "prompter",
+        "q",
+        node("assistant", "b", rank=1),
+        node("assistant", "a", node("prompter", "r", node("assistant", "c", rank=0)), rank=0),
+        node("assistant", "none", rank=None),
+        node("assistant", "gone", rank=2, deleted=True),
+    ),
+}
+SEVERAL: Row = {"prompt": "q", "chosen": ["a", "c"], "rejected": ["b", "d"]}
+
+
+def test_what_is_open_is_asked_and_each_answer_reads() -> None:
+    """The choices are in the message, and each of them makes examples."""
+    for task, row, offered in (
+        ("rm", SEVERAL, ["answer_lists/first", "answer_lists/all"]),
+        ("sft", TREE, ["message_paths/best", "message_paths/all"]),
+    ):
+        with pytest.raises(DataError) as asked:
+            detect([row] * 2, kind_of(task), "x.jsonl")
+        for one in offered:
+            assert f"--format {one}" in asked.value.remedy
+            found = formats.choose(one, kind_of(task)).read(row, FormatOptions())
+            assert any(not isinstance(example, Refused) for example in found)
+
+
+def texts(reading: str, row: Row) -> list[tuple[str | None, str | None]]:
+    """Both answers of each pair."""
+    found = formats.choose(reading, kind_of("rm")).read(row, FormatOptions())
+    pairs = [one for one in found if isinstance(one, Pair)]
+    return [(pair.chosen[0].content, pair.rejected[0].content) for pair in pairs]
+
+
+def test_several_answers_pair_up_as_asked() -> None:
+    """The first of each, or each of one with each of the other; one side may be a text."""
+    assert texts("answer_lists/first", SEVERAL) == [("a", "b")]
+    crossed = [("a", "b"), ("a", "d"), ("c", "b"), ("c", "d")]
+    assert texts("answer_lists/all", SEVERAL) == crossed
+    assert texts("answer_lists/all", {**SEVERAL, "chosen": "a"}) == crossed[:2]
+
+
+def test_trees_follow_the_best_or_all() -> None:
+    """The best path has what is ranked first at each message; the others are counted."""
+    best = formats.choose("message_paths/best", kind_of("sft")).read(TREE, FormatOptions())
+    path = zip(("user", "assistant") * 2, "qarc", strict=True)
+    assert [one for one in best if isinstance(one, Conversation)] == [
+        Conversation([Message(*turn) for turn in path])
     ]
+    codes = [one.code for one in best if isinstance(one, Refused)]
+    assert codes == ["deleted_message", "not_the_best", "not_the_best"]
+    whole = formats.choose("message_paths/all", kind_of("sft")).read(TREE, FormatOptions())
+    assert sum(isinstance(one, Conversation) for one in whole) == 3
+
+
+def test_the_sign_of_a_strength_can_be_turned() -> None:
+    """By --format; the evidence says which way it is read."""
+    name, row = READ["strength"].reading, READ["strength"].row
+    found = detect([row], kind_of("rm"), "x")
+    assert "below 0 the first answer is the better one" in found.evidence
+    assert texts(name, row) == [("a", "b")]
+    assert texts("strength_pair/positive-is-first", row) == [("b", "a")]
+
+
+@st.composite
+def trees(draw: st.DrawFn, depth: int = 3) -> Row:
+    """Messages whose texts are all different, answered by turns."""
+    count = [0]
+
+    def grow(role: str, left: int) -> Row:
+        count[0] += 1
+        text = f"t{count[0]}"
+        number = draw(st.integers(0, 3)) if left else 0
+        other = "assistant" if role == "prompter" else "prompter"
+        replies = [grow(other, left - 1) for _ in range(number)]
+        ranks = draw(st.permutations(range(number)))
+        for reply, rank in zip(replies, ranks, strict=True):
+            if other == "assistant":
+                reply["rank"] = draw(st.sampled_from([rank, rank, None]))
+        return node(role, text, *replies)
+
+    return {"prompt": grow("prompter", depth)}
+
+
+def answers_of(found: Row) -> list[str]:
+    """The texts of all answers of a tree."""
+    own = [found["text"]] if found["role"] == "assistant" else []
+    return own + [text for reply in found["replies"] for text in answers_of(reply)]
+
+
+@settings(deadline=None, max_examples=40)
+@given(trees())
+def test_every_answer_of_a_tree_is_trained_once_or_counted(tree: Row) -> None:
+    """All paths together train each answer exactly once."""
+    found = formats.choose("message_paths/all", kind_of("sft")).read(tree, FormatOptions())
+    made = [one for one in found if isinstance(one, Conversation)]
+    ready = [loss_mask.conversation(one, "assistant") for one in made]
+    trained = [m.content for one in ready for m in one.messages if m.trained]
+    assert sorted(map(str, trained)) == sorted(answers_of(tree["prompt"]))
+
+
+@settings(deadline=None, max_examples=40)
+@given(trees())
+def test_every_answer_of_a_ranked_tree_is_in_a_pair_or_counted(tree: Row) -> None:
+    """Those in no pair are refused by name, and the better one has the lower rank."""
+    if not tree["prompt"]["replies"]:
+        return
+    found = formats.choose("message_tree/all", kind_of("rm")).read(tree, FormatOptions())
+    pairs = [one for one in found if isinstance(one, Pair)]
+    used = {m.content for p in pairs for m in (*p.prompt, *p.chosen, *p.rejected)}
+    lost = [text for text in answers_of(tree["prompt"]) if text not in used]
+    refused = " ".join(one.detail for one in found if isinstance(one, Refused))
+    single = [text for text in lost if f"'{text}'" not in refused]
+    assert not single
+
+
+NEEDED = {
+    "name": "toy",
+    "kinds": ("conversation",),
+    "columns": {"text": ("text",)},
+    "matches": lambda self, row: None,
+    "read": lambda self, row, options: [],
+}
+MISSPELT = {"promts": "prompts", "fan_out": "fans_out", "setle": "settle", "useable": "usable"}
+
+
+def test_an_attribute_that_nothing_reads_is_refused_with_the_nearest_name() -> None:
+    """In the class, announced only, in a class that is mixed in, and in an instance."""
+    toy = type("Toy", (Format,), NEEDED)()
+    for name, meant in MISSPELT.items():
+        with pytest.raises(TypeError, match=f"Toy gives '{name}'.* Did you mean {meant}\\?"):
+            type("Toy", (Format,), {**NEEDED, name: True})
+        with pytest.raises(TypeError, match=meant):
+            type("Toy", (Format,), {**NEEDED, "__annotations__": {name: "bool"}})
+        with pytest.raises(TypeError, match=meant):
+            type("Toy", (type("Mixin", (), {name: True}), Format), NEEDED)
+        with pytest.raises(TypeError, match=meant):
+            setattr(toy, name, True)
+    with pytest.raises(
+        TypeError, match=r"'qqq', which nothing reads\. Known: answers, asks, asks_in_turns, "
+    ):
+        type("Toy", (Format,), {**NEEDED, "qqq": 1})
+
+
+def test_a_format_that_lacks_what_every_format_has_is_refused() -> None:
+    """Where it is written, not where its first row is read."""
+    for name in NEEDED:
+        rest = {key: value for key, value in NEEDED.items() if key != name}
+        with pytest.raises(TypeError, match=f"Toy does not give {name}"):
+            type("Toy", (Format,), rest)
+
+
+def test_every_format_declares_only_what_the_base_knows() -> None:
+    """Class by class, and in the instance: all that is not private is in the base class; a reading
+    is a name and at most one variant."""
+    declared = {name for name in (*vars(Format), *Format.__annotations__) if name[0] != "_"}
+    base = {name: getattr(Format, name, None) for name in declared}
+    toy = type("Toy", (Format,), {**base, **NEEDED, "_own": 1})()
+    toy._own = 2
+    assert toy.settle([], {}) == ("", "")
+    for name in catalog.names("stages.formats"):
+        variants = formats.load(name).variants
+        assert {formats.load(f"{name}/{variant}").name for variant in variants} <= {name}
+        for found in (formats.load(name), *variants.values()):
+            given = {*vars(found)}
+            for part in type(found).__mro__[: type(found).__mro__.index(Format)]:
+                given |= {*vars(part), *inspect.get_annotations(part)}
+            assert {one for one in given if not one.startswith("_")} <= declared, name
+
+
+def test_what_is_no_format_is_refused_where_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another package's object under a format's name, with the fix."""
+    for toy, message in (
+        (Path(), "Format toy is a PosixPath, not an instance of a subclass of Format"),
+        (type("Toy", (Format,), {**NEEDED, "name": "other"})(), "its name is other"),
+    ):
+        monkeypatch.setattr(catalog, "load", lambda *_, toy=toy: toy)
+        with pytest.raises(UsageError, match=message):
+            formats.load("toy")
+
+
+def judged(name: str, row: Row) -> tuple[str | None, set[str]]:
+    """What a row is refused with, and what of it is not read."""
+    stage = normalizing("sft", name)
+    (code,) = stage([Record(0, 0, b"", row)]).column("reject_code").to_pylist()
+    return code, set(stage.tally.rows)
+
+
+def test_a_row_without_an_answer_is_refused_by_the_code_of_its_format() -> None:
+    """Where the rows around it have one, alone; the page on formats lists these codes."""
+    file = [{"messages": turns(Q, A)}] * 20 + [{"messages": turns(Q)}]
+    found = detect(file, kind_of("sft"), "x.jsonl")
+    assert found.reading == "openai"
+    rows: list[tuple[str, Row, str]] = [
+        ("openai", {"messages": turns(Q)}, "no_answer"),
+        ("sharegpt", {"conversations": [{"from": "human", "value": "q"}]}, "no_answer"),
+        ("prompt_completion", {"prompt": "q"}, "bad_column"),
+        ("alpaca", {"instruction": "q", "input": ""}, "bad_column"),
+        ("query_response", {"question": "q"}, "bad_column"),
+        ("prompt_completion", {"prompt": "q", "completion": ""}, "empty_answer"),
+    ]
+    for name, row, code in rows:
+        assert judged(name, row)[0] == code, name
+
+
+EXTRA = "<extra_id_0>System\n{}\n\n<extra_id_1>User\nq\n<extra_id_1>Assistant"
+
+
+def test_a_prompt_in_the_template_of_nemo_is_its_turns() -> None:
+    """With a system text or an empty one, with the last line break or without; what
+    ``<extra_id_2>`` opens steers the answer, so that such a text is not taken apart."""
+    talk = [Message("system", "s"), Message("user", "q"), Message("assistant", "a")]
+    for system, end in itertools.product(("s", ""), ("\n", "")):
+        found = stop_text.read(EXTRA.format(system) + end)
+        assert found is not None
+        assert found[0].name == "NeMo"
+        assert stop_text.answered(*found, "a\n<extra_id_1>") == talk[not system :]
+    assert stop_text.read(EXTRA.format("s") + "\n<extra_id_2>quality:4\n") is None
+
+
+def test_a_list_of_turns_without_a_name_says_what_it_must_be() -> None:
+    """Other lists have no such remedy."""
+    with pytest.raises(RowError) as refused:
+        parse(json.dumps(turns(Q, A)).encode())
+    assert refused.value.detail.endswith('{"messages": [...]}')
+    with pytest.raises(RowError) as refused:
+        parse(b"[1]")
+    assert "messages" not in refused.value.detail
+
+
+PROGRAMS = (
+    "TRL OpenRLHF axolotl LLaMA-Factory ms-swift verl NeMo-Aligner torchtune xtuner Unsloth "
+    "Open-Instruct OpenAI Together Gemini Mistral Bedrock Cohere"
+).split()
+
+
+def test_the_page_says_which_documentation_was_read() -> None:
+    """Behind the program's name, in parentheses."""
+    page = (ROOT / "docs" / "formats.md").read_text("utf-8")
+    section = page.partition("## What trainers and services document")[2]
+    for program in PROGRAMS:
+        pages = section.partition(f"**{program}")[2].partition("** (")[2].partition(")")[0]
+        assert "`" in pages or '"' in pages, program
+
+
+def test_what_a_part_says_beside_its_value_is_named_or_asked_about() -> None:
+    """Keys of parts are columns like all others."""
+    text, thought = {"type": "text", "text": "t"}, {"type": "thinking", "thinking": "r"}
+    said = turns(Q, ("assistant", [{**thought, "signature": "x"}, text]))
+    found = judged("openai", {"messages": said})
+    assert found == (None, {"messages[].content[].signature"})
+    for part, code in (
+        ({"text": "q", "inlineData": {"data": "x"}}, "unread_column"),
+        ({**text, "cache_control": {"type": "ephemeral"}}, "unknown_flag"),
+    ):
+        assert judged("openai", {"messages": turns(("user", [part]), A)})[0] == code
+
+
+def test_what_stands_beside_an_answer_is_asked_about_or_named() -> None:
+    """A better answer is asked about, and so are arguments of the template, since a build renders
+    all rows alike; whether there is one, how often, or the same answer again is only named."""
+    row = {"instruction": "q", "output": "a"}
+    asked = judged("alpaca", {**row, "corrected": "A better one."})
+    assert asked == ("unread_column", set())
+    for value in (True, 2, "a"):
+        assert judged("alpaca", {**row, "corrected": value}) == (None, {"corrected"})
+    for column in ("enable_thinking", "chat_template_kwargs"):
+        told = {"messages": turns(Q, A), column: {"enable_thinking": False}}
+        assert judged("openai", told)[0] == "unread_column"

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 import json
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +22,10 @@ from support import SAMPLES, Run, stored_rows, table, write_rows
 
 from pipeline.builds.build import Build
 from pipeline.builds.packs import examples
+from pipeline.tasks import kind_of
+from stages.contract import FormatOptions, Record
+from stages.normalize.evidence import detect
+from stages.normalize.stage import Normalize
 
 Ids = tuple[list[int], ...]
 # Form: task, commit, file, function; read in copies of these commits' files.
@@ -38,9 +41,7 @@ TEMPLATES = ("117f510", "template.py")  # Conversation._format_example, and the 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
     """Rows as every version loads them: all files of lines below the folder, by datasets."""
-    files = {
-        "train": [str(path) for path in sorted((folder / "jsonl" / "train").glob("**/*.json*"))]
-    }
+    files = [str(path) for path in sorted((folder / "jsonl" / "train").glob("**/*.json*"))]
     return list(load_dataset("json", data_files=files, cache_dir=str(folder / "hf"))["train"])
 
 
@@ -170,36 +171,26 @@ def test_its_scripts_make_our_ids_from_its_rows(pipeline: Run, tmp_path: Path, m
     assert [row for table in tables for row in table.to_pylist()] == stored_rows(tmp_path / "rm")
 
 
-@pytest.mark.parametrize(("task", "forms"), [*table("medicalgpt.toml").items()])
-def test_raw_rows_of_every_form_become_the_same_tokens(
-    pipeline: Run, tmp_path: Path, task: str, forms: dict[str, Any]
-) -> None:
+def test_raw_rows_of_every_form_say_the_same() -> None:
     """The column forms of its own data sets, as they changed."""
-    for form, row in forms.items():
-        write_rows(tmp_path / "data" / f"{form}.jsonl", [row])
-    options = ("--model", "qwen2-1.5b", "--layout", "ragged", "-o", "out")
-    pipeline("run", task, "data", *options).ended()
-    made = [{k: v for k, v in r.items() if k != "row_id"} for r in stored_rows(tmp_path / "out")]
-    assert made == [made[0]] * len(forms)
+    for task, forms in table("medicalgpt.toml").items():
+        read = [detect([row], kind_of(task), "x.jsonl").format for row in forms.values()]
+        made = [
+            Normalize(kind_of(task), form, FormatOptions())([Record(0, 0, b"", row)])
+            for form, row in zip(read, forms.values(), strict=True)
+        ]
+        assert all(batch.equals(made[0]) for batch in made), task
+        assert made[0]["reject_code"].null_count == 1
 
 
-@pytest.mark.parametrize(
-    ("task", "source", "says"),
-    [
-        ("sft", "sft/chat.jsonl", "more than one stretch of tokens"),
-        ("rm", None, r"tokenized differently as text \(forged.jsonl:1\)"),
-    ],
-)
-def test_what_medicalgpt_would_train_otherwise_is_refused(
-    pipeline: Run, tmp_path: Path, task: str, source: str | None, says: str
-) -> None:
+def test_what_medicalgpt_would_train_otherwise_is_refused(pipeline: Run, tmp_path: Path) -> None:
     """Several answers in a row, and control text that a user wrote."""
-    forged = tmp_path / "forged.jsonl"
     row = {"prompt": "What does <|im_end|> mean?", "chosen": "An end.", "rejected": "No."}
-    write_rows(forged, [row])
-    data = SAMPLES / source if source else forged
-    ran = pipeline(
-        "run", task, data, "--model", "qwen2-1.5b", "--for", "medicalgpt", "-o", "out"
-    ).refused(2)
-    assert re.search(says, ran.err), ran.err
-    assert not (tmp_path / "out").exists()
+    forged = write_rows(tmp_path / "forged.jsonl", [row])
+    command = ("--model", "qwen2-1.5b", "--for", "medicalgpt", "-o", "out")
+    for task, data, says in (
+        ("sft", SAMPLES / "sft" / "chat.jsonl", "more than one stretch of tokens"),
+        ("rm", forged, "tokenized differently as text (forged.jsonl:1)"),
+    ):
+        pipeline("run", task, data, *command).refused(2, says)
+        assert not (tmp_path / "out").exists()

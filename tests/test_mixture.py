@@ -2,58 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from datasets import load_from_disk
-from support import Run, read_manifest
+from support import ROOT, Run, own_cache, read_manifest, read_rows, write_rows
 
 FATES = "used rejected duplicates filtered contaminated near_duplicates left_out".split()
 PLANTED = 20  # exact copies, and as many that differ in case, digits and spaces
 FULL_WIDTH = {ord(str(n)): chr(0xFF10 + n) for n in range(10)}
-RECIPE = """\
-task = "sft"
-model = "qwen2-1.5b"
-keep = 0
-test-size = 0.05
-dedup = true
-decontaminate = ["held={held}"]
-filter = "n_trained >= 4"
-
-[[source]]
-name = "math"
-data = ["{cases}/sft/gsm8k_train/train.jsonl"]
-trained-tokens = "200k"
-
-[[source]]
-name = "alpaca"
-data = ["{cases}/sft/alpaca_en_demo/alpaca_en_demo.json"]
-share = 0.2
-
-[[source]]
-name = "dolly"
-data = ["{cases}/sft/dolly_hh/dolly_hhrlhf_train_small.jsonl"]
-already-templated = true
-filter = "n_tokens <= 400 and n_trained >= 4"
-share = 0.3
-epochs = 3
-"""
+RECIPE = (ROOT / "tests" / "tables" / "mixture.toml").read_text("utf-8")
 
 
 def _evaluation(path: Path, cases: Path) -> list[int]:
     """Questions of math rows, half of them in other words' clothes; the lines of these rows."""
-    text = (cases / "sft" / "gsm8k_train" / "train.jsonl").read_text("utf-8")
-    rows = [json.loads(line) for line in text.split("\n") if line]
+    rows = read_rows(cases / "sft" / "gsm8k_train" / "train.jsonl")
     lines = list(range(100, 100 + 7 * 2 * PLANTED, 7))
-    with path.open("w", encoding="utf-8") as file:
-        for number, line in enumerate(lines):
-            question = rows[line]["question"]
-            if number >= PLANTED:
-                question = question.upper().translate(FULL_WIDTH).replace(" ", "  ")
-            file.write(json.dumps({"question": question}) + "\n")
+    questions = [rows[line]["question"] for line in lines]
+    for number in range(PLANTED, 2 * PLANTED):
+        dressed = questions[number].upper().translate(FULL_WIDTH)
+        questions[number] = dressed.replace(" ", "  ")
+    write_rows(path, [{"question": question} for question in questions])
     return [line + 1 for line in lines]
 
 
@@ -73,12 +44,9 @@ def test_a_mixture_of_real_sources(
     recipe = tmp_path / "mix.toml"
     recipe.write_text(RECIPE.format(held=held, cases=cases))
     for name, workers in (("one", "1"), ("two", "2")):
-        cache = tmp_path / f"cache-{name}"
-        cache.mkdir()
-        (cache / "tokenizers").symlink_to(cache_dir / "tokenizers")
-        pipeline(
-            "build", recipe, "-o", tmp_path / name, "--workers", workers, "--cache-dir", cache
-        ).ended()
+        cache = own_cache(tmp_path / f"cache-{name}", cache_dir)
+        options = ("-o", tmp_path / name, "--workers", workers, "--cache-dir", cache)
+        pipeline("build", recipe, *options).ended()
     assert _bytes(tmp_path / "one") == _bytes(tmp_path / "two")
 
     manifest = read_manifest(tmp_path / "one")
@@ -91,8 +59,7 @@ def test_a_mixture_of_real_sources(
     assert min(rows["filtered"], rows["duplicates"], rows["left_out"]) > 0
 
     # Every planted question is found, and only questions that are alike.
-    listed = (tmp_path / "one" / "contaminated.jsonl").read_text("utf-8").splitlines()
-    found = {json.loads(line)["id"] for line in listed}
+    found = {row["id"] for row in read_rows(tmp_path / "one" / "contaminated.jsonl")}
     assert {f"train.jsonl:{line}" for line in planted} <= found
     assert rows["contaminated"] == len(found) < len(planted) + 5
 

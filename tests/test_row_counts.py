@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import zstandard
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from support import table_bytes
 
 from stages import readers
 from stages.contract import Split
@@ -22,7 +22,7 @@ from stages.files.file_version import look
 from stages.readers import jsonl
 
 SAME = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
@@ -119,10 +119,9 @@ def test_objects_one_after_the_other_are_counted(tmp_path: Path) -> None:
 def test_tables_are_counted_by_what_they_say_of_themselves(tmp_path: Path) -> None:
     """Parquet by row group; Arrow as a file and as a stream."""
     table = pa.table({"a": list(range(7))})
-    pq.write_table(table, tmp_path / "rows.parquet", row_group_size=3)
-    for name, opened in (("file.arrow", pa.ipc.new_file), ("stream.arrow", pa.ipc.new_stream)):
-        with pa.OSFile(str(tmp_path / name), "wb") as sink, opened(sink, table.schema) as writer:
-            writer.write_table(table, max_chunksize=4)
+    (tmp_path / "rows.parquet").write_bytes(table_bytes(table, "parquet", 3))
+    for kind in ("file", "stream"):
+        (tmp_path / f"{kind}.arrow").write_bytes(table_bytes(table, kind, 4))
     for path in sorted(map(str, tmp_path.iterdir())):
         name = readers.of_path(path)
         assert name is not None

@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rows import normalizing
-from support import Run, read_manifest
+from support import Make, read_manifest, stored_rows, write_rows
+from test_render import declared
+from tokenizers import Tokenizer
 
 from stages import formats
+from stages.chat_template.render import Renderer
+from stages.chat_template.render_steps import RenderSteps
+from stages.chat_template.segments import STEP
 from stages.contract import FormatOptions, Record, Row, StepChain
 from stages.errors import RowError
 from stages.rows import examples
+from stages.tokens.outline_tokens import segments_of
 
 TAG = "ки"
 
 
-@pytest.mark.parametrize(
-    ("steps", "changed"),
-    [
-        (["a", "b"], False),
-        (["a\n", "b"], False),
-        (["a", "\nb"], False),
-        (["a ", "b \n"], False),
-        (["Step 1: a ", "\nStep 2: b "], False),
-        (["  a", "b"], True),
-        (["a", " b"], True),
-        (["a", "\n\tb"], True),
-        (["a\n\n", "b"], True),
-        (["a\n", "\nb"], True),
-        (["a", "b\n\n"], True),
-        (["\n\na", "b"], True),
-        (["a\n \nb", "c"], False),  # inside a step nothing changes
-    ],
-)
-def test_indentation_and_blank_lines_are_what_counts(steps: list[str], changed: bool) -> None:
+KEPT = (["a", "b"], ["a\n", "b"], ["a", "\nb"], ["a ", "b \n"], ["Step 1: a ", "\nStep 2: b "])
+REWRITTEN = (["  a", "b"], ["a", " b"], ["a", "\n\tb"], ["a\n\n", "b"], ["a\n", "\nb"])
+
+
+def test_indentation_and_blank_lines_are_what_counts() -> None:
     """One line break between two steps is the contract; more, or an indent, is the row's own."""
-    assert examples.is_rewritten(steps) == changed
+    for steps in (*KEPT, ["a\n \nb", "c"]):  # inside a step nothing changes
+        assert not examples.is_rewritten(steps), steps
+    for steps in (*REWRITTEN, ["a", "b\n\n"], ["\n\na", "b"]):
+        assert examples.is_rewritten(steps), steps
 
 
 @given(st.lists(st.text(" \n\tab"), min_size=1, max_size=4))
@@ -55,55 +48,41 @@ def test_what_is_not_noted_differs_by_one_line_break_and_trailing_blanks(steps: 
 
 
 def test_rows_whose_steps_a_chat_changes_are_counted_and_raw_keeps_them(
-    pipeline: Run, tmp_path: Path
+    make: Make, tmp_path: Path
 ) -> None:
     """A note in chat, once a row; the text as written in raw, which has no such note."""
-    rows: list[dict[str, Any]] = [
+    rows: list[Row] = [
         {"prompt": "Sort.", "completions": ["for x in y:", "    x += 1", "\n\nreturn"]},
         {"prompt": "Add.", "completions": ["1 + 1", "= 2"]},
     ]
-    lines = [
-        json.dumps({**row, "labels": [1] * (len(row["completions"]) - 1) + [0]}) for row in rows
-    ]
-    (tmp_path / "s.jsonl").write_text("\n".join(lines) + "\n")
-    command = ("s.jsonl", "--model", "qwen2.5-1.5b", "--layout", "ragged", "-o")
-    done = pipeline("run", "prm", *command, "chat").ended()
-    assert "1 row: steps_rewritten" in done.err
-    assert read_manifest(tmp_path / "chat")["rows"]["notes"] == {"steps_rewritten": 1}
-    pipeline("run", "prm", *command, "raw", "--prm-template", "raw").ended()
-    manifest = read_manifest(tmp_path / "raw")
+    labelled = [{**row, "labels": [1] * (len(row["completions"]) - 1) + [0]} for row in rows]
+    data = write_rows(tmp_path / "s.jsonl", labelled)
+    chat = read_manifest(make("prm", data, "chat", layout="ragged"))
+    assert chat["rows"]["notes"] == {"steps_rewritten": 1}
+    folder = make("prm", data, "raw", layout="ragged", prm_template="raw")
+    manifest = read_manifest(folder)
     assert (manifest["rows"]["notes"], manifest["prm"]["step_separator"]) == ({}, None)
-    assert texts(tmp_path / "raw") == [
+    decode = Tokenizer.from_file(str(folder / "tokenizer" / "tokenizer.json")).decode
+    texts = [decode(row["input_ids"], skip_special_tokens=False) for row in stored_rows(folder)]
+    assert texts == [
         "Sort.\nfor x in y:<|step|>\n    x += 1<|step|>\n\nreturn<|step|>",
         "Add.\n1 + 1<|step|>\n= 2<|step|>",
     ]
 
 
-def texts(folder: Path) -> list[str]:
-    """Every stored row as text."""
-    from datasets import load_from_disk
-    from tokenizers import Tokenizer
-
-    decode = Tokenizer.from_file(str(folder / "tokenizer" / "tokenizer.json")).decode
-    rows = load_from_disk(str(folder))["train"]
-    return [decode(row["input_ids"], skip_special_tokens=False) for row in rows]
-
-
-def test_the_process_reward_model_reads_steps_as_its_card_gives_them(
-    pipeline: Run, tmp_path: Path
-) -> None:
+def test_the_process_reward_model_reads_steps_as_its_card_gives_them() -> None:
     """The marker behind each step and nothing between two; the family's own system text."""
     row = {"prompt": "1 + 1?", "completions": ["Add.", "It is 2."], "labels": [1, 0]}
-    (tmp_path / "s.jsonl").write_text(json.dumps(row) + "\n")
-    command = ("s.jsonl", "--model", "qwen2.5-math-prm-7b", "--layout", "ragged", "-o", "out")
-    pipeline("run", "prm", *command).ended()
-    wanted = (
+    model = declared("qwen2.5-math-prm-7b")
+    batch = normalizing("prm", "stepwise")([Record(0, 0, b"", row)])
+    (segments,) = segments_of(RenderSteps(Renderer(model))(batch), "").to_pylist()
+    marker = model.profile.step_tokens.step
+    printed = [one["text"] + marker * bool(one["kind"] & STEP) for one in segments]
+    assert "".join(printed) == (
         "<|im_start|>system\nPlease reason step by step, and put your final answer within "
         "\\boxed{}.<|im_end|>\n<|im_start|>user\n1 + 1?<|im_end|>\n<|im_start|>assistant\n"
         "Add.<extra_0>It is 2.<extra_0><|im_end|>\n"
     )
-    assert texts(tmp_path / "out") == [wanted]
-    assert read_manifest(tmp_path / "out")["prm"]["step_separator"] == ""
 
 
 def split_of(text: str, separator: str = "Step 1:") -> tuple[str, list[str]]:
@@ -124,34 +103,28 @@ def test_a_question_that_numbers_steps_is_not_split_inside() -> None:
     assert split_of(twice)[1] == ["Step 1: count ", "\nStep 2: two "]
 
 
-@pytest.mark.parametrize(
-    "question",
-    ["What does 'Step 1: mix' mean?", "Step 1: mix. What comes next?", "Is Step 1: or Step 1: it?"],
-)
-def test_a_question_that_names_the_first_step_alone_is_refused_with_a_way_on(question: str) -> None:
-    """Nothing says which one begins the answer; a longer separator does."""
-    text = f"{question} Step 1: It means to stir. {TAG}\nStep 2: So stir. {TAG}"
-    with pytest.raises(RowError, match="--prompt-separator a longer text") as refused:
-        split_of(text)
-    assert refused.value.code == "two_first_steps"
-    assert split_of(text, "Step 1: It means")[0] == f"{question} "
-
-
-def test_a_step_that_quotes_itself_is_not_cut() -> None:
-    """The same with the second occurrence inside the first step."""
-    text = f"Why? Step 1: As in 'Step 1: mix', stir. {TAG}"
-    with pytest.raises(RowError) as refused:
-        split_of(text)
-    assert refused.value.code == "two_first_steps"
-
-
-def test_a_question_that_alone_numbers_steps_is_refused() -> None:
-    """No step ends between its first and its second one, so they are no steps of the answer."""
-    text = f"How many are 'Step 1: mix. Step 2: bake.'? Two. {TAG}"
-    with pytest.raises(RowError, match=r"'Step 2:' occurs after") as refused:
-        split_of(text)
-    assert refused.value.code == "two_first_steps"
-    assert split_of(text, "Two.")[1] == ["Two. "]
+def test_a_question_that_names_the_first_step_alone_is_refused_with_a_way_on() -> None:
+    """Nothing says which one begins the answer; a longer separator does. So it is where the second
+    one stands inside the first step, and where no step ends before a second number."""
+    for question in (
+        "What does 'Step 1: mix' mean?",
+        "Step 1: mix. What comes next?",
+        "Is Step 1: or Step 1: it?",
+    ):
+        text = f"{question} Step 1: It means to stir. {TAG}\nStep 2: So stir. {TAG}"
+        with pytest.raises(RowError, match="--prompt-separator a longer text") as refused:
+            split_of(text)
+        assert refused.value.code == "two_first_steps"
+        assert split_of(text, "Step 1: It means")[0] == f"{question} "
+    alone = f"How many are 'Step 1: mix. Step 2: bake.'? Two. {TAG}"
+    for text, says in (
+        (f"Why? Step 1: As in 'Step 1: mix', stir. {TAG}", "Step 1"),
+        (alone, "'Step 2:' occurs after"),
+    ):
+        with pytest.raises(RowError, match=says) as refused:
+            split_of(text)
+        assert refused.value.code == "two_first_steps"
+    assert split_of(alone, "Two.")[1] == ["Two. "]
 
 
 def test_a_separator_without_a_number_ends_the_problem_where_it_first_stands() -> None:

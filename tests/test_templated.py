@@ -1,22 +1,26 @@
-"""Texts that already carry a chat template: their turns are read, and templated once."""
+"""Texts that already carry a chat template: their turns are read, and templated once; prompts that
+the shipped templates print are known as templated, wherever they were cut."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+import json
+import re
 
 import pytest
-from datasets import load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Run, rows_to
+from rows import normalizing
+from support import table
 
 from pipeline.tasks import kind_of
 from stages import formats
-from stages.contract import Conversation, FormatOptions, Message, Pair, Row
+from stages.chat_template.template import Template
+from stages.contract import Conversation, FormatOptions, Message, Pair, Record, Row
 from stages.errors import DataError, RowError
 from stages.normalize.evidence import detect
-from stages.rows import stop_text
+from stages.profile import ModelProfile
+from stages.rows import carried, stop_text
+from stages.tokenizers.profiles import all_profiles
 
 Said = list[tuple[str, str]]
 
@@ -29,88 +33,41 @@ TALK: Said = [
 ]
 
 
-def _marked(before: str, after: str, end: str, **names: str) -> Callable[[Said], str]:
-    """A dialect that marks both ends of each turn."""
-
-    def write(said: Said) -> str:
-        return "".join(f"{before}{names.get(role, role)}{after}{text}{end}" for role, text in said)
-
-    return write
+DIALECTS = table("dialects.toml")
 
 
-def _inst(said: Said) -> str:
-    text, system = "", ""
+def write(name: str, said: Said) -> str:
+    """Turns in a dialect, as far as it has them."""
+    dialect = DIALECTS[name]
+    text, inside = dialect.get("first", ""), ""
     for role, content in said:
         if role == "system":
-            system = f"<<SYS>>\n{content}\n<</SYS>>\n\n"
-        elif role == "user":
-            text, system = f"{text}<s>[INST] {system}{content} [/INST]", ""
+            inside = dialect.get("inside", "").format(content)
+            text += dialect.get("system", "").format(content)
         else:
-            text += f" {content} </s>"
+            text, inside = text + dialect[role].format(inside + content), ""
     return text
 
 
-def _deepseek(said: Said) -> str:
-    shape = {
-        "system": "{}",
-        "user": "<｜User｜>{}",
-        "assistant": "<｜Assistant｜>{}<｜end▁of▁sentence｜>",
-    }
-    return "<｜begin▁of▁sentence｜>" + "".join(shape[role].format(text) for role, text in said)
-
-
-def _headed(user: str, assistant: str, end: str = "", first: str = "") -> Callable[[Said], str]:
-    """A dialect that marks only where a turn begins, and has no system turn."""
-
-    def write(said: Said) -> str:
-        shape = {"system": "", "user": f"{user} {{}}", "assistant": f"{assistant} {{}}{end}"}
-        return first + "".join(shape[role].format(text) for role, text in said)
-
-    return write
-
-
-CURIOUS = "A chat between a curious user and an artificial intelligence assistant. "
-# dialect, how it writes turns, its generation prompt, whether it has system turns
-DIALECTS: dict[str, tuple[Callable[[Said], str], str, bool]] = {
-    "ChatML": (_marked("<|im_start|>", "\n", "<|im_end|>\n"), "<|im_start|>assistant\n", True),
-    "Llama 3": (
-        _marked("<|start_header_id|>", "<|end_header_id|>\n\n", "<|eot_id|>"),
-        "<|start_header_id|>assistant<|end_header_id|>\n\n",
-        True,
-    ),
-    "Gemma": (
-        _marked("<start_of_turn>", "\n", "<end_of_turn>\n", assistant="model"),
-        "<start_of_turn>model\n",
-        True,
-    ),
-    "Zephyr or Phi": (_marked("<|", "|>\n", "</s>\n"), "<|assistant|>\n", True),
-    "DeepSeek": (_deepseek, "<｜Assistant｜>", True),
-    "Llama 2 or Mistral": (_inst, "", True),
-    "Guanaco": (_headed("### Human:", "### Assistant:"), "### Assistant:", False),
-    "Vicuna": (_headed(" USER:", " ASSISTANT:", "</s>", CURIOUS.rstrip()), " ASSISTANT:", False),
-    "Human/Assistant": (_headed("\n\nHuman:", "\n\nAssistant:"), "\n\nAssistant:", False),
-}
-
-
-def wanted(said: Said, with_system: bool) -> list[Message]:
+def wanted(said: Said, name: str = "ChatML") -> list[Message]:
     """The turns that a dialect can hold."""
+    with_system = {"system", "inside"} & DIALECTS[name].keys()
     return [Message(role, text) for role, text in said if with_system or role != "system"]
 
 
-@pytest.mark.parametrize("name", DIALECTS)
-def test_a_templated_text_gives_back_its_turns(name: str) -> None:
+def test_a_templated_text_gives_back_its_turns() -> None:
     """Cut into prompt and answer anywhere a trainer would, or whole, the turns are the same."""
-    write, opening, with_system = DIALECTS[name]
-    turns = wanted(TALK, with_system)
-    found = stop_text.read(write(TALK))
-    assert found is not None
-    assert found[0].name == name
-    assert found[1].messages == turns
-    for opened in (write(TALK[:-1]) + opening, write(TALK[:-1])):
-        prompt = stop_text.read(opened)
-        assert prompt is not None
-        for answer in ("five", *(f"five{closer}" for closer in prompt[0].closers)):
-            assert stop_text.answered(*prompt, answer) == turns
+    for name, dialect in DIALECTS.items():
+        turns = wanted(TALK, name)
+        found = stop_text.read(write(name, TALK))
+        assert found is not None, name
+        assert (found[0].name, found[1].messages) == (name, turns)
+        asked = write(name, TALK[:-1])
+        for opened in (asked + dialect["opening"], asked):
+            prompt = stop_text.read(opened)
+            assert prompt is not None, name
+            for answer in ("five", *(f"five{closer}" for closer in prompt[0].closers)):
+                assert stop_text.answered(*prompt, answer) == turns, name
 
 
 ALPACA = (
@@ -125,8 +82,7 @@ ALPACA_INPUT = (
 ALLOWED = FormatOptions(already_templated=True)
 
 
-@pytest.mark.parametrize("ending", ["", "\n"])
-def test_an_alpaca_prompt_is_the_alpaca_row_that_it_was_made_from(ending: str) -> None:
+def test_an_alpaca_prompt_is_the_alpaca_row_that_it_was_made_from() -> None:
     """With and without an input, and wherever the prompt was cut."""
     for row, prompt in (
         ({"instruction": "Add.", "output": " 3 "}, ALPACA.format("Add.")),
@@ -136,14 +92,15 @@ def test_an_alpaca_prompt_is_the_alpaca_row_that_it_was_made_from(ending: str) -
         ),
     ):
         plain = formats.load("alpaca").read(row, FormatOptions())
-        cut: Row = {"prompt": prompt.rstrip() + ending, "response": row["output"]}
-        assert formats.load("query_response").read(cut, ALLOWED) == plain
+        for ending in ("", "\n"):
+            cut: Row = {"prompt": prompt.rstrip() + ending, "response": row["output"]}
+            assert formats.load("query_response").read(cut, ALLOWED) == plain
 
 
 WORDS = st.text(st.sampled_from("ab \n.<|#:é好"), max_size=12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     said=st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=3),
     system=st.none() | WORDS,
@@ -156,18 +113,18 @@ def test_contents_between_two_markers_come_back_exactly(
     talk: Said = [] if system is None else [("system", system)]
     for asked, answered in said:
         talk += [("user", asked), ("assistant", answered)]
-    write, opening, _ = DIALECTS[name]
-    found = stop_text.read(write(talk))
+    found = stop_text.read(write(name, talk))
     assert found is not None
-    assert found[1].messages == wanted(talk, True)
-    prompt = stop_text.read(write(talk[:-1]) + opening)
+    assert found[1].messages == wanted(talk)
+    prompt = stop_text.read(write(name, talk[:-1]) + DIALECTS[name]["opening"])
     assert prompt is not None
-    assert stop_text.answered(*prompt, talk[-1][1]) == wanted(talk, True)
+    assert stop_text.answered(*prompt, talk[-1][1]) == wanted(talk)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_other_texts_are_content() -> None:
+    """A marker inside a text, or one that opens no turns, makes it no templated text; nor does one
+    inside a turn of its own. Only an assistant's header may stand bare at the end."""
+    for text in (
         "How does <|im_start|>user work?",
         "<|im_start|>narrator\nx<|im_end|>\n",
         "<|im_start|>user",
@@ -178,26 +135,29 @@ def test_contents_between_two_markers_come_back_exactly(
         "### Instruction:\nsort\n\n### Notes:\nnone",
         "[INST] never closed",
         "",
-    ],
-)
-def test_other_texts_are_content(text: str) -> None:
-    """A marker inside a text, or one that opens no turns, makes it no templated text."""
-    assert stop_text.dialect_of(text) is None
+        "<|im_start|>user\nq<|im_end|>\n<|im_start|>user",
+        "<|im_start|>user\nq<|im_end|>\n<|im_start|>",
+        "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant:",
+        "<start_of_turn>user\nq<end_of_turn>\n<start_of_turn>user",
+    ):
+        assert stop_text.read(text) is None, text
+    row = {"messages": [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": "a"}]}
+    detected = detect([row], kind_of("sft"), "x.jsonl")
+    assert detected.format.read(row, FormatOptions()) == [
+        Conversation([Message("user", PROMPT), Message("assistant", "a")])
+    ]
 
 
-CHATML, GENERATE, _ = DIALECTS["ChatML"]
-PROMPT = CHATML(TALK[:-1]) + GENERATE
+PROMPT = write("ChatML", TALK[:-1]) + DIALECTS["ChatML"]["opening"]
+WHOLE, OTHER = (write("ChatML", [*TALK[:-1], ("assistant", text)]) for text in ("five", "six"))
 # format, task, a row whose texts carry ChatML
 ROWS: dict[str, tuple[str, Row]] = {
     "prompt_completion": ("sft", {"prompt": PROMPT, "completion": "five<|im_end|>"}),
     "query_response": ("sft", {"question": PROMPT, "answer": "five"}),
     "alpaca": ("sft", {"instruction": PROMPT, "input": "", "output": "five"}),
-    "text": ("sft", {"text": CHATML(TALK)}),
+    "text": ("sft", {"text": WHOLE}),
     "preference": ("rm", {"prompt": PROMPT, "chosen": "five", "rejected": "six<|im_end|>\n"}),
-    "preference_whole": (
-        "rm",
-        {"chosen": CHATML(TALK), "rejected": CHATML([*TALK[:-1], ("assistant", "six")])},
-    ),
+    "preference_whole": ("rm", {"chosen": WHOLE, "rejected": OTHER}),
 }
 
 
@@ -215,7 +175,7 @@ def test_templated_rows_are_refused_until_somebody_says_so(name: str, task: str,
     detected = detect([row] * 3, kind_of(task), "x.jsonl", already_templated=True)
     assert detected.reading == found.name
     assert "already templated (ChatML)" in detected.evidence
-    turns = wanted(TALK, True)
+    turns = wanted(TALK)
     (example,) = found.read(row, ALLOWED)
     if task == "sft":
         assert example == Conversation(turns)
@@ -223,41 +183,145 @@ def test_templated_rows_are_refused_until_somebody_says_so(name: str, task: str,
         assert example == Pair(turns[:-1], turns[-1:], [Message("assistant", "six")])
 
 
-def test_markers_inside_messages_are_content() -> None:
-    """The same text as a turn of its own stays what it is."""
-    row = {"messages": [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": "a"}]}
-    detected = detect([row], kind_of("sft"), "x.jsonl")
-    assert detected.format.read(row, FormatOptions()) == [
-        Conversation([Message("user", PROMPT), Message("assistant", "a")])
-    ]
-
-
 def test_a_system_column_does_not_hide_one_inside_the_prompt() -> None:
     """Two system texts are refused; the same one twice is one."""
     row = {"system": "Be exact.", "question": PROMPT, "answer": "five"}
     found = formats.load("query_response")
-    assert found.read(row, ALLOWED) == [Conversation(wanted(TALK, True))]
+    assert found.read(row, ALLOWED) == [Conversation(wanted(TALK))]
     with pytest.raises(RowError) as caught:
         found.read({**row, "system": "Be brief."}, ALLOWED)
     assert caught.value.code == "two_system_texts"
 
 
-def test_ids_are_those_of_the_untemplated_conversations(pipeline: Run, tmp_path: Path) -> None:
-    """Templated texts of four dialects and plain messages give the same shards."""
-    plain, rows = [], []
-    for name in ("ChatML", "Llama 3", "Gemma", "DeepSeek"):
-        write, opening, _ = DIALECTS[name]
-        plain.append({"messages": [{"role": role, "content": text} for role, text in TALK]})
-        rows.append({"prompt": write(TALK[:-1]) + opening, "completion": TALK[-1][1]})
-    made = []
-    for stem, lines, flags in (("plain", plain, ()), ("rows", rows, ("--already-templated",))):
-        data = tmp_path / f"{stem}.jsonl"
-        rows_to(data, *lines)
-        layout = ("--model", "qwen2-1.5b", "--layout", "ragged", "-o", stem)
-        pipeline("run", "sft", data, *layout, "--train-on", "last", *flags).ended()
-        shards = load_from_disk(str(tmp_path / stem))["train"]
-        made.append([(row["input_ids"], row["labels"]) for row in shards])
-    assert made[0] == made[1]
-    refused = pipeline("run", "sft", tmp_path / "rows.jsonl", "--model", "qwen2-1.5b")
-    assert refused.status == 3
-    assert "--already-templated" in refused.err
+# One profile for each template that is shipped.
+BY_SOURCE = {p.chat_template: p for p in all_profiles().values() if p.pair is None}
+PROFILES = {profile.name: profile for profile in BY_SOURCE.values()}
+PRINTED = [
+    {"role": "user", "content": "one\ntwo"},
+    {"role": "assistant", "content": "three"},
+    {"role": "user", "content": "four"},
+]
+PRINTED_TURNS = [("user", "one\ntwo"), ("assistant", "three"), ("user", "four")]
+
+
+def template(profile: ModelProfile) -> Template:
+    """The family's template with its tokens."""
+    tokens = {"eos_token": profile.eos_token, "pad_token": profile.pad_token}
+    bos = {"bos_token": profile.bos_token} if profile.bos_token else {}
+    return Template(profile.chat_template, profile.date_string, **tokens, **bos)
+
+
+def said(messages: list[Message]) -> list[tuple[str, str]]:
+    """Roles and contents, without the system text that a template brings."""
+    return [(m.role, m.content or "") for m in messages if m.role != "system"]
+
+
+def cuts(profile: ModelProfile) -> list[str]:
+    """A family's prompt as programs hand it on: whole, stripped, cut at its last header."""
+    whole = template(profile).render(PRINTED, None, add_generation_prompt=True)
+    bare = template(profile).render(PRINTED, None)
+    found = {whole, whole.rstrip(), whole.rstrip("\n"), bare}
+    if whole.rstrip() != whole and not whole.rstrip().endswith("<think>"):
+        found.add(f"{whole.rstrip()} ")
+    found.add(re.sub(r"(<think>\s*)+\Z", "", whole))
+    # Right behind the role's name, where a separator follows it.
+    found.add(re.sub(r"(<\|im_sep\|>|\n)\Z", "", whole))
+    # With or without the token that begins every text.
+    return sorted(found | {text.removeprefix(profile.bos_token or "") for text in found})
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_familys_prompt_is_known_wherever_it_was_cut(name: str) -> None:
+    """Its turns come back, and the answer is the whole answer; so do those of the text that it
+    prints for training. What it prints around turns are markers, told of in all other rows."""
+    profile = PROFILES[name]
+    for prompt in cuts(profile):
+        found = stop_text.read(prompt)
+        assert found is not None, prompt
+        opened = prompt.rstrip().endswith("<think>")
+        answer = "so\n</think>\n\nfive" if opened else "five"
+        for end in ("", profile.end_of_turn, f"{profile.end_of_turn}\n"):
+            turns = said(stop_text.answered(*found, answer + end))
+            assert turns[:-1] == PRINTED_TURNS
+            role, content = turns[-1]
+            assert role == "assistant"
+            assert content.removeprefix("<think>\n").removeprefix("<think>") == answer
+        with pytest.raises(RowError) as caught:
+            formats.load("query_response").read(
+                {"question": prompt, "answer": answer}, FormatOptions()
+            )
+        assert caught.value.code == "already_templated"
+    text = template(profile).render([*PRINTED, {"role": "assistant", "content": "five"}], None)
+    for more in ("", "\n"):
+        found = stop_text.read(text + more)
+        assert found is not None
+        turns = said(found[1].messages)
+        assert turns[:-1] == PRINTED_TURNS
+        assert turns[-1][1].split("</think>")[-1].strip() == "five"
+    text = template(profile).render(PRINTED, None, add_generation_prompt=True)
+    printed = set(re.findall(r"<[|｜][^<>\n]+[|｜]>|<\w+_of_turn>|\[/?INST\]", text))
+    assert printed
+    assert printed <= set(carried.MARKERS)
+
+
+HEADERS = {
+    "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant": "\n",
+    "<|im_start|>user<|im_sep|>q<|im_end|><|im_start|>assistant": "<|im_sep|>",
+    "<|start_header_id|>user<|end_header_id|>\n\nq<|eot_id|>"
+    "<|start_header_id|>assistant<|end_header_id|>": "\n\n",
+    "<start_of_turn>user\nq<end_of_turn>\n<start_of_turn>model": "\n",
+    "<|user|>\nq<|end|>\n<|assistant|>": "\n",
+    "<|user|>\nq</s>\n<|assistant|>": "\n",
+    "### Instruction:\nq\n\n### Response:": "",
+    "[INST] q [/INST]": "",
+    "<s>[INST] q[/INST]": "",
+}
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    prompt=st.sampled_from(list(HEADERS)),
+    kept=st.integers(0, 2),
+    moved=st.booleans(),
+    answer=st.text(st.sampled_from("ab 好.#"), min_size=1, max_size=8).filter(str.strip),
+)
+def test_what_a_header_lacks_is_no_part_of_the_answer(
+    prompt: str, kept: int, moved: bool, answer: str
+) -> None:
+    """A cut anywhere behind the header gives one example, with the rest of the gap or without."""
+    gap = HEADERS[prompt]
+    kept = min(kept, len(gap)) if gap.isspace() else 0
+    found = stop_text.read(prompt + gap[:kept])
+    assert found is not None
+    (asked, made) = stop_text.answered(*found, (gap[kept:] if moved else "") + answer)
+    assert (asked.role, (asked.content or "").strip()) == ("user", "q")
+    assert made.role == "assistant"
+    assert made.content == (answer.strip() if found[0].strips else answer)
+
+
+def test_a_templated_problem_may_open_the_answer() -> None:
+    """Of a PRM's problem nothing is kept that generation starts from."""
+    for start in ("", "assistant", "assistant\n", "assistant\n<think>\n"):
+        opened = f"<|im_start|>{start}" if start else ""
+        row: Row = {
+            "prompt": f"<|im_start|>user\nq<|im_end|>\n{opened}",
+            "completions": ["a"],
+            "labels": [True],
+        }
+        (chain,) = formats.load("stepwise").read(row, ALLOWED)
+        assert getattr(chain, "problem", None) == "q"
+
+
+def test_markers_of_any_template_are_told_of_from_the_first_row() -> None:
+    """In every place that text can stand; rows without one are told of nothing."""
+    markers = [m for m in carried.MARKERS if m != "</s>"]  # which ends a struck-through word too
+    texts = [json.dumps(text)[1:-1] for text in (*markers, "plain", "a < b", "[1]", "### Notes")]
+    for shape in table("marked_rows.jsonl"):
+        row = json.dumps(shape["row"])
+        rows = [json.loads(row.replace("{}", text)) for text in texts]
+        records = [Record(i, 0, b"", row) for i, row in enumerate(rows)]
+        batch = normalizing(shape["task"], shape["format"])(records)
+        assert batch["reject_code"].null_count == len(rows), shape["name"]
+        noted = batch["note"].to_pylist()
+        assert noted == ["template_text"] * len(markers) + [None] * 4, shape["name"]
+        assert carried.tally(batch) == {"template_text": len(markers)}

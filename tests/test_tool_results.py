@@ -29,11 +29,8 @@ def flat(*ids: str) -> dict[str, Any]:
 
 def result(of: Any = None) -> dict[str, Any]:
     """A tool's turn."""
-    return {
-        "role": "tool",
-        "content": f"of {of}",
-        **({"tool_call_id": of} if of is not None else {}),
-    }
+    more = {"tool_call_id": of} if of is not None else {}
+    return {"role": "tool", "content": f"of {of}", **more}
 
 
 def judge(*turns: dict[str, Any]) -> None:
@@ -46,63 +43,56 @@ def judge(*turns: dict[str, Any]) -> None:
     require_order(messages)
 
 
-@pytest.mark.parametrize(
-    "turns",
-    [
-        (),
-        (call("1"), result("1")),
-        (call("1", "2"), result("1"), result("2")),
-        (call("1", "2"), result("1")),
-        (call("1", "2"), result(), result("2")),
-        (call("1", "2"), result(), result()),
-        (call("1"), result("1"), call("2"), result("2")),
-        (call("1"), result("1"), ANSWER, call("1", "2"), result("1"), result("2")),
-        (call("1"), call("2"), result("1"), result("2")),
-        (call("1"), ANSWER, USER, call("2"), result("2")),  # the first call got no result
-        (call("1"), ANSWER, USER, call("1", "2"), result("1"), result("2")),
-        (call("1", "2"), result("1"), ANSWER, result("2")),
-        (call(None, None), result("2"), result("1")),  # no call says which it is
-        (call(None), result("2"), result("1")),
-        (call("1", None), result("1"), result("9")),
-        (result("1"), result("2")),
-        (call("1"), result(1)),
-        (call(0, 1), result(0), result(1)),
-        (call("", ""), result("2"), result("1")),
-        (flat("1", "2"), result("1"), result("2")),
-        (call("1"), result("9")),  # it can be of no other call
-        (call("1"), result("9"), ANSWER, call("2", "3"), result("2"), result("3")),
-        (call("1"), result("1"), result("1")),  # one more part
-        (call("1", "2"), result("1"), result("2"), result("2")),
-    ],
-)
-def test_results_where_their_calls_are_say_nothing(turns: tuple[dict[str, Any], ...]) -> None:
-    judge(*turns)  # raises nothing
+IN_PLACE: list[tuple[dict[str, Any], ...]] = [
+    (),
+    (call("1"), result("1")),
+    (call("1", "2"), result("1"), result("2")),
+    (call("1", "2"), result("1")),
+    (call("1", "2"), result(), result("2")),
+    (call("1", "2"), result(), result()),
+    (call("1"), result("1"), call("2"), result("2")),
+    (call("1"), result("1"), ANSWER, call("1", "2"), result("1"), result("2")),
+    (call("1"), call("2"), result("1"), result("2")),
+    (call("1"), ANSWER, USER, call("2"), result("2")),  # the first call got no result
+    (call("1"), ANSWER, USER, call("1", "2"), result("1"), result("2")),
+    (call("1", "2"), result("1"), ANSWER, result("2")),
+    (call(None, None), result("2"), result("1")),  # no call says which it is
+    (call(None), result("2"), result("1")),
+    (call("1", None), result("1"), result("9")),
+    (result("1"), result("2")),
+    (call("1"), result(1)),
+    (call(0, 1), result(0), result(1)),
+    (call("", ""), result("2"), result("1")),
+    (flat("1", "2"), result("1"), result("2")),
+    (call("1"), result("9")),  # it can be of no other call
+    (call("1"), result("9"), ANSWER, call("2", "3"), result("2"), result("3")),
+    (call("1"), result("1"), result("1")),  # one more part
+    (call("1", "2"), result("1"), result("2"), result("2")),
+]
+MISPLACED: list[tuple[tuple[dict[str, Any], ...], str]] = [
+    ((call("1", "2"), result("2"), result("1")), "'2' stands where that of '1' is expected"),
+    ((call("1", "2"), result("2")), "'2' stands where that of '1' is expected"),
+    ((call("1", "2", "3"), result("1"), result("3")), "'3' stands where that of '2'"),
+    ((call(0, 1), result(1), result(0)), "'1' stands where that of '0' is expected"),
+    ((flat("1", "2"), result("2"), result("1")), "'2' stands where that of '1' is expected"),
+    ((call("1", "2"), result("9")), "tool_call_id '9', and no such call waits"),
+    ((call("1", "2"), result("1"), result("9")), "tool_call_id '9', and no such call waits"),
+    ((call("1"), call("2"), result("9")), "tool_call_id '9', and no such call waits"),
+    ((call("1", "2"), result("1"), result("1")), "tool_call_id '1', and no such call waits"),
+    ((call("1"), call("2"), result("2"), result("1")), "'1', and no such call waits"),
+    ((result("1"), call("1")), "'1', and no such call waits"),
+    ((call("1"), result("1"), result("2"), call("2")), "'2', and no such call waits"),
+]
 
 
-@pytest.mark.parametrize(
-    ("turns", "wanted"),
-    [
-        ((call("1", "2"), result("2"), result("1")), "'2' stands where that of '1' is expected"),
-        ((call("1", "2"), result("2")), "'2' stands where that of '1' is expected"),
-        ((call("1", "2", "3"), result("1"), result("3")), "'3' stands where that of '2'"),
-        ((call(0, 1), result(1), result(0)), "'1' stands where that of '0' is expected"),
-        ((flat("1", "2"), result("2"), result("1")), "'2' stands where that of '1' is expected"),
-        ((call("1", "2"), result("9")), "tool_call_id '9', and no such call waits"),
-        ((call("1", "2"), result("1"), result("9")), "tool_call_id '9', and no such call waits"),
-        ((call("1"), call("2"), result("9")), "tool_call_id '9', and no such call waits"),
-        ((call("1", "2"), result("1"), result("1")), "tool_call_id '1', and no such call waits"),
-        ((call("1"), call("2"), result("2"), result("1")), "'1', and no such call waits"),
-        ((result("1"), call("1")), "'1', and no such call waits"),
-        ((call("1"), result("1"), result("2"), call("2")), "'2', and no such call waits"),
-    ],
-)
-def test_results_beside_another_call_are_refused(
-    turns: tuple[dict[str, Any], ...], wanted: str
-) -> None:
+def test_results_stand_where_their_calls_are_or_are_refused() -> None:
     """The message says which result it is, and what was expected."""
-    with pytest.raises(RowError, match=wanted) as caught:
-        judge(*turns)
-    assert caught.value.code == "misplaced_result"
+    for turns in IN_PLACE:
+        judge(*turns)  # raises nothing
+    for turns, wanted in MISPLACED:
+        with pytest.raises(RowError, match=wanted) as caught:
+            judge(*turns)
+        assert caught.value.code == "misplaced_result"
 
 
 def codes(rows: list[dict[str, Any]], task: str, name: str, printed: set[str]) -> list[Any]:
@@ -117,13 +107,12 @@ BOTH = (call("1", "2"), result("1"), result("2"), ANSWER)
 SWAPPED = (BOTH[0], BOTH[2], BOTH[1], ANSWER)
 
 
-@pytest.mark.parametrize("printed", ["tool_call_id", "*", None])
-def test_templates_that_print_ids_take_any_order(printed: str | None) -> None:
+def test_templates_that_print_ids_take_any_order() -> None:
     """The ids say whose each result is; other rows of the batch are read as ever."""
     rows = [{"messages": [USER, *turns]} for turns in ((ANSWER,), BOTH, SWAPPED)]
-    names = {"tool_calls", *([printed] if printed else [])}
-    wanted = None if printed else "misplaced_result"
-    assert codes(rows, "sft", "openai", names) == [None, None, wanted]
+    for printed in ({"tool_call_id"}, {"*"}):
+        assert codes(rows, "sft", "openai", {"tool_calls", *printed}) == [None] * 3
+    assert codes(rows, "sft", "openai", {"tool_calls"}) == [None, None, "misplaced_result"]
 
 
 def test_both_sides_of_a_pair_are_looked_at() -> None:

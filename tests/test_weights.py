@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from encoding import encoding
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import normalizing
-from support import SAMPLES, read_manifest, rows_to
+from support import SAMPLES, Make, read_manifest, rows_to
 
 from pipeline.builder import stagewise
 from pipeline.options.config import Config
@@ -29,7 +30,6 @@ from stages.profile import TargetModel
 from stages.tokens.folded_labels import unfold
 
 Row = dict[str, Any]
-Make = Callable[..., Path]
 SAMPLE = SAMPLES / "sft" / "turn_weights.jsonl"
 
 
@@ -84,7 +84,7 @@ WEIGHTS = st.sampled_from([None, 0, 1, 0.5, 2, 0.1, 3.75])
 ANSWERS = st.tuples(st.sampled_from(["Yes.", "It is 4.", "好", "Why\n\nnot?"]), WEIGHTS)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     answers=st.lists(ANSWERS, min_size=1, max_size=4),
     asked=WEIGHTS,
@@ -133,23 +133,16 @@ def test_one_example_per_turn_keeps_that_turns_weight(model: TargetModel) -> Non
     assert [set(one["loss_weights"]) for one in made] == [{0.0, 0.5}, set()]
 
 
-@pytest.mark.parametrize(
-    ("turn", "code"),
-    [
-        *(({"weight": value}, "bad_weight") for value in (
-            -0.5, math.nan, math.inf, 1e39, 10**400, 1e-50, "0.5", [0.5], {})),
-        ({"train": 0.5}, "bad_weight"),
-        ({"loss": 0.5}, "bad_weight"),
-        ({"weight": 0}, "nothing_trained"),
-    ],
-)  # fmt: skip
-def test_what_is_no_weight_is_refused(model: TargetModel, turn: Row, code: str) -> None:
+def test_what_is_no_weight_is_refused(model: TargetModel) -> None:
     """By name; so is a row of which nothing is left to train."""
-    row = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
-    row["messages"][1] |= turn
-    made, refused = encoded(model, [row])
+    odd = (-0.5, math.nan, math.inf, 1e39, 10**400, 1e-50, "0.5", [0.5], {})
+    turns = [{"weight": value} for value in odd] + [{"train": 0.5}, {"loss": 0.5}, {"weight": 0}]
+    question = {"role": "user", "content": "a"}
+    rows = [{"messages": [question, {"role": "assistant", "content": "b", **t}]} for t in turns]
+    made, refused = encoded(model, rows)
     assert not made
-    assert [one["reject_code"] for one in refused] == [code]
+    codes = ["bad_weight"] * (len(rows) - 1) + ["nothing_trained"]
+    assert [one["reject_code"] for one in sorted(refused, key=itemgetter("line"))] == codes
 
 
 def test_only_trained_turns_take_a_weight(model: TargetModel) -> None:
@@ -185,55 +178,49 @@ def stored(folder: Path) -> list[Row]:
     return list(load_from_disk(str(folder))["train"])
 
 
-def test_every_layout_holds_the_same_weights(make: Make, cache_dir: Path) -> None:
+@pytest.fixture
+def sample(built: Callable[..., Path]) -> Callable[[str], Path]:
+    """A build of the sample in a layout."""
+    return lambda layout: built("sft", SAMPLE, "--layout", layout)
+
+
+def test_every_layout_holds_the_same_weights(
+    sample: Callable[[str], Path], cache_dir: Path
+) -> None:
     """Packs are the ragged rows joined, padding weighs nothing, and check finds no fault."""
-    folders = {x: make("sft", SAMPLE, x, layout=x) for x in ("ragged", "packed", "padded")}
-    names = ("input_ids", "labels", "loss_weights")
-    ragged = stored(folders["ragged"])
-    assert [sorted(set(row["loss_weights"])) for row in ragged] == [
-        [0.0, 0.5, 1.0], [0.0, 1.0], [0.0, 2.0], [0.0, 0.25, 1.0], [0.0, 1.0]]  # fmt: skip
-    (pack,) = stored(folders["packed"])
-    for name in names:
+    ragged = stored(sample("ragged"))
+    tops = [[0.0, 0.5, 1.0], [0.0, 1.0], [0.0, 2.0], [0.0, 0.25, 1.0], [0.0, 1.0]]
+    assert [sorted(set(row["loss_weights"])) for row in ragged] == tops
+    (pack,) = stored(sample("packed"))
+    for name in ("input_ids", "labels", "loss_weights"):
         assert pack[name] == [value for row in ragged for value in row[name]]
-    for row, alone in zip(stored(folders["padded"]), ragged, strict=True):
+    for row, alone in zip(stored(sample("padded")), ragged, strict=True):
         before = row["attention_mask"].index(1)
         assert row["loss_weights"] == [0.0] * before + alone["loss_weights"]
-    for folder in folders.values():
-        assert "loss_weights" in read_manifest(folder)["columns"]
-        found = check(folder, cache_dir)
-        assert not found.faults
-        assert found.rows_made_again == 5
+    found = check(sample("padded"), cache_dir)
+    assert not found.faults
+    assert found.rows_made_again == 5
 
 
 def test_the_column_is_there_for_all_rows_or_for_none(make: Make, tmp_path: Path) -> None:
-    """Rows of other files weigh 1 where they are trained, whatever the number of workers."""
-    plain = talk(
-        ("user", "a", None), ("assistant", "b", 1), ("user", "c", None), ("assistant", "d", 0)
-    )
-    other = {"instruction": "a", "input": "", "output": "b"}
-    rows_to(tmp_path / "data" / "a.jsonl", plain)
-    rows_to(tmp_path / "data" / "b.jsonl", other)
+    """Rows of other files weigh 1 where they are trained. Equal texts with other weights are no
+    duplicates: a weight of 1 is none, and any other sets a row apart."""
+    rows = [talk(("user", "a", None), ("assistant", "b", w)) for w in (0.5, 1, 0.5, None, 0.1)]
+    rows_to(tmp_path / "data" / "a.jsonl", {"instruction": "c", "input": "", "output": "d"})
+    rows_to(tmp_path / "data" / "b.jsonl", rows[1])
     without = make("sft", tmp_path / "data", "without", layout="ragged")
     assert "loss_weights" not in read_manifest(without)["columns"]
-    rows_to(tmp_path / "data" / "c.jsonl", talk(("user", "a", None), ("assistant", "b", 0.1)))
-    found = [make("sft", tmp_path / "data", f"with{n}", layout="ragged", workers=n) for n in (1, 2)]
-    shards = [(folder / "train/data-00000-of-00001.arrow").read_bytes() for folder in found]
-    assert shards[0] == shards[1]
-    for row, top in zip(stored(found[0]), (1.0, 1.0, float(np.float32(0.1))), strict=True):
+    rows_to(tmp_path / "data" / "b.jsonl", *rows)
+    folder = make("sft", tmp_path / "data", "with", layout="ragged", dedup=True)
+    assert read_manifest(folder)["rows"]["duplicates"] == 2
+    for row, top in zip(stored(folder), (1.0, 0.5, 1.0, float(np.float32(0.1))), strict=True):
         assert row["loss_weights"] == [top if x != IGNORED else 0.0 for x in row["labels"]]
 
 
-def test_equal_texts_with_other_weights_are_no_duplicates(make: Make, tmp_path: Path) -> None:
-    """A weight of 1 is none; any other sets a row apart."""
-    rows = [talk(("user", "a", None), ("assistant", "b", w)) for w in (0.5, 1, 0.5, None, 2)]
-    folder = make("sft", rows_to(tmp_path / "same.jsonl", *rows), layout="ragged", dedup=True)
-    assert [max(row["loss_weights"]) for row in stored(folder)] == [0.5, 1.0, 2.0]
-    assert read_manifest(folder)["rows"]["duplicates"] == 2
-
-
-def test_stages_by_hand_keep_the_weights(make: Make, tmp_path: Path, cache_dir: Path) -> None:
+def test_stages_by_hand_keep_the_weights(
+    sample: Callable[[str], Path], tmp_path: Path, cache_dir: Path
+) -> None:
     """normalize, render, encode, validate and pack give the bytes of the run."""
-    folder = make("sft", SAMPLE, layout="packed")
     first = tmp_path / "0.arrow"
     config = Config.of(
         "sft", (str(SAMPLE),), "qwen2-1.5b", first, layout="packed", cache_dir=cache_dir, workers=1
@@ -244,12 +231,14 @@ def test_stages_by_hand_keep_the_weights(make: Make, tmp_path: Path, cache_dir: 
         assert stagewise.run_stage(name, source, target, cache_dir) == 0
     stagewise.run_layout("pack", tmp_path / "3.arrow", tmp_path / "chain", cache_dir)
     shard = "train/data-00000-of-00001.arrow"
-    assert (tmp_path / "chain" / shard).read_bytes() == (folder / shard).read_bytes()
+    assert (tmp_path / "chain" / shard).read_bytes() == (sample("packed") / shard).read_bytes()
 
 
-def test_only_trainers_that_read_weights_are_offered(make: Make, tmp_path: Path) -> None:
+def test_only_trainers_that_read_weights_are_offered(
+    make: Make, sample: Callable[[str], Path], tmp_path: Path
+) -> None:
     """The others say so, in the manifest and when they are asked for; nothing is published."""
-    said = read_manifest(make("sft", SAMPLE, layout="ragged"))["trainers"]
+    said = read_manifest(sample("ragged"))["trainers"]
     for name in ("openrlhf", "verl"):
         assert "divided by their sum" in said[name]["detail"]
         assert said.pop(name)["supported"]
