@@ -40,7 +40,6 @@ STORED = "shard"  # their row ids: rows of a finished build
 PLANNED = "plan"  # the plan and the parts from which the shards were written
 _EVIDENCE = (ALONE, STORED, PLANNED)
 
-SEVERITIES = ("critical", "warning", "info")
 
 Columns = Mapping[str, npt.ArrayLike]
 

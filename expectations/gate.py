@@ -21,12 +21,11 @@ from expectations.gx_suites import SHIPPED, Suite, columns_of
 from expectations.invariants import applying
 from expectations.stored_rows import StoredRows
 from expectations.tallies import Broken, Laws, Tally
-from expectations.verdict import Verdict
 from stages import columns
 from stages.chat_template import loss_weights
 from stages.contract import Batch
 from stages.errors import GateError
-from stages.findings import Finding, Judged
+from stages.findings import Finding, Judged, Verdict
 from stages.tokens.folded_labels import unfold
 
 OPENS = "shards_open"  # checked first

@@ -18,9 +18,8 @@ import pyarrow as pa
 
 from expectations import gx_library
 from expectations.gx_suites import Suite, resolved
-from expectations.verdict import NAMED
 from stages.errors import GateError, counted
-from stages.findings import Judged
+from stages.findings import NAMED, Judged
 
 HELP = "Nothing was published."
 

@@ -13,9 +13,10 @@ from types import ModuleType
 from typing import Any
 
 from expectations import gx_library
-from expectations.contract import EXAMPLE, LEVELS, SEVERITIES, Context
+from expectations.contract import EXAMPLE, LEVELS, Context
 from expectations.invariants import applying
 from stages.errors import GateError
+from stages.findings import SEVERITIES
 
 SHIPPED = "shipped"
 _REMEDY = "Nothing was published; fix the suite."

@@ -18,9 +18,9 @@ import pyarrow as pa
 from expectations import contract
 from expectations.invariants import applying, metrics_of
 from expectations.stored_rows import Dataset, IndexRows, ShardFile, StoredRows
-from expectations.verdict import NAMED
 from stages.columns import Ints
 from stages.errors import GateError
+from stages.findings import NAMED
 
 
 @dataclass(frozen=True, slots=True)

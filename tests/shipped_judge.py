@@ -16,8 +16,7 @@ import pyarrow as pa
 from expectations import gate, gx_library, gx_runner
 from expectations.contract import Between, Equal
 from expectations.gx_suites import SHIPPED, Suite, resolved
-from expectations.verdict import NAMED
-from stages.findings import Judged
+from stages.findings import NAMED, Judged
 
 NAME = "TESTS_SHIPPED_JUDGE"  # variable of the environment: set where it judges
 _LIBRARY = gx_runner.Runner

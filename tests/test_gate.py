@@ -18,16 +18,17 @@ from shipped_judge import ShippedJudge
 from support import ROOT, SAMPLES, Make, Run, read_manifest, rows_to, run_python, started
 from support import table as tables
 
-from expectations import gate, gx_library, gx_runner, gx_suites, tallies, verdict
-from expectations.contract import EXAMPLE, PLANNED, SEVERITIES, Context, parameters
+from expectations import gate, gx_library, gx_runner, gx_suites, tallies
+from expectations.contract import EXAMPLE, PLANNED, Context, parameters
 from expectations.gate import Table
 from expectations.invariants import applying
 from pipeline.builds import publish
 from pipeline.manifest.json_records import Sealed, one_line
 from pipeline.tasks import kind_of
 from pipeline.tasks import load as load_task
-from stages import catalog
+from stages import catalog, findings
 from stages.errors import GateError
+from stages.findings import SEVERITIES
 from stages.profile import TargetModel
 
 pytestmark = pytest.mark.great_expectations
@@ -61,7 +62,7 @@ def places(table: str, rows: Sequence[int]) -> list[dict[str, Any]]:
 
 def judged(
     frame: pl.DataFrame, text: str, context: Context, rows: int | None = None
-) -> verdict.Verdict:
+) -> findings.Verdict:
     """A frame of metrics by a user's suite."""
     loaded = gx_suites.load("mine.json", text)
     return gate.judge({EXAMPLE: table(frame, rows=rows)}, loaded, context, places)

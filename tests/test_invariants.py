@@ -23,7 +23,6 @@ from expectations.contract import (
     EXAMPLE,
     PLANNED,
     ROW,
-    SEVERITIES,
     SHARD,
     STREAM,
     Context,
@@ -35,6 +34,7 @@ from pipeline.shards import pack_index
 from pipeline.tasks import kind_of
 from stages.chat_template import loss_weights
 from stages.contract import Batch, Row
+from stages.findings import SEVERITIES
 from stages.profile import TargetModel
 from stages.tokens.packed import pack
 from stages.tokens.padded import pad

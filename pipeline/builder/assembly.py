@@ -14,7 +14,6 @@ import pyarrow as pa
 from expectations.audits import AuditFacts, BuildCounts, SourceCounts, require, run_audits
 from expectations.contract import Context
 from expectations.stored_rows import Chunk, chunk_of
-from expectations.verdict import Verdict
 from pipeline.builder import contaminated, description, exporting, gate, planning, rejects
 from pipeline.builder.dataset import write_dataset, write_index, write_shards
 from pipeline.builder.description import Outcome
@@ -40,7 +39,7 @@ from stages.columns import Ints, offsets_of
 from stages.errors import DataError
 from stages.files import file_hash
 from stages.files.file_hash import FileState
-from stages.findings import AuditResult, Audits
+from stages.findings import AuditResult, Audits, Verdict
 
 
 @dataclass(frozen=True, slots=True)

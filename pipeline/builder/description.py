@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from expectations.verdict import Verdict
 from pipeline import __version__
 from pipeline.builder import rejects
 from pipeline.builder.rejects import Ledger
@@ -40,6 +39,7 @@ from pipeline.shards.plan import Chosen
 from pipeline.shards.sides import TEST, TRAIN
 from stages import encoders, formats
 from stages.chat_template import loss_weights
+from stages.findings import Verdict
 from stages.tokenizers import oracle
 from stages.tokens import layouts
 

@@ -19,7 +19,6 @@ from expectations.gate import Table
 from expectations.gx_suites import Suite
 from expectations.stored_rows import SIDES, Dataset
 from expectations.tallies import Tally
-from expectations.verdict import Verdict
 from pipeline.manifest.dataset_files import listed_and_alike
 from pipeline.messages.session import current
 from pipeline.shards import measured
@@ -27,7 +26,7 @@ from pipeline.shards.measured import OURS, Measured, metrics_file
 from pipeline.shards.pack_index import MeasuredIndex
 from stages.errors import ExpectationError, UsageError
 from stages.files import file_hash
-from stages.findings import Finding
+from stages.findings import Finding, Verdict
 from stages.tokens import layouts
 
 SHOWN = 3  # rows that an error names

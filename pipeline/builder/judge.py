@@ -22,10 +22,10 @@ from expectations import gx_library
 if TYPE_CHECKING:
     from expectations.contract import Context
     from expectations.gx_suites import Suite
-    from expectations.verdict import Verdict
     from pipeline.builder.gate import Evidence
     from pipeline.options.config import Config
     from pipeline.processes import Pool, Worker
+    from stages.findings import Verdict
 
 
 def _apart(_: None, item: tuple[Evidence, Context] | None) -> Verdict | None:

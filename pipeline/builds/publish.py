@@ -26,7 +26,7 @@ from pipeline.manifest.records import RUN, VALIDATION
 from stages.errors import GateError, SurroundingsError, UsageError
 
 if TYPE_CHECKING:  # to look for an equal build imports nothing that judges
-    from expectations.verdict import Verdict
+    from stages.findings import Verdict
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2

@@ -15,7 +15,6 @@ import pyarrow as pa
 from expectations import stored_rows
 from expectations.contract import STREAM
 from expectations.stored_rows import StoredRows
-from expectations.verdict import Verdict
 from pipeline.builds import stored
 from pipeline.builds.build import Build, read_manifest
 from pipeline.builds.stored import UNKNOWN
@@ -34,6 +33,7 @@ from stages.chat_template import loss_weights
 from stages.contract import Batch, Record
 from stages.errors import SurroundingsError, UsageError, require_reading
 from stages.files import file_hash
+from stages.findings import Verdict
 from stages.profile import TargetModel
 from stages.tokens.folded_labels import unfold
 
