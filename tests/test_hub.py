@@ -105,10 +105,11 @@ def test_a_hub_model_is_fetched_once_and_its_commit_recorded(
 ) -> None:
     """``HF_ENDPOINT`` is asked, ``HF_HOME`` keeps the files, and offline the cache answers; what it
     has not is named with the command. ``org/name@revision`` is that commit, and another build."""
-    for model in (f"{MODEL}@{OTHER}", "deepseek-r1-distill-llama-8b"):
-        build(model, "nothing", "1").refused(2, "hf download ", " tokenizer.json")
-    named = build(f"{MODEL}@{OTHER}", "nothing", "1")
-    named.refused(2, "HF_HUB_OFFLINE forbids to ask the hub", f"--revision {OTHER}")
+    for model, there, *said in (
+        (f"{MODEL}@{OTHER}", MODEL, "HF_HUB_OFFLINE forbids to ask the hub", f"--revision {OTHER}"),
+        ("deepseek-r1-distill-llama-8b", "deepseek-ai/DeepSeek-R1-Distill-Llama-8B"),
+    ):
+        build(model, "nothing", "1").refused(2, f"hf download {there} tokenizer.json", *said)
     build(MODEL, "online").ended()
     assert _record(tmp_path / "online") == ("hub", COMMIT, f"{MODEL}@{COMMIT} of the hub")
     fetched = {path.rpartition("/")[2] for path in hub.asked if "/resolve/" in path}

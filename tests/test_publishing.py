@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
@@ -38,13 +39,13 @@ from pipeline.builder.build import build
 from pipeline.builder.exporting import export_build
 from pipeline.builds import lease, versions
 from pipeline.builds.build import Build
-from pipeline.options.config import Config
 from pipeline.options.recipe import builds_of
 from pipeline.publish import hub, store, upload
 from pipeline.publish.check import check
 from pipeline.publish.publication import Publication, assemble
 from pipeline.publish.upload import publish
 from pipeline.report.card_details import NOTHING, Publisher
+from posttrain_pipeline.api import config_of
 from stages.errors import SurroundingsError, UsageError
 
 # What huggingface_hub says of itself as it sends large files.
@@ -57,7 +58,7 @@ NAME = "somebody/problems"
 WORDS = "which of the seven zebras hides the golden umbrella behind an orange lighthouse"
 
 
-def made(root: Path, name: str, cache_dir: Path, rows: int, **options: Any) -> Path:
+def made(root: Path, name: str, cache_dir: Path, rows: int, options: dict[str, Any]) -> Path:
     """A build of the first rows of the sample, with two refused rows and, where an evaluation asks
     the same, one that is contaminated."""
     lines = (SAMPLES / "sft" / "word_problems.jsonl").read_text("utf-8").splitlines()[:rows]
@@ -68,10 +69,10 @@ def made(root: Path, name: str, cache_dir: Path, rows: int, **options: Any) -> P
     rows_ = [*lines, bad, f"{SECRET} is no JSON", asked]
     data.write_text("".join(line + "\n" for line in rows_), "utf-8")
     write_rows(data.with_name("evals.jsonl"), [{"question": f"{WORDS.upper()}!"}])
-    fixed: dict[str, Any] = {"cache_dir": cache_dir, "max_reject": 1.0, "workers": 1}
-    out = root / name / "out"
-    build(Config.of("sft", (str(data),), "qwen2-1.5b", out, **fixed, **options), silent)
-    return out
+    given = {"model": "qwen2-1.5b", "cache_dir": cache_dir, "max_reject": 1.0, "workers": 1}
+    given["output"] = root / name / "out"
+    build(config_of("sft", str(data), {**given, **options}, "run"), silent)
+    return root / name / "out"
 
 
 @pytest.fixture(scope="module")
@@ -85,19 +86,12 @@ def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> Builds:
     shutil.copy(SAMPLES / "sft" / "chat.jsonl", root / "chats")
     (mixed,) = builds_of(Path(recipe), [f"cache-dir={cache_dir}"])
     build(mixed, silent)
+    new = {"layout": "packed", "max_length": 512, "test_size": 0.3}
+    new["decontaminate"] = [str(root / "new" / "evals.jsonl")]
     return {
         "mixed": root / "out",
-        "old": made(root, "old", cache_dir, 4, trainer="axolotl"),
-        "new": made(
-            root,
-            "new",
-            cache_dir,
-            9,
-            layout="packed",
-            max_length=512,
-            test_size=0.3,
-            decontaminate=(str(root / "new" / "evals.jsonl"),),
-        ),
+        "old": made(root, "old", cache_dir, 4, {"for": "axolotl"}),
+        "new": made(root, "new", cache_dir, 9, new),
     }
 
 
@@ -579,11 +573,14 @@ def test_every_task_and_an_export_has_a_card_a_view_and_metadata(
     built: Make,
     cache_dir: Path,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     task: str,
     name: str,
     columns: list[str],
 ) -> None:
     """All checked where they are; the view of an export is that of its build."""
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     source = built(task, SAMPLES / task / name)
     export_build("trl", source, tmp_path / "trl")
     said = Publisher(title="A | title", license="cc-by-4.0", origins=("https://example.org/a",))
@@ -591,6 +588,8 @@ def test_every_task_and_an_export_has_a_card_a_view_and_metadata(
         target = tmp_path / "published" / at.name
         publish(at, str(target), said, cache_dir=cache_dir, report=silent)
         assert check(target, cache_dir).faults == []
+        loaded = datasets.load_dataset(str(target))["train"]
+        assert loaded.to_list() == datasets.load_from_disk(str(target))["train"].to_list()
         viewed = pq.read_table(target / "view" / "train.parquet")
         assert viewed.column_names == columns
         assert len(viewed) == read_manifest(target)["splits"]["train"]["examples"]

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import SAMPLES, Make, Run, read_manifest, table, write_rows
+from support import SAMPLES, Make, Run, read_manifest, read_rows, table, write_rows
 
 from pipeline.builds.build import Build, StoredShard
 from pipeline.manifest.records import Change
@@ -34,7 +34,7 @@ BUILDS = {
     "rm": SAMPLES / "rm" / "pairs_margin.jsonl",
     "prm": SAMPLES / "prm" / "alternatives.jsonl",
 }
-SPLIT = ("--max-length", 512, "--test-size", 0.3)  # of a build that test_browse has, too
+SPLIT = ("--max-length", 512, "--test-size", 0.3)  # of a build that test_show has, too
 CSS = (Path(report.__file__).parent / "page.css").read_text("utf-8")
 
 
@@ -128,7 +128,7 @@ def test_figures_are_the_manifests(built: Make, task: str) -> None:
     for law in json.loads((folder / "validation.json").read_text("utf-8"))["expectations"]:
         judged = f"{law['broken']} of {law['checked']} passed {law['severity']}"
         told.append(f"{law['name']} {judged}")
-    told += [json.loads(line)["id"] for line in (folder / "rejects.jsonl").open(encoding="utf-8")]
+    told += [one["id"] for one in read_rows(folder / "rejects.jsonl")]
     assert [one for one in told if one not in text] == []
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from preloaded import Server, outputs
 from stub_s3 import BUCKET, S3Stub
-from support import SAMPLES, Run, files_of, write_rows
+from support import SAMPLES, Run, files_of
 
 from pipeline.builds import lease, store_versions
 from pipeline.stores import Store, open_store
@@ -77,21 +77,6 @@ def test_a_build_in_a_store_is_the_build_of_a_folder(
     assert kinds["LIST whole"] == 1
     assert kinds.total() <= 20, kinds
     assert [path.name for path in tmp_path.iterdir()] == ["here"]
-
-
-@pytest.mark.slow
-def test_any_number_of_workers_puts_the_same_bytes(
-    pipeline: Run, store: Store, tmp_path: Path
-) -> None:
-    """Of several parts: two put what one writes here."""
-    files = [tmp_path / f"{number}.jsonl" for number in range(3)]
-    for file in files:
-        rows = ({"prompt": f"{file.name} {n}", "response": f"a {n}"} for n in range(300))
-        write_rows(file, rows)
-    command = ("run", "sft", *files, "--model", "qwen2-1.5b", "--layout", "ragged", "--quiet")
-    pipeline(*command, "-o", store.shown, "--workers", "2").ended()
-    pipeline(*command, "-o", "here", "--workers", "1", "--cache-dir", tmp_path / "other").ended()
-    assert contents(store) == files_of(tmp_path / "here")
 
 
 @pytest.mark.slow
