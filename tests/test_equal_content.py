@@ -15,7 +15,9 @@ from rows import normalizing
 from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import (
+    Columns,
     Conversation,
+    Example,
     FormatOptions,
     Message,
     Record,
@@ -23,6 +25,7 @@ from stages.contract import (
     StepChain,
 )
 from stages.errors import DataError, RowError
+from stages.format import Format
 from stages.normalize.evidence import detect
 from stages.normalize.stage import Normalize
 
@@ -283,10 +286,21 @@ def test_a_stray_instruction_is_refused_among_plain_exchanges() -> None:
     assert codes.to_pylist() == ["bad_column"] * 3
 
 
-def test_a_row_without_any_example_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+class _Empty(Format):
+    """A format that finds nothing in a row, and says nothing about it."""
+
+    name = "empty"
+    kinds = ("conversation",)
+    columns: Columns = {"rows": ("rows",)}
+
+    def matches(self, row: Row) -> str | None:
+        return "rows"
+
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
+        return []
+
+
+def test_a_row_without_any_example_is_refused() -> None:
     """A format that gives none for a row loses nothing: the row is refused by name."""
-    empty = formats.load("query_response")
-    monkeypatch.setattr(empty, "read", lambda row, options: [])
-    row = {"question": "q", "answer": "a"}
-    batch = Normalize(kind_of("sft"), empty, FormatOptions())([Record(0, 0, b"", row)])
+    batch = Normalize(kind_of("sft"), _Empty(), FormatOptions())([Record(0, 0, b"", {"rows": 1})])
     assert batch.column("reject_code").to_pylist() == ["no_examples"]
