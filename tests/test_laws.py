@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from conftest import NAME
 from preloaded import Server
-from support import SAMPLES, Make, Run, few, files_of, flip, read_manifest, silent
+from support import SAMPLES, Make, Run, few, files_of, flip, own_cache, read_manifest, silent
 
 from pipeline.builder.build import (
     build,
@@ -44,18 +44,19 @@ jsonl.SPLIT_BYTES, plan.SHARD_TOKENS = 20_000, 8_000
 
 @pytest.mark.parametrize(("several", "size"), few([("2", 100_000), ("3", 34_000_000)], 1))
 def test_any_number_of_workers_gives_the_same_bytes(
-    commands: Server, cache_home: Path, tmp_path: Path, several: str, size: int
+    commands: Server, cache_dir: Path, tmp_path: Path, several: str, size: int
 ) -> None:
     """Shards and manifest are byte-identical for 1, 2 and 3 workers, from empty caches; a small
     file has small splits and shards."""
     rows = (SAMPLES / "sft" / "word_problems.jsonl").read_bytes()
     data = tmp_path / "data.jsonl"
     data.write_bytes(rows * (size // len(rows)))
-    variables = {**os.environ, "XDG_CACHE_HOME": str(cache_home), "HF_HUB_OFFLINE": "1"}
+    variables = {**os.environ, "XDG_CACHE_HOME": str(cache_dir.parent), "HF_HUB_OFFLINE": "1"}
     words = ["run", "sft", "--model", "qwen2-1.5b", str(data), "--shuffle"]
     made = []
     for workers in ("1", several):
-        options = ["--workers", workers, "--cache-dir", f"cache{workers}", "-o", f"out{workers}"]
+        cache = str(own_cache(tmp_path / f"cache{workers}", cache_dir))
+        options = ["--workers", workers, "--cache-dir", cache, "-o", f"out{workers}"]
         before = SMALL if size < 1_000_000 else ""
         assert commands([*words, *options], tmp_path, variables, before) == 0
         made.append(files_of(tmp_path / f"out{workers}"))
