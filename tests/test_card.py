@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,8 @@ import pytest
 from huggingface_hub import DatasetCard
 from hypothesis import given
 from hypothesis import strategies as st
-from support import SAMPLES, Ran, read_manifest, write_rows
+from support import ROOT, SAMPLES, Make, Run, few, files_of, read_manifest, write_rows
 
-from pipeline import exports
 from pipeline.builder.exporting import export_build
 from pipeline.builds.build import Build
 from pipeline.manifest import json_records
@@ -27,7 +25,6 @@ from pipeline.publish.check import check
 from pipeline.report import card
 from pipeline.report.card import block, code, plain
 from pipeline.report.card_details import Publisher
-from stages.errors import UsageError
 from stages.files import file_hash
 
 SOURCES = {
@@ -35,12 +32,6 @@ SOURCES = {
     "rm": SAMPLES / "rm" / "pairs_margin.jsonl",
     "prm": SAMPLES / "prm" / "stepwise.jsonl",
 }
-LAYOUTS = {
-    "sft": ("packed", "ragged", "padded"),
-    "rm": ("ragged", "padded"),
-    "prm": ("packed", "ragged", "padded"),
-}
-Make = Callable[..., Path]
 
 
 @pytest.fixture(autouse=True)
@@ -62,19 +53,20 @@ def loads_both_ways(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("task", "trainer"),
-    [("sft", "axolotl"), ("sft", "megatron"), ("rm", "medicalgpt"), ("prm", "trl"), ("rm", "")],
+    ("task", "trainer"), few([("sft", "megatron"), ("rm", "medicalgpt"), ("prm", "trl")], 1)
 )
 def test_a_build_and_the_export_in_it_load_both_ways(make: Make, task: str, trainer: str) -> None:
     """Beside a trainer's shards, in other columns or in another container, too."""
     folder = make(task, SOURCES[task], trainer=trainer, test_size=0.3)
     loads_both_ways(folder)
-    if trainer:
-        loads_both_ways(folder / trainer)
+    loads_both_ways(folder / trainer)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("task", "layout"), [(t, one) for t in LAYOUTS for one in LAYOUTS[t]])
+@pytest.mark.parametrize(
+    ("task", "layout"),
+    [(t, one) for t in SOURCES for one in ("packed", "ragged", "padded")[t == "rm" :]],
+)
 def test_every_layout_and_every_export_loads_both_ways(make: Make, task: str, layout: str) -> None:
     """Of every trainer that takes it."""
     folder = make(task, SOURCES[task], layout=layout, test_size=0.3)
@@ -83,23 +75,6 @@ def test_every_layout_and_every_export_loads_both_ways(make: Make, task: str, la
         if verdict["supported"]:
             export_build(name, folder, folder.with_name(name))
             loads_both_ways(folder.with_name(name))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", exports.names())
-def test_a_build_for_any_trainer_loads_both_ways(make: Make, name: str) -> None:
-    """``--for`` puts the trainer's folder into the build, for at least one task each."""
-    made = 0
-    for task in LAYOUTS:
-        try:
-            folder = make(task, SOURCES[task], task, trainer=name)
-        except UsageError:
-            continue
-        made += 1
-        loads_both_ways(folder)
-        if (folder / name).is_dir():
-            loads_both_ways(folder / name)
-    assert made
 
 
 def test_load_dataset_refuses_a_folder_with_fewer_rows(make: Make) -> None:
@@ -148,10 +123,20 @@ def test_the_front_matter_is_what_the_hub_reads(make: Make) -> None:
     assert "\n# z" not in text
 
 
-def test_the_recipe_in_the_card_builds_the_same(
-    pipeline: Callable[..., Ran], make: Make, tmp_path: Path
-) -> None:
-    """Beside files of the names that it gives."""
+def require_the_same(pipeline: Run, folder: Path) -> str:
+    """Of the recipe in a build's card, beside files of the names that it gives; the recipe."""
+    text = (folder / "README.md").read_text("utf-8")
+    (recipe,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    (folder.parent / "again.toml").write_text(f'output = "again"\nkeep = 0\n{recipe}', "utf-8")
+    pipeline("build", "again.toml").ended()
+    again = folder.with_name("again")
+    assert read_manifest(again) == read_manifest(folder)
+    assert (again / "README.md").read_text("utf-8") == text
+    return str(recipe)
+
+
+def test_the_recipe_in_the_card_builds_the_same(pipeline: Run, make: Make, tmp_path: Path) -> None:
+    """With options of many kinds."""
     options: dict[str, Any] = {
         "map": {"prompt": "question", "completion": "solution"},
         "system": 'Say "why".\n\x7f',
@@ -171,53 +156,16 @@ def test_the_recipe_in_the_card_builds_the_same(
     ]
     write_rows(data, texts)
     folder = make("sft", data, **options)
-    text = (folder / "README.md").read_text("utf-8")
-    (recipe,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
-    assert tomllib.loads(recipe)["data"] == ["rows.jsonl"]
-    (tmp_path / "r.toml").write_text(f'{recipe}output = "again"\nkeep = 0\n', "utf-8")
-    pipeline("build", "r.toml").ended()
-    assert read_manifest(tmp_path / "again")["build_id"] == read_manifest(folder)["build_id"]
-    assert (tmp_path / "again" / "README.md").read_text("utf-8") == text
-
-
-MIXED = """\
-task = "sft"
-model = "qwen2-1.5b"
-output = "out"
-keep = 0
-title = "Problems | chats"
-origin = "our own collection"
-max-reject = 0.5
-total = "1k"
-
-[[source]]
-name = "problems"
-data = "word_problems.jsonl"
-license = "CC-BY-4.0"
-origin = "https://example.org/problems"
-share = 0.75
-epochs = 4
-
-[[source]]
-name = "chats"
-data = ["chats/*.jsonl"]
-license = "Our Data Terms (v2)"
-share = 0.25
-epochs = 4
-train-on = "last"
-max-reject = 0.9
-"""
+    assert tomllib.loads(require_the_same(pipeline, folder))["data"] == ["rows.jsonl"]
 
 
 @pytest.mark.slow
-def test_the_card_has_the_sources_of_the_recipe(
-    pipeline: Callable[..., Ran], tmp_path: Path
-) -> None:
+def test_the_card_has_the_sources_of_the_recipe(pipeline: Run, tmp_path: Path) -> None:
     """Their licences, origins and figures; and a recipe that builds the same."""
     (tmp_path / "chats").mkdir()
     shutil.copyfile(SOURCES["sft"], tmp_path / "word_problems.jsonl")
     shutil.copyfile(SAMPLES / "sft" / "chat.jsonl", tmp_path / "chats" / "chat.jsonl")
-    (tmp_path / "r.toml").write_text(MIXED)
+    shutil.copyfile(ROOT / "tests" / "tables" / "two_sources.toml", tmp_path / "r.toml")
     pipeline("build", "r.toml").ended()
     card_of = DatasetCard.load(tmp_path / "out" / "README.md")
     found = card_of.data.to_dict()
@@ -235,11 +183,8 @@ def test_the_card_has_the_sources_of_the_recipe(
     assert any("Our Data Terms \\(v2\\)" in one for one in lines)
     loads_both_ways(tmp_path / "out")
 
-    (recipe,) = re.findall(r"```toml\n(.*?)```", card_of.text, re.DOTALL)
     shutil.copyfile(SAMPLES / "sft" / "chat.jsonl", tmp_path / "chat.jsonl")
-    (tmp_path / "again.toml").write_text(f'output = "again"\nkeep = 0\n{recipe}', "utf-8")
-    pipeline("build", "again.toml").ended()
-    assert read_manifest(tmp_path / "again") == manifest
+    require_the_same(pipeline, tmp_path / "out")
 
     pipeline("build", "r.toml", "--license", "mit", "-o", "licensed", "--json").ended()
     found = DatasetCard.load(tmp_path / "licensed" / "README.md").data.to_dict()
@@ -248,7 +193,7 @@ def test_the_card_has_the_sources_of_the_recipe(
 
 @pytest.mark.slow
 def test_the_recipe_in_the_card_names_the_files_of_the_test_split(
-    pipeline: Callable[..., Ran], tmp_path: Path
+    pipeline: Run, tmp_path: Path
 ) -> None:
     """With options of all rows, and a filter."""
     lines = SOURCES["sft"].read_text().splitlines(keepends=True)
@@ -257,13 +202,8 @@ def test_the_recipe_in_the_card_names_the_files_of_the_test_split(
     command = ("run", "sft", "a.jsonl", "--test", "held.jsonl", "--model", "qwen2-1.5b")
     given = ("--system", "Be brief.", "--train-on", "last", "--filter", "n_tokens < 400")
     pipeline(*command, *given, "--origin", "here", "-o", "out").ended()
-    loads_both_ways(tmp_path / "out")
-    text = (tmp_path / "out" / "README.md").read_text("utf-8")
-    (recipe,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    recipe = require_the_same(pipeline, tmp_path / "out")
     assert tomllib.loads(recipe)["test"] == ["held.jsonl"]
-    (tmp_path / "r.toml").write_text(f'output = "again"\nkeep = 0\n{recipe}', "utf-8")
-    pipeline("build", "r.toml").ended()
-    assert read_manifest(tmp_path / "again") == read_manifest(tmp_path / "out")
 
 
 @given(st.text(max_size=40))
@@ -278,10 +218,10 @@ def test_no_text_is_markup(text: str) -> None:
 
 
 def test_a_card_says_nothing_of_this_machine(make: Make, tmp_path: Path) -> None:
-    """No path, and the same bytes wherever the build is made."""
-    first = (make("rm", SOURCES["rm"]) / "README.md").read_bytes()
+    """No path; and the build has the same bytes wherever it is made, and by two workers."""
+    first = make("rm", SOURCES["rm"])
     moved = tmp_path / "elsewhere" / SOURCES["rm"].name
     moved.parent.mkdir()
     shutil.copyfile(SOURCES["rm"], moved)
-    assert (make("rm", moved, "other") / "README.md").read_bytes() == first
-    assert str(tmp_path).encode() not in first
+    assert files_of(make("rm", moved, "other", workers=2)) == files_of(first)
+    assert str(tmp_path) not in (first / "README.md").read_text("utf-8")

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-import resource
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import SAMPLES, Make, Run, say, write_rows
+from support import SAMPLES, Make, Run, write_rows
 
 from pipeline.builds.build import Build
 from pipeline.report import difference, numbers, words
@@ -65,7 +62,7 @@ def test_every_example_is_in_one_group(one: list[Any], other: list[Any]) -> None
 
 
 @pytest.mark.slow
-def test_content_is_all_that_a_trainer_reads(make: Make, tmp_path: Path) -> None:
+def test_content_is_all_that_a_trainer_reads(built: Make) -> None:
     """Of every task: equal rows are equal in another layout, and any change of ids, labels, weights
     or ratings is one."""
     for task, name, layouts in (
@@ -75,8 +72,7 @@ def test_content_is_all_that_a_trainer_reads(make: Make, tmp_path: Path) -> None
     ):
         data = SAMPLES / name
         read = [
-            numbers.read(Build.open(make(task, data, f"{task}-{layout}", layout=layout)))
-            for layout in layouts
+            numbers.read(Build.open(built(task, data, "--layout", layout))) for layout in layouts
         ]
         assert len(read[0]) > 5
         for other in read[1:]:
@@ -152,31 +148,10 @@ def test_the_command_says_what_changed(pipeline: Run, tmp_path: Path) -> None:
     same = json.loads(pipeline("diff", "one", "one", "--json").out)
     assert same["examples"]["same"] == 20
     assert not any(same[key] for key in ("options", "model", "audits", "rejected"))
-
-
-@pytest.mark.slow
-def test_an_example_that_changes_sides_is_a_warning(pipeline: Run, tmp_path: Path) -> None:
-    """From test to train it would be a leak between two versions."""
-    _sft(tmp_path / "a.jsonl", [(f"Question {n}?", f"Answer {n}.") for n in range(40)])
-    command = ("run", "sft", "a.jsonl", "--model", "qwen2-1.5b", "--test-size", "0.3")
-    pipeline(*command, "-o", "one").ended()
-    pipeline(*command, "-o", "two", "--seed", "5").ended()
-    ran = pipeline("diff", "one", "two")
-    sides = json.loads(pipeline("diff", "one", "two", "--json").out)
-    named = sides["examples"]["changed_side"]
-    ids = [
-        {
-            json.dumps(row["row_ids"]) if "row_ids" in row else row["row_id"]
-            for table in Build.open(tmp_path / name).splits["test"].tables()
-            for row in table.to_pylist()
-        }
-        for name in ("one", "two")
-    ]
-    if ids[0] == ids[1]:  # a split by content does not depend on the seed
-        assert named == {}
-    else:
-        assert named["test -> train"] == named["train -> test"] > 0
-        assert "changed sides: test -> train" in ran.out
+    pipeline(*command, "-o", "split", "--test-size", "0.3").ended()
+    turned = pipeline("diff", "split", "three", "--json").told["examples"]["changed_side"]
+    assert turned["test -> train"] > 0  # a leak between two versions
+    assert "changed sides: test -> train" in pipeline("diff", "split", "three").out
 
 
 def test_a_second_pass_is_added(pipeline: Run, tmp_path: Path) -> None:
@@ -199,19 +174,17 @@ data = ["b.jsonl"]
     (tmp_path / "two.toml").write_text(recipe.format(2))
     for name, layout in (("one", "packed"), ("two", "ragged")):
         pipeline("build", f"{name}.toml", "-o", name, "--layout", layout).ended()
-    found = json.loads(pipeline("diff", "one", "two", "--json").out)
+    found = difference.difference(Build.open(tmp_path / "one"), Build.open(tmp_path / "two"))
     counts = {key: found["examples"][key] for key in ("same", "added", "removed", "changed")}
     assert counts == {"same": 13, "added": 12, "removed": 0, "changed": 0}
-    assert {key: one["examples"] for key, one in found["sources"]["b"].items()} == {
-        "math": 24,
-        "talk": 1,
-    }
+    examples = {key: one["examples"] for key, one in found["sources"]["b"].items()}
+    assert examples == {"math": 24, "talk": 1}
     text = pipeline("diff", "one", "two", "--page", "diff.html").out
     assert "option    source.math.epochs: 1.0 -> 2.0\n" in text
     assert "sources:" not in text
     page = (tmp_path / "diff.html").read_text()
     assert "<td>source.math.epochs</td><td>1.0</td><td>2.0</td>" in page
-    back = json.loads(pipeline("diff", "two", "one", "--json").out)
+    back = difference.difference(Build.open(tmp_path / "two"), Build.open(tmp_path / "one"))
     assert (back["examples"]["removed"], len(back["shown"]["removed"])) == (12, 3)
 
 
@@ -221,19 +194,3 @@ def test_versions_are_named_by_their_first_characters(make: Make, tmp_path: Path
     folder = make("sft", data, "r", keep=3)
     build_id = Build.open(folder / "current").manifest.build_id
     assert difference.opened(folder / build_id[:8]).folder == folder / build_id
-
-
-@pytest.mark.slow
-def test_many_examples_take_little_time_and_memory(make: Make, tmp_path: Path) -> None:
-    """Printed with -s; memory grows with the number of examples, not with their lengths."""
-    chosen = random.Random(5)
-    rows = [(f"What is {n} plus {n}?", f"{2 * n} " * chosen.randint(1, 30)) for n in range(60_000)]
-    one = make("sft", _sft(tmp_path / "a.jsonl", rows), "one", workers=None)
-    other = make("sft", _sft(tmp_path / "a.jsonl", rows[::-1]), "two", workers=None)
-    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    found = difference.difference(Build.open(one), Build.open(other))
-    seconds = time.monotonic() - began
-    more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    say(f"diff of 2 x 60,000 examples: {seconds:.1f} s, {more / 1024:.0f} MiB more")
-    assert found["examples"]["moved"] + found["examples"]["same"] == 60_000
-    assert more < 200 << 10

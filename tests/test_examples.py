@@ -45,69 +45,50 @@ def code(call: Any, *arguments: Any) -> str:
     return caught.value.code
 
 
-@pytest.mark.parametrize(
-    ("found", "policy", "wanted"),
-    [
-        (talk("s", "u", "a", "u", "a"), "assistant", [False, False, True, False, True]),
-        (talk("s", "u", "a", "u", "a"), "last", [False, False, False, False, True]),
-        (talk("s", "u", "a", "u", "a"), "all", [True, True, True, True, True]),
-        (talk("s", ("u", False), ("a", False), "u", "a"), "all", [True, False, False, True, True]),
-        (talk("u", "a", "u"), "last", [False, True, False]),
-        (talk("u", "a", "t", "a"), "assistant", [False, True, False, True]),
-        (talk("u", ("a", False), "u", "a"), "assistant", [False, False, False, True]),
-        (talk("u", ("a", True), "u", "a"), "last", [False, True, False, True]),
-        (talk("u", ("a", True), "u", ("a", False)), "last", [False, True, False, False]),
-        (talk(("u", False), "a"), "assistant", [False, True]),
-        (talk(("u", True), "a"), "all", [True, True]),
-    ],
-)
-def test_flags_win_over_the_policy(found: Conversation, policy: str, wanted: list[bool]) -> None:
-    """A turn's own flag decides; where it has none, ``--train-on`` does."""
-    assert trained(loss_mask.conversation(found, policy)) == wanted
+def test_flags_win_over_the_policy() -> None:
+    """A turn's own flag decides; where it has none, ``--train-on`` does. A bare text is trained as
+    a whole, and an answer of calls alone is one."""
+    s, u, a, t, f = "s", "u", "a", "t", False
+    blank = talk(u, (a, f), u, a)
+    blank.messages[1].content = ""
+    called = Conversation([Message("user", "q"), Message("assistant", None, CALL)])
+    for found, policy, wanted in (
+        (talk(s, u, a, u, a), "assistant", [f, f, True, f, True]),
+        (talk(s, u, a, u, a), "last", [f, f, f, f, True]),
+        (talk(s, u, a, u, a), "all", [True, True, True, True, True]),
+        (talk(s, (u, f), (a, f), u, a), "all", [True, f, f, True, True]),
+        (talk(u, a, u), "last", [f, True, f]),
+        (talk(u, a, t, a), "assistant", [f, True, f, True]),
+        (talk(u, (a, f), u, a), "assistant", [f, f, f, True]),
+        (talk(u, (a, True), u, a), "last", [f, True, f, True]),
+        (talk(u, (a, True), u, (a, f)), "last", [f, True, f, f]),
+        (talk((u, f), a), "assistant", [f, True]),
+        (talk((u, True), a), "all", [True, True]),
+        (blank, "assistant", [f, f, f, True]),
+        (called, "assistant", [f, True]),
+        (Conversation([Message("text", "x")]), "last", [True]),
+    ):
+        assert trained(loss_mask.conversation(found, policy)) == wanted, (found, policy)
 
 
 @pytest.mark.parametrize("policy", ["assistant", "last", "all"])
 def test_conversations_that_teach_nothing_are_refused(policy: str) -> None:
-    """Nobody answers, nobody asks, or no turn is trained: each has its code."""
-    assert code(loss_mask.conversation, talk("s", "u"), policy) == "no_answer"
-    assert code(loss_mask.conversation, talk("u"), policy) == "no_answer"
-    assert code(loss_mask.conversation, talk("s", "a"), policy) == "no_user_turn"
-    assert code(loss_mask.conversation, talk("a", "t", "a"), policy) == "no_user_turn"
-    left_out = talk(("u", False), ("a", False))
-    assert code(loss_mask.conversation, left_out, policy) == "nothing_trained"
-
-
-@pytest.mark.parametrize("empty", ["", " ", "\n\t ", "\u2003"])
-def test_an_empty_answer_is_refused_where_it_would_be_trained(empty: str) -> None:
-    """An answer of blanks teaches the model to say nothing."""
-    assert code(loss_mask.conversation, talk("u", "a", answer=empty), "assistant") == "empty_answer"
-    left_out = talk("u", ("a", False), "u", "a")
-    left_out.messages[1].content = empty
-    assert trained(loss_mask.conversation(left_out, "assistant")) == [False, False, False, True]
-
-
-def test_an_answer_of_tool_calls_alone_is_no_empty_answer() -> None:
-    """Calls without text are an answer; an empty list of calls is not."""
-    turns = [Message("user", "q"), Message("assistant", None, CALL)]
-    assert trained(loss_mask.conversation(Conversation(turns), "assistant")) == [False, True]
-    turns = [Message("user", "q"), Message("assistant", "", {"tool_calls": []})]
-    assert code(loss_mask.conversation, Conversation(turns), "assistant") == "empty_answer"
-
-
-def test_only_answers_are_trained_unless_all_is_asked_for() -> None:
-    """A flag that asks to train a user's turn is a contradiction, not a wish."""
-    for policy in ("assistant", "last"):
-        found = talk(("u", True), "a")
-        assert code(loss_mask.conversation, found, policy) == "untrainable_turn"
-
-
-def test_bare_text_is_trained_as_a_whole() -> None:
-    """A text row has no turns: all of it is trained, and an empty one is refused."""
-    found = loss_mask.conversation(Conversation([Message("text", "x")]), "last")
-    assert trained(found) == [True]
-    assert code(loss_mask.conversation, Conversation([Message("text", " \n")]), "last") == (
-        "empty_answer"
-    )
+    """Nobody answers or asks, no turn is trained, or one of blanks would be; a flag that asks to
+    train a user's turn is a contradiction, not a wish."""
+    no_calls = Message("assistant", "", {"tool_calls": []})
+    for found, wanted in (
+        (talk("s", "u"), "no_answer"),
+        (talk("u"), "no_answer"),
+        (talk("s", "a"), "no_user_turn"),
+        (talk("a", "t", "a"), "no_user_turn"),
+        (talk(("u", False), ("a", False)), "nothing_trained"),
+        (Conversation([Message("text", " \n")]), "empty_answer"),
+        (Conversation([Message("user", "q"), no_calls]), "empty_answer"),
+        *((talk("u", "a", answer=blank), "empty_answer") for blank in ("", " ", "\n\t ", "\u2003")),
+    ):
+        assert code(loss_mask.conversation, found, policy) == wanted, found
+    if policy != "all":
+        assert code(loss_mask.conversation, talk(("u", True), "a"), policy) == "untrainable_turn"
 
 
 FLAGS = st.sampled_from([None, True, False])
@@ -170,28 +151,17 @@ def test_a_row_of_a_turn_by_turn_model_is_numbered() -> None:
     assert batch["reject_code"].to_pylist() == [None, None, None, "no_answer"]
 
 
-@pytest.mark.parametrize(
-    ("roles", "wanted"),
-    [
-        ("ua", None),
-        ("sua", None),
-        ("uaua", None),
-        ("uau", "ends_without_answer"),
-        ("uat", "ends_without_answer"),
-        ("uua", "repeated_role"),
-        ("uaa", "repeated_role"),
-        ("uatta", None),
-        ("uuau", "ends_without_answer"),
-    ],
-)
-def test_odd_conversations_are_noted_and_kept(roles: str, wanted: str | None) -> None:
-    """What is odd but refuses nothing is counted under its own name."""
-    found = loss_mask.conversation(talk(*roles), "assistant")
-    assert examples.notes(found.messages) == ([wanted] if wanted else [])
-
-
-def test_a_bare_text_is_not_odd() -> None:
-    """A text row ends without an answer by its nature."""
+def test_odd_conversations_are_noted_and_kept() -> None:
+    """What is odd but refuses nothing is counted under its own name; a text is no conversation."""
+    notes = {
+        "ends_without_answer": ("uau", "uat", "uuau"),
+        "repeated_role": ("uua", "uaa"),
+        None: ("ua", "sua", "uaua", "uatta"),
+    }
+    for wanted, conversations in notes.items():
+        for roles in conversations:
+            found = loss_mask.conversation(talk(*roles), "assistant")
+            assert examples.notes(found.messages) == ([wanted] if wanted else []), roles
     assert examples.notes([Message("text", "x")]) == []
 
 
@@ -218,78 +188,66 @@ def test_both_sides_of_a_pair_hold_the_prompt_and_train_what_differs() -> None:
     assert chosen.tools == rejected.tools == tools
 
 
-@pytest.mark.parametrize(
-    ("more", "wanted"),
-    [
-        ({"prompt": []}, "no_prompt"),
-        ({"prompt": [Message("system", "s")]}, "no_user_turn"),
-        ({"prompt": [Message("user", "q"), Message("assistant", "x")]}, "prompt_ends_in_answer"),
-        ({"chosen": []}, "empty_answer"),
-        ({"rejected": []}, "empty_answer"),
-        ({"chosen": [Message("assistant", "")]}, "empty_answer"),
-        ({"rejected": [Message("assistant", " \n")]}, "empty_answer"),
-        ({"chosen": [Message("user", "a")]}, "empty_answer"),
-        ({"rejected": [Message("assistant", "b"), Message("user", "q")]}, "empty_answer"),
-        ({"chosen": [Message("assistant", "b")]}, "identical_pair"),
-    ],
-)
-def test_pairs_that_compare_nothing_are_refused(more: dict[str, Any], wanted: str) -> None:
+def test_pairs_that_compare_nothing_are_refused() -> None:
     """No question, no answer or no difference: each has its code."""
-    assert code(examples.pair, pair(**more)) == wanted
-
-
-def result(content: str) -> Message:
-    """What a tool gives back."""
-    return Message("tool", content)
+    question = Message("user", "q")
+    for side, turns, wanted in (
+        ("prompt", [], "no_prompt"),
+        ("prompt", [Message("system", "s")], "no_user_turn"),
+        ("prompt", [question, Message("assistant", "x")], "prompt_ends_in_answer"),
+        ("chosen", [], "empty_answer"),
+        ("rejected", [], "empty_answer"),
+        ("chosen", [Message("assistant", "")], "empty_answer"),
+        ("rejected", [Message("assistant", " \n")], "empty_answer"),
+        ("chosen", [Message("user", "a")], "empty_answer"),
+        ("rejected", [Message("assistant", "b"), question], "empty_answer"),
+        ("chosen", [Message("assistant", "b")], "identical_pair"),
+    ):
+        assert code(examples.pair, pair(**{side: turns})) == wanted, (side, turns)
 
 
 U, A, B = Message("user", "x"), Message("assistant", "a"), Message("assistant", "b")
 OTHER = Message("user", "y")
 CALLED = Message("assistant", None, CALL)
+ONE, TWO = Message("tool", "1"), Message("tool", "2")  # what a tool gives back
 
 
-@pytest.mark.parametrize(
-    ("chosen", "rejected"),
-    [
+def test_sides_that_answer_two_questions_are_refused() -> None:
+    """They differ first where the user or a tool speaks, or where one of these goes on."""
+    for chosen, rejected in (
         ([A, U, A], [A, OTHER, A]),
         ([A, U, A], [A, OTHER, B]),
         ([A, U, A], [A]),
         ([A], [A, U, A]),
         ([A, U, A], [A, B]),
         ([A, U, A, U, B], [A, U, A, OTHER, B]),
-        ([CALLED, result("1"), A], [CALLED, result("2"), B]),
-        ([CALLED, result("1"), A], [CALLED]),
+        ([CALLED, ONE, A], [CALLED, TWO, B]),
+        ([CALLED, ONE, A], [CALLED]),
         ([A, Message("user", "x", {"name": "n"}), A], [A, U, B]),
         ([Message("assistant", "a", trained=True), U, A], [A, OTHER, A]),
-    ],
-)
-def test_sides_that_answer_two_questions_are_refused(
-    chosen: list[Message], rejected: list[Message]
-) -> None:
-    """They differ first where the user or a tool speaks, or where one of these goes on."""
-    assert code(examples.pair, pair(chosen=chosen, rejected=rejected)) == "questions_differ"
+    ):
+        both = pair(chosen=chosen, rejected=rejected)
+        assert code(examples.pair, both) == "questions_differ", (chosen, rejected)
 
 
-@pytest.mark.parametrize(
-    ("chosen", "rejected"),
-    [
+def test_sides_that_differ_first_in_an_answer_are_kept() -> None:
+    """Whatever comes behind it; contents arrive as written, and calls are part of an answer."""
+    for chosen, rejected in (
         ([A, U, A], [B]),
         ([A, U, A], [B, U, A]),
         ([A, U, A], [B, OTHER, A]),  # the user replies to each answer
         ([A, U, A], [A, U, B]),
         ([A, U, A, U, A], [A, U, B, OTHER, A]),
         ([A, A], [A]),
-        ([CALLED, result("1"), A], [CALLED, result("1"), B]),
-        ([CALLED, result("1"), A], [B]),
-        ([CALLED, result("1"), A], [Message("assistant", "x", CALL), result("2"), A]),
-    ],
-)
-def test_sides_that_differ_first_in_an_answer_are_kept(
-    chosen: list[Message], rejected: list[Message]
-) -> None:
-    """Whatever comes behind it."""
-    sides = examples.pair(pair(chosen=chosen, rejected=rejected))
-    assert [len(side.messages) for side in sides] == [1 + len(chosen), 1 + len(rejected)]
+        ([CALLED, ONE, A], [CALLED, ONE, B]),
+        ([CALLED, ONE, A], [B]),
+        ([CALLED, ONE, A], [Message("assistant", "x", CALL), TWO, A]),
+        ([Message("assistant", "b ")], [B]),
+        ([Message("assistant", "b", CALL)], [B]),
+    ):
+        sides = examples.pair(pair(chosen=chosen, rejected=rejected))
+        assert [len(side.messages) for side in sides] == [1 + len(chosen), 1 + len(rejected)]
+        assert sides[0] != sides[1]
 
 
 def called(ids: str, **fields: Any) -> list[Message]:
@@ -300,26 +258,22 @@ def called(ids: str, **fields: Any) -> list[Message]:
     return [first, Message("tool", "1", {"tool_call_id": ids})]
 
 
-@pytest.mark.parametrize("other", ["c2", "c1 inside", "c2 inside"])
-def test_answers_that_differ_in_ids_alone_are_one_answer(other: str) -> None:
+def test_answers_that_differ_in_ids_alone_are_one_answer() -> None:
     """Each rollout has ids of its own; what its tools said decides."""
-    one, two = called("c1"), called(other)
-    examples.pair(pair(chosen=[*one, A], rejected=[*two, B]))
-    differs = pair(chosen=[*one, A], rejected=[two[0], result("2"), B])
-    assert code(examples.pair, differs) == "questions_differ"
+    for other in ("c2", "c1 inside", "c2 inside"):
+        one, two = called("c1"), called(other)
+        examples.pair(pair(chosen=[*one, A], rejected=[*two, B]))
+        differs = pair(chosen=[*one, A], rejected=[two[0], TWO, B])
+        assert code(examples.pair, differs) == "questions_differ"
 
 
-@pytest.mark.parametrize(("printed", "refused"), [(None, False), ({"name"}, False), ({"x"}, True)])
-def test_answers_that_differ_in_what_is_not_printed_are_one(
-    printed: set[str] | None, refused: bool
-) -> None:
+def test_answers_that_differ_in_what_is_not_printed_are_one() -> None:
     """The model sees two answers that are alike, and two questions behind them."""
     first = Message("assistant", "a", {"name": "n"})
     made = pair(chosen=[first, U, A], rejected=[A, OTHER, B])
-    if refused:
-        assert code(lambda one: examples.pair(one, printed), made) == "questions_differ"
-    else:
+    for printed in (None, {"name"}):
         examples.pair(made, printed)
+    assert code(examples.pair, made, {"x"}) == "questions_differ"
 
 
 @pytest.mark.parametrize(
@@ -337,19 +291,6 @@ def test_the_place_where_two_questions_begin_is_named(
         examples.pair(pair(chosen=chosen, rejected=rejected))
 
 
-def test_pairs_that_differ_in_one_blank_are_kept() -> None:
-    """Contents arrive as written; a difference is a difference."""
-    chosen, rejected = examples.pair(pair(chosen=[Message("assistant", "b ")]))
-    assert chosen != rejected
-
-
-def test_pairs_that_differ_in_their_calls_are_kept() -> None:
-    """What stands beside the content is part of an answer."""
-    sides = {"chosen": [Message("assistant", "b", CALL)]}
-    chosen, rejected = examples.pair(pair(**sides))
-    assert chosen != rejected
-
-
 def test_a_chain_is_stripped_at_both_ends_and_nowhere_else() -> None:
     """Problem and steps lose the blanks around them; ratings and the row's own text stay."""
     pieces = [" p\n Step 1: a ", "\n b  c\n", ""]
@@ -357,24 +298,17 @@ def test_a_chain_is_stripped_at_both_ends_and_nowhere_else() -> None:
     assert examples.chain(found) == StepChain("p", ["Step 1: a", "b  c"], [1.0, None], pieces)
 
 
-@pytest.mark.parametrize(
-    ("found", "wanted"),
-    [
+def test_chains_that_teach_nothing_are_refused() -> None:
+    """No problem, no step, an empty step or no rating: each has its code."""
+    for found, wanted in (
         (StepChain("", ["s"], [1.0]), "no_problem"),
         (StepChain(" \n", ["s"], [1.0]), "no_problem"),
         (StepChain("p", [], []), "no_steps"),
         (StepChain("p", ["s", " \n"], [1.0, 0.0]), "empty_step"),
         (StepChain("p", ["s", "t"], [None, None]), "nothing_labelled"),
-    ],
-)
-def test_chains_that_teach_nothing_are_refused(found: StepChain, wanted: str) -> None:
-    """No problem, no step, an empty step or no rating: each has its code."""
-    assert code(examples.chain, found) == wanted
-
-
-def test_the_empty_step_is_named() -> None:
-    """The detail counts steps from 1."""
-    with pytest.raises(RowError, match="step 2"):
+    ):
+        assert code(examples.chain, found) == wanted
+    with pytest.raises(RowError, match="step 2"):  # counted from 1
         examples.chain(StepChain("p", ["s", ""], [1.0, 1.0]))
 
 

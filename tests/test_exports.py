@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
+import shlex
 import shutil
+import sys
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from datasets import load_dataset, load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import (
+    ROOT,
     SAMPLES,
     Make,
     Run,
@@ -28,6 +35,8 @@ from support import (
     stored_rows,
     write_rows,
 )
+from test_show import show
+from transformers import AutoTokenizer
 
 from pipeline import exports, tasks
 from pipeline.builder.exporting import export_build
@@ -64,10 +73,8 @@ TAKEN = [  # every trainer, task and layout
     (name, task, layout)
     for name in exports.names()
     for task in tasks.names()
-    for layouts in [exports.load(name).takes.get(tasks.kind_of(task).trains_as, ())]
-    for layout in layouts
+    for layout in exports.load(name).takes.get(tasks.kind_of(task).trains_as, ())
 ]
-STORES = [taken for taken in TAKEN if taken[0] not in TEXTS]
 
 
 def facts(task: str, layout: str, **more: Any) -> ExportFacts:
@@ -115,7 +122,9 @@ def laid_out(table: pa.Table, layout: str) -> pa.Table:
     return pad(table, LONGEST, "left", 0) if layout == "padded" else table
 
 
-@pytest.mark.parametrize(("name", "task", "layout"), STORES)
+@pytest.mark.parametrize(
+    ("name", "task", "layout"), [taken for taken in TAKEN if taken[0] not in TEXTS]
+)
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_a_projection_gives_back_what_it_keeps(
@@ -163,7 +172,7 @@ def canonical(folder: Path) -> list[dict[str, Any]]:
     return sorted(pa.concat_tables(tables).to_pylist(), key=lambda row: str(row["row_id"]))
 
 
-@pytest.mark.parametrize("task", few(SOURCE, 1))
+@pytest.mark.parametrize("task", few(["rm", "prm", "sft"], 1))
 def test_any_trainer_to_any_other_and_back(
     builds: dict[str, Path], tmp_path: Path, task: str
 ) -> None:
@@ -280,24 +289,15 @@ def test_margins_that_a_trainer_does_not_read_are_told_of() -> None:
     assert not any("the margins that" in verdict.detail for verdict in plain.values())
 
 
-def test_a_refused_combination_exits_2_and_writes_nothing(pipeline: Run, tmp_path: Path) -> None:
-    """Before a row is read; an unknown trainer names the nearest."""
-    command = ("run", "sft", SOURCE["sft"], "--model", "qwen2-1.5b", "-o", "out", "--for")
-    pipeline(*command, "axolotl", "--layout", "packed").refused(
-        2, "Layout packed is not offered for axolotl"
-    )
-    pipeline(*command, "openrhlf").refused(2, "Did you mean openrlhf")
-    assert not (tmp_path / "out").exists()
-
-
-def test_soft_labels_are_refused_where_they_cannot_be_said(pipeline: Run, tmp_path: Path) -> None:
+def test_soft_labels_are_refused_where_they_cannot_be_said(
+    make: Make, built: Make, tmp_path: Path
+) -> None:
     """Two classes cannot say 0.5, and OpenRLHF's loss cannot leave a step out among soft ones."""
     data = SAMPLES / "prm" / "stepwise_soft.jsonl"
-    command = ("run", "prm", data, "--model", "qwen2-1.5b", "--layout", "ragged", "-o")
-    pipeline(*command, "out", "--for", "trl").refused(2, "cannot express soft labels")
+    with pytest.raises(UsageError, match="cannot express soft labels"):
+        make("prm", data, layout="ragged", trainer="trl")
     assert not (tmp_path / "out").exists()
-    pipeline(*command, "plain").ended()
-    verdicts = read_manifest(tmp_path / "plain")["trainers"]
+    verdicts = read_manifest(built("prm", data, "--layout", "ragged"))["trainers"]
     assert "soft labels" in verdicts["trl"]["detail"]
     assert "unlabelled steps" in verdicts["openrlhf"]["detail"]
     assert not verdicts["trl"]["supported"] | verdicts["openrlhf"]["supported"]
@@ -322,27 +322,6 @@ def test_a_configuration_names_its_folders_whatever_they_are_called(
     said = started("sh", script, "MODEL", folder=folder, env=variables).ended().out
     assert f"{folder}/" in said
     assert not re.search("(DATA|BUILD)_DIR", said)
-
-
-@pytest.mark.parametrize(("name", "task", "layout"), TAKEN)
-def test_launch_scripts_are_shell_and_name_no_place(name: str, task: str, layout: str) -> None:
-    """They parse, begin from their own folder, and hold no clock, host or absolute path."""
-    export = exports.load(name)
-    known = facts(task, layout, splits=("train", "test"), columns=("margin",))
-    files = {f"{name}.sh": export.launch(known), **export.files(known)}
-    for file, text in files.items():
-        assert not re.search(r"(^|[\s\"'=])/(?!bin/sh)[a-z]", text.replace("#!/bin/sh", "")), file
-        if file.endswith(".sh"):
-            started("sh", "-n", given=text).ended()
-            assert 'BUILD=$(cd "$(dirname "$0")/.." && pwd)' in text
-        if file.endswith(".py"):
-            compile(text, file, "exec")
-            # Its own folder comes first on the path: it must not be what it imports.
-            assert f"import {Path(file).stem}" not in text
-            assert not re.search(rf"from {Path(file).stem}[ .]", text)
-    if name == "openrlhf" and task == "prm":
-        assert "--placeholder_token '<step>' \\\n" in files["openrlhf.sh"]
-        assert "--reward_tokens '<good>' '<bad>' \\\n" in files["openrlhf.sh"]
 
 
 def said_by(text: str, tmp_path: Path, program: str, **env: str) -> list[str]:
@@ -405,20 +384,18 @@ def test_reward_models_begin_as_small_sets_need(tmp_path: Path, name: str, progr
 
 def test_reward_models_of_programs_begin_likewise() -> None:
     """TRL's program and LLaMA-Factory's configuration, whose options override them."""
-    known = facts("rm", "ragged", rows=3)
-    program = exports.load("trl").files(known)["train_trl.py"]
+
+    def written(name: str, file: str, task: str) -> str:
+        return exports.load(name).files(facts(task, "ragged", rows=3))[file]
+
+    program = written("trl", "train_trl.py", "rm")
     assert 'defaults["per_device_train_batch_size"] = 3\n' in program
     assert 'defaults["learning_rate"] = 2e-5\n' in program
-    config = exports.load("llamafactory").files(known)["llamafactory.yaml"]
+    config = written("llamafactory", "llamafactory.yaml", "rm")
     assert "per_device_train_batch_size: 3\nlearning_rate: 2.0e-5\n" in config
     for task in ("sft", "prm"):
-        assert (
-            "learning_rate" not in exports.load("trl").files(facts(task, "ragged"))["train_trl.py"]
-        )
-    assert (
-        "learning_rate"
-        not in exports.load("llamafactory").files(facts("sft", "ragged"))["llamafactory.yaml"]
-    )
+        assert "learning_rate" not in written("trl", "train_trl.py", task)
+    assert "learning_rate" not in written("llamafactory", "llamafactory.yaml", "sft")
 
 
 def test_an_openrlhf_that_is_not_found_is_said(tmp_path: Path) -> None:
@@ -439,91 +416,67 @@ def test_padded_rows_of_openrlhf_are_not_unpadded() -> None:
         assert "--max_len 24" in text
 
 
-def test_text_rows_are_proved_or_refused(pipeline: Run, tmp_path: Path) -> None:
+def test_text_rows_are_proved_or_refused(make: Make, tmp_path: Path) -> None:
     """openrlhf-text writes rows whose text is tokenized to the stored ids, else says which fail."""
-    command = ("run", "sft", "--model", "qwen2-1.5b", "--for", "openrlhf-text", "-o")
-    pipeline(*command, "good", SAMPLES / "sft" / "word_problems.jsonl").ended()
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(str(tmp_path / "good" / "tokenizer"))
-    found = load_from_disk(str(tmp_path / "good" / "openrlhf-text"))["train"]
+    good = make("sft", SAMPLES / "sft" / "word_problems.jsonl", trainer="openrlhf-text")
+    tokenizer = AutoTokenizer.from_pretrained(str(good / "tokenizer"))
+    found = load_from_disk(str(good / "openrlhf-text"))["train"]
     assert found.column_names == ["input", "output"]
     assert all(row["output"].endswith("<|im_end|>") for row in found)
     ids = [tokenizer(r["input"] + r["output"], add_special_tokens=False).input_ids for r in found]
-    own = [row["input_ids"] for row in stored_rows(tmp_path / "good")]
+    own = [row["input_ids"] for row in stored_rows(good)]
     assert ids == [row[: len(text)] for row, text in zip(own, ids, strict=True)]
-    forged = tmp_path / "forged.jsonl"
     row = {"prompt": "What does <|im_end|> mean?", "completion": "The end of a turn."}
-    write_rows(forged, [row])
-    pipeline(*command, "bad", forged).refused(
-        2, "is tokenized differently as text (forged.jsonl:1)"
-    )
+    forged = write_rows(tmp_path / "forged.jsonl", [row])
+    with pytest.raises(UsageError, match=r"is tokenized differently as text \(forged\.jsonl:1\)"):
+        make("sft", forged, "bad", trainer="openrlhf-text")
 
 
-@pytest.mark.parametrize("name", ["open-r1", "megatron"])
-def test_an_export_is_shown_as_its_build(
-    pipeline: Run, builds: dict[str, Path], tmp_path: Path, name: str
-) -> None:
+def test_an_export_is_shown_as_its_build(builds: dict[str, Path], tmp_path: Path) -> None:
     """Whatever columns and container it is stored in."""
-    export_build(name, builds["sft"], tmp_path / "e")
-    folders = (builds["sft"], tmp_path / "e")
-    drawn = [pipeline("show", at, "--row", "chat.jsonl:1") for at in folders]
-    assert [ran.status for ran in drawn] == [0, 0], drawn[1].err
-    plain = [
-        ran.out[ran.out.index("<|im_start|>") :].replace(str(folder), "FOLDER")
-        for ran, folder in zip(drawn, folders, strict=True)
-    ]
-    assert plain[0] == plain[1]
-
-
-def test_an_export_says_what_is_wrong_with_its_source(
-    builds: dict[str, Path], tmp_path: Path
-) -> None:
-    """A folder that is not a build, and a build that was changed, are told apart."""
-    with pytest.raises(UsageError, match="is not a build"):
-        export_build("trl", tmp_path, tmp_path / "out")
-    shutil.copytree(builds["sft"], tmp_path / "b")
-    shard = next((tmp_path / "b" / "train").glob("*.arrow"))
-    shard.write_bytes(shard.read_bytes()[:-8] + b"changed!")
-    with pytest.raises(DataError, match="has changed since the build"):
-        export_build("trl", tmp_path / "b", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+    folders = [builds["sft"], *(tmp_path / name for name in ("open-r1", "megatron"))]
+    for folder in folders[1:]:
+        export_build(folder.name, builds["sft"], folder)
+    drawn = [show(folder, "--row", "chat.jsonl:1").replace(str(folder), "") for folder in folders]
+    own, *others = [text[text.index("<|im_start|>") :] for text in drawn]
+    assert others == [own, own]
 
 
 def test_an_export_takes_the_place_of_the_same_export_alone(
     builds: dict[str, Path], tmp_path: Path
 ) -> None:
-    """A build stays, whatever is said; so does an export for another trainer or task."""
+    """A build stays, whatever is said; so does an export for another trainer or task, and a
+    version, by its link and by its own path."""
     build, out = tmp_path / "b", tmp_path / "out"
-    shutil.copytree(builds["sft"], build)
+    current = tmp_path / "r" / "current"
+    version = current.with_name(read_manifest(builds["sft"])["build_id"])
+    for copy in (build, version):
+        shutil.copytree(builds["sft"], copy)
+    current.symlink_to(version.name)
     for _ in range(2):  # the second time over itself
         export_build("trl", build, out)
-    there = files_of(out), files_of(build)
-    for name, task, target, says in (
-        ("trl", "prm", build, "is a build, and no export takes the place of one"),
-        ("axolotl", "sft", build, "is the build itself"),
-        ("axolotl", "sft", build / "axolotl", "is inside a build"),
-        ("trl", "sft", build / "train" / "new", "is inside a build"),
-        ("axolotl", "sft", out, "is an export of sft for trl"),
-        ("trl", "prm", out, "is an export of sft for trl"),
+    there = [files_of(one) for one in (out, build, version)]
+    for name, source, target, says in (
+        ("trl", builds["prm"], build, "is a build, and no export takes the place of one"),
+        ("axolotl", build, build, "is the build itself"),
+        ("axolotl", build, build / "axolotl", "is inside a build"),
+        ("trl", build, build / "train" / "new", "is inside a build"),
+        ("axolotl", build, out, "is an export of sft for trl"),
+        ("trl", builds["prm"], out, "is an export of sft for trl"),
+        ("trl", build, version, "is a version of a build"),
+        ("trl", build, current, "is a version of a build"),
+        ("trl", version, version, "is the build itself"),
+        ("trl", current, version, "is the build itself"),
     ):
         with pytest.raises(UsageError, match=says):
-            export_build(name, build if task == "sft" else builds[task], target)
-    assert (files_of(out), files_of(build)) == there
-
-
-def test_no_export_takes_the_place_of_a_version(builds: dict[str, Path], tmp_path: Path) -> None:
-    """Neither by its link nor by its own path."""
-    version = tmp_path / "r" / read_manifest(builds["sft"])["build_id"]
-    shutil.copytree(builds["sft"], version)
-    (tmp_path / "r" / "current").symlink_to(version.name)
-    there = files_of(version)
-    for target in (version, version.parent / "current"):
-        with pytest.raises(UsageError, match="is a version of a build"):
-            export_build("trl", builds["sft"], target)
-        with pytest.raises(UsageError, match="is the build itself"):
-            export_build("trl", target, version)
-    assert files_of(version) == there
+            export_build(name, source, target)
+    assert [files_of(one) for one in (out, build, version)] == there
+    shard = next((build / "train").glob("*.arrow"))
+    shard.unlink()
+    shard.write_bytes(b"changed!")
+    with pytest.raises(DataError, match="has changed since the build"):
+        export_build("trl", build, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
 
 
 def test_megatron_refuses_a_token_trained_after_eos() -> None:
@@ -542,16 +495,111 @@ def test_megatron_refuses_a_token_trained_after_eos() -> None:
         projection.forward(table)
 
 
-@pytest.mark.parametrize("layout", ["packed", "ragged"])
-@pytest.mark.parametrize("rows", [1, 2, 3, 5, 100, 127])
-def test_a_step_of_a_small_build_is_made_of_whole_micro_batches(layout: str, rows: int) -> None:
+def test_a_step_of_a_small_build_is_made_of_whole_micro_batches() -> None:
     """No more rows than there are, more than half of them, and shared by any 2^n GPUs they fill."""
     sizes = r"--micro_train_batch_size (\d+)(?: --train_batch_size (\d+))? "
     launch = exports.load("openrlhf").launch
-    ((size, total),) = set(re.findall(sizes, launch(facts("sft", layout, rows=rows))))
-    assert rows / 2 < int(total) <= rows
-    for gpus in (1, 2, 4, 8):
-        filled = int(size) * gpus <= int(total)
-        assert not filled or int(total) % (int(size) * gpus) == 0
-    big = re.findall(sizes, launch(facts("sft", layout, rows=128)))
-    assert set(big) == {("1" if layout == "packed" else "4", "")}
+    for layout, count in itertools.product(("packed", "ragged"), (1, 2, 3, 5, 100, 127)):
+        ((size, total),) = set(re.findall(sizes, launch(facts("sft", layout, rows=count))))
+        assert count / 2 < int(total) <= count
+        for gpus in (1, 2, 4, 8):
+            filled = int(size) * gpus <= int(total)
+            assert not filled or int(total) % (int(size) * gpus) == 0, (layout, count, gpus)
+        big = re.findall(sizes, launch(facts("sft", layout, rows=128)))
+        assert set(big) == {("1" if layout == "packed" else "4", "")}
+
+
+TEMPLATES = ROOT / "pipeline" / "exports" / "scripts"
+TOKENS = ("<|im_end|>", "a 'b\" \\n ${BUILD} {{ ки }}")  # an ordinary one, and one to be quoted
+MODELS = [
+    model_record(pad_token=x, eos_token=x, step_token=x, good_token=x, bad_token=x) for x in TOKENS
+]
+# Not asked of programs that are written: they print, and a value may make a line longer.
+ASKED_OF_SOURCES_ONLY = "E501,I001,SIM401,T201"
+
+
+def facts_of(name: str) -> Iterator[ExportFacts]:
+    """Builds that differ in all that a template of this trainer may ask for."""
+    differ = {
+        "splits": (("train",), ("train", "test")),
+        "rows": (3, 40, 128),
+        "columns": ((), ("margin",)),
+        "without_margin": (0, 2),
+    }
+    for taken, model, *values in itertools.product(TAKEN, MODELS, *differ.values()):
+        if taken[0] == name:
+            yield ExportFacts(*taken[1:], 512, model, **dict(zip(differ, values, strict=True)))
+
+
+def written(name: str, folder: Path) -> list[Path]:
+    """Every different text that a trainer's templates become, in files."""
+    export = exports.load(name)
+    texts = {
+        one
+        for facts in facts_of(name)
+        for one in {f"{name}.sh": export.launch(facts), **export.files(facts)}.items()
+    }
+    found = []
+    for number, (file, text) in enumerate(sorted(texts)):
+        path = folder / str(number) / file
+        path.parent.mkdir()
+        path.write_text(text, "utf-8")
+        found.append(path)
+    return found
+
+
+@pytest.mark.parametrize("name", exports.names())
+def test_what_is_written_is_well_formed(name: str, tmp_path: Path) -> None:
+    """As a program, a script or a configuration, whatever the build and the tokens are."""
+    paths = written(name, tmp_path)
+    shells = [path for path in paths if path.suffix == ".sh"]
+    for path in paths:
+        text = path.read_text("utf-8")
+        assert text.endswith("\n")
+        assert not text.endswith("\n\n")
+        # No clock, host or absolute path.
+        assert not re.search(r"(^|[\s\"'=])/[a-z]", text.replace("#!/bin/sh", "")), path
+        match path.suffix:
+            case ".sh":
+                started("bash", "-n", path).ended()
+                assert 'BUILD=$(cd "$(dirname "$0")/.." && pwd)' in text
+            case ".py":
+                compile(text, path, "exec")
+                # Its own folder comes first on the path: it must not be what it imports.
+                assert not re.search(rf"import {path.stem}|from {path.stem}[ .]", text)
+            case ".yaml":
+                assert isinstance(yaml.safe_load(text), dict)
+            case ".toml":
+                tomllib.loads(text)
+            case ".json":
+                json.loads(text)
+            case other:
+                pytest.fail(f"{path.name}: no linter for {other}")
+    if shutil.which("shellcheck"):
+        # a loop over the splits may have one
+        started("shellcheck", "-S", "warning", "-e", "SC2043", *shells).ended()
+    ruff = Path(sys.executable).with_name("ruff")
+    rules = ("--config", ROOT / "pyproject.toml", "--extend-ignore", ASKED_OF_SOURCES_ONLY)
+    started(ruff, "check", "--no-cache", *rules, tmp_path).ended()
+
+
+def test_every_template_is_some_trainers(tmp_path: Path) -> None:
+    """So that all of them are linted; those that others extend or include begin with ``_``."""
+    names = {"forward.sh"}
+    for name in exports.names():
+        (tmp_path / name).mkdir()
+        names |= {path.name for path in written(name, tmp_path / name)}
+    here = {path.name for path in TEMPLATES.iterdir() if not path.name.startswith("_")}
+    assert here == {f"{name}.jinja" for name in names}
+
+
+def test_tokens_are_quoted_for_the_language() -> None:
+    """Whatever characters they have."""
+    for token, model in zip(TOKENS, MODELS, strict=True):
+        for name in ("axolotl", "open-r1"):
+            known = ExportFacts("sft", "ragged", 512, model)
+            config = yaml.safe_load(exports.load(name).files(known)[f"{name}.yaml"])
+            assert config.get("special_tokens", config)["eos_token"] == token
+        for name in ("openrlhf", "openrlhf-text"):
+            text = exports.load(name).launch(ExportFacts("prm", "ragged", 512, model))
+            assert shlex.split(text, comments=True).count(token) == 3

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from conftest import NAME
 from datasets import load_from_disk
-from support import ROOT, Ran, example_groups, install_examples, read_manifest, write_rows
+from support import (
+    ROOT,
+    Make,
+    Ran,
+    Run,
+    example_groups,
+    install_examples,
+    read_manifest,
+    write_rows,
+)
 
 from pipeline.builder.exporting import export_build
 from pipeline.builds.build import Build
@@ -47,7 +55,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def quiz(make: Callable[..., Path], tmp_path: Path) -> Path:
+def quiz(make: Make, tmp_path: Path) -> Path:
     """A build that uses the reader, the format, the family, the probe, the engine, the invariant
     and the audit."""
     data = tmp_path / "quiz.cards"
@@ -106,16 +114,14 @@ def test_trainer(quiz: Path, tmp_path: Path, cache_dir: Path) -> None:
     assert Build.open(quiz).manifest.trainers["acme"].supported
 
 
-def test_command(quiz: Path, pipeline: Callable[..., Ran], installed: Path) -> None:
+def test_command(quiz: Path, pipeline: Run, installed: Path) -> None:
     """It runs like ours."""
     ran = pipeline("sizes", quiz, PYTHONPATH=str(installed))
     assert re.fullmatch(r"train: 2 rows, \d+ tokens\n", ran.out), ran.err
 
 
 @pytest.mark.parametrize("task", ["dpo", "sorted_rm"])
-def test_task_and_layout(
-    make: Callable[..., Path], tmp_path: Path, cache_dir: Path, task: str
-) -> None:
+def test_task_and_layout(make: Make, tmp_path: Path, cache_dir: Path, task: str) -> None:
     """Both build from pairs; the layout stores the longest first."""
     layout = {"dpo": "ragged", "sorted_rm": "longest_first"}[task]
     folder = make(task, write_rows(tmp_path / "pairs.jsonl", PAIRS), layout=layout)
@@ -127,8 +133,6 @@ def test_task_and_layout(
 
 
 # The task with its kind and its format works in every command.
-
-Run = Callable[..., Ran]
 
 ROWS = [
     {"asked": f"{n} + 1?", "good": f"It is {n + 1}.", "bad": f"{n}, I think.", "sure": n / 4}
@@ -151,22 +155,17 @@ def test_it_builds_and_is_judged_checked_shown_and_reported(pipeline: Run, tmp_p
     assert "how sure the choice was" in run("run", "--help").out
     model = ("--model", NAME, "--max-reject", "0.5")
     assert "sure" in run("plan", data, "--task", "sure", *model).out
-    for layout in ("padded", "ragged"):
-        run("run", "sure", data, *model, "-o", layout, "--layout", layout)
-        made = load_from_disk(str(tmp_path / layout))["train"]
-        assert made["sure"][:] == [n / 4 for n in range(5)]
-        assert {"chosen_ids", "rejected_ids", "prompt_length"} <= set(made.column_names)
-        manifest = read_manifest(tmp_path / layout)
-        assert (manifest["task"], manifest["rows"]["rejected_by_code"]) == (
-            "sure",
-            {"bad_sureness": 1},
-        )
-        laws = json.loads((tmp_path / layout / "validation.json").read_text())["expectations"]
-        assert "chosen_differs" in {law["name"] for law in laws}
-        assert "expectations hold" in run("check", layout).out
-        assert "It is 3." in run("show", layout, "--row", "rows.jsonl:3").out
-        assert "sure" in (tmp_path / layout / "report.html").read_text("utf-8")
+    run("run", "sure", data, *model, "-o", "ragged", "--layout", "ragged")
+    made = load_from_disk(str(tmp_path / "ragged"))["train"]
+    assert made["sure"][:] == [n / 4 for n in range(5)]
+    assert {"chosen_ids", "rejected_ids", "prompt_length"} <= set(made.column_names)
+    build = Build.open(tmp_path / "ragged")
+    assert build.manifest.task == "sure"
+    assert build.manifest.rows.rejected_by_code == {"bad_sureness": 1}
+    assert "chosen_differs" in {law.name for law in build.validation.expectations}
+    assert "expectations hold" in run("check", "ragged").out
+    assert "It is 3." in run("show", "ragged", "--row", "rows.jsonl:3").out
+    assert "sure" in (tmp_path / "ragged" / "report.html").read_text("utf-8")
     run("export", "trl", "ragged", "-o", "exported")
     assert "expectations hold" in run("check", "exported").out
-    refused = pipeline("run", "rm", data, *model, "-o", "rm", PYTHONPATH=str(folder))
-    assert refused.status == 3
+    pipeline("run", "rm", data, *model, "-o", "rm", PYTHONPATH=str(folder)).ended(3)

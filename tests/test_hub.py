@@ -103,38 +103,34 @@ def _record(folder: Path) -> tuple[str, str, str | None]:
 def test_a_hub_model_is_fetched_once_and_its_commit_recorded(
     hub: Hub, build: Run, tmp_path: Path
 ) -> None:
-    """``HF_ENDPOINT`` is asked, ``HF_HOME`` keeps the files, and offline the cache answers."""
-    done = build(MODEL, "online")
-    assert done.status == 0, done.err
+    """``HF_ENDPOINT`` is asked, ``HF_HOME`` keeps the files, and offline the cache answers; what it
+    has not is named with the command. ``org/name@revision`` is that commit, and another build."""
+    for model, there, *said in (
+        (f"{MODEL}@{OTHER}", MODEL, "HF_HUB_OFFLINE forbids to ask the hub", f"--revision {OTHER}"),
+        ("deepseek-r1-distill-llama-8b", "deepseek-ai/DeepSeek-R1-Distill-Llama-8B"),
+    ):
+        build(model, "nothing", "1").refused(2, f"hf download {there} tokenizer.json", *said)
+    build(MODEL, "online").ended()
     assert _record(tmp_path / "online") == ("hub", COMMIT, f"{MODEL}@{COMMIT} of the hub")
     fetched = {path.rpartition("/")[2] for path in hub.asked if "/resolve/" in path}
     assert fetched == {"tokenizer.json", "tokenizer_config.json", "config.json"}
     online = read_manifest(tmp_path / "online")
     assert online["model"]["revision"] == COMMIT
     hub.asked.clear()
-    done = build(MODEL, "offline", "1")
-    assert done.status == 0, done.err
+    build(MODEL, "offline", "1").ended()
     assert hub.asked == []
     assert _record(tmp_path / "offline") == ("hub cache", COMMIT, None)
     assert read_manifest(tmp_path / "offline") == online
+    build(f"{MODEL}@{OTHER}", "pinned").ended()
+    assert _record(tmp_path / "pinned") == ("hub", OTHER, f"{MODEL}@{OTHER} of the hub")
+    assert read_manifest(tmp_path / "pinned")["model"]["revision"] == OTHER
 
 
 @pytest.mark.parametrize("model", few([MODEL, "deepseek-r1-distill-llama-8b"], 1))
 def test_the_hub_is_asked_only_with_fetch(model: str, hub: Hub, build: Run) -> None:
     """An id, and a profile whose tokenizer only the hub has: one error, and no request."""
-    done = build(model, "asked", fetch=False)
-    assert done.status == 2
-    assert "Add --fetch" in done.err
-    assert "hf download" in done.err
+    build(model, "asked", fetch=False).refused(2, "Add --fetch", "hf download")
     assert hub.asked == []
-
-
-@pytest.mark.slow
-def test_a_revision_can_be_named(build: Run, tmp_path: Path) -> None:
-    """``org/name@revision`` is that commit, and another build."""
-    assert build(f"{MODEL}@{OTHER}", "pinned").status == 0
-    assert _record(tmp_path / "pinned") == ("hub", OTHER, f"{MODEL}@{OTHER} of the hub")
-    assert read_manifest(tmp_path / "pinned")["model"]["revision"] == OTHER
 
 
 @pytest.mark.parametrize(
@@ -143,20 +139,4 @@ def test_a_revision_can_be_named(build: Run, tmp_path: Path) -> None:
 )
 def test_what_the_hub_refuses_is_one_error(model: str, message: str, build: Run) -> None:
     """A missing model and a gated one are told apart."""
-    done = build(model, "refused")
-    assert done.status == 2
-    assert message in done.err
-    assert "Traceback" not in done.err
-
-
-@pytest.mark.slow
-def test_a_model_that_cannot_be_had_names_the_command(build: Run) -> None:
-    """Offline with an empty cache: what to run where there is a network."""
-    done = build(f"{MODEL}@{OTHER}", "nothing", "1")
-    assert done.status == 2
-    assert "HF_HUB_OFFLINE forbids to ask the hub" in done.err
-    assert f"hf download {MODEL} tokenizer.json" in done.err
-    assert f"--revision {OTHER}" in done.err
-    profile = build("deepseek-r1-distill-llama-8b", "nothing", "1")
-    assert profile.status == 2
-    assert "hf download deepseek-ai/DeepSeek-R1-Distill-Llama-8B tokenizer.json" in profile.err
+    assert "Traceback" not in build(model, "refused").refused(2, message).err

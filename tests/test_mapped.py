@@ -1,13 +1,15 @@
-"""Files that are mapped: pieces from all over them are read, so that their pages are not held."""
+"""Files that are read: their hash, and pieces of mapped ones, whose pages are not held."""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
 from pathlib import Path
 
 import pytest
 
-from stages.files import mapped
+from stages.files import file_hash, mapped
 from stages.files.mapped import Mapped
 
 CONTENT = bytes(range(256)) * 64
@@ -60,3 +62,16 @@ def test_a_file_that_shrinks_is_noticed(file: Mapped, tmp_path: Path) -> None:
 def test_an_empty_file_has_no_bytes(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     assert bytes(Mapped(tmp_path / "empty").content) == b""
+
+
+@pytest.mark.parametrize("size", [0, 1, file_hash._BLOCK, file_hash._BLOCK + 1])
+def test_the_hash_is_that_of_all_bytes(size: int, tmp_path: Path) -> None:
+    """Of a file by path or by name, and of a stream while it is copied."""
+    content = bytes(i % 251 for i in range(size))
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    wanted = hashlib.sha256(content).hexdigest()
+    copy = io.BytesIO()
+    assert file_hash.sha256(path) == file_hash.sha256(str(path)) == wanted
+    assert file_hash.copied(io.BytesIO(content), copy) == wanted
+    assert copy.getvalue() == content

@@ -10,12 +10,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import SAMPLES, Ran
+from support import SAMPLES, Run, run_python
 
 from pipeline import amounts, processes
 from pipeline.amounts import NOTHING, Amount
@@ -25,7 +25,6 @@ from pipeline.messages.corrected import following
 from pipeline.messages.progress import ENCODE, Follower, Phase, Whole, follower_of
 from pipeline.messages.session import Session
 
-Run = Callable[..., Ran]
 DATA = SAMPLES / "sft" / "word_problems.jsonl"
 CONTROL = "\x1b"
 SHOWN, HIDDEN = "\x1b[?25h", "\x1b[?25l"  # what a terminal is told of its cursor
@@ -120,38 +119,29 @@ def test_a_share_is_said_where_the_whole_is_known() -> None:
     assert amounts.percent(told.phases[0].share or 0) == "99%"
 
 
-def _told(shared: None, item: int) -> int:
+def _told(folder: str | None, item: int) -> int:
+    """Tells of itself; in a folder, the worker of item 2 dies once after that."""
     amounts.tell(Amount(rows=item))
-    return item
-
-
-def _die_after_telling(folder: str, item: int) -> int:
-    amounts.tell(Amount(rows=item))
-    mark = Path(folder) / str(item)
-    if item == 2 and not mark.exists():
+    if folder and item == 2 and not (mark := Path(folder) / "2").exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return item
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_workers_tell_while_they_work(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In this process and in others, by the number of the item."""
+def test_workers_tell_while_they_work(
+    workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process and in others, by the number of the item; what a lost worker told is taken
+    back, and its item is made again from nothing."""
     monkeypatch.setattr(amounts, "EVERY", 0)  # inherited by copies only: spawned workers tell once
     told: list[tuple[int, Amount]] = []
     job = Job(partly=lambda number, amount: told.append((number, amount)))
-    items = [3, 4] if workers == 2 else [3, 4, 5]
-    assert dict(processes.pmap(_told, None, items, workers, job)) == dict(enumerate(items))
-    assert (0, Amount(rows=3)) in told
-    assert (1, Amount(rows=4)) in told
-
-
-def test_what_a_lost_worker_told_is_taken_back(tmp_path: Path) -> None:
-    """Its item is made again from nothing."""
-    told: list[tuple[int, Amount]] = []
-    job = Job(partly=lambda number, amount: told.append((number, amount)))
-    assert dict(processes.pmap(_die_after_telling, str(tmp_path), [1, 2], 2, job)) == {0: 1, 1: 2}
-    assert (1, NOTHING) in told
+    shared, items = (str(tmp_path), [1, 2]) if workers == 2 else (None, [1, 2, 3])
+    assert dict(processes.pmap(_told, shared, items, workers, job)) == dict(enumerate(items))
+    assert (0, Amount(rows=1)) in told
+    assert (1, Amount(rows=2)) in told
+    assert ((1, NOTHING) in told) == (workers == 2)
 
 
 def test_no_phase_is_wider_than_the_terminal() -> None:
@@ -220,31 +210,17 @@ def test_a_log_says_what_is_known(clock: list[float], capsys: pytest.CaptureFixt
     log("check", 0, 1)
     log("check", 1, 1)
     first, last = map(json.loads, capsys.readouterr().err.splitlines())
-    assert first | {"time": ""} == {
-        "time": "",
-        "level": "info",
-        "event": "phase",
-        "phase": ENCODE,
-        "done": 0,
-        "total": 2,
-        "rows": 500,
-        "rows_per_second": 125,
-        "tokens": 5000,
-        "tokens_per_second": 1250,
-        "refused": 1,
-        "share": 0.5,
-        "seconds": 4.0,
-    }
+    names = {"level": "info", "event": "phase", "phase": ENCODE, "done": 0, "total": 2}
+    counts = {"rows": 500, "tokens": 5000, "refused": 1, "share": 0.5, "seconds": 4.0}
+    rates = {"rows_per_second": 125, "tokens_per_second": 1250}
+    assert first | {"time": ""} == {"time": "", **names, **counts, **rates}
     assert "rows" not in last
 
 
-@pytest.mark.parametrize(
-    ("number", "told"),
-    [(0, "0"), (999, "999"), (999.6, "1.0k"), (11_308, "11.3k"), (99_960, "100k"), (2.4e6, "2.4M")],
-)
-def test_short_figures(number: float, told: str) -> None:
+def test_short_figures() -> None:
     """Three digits or so, and never 1000 of a unit."""
-    assert amounts.short(number) == told
+    told = [amounts.short(one) for one in (0, 999, 999.6, 11_308, 99_960, 2.4e6)]
+    assert told == ["0", "999", "1.0k", "11.3k", "100k", "2.4M"]
 
 
 def test_times_in_words() -> None:
@@ -296,31 +272,28 @@ def _command(cache_dir: Path, *more: str) -> list[str]:
 
 @pytest.mark.slow
 def test_a_terminal_sees_every_phase(tmp_path: Path, cache_dir: Path) -> None:
-    """And has its cursor back; a build that is there shows no phase, ``--quiet`` nothing."""
-    first = _Terminal(_command(cache_dir), tmp_path, 80)
-    assert first.end() == 0
-    last = first.shown.rpartition("\x1b[1A")[2]  # the last frame, and what is below it
+    """And has its cursor back; a build that is there shows no phase, ``--quiet`` nothing. Colours
+    are codes 30 to 37; a terminal that cannot move its cursor gets no codes at all."""
+
+    def shown(*more: str, **variables: str) -> str:
+        terminal = _Terminal(_command(cache_dir, *more), tmp_path, 80, **variables)
+        assert terminal.end() == 0
+        return terminal.shown
+
+    colour = "\x1b\\[[0-9;]*3[0-7]m"
+    first = shown()
+    last = first.rpartition("\x1b[1A")[2]  # the last frame, and what is below it
     assert "built: " in last
     for phase in ("start", "encode", "plan", "write", "check", "report", "publish"):
         assert re.search(rf"✓\S* \S*{phase}", last), phase
-    assert first.shown.rindex(SHOWN) > first.shown.rindex(HIDDEN)
-    again = _Terminal(_command(cache_dir), tmp_path, 80)
-    assert again.end() == 0
-    assert HIDDEN not in again.shown
-    assert "✓" not in again.shown
-    quiet = _Terminal(_command(cache_dir, "--quiet", "--seed", "5"), tmp_path, 80)
-    assert (quiet.end(), quiet.shown) == (0, "")
-
-
-@pytest.mark.slow
-def test_no_color_is_respected(tmp_path: Path, cache_dir: Path) -> None:
-    """Colours are codes 30 to 37; a terminal that cannot move its cursor gets no codes at all."""
-    plain = _Terminal(_command(cache_dir, "--seed", "6"), tmp_path, 80, NO_COLOR="1")
-    assert plain.end() == 0
-    assert not re.search("\x1b\\[[0-9;]*3[0-7]m", plain.shown)
-    dumb = _Terminal(_command(cache_dir, "--seed", "7"), tmp_path, 80, TERM="dumb")
-    assert dumb.end() == 0
-    assert CONTROL not in dumb.shown
+    assert first.rindex(SHOWN) > first.rindex(HIDDEN)
+    assert re.search(colour, first)
+    again = shown()
+    assert HIDDEN not in again
+    assert "✓" not in again
+    assert shown("--quiet", "--seed", "5") == ""
+    assert not re.search(colour, shown("--seed", "6", NO_COLOR="1"))
+    assert CONTROL not in shown("--seed", "7", TERM="dumb")
 
 
 def test_ctrl_c_gives_the_terminal_back(tmp_path: Path, cache_dir: Path) -> None:
@@ -358,19 +331,14 @@ def test_the_first_phase_imports_nothing(tmp_path: Path) -> None:
     code = """
 import sys
 from pipeline.messages.screen import Screen
-screen = Screen()
-screen("start", 0, 1)
-screen.beat()
-screen.close(True)
-assert "rich" not in sys.modules
-screen = Screen()
-screen("encode", 0, 2)
-assert "rich" in sys.modules
-screen.close(False)
+for phase, total in (("start", 1), ("encode", 2)):
+    screen = Screen()
+    screen(phase, 0, total)
+    screen.beat()
+    screen.close(True)
+    assert ("rich" in sys.modules) == (phase == "encode")
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
-    )
+    done = run_python(code, tmp_path)
     assert done.returncode == 0, done.stderr
 
 

@@ -8,7 +8,6 @@ import resource
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,28 +15,35 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import SAMPLES, Make, Run, few, files_of, flip, read_manifest, write_rows
+from support import (
+    SAMPLES,
+    WIDE,
+    Make,
+    Run,
+    few,
+    files_of,
+    own_cache,
+    read_manifest,
+    read_rows,
+    started,
+    write_rows,
+)
 from test_versions import MODEL, _rows, id_of, ids, publish, strangers
 
 from pipeline.builds import lease, versions
 from pipeline.builds import publish as publishing
 from pipeline.builds.place import Place
-from stages.errors import SurroundingsError, UsageError
+from stages.errors import DataError, SurroundingsError
 
 PIPELINE = str(Path(sys.executable).parent / "pipeline")
-
-
-def _environment(cache_home: Path) -> dict[str, str]:
-    return {**os.environ, "XDG_CACHE_HOME": str(cache_home), "HF_HUB_OFFLINE": "1"}
 
 
 def _start(data: Path, cache_home: Path, *more: str, **settings: Any) -> subprocess.Popen[str]:
     """A build into ``r``, as a process of its own."""
     command = [PIPELINE, "run", "sft", str(data), *MODEL, "-o", "r", "--keep", "3", "--json", *more]
-    return subprocess.Popen(
-        command, cwd=data.parent, env=_environment(cache_home), text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, **settings,
-    )  # fmt: skip
+    env = {**os.environ, "XDG_CACHE_HOME": str(cache_home), "HF_HUB_OFFLINE": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, cwd=data.parent, env=env, text=True, **pipes, **settings)
 
 
 def _ended(process: subprocess.Popen[str]) -> dict[str, Any]:
@@ -49,59 +55,7 @@ def _ended(process: subprocess.Popen[str]) -> dict[str, Any]:
     return found
 
 
-def test_a_reader_finds_a_whole_version_at_any_moment(tmp_path: Path) -> None:
-    """While versions come and go as fast as they can."""
-    place = Place.of(tmp_path / "r", 30)
-    publish(place, id_of(0))
-    stop, wrong, read = threading.Event(), list[str](), list[str]()
-
-    def reader() -> None:
-        while not stop.is_set():
-            try:
-                folder = (place.real / "current").resolve(strict=True)
-                names = {path.name for path in folder.iterdir()}
-                text = (place.real / "current" / "data.arrow").read_text()
-            except OSError as error:
-                wrong.append(str(error))
-                continue
-            if names != {"manifest.json", "data.arrow"} or len(text) != 64:
-                wrong.append(f"{names} {text}")
-            read.append(text)
-
-    threads = [threading.Thread(target=reader) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for n in range(1, 60):
-        publish(place, id_of(n))
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
-    assert len(set(read)) > 1
-    assert strangers(place.real) == []
-
-
-@pytest.mark.slow
-def test_two_runs_at_once(tmp_path: Path, cache_home: Path) -> None:
-    """One builds; the other is told who does, or finds the build. Both are in the history."""
-    data = _rows(tmp_path / "rows.jsonl", 40)
-    processes = [_start(data, cache_home) for _ in range(2)]
-    found = [_ended(process) for process in processes]
-    assert "built" in {one["status"] for one in found}
-    for one in found:
-        if one["status"] == "failed":
-            assert one["code"] == 5
-            assert "is being built by another run (process " in one["message"]
-        else:
-            assert one["status"] in ("built", "unchanged")
-    assert len(ids(tmp_path / "r")) == 1
-    lines = lease.read(tmp_path / "r")
-    assert sorted(line["status"] for line in lines) == sorted(one["status"] for one in found)
-    assert strangers(tmp_path / "r") == []
-    assert _ended(_start(data, cache_home))["status"] == "unchanged"
-
-
-@pytest.mark.parametrize("kind", few([signal.SIGINT, signal.SIGTERM, signal.SIGHUP], 1))
+@pytest.mark.parametrize("kind", few([signal.SIGINT, signal.SIGTERM], 1))
 def test_an_interruption_is_an_object_and_a_line(
     tmp_path: Path, cache_home: Path, kind: signal.Signals
 ) -> None:
@@ -146,76 +100,6 @@ def test_a_full_disk_leaves_the_current_version(tmp_path: Path, cache_home: Path
     assert [line["status"] for line in lease.read(tmp_path / "r")] == ["built", "failed", "built"]
 
 
-@pytest.mark.slow
-def test_an_unchanged_build_lets_go_of_old_versions(pipeline: Run, tmp_path: Path) -> None:
-    """Where fewer are to be kept than before; with the same number it changes nothing."""
-    data = tmp_path / "rows.jsonl"
-    command = ("run", "sft", data, *MODEL, "-o", "r", "--json")
-    for count in (20, 21, 22):
-        _rows(data, count)
-        pipeline(*command, "--keep", "3").ended()
-    assert json.loads(pipeline(*command, "--keep", "3").out)["figures"]["versions_removed"] == []
-    found = json.loads(pipeline(*command, "--keep", "1").out)
-    assert (found["status"], len(found["figures"]["versions_removed"])) == ("unchanged", 2)
-    assert ids(tmp_path / "r") == {found["build_id"]}
-
-
-@pytest.mark.slow
-def test_another_model_s_version_asks_too(pipeline: Run, tmp_path: Path) -> None:
-    """Whether it is to be built, or is there from before and only the link would change."""
-    data = _rows(tmp_path / "rows.jsonl", 20)
-    command = ("run", "sft", data, "-o", "r", "--keep", "3", "--model")
-    pipeline(*command, "qwen2-1.5b").ended()
-    for more, status in (((), 2), (("--replace",), 0)):
-        pipeline(*command, "qwen2.5-7b-instruct", *more).refused(status)
-    pipeline(*command, "qwen2-1.5b").refused(2, "publish it with --replace")
-    pipeline(*command, "qwen2-1.5b", "--replace").ended()
-
-
-@pytest.mark.slow
-def test_leftovers_of_programs_in_a_version(pipeline: Run, tmp_path: Path) -> None:
-    """They block neither an equal build nor the next one, and go with the version."""
-    data = _rows(tmp_path / "rows.jsonl", 20)
-    command = ("run", "sft", data, *MODEL, "-o", "r", "--keep", "1", "--json")
-    first = json.loads(pipeline(*command).out)
-    version = tmp_path / first["paths"]["build"]
-    left = (
-        ".DS_Store",
-        "__pycache__/x.pyc",
-        "train/.ipynb_checkpoints/a.ipynb",
-        "train/cache-1f.arrow",
-    )
-    for name in left:
-        (version / name).parent.mkdir(exist_ok=True)
-        (version / name).write_text("x")
-    (tmp_path / "r" / ".DS_Store").write_text("x")
-    again = json.loads(pipeline(*command).out)
-    assert again["status"] == "unchanged"
-    assert again["figures"]["left_by_other_programs"] == sorted(left)
-    pipeline("check", "r/current").ended()
-    _rows(data, 21)
-    second = json.loads(pipeline(*command).out)
-    assert (second["status"], second["figures"]["versions_removed"]) == (
-        "built",
-        [first["build_id"]],
-    )
-    assert not version.exists()
-    there = {path.name for path in (tmp_path / "r" / "current").rglob("*")}
-    assert not there & {Path(name).name for name in left}
-
-
-def test_a_second_build_waits_for_nobody(tmp_path: Path) -> None:
-    """The message says who builds, and a rollback meanwhile is possible."""
-    place = Place.of(tmp_path / "r", 3)
-    publish(place, id_of(0))
-    publish(place, id_of(1))
-    with place.staging():
-        with pytest.raises(SurroundingsError, match=f"another run .process {os.getpid()}, since"):
-            publish(place, id_of(2))
-        versions.rollback(place.real, None)
-    assert place.current() == id_of(0)
-
-
 @pytest.mark.parametrize("keep", [0, 2])
 def test_an_interruption_behind_the_exchange(
     keep: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -254,127 +138,75 @@ def test_an_interruption_behind_the_exchange(
     assert there[-1]()
 
 
-def test_a_history_that_cannot_be_written_fails_no_build(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The build is there, and says that its line is not."""
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(lease, "append", full)
-    make("sft", _rows(tmp_path / "rows.jsonl", 20), "r", keep=2)
-    assert len(ids(tmp_path / "r")) == 1
-
-
 def leftovers(folder: Path) -> list[str]:
     """What a run left beside its output."""
     return sorted(p.name for p in folder.iterdir() if p.name.startswith(".out"))
 
 
-def test_a_build_is_kept_replaced_and_made_again(pipeline: Run, tmp_path: Path) -> None:
-    """An equal build is kept as long as every byte of it is what its manifest says; another one
-    takes its place, and refused data changes no byte of it. Nothing is left behind."""
-    out = tmp_path / "out"
-    command = ("run", "sft", "--model", "qwen2-1.5b", "-o", "out")
+def test_a_build_is_kept_replaced_and_made_again(make: Make, tmp_path: Path) -> None:
+    """An equal build is kept as long as every byte of it is what its manifest says, and its own
+    records are sealed; another one takes its place, and refused data changes no byte of it. Nothing
+    is left behind."""
     data = SAMPLES / "sft" / "word_problems.jsonl"
-    pipeline(*command, data).ended()
-    assert "already up to date" in pipeline(*command, data).ended().err
-    before = files_of(out)
-    flip(next((out / "train").glob("*.arrow")))
-    assert "built:" in pipeline(*command, data).ended().err
-    assert files_of(out) == before
-    pipeline(*command, data, "--layout", "ragged").ended()
+    out = make("sft", data)
+    before = files_of(out, with_run=True)
+    assert files_of(make("sft", data), with_run=True) == before
+    rows = f'"in": {read_manifest(out)["rows"]["in"]}'.encode()
+    shard = next(name for name in before if name.endswith(".arrow"))
+    manifest = before["manifest.json"].replace(rows, b'"in": 999')
+    for name, content in {shard: b"", "manifest.json": manifest, "run.json": b"{}"}.items():
+        (out / name).write_bytes(content)
+        files = files_of(make("sft", data), with_run=True)
+        run = json.loads(files.pop("run.json"))
+        assert run["seconds"] > 0
+        assert {**files, "run.json": before["run.json"]} == before, name
+    make("sft", data, layout="ragged")
     assert read_manifest(out)["layout"] == "ragged"
     before = files_of(out, with_run=True)
     bad = write_rows(tmp_path / "bad.jsonl", [{"question": "x", "answer": ""}] * 30)
-    pipeline(*command, bad).refused(3, "bad.jsonl:1", "empty_answer")
+    with pytest.raises(DataError, match="empty_answer"):
+        make("sft", bad, max_reject=0.01)
     assert files_of(out, with_run=True) == before
     assert leftovers(tmp_path) == []
 
 
 @pytest.mark.slow
-def test_a_build_whose_own_records_are_damaged_is_not_up_to_date(
-    pipeline: Run, tmp_path: Path
+def test_a_killed_run_leaves_no_half_build(
+    tmp_path: Path, cache_home: Path, cache_dir: Path, tokenizer_json: bytes
 ) -> None:
-    """Neither the manifest nor the record of the run is named by another file; both are sealed."""
-    command = ("run", "sft", SAMPLES / "sft" / "word_problems.jsonl", "--model", "qwen2-1.5b")
-    pipeline(*command, "-o", "out").ended()
-    out = tmp_path / "out"
-    whole = (out / "manifest.json").read_bytes()
-    rows = f'"in": {read_manifest(out)["rows"]["in"]}'.encode()
-    for name, content in (
-        ("manifest.json", whole.replace(rows, b'"in": 999')),
-        ("run.json", b"{}"),
-        ("run.json", None),
-    ):
-        (out / name).unlink() if content is None else (out / name).write_bytes(content)
-        again = pipeline(*command, "-o", "out").ended()
-        assert "already up to date" not in again.err
-        assert (out / "manifest.json").read_bytes() == whole
-        pipeline("check", "out").ended()
-
-
-def _start_big(tmp_path: Path, cache_home: Path, data: Path) -> subprocess.Popen[str]:
-    command = [str(Path(sys.executable).parent / "pipeline"), "run", "sft", "--model", "qwen2-1.5b"]
-    options = ["-o", "out", "--workers", "2", "--cache-dir", str(tmp_path / "parts")]
-    return subprocess.Popen(
-        [*command, str(data), *options],
-        cwd=tmp_path,
-        env={**os.environ, "XDG_CACHE_HOME": str(cache_home)},
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
-def _big(tmp_path: Path, cache_dir: Path) -> Path:
-    """A file of several splits, and a cache with the tokenizer in it."""
+    """Killed in the middle there is no version; run again, the build is finished."""
     rows = (SAMPLES / "sft" / "word_problems.jsonl").read_bytes()
     data = tmp_path / "big.jsonl"
-    data.write_bytes(rows * (40_000_000 // len(rows)))
-    (tmp_path / "parts").mkdir()
-    os.symlink(cache_dir / "tokenizers", tmp_path / "parts" / "tokenizers")
-    return data
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGKILL])
-def test_interruption_leaves_no_half_build(
-    kind: signal.Signals, tmp_path: Path, cache_home: Path, cache_dir: Path, tokenizer_json: bytes
-) -> None:
-    """Stopped in the middle there is no output; run again, the build is finished."""
-    data = _big(tmp_path, cache_dir)
-    process = _start_big(tmp_path, cache_home, data)
-    staging = tmp_path / ".out.staging"
-    deadline = time.monotonic() + 60
-    while not staging.exists() and time.monotonic() < deadline:
+    data.write_bytes(rows * (40_000_000 // len(rows)))  # of several splits
+    options = ("--workers", "2", "--cache-dir", str(own_cache(tmp_path / "parts", cache_dir)))
+    process = _start(data, cache_home, *options)
+    until = time.monotonic() + 60
+    while not any((tmp_path / "parts").rglob("*.arrow")) and time.monotonic() < until:
         time.sleep(0.01)
-    time.sleep(2)
-    process.send_signal(kind)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == (-9 if kind == signal.SIGKILL else 130), err
-    assert not (tmp_path / "out").exists()
-    if kind != signal.SIGKILL:
-        assert "interrupted" in err
-        assert "Traceback" not in err
-        assert leftovers(tmp_path) == []
-    again = _start_big(tmp_path, cache_home, data)
-    _, err = again.communicate(timeout=300)
-    assert again.returncode == 0, err
-    assert leftovers(tmp_path) == []
-    rows = read_manifest(tmp_path / "out")["rows"]
+    process.kill()
+    process.communicate(timeout=60)
+    assert versions.current_id(tmp_path / "r") is None
+    found = _ended(_start(data, cache_home, *options))
+    assert found["status"] == "built"
+    rows = read_manifest(tmp_path / "r" / "current")["rows"]
     assert rows["in"] == rows["used"] == data.read_bytes().count(b"\n")
+    assert strangers(tmp_path / "r") == []
 
 
 def test_a_second_run_on_the_same_output_is_refused(tmp_path: Path) -> None:
-    """The lock names its holder, and goes when the holder does."""
-    target = tmp_path / "out"
-    refused = pytest.raises(SurroundingsError, match=str(os.getpid()))
-    with publishing.staging(target), refused, publishing.staging(target):
-        pass
-    with publishing.staging(target) as folder:
-        assert folder.is_dir()
+    """The lock names its holder, and goes when the holder does; a version can be gone back to
+    meanwhile."""
+    target, place = tmp_path / "out", Place.of(tmp_path / "r", 3)
+    for number in range(2):
+        publish(place, id_of(number))
+    held = f"another run .process {os.getpid()}, since"
+    for staging in (lambda: publishing.staging(target), place.staging):
+        with staging() as folder:
+            assert folder.is_dir()
+            with pytest.raises(SurroundingsError, match=held):
+                staging().__enter__()
+            versions.rollback(place.real, id_of(0))
+    assert place.current() == id_of(0)
     assert leftovers(tmp_path) == []
 
 
@@ -454,9 +286,82 @@ def test_without_an_exchange_two_renames_do(
     assert leftovers(tmp_path) == []
 
 
-def test_a_folder_with_other_files_is_not_overwritten(tmp_path: Path) -> None:
-    """Only a build, or nothing, may be replaced."""
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "thesis.tex").write_text("years of work")
-    with pytest.raises(UsageError, match="not a build"):
-        publishing.check_target(tmp_path / "out")
+RECIPE = """
+task = "sft"
+model = "qwen2-1.5b"
+data = ["days/*.jsonl"]
+output = "releases"
+keep = 1
+max-length = 512
+drift = { rows = 10.0 }
+
+[notify]
+command = "cat >> told.jsonl"
+"""
+
+# What a process does with files raises events; from the publication on they are counted, and the
+# process is killed by the one with the wanted number.
+DIES = """
+import os, signal, sys
+from pipeline.builds import place
+counted, last, watched = [], int(sys.argv.pop(1)), []
+def hook(event, _):
+    if watched and os.getpid() == watched[0] and event.split(".")[0] in ("os", "open", "shutil"):
+        counted.append(event)
+        if len(counted) == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(hook)
+publish = place.Place.publish
+def watch(*arguments):
+    watched.append(os.getpid())
+    try:
+        return publish(*arguments)
+    finally:
+        watched.clear()
+        with open("events.txt", "w") as file:
+            print(len(counted), file=file)
+place.Place.publish = watch
+from pipeline.cli import main
+main()
+"""
+
+
+@pytest.mark.slow
+def test_a_kill_at_every_step(pipeline: Run, tmp_path: Path, cache_home: Path) -> None:
+    """Of a publication, in a recipe that is built every night: the next run finishes the work, says
+    so, and leaves what one that was not killed leaves."""
+    (tmp_path / "nightly.toml").write_text(RECIPE)
+    releases = tmp_path / "releases"
+    variables = {**os.environ, "XDG_CACHE_HOME": str(cache_home), "HF_HUB_OFFLINE": "1"}
+    statuses: list[str] = []
+
+    def night(dies: int) -> int:
+        """With more data, in a process that dies at one of the steps; its status."""
+        _rows(tmp_path / "days" / f"{len(statuses):03}.jsonl", 15, first=15 * len(statuses))
+        words = ("-c", DIES, dies, "build", "nightly.toml", "--trust", "--quiet")
+        return started(sys.executable, *words, folder=tmp_path, env=variables).status
+
+    assert night(-1) == 0  # it counts them
+    statuses.append("built")
+    for step in range(1, int((tmp_path / "events.txt").read_text()), 3 if WIDE else 8):
+        before = read_manifest(releases / "current")
+        assert night(step) == -signal.SIGKILL, f"step {step}"
+        now = read_manifest(releases / "current")
+        used = sum(len(read_rows(path)) for path in (tmp_path / "days").iterdir())
+        assert now == before or now["rows"]["used"] == used, f"step {step}"
+        ran = pipeline("build", "nightly.toml", "--trust", "--json", "--quiet")
+        # Where the version was there already, only the link is exchanged.
+        assert ran.told["status"] in ("built", "unchanged"), f"step {step}: {ran.err}"
+        statuses += ["failed", ran.told["status"]]
+        now = read_manifest(releases / "current")
+        assert now["rows"]["in"] == now["rows"]["used"] == used, f"step {step}"
+        assert strangers(releases) == [], f"step {step}"
+        (there,) = versions.versions(releases)
+        assert there.build_id == now["build_id"]
+        pipeline("check", "releases/current").ended()
+    lines = lease.read(releases)
+    assert [line["status"] for line in lines] == statuses
+    assert lines[-1]["current"] == now["build_id"]
+    told = [one["status"] for one in read_rows(tmp_path / "told.jsonl")]
+    assert told == [one for one in statuses if one != "failed"]  # killed, it tells nobody
+    assert [path.name for path in tmp_path.iterdir() if "releases" in path.name] == ["releases"]

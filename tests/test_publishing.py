@@ -21,79 +21,82 @@ from preloaded import Server, outputs
 from stub_hub import LARGE, HubStub, serve_hub
 from stub_memory import Plain, Watched
 from stub_s3 import S3Stub
-from support import SAMPLES, WIDE, Make, Run, few, read_manifest, silent, started
+from support import (
+    ROOT,
+    SAMPLES,
+    WIDE,
+    Make,
+    Run,
+    few,
+    read_manifest,
+    read_rows,
+    silent,
+    started,
+    write_rows,
+)
 
 from pipeline.builder.build import build
 from pipeline.builder.exporting import export_build
 from pipeline.builds import lease, versions
 from pipeline.builds.build import Build
-from pipeline.options.config import Config
 from pipeline.options.recipe import builds_of
 from pipeline.publish import hub, store, upload
 from pipeline.publish.check import check
 from pipeline.publish.publication import Publication, assemble
 from pipeline.publish.upload import publish
 from pipeline.report.card_details import NOTHING, Publisher
-from stages.errors import DataError, SurroundingsError, UsageError
+from posttrain_pipeline.api import config_of
+from stages.errors import SurroundingsError, UsageError
 
 # What huggingface_hub says of itself as it sends large files.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
 
+Builds = dict[str, Path]
+Copies = dict[str, Publication]
 SECRET = "the-text-of-a-refused-row"
 NAME = "somebody/problems"
+WORDS = "which of the seven zebras hides the golden umbrella behind an orange lighthouse"
 
 
-MIXED = f"""\
-task = "sft"
-keep = 0
-model = "qwen2-1.5b"
-output = "mixed"
-title = "Two sources"
-[[source]]
-name = "problems"
-data = "{SAMPLES}/sft/word_problems.jsonl"
-license = "cc-by-4.0"
-epochs = 3
-[[source]]
-name = "chats"
-data = "{SAMPLES}/sft/chat.jsonl"
-license = "mit"
-origin = "https://example.org/chats"
-"""
-
-
-def made(root: Path, name: str, cache_dir: Path, rows: int, **options: Any) -> Path:
-    """A build of the first rows of the sample, with one refused row."""
+def made(root: Path, name: str, cache_dir: Path, rows: int, options: dict[str, Any]) -> Path:
+    """A build of the first rows of the sample, with two refused rows and, where an evaluation asks
+    the same, one that is contaminated."""
     lines = (SAMPLES / "sft" / "word_problems.jsonl").read_text("utf-8").splitlines()[:rows]
     data = root / name / "rows.jsonl"
     data.parent.mkdir()
     bad = json.dumps({"messages": SECRET})
-    data.write_text("".join(line + "\n" for line in [*lines, bad, f"{SECRET} is no JSON"]), "utf-8")
-    fixed: dict[str, Any] = {"cache_dir": cache_dir, "max_reject": 1.0, "workers": 1}
-    out = root / name / "out"
-    build(Config.of("sft", (str(data),), "qwen2-1.5b", out, **fixed, **options), silent)
-    return out
+    asked = json.dumps({"question": WORDS, "answer": "#### 3"})
+    rows_ = [*lines, bad, f"{SECRET} is no JSON", asked]
+    data.write_text("".join(line + "\n" for line in rows_), "utf-8")
+    write_rows(data.with_name("evals.jsonl"), [{"question": f"{WORDS.upper()}!"}])
+    given = {"model": "qwen2-1.5b", "cache_dir": cache_dir, "max_reject": 1.0, "workers": 1}
+    given["output"] = root / name / "out"
+    build(config_of("sft", str(data), {**given, **options}, "run"), silent)
+    return root / name / "out"
 
 
 @pytest.fixture(scope="module")
-def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> dict[str, Path]:
+def builds(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> Builds:
     """An older build with a trainer's folder, a newer one of more rows with a test split, and one
     of two sources, one of which is used several times."""
     root = tmp_path_factory.mktemp("builds")
-    (root / "mixed.toml").write_text(MIXED)
-    (mixed,) = builds_of(root / "mixed.toml", [f"cache-dir={cache_dir}"])
+    recipe = shutil.copy(ROOT / "tests" / "tables" / "two_sources.toml", root)
+    (root / "chats").mkdir()
+    shutil.copy(SAMPLES / "sft" / "word_problems.jsonl", root)
+    shutil.copy(SAMPLES / "sft" / "chat.jsonl", root / "chats")
+    (mixed,) = builds_of(Path(recipe), [f"cache-dir={cache_dir}"])
     build(mixed, silent)
+    new = {"layout": "packed", "max_length": 512, "test_size": 0.3}
+    new["decontaminate"] = [str(root / "new" / "evals.jsonl")]
     return {
-        "mixed": root / "mixed",
-        "old": made(root, "old", cache_dir, 4, trainer="axolotl"),
-        "new": made(root, "new", cache_dir, 9, layout="packed", max_length=512, test_size=0.3),
+        "mixed": root / "out",
+        "old": made(root, "old", cache_dir, 4, {"for": "axolotl"}),
+        "new": made(root, "new", cache_dir, 9, new),
     }
 
 
 @pytest.fixture(scope="module")
-def copies(
-    builds: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Publication]:
+def copies(builds: Builds, tmp_path_factory: pytest.TempPathFactory) -> Copies:
     """What is sent of each."""
     return {
         name: assemble(Build.open(at), tmp_path_factory.mktemp(name), NOTHING, with_rejects=False)
@@ -153,26 +156,34 @@ def place(filesystem: Any) -> store.Store:
     return store.Store(filesystem, "/place", "memory://place")
 
 
-def fetched(filesystem: Any, target: Path) -> Path:
+def written(files: dict[str, bytes], target: Path) -> Path:
     """All of it on this machine."""
-    for name, data in _files(filesystem).items():
+    for name, data in files.items():
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         (target / name).write_bytes(data)
     return target
 
 
-@pytest.mark.parametrize("over", few(["another build", "nothing"], 1))
+@pytest.mark.parametrize(
+    ("over", "every"),
+    few([("another build", 5), ("another build", 1), ("nothing", 1)], 1),
+)
 def test_stopped_at_any_change_the_next_call_finishes(
-    copies: dict[str, Publication], memory: Watched, over: str, tmp_path: Path
+    copies: Copies, memory: Watched, over: str, every: int, tmp_path: Path
 ) -> None:
-    """For each of its changes: no mixture is ever to be seen, and no file is sent twice."""
+    """For each of its changes: no mixture is ever to be seen, and no file is sent twice. Shards go
+    first, and the manifest last."""
     if over != "nothing":
         store.publish(place(memory), copies["old"], silent)
     start, memory.changes = dict(MemoryFileSystem.store), 0
     memory.sent.clear()
     store.publish(place(memory), copies["new"], silent)
     sent, done, changes = list(memory.sent), _files(memory), memory.changes
-    for stop in range(changes):
+    names = [path.removeprefix("/place/") for path in sent]
+    shards = sorted(shard.path for shard in copies["new"].manifest.shards)
+    assert (names[: len(shards)], names[-1]) == (shards, "manifest.json")
+    assert set(names[-3:-1]) == {"README.md", "dataset_dict.json"}
+    for stop in range(0, changes, every):
         MemoryFileSystem.store.clear()
         MemoryFileSystem.store.update(start)
         memory.sent.clear()
@@ -186,11 +197,11 @@ def test_stopped_at_any_change_the_next_call_finishes(
         assert _files(memory) == done
     assert store.publish(place(memory), copies["new"], silent).names == ()
     assert set(done) == {piece.name for piece in copies["new"].all}
-    assert check(fetched(memory, tmp_path / "copy"), tmp_path).faults == []
+    assert check(written(done, tmp_path), tmp_path).faults == []
 
 
-def _once(filesystem: Watched, when: int, happens: Callable[[], object]) -> Callable[[], None]:
-    """What somebody else does after so many files were sent, in place of one look at the store."""
+def _once(filesystem: Watched, when: int, happens: Callable[[], object]) -> None:
+    """Somebody does something after so many files were sent, in place of one look at the store."""
     usual = filesystem.look
 
     def look() -> None:
@@ -200,19 +211,15 @@ def _once(filesystem: Watched, when: int, happens: Callable[[], object]) -> Call
         else:
             usual()
 
-    return look
+    filesystem.look = look
 
 
-def test_of_two_calls_at_a_time_the_later_one_writes(
-    copies: dict[str, Publication], memory: Watched
-) -> None:
+def test_of_two_calls_at_a_time_the_later_one_writes(copies: Copies, memory: Watched) -> None:
     """Whenever it begins; the other one says why it stops, and changes nothing more."""
-    for when in range(1, len(copies["old"].pieces) + 1):
+    for when in range(1, len(copies["old"].pieces) + 1, 4):
         MemoryFileSystem.store.clear()
         memory.sent.clear()
-        memory.look = _once(
-            memory, when, lambda: store.publish(place(Plain()), copies["new"], silent)
-        )
+        _once(memory, when, lambda: store.publish(place(Plain()), copies["new"], silent))
         with pytest.raises(SurroundingsError, match="Publish again"):
             store.publish(place(memory), copies["old"], silent)
         _require_no_mixture(memory)
@@ -220,7 +227,7 @@ def test_of_two_calls_at_a_time_the_later_one_writes(
 
 
 def test_what_somebody_else_sends_meanwhile_keeps_the_manifest_away(
-    copies: dict[str, Publication], memory: Watched
+    copies: Copies, memory: Watched
 ) -> None:
     """An object of an earlier call that arrives late, of the same size."""
     last = len(copies["old"].pieces)
@@ -230,27 +237,15 @@ def test_what_somebody_else_sends_meanwhile_keeps_the_manifest_away(
         Plain().pipe_file("/place/serving.json", data[:-2] + b" \n")
 
     filesystem = Tagged()
-    filesystem.look = _once(filesystem, last, replace)
+    _once(filesystem, last, replace)
     with pytest.raises(SurroundingsError, match="somebody else"):
         store.publish(place(filesystem), copies["old"], silent)
     assert "manifest.json" not in _files(memory)
     assert store.publish(place(filesystem), copies["old"], silent).names[0] == "serving.json"
 
 
-def test_shards_go_first_and_the_manifest_last(
-    copies: dict[str, Publication], memory: Watched
-) -> None:
-    """The order of what arrives."""
-    store.publish(place(memory), copies["new"], silent)
-    shards = [shard.path for shard in copies["new"].manifest.shards]
-    sent = [path.removeprefix("/place/") for path in memory.sent]
-    assert sent[: len(shards)] == sorted(shards)
-    assert sent[-1] == "manifest.json"
-    assert set(sent[-3:-1]) == {"README.md", "dataset_dict.json"}
-
-
 def test_what_does_not_arrive_as_it_was_sent_is_an_error(
-    copies: dict[str, Publication], memory: Watched, monkeypatch: pytest.MonkeyPatch
+    copies: Copies, memory: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A byte changed on its way, with the same size; and there is no manifest then."""
     damaged = Watched.put_file
@@ -270,7 +265,7 @@ def test_what_does_not_arrive_as_it_was_sent_is_an_error(
 
 
 def test_what_was_read_back_is_read_again_when_its_tag_changes(
-    copies: dict[str, Publication], memory: Watched
+    copies: Copies, memory: Watched
 ) -> None:
     """Not else; and an object that somebody replaced by as many bytes is sent again."""
     filesystem, known = Tagged(), {}
@@ -287,9 +282,7 @@ def test_what_was_read_back_is_read_again_when_its_tag_changes(
     assert filesystem.cat_file("/place/serving.json") == data
 
 
-def test_files_of_somebody_else_are_not_touched(
-    copies: dict[str, Publication], memory: Watched
-) -> None:
+def test_files_of_somebody_else_are_not_touched(copies: Copies, memory: Watched) -> None:
     """In a place that never was a build, and beside one."""
     memory.pipe_file("/place/thesis.tex", b"years of work")
     with pytest.raises(UsageError, match=r"thesis\.tex"):
@@ -304,8 +297,8 @@ def test_files_of_somebody_else_are_not_touched(
 
 
 def test_a_folder_is_exchanged_at_once(
-    builds: dict[str, Path],
-    copies: dict[str, Publication],
+    builds: Builds,
+    copies: Copies,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -358,20 +351,22 @@ def hub_stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[HubStub]:
 
 
 def to_hub(publication: Publication) -> Any:
-    return hub.publish(hub.Repository(NAME), publication, private=True, report=silent)
+    return hub.publish(hub.Repository(NAME, "nightly"), publication, private=True, report=silent)
 
 
 def test_stopped_at_each_large_file_the_next_call_finishes(
-    copies: dict[str, Publication], hub_stub: HubStub, tmp_path: Path
+    builds: Builds, copies: Copies, hub_stub: HubStub, tmp_path: Path
 ) -> None:
-    """One commit has all of it; the hub's readers see the old build until then."""
+    """One commit has all of it; the hub's readers see the old build until then. The branch is made,
+    and no token is shown."""
     for name in ("old", "new"):
         large = [piece for piece in copies[name].all if piece.name.endswith(LARGE)]
         start, commits = len(hub_stub.puts), len(hub_stub.commits.get(NAME, []))
         for number in range(len({piece.sha256 for piece in large} - {*hub_stub.objects})):
             hub_stub.breaks_at = start + number
-            with pytest.raises(SurroundingsError, match="publish again"):
+            with pytest.raises(SurroundingsError, match="publish again") as stopped:
                 to_hub(copies[name])
+            assert "hf_aaa" not in f"{stopped.value.what} {stopped.value.remedy}"
             assert len(hub_stub.puts) == start + number
             assert len(hub_stub.commits[NAME]) == max(commits, 1)
         hub_stub.breaks_at, hub_stub.breaks_commit = None, True
@@ -385,51 +380,20 @@ def test_stopped_at_each_large_file_the_next_call_finishes(
         files = hub_stub.files(NAME)
         assert set(files) == {".gitattributes", *(piece.name for piece in copies[name].all)}
     assert to_hub(copies["new"]).names == ()
-    assert hub_stub.private == {NAME: True}
-    for path, data in hub_stub.files(NAME).items():
-        (tmp_path / "copy" / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "copy" / path).write_bytes(data)
-    assert check(tmp_path / "copy", tmp_path).faults == []
-
-
-@pytest.mark.slow
-def test_a_build_is_published_to_the_hub_by_the_command(
-    pipeline: Run, builds: dict[str, Path], hub_stub: HubStub
-) -> None:
-    """Stopped at the second large file, then finished; on a branch that is made for it."""
-    command = ("publish", builds["new"], f"hf://{NAME}@nightly", "--json", "--public")
-    given = {
-        "HF_ENDPOINT": hub_stub.url,
-        "HF_HUB_OFFLINE": "0",
-        "HF_HUB_DISABLE_XET": "1",
-        "HF_TOKEN": "hf_" + "a" * 34,
-    }
-    hub_stub.breaks_at = 1
-    stopped = pipeline(*command, **given)
-    assert (stopped.status, len(hub_stub.puts)) == (5, 1), stopped.err
-    assert "is not sent again" in stopped.err
-    assert "hf_aaa" not in stopped.err
-    hub_stub.breaks_at = None
-    said = pipeline(*command, **given).ended().told
-    assert (said["status"], said["revision"]) == ("published", hub_stub.sha(NAME))
-    assert len(hub_stub.puts) == len(set(hub_stub.puts))
-    assert hub_stub.private == {NAME: False}
-    assert set(hub_stub.branches) == {"nightly"}
+    assert (hub_stub.private, {*hub_stub.branches}) == ({NAME: True}, {"nightly"})
+    assert check(written(files, tmp_path), tmp_path).faults == []
+    publish(builds["new"], f"hf://{NAME}@nightly", NOTHING, cache_dir=tmp_path, report=silent)
     assert f'load_dataset("{NAME}")'.encode() in hub_stub.files(NAME)["README.md"]
 
 
-def test_the_hub_is_asked_for_the_hashes_of_what_arrived(
-    copies: dict[str, Publication], hub_stub: HubStub
-) -> None:
+def test_the_hub_is_asked_for_the_hashes_of_what_arrived(copies: Copies, hub_stub: HubStub) -> None:
     """A large file that is another one there is an error."""
     hub_stub.damages = True
     with pytest.raises(SurroundingsError, match="does not have the bytes"):
         to_hub(copies["old"])
 
 
-def test_a_repository_with_other_files_is_not_written(
-    copies: dict[str, Publication], hub_stub: HubStub
-) -> None:
+def test_a_repository_with_other_files_is_not_written(copies: Copies, hub_stub: HubStub) -> None:
     """It may be somebody's work."""
     hub_stub.commits[NAME] = [{"README.md": b"# mine", "model.safetensors": b"x"}]
     with pytest.raises(UsageError, match=r"model\.safetensors"):
@@ -437,55 +401,18 @@ def test_a_repository_with_other_files_is_not_written(
     assert len(hub_stub.commits[NAME]) == 1
 
 
-@pytest.mark.parametrize("address", ["hf://name", "hf://datasets/a/b/c", "hf://a/b@", "hf:///a/b"])
-def test_an_address_of_the_hub_names_a_dataset(address: str) -> None:
-    """Two words, and a branch."""
-    with pytest.raises(UsageError, match="not a dataset"):
-        hub.repository(address)
-    assert hub.repository("hf://datasets/a/b@v1.0") == hub.Repository("a/b", "v1.0")
-    assert hub.repository("hf://a/b.c-d/") == hub.Repository("a/b.c-d")
-
-
-@pytest.mark.slow
-def test_a_build_is_published_to_s3_by_the_command(
-    pipeline: Run, builds: dict[str, Path], s3: S3Stub, tmp_path: Path
-) -> None:
-    """Twice: the second call sends nothing. What is there is fetched, checked and loaded."""
-    command = ("publish", builds["new"], "s3://data/sets/problems", "--json", "--license", "mit")
-    first = pipeline(*command, **s3.environment).ended().told
-    assert first["status"] == "published"
-    assert first["sent"] == first["files"]
-    again = pipeline(*command, **s3.environment)
-    assert json.loads(again.out)["status"] == "unchanged", again.err
-    code = (
-        "import fsspec as f; f.filesystem('s3').get('data/sets/problems', 'copy', recursive=True)"
-    )
-    variables = {**os.environ, **s3.environment}
-    started(sys.executable, "-W", "ignore", "-c", code, folder=tmp_path, env=variables).ended()
-    ran = pipeline("check", "copy").ended()
-    assert "published copy" in ran.err
-
-
-@pytest.mark.slow
-def test_a_bucket_that_is_not_there_is_a_usage_error(
-    pipeline: Run, builds: dict[str, Path], s3: S3Stub
-) -> None:
-    """It is not made."""
-    pipeline("publish", builds["new"], "s3://no-such-bucket/x", **s3.environment).refused(
-        2, "no such bucket"
-    )
-
-
 @pytest.mark.slow
 def test_killed_after_each_upload_to_s3_the_next_call_finishes(
-    builds: dict[str, Path],
-    copies: dict[str, Publication],
+    builds: Builds,
+    copies: Copies,
     s3: S3Stub,
     commands: Server,
+    pipeline: Run,
     cache_home: Path,
     tmp_path: Path,
 ) -> None:
-    """Processes that end at once after an upload or a few, without any handler of their own."""
+    """Processes that end at once after an upload or a few, without any handler of their own; what
+    is there is checked, and sent no more. A bucket is not made."""
     total, calls, sent = len(copies["new"].all), 0, 1 if WIDE else 4
     code = (
         f"import os\nfrom pipeline.publish import store\nsend, left = store.Store.send, [{sent}]\n"
@@ -493,97 +420,70 @@ def test_killed_after_each_upload_to_s3_the_next_call_finishes(
         "    send(self, piece)\nstore.Store.send = stopped\n"
     )
     base = {**os.environ, **s3.environment, "XDG_CACHE_HOME": str(cache_home)}
+    words = ["publish", str(builds["new"]), "s3://data/sets/killed"]
     status = 9
     while status == 9:
         calls += 1
-        words = ["publish", str(builds["new"]), "s3://data/killed"]
         status = commands(words, tmp_path, base, code)
     assert status == 0, outputs(tmp_path)[1].read_text("utf-8")
     assert calls == -(-total // sent)
-    code = "import fsspec; fsspec.filesystem('s3').get('data/killed', 'copy', recursive=True)"
+    assert pipeline(*words, "--json", **s3.environment).ended().told["status"] == "unchanged"
+    code = "import fsspec; fsspec.filesystem('s3').get('data/sets/killed', 'copy', recursive=True)"
     started(sys.executable, "-W", "ignore", "-c", code, folder=tmp_path, env=base).ended()
-    assert check(tmp_path / "copy", tmp_path).faults == []
+    assert "published copy" in pipeline("check", "copy").ended().err
+    pipeline(*words[:2], "s3://no-such-bucket/x", **s3.environment).refused(2, "no such bucket")
 
 
 def test_the_text_of_refused_rows_stays_here_unless_asked_for(
-    builds: dict[str, Path], cache_dir: Path, tmp_path: Path
+    builds: Builds, cache_dir: Path, tmp_path: Path
 ) -> None:
-    """In no file; with ``--with-rejects``, as the build has it. And nothing of this machine."""
+    """In no file; with ``--with-rejects``, as the build has it. Neither is what a contaminated row
+    says, nor what the evaluation asks, nor anything of this machine."""
     given = {"cache_dir": cache_dir, "report": silent}
     publish(builds["new"], str(tmp_path / "a"), NOTHING, **given)
     publish(builds["new"], str(tmp_path / "b"), NOTHING, with_rejects=True, **given)
     names = {n: [p for p in (tmp_path / n).rglob("*") if p.is_file()] for n in "ab"}
-    assert [p for p in names["a"] if SECRET.encode() in p.read_bytes()] == []
-    found = {p.name for p in names["b"] if SECRET.encode() in p.read_bytes()}
-    assert found == {"rejects.jsonl", "report.html"}
+    secrets = {"rejects.jsonl", "report.html"}
+    for secret, there in ((SECRET, secrets), ("golden umbrella", {"contaminated.jsonl"})):
+        quoting = {
+            n: {p.name for p in paths if secret.encode() in p.read_bytes().lower()}
+            for n, paths in names.items()
+        }
+        assert quoting == {"a": set(), "b": there}
     for path in (*names["a"], *names["b"]):
         assert str(builds["new"].parent).encode() not in path.read_bytes()
         assert path.name != "run.json"
-    text = (tmp_path / "a" / "rejects.jsonl").read_text("utf-8")
-    refused = [json.loads(line) for line in text.splitlines()]
+    refused = read_rows(tmp_path / "a" / "rejects.jsonl")
     assert [(one["line"], one["raw"]) for one in refused] == [(10, ""), (11, "")]
     assert all(one["code"] for one in refused)
+    (hit,) = read_rows(tmp_path / "a" / "contaminated.jsonl")
+    assert hit["id"] == "rows.jsonl:12"
     with pytest.raises(UsageError, match="published copy"):
         publish(tmp_path / "a", str(tmp_path / "c"), NOTHING, **given)
 
 
-@pytest.mark.slow
-def test_the_text_of_contaminated_rows_stays_here_unless_asked_for(
-    pipeline: Run, cache_dir: Path, tmp_path: Path
-) -> None:
-    """Neither what the row says nor what the evaluation asks."""
-    lines = (SAMPLES / "sft" / "word_problems.jsonl").read_text("utf-8").splitlines()[:6]
-    words = "which of the seven zebras hides the golden umbrella behind an orange lighthouse"
-    lines.append(json.dumps({"question": f"{words}?", "answer": "#### 3"}))
-    rows = [json.loads(line) for line in lines]
-    asked = [{"question": f"{words.upper()}!"}]
-    for name, those in (("rows", rows), ("evals", asked)):
-        text = "".join(json.dumps(row) + "\n" for row in those)
-        (tmp_path / f"{name}.jsonl").write_text(text, "utf-8")
-    command = ("run", "sft", "rows.jsonl", "--model", "qwen2-1.5b", "-o", "out")
-    pipeline(*command, "--decontaminate", "evals.jsonl").ended()
-    assert read_manifest(tmp_path / "out")["rows"]["contaminated"] == 1
-    for words_, there in (((), set()), (("--with-rejects",), {"contaminated.jsonl"})):
-        pipeline("publish", "out", "copy", *words_).ended()
-        files = [path for path in (tmp_path / "copy").rglob("*") if path.is_file()]
-        quoting = {p.name for p in files if b"golden umbrella" in p.read_bytes().lower()}
-        assert quoting == there
-        (hit,) = (tmp_path / "copy" / "contaminated.jsonl").read_text("utf-8").splitlines()
-        assert json.loads(hit)["id"] == "rows.jsonl:7"
-    assert check(tmp_path / "copy", cache_dir).faults == []
-
-
-def test_a_damaged_build_is_not_published(
-    pipeline: Run, builds: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_damaged_build_is_not_published(pipeline: Run, builds: Builds, tmp_path: Path) -> None:
     """The check comes first: nothing is sent of it."""
     shutil.copytree(builds["new"], tmp_path / "damaged")
     (tmp_path / "damaged" / "serving.json").write_text("{}")
-    pipeline("publish", "damaged", "there").refused(3, "serving.json")
+    pipeline("publish", "damaged", "there").refused(3, "serving.json", "not published")
     assert not (tmp_path / "there").exists()
-    with pytest.raises(DataError, match="not published"):
-        publish(
-            tmp_path / "damaged",
-            str(tmp_path / "there"),
-            NOTHING,
-            cache_dir=tmp_path,
-            report=silent,
-        )
 
 
-@pytest.mark.parametrize(
-    ("address", "says"),
-    [
+def test_an_address_that_cannot_be_written_is_a_usage_error(builds: Builds, tmp_path: Path) -> None:
+    """Before the build is checked; one of the hub names a dataset by two words, and a branch."""
+    for address, says in (
         ("https://somewhere/x", "cannot be written"),
         ("nothing://x", "://"),
         ("hf://x", "not a dataset"),
-    ],
-)
-def test_an_address_that_cannot_be_written_is_a_usage_error(
-    pipeline: Run, builds: dict[str, Path], address: str, says: str
-) -> None:
-    """Before the build is checked."""
-    pipeline("publish", builds["new"], address).refused(2, says)
+    ):
+        with pytest.raises(UsageError, match=says):
+            publish(builds["new"], address, NOTHING, cache_dir=tmp_path, report=silent)
+    for address in ("hf://name", "hf://datasets/a/b/c", "hf://a/b@", "hf:///a/b"):
+        with pytest.raises(UsageError, match="not a dataset"):
+            hub.repository(address)
+    assert hub.repository("hf://datasets/a/b@v1.0") == hub.Repository("a/b", "v1.0")
+    assert hub.repository("hf://a/b.c-d/") == hub.Repository("a/b.c-d")
 
 
 def test_an_address_is_no_path_of_this_machine(pipeline: Run, tmp_path: Path) -> None:
@@ -611,93 +511,66 @@ def test_an_address_is_no_path_of_this_machine(pipeline: Run, tmp_path: Path) ->
     assert [path.name for path in tmp_path.iterdir() if path.name.endswith(":")] == []
 
 
-@pytest.mark.slow
 def test_of_a_folder_of_versions_the_current_one_is_published(
-    pipeline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_dir: Path
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_dir: Path
 ) -> None:
     """It is held while it is sent, also from what a killed call left; the history has a line."""
-    rows = (SAMPLES / "sft" / "word_problems.jsonl").read_text("utf-8").splitlines(keepends=True)
-    command = ("run", "sft", "rows.jsonl", "--model", "qwen2-1.5b", "-o", "r", "--keep", "1")
-    ids = []
-    for count in (4, 8):
-        (tmp_path / "rows.jsonl").write_text("".join(rows[:count]))
-        pipeline(*command).ended()
-        ids.append(versions.current_id(tmp_path / "r"))
-        target = tmp_path / f"copy-{count}"
-        if count == 4:
-            assert pipeline("publish", "r", target, "--json").ended().told["build_id"] == ids[0]
-            assert check(target, cache_dir).faults == []
-    assert ids[0] != ids[1]
-
-    send, seen = store.Store.send, []
+    folder = make("sft", SAMPLES / "sft" / "word_problems.jsonl", "r", keep=1)
+    target = str(tmp_path / "copy")
+    given = {"cache_dir": cache_dir, "report": silent}
+    seen: list[tuple[str, ...]] = []
 
     def killed(self: store.Store, piece: Any) -> None:
-        seen.extend(one.holds for one in versions.versions(tmp_path / "r"))
+        seen.extend(one.holds for one in versions.versions(folder))
         raise KeyboardInterrupt
 
-    given = {"cache_dir": cache_dir, "report": silent}
-    monkeypatch.setattr(store.Store, "send", killed)
-    monkeypatch.setattr(versions, "release", lambda *_: False)  # as where the process is killed
-    with pytest.raises(KeyboardInterrupt):
-        publish(tmp_path / "r" / "current", str(tmp_path / "copy"), NOTHING, **given)
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(store.Store, "send", killed)
+        patch.setattr(versions, "release", lambda *_: False)  # as where the process is killed
+        with pytest.raises(KeyboardInterrupt):
+            publish(folder / "current", target, NOTHING, **given)
     ((name,),) = seen
     assert name.startswith("publish-")
-    assert [one.holds for one in versions.versions(tmp_path / "r")] == [(name,)]
-    assert store.Store.send is send
-    publish(tmp_path / "r", str(tmp_path / "copy"), NOTHING, **given)
-    assert read_manifest(tmp_path / "copy")["build_id"] == ids[1]
-    assert [one.holds for one in versions.versions(tmp_path / "r")] == [()]
-    lines = lease.read(tmp_path / "r")
-    assert [one["status"] for one in lines] == ["built", "published", "built", "published"]
-    assert lines[-1]["message"] == f"published at {tmp_path / 'copy'}"
-    (tmp_path / "r" / "current").unlink()
-    pipeline("publish", "r", "copy").refused(2, "no current version")
+    assert [one.holds for one in versions.versions(folder)] == [(name,)]
+    publish(folder, target, NOTHING, **given)
+    assert read_manifest(Path(target))["build_id"] == versions.current_id(folder)
+    assert [one.holds for one in versions.versions(folder)] == [()]
+    lines = lease.read(folder)
+    assert [one["status"] for one in lines] == ["built", "published"]
+    assert lines[-1]["message"] == f"published at {target}"
+    (folder / "current").unlink()
+    with pytest.raises(UsageError, match="no current version"):
+        publish(folder, target, NOTHING, **given)
 
 
-def test_the_view_has_every_example_as_text(
-    builds: dict[str, Path], copies: dict[str, Publication]
-) -> None:
+def test_the_view_has_every_example_as_text(copies: Copies) -> None:
     """Its ids decoded; what is trained is what the shards train."""
     manifest = copies["new"].manifest
     paths = {piece.name: piece.path for piece in copies["new"].pieces}
+    trained = 0
     for split, record in manifest.splits.items():
         rows = pq.read_table(paths[f"view/{split}.parquet"]).to_pylist()
         assert len(rows) == record.examples
         assert sum(row["tokens"] for row in rows) == record.tokens
+        trained += sum(row["trained_tokens"] for row in rows)
         for row in rows:
             assert row["text"].startswith("<|im_start|>")
             for part in row["trained"]:
                 assert part in row["text"]
                 assert part.endswith("<|im_end|>")
-    trained = sum(
-        row["trained_tokens"]
-        for split in manifest.splits
-        for row in pq.read_table(paths[f"view/{split}.parquet"]).to_pylist()
-    )
     assert trained == manifest.tokens.trained
+
+
+TEXT = ["row_id", "text", "trained", "tokens", "trained_tokens", "step_labels"]
+SIDES = ["row_id", "prompt", "chosen", "rejected", "tokens", "margin"]
 
 
 @pytest.mark.parametrize(
     ("task", "name", "columns"),
-    few(
-        [
-            (
-                "rm",
-                "rm/pairs_margin.jsonl",
-                ["row_id", "prompt", "chosen", "rejected", "tokens", "margin"],
-            ),
-            (
-                "prm",
-                "prm/stepwise.jsonl",
-                ["row_id", "text", "trained", "tokens", "trained_tokens", "step_labels"],
-            ),
-        ],
-        1,
-    ),
+    few([("rm", "pairs_margin.jsonl", SIDES), ("prm", "stepwise.jsonl", TEXT)], 1),
 )
 def test_every_task_and_an_export_has_a_card_a_view_and_metadata(
-    make: Make,
+    built: Make,
     cache_dir: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -708,7 +581,7 @@ def test_every_task_and_an_export_has_a_card_a_view_and_metadata(
     """All checked where they are; the view of an export is that of its build."""
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
-    source = make(task, SAMPLES / name)
+    source = built(task, SAMPLES / task / name)
     export_build("trl", source, tmp_path / "trl")
     said = Publisher(title="A | title", license="cc-by-4.0", origins=("https://example.org/a",))
     for at in (source, tmp_path / "trl"):
@@ -727,14 +600,10 @@ def test_every_task_and_an_export_has_a_card_a_view_and_metadata(
 
 
 @pytest.mark.parametrize("name", few(["mixed", "new"], 1))
-def test_the_metadata_is_croissant(
-    copies: dict[str, Publication], name: str, tmp_path: Path
-) -> None:
+def test_the_metadata_is_croissant(copies: Copies, name: str, tmp_path: Path) -> None:
     """Its own library finds nothing wrong, and reads the records of the view by it."""
     pytest.importorskip("mlcroissant")
-    for piece in copies[name].all:
-        (tmp_path / piece.name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(piece.path, tmp_path / piece.name)
+    written({piece.name: piece.path.read_bytes() for piece in copies[name].all}, tmp_path)
     code = (
         "import json, mlcroissant as m\nd = m.Dataset('croissant.json')\n"
         "issues = d.metadata.ctx.issues\n"

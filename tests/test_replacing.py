@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import datasets
 import pytest
+from conftest import NAME
 from hypothesis import given
 from hypothesis import strategies as st
-from support import SAMPLES, Make, Run, few, files_of, read_manifest, write_rows
+from support import SAMPLES, Make, Run, files_of, read_manifest, write_rows
 
-import posttrain_pipeline as pp
 from pipeline.builds import lease, limits, versions
 from pipeline.builds.build import Build
 from pipeline.manifest import dataset_files
@@ -21,7 +22,8 @@ from pipeline.manifest.counts import DRIFTS
 from pipeline.options.config import Config
 from pipeline.options.paths import BY_RECIPE
 from pipeline.options.recipe import builds_of
-from stages.errors import DataError, UsageError
+from posttrain_pipeline.api import config_of
+from stages.errors import UsageError
 
 GOOD = SAMPLES / "sft" / "word_problems.jsonl"
 MODEL = ("--model", "qwen2-1.5b")
@@ -35,19 +37,18 @@ def rows(path: Path, count: int, words: int = 1) -> Path:
     )
 
 
-def test_another_task_or_model_asks(pipeline: Run, tmp_path: Path) -> None:
+def test_another_task_or_model_asks(make: Make, tmp_path: Path) -> None:
     """Before any row is encoded; the old build stays until --replace."""
-    sft = ("run", "sft", GOOD, "-o", "out")
-    pairs = ("run", "rm", SAMPLES / "rm" / "pairs.jsonl", "-o", "out", "--max-reject", "1")
-    pipeline(*sft, *MODEL).ended()
-    before = files_of(tmp_path / "out", with_run=True)
-    for command in ((*pairs, *MODEL), (*sft, "--model", "qwen2.5-7b-instruct")):
-        pipeline(*command).refused(
-            2, "out is a build of sft for qwen2-1.5b; this one would be", "--replace"
-        )
-        assert files_of(tmp_path / "out", with_run=True) == before
-    pipeline(*pairs, *MODEL, "--replace").ended()
-    assert read_manifest(tmp_path / "out")["task"] == "rm"
+    out = make("sft", GOOD)
+    before = files_of(out, with_run=True)
+    pairs = SAMPLES / "rm" / "pairs.jsonl"
+    for task, data, model in (("rm", pairs, NAME), ("sft", GOOD, "qwen2.5-7b-instruct")):
+        said = r"out is a build of sft for qwen2-1\.5b; this one would be"
+        with pytest.raises(UsageError, match=said) as refused:
+            make(task, data, model=model)
+        assert "--replace" in refused.value.remedy
+        assert files_of(out, with_run=True) == before
+    assert read_manifest(make("rm", pairs, replace=True))["task"] == "rm"
 
 
 @pytest.mark.slow
@@ -72,34 +73,6 @@ def test_a_build_that_lost_most_rows_asks(pipeline: Run, tmp_path: Path) -> None
     pipeline(*command, "--drift", "rows=0.54").ended()
     rows(data, 60)
     pipeline(*command).ended()  # 80 rows fewer: a small build is somebody's trial
-
-
-@pytest.mark.slow
-def test_limits_of_a_recipe(make: Make, tmp_path: Path) -> None:
-    """Rows, trained tokens and shares of sources; --replace agrees to any change."""
-    one, two = tmp_path / "data" / "one.jsonl", tmp_path / "data" / "two.jsonl"
-    one.parent.mkdir()
-    rows(one, 100)
-    rows(two, 100)
-    make("sft", one.parent)
-    rows(two, 130)
-    with pytest.raises(DataError) as refused:
-        make("sft", one.parent, drift={"rows": 0.14, "trained_tokens": 9.0, "source_share": 0.05})
-    assert refused.value.remedy.startswith(
-        "If this is meant, publish it with --replace, or allow it with --drift rows=0.15 "
-        "--drift trained_tokens=9 --drift source_share=0.07. Why the build was refused is in"
-    )
-    for limit, value, says in (
-        ("rows", 0.14, "rows: 200 -> 230"),
-        ("trained_tokens", 0.1, "trained_tokens: "),
-        ("source_share", 0.05, "source_share of one.jsonl: 0.5 -> 0.4"),
-    ):
-        with pytest.raises(DataError, match=says):
-            make("sft", one.parent, drift={limit: value})
-    make("sft", one.parent, drift={"rows": 0.15, "source_share": 0.1})
-    rows(two, 10, words=50)
-    made = make("sft", one.parent, drift={"rows": 0.0}, replace=True)
-    assert read_manifest(made)["rows"]["used"] == 110
 
 
 @pytest.mark.slow
@@ -141,8 +114,6 @@ def small(built: Make) -> Build:
 
 def _like(build: Any, used: int, trained: int) -> Any:
     manifest = build.manifest
-    from dataclasses import replace
-
     rows_ = replace(manifest.rows, used=used)
     tokens = replace(manifest.tokens, trained=trained)
     return replace(build, manifest=replace(manifest, rows=rows_, tokens=tokens))
@@ -171,21 +142,21 @@ def test_limits_are_what_they_say(
     assert ("rows" in limits.exceeded(*pair, {})) == lost
 
 
-def test_what_other_programs_leave_blocks_no_build(pipeline: Run, tmp_path: Path) -> None:
+def test_what_other_programs_leave_blocks_no_build(
+    pipeline: Run, make: Make, tmp_path: Path
+) -> None:
     """A cache of datasets and what a file browser writes: named, and gone with the build."""
     data = rows(tmp_path / "rows.jsonl", 20)
-    command = ("run", "sft", data, *MODEL, "-o", "out", "--layout", "ragged")
-    pipeline(*command).ended()
-    out = tmp_path / "out"
+    command = ("run", "sft", data, *MODEL, "-o", "out", "--layout", "ragged", "--max-reject", "1")
+    out = make("sft", data, layout="ragged")
     loaded = datasets.load_from_disk(str(out))["train"]
     loaded.map(lambda row: {"n": len(row["input_ids"])})
     (out / ".DS_Store").write_text("")
-    caches = [path.name for path in (out / "train").glob("cache-*.arrow")]
-    assert len(caches) == 1
-    again = pipeline(*command, "--json")
-    assert json.loads(again.out)["status"] == "unchanged"
-    left = [".DS_Store", f"train/{caches[0]}"]
-    assert json.loads(again.out)["figures"]["left_by_other_programs"] == left
+    (cache,) = [path.name for path in (out / "train").glob("cache-*.arrow")]
+    left = [".DS_Store", f"train/{cache}"]
+    again = pipeline(*command, "--json").ended()
+    assert again.told["status"] == "unchanged"
+    assert again.told["figures"]["left_by_other_programs"] == left
     assert f"by other programs, in it, and not part of it: {', '.join(left)}" in again.err
     checked = pipeline("check", "out").ended()
     assert ".DS_Store was left by another program" in checked.err
@@ -195,50 +166,39 @@ def test_what_other_programs_leave_blocks_no_build(pipeline: Run, tmp_path: Path
     assert not any((out / name).exists() for name in left)
 
 
-def test_files_of_the_user_s_are_named(pipeline: Run, tmp_path: Path) -> None:
-    """Neither a folder with another program's manifest nor a build with notes in it is replaced."""
+def test_files_of_the_user_s_are_named(make: Make, tmp_path: Path) -> None:
+    """Neither a folder without a manifest or with another's is replaced, nor a build with notes."""
     out = tmp_path / "out"
-    command = ("run", "sft", GOOD, *MODEL, "-o", "out")
     out.mkdir()
+    (out / "thesis.tex").write_text("years of work")
+    with pytest.raises(UsageError, match="not a build"):
+        make("sft", GOOD)
+    (out / "thesis.tex").unlink()
     (out / "manifest.json").write_text('{"name": "my web app", "files": {}}')
-    pipeline(*command).refused(2)
+    with pytest.raises(UsageError):
+        make("sft", GOOD)
     (out / "manifest.json").unlink()
-    pipeline(*command).ended()
+    make("sft", GOOD)
     notes = out / "train" / "notes.md"
     notes.write_text("mine")
-    ran = pipeline(*command, "--layout", "ragged")
-    ran.refused(2, "files that are not of the build: train/notes.md")
+    with pytest.raises(UsageError, match=r"files that are not of the build: train/notes\.md"):
+        make("sft", GOOD, layout="ragged")
     assert notes.read_text() == "mine"
     shutil.rmtree(out / "tokenizer")
     notes.unlink()
-    pipeline(*command).ended()
+    assert (make("sft", GOOD) / "tokenizer").is_dir()
 
 
-@pytest.mark.parametrize(
-    ("name", "is_one"),
-    [
-        ("train/cache-1f2e.arrow", True), ("train/cache-1f_00000_of_00002.arrow", True),
-        ("train/tmpab12_x9z", True), (".DS_Store", True), ("a/._b", True), ("report.html~", True),
-        (".manifest.json.swp", True), ("x/.ipynb_checkpoints/a.ipynb", True), (".nfs000a", True),
-        ("notes.txt", False), ("train/data-1.arrow", False), ("tmp/thesis.tex", False),
-        ("cache/x.arrow", False), ("manifest.json", False), ("tmpfile.txt", False),
-    ],
-)  # fmt: skip
-def test_which_files_are_nobody_s(name: str, is_one: bool) -> None:
+def test_which_files_are_nobody_s() -> None:
     """By their names; anything else is somebody's."""
-    assert dataset_files.is_one(name) is is_one
+    nobodys = """train/cache-1f2e.arrow train/cache-1f_00000_of_00002.arrow train/tmpab12_x9z a/._b
+        .DS_Store report.html~ .manifest.json.swp x/.ipynb_checkpoints/a.ipynb .nfs000a""".split()
+    mine = "notes.txt train/data-1.arrow tmp/thesis.tex cache/x.arrow manifest.json tmpfile.txt"
+    assert [name for name in nobodys + mine.split() if dataset_files.is_one(name)] == nobodys
 
 
-def test_kinds_are_compared_before_work(small: Build) -> None:
-    """The same task and model pass."""
-    limits.require_same_kind(small.manifest, "sft", "qwen2-1.5b", "out")
-    with pytest.raises(UsageError, match="would be rm"):
-        limits.require_same_kind(small.manifest, "rm", "qwen2-1.5b", "out")
-
-
-LINES = (SAMPLES / "sft" / "word_problems.jsonl").read_text("utf-8").splitlines(keepends=True)
+LINES = GOOD.read_text("utf-8").splitlines(keepends=True)
 HEAD = 'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "rows.jsonl"\noutput = "out"\n'
-COMMAND = ("run", "sft", "rows.jsonl", "--model", "qwen2-1.5b", "-o", "out")
 
 
 @pytest.fixture
@@ -257,35 +217,39 @@ def _lines(folder: Path, count: int) -> None:
 
 def test_a_new_output_is_a_folder_of_versions(pipeline: Run, tmp_path: Path, recipe: Path) -> None:
     """With a link to the last, a line for each run, and nothing to say about it."""
-    for count, status in ((4, "built"), (4, "unchanged"), (8, "built")):
-        _lines(tmp_path, count)
-        ran = pipeline("build", recipe, "--json", "--quiet")
-        found = json.loads(ran.out)
-        assert (ran.status, found["status"], found["figures"]["notes"]) == (0, status, []), ran.err
+    for status in ("built", "unchanged"):
+        found = pipeline("build", recipe, "--json", "--quiet").ended().told
+        assert (found["status"], found["figures"]["notes"]) == (status, [])
     out = tmp_path / "out"
     assert (out / "current").resolve().name == found["build_id"]
-    assert len(versions.versions(out)) == 2
-    assert len((out / lease.HISTORY).read_text().splitlines()) == 3
+    assert len((out / lease.HISTORY).read_text().splitlines()) == 2
     assert not (out / "manifest.json").exists()
 
 
 def test_as_many_stay_as_the_default_says(recipe: Path) -> None:
-    """Of a recipe; what a command and a call make is one build."""
+    """Of a recipe; what a command and a call make is one build, as what a recipe asks for: by a
+    flag, also where the recipe says otherwise; by the recipe; by ``--set``."""
     (config,) = builds_of(recipe)
     assert (config.run.keep, config.notes) == (BY_RECIPE, ()) == (7, ())
     assert Config.of("sft", ("rows.jsonl",), "qwen2-1.5b", Path("out")).run.keep == 0
+    source = {"source": [{"name": "math", "data": "rows.jsonl"}], "model": NAME}
+    assert config_of("sft", None, source, "run").run.keep == 0
+    (by_set,) = builds_of(recipe, ["keep=0"])
+    recipe.write_text(f"{HEAD}keep = 0\n")
+    (by_recipe,) = builds_of(recipe)
+    recipe.write_text(f"{HEAD}keep = 3\n")
+    (by_flag,) = builds_of(recipe, flags={"keep": 0})
+    assert [one.run.keep for one in (by_set, by_recipe, by_flag)] == [0, 0, 0]
 
 
-def test_one_build_stays_one(pipeline: Run, tmp_path: Path, recipe: Path) -> None:
+def test_one_build_stays_one(pipeline: Run, make: Make, tmp_path: Path, recipe: Path) -> None:
     """A schedule goes on as it was, and every summary says how versions are kept."""
-    out = tmp_path / "out"
-    pipeline(*COMMAND, "--quiet").ended()
+    out = make("sft", tmp_path / "rows.jsonl")
     before = (out / "manifest.json").read_bytes()
-    ran = pipeline("build", recipe).ended()
-    assert "out is one build and stays one" in ran.err
+    assert "out is one build and stays one" in pipeline("build", recipe).ended().err
     _lines(tmp_path, 8)
-    ran = pipeline("build", recipe, "--json")
-    (note,) = json.loads(ran.out)["figures"]["notes"]
+    ran = pipeline("build", recipe, "--json").ended()
+    (note,) = ran.told["figures"]["notes"]
     assert "keep = 0" in note
     assert note in ran.err
     assert (out / "manifest.json").read_bytes() != before
@@ -295,47 +259,14 @@ def test_one_build_stays_one(pipeline: Run, tmp_path: Path, recipe: Path) -> Non
     assert "stays one" not in pipeline("build", recipe).err
 
 
-@pytest.mark.parametrize("said", few(["flag", "recipe", "set"], 1))
-def test_one_build_is_made_where_it_is_asked_for(
-    pipeline: Run, tmp_path: Path, recipe: Path, said: str
-) -> None:
-    """By a flag, also where the recipe says otherwise; by the recipe; by ``--set``."""
-    recipe.write_text(HEAD + {"flag": "keep = 3\n", "recipe": "keep = 0\n", "set": ""}[said])
-    more = {"flag": ("--keep", 0), "recipe": (), "set": ("--set", "keep=0")}[said]
-    ran = pipeline("build", recipe, *more).ended()
-    assert (tmp_path / "out" / "manifest.json").is_file()
-    assert "stays one" not in ran.err
-
-
-def test_a_folder_of_somebody_else_is_refused(pipeline: Run, tmp_path: Path, recipe: Path) -> None:
-    """With or without a file of the name that ours has."""
-    (tmp_path / "out").mkdir()
-    for name in ("notes.txt", "manifest.json"):
-        (tmp_path / "out" / name).write_text("{}")
-        pipeline("build", recipe).refused(2, "has files in it")
-        assert (tmp_path / "out" / name).read_text() == "{}"
-
-
 def test_every_build_of_a_recipe_has_a_folder_of_its_own(
-    pipeline: Run, tmp_path: Path, recipe: Path
+    pipeline: Run, make: Make, tmp_path: Path, recipe: Path
 ) -> None:
-    """Also where one of them was one build before, and one says so."""
-    pipeline(*COMMAND[:-1], "b", "--quiet").ended()
-    builds = "".join(f'[[build]]\noutput = "{name}"\n' for name in "abc")
-    recipe.write_text(HEAD.replace('output = "out"\n', "") + builds + "keep = 0\n")
+    """Also where one of them was one build before."""
+    make("sft", tmp_path / "rows.jsonl", "b")
+    builds = "".join(f'[[build]]\noutput = "{name}"\n' for name in "ab")
+    recipe.write_text(HEAD.replace('output = "out"\n', "") + builds)
     told = pipeline("build", recipe, "--json", "--quiet").ended().told
-    notes = [one["figures"]["notes"] for one in told["builds"]]
-    assert [len(one) for one in notes] == [0, 1, 0]
-    assert (tmp_path / "a" / "current" / "manifest.json").is_file()
+    assert [len(one["figures"]["notes"]) for one in told["builds"]] == [0, 1]
     assert len(versions.versions(tmp_path / "a")) == 1
-    for name in "bc":
-        assert (tmp_path / name / "manifest.json").is_file()
-
-
-def test_a_call_makes_one_build(tmp_path: Path, cache_dir: Path) -> None:
-    """With sources too, though these are read as a recipe's are."""
-    _lines(tmp_path, 4)
-    source = [{"name": "math", "data": str(tmp_path / "rows.jsonl")}]
-    made = {"model": "qwen2-1.5b", "output": tmp_path / "out", "cache_dir": cache_dir}
-    pp.run("sft", source=source, **made)
-    assert (tmp_path / "out" / "manifest.json").is_file()
+    assert (tmp_path / "b" / "manifest.json").is_file()

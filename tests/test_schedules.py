@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -131,10 +131,30 @@ def unit_commands(project: Project) -> Iterable[list[str]]:
         yield line.replace("${PUBLISH_TO}", project.variables["PUBLISH_TO"]).split()
 
 
+def step_commands(project: Project) -> Iterable[list[str]]:
+    """The steps of GitHub Actions that are commands, but for the installation."""
+    workflow = yaml.safe_load((SCHEDULES / "github-actions.yml").read_text("utf-8"))
+    for step in workflow["jobs"]["build"]["steps"]:
+        if "run" in step and step["name"] != "Install":
+            yield ["bash", "-e", "-c", step["run"]]
+
+
+def container_commands(project: Project) -> Iterable[list[str]]:
+    """The command of the container of Kubernetes, in the folder that the volume stands for."""
+    cronjob = yaml.safe_load((SCHEDULES / "kubernetes-cronjob.yaml").read_text("utf-8"))
+    job = cronjob["spec"]["jobTemplate"]["spec"]
+    (container,) = job["template"]["spec"]["containers"]
+    assert job["podFailurePolicy"]["rules"][0]["onExitCodes"]["containerName"] == container["name"]
+    yield [*container["command"], *container["args"]]
+
+
 @pytest.mark.slow
-def test_systemd_runs_its_commands(project: Project) -> None:
-    """One after another, as a service of type oneshot."""
-    for command in unit_commands(project):
+@pytest.mark.parametrize("commands", [unit_commands, step_commands, container_commands])
+def test_its_commands_build_and_publish(
+    project: Project, commands: Callable[[Project], Iterable[list[str]]]
+) -> None:
+    """One after another."""
+    for command in commands(project):
         project.run(*command)
     project.require_published()
 
@@ -150,32 +170,10 @@ def test_systemd_units_are_valid(project: Project, tmp_path: Path) -> None:
     assert "posttrain-data" not in ran.err
 
 
-@pytest.mark.slow
-def test_github_actions_runs_its_steps(project: Project) -> None:
-    """Those that are commands, but for the installation."""
-    workflow = yaml.safe_load((SCHEDULES / "github-actions.yml").read_text("utf-8"))
-    for step in workflow["jobs"]["build"]["steps"]:
-        if "run" in step and step["name"] != "Install":
-            project.run("bash", "-e", "-c", step["run"])
-    project.require_published()
-
-
 def test_github_actions_is_valid() -> None:
     """By the schema of workflows."""
     command = (tool("check-jsonschema"), "--builtin-schema", "vendor.github-workflows")
     started(*command, SCHEDULES / "github-actions.yml").ended()
-
-
-@pytest.mark.slow
-def test_kubernetes_runs_its_container(project: Project) -> None:
-    """Its command and arguments, in the folder that the volume stands for."""
-    cronjob = yaml.safe_load((SCHEDULES / "kubernetes-cronjob.yaml").read_text("utf-8"))
-    pod = cronjob["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    project.run(*container["command"], *container["args"])
-    project.require_published()
-    rule = cronjob["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]["rules"][0]["onExitCodes"]
-    assert rule["containerName"] == container["name"]
 
 
 @pytest.mark.slow

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import http.server
+import itertools
 import json
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import Ran
+from stub_http import Answer, Asked, serve_http
+from support import Ran, Run, few, table
 
 from expectations import gx_suites
 from pipeline import secrets
@@ -17,8 +17,8 @@ from pipeline.options.recipe import builds_of
 from pipeline.stores.sources import locate
 from stages.errors import GateError, UsageError
 
-Run = Callable[..., Ran]
 MODEL = ("--model", "qwen2-1.5b")
+TABLE = table("secrets.toml")
 MARK = "Zq-7"  # in every secret; no text in base64 has a hyphen
 USER, QUERY = f"al-{MARK}:pw!{MARK}-word", f"X-Amz-Signature=sig{MARK}9'x&token=tok{MARK}(8)"
 GOOD = b"".join(
@@ -39,36 +39,22 @@ FILES = {
 def host() -> Iterator[str]:
     """A server that gives ranges of a few files to whoever knows user and query."""
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            name, _, query = self.path.rpartition("/")[2].partition("?")
-            body = FILES.get(name)
-            known = "Authorization" in self.headers and MARK in query
-            status = 503 if name == "busy.jsonl" else 403 if not known else 200
-            if body is None or status != 200:
-                self.send_error(404 if status == 200 else status)
-                return
-            first, _, last = self.headers.get("Range", "=0-").partition("=")[2].partition("-")
-            part = body[int(first) : int(last or len(body)) + 1]
-            self.send_response(206 if "Range" in self.headers else 200)
-            self.send_header("ETag", f'"{len(body)}"')
-            self.send_header("Accept-Ranges", "bytes")
-            self.send_header("Content-Length", str(len(part)))
-            self.end_headers()
-            if self.command == "GET":
-                self.wfile.write(part)
+    def answer(asked: Asked) -> Answer:
+        name, _, query = asked.path.rpartition("/")[2].partition("?")
+        if name == "busy.jsonl":
+            return Answer(503)
+        if "Authorization" not in asked.headers or MARK not in query:
+            return Answer(403)
+        if name not in FILES:
+            return Answer(404)
+        body = FILES[name]
+        first, _, last = asked.headers.get("Range", "=0-").partition("=")[2].partition("-")
+        part = body[int(first) : int(last or len(body)) + 1]
+        headers = {"ETag": f'"{len(body)}"', "Accept-Ranges": "bytes"}
+        return Answer(206 if "Range" in asked.headers else 200, part, headers)
 
-        def do_HEAD(self) -> None:
-            self.do_GET()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    yield f"127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
+    with serve_http(answer) as url:
+        yield url.removeprefix("http://")
 
 
 @pytest.fixture
@@ -102,9 +88,7 @@ def address(host: str, name: str, scheme: str = "http") -> str:
     return f"{scheme}://{USER}@{host}/set/{name}?{QUERY}"
 
 
-@pytest.mark.parametrize(
-    "name", ["rated", "binary", "absent", pytest.param("busy", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("name", few(["rated", "binary", "absent", "busy"], 1))
 def test_errors_about_an_address_show_none_of_its_secrets(
     silent: Run, host: str, name: str
 ) -> None:
@@ -163,44 +147,17 @@ def test_no_command_shows_the_secrets_of_an_address(
     (tmp_path / "d.jsonl").write_bytes(GOOD)
     run = ("run", "sft", "d.jsonl", *MODEL)
     silent(*run, "-o", "out").ended()
-    u = "ADDRESS"
-    commands = (
-        *(("run", "sft", u, *MODEL), ("plan", u, *MODEL), ("init", u), ("check", u)),
-        *(("show", u), ("report", u), ("export", "trl", u), ("export", "trl", "out", "-o", u)),
-        *(("publish", "out", u), ("versions", u), ("rollback", u), ("diff", "out", u)),
-        *(("overlaps", u), ("overlaps", "out", u), ("doctor", "--model", u), ("list", u)),
-        *(("stops", u), ("stops", "out", f"URL={u}"), ("explain", u), ("build", u), (u,)),
-        *(("cache", "info", "--cache-dir", u), ("stage", "encode", u, "x"), ("run", u)),
-        *(("overlay", u, "out"), ("overlay", "out", u), ("check", "out", "--source", u)),
-        *((*run, "-o", u), (*run, "--cache-dir", u), (*run, "--decontaminate", u)),
-        *((*run, "--test", u), (*run, "--chat-template", u), (*run, "--expectations", u)),
-        *((*run, "--origin", u, "-o", "o"), (*run, "--data-docs", u), (*run, "--engine", u)),
-        *((*run, f"--map={u}"), (*run, f"--frob={u}"), (*run, "--max-length", u)),
-    )
-    for number, words in enumerate(commands, first):
+    for number, command in enumerate(TABLE["commands"], first):
+        words = command.replace("RUN", " ".join(run)).split()
         there = NOWHERE[number % len(NOWHERE)]
-        silent(*(word.replace(u, there) for word in words), "--debug")
+        silent(*(word.replace("ADDRESS", there) for word in words), "--debug")
 
 
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("https://u:p@ss@h/a.jsonl?s=x", "https://.@h/a.jsonl?."),
-        ("https://token@h/a?x", "https://.@h/a?."),
-        ("see http://u:p@h/a?s=1 or 's3:/k:s@b/c'", "see http://.@h/a?. or 's3:/.@b/c'"),
-        ("http://u:pa/ss@h/x", "http://.@"),
-        ("http://h/x?s='a)b\"c", "http://h/x?."),
-        ("hf://datasets/o/n@main/x.jsonl", "hf://datasets/o/n@main/x.jsonl"),
-        ("s3://b/part-??.jsonl", "s3://b/part-??.jsonl"),
-        ("abfs://box@account/x", "abfs://box@account/x"),
-        ("http://[::1]:80/x@y and http://h:9: no", "http://[::1]:80/x@y and http://h:9: no"),
-        ("a/b?c@d stdin:1", "a/b?c@d stdin:1"),
-    ],
-)  # fmt: skip
-def test_what_is_shown_of_an_address(text: str, wanted: str) -> None:
+def test_what_is_shown_of_an_address() -> None:
     """All but user, password and query; patterns, ports and containers are no secrets."""
-    assert secrets.redacted(text, ".") == wanted
-    assert secrets.redacted(secrets.redacted(text)) == secrets.redacted(text)
+    for text, wanted in TABLE["shown"]:
+        assert secrets.redacted(text, ".") == wanted
+        assert secrets.redacted(secrets.redacted(text)) == secrets.redacted(text)
 
 
 def test_a_store_that_is_written_to_has_no_secrets_in_its_address(silent: Run, host: str) -> None:
@@ -221,20 +178,12 @@ def test_values_of_variables_are_not_shown(
     folder = tmp_path / f"given of'{MARK} folder"
     head = 'task = "${SMALL}"\noutput = "out"\nkeep = 0\n'
     recipe = tmp_path / "r.toml"
-    for keys in (
-        'model = "qwen2-1.5b"\ndata = ["given ${HIDDEN}/x.jsonl"]',
-        'model = "${HIDDEN}"\ndata = ["d.jsonl"]',
-        'model = "./${HIDDEN}/model"\ndata = ["d.jsonl"]',
-        'model = "qwen2-1.5b"\ndata = ["${HIDDEN}", "http://${HIDDEN}@h/${HIDDEN}?x=${HIDDEN}"]',
-        'model = "m"\ndata = ["x"]\nmax-length = "${HIDDEN}"\nlayout = "${HIDDEN}"',
-        'model = "m"\ndata = ["x"]\nmap = {question = "${HIDDEN}", "a" = 3}\n"${HIDDEN}" = 3',
-        'model = "m"\ndata = ["x"]\nnotify = "curl -d ${HIDDEN}"\ntolerance = "${HIDDEN}"',
-    ):
+    for command, keys in zip(itertools.cycle(("build", "plan")), TABLE["recipes"], strict=False):
         recipe.write_text(f"{head}{keys}\n")
-        for command in (("build", "--trust"), ("plan",)):
-            ran = silent(command[0], "r.toml", *command[1:], "--json", "--debug")
-            assert ran.status > 1, ran.err
-            assert "HIDDEN}" in ran.out
+        trusted = ("--trust",) if command == "build" else ()
+        ran = silent(command, "r.toml", *trusted, "--json", "--debug")
+        assert ran.status > 1, ran.err
+        assert "HIDDEN}" in ran.out
     folder.mkdir()
     (folder / "x.jsonl").write_bytes(GOOD)
     recipe.write_text(f'{head}model = "qwen2-1.5b"\ndata = ["given ${{HIDDEN}}/"]\n')
@@ -252,11 +201,11 @@ def test_a_recipe_runs_nothing_unless_it_is_trusted(tmp_path: Path, key: str) ->
     for name in ("s.json", "s.py", "d.jsonl"):
         (tmp_path / name).write_text("{}")
     path = tmp_path / "r.toml"
-    for table in ("", "[[build]]\n"):
-        if table and "notify" in key:
+    for under in ("", "[[build]]\n"):
+        if under and "notify" in key:
             continue
         head = 'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "d.jsonl"\n'
-        text = f'{head}{table}engine = "ray"\n{key}\n'
+        text = f'{head}{under}engine = "ray"\n{key}\n'
         path.write_text(text)
         with pytest.raises(UsageError, match=r"r\.toml:\d: .*runs code") as raised:
             builds_of(path)
@@ -266,7 +215,7 @@ def test_a_recipe_runs_nothing_unless_it_is_trusted(tmp_path: Path, key: str) ->
         flags = {name.replace("-", "_"): () if "[" in value else "x"}
         assert builds_of(path, flags=flags)
         path.write_text(text.replace(key, ""))
-        assert builds_of(path, [] if "[" in value or table else [f"{name}=x"])
+        assert builds_of(path, [] if "[" in value or under else [f"{name}=x"])
     path.write_text(text.replace(key, 'expectations = ["s.json"]'))
     assert builds_of(path)
 

@@ -99,17 +99,28 @@ def failing(commands: Server, cache_home: Path, tmp_path: Path) -> Failing:
     return Failing(commands, cache_home, tmp_path)
 
 
-@pytest.mark.parametrize("only", [2, pytest.param(1000 if WIDE else 5, marks=pytest.mark.slow)])
-def test_a_build_stands_whatever_fails_behind_it(failing: Failing, only: int) -> None:
-    """Flushes, removals, files of the cache: one call of the system fails, each in its turn."""
-    failing.every((*SFT, "--layout", "ragged", "--json", "--quiet"), "out", only)
+ALL = 1000 if WIDE else 5
+VERSION = (*SFT[:-3], "kept", "--keep", "1")
 
 
-@pytest.mark.parametrize("only", [1, pytest.param(1000 if WIDE else 5, marks=pytest.mark.slow)])
-def test_a_version_stands_whatever_fails_behind_it(failing: Failing, only: int) -> None:
-    """The same behind the link: the history, versions that go."""
-    words = (*(word.replace("out", "kept") if word == "out" else word for word in SFT), "--keep")
-    failing.every((*words, "1", "--json", "--quiet"), "kept/current", only)
+@pytest.mark.parametrize(
+    ("command", "out", "only"),
+    few(
+        [
+            ((*SFT, "--layout", "ragged"), "out", 1),
+            ((*SFT, "--layout", "ragged"), "out", ALL),
+            (VERSION, "kept/current", 1),
+            (VERSION, "kept/current", ALL),
+        ],
+        2,
+    ),
+)
+def test_a_build_stands_whatever_fails_behind_it(
+    failing: Failing, command: tuple[str, ...], out: str, only: int
+) -> None:
+    """Flushes, removals, files of the cache, and behind a link the history and versions that go:
+    one call of the system fails, each in its turn."""
+    failing.every((*command, "--json", "--quiet"), out, only)
 
 
 @pytest.mark.slow
@@ -140,7 +151,7 @@ RUN = " ".join(SFT)
             (f"{RUN} 2>&1 | true", ""),
             (f"{RUN} --json | true", ""),
         ],
-        2,
+        1,
     ),
 )
 def test_a_build_does_not_depend_on_its_reader(
@@ -153,20 +164,15 @@ def test_a_build_does_not_depend_on_its_reader(
     assert (tmp_path / "out" / "manifest.json").is_file()
 
 
-@pytest.mark.parametrize("words", few(["--help", "run sft --help", "list models", "explain"], 1))
 def test_a_command_that_nobody_reads_ends_as_if_somebody_did(
-    words: str, tmp_path: Path, cache_home: Path
+    tmp_path: Path, cache_home: Path
 ) -> None:
-    """And where a file was to keep what it says, and is full, that is the disk's fault."""
-    done = _started(tmp_path, cache_home, f"pipeline {words} | true; pipeline {words} >&-")
+    """And where a file was to keep what it says, and is full, that is the disk's fault. A refusal
+    is one: the status of a pipe's first command is what a script goes by."""
+    done = _started(
+        tmp_path, cache_home, "pipeline run sft --help | true; pipeline list models >&-"
+    )
     assert (done.status, done.err) == (0, "")
-    done = _started(tmp_path, cache_home, f"pipeline {words} >/dev/full")
-    assert done.status == 5
+    done = _started(tmp_path, cache_home, "pipeline explain >/dev/full").ended(5)
     assert done.err.startswith("Error: The disk is full")
-
-
-def test_a_refusal_that_nobody_reads_is_one(tmp_path: Path, cache_home: Path) -> None:
-    """The status of a pipe's first command is what a script goes by."""
-    done = _started(tmp_path, cache_home, "pipeline check . --json | true")
-    assert done.status == 3
-    assert _started(tmp_path, cache_home, "pipeline show . 2>&1 | true").status == 2
+    _started(tmp_path, cache_home, "pipeline check . --json | true").ended(3)

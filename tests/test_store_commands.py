@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 from preloaded import Server, outputs
 from stub_s3 import BUCKET, S3Stub
-from support import SAMPLES, Ran, Run, files_of, write_rows
+from support import SAMPLES, Run, files_of
 
 from pipeline.builds import lease, store_versions
 from pipeline.stores import Store, open_store
@@ -81,21 +80,6 @@ def test_a_build_in_a_store_is_the_build_of_a_folder(
 
 
 @pytest.mark.slow
-def test_any_number_of_workers_puts_the_same_bytes(
-    pipeline: Run, store: Store, tmp_path: Path
-) -> None:
-    """Of several parts: two put what one writes here."""
-    files = [tmp_path / f"{number}.jsonl" for number in range(3)]
-    for file in files:
-        rows = ({"prompt": f"{file.name} {n}", "response": f"a {n}"} for n in range(300))
-        write_rows(file, rows)
-    command = ("run", "sft", *files, "--model", "qwen2-1.5b", "--layout", "ragged", "--quiet")
-    pipeline(*command, "-o", store.shown, "--workers", "2").ended()
-    pipeline(*command, "-o", "here", "--workers", "1", "--cache-dir", tmp_path / "other").ended()
-    assert contents(store) == files_of(tmp_path / "here")
-
-
-@pytest.mark.slow
 def test_versions_in_a_store_are_listed_and_gone_back_to(
     pipeline: Run, store: Store, tmp_path: Path
 ) -> None:
@@ -104,74 +88,42 @@ def test_versions_in_a_store_are_listed_and_gone_back_to(
     (tmp_path / "r.toml").write_text(
         f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "rows.jsonl"\noutput = "{store.shown}"\n'
     )
+    build = ("build", "r.toml", "--json", "--quiet")
     ids = []
     for count in (4, 8):
         (tmp_path / "rows.jsonl").write_text("".join(rows[:count]))
-        ran = pipeline("build", "r.toml", "--json", "--quiet").ended()
-        ids.append(json.loads(ran.out)["build_id"])
-    listed = json.loads(pipeline("versions", store.shown, "--json").out)
+        ids.append(pipeline(*build).ended().told["build_id"])
+    listed = pipeline("versions", store.shown, "--json").told
     assert [one["build_id"] for one in listed["versions"]] == ids[::-1]
     assert listed["current"] == ids[1]
-    ran = pipeline("rollback", store.shown, "--json")
-    assert json.loads(ran.out)["build_id"] == ids[0], ran.err
-    ran = pipeline("build", "r.toml", "--json", "--quiet").ended()
-    assert json.loads(ran.out)["build_id"] == ids[0]
+    assert pipeline("rollback", store.shown, "--json").ended().told["build_id"] == ids[0]
+    ran = pipeline(*build).ended()
+    assert ran.told["build_id"] == ids[0]
     assert "rolled back" in ran.out
-    ran = pipeline("build", "r.toml", "--json", "--quiet", "--replace")
-    assert json.loads(ran.out)["build_id"] == ids[1], ran.err
+    assert pipeline(*build, "--replace").ended().told["build_id"] == ids[1]
     pipeline("versions", "hold", store.shown, "current").refused(2, "cannot be held")
     said = [line["status"] for line in lease.lines_of(store.get(lease.HISTORY) or b"")]
     assert said == ["built", "built", "rolled back", "unchanged", "unchanged"]
     (tmp_path / "rows.jsonl").write_text("".join(rows[:1]))
-    ran = pipeline("build", "r.toml", "--quiet", "--drift", "rows=0.1")
-    assert ran.status == 3, ran.err  # it is compared with what the store has
+    pipeline(*build, "--drift", "rows=0.1").ended(3)  # it is compared with what the store has
     assert contents(store)
     pipeline(*COMMAND[:4], "qwen2.5-0.5b", "-o", store.shown).refused(2, "qwen2-1.5b")
 
 
 @pytest.mark.slow
-def test_a_lock_that_is_held_ends_the_second_writer_with_status_5(
-    pipeline: Run, store: Store
-) -> None:
-    """It says who holds it."""
+def test_a_place_that_cannot_be_written_is_named(pipeline: Run, store: Store) -> None:
+    """Before anything is made; and where another writes, who holds the lock."""
+    for output, option, says in (
+        (f"s3://no-such-{BUCKET}/x", "--quiet", "no such bucket"),
+        ("memory://x", "--quiet", "is an address"),
+        ("out", "--single-writer", "for an output in a store"),
+    ):
+        pipeline(*COMMAND, "-o", output, option).refused(2, says)
     lock = {"owner": "node-7, process 12", "call": "x", "lease": 600}
     store.put("lock", json.dumps(lock).encode())
     ran = pipeline(*COMMAND, "-o", store.shown).refused(5, "node-7, process 12")
     assert re.search(r"its lock is over in \d+ seconds", ran.err)
     assert set(store.list()) == {"lock"} | {n for n in store.list() if n.startswith("history")}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("output", "options", "says"),
-    [
-        (f"s3://no-such-{BUCKET}/x", (), "no such bucket"),
-        ("memory://x", (), "is an address"),
-        ("out", ("--single-writer",), "for an output in a store"),
-    ],
-)
-def test_a_place_that_cannot_be_written_is_named(
-    pipeline: Run, store: Store, output: str, options: tuple[str, ...], says: str
-) -> None:
-    """Before anything is made."""
-    pipeline(*COMMAND, "-o", output, *options).refused(2, says)
-
-
-@pytest.mark.slow
-def test_of_two_commands_at_once_one_wins(pipeline: Run, store: Store) -> None:
-    """The other finds the same build, or is told who writes."""
-    ran: list[Ran] = []
-
-    def run() -> None:  # each a process of its own: the preloaded one runs one command at a time
-        ran.append(pipeline(*COMMAND, "-o", store.shown, PYTHONUNBUFFERED="1"))
-
-    both = [threading.Thread(target=run) for _ in range(2)]
-    for one in both:
-        one.start()
-    for one in both:
-        one.join()
-    assert sorted(one.status for one in ran) in ([0, 0], [0, 5]), [one.err for one in ran]
-    assert contents(store)
 
 
 @pytest.mark.slow
@@ -230,10 +182,6 @@ def test_a_killed_writer_is_followed_by_the_next(
             time.sleep(5.5)  # until its lock is over
     assert 9 in ends
     assert contents(store)
-    told = [
-        line
-        for line in lease.lines_of(store.get(lease.HISTORY) or b"")
-        if line["status"] == "failed"
-    ]
-    assert len(told) == ends.count(9)
+    told = [line["status"] for line in lease.lines_of(store.get(lease.HISTORY) or b"")]
+    assert told.count("failed") == ends.count(9)
     assert "lock" not in store.list()

@@ -1,4 +1,7 @@
-"""The port to stores, and parts in them: the same laws for a folder, for memory and for S3."""
+"""The port to stores, parts in them and builds in them: the same laws for a folder, memory and S3.
+
+One writer at a time, and a reader of ``current`` never sees a mixture.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,10 @@ import contextlib
 import functools
 import hashlib
 import itertools
+import json
+import shutil
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,17 +20,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from stub_memory import Watched
 from stub_s3 import BUCKET, S3Stub
-from support import SAMPLES, files_of, flip, own_cache, silent
+from support import flip
 
-from pipeline.builder.build import build
-from pipeline.options.config import Config
-from pipeline.shards import part, storage
+from pipeline.builds import lease, store_place, store_versions
+from pipeline.builds.store_place import StorePlace
+from pipeline.manifest.dataset_files import write_json
+from pipeline.manifest.json_records import sealed_text
+from pipeline.shards import storage
 from pipeline.stores import Store, address_of, exchange, filesystem, objects, open_store
 from pipeline.stores.objects import ObjectStore
 from stages.errors import DataError, SurroundingsError, UsageError
 from stages.files import file_hash
-from stages.readers import jsonl
 
 _numbers = itertools.count()
 
@@ -169,20 +177,6 @@ def test_an_exchange_whose_answer_was_lost_is_not_made_twice(tmp_path: Path) -> 
     assert store.get("current") == b"1+"
 
 
-def test_a_store_that_cannot_decide_says_so() -> None:
-    """And how to go on."""
-
-    class Cloud(MemoryFileSystem):
-        protocol = "gs"
-        cachable = False
-
-    store = ObjectStore(Cloud(), "/cloud", "gs://bucket/cloud")
-    assert not store.conditions
-    with pytest.raises(UsageError, match="cannot decide") as refused:
-        store.put_if_absent("lock", b"")
-    assert "--single-writer" in refused.value.remedy
-
-
 def test_what_a_store_cannot_do_is_one_sentence_without_secrets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -216,66 +210,6 @@ def test_an_address_survives_being_a_path() -> None:
     assert address_of("/data/x") == ""
     assert address_of("C:/x") == ""
     assert address_of("file:///x") == ""
-
-
-PROBLEMS = SAMPLES / "sft" / "word_problems.jsonl"
-
-
-class Machines:
-    """Each has a cache of its own, and all of them share one in memory."""
-
-    def __init__(self, root: Path, cache_dir: Path, patch: pytest.MonkeyPatch) -> None:
-        self.root, self._cache_dir, self._patch = root, cache_dir, patch
-        self._numbers = itertools.count()
-        self.made: list[str] = []
-        patch.setattr(jsonl, "SPLIT_BYTES", 1000)
-        patch.setattr(filesystem, "PAUSE", 0.0)
-        real = part._made
-
-        def noted(recipe: Any, work: Any) -> Any:
-            self.made.append(work.key)
-            return real(recipe, work)
-
-        patch.setattr(part, "_made", noted)
-
-    def build(self, machine: str, cache: str = "memory://cache") -> dict[str, bytes]:
-        """What a machine builds: the bytes of all files but ``run.json``."""
-        self.made.clear()
-        home = self.root / machine
-        self._patch.setenv("XDG_CACHE_HOME", str(home))
-        output = self.root / f"out-{next(self._numbers)}"
-        config = Config.of(
-            *("sft", (str(PROBLEMS),), "qwen2-1.5b", output),
-            cache_dir=Path(cache),
-            workers=1,
-            test_size=0.3,
-        )
-        own_cache(config.run.cache, self._cache_dir)
-        build(config, silent)
-        return files_of(output)
-
-
-@pytest.fixture
-def machines(
-    tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Machines]:
-    """None has made anything."""
-    MemoryFileSystem.store.clear()
-    yield Machines(tmp_path, cache_dir, monkeypatch)
-    MemoryFileSystem.store.clear()
-
-
-@pytest.mark.slow
-def test_what_one_machine_made_no_other_makes_again(machines: Machines) -> None:
-    """And all build the same bytes, as from a cache in a folder."""
-    first = machines.build("one")
-    assert len(machines.made) > 1
-    parts = open_store("memory://cache").list("parts")
-    assert len(parts) == 4 * len(machines.made)
-    assert machines.build("two") == first
-    assert machines.made == []
-    assert machines.build("three", str(machines.root / "folder")) == first
-    assert len(machines.made) > 1
 
 
 KEY = "ab" + "0" * 62
@@ -347,25 +281,18 @@ def test_files_are_fetched_when_they_are_read(shared_store: Store, tmp_path: Pat
     assert storage.read(part_files(tmp_path / "three")) is None
 
 
-@pytest.mark.parametrize("damage", ["half", "other", "seal", "key"])
-def test_a_report_that_is_not_as_written_is_no_part(
-    shared_store: Store, tmp_path: Path, damage: str
-) -> None:
+def test_a_report_that_is_not_as_written_is_no_part(shared_store: Store, tmp_path: Path) -> None:
     """It is cut short, of another part, or somebody changed a number."""
     write_part(tmp_path / "one")
     name = f"ab/{KEY}.json"
     report = shared_store.get(name) or b""
     other = storage.PartFiles(str(tmp_path / "other"), "cd" + KEY[2:])
     storage.write(other, pa.table({"line": [0]}), ["line"], [], {"rows": 1})
-    damaged = {
-        "half": report[: len(report) // 2],
-        "other": b"[]",
-        "seal": report.replace(b'"rows": 3', b'"rows": 4'),
-        "key": other.report.read_bytes(),
-    }[damage]
-    assert damaged != report
-    shared_store.put(name, damaged)
-    assert storage.read(part_files(tmp_path / "two")) is None
+    counted = report.replace(b'"rows": 3', b'"rows": 4')
+    for damaged in (report[: len(report) // 2], b"[]", counted, other.report.read_bytes()):
+        assert damaged != report
+        shared_store.put(name, damaged)
+        assert storage.read(part_files(tmp_path / "two")) is None
 
 
 @pytest.mark.parametrize("suffix", NAMES[:3])
@@ -408,3 +335,307 @@ def test_who_shares_nothing_asks_no_store(tmp_path: Path) -> None:
     assert storage.read(files) is None
     assert storage.here(files.path) == files.path
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def builds(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Three folders that are builds as far as a store can tell: files, and a manifest of them."""
+    made = []
+    for number in range(3):
+        folder = tmp_path_factory.mktemp("made") / "out"
+        files = {f"train/data-{shard}.arrow": b"%d" % number * 999 for shard in range(3)}
+        files |= {"serving.json": b"{}", "axolotl/manifest.json": b"%d" % number}
+        for name, content in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+        hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+        key = hashlib.sha256(b"%d" % number).hexdigest()
+        write_json(folder / "manifest.json", sealed_text({"build_id": key, "files": hashes}))
+        write_json(folder / "run.json", {"started": number})
+        made.append(folder)
+    return made
+
+
+def id_of(folder: Path) -> str:
+    return str(json.loads((folder / "manifest.json").read_bytes())["build_id"])
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """A place in memory; it is empty."""
+    MemoryFileSystem.store.clear()
+    yield f"memory://out-{next(_numbers)}"
+    MemoryFileSystem.store.clear()
+
+
+@pytest.fixture(params=["memory", pytest.param("s3", marks=pytest.mark.slow)])
+def anywhere(request: pytest.FixtureRequest, address: str) -> str:
+    """The same in memory and on a server of S3."""
+    if request.param == "memory":
+        return address
+    request.getfixturevalue("in_s3")
+    return f"s3://{BUCKET}/out-{next(_numbers)}"
+
+
+def placed(address: str, here: Path, keep: int = 2, *, single: bool = False) -> StorePlace:
+    return StorePlace.at(address, here / "place", keep, single)
+
+
+def put(place: StorePlace, made: Path) -> tuple[str, ...]:
+    """Publish a build that was made before, as a run would."""
+    with place.staging() as folder:
+        shutil.copytree(made, folder, dirs_exist_ok=True)
+        return place.publish(folder, id_of(made))[0]
+
+
+def read(store: Store) -> str | None:
+    """What a reader of ``current`` sees, file by file; the id of a whole build."""
+    now = store_versions.current(store)
+    if now.build_id is None:
+        return None
+    manifest = json.loads(store.get(f"{now.build_id}/manifest.json") or b"")
+    assert manifest["build_id"] == now.build_id
+    assert manifest["content_sha256"] == now.manifest_sha256
+    for name, sha256 in manifest["files"].items():
+        content = store.get(f"{now.build_id}/{name}") or b""
+        assert hashlib.sha256(content).hexdigest() == sha256, name
+    return now.build_id
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch, address: str) -> Watched:
+    """The store that writers use; readers see the same objects."""
+    filesystem = Watched()
+    monkeypatch.setattr(
+        store_place, "open_store", lambda at: ObjectStore(filesystem, f"/{at[9:]}", str(at))
+    )
+    return filesystem
+
+
+def test_builds_follow_each_other_and_old_ones_are_let_go(
+    builds: list[Path], address: str, tmp_path: Path
+) -> None:
+    """Two stay where nothing is said; the one that was replaced can be gone back to."""
+    store = open_store(address)
+    ids = [id_of(one) for one in builds]
+    assert read(store) is None
+    assert put(placed(address, tmp_path), builds[0]) == ()
+    assert put(placed(address, tmp_path), builds[1]) == ()
+    assert put(placed(address, tmp_path), builds[2]) == (ids[0],)
+    assert read(store) == ids[2]
+    assert {name.partition("/")[0] for name in store.list()} == {*ids[1:], "objects", "current"}
+    before, now = store_versions.rollback(store, None)
+    assert placed(address, tmp_path).withdrawn(ids[2])
+    assert (before, now.build_id) == (ids[2], ids[1])
+    assert read(store) == ids[1]
+    with pytest.raises(UsageError, match="no version begins"):
+        store_versions.rollback(store, "0000")
+
+
+def test_whatever_stops_it_no_reader_sees_a_mixture_and_the_next_call_finishes(
+    builds: list[Path], address: str, watched: Watched, tmp_path: Path
+) -> None:
+    """At each change of the store. Files that arrived are not put again."""
+    reader = open_store(address)
+    ids = [id_of(one) for one in builds]
+    put(placed(address, tmp_path, 1), builds[0])
+    watched.look = lambda: read(reader)
+    watched.changes = 0
+    put(placed(address, tmp_path, 1), builds[1])
+    total = watched.changes
+    assert total > 15  # files put, and those of the version before removed
+    for stop in range(total):
+        MemoryFileSystem.store.clear()
+        watched.left, watched.look = None, lambda: None
+        put(placed(address, tmp_path, 1), builds[0])
+        watched.left, watched.look = stop, lambda: read(reader)
+        with pytest.raises(KeyboardInterrupt):
+            put(placed(address, tmp_path, 1), builds[1])
+        assert read(reader) in ids[:2]
+        watched.left, watched.changes = None, 0
+        reader.delete("lock")  # of a process that was killed; its lease is another test's
+        put(placed(address, tmp_path, 1), builds[1])
+        assert read(reader) == ids[1]
+        assert watched.changes <= total + 1
+        assert store_versions.whole(reader, ids[1]) is not None
+        assert "lock" not in reader.names()
+
+
+def test_a_stopped_run_has_not_put_in_vain(
+    builds: list[Path], address: str, watched: Watched, tmp_path: Path
+) -> None:
+    """The next one puts what is missing, and no more."""
+    put(placed(address, tmp_path), builds[1])
+    store = open_store(address)
+    name = f"{id_of(builds[1])}/serving.json"
+    store.put(name, b"damaged")
+    assert store_versions.whole(store, id_of(builds[1])) is None
+    watched.sent.clear()
+    put(placed(address, tmp_path), builds[1])
+    assert [path.rpartition("/")[2] for path in watched.sent] == ["serving.json"]
+    assert read(store) == id_of(builds[1])
+
+
+def _dead(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time passes until every lock that is not renewed is over."""
+    monkeypatch.setattr(lease, "LEASE", 0.05)
+    held = json.loads(store.get("lock") or b"{}")
+    store.put("lock", json.dumps({**held, "lease": 0.05}).encode())
+    time.sleep(0.2)
+
+
+def test_the_lock_of_a_writer_that_died_is_taken_over(
+    builds: list[Path], address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By rule, and written down; what it left half done goes when the next build is there."""
+    store = open_store(address)
+    lock = json.dumps({"owner": "elsewhere, process 7", "call": "x", "lease": 60}).encode()
+    store.put("lock", lock)
+    store.put(f"{'0' * 64}/train/data.arrow", b"half")
+    with pytest.raises(SurroundingsError, match="elsewhere, process 7"):
+        put(placed(address, tmp_path), builds[0])
+    _dead(store, monkeypatch)
+    monkeypatch.setattr(lease, "LEASE", 60.0)
+    put(placed(address, tmp_path), builds[0])
+    assert read(store) == id_of(builds[0])
+    assert not any(name.startswith("0" * 64) for name in store.list())
+    assert any(
+        "elsewhere, process 7" in str(one)
+        for one in lease.lines_of(store.get(lease.HISTORY) or b"")
+    )
+
+
+def test_a_writer_that_was_only_slow_changes_nothing_that_is_read(
+    builds: list[Path], address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another took it for dead, and has put its build; or is still putting it."""
+    store = open_store(address)
+    monkeypatch.setattr(lease, "RENEWAL", 1000.0)
+    slow, quick = placed(address, tmp_path / "slow"), placed(address, tmp_path / "quick")
+    with slow.staging() as folder:
+        shutil.copytree(builds[0], folder, dirs_exist_ok=True)
+        _dead(store, monkeypatch)
+        monkeypatch.setattr(lease, "LEASE", 60.0)  # it thinks that its lock is still good
+        with quick.staging() as other:
+            writer = slow.now.writer
+            assert writer is not None
+            manifest = (builds[0] / "manifest.json").read_bytes()
+            with monkeypatch.context() as blind:  # it asked for its lock a moment too early
+                blind.setattr(lease.Lease, "require", lambda self, ask=False: None)
+                with pytest.raises(SurroundingsError, match="was taken over"):
+                    writer.point(id_of(builds[0]), manifest)
+            assert store_versions.current(store).build_id is None
+            shutil.copytree(builds[1], other, dirs_exist_ok=True)
+            quick.publish(other, id_of(builds[1]))
+        with pytest.raises(SurroundingsError, match="was lost"):
+            slow.publish(folder, id_of(builds[0]))
+    assert read(store) == id_of(builds[1])
+
+
+def test_a_lock_is_renewed_while_it_is_used(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So nobody takes it over, however long the build."""
+    monkeypatch.setattr(lease, "LEASE", 0.3)
+    monkeypatch.setattr(lease, "RENEWAL", 0.03)
+    store = open_store(address)
+    with placed(address, tmp_path / "one").staging():
+        first = store.get("lock")
+        time.sleep(0.6)
+        assert store.get("lock") != first
+        with pytest.raises(SurroundingsError, match="another run") as refused:
+            placed(address, tmp_path / "two").staging().__enter__()
+        assert "process" in refused.value.what
+        assert "its lock is over in" in refused.value.remedy
+    assert store.get("lock") is None
+
+
+def test_two_writers_at_once_leave_one_whole_build(
+    builds: list[Path], anywhere: str, tmp_path: Path
+) -> None:
+    """One wins; the other is refused, or comes after it."""
+    refused: list[SurroundingsError] = []
+
+    def write(number: int) -> None:
+        try:
+            put(placed(anywhere, tmp_path / str(number)), builds[number])
+        except SurroundingsError as error:
+            refused.append(error)
+
+    for _ in range(5):
+        refused.clear()
+        writers = [threading.Thread(target=write, args=(number,)) for number in range(2)]
+        for one in writers:
+            one.start()
+        for one in writers:
+            one.join()
+        assert len(refused) < 2
+        assert read(open_store(anywhere)) in {id_of(one) for one in builds[:2]}
+        assert "lock" not in open_store(anywhere).names()
+
+
+def test_a_store_that_cannot_decide_needs_a_promise(
+    builds: list[Path], address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it nothing is put; with it, a lock that is there is still respected."""
+
+    class Cloud(MemoryFileSystem):
+        protocol = "gs"
+        cachable = False
+
+    store = ObjectStore(Cloud(), f"/{address[9:]}", "gs://bucket/x")
+    monkeypatch.setattr(store_place, "open_store", lambda at: store)
+    with pytest.raises(UsageError, match="cannot decide") as refused:
+        placed("gs://bucket/x", tmp_path)
+    assert "--single-writer" in refused.value.remedy
+    single = placed("gs://bucket/x", tmp_path / "one", single=True)
+    put(single, builds[0])
+    assert read(store) == id_of(builds[0])
+    with single.staging(), pytest.raises(SurroundingsError, match="another run"):
+        placed("gs://bucket/x", tmp_path / "two", single=True).staging().__enter__()
+
+
+def test_a_store_that_ignores_conditions_is_found_out(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some take the headers and overwrite all the same."""
+    monkeypatch.setattr(
+        "pipeline.stores.objects._Memory.create",
+        lambda self, filesystem, path, content: filesystem.pipe_file(path, content) is None,
+    )
+    with pytest.raises(UsageError, match="ignores conditions"):
+        placed(address, tmp_path).staging().__enter__()
+    assert open_store(address).get("lock") is None
+    with pytest.raises(UsageError, match="ignores conditions"):
+        store_versions.rollback(open_store(address), None)
+    with pytest.raises(UsageError, match="no earlier version"):  # the promise lets it go on
+        store_versions.rollback(open_store(address), None, single=True)
+
+
+def test_somebody_elses_objects_are_left_alone(address: str, tmp_path: Path) -> None:
+    """Nothing is put beside them."""
+    for name, says in (("notes.txt", "not of a build"), ("manifest.json", "published copy")):
+        open_store(f"{address}/{name}").put(name, b"mine")
+        with pytest.raises(UsageError, match=says):
+            placed(f"{address}/{name}", tmp_path).staging().__enter__()
+        assert open_store(f"{address}/{name}").names() == (name,)
+
+
+def test_an_object_of_somebody_in_a_version_is_never_removed(
+    builds: list[Path], address: str, tmp_path: Path
+) -> None:
+    """Its version stays, and is not written to."""
+    store, ids = open_store(address), [id_of(one) for one in builds]
+    put(placed(address, tmp_path, 1), builds[0])
+    store.put(f"{ids[0]}/notes.txt", b"mine")
+    place = placed(address, tmp_path, 1)
+    with place.staging() as folder:
+        shutil.copytree(builds[1], folder, dirs_exist_ok=True)
+        removed, notes = place.publish(folder, ids[1])
+    assert removed == ()
+    assert "stays" in notes[0]
+    assert store.get(f"{ids[0]}/notes.txt") == b"mine"
+    assert len(store.list(ids[0])) == len(store.list(ids[1])) + 1
+    with pytest.raises(UsageError, match=r"notes\.txt"):
+        put(placed(address, tmp_path), builds[0])
+    assert read(store) == ids[1]

@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
-import subprocess
-import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support import SAMPLES, Ran, write_rows
+from support import SAMPLES, Make, Run, in_shell, silent, write_rows
 
 import posttrain_pipeline as pp
 from pipeline.builder import launch
+from pipeline.builder.build import build
 from pipeline.builds import summary as summaries
 from pipeline.builds.limits import Built
 from pipeline.builds.summary import fitted, summary
 from pipeline.manifest.manifest import Manifest
+from pipeline.options.recipe import builds_of
 
-Run = Callable[..., Ran]
 DATA = SAMPLES / "sft" / "word_problems.jsonl"
 MODEL = ("--model", "qwen2-1.5b")
-
-
-@pytest.fixture
-def lossy(tmp_path: Path) -> Path:
-    """Rows of which some are refused, for two reasons, and some are equal."""
-    good = [{"question": f"How much is {n}?", "answer": str(n)} for n in range(1200)]
-    bad = [{"question": "q", "answer": ""}] * 3 + [{"question": None, "answer": "a"}] * 2
-    path = tmp_path / "rows.jsonl"
-    rows = [*good, *bad, *good[:4]]
-    write_rows(path, rows)
-    return path
 
 
 def _said(err: str) -> dict[str, list[str]]:
@@ -47,7 +35,7 @@ def _said(err: str) -> dict[str, list[str]]:
 
 
 def test_equal_examples_are_kept_only_if_nothing_left_them_out(
-    pipeline: Run, tmp_path: Path
+    tmp_path: Path, cache_dir: Path
 ) -> None:
     """A budget of 5 uses no 8 equal examples."""
     rows = [{"question": f"q{at % 24}", "answer": f"a{at % 24}"} for at in range(32)]
@@ -55,18 +43,21 @@ def test_equal_examples_are_kept_only_if_nothing_left_them_out(
     said = []
     for budget in (32, 5):
         (tmp_path / "r.toml").write_text(
-            'task = "sft"\nmodel = "qwen2-1.5b"\nkeep = 0\n'
+            'task = "sft"\nmodel = "qwen2-1.5b"\noutput = "out"\nkeep = 0\n'
             f'[[source]]\nname = "a"\ndata = "a.jsonl"\nrows = {budget}\n'
         )
-        ran = pipeline("build", "r.toml", "-o", "out").ended()
-        said.append(ran.err)
+        (config,) = builds_of(tmp_path / "r.toml")
+        said.append("\n".join(summary(build(config.but(cache_dir=cache_dir, workers=1), silent))))
     assert "8 equal examples kept (see --dedup)" in said[0]
     assert "8 equal examples found, before 27 examples were left out (see --dedup)" in said[1]
     assert "kept (see" not in said[1]
 
 
-def test_a_build_says_what_it_came_to_and_lost(pipeline: Run, lossy: Path) -> None:
+def test_a_build_says_what_it_came_to_and_lost(pipeline: Run, tmp_path: Path) -> None:
     """Counts with separators, each loss with its number, codes under a heading of their own."""
+    good = [{"question": f"How much is {n}?", "answer": str(n)} for n in range(1200)]
+    bad = [{"question": "q", "answer": ""}] * 3 + [{"question": None, "answer": "a"}] * 2
+    lossy = write_rows(tmp_path / "rows.jsonl", [*good, *bad, *good[:4]])
     ran = pipeline("run", "sft", lossy, *MODEL, "-o", "out", "--dedup").ended()
     said = _said(ran.err)
     assert said["rows"] == ["1,209 in = 1,200 used + 5 rejected + 4 duplicates"]
@@ -77,8 +68,7 @@ def test_a_build_says_what_it_came_to_and_lost(pipeline: Run, lossy: Path) -> No
     assert head.endswith("pipeline explain CODE")
     assert all(": " in line for line in codes)  # the fix
     assert [line.split()[0] for line in codes] == ["3", "2"]
-    assert "rows/s" in said["time"][0]
-    assert "tokens/s" in said["time"][0]
+    assert {"rows/s", "tokens/s"} <= set(re.findall(r"\w+/s", said["time"][0]))
     assert "% " in said["tokens"][0].replace("%)", "% ")
     assert said["report"] == ["out/report.html"]
     assert ran.err.splitlines()[-1].endswith("MODEL_DIR")
@@ -108,57 +98,40 @@ def test_an_equal_build_says_less(pipeline: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_commands_can_be_pasted(pipeline: Run, tmp_path: Path) -> None:
+def test_the_commands_can_be_pasted(make: Make, tmp_path: Path) -> None:
     """Into a shell, as they are printed at any width, whatever the folder is called."""
-    for name in ("out", "it's a \"long\" folder's name"):
-        pipeline("run", "sft", DATA, *MODEL, "-o", name, "--quiet").ended()
-        build = pp.open(tmp_path / name)
-        for columns in (40, 80, 1 << 20):
-            lines = launch.lines(Path(name), build.manifest, columns)
-            text = "\n".join(line[10:] if line[:1].strip() else line for line in lines)
-            load, *_ = text.split("\npipeline show")
-            program = shlex.quote(sys.executable)
-            done = subprocess.run(
-                load.replace("python", program, 1),
-                shell=True,
-                cwd=tmp_path,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            assert done.returncode == 0, done.stderr
-            assert "num_rows" in done.stdout
-            joined = text.replace("\\\n", " ")
-            assert ["pipeline", "show", name] in [shlex.split(line) for line in joined.split("\n")]
+    name = "it's a \"long\" folder's name"
+    manifest = pp.open(make("sft", DATA, name)).manifest
+    for columns in (40, 1 << 20):
+        lines = launch.lines(Path(name), manifest, columns)
+        text = "\n".join(line[10:] if line[:1].strip() else line for line in lines)
+        load, *_ = text.split("\npipeline show")
+        assert "num_rows" in in_shell(load, tmp_path).ended().out
+        joined = text.replace("\\\n", " ")
+        assert ["pipeline", "show", name] in [shlex.split(line) for line in joined.split("\n")]
 
 
-@pytest.mark.parametrize(
-    ("output", "beside"), [("r", "r-trl"), ("a/r", "a/r-trl"), (".", "../work-trl")]
-)
 def test_an_export_of_a_version_goes_beside_the_versions(
-    built: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    output: str, beside: str,
-) -> None:  # fmt: skip
+    built: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not among them, where nothing lists it."""
     manifest = pp.open(built("sft", DATA)).manifest
-    (tmp_path / "work" / output).mkdir(parents=True)
-    monkeypatch.chdir(tmp_path / "work")
-    (Path(output) / "history.jsonl").touch()
-    lines = launch.lines(Path(output, manifest.build_id), manifest, 1 << 20)
-    (line,) = [line for line in lines if "export trl" in line]
-    assert Path(shlex.split(line)[-1]).resolve() == Path(beside).resolve()
+    for output, beside in (("r", "r-trl"), ("a/r", "a/r-trl"), (".", "../work-trl")):
+        (tmp_path / "work" / output).mkdir(parents=True, exist_ok=True)
+        monkeypatch.chdir(tmp_path / "work")
+        (Path(output) / "history.jsonl").touch()
+        lines = launch.lines(Path(output, manifest.build_id), manifest, 1 << 20)
+        (line,) = [line for line in lines if "export trl" in line]
+        assert Path(shlex.split(line)[-1]).resolve() == Path(beside).resolve()
 
 
-def test_nothing_breaks_inside_a_word(built: Callable[..., Path]) -> None:
+def test_nothing_breaks_inside_a_word(built: Make) -> None:
     """Every word of the wide summary is one of the narrow summary, and lines fit."""
-    lines = summary(Built(pp.open(built("sft", DATA)), fresh=True))[
-        :-1
-    ]  # the report's path is long
+    lines = summary(Built(pp.open(built("sft", DATA)), fresh=True))
     for columns in (40, 60, 80):
-        narrow = fitted(lines, columns)
-        assert " ".join(narrow).split() == " ".join(lines).split()
-        for line in narrow:
-            assert len(line) <= columns or len(line.split()) <= 2, line
+        narrow = fitted(lines[:-1], columns)  # the report's path is long
+        assert " ".join(narrow).split() == " ".join(lines[:-1]).split()
+        assert all(len(line) <= columns or len(line.split()) <= 2 for line in narrow), narrow
 
 
 def _losing(manifest: Manifest, **counts: int) -> Manifest:
@@ -168,7 +141,7 @@ def _losing(manifest: Manifest, **counts: int) -> Manifest:
     return replace(manifest, rows=replace(rows, **counts))
 
 
-def test_every_loss_has_its_line_and_codes_their_fix(built: Callable[..., Path]) -> None:
+def test_every_loss_has_its_line_and_codes_their_fix(built: Make) -> None:
     """The most frequent codes first; long fixes are said by their first sentence."""
     manifest = pp.open(built("sft", DATA)).manifest
     counts = {"rejected": 36, "duplicates": 2, "filtered": 1500, "near_duplicates": 4}

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Make, Run, few, run_python, write_rows
+from preloaded import Server, outputs
+from support import Make, Run, write_rows
 
 from pipeline.builds import lease, versions
 from pipeline.builds.build import Build
@@ -210,39 +211,49 @@ def test_a_hold_and_a_removal_at_the_same_time(tmp_path: Path) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("place_of_death", few(["rename", "point", "retain", "rmtree"], 2))
-def test_a_kill_at_any_step_of_publication(tmp_path: Path, place_of_death: str) -> None:
+DIES = """
+import json, os, signal
+from pathlib import Path
+from types import SimpleNamespace
+from pipeline.builds import publish, versions
+from pipeline.builds.place import Place
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+if {step!r} == "rmtree":
+    versions.shutil = SimpleNamespace(rmtree=die)
+else:
+    setattr(versions if hasattr(versions, {step!r}) else publish, {step!r}, die)
+place = Place.of(Path("r"), 1)
+with place.staging() as folder:
+    (folder / "data.arrow").write_text({new!r})
+    (folder / "manifest.json").write_text(
+        json.dumps(dict(build_id={new!r}, files={{"data.arrow": ""}}))
+    )
+    place.publish(folder, {new!r})
+"""
+
+
+def test_a_kill_at_any_step_of_publication(commands: Server, tmp_path: Path) -> None:
     """Before, between and after the two renames, and while an old version is removed: the link
     names a whole version, and the next run leaves nothing behind."""
-    place = Place.of(tmp_path / "r", 1)
-    publish(place, id_of("old"))
-    code = f"""
-import os, signal, shutil, sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-from pathlib import Path
-from pipeline.builds import publish as publishing, versions
-from pipeline.builds.place import Place
-from test_versions import publish, id_of
-def die(*_, **__): os.kill(os.getpid(), signal.SIGKILL)
-place = Place.of(Path("r"), 1)
-if {place_of_death!r} == "rename": publishing._sync = die
-elif {place_of_death!r} == "rmtree": versions.shutil = type("S", (), dict(rmtree=die))
-else: setattr(versions, {place_of_death!r}, die)
-publish(place, id_of("new"))
-"""
-    done = run_python(code, tmp_path)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    now = versions.current_id(place.real)
-    assert now == (id_of("old") if place_of_death in ("rename", "point") else id_of("new"))
-    assert (place.real / "current" / "data.arrow").read_text() == now
-    place.record_killed()
-    (*_, line) = lease.read(place.real)
-    assert "was killed" in line["message"]
-    assert line["current"] == now
-    assert strangers(place.real) == []
-    publish(place, id_of("next"))
-    assert strangers(place.real) == []
-    assert ids(place.real) == {id_of("next")}
+    for step, stays in (("_sync", True), ("point", True), ("retain", False), ("rmtree", False)):
+        (tmp_path / step).mkdir()
+        place = Place.of(tmp_path / step / "r", 1)
+        publish(place, id_of("old"))
+        code = DIES.format(step=step, new=id_of("new"))
+        status = commands([], tmp_path / step, {**os.environ}, code)
+        assert status == -signal.SIGKILL, outputs(tmp_path / step)[1].read_text("utf-8")
+        now = versions.current_id(place.real)
+        assert now == id_of("old" if stays else "new"), step
+        assert (place.real / "current" / "data.arrow").read_text() == now
+        place.record_killed()
+        (*_, line) = lease.read(place.real)
+        assert "was killed" in line["message"]
+        assert line["current"] == now
+        assert strangers(place.real) == []
+        publish(place, id_of("next"))
+        assert strangers(place.real) == []
+        assert ids(place.real) == {id_of("next")}
 
 
 @pytest.mark.parametrize(
@@ -387,24 +398,20 @@ def test_the_commands(pipeline: Run, tmp_path: Path) -> None:
     assert statuses == ["built", "unchanged", "refused", "built", "built", "built", "rolled back",
                         "unchanged", "unchanged"]  # fmt: skip
     pipeline("run", "sft", data, *MODEL, "-o", "r").refused(2, "--keep 7")
-
-
-def test_a_damaged_version_is_built_again(make: Make, tmp_path: Path) -> None:
-    """In its place, by an exchange."""
-    data = _rows(tmp_path / "rows.jsonl", 20)
-    folder = make("sft", data, "r", keep=3)
-    (only,) = versions.versions(folder)
-    shard = next((only.folder / "train").glob("*.arrow"))
-    whole = shard.read_bytes()
-    shard.write_bytes(whole[:-8])
-    make("sft", data, "r", keep=3)
-    assert next((only.folder / "train").glob("*.arrow")).read_bytes() == whole
-    assert [line["status"] for line in lease.read(folder)] == ["built", "built"]
-    assert strangers(folder) == []
+    let_go = json.loads(pipeline(*command[:-2], "1", "--json").out)  # fewer are to be kept
+    assert (let_go["status"], len(let_go["figures"]["versions_removed"])) == ("unchanged", 1)
+    assert ids(tmp_path / "r") == {fourth["build_id"]}
+    # Another model's version asks, whether it is to be built or only the link would change.
+    other = ("run", "sft", data, "--model", "qwen2.5-7b-instruct", "-o", "r", "--keep", "2")
+    pipeline(*other).refused(2)
+    pipeline(*other, "--replace").ended()
+    pipeline(*command).refused(2, "publish it with --replace")
+    pipeline(*command, "--replace").ended()
 
 
 def test_a_build_that_is_open_stays_what_it_was(make: Make, tmp_path: Path) -> None:
-    """The link is followed once; a later build does not mix into what is read."""
+    """The link is followed once; a later build does not mix into what is read. A damaged version is
+    built again in its place, by an exchange."""
     data = _rows(tmp_path / "rows.jsonl", 20)
     folder = make("sft", data, "r", keep=2)
     build = Build.open(folder / "current")
@@ -412,3 +419,10 @@ def test_a_build_that_is_open_stays_what_it_was(make: Make, tmp_path: Path) -> N
     assert sum(map(len, (t.column("row_ids")[0] for t in build.splits["train"].tables()))) == 20
     build.require_intact()
     assert Build.open(folder / "current").manifest.rows.used == 25
+    shard = next((folder / "current" / "train").glob("*.arrow"))
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-8])
+    make("sft", data, "r", keep=2)
+    assert shard.read_bytes() == whole
+    assert [line["status"] for line in lease.read(folder)] == ["built"] * 3
+    assert strangers(folder) == []
