@@ -10,6 +10,7 @@ from typing import Any
 import click
 import pytest
 from conftest import NAME
+from support import table
 from test_recipe import RIGHT, recipe_with, write_recipe
 
 from pipeline.inputs.recipe import Recipe, resolve_recipe
@@ -167,24 +168,7 @@ def test_recorded_options_are_read_back(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("task", "options", "says"),
-    [
-        ("sft", {"max_length": 7}, "--max-length 7 is too small"),
-        ("sft", {"pad_to": "wide"}, "--pad-to must be a width"),
-        ("sft", {"too_long": "trim-steps"}, "--too-long trim-steps is not for sft"),
-        ("rm", {"train_on": "all"}, "--train-on all is not for rm"),
-        ("rm", {"reasoning": "mask"}, "--reasoning mask is not for rm"),
-        ("sft", {"reasoning": "mask", "train_on": "all"}, "not for --train-on all"),
-        ("prm", {"thinking": "on"}, "--thinking is not for prm"),
-        ("sft", {"stop": ("",)}, "--stop is empty"),
-        ("sft", {"max_reject": 2.0}, "--max-reject must be between"),
-        ("sft", {"test_size": float("nan")}, "--test-size must be a share"),
-        ("sft", {"test_size": 100.0}, "--test-size must be a share"),
-        ("sft", {"group_by": "topic"}, "--group-by is for builds with a test split"),
-        ("sft", {"group_by": "", "test_size": 0.1}, "--group-by is empty"),
-    ],
-)
+@pytest.mark.parametrize(("task", "options", "says"), table("refusals.toml")["options"])
 def test_what_does_not_go_is_refused(
     task: str, options: dict[str, Any], says: str, tmp_path: Path
 ) -> None:

@@ -10,33 +10,25 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from datasets import load_from_disk
-from support import Run, files_of, read_manifest, read_rows, table_bytes, write_rows
+from support import Make, Run, files_of, read_manifest, read_rows, table_bytes, write_rows
 
 from stages.overlap.words import plain
 
-NAMES = "Ada Ben Cleo Dan Eva Finn Gus Hana Ivo Jun Kim Lea Mia Noor Omar Pia".split()
-THINGS = "apples boats coins drums eggs flags grapes hats inks jars kites lamps maps nets".split()
-PLACES = "market harbour station library garden bakery museum workshop orchard school".split()
+WORDS = (
+    "apples boats coins drums eggs flags grapes hats inks jars kites lamps maps nets market harbour "
+    "station library garden bakery museum workshop orchard school carries brings keeps sends"
+).split()
 FULL_WIDTH = {ord(str(n)): chr(0xFF10 + n) for n in range(10)}
 
 
 def _problems(count: int, seed: int) -> list[str]:
-    """Different problems in words of their own."""
+    """Different problems, of words and numbers."""
     draw = random.Random(seed)
-    found: dict[str, None] = {}
-    while len(found) < count:
-        one, other = draw.sample(NAMES, 2)
-        first, second = draw.sample(THINGS, 2)
-        place, last = draw.sample(PLACES, 2)
-        numbers = [draw.randint(1000, 9999) for _ in range(3)]
-        parts = [
-            f"{one} carries {numbers[0]:,} {first} to the {place}",
-            f"{other} brings {numbers[1]:,} {second} from the {last}",
-            f"the {draw.choice(PLACES)} already keeps {numbers[2]:,} {draw.choice(THINGS)}",
-        ]
-        draw.shuffle(parts)
-        found[f"{parts[0]}, {parts[1]} and {parts[2]}. How many things are there?"] = None
-    return list(found)
+    parts = (
+        [f"{draw.randint(1000, 9999):,} {' '.join(draw.sample(WORDS, 6))}" for _ in range(3)]
+        for _ in range(count)
+    )
+    return [f"{one}, {other} and {last}. How many things are there?" for one, other, last in parts]
 
 
 def _paraphrased(question: str, way: int) -> str:
@@ -49,8 +41,9 @@ def _paraphrased(question: str, way: int) -> str:
 
 
 ASKED = _problems(40, seed=1)
-INNOCENT = [one for one in _problems(1100, seed=2) if one not in ASKED][:1000]
+INNOCENT = _problems(300, seed=2)
 SHORT = ["What is the capital of Peru?", "2 + 2 = ?", "Wer schrieb den Faust?"]
+MODEL = ("--model", "qwen2-1.5b")
 
 
 def _train(path: Path, questions: list[str]) -> Path:
@@ -58,22 +51,8 @@ def _train(path: Path, questions: list[str]) -> Path:
     return write_rows(path, rows)
 
 
-@pytest.fixture
-def planted(tmp_path: Path) -> tuple[Path, Path, set[str]]:
-    """Rows of which some ask what an evaluation asks, the evaluation, and the ids of those rows."""
-    copies = ASKED[:20] + [_paraphrased(one, way) for way, one in enumerate(ASKED[20:])]
-    copies += ["what is the capital of peru", "2+2=", "WER SCHRIEB DEN FAUST?!"]
-    questions = INNOCENT + copies
-    order = list(range(len(questions)))
-    random.Random(3).shuffle(order)
-    train = _train(tmp_path / "train.jsonl", [questions[i] for i in order])
-    ids = {f"train.jsonl:{line}" for line, i in enumerate(order, 1) if i >= len(INNOCENT)}
-    asked = [{"id": n, "question": one, "answer": "?"} for n, one in enumerate(ASKED + SHORT)]
-    return train, write_rows(tmp_path / "evals.jsonl", asked), ids
-
-
 def _build(pipeline: Run, train: Path, out: Path, *words: object) -> dict[str, Any]:
-    pipeline("run", "sft", train, "--model", "qwen2-1.5b", "-o", out, *words).ended()
+    pipeline("run", "sft", train, *MODEL, "-o", out, *words).ended()
     return read_manifest(out)
 
 
@@ -81,17 +60,32 @@ def _hits(out: Path) -> list[dict[str, Any]]:
     return read_rows(out / "contaminated.jsonl")
 
 
+@pytest.fixture(scope="module")
+def planted(built: Make, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, set[str]]:
+    """Rows of which some ask what an evaluation asks, their build, and the ids of those rows."""
+    folder = tmp_path_factory.mktemp("planted")
+    copies = ASKED[:20] + [_paraphrased(one, way) for way, one in enumerate(ASKED[20:])]
+    copies += ["what is the capital of peru", "2+2=", "WER SCHRIEB DEN FAUST?!"]
+    questions = INNOCENT + copies
+    order = list(range(len(questions)))
+    random.Random(3).shuffle(order)
+    train = _train(folder / "train.jsonl", [questions[i] for i in order])
+    ids = {f"train.jsonl:{line}" for line, i in enumerate(order, 1) if i >= len(INNOCENT)}
+    asked = [{"id": n, "question": one, "answer": "?"} for n, one in enumerate(ASKED + SHORT)]
+    evals = write_rows(folder / "evals.jsonl", asked)
+    return train, built("sft", train, "--decontaminate", f"held-out={evals}"), ids
+
+
 def test_every_planted_copy_is_found_and_no_innocent_row(
-    planted: tuple[Path, Path, set[str]], pipeline: Run, tmp_path: Path
+    planted: tuple[Path, Path, set[str]], pipeline: Run
 ) -> None:
     """Exact copies, and those in another case, with other digits and spaces; short ones too."""
-    train, evals, ids = planted
-    manifest = _build(pipeline, train, tmp_path / "one", "--decontaminate", evals, "--workers", 1)
-    hits = _hits(tmp_path / "one")
+    train, out, ids = planted
+    manifest, hits = read_manifest(out), _hits(out)
     assert {hit["id"] for hit in hits} == ids
-    assert manifest["rows"] | {"in": 1043, "used": 1000, "contaminated": 43} == manifest["rows"]
+    assert manifest["rows"] | {"in": 343, "used": 300, "contaminated": 43} == manifest["rows"]
     (record,) = manifest["decontamination"]["evaluations"]
-    assert (record["name"], record["column"]) == ("evals", "question")
+    assert (record["name"], record["column"]) == ("held-out", "question")
     assert (record["questions"], record["found"], record["rows"]) == (43, 43, 43)
     asked = ASKED + SHORT
     assert all(hit["question"] == asked[hit["line"] - 1] for hit in hits)
@@ -99,26 +93,23 @@ def test_every_planted_copy_is_found_and_no_innocent_row(
     rows = read_rows(train)
     for hit in hits:
         assert hit["said"] == rows[int(hit["id"].rpartition(":")[2]) - 1]["prompt"]
-    pipeline("check", tmp_path / "one").ended()
-    _build(pipeline, train, tmp_path / "two", "--decontaminate", evals, "--workers", 2)
-    assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
+    pipeline("check", out).ended()
 
 
 def test_hits_are_shown_with_both_texts(
-    planted: tuple[Path, Path, set[str]], pipeline: Run, tmp_path: Path
+    planted: tuple[Path, Path, set[str]], pipeline: Run
 ) -> None:
     """In the order of the rows; as an object for programs."""
-    train, evals, ids = planted
-    _build(pipeline, train, tmp_path / "out", "--decontaminate", f"held-out={evals}")
-    shown = pipeline("overlaps", tmp_path / "out", "--limit", 0).out
+    _, out, ids = planted
+    shown = pipeline("overlaps", out, "--limit", 0).out
     assert all(name in shown for name in ids)
     assert "held-out: 43 rows left out for 43 of 43 questions" in shown
     assert "WER SCHRIEB DEN FAUST?!" in shown
     assert "Wer schrieb den Faust?" in shown
-    found = json.loads(pipeline("overlaps", tmp_path / "out", "--json", "--limit", 3).out)
-    assert found["contaminated"] == _hits(tmp_path / "out")[:3]
-    assert found["decontamination"] == read_manifest(tmp_path / "out")["decontamination"]
-    pipeline("overlaps", tmp_path / "out", "--evaluation", "none").refused(2, "held-out")
+    found = pipeline("overlaps", out, "--json", "--limit", 3).told
+    assert found["contaminated"] == _hits(out)[:3]
+    assert found["decontamination"] == read_manifest(out)["decontamination"]
+    pipeline("overlaps", out, "--evaluation", "none").refused(2, "held-out")
 
 
 @pytest.mark.slow
@@ -126,24 +117,17 @@ def test_another_share_encodes_nothing_again(pipeline: Run, tmp_path: Path, cach
     """A part has what each row shares, however little; the limit is for the choice."""
     question = "ash birch cedar date elm fir gum hazel iris juniper kauri larch maple oak"
     half = "ash birch cedar date elm fir gum hazel and then something else"  # 8 of 14 words
-    rows = [{"prompt": text, "completion": "x"} for text in (question, half, "What else is there?")]
-    train = write_rows(tmp_path / "t.jsonl", rows)
+    train = _train(tmp_path / "t.jsonl", [question, half, "What else is there?"])
     evals = write_rows(tmp_path / "e.jsonl", [{"problem": question}])
     counts = []
     for number, share in enumerate(("0.5", "0.6", "0")):
         words = ("--decontaminate", evals, "--overlap-share", share, "--cache-dir", cache)
         manifest = _build(pipeline, train, tmp_path / f"out{number}", *words)
-        parts = sorted(path.name for path in (cache / "parts").rglob("*.arrow"))
+        parts = list((cache / "parts").rglob("*.arrow"))
         counts.append((manifest["rows"]["contaminated"], len(parts)))
     assert counts == [(2, 1), (1, 1), (2, 1)]
     assert [hit["share"] for hit in _hits(tmp_path / "out0")] == [1.0, round(8 / 14, 6)]
     assert _hits(tmp_path / "out0")[1]["match"] == "ash birch cedar date elm fir gum hazel"
-    other = write_rows(tmp_path / "e.jsonl", [{"problem": "quite another question, of more words"}])
-    manifest = _build(
-        pipeline, train, tmp_path / "out9", "--decontaminate", other, "--cache-dir", cache
-    )
-    assert manifest["rows"]["contaminated"] == 0
-    assert len(list((cache / "parts").rglob("*.arrow"))) == 2
 
 
 def test_answers_are_searched_where_asked(pipeline: Run, tmp_path: Path) -> None:
@@ -152,10 +136,11 @@ def test_answers_are_searched_where_asked(pipeline: Run, tmp_path: Path) -> None
     rows += [{"prompt": one, "completion": "x"} for one in INNOCENT[:5]]
     train = write_rows(tmp_path / "t.jsonl", rows)
     evals = write_rows(tmp_path / "e.jsonl", [{"problem": ASKED[0]}])
-    assert _build(pipeline, train, tmp_path / "a", "--decontaminate", evals)["rows"]["used"] == 6
-    words = ("--decontaminate", evals, "--overlap-in", "row")
-    assert _build(pipeline, train, tmp_path / "b", *words)["rows"]["used"] == 5
-    (hit,) = _hits(tmp_path / "b")
+    words = ("--decontaminate", evals)
+    assert not pipeline("plan", train, *MODEL, *words, "--json").told["contaminated"]["examples"]
+    words = (*words, "--overlap-in", "row")
+    assert _build(pipeline, train, tmp_path / "out", *words)["rows"]["used"] == 5
+    (hit,) = _hits(tmp_path / "out")
     assert hit["id"] == "t.jsonl:1"
     assert ASKED[0] in hit["said"]
 
@@ -187,11 +172,11 @@ def test_a_question_in_several_columns(pipeline: Run, tmp_path: Path) -> None:
     rows = [{"instruction": begin, "input": ASKED[0], "output": "x"}]
     alpaca = write_rows(tmp_path / "a.jsonl", rows)
     named = write_rows(tmp_path / "b.jsonl", [{"passage": begin, "asked": ASKED[0]}])
-    for words in ([alpaca], [f"{named}#passage+asked"]):
-        manifest = _build(pipeline, train, tmp_path / "out", "--decontaminate", *words)
-        assert [hit["id"] for hit in _hits(tmp_path / "out")] == ["t.jsonl:1"]
-        (record,) = manifest["decontamination"]["evaluations"]
-        assert record["column"] in ("instruction+input", "passage+asked")
+    words = ("--decontaminate", alpaca, "--decontaminate", f"{named}#passage+asked")
+    manifest = _build(pipeline, train, tmp_path / "out", *words)
+    assert {hit["id"] for hit in _hits(tmp_path / "out")} == {"t.jsonl:1"}
+    columns = [one["column"] for one in manifest["decontamination"]["evaluations"]]
+    assert columns == ["instruction+input", "passage+asked"]
 
 
 def test_questions_that_cannot_be_judged_are_told(pipeline: Run, tmp_path: Path) -> None:
@@ -200,61 +185,51 @@ def test_questions_that_cannot_be_judged_are_told(pipeline: Run, tmp_path: Path)
     evals = tmp_path / "e.jsonl"
     good = json.dumps({"question": ASKED[0]})
     evals.write_text(f'{good}\n{{"question": ""}}\n{{"question": "?!"}}\n{{"other": 1}}\n[1\n')
-    ran = pipeline(
-        "run", "sft", train, "--model", "qwen2-1.5b", "-o", "out", "--decontaminate", evals
-    ).ended()
+    ran = pipeline("run", "sft", train, *MODEL, "-o", "out", "--decontaminate", evals).ended()
     assert "e: no row could be compared with its lines 2, 3, 4, 5" in ran.err
     (record,) = read_manifest(tmp_path / "out")["decontamination"]["evaluations"]
     assert (record["questions"], record["not_judged"]) == (1, [2, 3, 4, 5])
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (["--decontaminate", "none.jsonl"], "There is no evaluation file none.jsonl"),
-        (["--decontaminate", "e.jsonl"], "its columns are: zzz"),
-        (["--decontaminate", "e.jsonl#other"], "no text in the column 'other'"),
-        (["--decontaminate", "a=q.txt", "--decontaminate", "a=e.jsonl#zzz"], "called a"),
-        (["--overlap-share", "0.3"], "are for --decontaminate"),
-        (["--decontaminate", "e.bin"], "no reader is for its name"),
-    ],
-)
-def test_evaluations_that_cannot_be_used(
-    words: list[str], why: str, pipeline: Run, tmp_path: Path
-) -> None:
+def test_evaluations_that_cannot_be_used(pipeline: Run, tmp_path: Path) -> None:
     """Each is named, with the way on."""
     train = _train(tmp_path / "t.jsonl", INNOCENT[:4])
     write_rows(tmp_path / "e.jsonl", [{"zzz": ASKED[0]}])
     (tmp_path / "q.txt").write_text("A question?\n")
     (tmp_path / "e.bin").write_bytes(b"x")
-    pipeline("run", "sft", train, "--model", "qwen2-1.5b", "-o", "out", *words).refused(2, why)
+    for words, why in (
+        ("--decontaminate none.jsonl", "There is no evaluation file none.jsonl"),
+        ("--decontaminate e.jsonl", "its columns are: zzz"),
+        ("--decontaminate e.jsonl#other", "no text in the column 'other'"),
+        ("--decontaminate a=q.txt --decontaminate a=e.jsonl#zzz", "called a"),
+        ("--overlap-share 0.3", "are for --decontaminate"),
+        ("--decontaminate e.bin", "no reader is for its name"),
+    ):
+        pipeline("run", "sft", train, *MODEL, "-o", "out", *words.split()).refused(2, why)
 
 
 def test_rows_of_token_ids_are_not_passed_over(pipeline: Run, tmp_path: Path) -> None:
     """They have no text that could be compared."""
     train = write_rows(tmp_path / "t.jsonl", [{"input_ids": [1, 2, 3], "labels": [-100, 2, 3]}] * 4)
     evals = write_rows(tmp_path / "e.jsonl", [{"question": ASKED[0]}])
-    given = ("--model", "qwen2-1.5b", "-o", "out", "--format", "pretokenized")
+    given = (*MODEL, "-o", "out", "--format", "pretokenized")
     for words in (["--decontaminate", evals], ["--near-dedup", "0.8"]):
-        pipeline("run", "sft", train, *given, *words).refused(
-            2, "Rows of token ids cannot be compared"
-        )
+        said = pipeline("run", "sft", train, *given, *words)
+        said.refused(2, "Rows of token ids cannot be compared")
 
 
 def test_a_build_of_nothing_but_evaluations_is_refused(pipeline: Run, tmp_path: Path) -> None:
     """And the message says why nothing is left."""
     train = _train(tmp_path / "t.jsonl", ASKED[:5])
     evals = write_rows(tmp_path / "e.jsonl", [{"question": one} for one in ASKED])
-    words = ("--model", "qwen2-1.5b", "-o", "out", "--decontaminate", evals)
-    pipeline("run", "sft", train, *words).refused(
-        3, "every example asks what an evaluation file asks"
-    )
-    pipeline("plan", train, *words).refused(3)
+    ran = pipeline("run", "sft", train, *MODEL, "-o", "out", "--decontaminate", evals)
+    ran.refused(3, "every example asks what an evaluation file asks")
 
 
 @pytest.mark.slow
-def test_the_split_and_doubles_come_after(pipeline: Run, tmp_path: Path) -> None:
-    """What an evaluation asks is no part of a side's share; the ledger holds."""
+def test_the_split_and_doubles_come_after(pipeline: Run, tmp_path: Path, cache: Path) -> None:
+    """What an evaluation asks is no part of a side's share; the ledger holds, and the bytes do not
+    depend on the number of workers."""
     questions = [*INNOCENT[:60], *INNOCENT[:5], ASKED[0], ASKED[0]]
     rows = [{"prompt": one, "completion": "x"} for one in questions]
     train = write_rows(tmp_path / "t.jsonl", rows)
@@ -264,17 +239,18 @@ def test_the_split_and_doubles_come_after(pipeline: Run, tmp_path: Path) -> None
     assert (rows_of["used"], rows_of["duplicates"], rows_of["contaminated"]) == (60, 5, 2)
     assert sum(map(len, load_from_disk(str(tmp_path / "out")).values())) >= 2
     pipeline("check", tmp_path / "out").ended()
+    _build(pipeline, train, tmp_path / "two", *words, "--workers", 2, "--cache-dir", cache)
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "two")
 
 
 def test_a_plan_says_what_would_be_left_out(pipeline: Run, tmp_path: Path) -> None:
     """Of its sample."""
     train = _train(tmp_path / "t.jsonl", [*ASKED[:3], *INNOCENT[:7]])
     evals = write_rows(tmp_path / "e.jsonl", [{"question": one} for one in ASKED])
-    ran = pipeline("plan", train, "--model", "qwen2-1.5b", "--decontaminate", evals).ended()
-    assert "3 examples of 10 sampled rows with a question of an evaluation" in ran.out
-    found = json.loads(
-        pipeline("plan", train, "--model", "qwen2-1.5b", "--decontaminate", evals, "--json").out
-    )
+    asked = ("plan", train, *MODEL, "--decontaminate", evals)
+    said = "3 examples of 10 sampled rows with a question of an evaluation"
+    assert said in pipeline(*asked).ended().out
+    found = pipeline(*asked, "--json").told
     assert found["contaminated"] == {"examples": 3, "first": [f"t.jsonl:{n}" for n in (1, 2, 3)]}
 
 

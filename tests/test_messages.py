@@ -9,20 +9,17 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import SAMPLES, Ran, read_manifest, run_python
+from preloaded import Server, outputs
+from support import SAMPLES, Ran, Run, read_manifest
 
-import posttrain_pipeline as pp
 from pipeline.messages import corrected, lines, notify
 from pipeline.messages.result import of_error
 from pipeline.messages.session import Session
-from stages.errors import DataError, UsageError
 
-Run = Callable[..., Ran]
 GOOD = SAMPLES / "sft" / "word_problems.jsonl"
 SFT = ("run", "sft", GOOD, "--model", "qwen2-1.5b", "-o", "out")
 KEYS = "status code message remedy task build_id figures paths manifest".split()
@@ -47,7 +44,9 @@ def bad(tmp_path: Path) -> Path:
 
 def test_a_build_is_built_then_unchanged(pipeline: Run, tmp_path: Path) -> None:
     """The object has the manifest, and its figures are the manifest's."""
-    built = object_of(pipeline(*SFT, "--json", "--quiet"))
+    ran = pipeline(*SFT, "--json", "--quiet")
+    built = object_of(ran)
+    assert ran.err == ""
     manifest = read_manifest(tmp_path / "out")
     assert (built["status"], built["code"], built["task"]) == ("built", 0, "sft")
     assert built["manifest"] == manifest
@@ -58,14 +57,26 @@ def test_a_build_is_built_then_unchanged(pipeline: Run, tmp_path: Path) -> None:
     assert again == {**built, "status": "unchanged", "message": again["message"]}
 
 
-def test_an_unexpected_exception_is_an_object_too(pipeline: Run, tmp_path: Path) -> None:
+@pytest.fixture
+def changed(commands: Server, cache_home: Path, tmp_path: Path) -> Run:
+    """Runs a command in a process in which some code has run before."""
+
+    def run(code: str, *words: object) -> Ran:
+        variables = {**os.environ, "XDG_CACHE_HOME": str(cache_home), "HF_HUB_OFFLINE": "1"}
+        status = commands([*map(str, words)], tmp_path, variables, before=code)
+        return Ran(status, *(path.read_text("utf-8") for path in outputs(tmp_path)))
+
+    return run
+
+
+def test_an_unexpected_exception_is_an_object_too(changed: Run) -> None:
     """Status 1, and where in our code it was raised."""
-    (tmp_path / "sitecustomize.py").write_text(
+    code = (
         "import pipeline.inputs.scan as scan\ndef broken(*_):\n    raise ZeroDivisionError('oh')\n"
         "scan.short_names = broken\n"
     )
     for more in ((), ("--debug",)):
-        ran = pipeline(*SFT, "--json", *more, PYTHONPATH=str(tmp_path))
+        ran = changed(code, *SFT, "--json", *more)
         found = object_of(ran)
         assert (found["code"], found["status"]) == (1, "failed")
         assert "ZeroDivisionError: oh" in found["message"]
@@ -104,14 +115,19 @@ def lines_of(text: str) -> list[dict[str, Any]]:
 
 
 def test_stderr_is_lines_of_json(pipeline: Run, tmp_path: Path, bad: Path) -> None:
-    """One a phase, and the last says how it ended; also for errors, also in the arguments."""
+    """One a phase with its rows, and the last says how it ended; also for errors, also in the
+    arguments."""
     ran = pipeline(*SFT, "--log-format", "json")
     assert ran.out == "out/manifest.json\n"
-    found = lines_of(ran.err)
+    found, manifest = lines_of(ran.err), read_manifest(tmp_path / "out")
     phases = ["start", "encode", "plan", "write", "check", "report", "publish"]
     assert [line["event"] for line in found] == ["phase"] * len(phases) + ["end"]
     assert [line["phase"] for line in found[:-1]] == phases
     assert all(line["done"] == line["total"] for line in found[:-1])
+    assert [line.get("rows") for line in found if line.get("phase") in ("encode", "write")] == [
+        manifest["rows"]["in"],
+        manifest["splits"]["train"]["rows"],
+    ]
     assert found[-1]["status"] == "built"
     for arguments, status in (
         (("run", "sft", bad, "--model", "qwen2-1.5b"), "refused"),
@@ -150,7 +166,8 @@ def test_a_command_is_notified_of_every_end(pipeline: Run, tmp_path: Path, bad: 
     pipeline("run", "sft", bad, "--model", *keep).ended(2)
     recipe = tmp_path / "recipe.toml"
     told = '[notify]\ncommand = "cat >> told.jsonl"\n'
-    recipe.write_text(f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "{GOOD}"\n{told}')
+    head = f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "{GOOD}"\noutput = "out"\nkeep = 0\n'
+    recipe.write_text(head + told)
     pipeline("build", recipe, "-h").ended()
     pipeline("build", recipe, "--trust").ended()
     recipe.write_text(f'task = "sft"\nspeed = 9\ndata = "{GOOD}"\nmodel = "m"\n{told}')
@@ -158,7 +175,7 @@ def test_a_command_is_notified_of_every_end(pipeline: Run, tmp_path: Path, bad: 
     recipe.write_text(told)
     pipeline("build", recipe, "--trust").ended(2)
     objects = lines_of((tmp_path / "told.jsonl").read_text())
-    statuses = ["built", "refused", "failed", "built", "failed", "failed"]
+    statuses = ["built", "refused", "failed", "unchanged", "failed", "failed"]
     assert [one["status"] for one in objects] == statuses
     assert objects[0]["manifest"]["task"] == "sft"
 
@@ -171,13 +188,13 @@ def test_a_notification_that_fails_is_a_warning(pipeline: Run, tmp_path: Path, b
     assert object_of(ran)["status"] == "refused"
 
 
-@pytest.mark.parametrize("notify", ["notify = 3", "[notify]\nmail = 'x'", "notify = ' '"])
-def test_whom_to_notify_must_be_a_command(pipeline: Run, tmp_path: Path, notify: str) -> None:
+def test_whom_to_notify_must_be_a_command(pipeline: Run, tmp_path: Path) -> None:
     """As every key of a recipe, with its line."""
-    recipe = f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "{GOOD}"\n{notify}\n'
-    (tmp_path / "r.toml").write_text(recipe)
-    ran = pipeline("build", "r.toml", "--trust").ended(2)
-    assert re.search(r"r.toml:[45]: (notify must be a command|--notify is empty)", ran.err), ran.err
+    for given in ("notify = 3", "[notify]\nmail = 'x'", "notify = ' '"):
+        recipe = f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "{GOOD}"\n{given}\n'
+        (tmp_path / "r.toml").write_text(recipe)
+        said = pipeline("build", "r.toml", "--trust").ended(2).err
+        assert re.search(r"r.toml:[45]: (notify must be a command|--notify is empty)", said), said
 
 
 def test_a_notification_is_stopped_when_it_hangs(tmp_path: Path) -> None:
@@ -191,47 +208,25 @@ def test_a_notification_is_stopped_when_it_hangs(tmp_path: Path) -> None:
     assert notify.run("true", "x" * (1 << 20)) is None  # which it does not read
 
 
-def test_a_recipe_that_is_stopped_says_what_was_built(tmp_path: Path, cache_home: Path) -> None:
+def test_a_recipe_that_is_stopped_says_what_was_built(changed: Run, tmp_path: Path) -> None:
     """One object: the builds before, and that of the interruption; the last is not begun."""
     builds = "".join(f'[[build]]\noutput = "{name}"\n' for name in "abc")
     head = f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "{GOOD}"\n'
     (tmp_path / "r.toml").write_text(head + builds)
     code = """
-import sys
 from pipeline import run_build
-built = run_build._built
-def stop(config, report, parts):
+def stop(config, report, parts, built=run_build._built):
     if config.run.output.name == "b":
         raise KeyboardInterrupt
     return built(config, report, parts)
 run_build._built = stop
-sys.argv = ["pipeline", "build", "r.toml", "--json", "--quiet"]
-from pipeline.cli import main
-main()
 """
-    done = run_python(code, tmp_path, XDG_CACHE_HOME=str(cache_home))
-    (line,) = done.stdout.splitlines()
-    found = json.loads(line)
-    assert (done.returncode, found["code"], found["status"]) == (130, 130, "failed")
+    ran = changed(code, "build", "r.toml", "--json", "--quiet")
+    found = json.loads(ran.out)
+    assert (ran.status, found["code"], found["status"]) == (130, 130, "failed")
     assert [one["status"] for one in found["builds"]] == ["built", "failed"]
     assert found["builds"][1]["paths"] == {"output": "b"}
     assert not (tmp_path / "c").exists()
-
-
-def test_packages_that_are_not_ours_are_told_as_an_object(tmp_path: Path) -> None:
-    """Though nothing of the program can be imported."""
-    (tmp_path / "stages.py").write_text("raise SystemExit('it was imported')\n")
-    code = "import sys; sys.argv += ['--json']\nfrom posttrain_pipeline.command import main; main()"
-    done = run_python(code, tmp_path, PYTHONPATH=str(tmp_path))
-    found = object_of(Ran(done.returncode, done.stdout, done.stderr))
-    assert (found["status"], found["code"]) == ("failed", 2)
-    assert "Python finds package 'stages' in" in found["message"]
-
-
-def test_a_call_notifies_nobody() -> None:
-    """It says so, rather than to leave it out silently."""
-    with pytest.raises(UsageError, match="a call notifies nobody"):
-        pp.run("sft", model="qwen2-1.5b", data=GOOD, notify="cat")
 
 
 def test_the_arguments_say_how_to_talk() -> None:
@@ -240,20 +235,6 @@ def test_the_arguments_say_how_to_talk() -> None:
     assert (session.in_json, session.in_lines, session.notify) == (True, True, "a b")
     session = Session.of(["run", "--", "--json", "--log-format=json"])
     assert (session.in_json, session.in_lines) == (False, False)
-
-
-def test_figures_travel_with_an_error() -> None:
-    """From where it is raised to the object."""
-    error = DataError("3 rows.", "Fix them.", {"rows": 3})
-    assert of_error(error, {"output": "out"}).described() == {
-        **dict.fromkeys(KEYS),
-        "status": "refused",
-        "code": 3,
-        "message": "3 rows.",
-        "remedy": "Fix them.",
-        "figures": {"rows": 3},
-        "paths": {"output": "out"},
-    }
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES])
@@ -273,16 +254,3 @@ def test_a_folder_that_cannot_be_copied_is_told_as_one_file(tmp_path: Path, code
     assert told == alone
     assert told.code == 5
     assert ("Make room" in told.remedy) == (code == errno.ENOSPC)
-
-
-@pytest.mark.slow
-def test_a_build_says_its_rows(pipeline: Run, tmp_path: Path) -> None:
-    """Each phase that makes files, from any number of workers."""
-    for workers in ("1", "2"):
-        more = ("--workers", workers, "--log-format", "json", "--cache-dir", f"cache{workers}")
-        ran = pipeline(*SFT, "-o", f"out{workers}", *more)
-        lines = map(json.loads, ran.err.splitlines())
-        phases = {line["phase"]: line for line in lines if line["event"] == "phase"}
-        manifest = read_manifest(tmp_path / f"out{workers}")
-        assert phases["encode"]["rows"] == manifest["rows"]["in"]
-        assert phases["write"]["rows"] == manifest["splits"]["train"]["rows"]

@@ -71,6 +71,7 @@ def test_plan_says_what_the_command_says(pipeline: Run, tmp_path: Path, cache_di
         ({"data": None, "source": [{"name": "a", "dota": 1}]}, pp.UsageError, "Did you mean data"),
         ({"task": "kto"}, pp.UsageError, "no task 'kto'"),
         ({"map": {"prompt": "nowhere"}}, pp.PipelineError, "nowhere"),
+        ({"notify": "cat"}, pp.UsageError, "a call notifies nobody"),
     ],
 )
 def test_errors_are_those_of_the_command(

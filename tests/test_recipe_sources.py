@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from support import SAMPLES, Ran, read_manifest, write_rows
+from support import SAMPLES, Run, read_manifest, read_rows, stored_rows, table, write_rows
 from test_recipe import VALIDATOR, _json
 
 from pipeline.builder import plan_page, population
 from pipeline.builder.forecast import forecast
-from pipeline.builds.build import Build
 from pipeline.inputs import equal_build
 from pipeline.inputs.scan import scan
 from pipeline.manifest.json_records import as_json as of_record
@@ -22,7 +19,6 @@ from pipeline.options.config import Config
 from pipeline.options.recipe import builds_of
 from stages.errors import UsageError
 
-Run = Callable[..., Ran]
 WORDS = SAMPLES / "sft" / "word_problems.jsonl"
 CHAT = SAMPLES / "sft" / "chat.jsonl"
 TOP = 'task = "sft"\nmodel = "qwen2-1.5b"\nkeep = 0\n'
@@ -39,24 +35,9 @@ MATH = _source("math", WORDS, system='"Think."', map='{ question = "question" }'
 TALK = _source("talk", CHAT, train_on='"last"')
 
 
-@pytest.fixture
-def cache(tmp_path: Path, cache_dir: Path) -> Path:
-    """A cache without parts."""
-    folder = tmp_path / "cache"
-    folder.mkdir()
-    (folder / "tokenizers").symlink_to(cache_dir / "tokenizers")
-    return folder
-
-
 def _recipe(folder: Path, text: str, name: str = "mix.toml") -> Path:
-    path = folder / name
-    path.write_text(text, "utf-8")
-    return path
-
-
-def _rows(folder: Path) -> list[dict[str, Any]]:
-    tables = list(Build.open(folder).splits["train"].tables())
-    return list(pa.concat_tables(tables).to_pylist())
+    (folder / name).write_text(text, "utf-8")
+    return folder / name
 
 
 def _parts(cache: Path) -> set[str]:
@@ -75,9 +56,9 @@ def test_two_sources_are_two_runs_in_one(pipeline: Run, tmp_path: Path, cache: P
     for name, words in alone.items():
         pipeline("run", "sft", *words, *common, "-o", name).ended()
     recipe = _recipe(tmp_path, f'{TOP}output = "mix"\nlayout = "ragged"\n{MATH}{TALK}')
-    pipeline("build", recipe, "--cache-dir", cache).ended()
-    expected = [row | {"source": name} for name in alone for row in _rows(tmp_path / name)]
-    assert _rows(tmp_path / "mix") == expected
+    pipeline("build", recipe, "--cache-dir", cache, "--workers", "2").ended()
+    expected = [row | {"source": name} for name in alone for row in stored_rows(tmp_path / name)]
+    assert stored_rows(tmp_path / "mix") == expected
     manifest = read_manifest(tmp_path / "mix")
     assert [one["source"] for one in manifest["inputs"]] == ["math", "talk"]
     assert [one["name"] for one in manifest["options"]["sources"]] == ["math", "talk"]
@@ -85,32 +66,14 @@ def test_two_sources_are_two_runs_in_one(pipeline: Run, tmp_path: Path, cache: P
     assert "train_on" not in manifest["options"]
 
 
-def test_a_mixture_is_checked_and_rebuilt(pipeline: Run, tmp_path: Path, cache: Path) -> None:
-    """In any number of workers the same bytes; nothing to do is noticed; ``check`` makes a sample
-    of every source again with its own options."""
-    text = f'{TOP}output = "one"\n{MATH}{TALK}'
-    ran = pipeline("build", _recipe(tmp_path, text), "--cache-dir", cache, "--workers", "1").ended()
-    (tmp_path / "cache2").mkdir()
-    (tmp_path / "cache2" / "tokenizers").symlink_to(cache / "tokenizers")
-    more = ("--workers", "2", "-o", "two", "--cache-dir", tmp_path / "cache2")
-    ran = pipeline("build", tmp_path / "mix.toml", *more).ended()
-    one, two = (tmp_path / name for name in ("one", "two"))
-    assert (one / "manifest.json").read_bytes() == (two / "manifest.json").read_bytes()
-    ran = pipeline("build", tmp_path / "mix.toml", "--cache-dir", cache)
-    assert "already up to date" in ran.err
-    ran = pipeline("check", one, "--json", "--cache-dir", cache).ended()
-    said = json.loads(ran.out)
-    assert said["rows_made_again"] == read_manifest(one)["examples"]["kept"], said
-
-
-def test_one_source_has_the_shards_of_a_command(pipeline: Run, tmp_path: Path, cache: Path) -> None:
-    """But for the column with its name."""
-    pipeline("build", _recipe(tmp_path, f'{TOP}output = "a"\n{TALK}'), "--cache-dir", cache).ended()
-    words = ("--model", "qwen2-1.5b", "--train-on", "last", "-o", "b", "--cache-dir", cache)
-    pipeline("run", "sft", CHAT, *words).ended()
-    named, plain = _rows(tmp_path / "a"), _rows(tmp_path / "b")
-    assert [len(row.pop("sources")) for row in named] == [len(row["row_ids"]) for row in plain]
-    assert named == plain
+def test_a_mixture_is_checked(pipeline: Run, tmp_path: Path) -> None:
+    """Nothing to do is noticed; ``check`` makes a sample of every source again with its own
+    options."""
+    recipe = _recipe(tmp_path, f'{TOP}output = "one"\n{MATH}{TALK}')
+    pipeline("build", recipe).ended()
+    assert "already up to date" in pipeline("build", recipe).err
+    said = pipeline("check", "one", "--json").ended().told
+    assert said["rows_made_again"] == read_manifest(tmp_path / "one")["examples"]["kept"], said
 
 
 def _ids(folder: Path, text: str) -> str:
@@ -198,28 +161,11 @@ def test_a_total_may_be_in_millions(tmp_path: Path) -> None:
     assert build.plan.total == 2_000_000
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (f'{TOP}[[source]]\ndata = "x"\n', ":4: source 1: it has no name"),
-        (f'{TOP}[[source]]\nname = "a"\n', ":4: source 1: it has no data"),
-        (f"{TOP}{MATH}{MATH}", ":10: source 2: two of them are called 'math'"),
-        (f'{TOP}data = "x"\n{MATH}', ":4: data is at the top"),
-        (f'{TOP}{MATH}layout = "ragged"\n', "source 1: 'layout' is the same for all sources"),
-        (f"{TOP}{TALK}reasoning = \"mask\"\ntrain_on = \"all\"\n", "train-on is given twice"),
-        (f'{TOP}{TALK}share = 0.5\nweight = 3\n', "share and weight both say how much is used"),
-        (f'{TOP}{TALK}share = 0.5\n', "The shares of the sources add up to 0.5, and 0.5 is of no"),
-        (f"{TOP}source = 3\n", ":4: source must be tables"),
-        (f"{TOP}source = [3]\n", ":4: source must be tables"),
-        (f"{TOP}[[source]]\nname = 'a'\ndata = 'x'\nnaem = 1\n", ":7: source 1: there is no"),
-        (f"{TOP}data='x'\n[[build]]\ndata='y'\n", ":6: build 1: [[build]] has no data"),
-        (f"{TOP}data='x'\n[[build]]\n[[build]]\n", "would both be written to"),
-        ("task='sft'\ndata='x'\n[[build]]\n", ":3: build 1: it has no model"),
-        (f"{TOP}data='x'\n[[build]]\ntask = 'prm'\nthinking='on'\n", ":7: build 1: --thinking is"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "says"), table("refusals.toml")["recipes"])
 def test_what_is_wrong_with_tables(text: str, says: str, tmp_path: Path) -> None:
     """Named with line and table."""
+    for name, known in (("TOP", TOP), ("MATH", MATH), ("TALK", TALK)):
+        text = text.replace(f"{name}\n", known)
     with pytest.raises(UsageError) as raised:
         builds_of(_recipe(tmp_path, text))
     assert says in raised.value.what
@@ -286,8 +232,6 @@ def test_several_builds_share_their_parts(pipeline: Run, tmp_path: Path, cache: 
     assert f"Error: {tmp_path / 'no'}: " in ran.err
     assert len(_parts(cache)) == 2
     assert not (tmp_path / "no").exists()
-    for name in ("ragged", "packed"):
-        pipeline("check", tmp_path / name, "--cache-dir", cache).ended()
 
 
 def test_plan_reads_a_recipe(pipeline: Run, tmp_path: Path) -> None:
@@ -300,8 +244,7 @@ def test_plan_reads_a_recipe(pipeline: Run, tmp_path: Path) -> None:
     ran = pipeline("plan", _recipe(tmp_path, TOP + MATH + TALK), "--json").ended()
     said = json.loads(ran.out)
     assert [Path(one["path"]).name for one in said["inputs"]] == [WORDS.name, CHAT.name]
-    counts = [pipeline("plan", data, *asked, "--json") for data in (WORDS, CHAT)]
-    assert said["rows"] == sum(json.loads(one.out)["rows"] for one in counts)
+    assert said["rows"] == sum(len(read_rows(data)) for data in (WORDS, CHAT))
     pipeline("plan", WORDS).ended(2)
 
 
@@ -312,10 +255,8 @@ def test_plan_says_what_sources_would_give(
     text = f"{TOP}{_source('math', WORDS, rows='4')}{_source('talk', CHAT, epochs='2')}"
     path = _recipe(tmp_path, f"max-reject = 1\n{text}")
     pipeline("build", path, "-o", "out", "--quiet", "--cache-dir", cache).ended()
-    (_, given), manifest = (
-        read_manifest(tmp_path / "out")["sources"],
-        read_manifest(tmp_path / "out"),
-    )
+    manifest = read_manifest(tmp_path / "out")
+    _, given = manifest["sources"]
     (config,) = builds_of(path, flags={"cache_dir": cache})
     estimate = forecast(config)
     (words, talk) = (of_record(one) for one in population.sources(estimate))
