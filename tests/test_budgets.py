@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from datasets import load_from_disk
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from support import Ran, read_manifest, write_rows
+from support import Run, read_manifest, write_rows
 
 from pipeline.builder.build import build
 from pipeline.options.recipe import builds_of
@@ -24,7 +25,6 @@ from pipeline.shards.doubles import DIGEST
 from pipeline.shards.examples import PlannedExamples
 from stages.errors import ExpectationError, UsageError
 
-Run = Callable[..., Ran]
 SEEDS = st.integers(-(2**63), 2**63 - 1)
 UNITS = ("rows", "tokens", "trained_tokens")
 
@@ -54,18 +54,8 @@ def examples(of: Sequence[Sequence[tuple[int, int, int]]]) -> PlannedExamples:
 
 def turned(made: PlannedExamples, order: Sequence[int]) -> PlannedExamples:
     """The same examples in another order."""
-    at = np.array(order, np.int64)
-    assert made.group is not None
-    assert made.source is not None
-    return PlannedExamples(
-        starts=made.starts,
-        row=made.row,
-        length=made.length[at],
-        trained=made.trained[at],
-        digest=made.digest[at],
-        group=made.group[at],
-        source=made.source[at],
-    )
+    names = ("length", "trained", "digest", "group", "source")
+    return replace(made, **{name: getattr(made, name)[np.array(order)] for name in names})
 
 
 def chosen(
@@ -79,11 +69,15 @@ def chosen(
     return portions(made, ~in_test, in_test, budgets, seed=seed, total=total)
 
 
+def counts(made: PlannedExamples, found: Portions) -> list[int]:
+    """How many examples of each source are used."""
+    return np.bincount(np.array(made.source), found.times).astype(int).tolist()
+
+
 def sizes(made: PlannedExamples, unit: str) -> Any:
     return {"rows": np.ones(len(made), np.int64), "tokens": made.length}.get(unit, made.trained)
 
 
-@settings(deadline=None)
 @given(EXAMPLES, st.sampled_from(UNITS), st.integers(1, 900), SEEDS, st.sampled_from([1, 2.5, 9]))
 def test_an_amount_is_met_within_one_example(
     own: list[tuple[int, int, int]], unit: str, amount: int, seed: int, epochs: float
@@ -104,7 +98,6 @@ def test_an_amount_is_met_within_one_example(
         assert amount - given_ < max(int(size.max()), 1)
 
 
-@settings(deadline=None)
 @given(EXAMPLES, st.sampled_from(UNITS), st.lists(st.integers(1, 900), min_size=2, max_size=4))
 def test_a_larger_budget_has_all_that_a_smaller_one_has(
     own: list[tuple[int, int, int]], unit: str, amounts: list[int]
@@ -117,7 +110,6 @@ def test_a_larger_budget_has_all_that_a_smaller_one_has(
         before = times.astype(np.int64)
 
 
-@settings(deadline=None)
 @given(EXAMPLES, EXAMPLES, SEEDS, st.randoms(use_true_random=False))
 def test_no_order_of_rows_or_files_changes_what_is_chosen(
     one: list[tuple[int, int, int]], other: list[tuple[int, int, int]], seed: int, random: Any
@@ -133,7 +125,6 @@ def test_no_order_of_rows_or_files_changes_what_is_chosen(
     assert first.asked == second.asked
 
 
-@settings(deadline=None)
 @given(EXAMPLES, EXAMPLES, SEEDS, st.floats(0.1, 2.0))
 def test_the_test_side_is_thinned_and_never_repeated(
     one: list[tuple[int, int, int]], other: list[tuple[int, int, int]], seed: int, epochs: float
@@ -148,7 +139,6 @@ def test_the_test_side_is_thinned_and_never_repeated(
             assert (found.times[own & test] == 1).all()
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.integers(200, 400), min_size=2, max_size=4),
     st.data(),
@@ -189,8 +179,7 @@ def test_a_part_of_a_pass_is_a_whole_number_of_examples() -> None:
 def test_a_source_without_a_budget_beside_shares_is_used_whole() -> None:
     made = examples([[(n, 1, 10) for n in range(100)], [(n, 1, 10) for n in range(400)]])
     found = chosen(made, [Budget(), Budget(share=0.6)])
-    counts = Counter(np.repeat(np.array(made.source), found.times).tolist())
-    assert counts == {0: 100, 1: 150}
+    assert counts(made, found) == [100, 150]
 
 
 def test_weights_divide_what_shares_leave() -> None:
@@ -198,31 +187,27 @@ def test_weights_divide_what_shares_leave() -> None:
     budgets = [Budget(), Budget(share=0.25), Budget(weight=2), Budget(weight=1)]
     for total, wanted in [(None, [300, 250, 300, 150]), (6000, [300, 150, 100, 50])]:
         found = chosen(made, budgets, total=total)
-        counts = Counter(np.repeat(np.array(made.source), found.times).tolist())
-        assert [counts[n] for n in range(4)] == wanted
+        assert counts(made, found) == wanted
 
 
 def test_a_total_alone_takes_the_same_part_of_every_source() -> None:
     made = examples([[(n, 1, 10) for n in range(300)], [(n, 1, 10) for n in range(100)]])
-    for total, wanted in [(2000, {0: 150, 1: 50}), (9000, {0: 300, 1: 100})]:
+    for total, wanted in [(2000, [150, 50]), (9000, [300, 100])]:
         found = chosen(made, [Budget(), Budget()], total=total)
-        assert Counter(np.repeat(np.array(made.source), found.times).tolist()) == wanted
+        assert counts(made, found) == wanted
         assert all(asked.short for asked in found.asked) == (total > 4000)
 
 
-@pytest.mark.parametrize(
-    ("budgets", "total", "says"),
-    [
-        ([Budget(share=0.7), Budget(share=0.7)], None, "add up to 1.4"),
-        ([Budget(share=0.5), Budget(share=0.4)], None, "add up to 0.9, and 0.1 is of no source"),
-        ([Budget(share=0.5), Budget()], 10, "add up to 0.5, and 'b' has none"),
-        ([Budget(share=1), Budget()], None, "leaves nothing for 'b'"),
-        ([Budget(share=1), Budget(weight=1)], None, "leaves nothing for 'b'"),
-    ],
-)
-def test_mixtures_that_cannot_be_met(budgets: list[Budget], total: int | None, says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        require_mixture(dict(zip("ab", budgets, strict=True)), total)
+def test_mixtures_that_cannot_be_met() -> None:
+    for one, other, total, says in (
+        (Budget(share=0.7), Budget(share=0.7), None, "add up to 1.4"),
+        (Budget(share=0.5), Budget(share=0.4), None, "add up to 0.9, and 0.1 is of no source"),
+        (Budget(share=0.5), Budget(), 10, "add up to 0.5, and 'b' has none"),
+        (Budget(share=1), Budget(), None, "leaves nothing for 'b'"),
+        (Budget(share=1), Budget(weight=1), None, "leaves nothing for 'b'"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            require_mixture({"a": one, "b": other}, total)
 
 
 def test_budgets_that_contradict_themselves() -> None:
@@ -238,6 +223,17 @@ def _write(path: Path, name: str, count: int, start: int = 0) -> Path:
         for n in range(start, start + count)
     ]
     return write_rows(path, rows)
+
+
+def _recipe(folder: Path, top: str, *sources: str) -> Path:
+    """A recipe that builds into ``out``; the data of each source is ``<name>.jsonl``."""
+    head = f'task = "sft"\nmodel = "qwen2-1.5b"\noutput = "out"\nkeep = 0\n{top}'
+    tables = (
+        f'[[source]]\nname = "{name}"\ndata = ["{name}.jsonl"]\n{rest}\n'
+        for name, _, rest in (source.partition(" ") for source in sources)
+    )
+    (folder / "mix.toml").write_text(head + "".join(tables))
+    return folder / "mix.toml"
 
 
 def _stored(folder: Path) -> dict[str, Counter[tuple[str, str]]]:
@@ -256,13 +252,9 @@ def test_a_mixture_from_the_recipe_to_the_shards(
     """Stored as asked, judged, told; a raised budget makes no part and keeps every example."""
     _write(tmp_path / "math.jsonl", "math", 400)
     _write(tmp_path / "chat.jsonl", "chat", 60)
-    recipe = tmp_path / "mix.toml"
-    recipe.write_text(
-        'task = "sft"\nmodel = "qwen2-1.5b"\ntest-size = 0.1\noutput = "out"\ndedup = true\n'
-        f'keep = 0\ncache-dir = "{cache_dir}"\n'
-        '[[source]]\nname = "math"\ndata = ["math.jsonl"]\ntrained-tokens = 1000\n'
-        '[[source]]\nname = "chat"\ndata = ["chat.jsonl"]\nshare = 0.5\nepochs = 3\n'
-    )
+    top = f'test-size = 0.1\ndedup = true\ncache-dir = "{cache_dir}"\n'
+    budgets = ("math trained-tokens = 1000", "chat share = 0.5\nepochs = 3")
+    recipe = _recipe(tmp_path, top, *budgets)
     pipeline("build", recipe).ended()
     parts = set((cache_dir / "parts").rglob("*.arrow"))
     manifest = read_manifest(tmp_path / "out")
@@ -277,9 +269,7 @@ def test_a_mixture_from_the_recipe_to_the_shards(
     stored = _stored(tmp_path / "out")
     assert max(stored["train"].values()) in (2, 3)
     assert max(stored["test"].values()) == 1
-    assert sum(stored["train"].values()) + sum(stored["test"].values()) == (
-        made["kept"] + made["copies"]
-    )
+    assert stored["train"].total() + stored["test"].total() == made["kept"] + made["copies"]
     assert not stored["train"].keys() & stored["test"].keys()
     assert all(row.startswith(f"{source}.jsonl:") for source, row in stored["train"])
     pipeline("show", tmp_path / "out").ended()
@@ -290,16 +280,12 @@ def test_a_mixture_from_the_recipe_to_the_shards(
     more = _stored(tmp_path / "out")
     for side, before in stored.items():
         assert not before - more[side]
-    assert sum(more["train"].values()) > sum(stored["train"].values())
+    assert more["train"].total() > stored["train"].total()
 
 
 def test_a_budget_that_cannot_be_met_is_told(pipeline: Run, tmp_path: Path) -> None:
     _write(tmp_path / "math.jsonl", "math", 30)
-    recipe = tmp_path / "mix.toml"
-    recipe.write_text(
-        'task = "sft"\nmodel = "qwen2-1.5b"\noutput = "out"\n'
-        'keep = 0\n[[source]]\nname = "math"\ndata = ["math.jsonl"]\nrows = 50\n'
-    )
+    recipe = _recipe(tmp_path, "", "math rows = 50")
     ran = pipeline("plan", recipe)
     assert "warning   math gives 30 of the 50 rows asked for" in ran.out + ran.err
     ran = pipeline("build", recipe).ended()
@@ -314,13 +300,7 @@ def test_a_wrong_source_closes_the_gate(
     """Names are read back, and compared with the inputs that the row ids name."""
     _write(tmp_path / "math.jsonl", "math", 5)
     _write(tmp_path / "chat.jsonl", "chat", 5)
-    recipe = tmp_path / "mix.toml"
-    recipe.write_text(
-        'task = "sft"\nmodel = "qwen2-1.5b"\noutput = "out"\nworkers = 1\n'
-        f'cache-dir = "{cache_dir}"\n'
-        '[[source]]\nname = "math"\ndata = ["math.jsonl"]\n'
-        '[[source]]\nname = "chat"\ndata = ["chat.jsonl"]\n'
-    )
+    recipe = _recipe(tmp_path, f'workers = 1\ncache-dir = "{cache_dir}"\n', "math", "chat")
     named = Collector.source_names
 
     def wrong(self: Collector, picked: Picks) -> Callable[[int, int], pa.Array]:
