@@ -7,7 +7,6 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +61,6 @@ def test_memory_of_all_processes_is_watched(tmp_path: Path) -> None:
     cost = process.run([sys.executable, "-c", f"{both}{holds}other.wait()"], tmp_path, memory=True)
     assert cost.tree > 80_000_000
     assert 40_000_000 < cost.largest_process < 80_000_000
-
-
-def test_a_command_that_fails_is_no_measurement(tmp_path: Path) -> None:
-    """What it said is in the message."""
-    with pytest.raises(process.CommandError, match="out of luck"):
-        process.run([sys.executable, "-c", "raise SystemExit('out of luck')"], tmp_path)
 
 
 def _ours(path: str, body: str) -> Callable[..., str]:
@@ -172,44 +165,6 @@ def test_every_table_tells_how_far_runs_lie_apart(tmp_path: Path) -> None:
     ):
         assert line in text
     assert "1.5 (1.0 to 2.0) s from its first read to the verdict" in text
-
-
-def test_ours_without_the_native_module_is_told_so(tmp_path: Path) -> None:
-    """By a variable; and it is another program only where the module is there."""
-    program = replace(PROGRAMS[PYTHON], needs="no_such_module")
-    assert "no_such_module is not installed" in program.missing("sft")
-    assert replace(program, needs="json").missing("sft") == ""
-    place = Workplace(tmp_path, None)
-    (tmp_path / "tokenizer").mkdir()
-    (tmp_path / "prepared").mkdir()
-    ours, theirs = (
-        PROGRAMS[name].command(place, "sft", "english", 3, tmp_path, 0) for name in (OURS, PYTHON)
-    )
-    assert ours == (theirs[0], {})
-    assert theirs[1] == {"POSTTRAIN_NATIVE": "0"}
-
-
-def test_the_page_can_be_written_before_anything_is_measured(tmp_path: Path) -> None:
-    """It says so."""
-    assert "Not measured yet." in page.text(tmp_path)
-
-
-def test_programs_take_turns() -> None:
-    """A B A B: what disturbs the machine for a while disturbs all of them."""
-    turns = Comparison("sft", "english", 10, {"a": 3, "b": 3, "c": 1})._turns()
-    assert [name for _, name in turns] == ["a", "b", "c", "a", "b", "a", "b"]
-
-
-def test_scratch_folders_do_not_share_a_place(tmp_path: Path) -> None:
-    """One that is opened inside another leaves it as it is."""
-    place = Workplace(tmp_path / "new", None)
-    with place.scratch() as outer:
-        (outer / "kept").touch()
-        with place.scratch() as inner:
-            assert not list(inner.iterdir())
-        assert (outer / "kept").exists()
-        assert not inner.exists()
-    assert not outer.exists()
 
 
 def test_a_comparison_goes_on_where_it_stopped(

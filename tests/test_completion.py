@@ -6,38 +6,28 @@ import os
 import pty
 import select
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import Ran, few, modules_of
+from support import Run, few, modules_of, started, table
 
 from pipeline.options import shells
 
-Run = Callable[..., Ran]
 BIN = Path(sys.executable).parent
 
 
 def _asked(folder: Path, line: str, shell: str = "bash") -> list[str]:
     """What the program answers to a shell; the last word is being typed."""
     words = line.split(" ")
-    done = subprocess.run(
-        [str(BIN / "pipeline")],
-        cwd=folder,
-        env={
-            **os.environ,
-            "_PIPELINE_COMPLETE": f"{shell}_complete",
-            "COMP_WORDS": line,
-            "COMP_CWORD": words[-1] if shell == "fish" else str(len(words) - 1),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout.split()
+    asked = {
+        "_PIPELINE_COMPLETE": f"{shell}_complete",
+        "COMP_WORDS": line,
+        "COMP_CWORD": words[-1] if shell == "fish" else str(len(words) - 1),
+    }
+    return started(BIN / "pipeline", folder=folder, env={**os.environ, **asked}).out.split()
 
 
 @pytest.fixture
@@ -52,41 +42,17 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("line", "wanted"),
-    few(
-        [
-            ("pipeline run sft --model qwen2-1", ["qwen2-1.5b", "qwen2-1.5b-instruct"]),
-            ("pipeline run sft --format shareg", ["sharegpt"]),
-            ("pipeline run prm --format error_list/", ["error_list/0-based", "error_list/1-based"]),
-            (
-                "pipeline run prm --format processbench/",
-                [f"processbench/{n}-based" for n in (0, 1)],
-            ),
-            ("pipeline run sft --for llama", ["llamafactory"]),
-            ("pipeline export axo", ["axolotl"]),
-            ("pipeline run sft ch", ["chats-sft/", "chats.jsonl"]),
-            ("pipeline plan da", ["daily.toml"]),
-            ("pipeline build d", ["daily.toml"]),
-            ("pipeline check c", ["chats-sft"]),
-            ("pipeline check m", ["more/"]),
-            ("pipeline check more/", ["more/pairs-rm"]),
-            ("pipeline run sft --layout pa", ["packed", "padded"]),
-            ("pipeline versi", ["versions"]),
-            ("pipeline run s", ["sft"]),
-            ("pipeline run sft --max-l", ["--max-length"]),
-        ],
-        5,
-    ),
+    ("line", "wanted"), few(map(tuple, table("completions.toml")["answers"]), 5)
 )
 def test_what_a_shell_is_answered(folder: Path, line: str, wanted: list[str]) -> None:
     """Names by what the place takes; files by what they are."""
-    assert _asked(folder, line) == wanted
+    assert _asked(folder, f"pipeline {line}") == wanted
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_gets_one_word_a_line(folder: Path, shell: str) -> None:
+def test_each_shell_gets_one_word_a_line(folder: Path) -> None:
     """Nothing else, so that a script of a few lines is enough."""
-    assert _asked(folder, "pipeline export axo", shell) == ["axolotl"]
+    for shell in ("zsh", "fish"):
+        assert _asked(folder, "pipeline export axo", shell) == ["axolotl"]
 
 
 def test_completion_imports_nothing_heavy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

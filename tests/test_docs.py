@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import re
 import runpy
 from pathlib import Path
 
-import click
 import pytest
 from support import ROOT
 
-from pipeline import tasks
-from pipeline.cli import cli
-from pipeline.options import help_page
 from stages import readers
 from stages.contract import Record
 from stages.errors import ContainerError
@@ -24,58 +19,6 @@ def test_generated_pages_are_current() -> None:
     """They are what ``make docs`` writes; where they are not, the difference is shown."""
     stale = runpy.run_path(str(ROOT / "docs" / "generate.py"))["stale"]()
     assert not stale, f"run `make docs` and commit what it changes:\n{stale}"
-
-
-_ITEM = re.compile(r"^- `([^`]+)`(?:, `--no-[\w-]+`)?(?: \(([\w, ]+)\))?: (.*)$", re.MULTILINE)
-
-
-def _in_help(path: str) -> dict[str, str]:
-    """What a command's help says of each option, but of those that every command has."""
-    command: click.Command | None = cli
-    for name in path.split()[1:]:
-        assert isinstance(command, click.Group)
-        command = command.get_command(click.Context(command), name)
-    assert command is not None
-    asked = help_page.Context(command, **cli.context_settings)  # of which click keeps something
-    rows = help_page.by_heading(command, asked).values()
-    found = {spelled: " ".join(text.split()) for row in rows for _, (spelled, text) in row}
-    common = ("--debug", "--help", "-h, --help")
-    return {one: text for one, text in found.items() if one not in common}
-
-
-def test_the_reference_says_what_help_says() -> None:
-    """Every option of every command: those of a build once, with the tasks that read them."""
-    page = html.unescape((ROOT / "docs" / "reference.md").read_text("utf-8"))
-    sections = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
-    of_build = _ITEM.findall(sections["Options of a build"])
-    commands = [name for name in sections if name.startswith("pipeline")]
-    assert len(of_build) > 70
-    assert len(commands) > 40
-    for name in commands:
-        own = {spelled: text for spelled, _, text in _ITEM.findall(sections[name])}
-        named = re.search(r"\(#options-of-a-build\): (.*)\.$", sections[name], re.MULTILINE)
-        flags = re.findall(r"`(--[\w-]+)`", named[1]) if named else []
-        but = named is not None and named[1].startswith("all")
-        taken = {one: text for one, _, text in of_build if but != bool({*one.split()} & {*flags})}
-        assert taken | own == _in_help(name), name
-    for task in tasks.names():
-        read = {one for one, tasks_, _ in of_build if task in (tasks_ or task).split(", ")}
-        assert read == _in_help(f"pipeline run {task}").keys() & {one for one, _, _ in of_build}
-
-
-def test_every_public_name_of_the_catalog_is_explained() -> None:
-    """Formats, readers, tasks, invariants, audits and commands open with a sentence."""
-    for folder in (
-        "stages/formats",
-        "stages/readers",
-        "stages/probes",
-        "pipeline/tasks",
-        "expectations/invariants",
-        "expectations/audits",
-        "pipeline/commands",
-    ):
-        for path in (ROOT / folder).glob("[a-z]*.py"):
-            assert re.match(r'"""[A-Z`].+\.', path.read_text("utf-8"), re.DOTALL), path
 
 
 def _documented_cases() -> list[tuple[str, bytes, str, str]]:

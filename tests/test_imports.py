@@ -44,31 +44,10 @@ def _build(cache_dir: Path, *more: str) -> tuple[str, ...]:
     return ("run", "sft", _DATA, *_MODEL, "-o", "out", "--cache-dir", str(cache_dir), *more)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--help",),
-        ("run", "--help"),
-        ("run", "sft", "--help"),
-        ("run", "rm", "--help"),
-        ("run", "prm", "--help"),
-        ("plan", "--help"),
-        ("build", "--help"),
-        ("init", "--help"),
-        ("list", "tasks"),
-    ],
-)
-def test_help_imports_nothing_heavy(imported: Imported, arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("line", ["run --help", "run sft --help", "plan --help", "list tasks"])
+def test_help_imports_nothing_heavy(imported: Imported, line: str) -> None:
     """The options of tasks are known without what tasks need."""
-    assert imported(*arguments, slow=True) == set()
-
-
-def test_a_plan_loads_nothing_that_makes_or_reports_a_build(tmp_path: Path) -> None:
-    arguments = ("plan", str(SAMPLES / "sft" / "chat.jsonl"), "--model", "qwen2-1.5b")
-    names = modules_of(arguments, tmp_path)
-    assert "pipeline.builder.forecast" in names
-    makes = ("assembly", "build", "publication", "shards")
-    assert not names & {"pipeline.report.page", *(f"pipeline.builder.{name}" for name in makes)}
+    assert imported(*line.split(), slow=True) == set()
 
 
 def test_the_list_of_commands_loads_no_command(tmp_path: Path) -> None:
@@ -105,14 +84,6 @@ def test_a_build_imports_what_it_uses(imported: Imported, cache_dir: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_version_that_is_there_is_found_as_fast(imported: Imported, cache_dir: Path) -> None:
-    """With its line in the history and all versions counted: nothing else is imported."""
-    build = _build(cache_dir, "--quiet", "--keep", "2", "-o", "releases")
-    assert "polars" in imported(*build)
-    assert imported(*build, slow=True) == set()
-
-
-@pytest.mark.slow
 def test_a_recipe_that_was_right_is_not_checked_again(
     imported: Imported, tmp_path: Path, cache_dir: Path
 ) -> None:
@@ -126,10 +97,14 @@ def test_a_recipe_that_was_right_is_not_checked_again(
     assert "pydantic" in imported(*build, status=2)
 
 
-def test_a_plan_imports_no_judge(imported: Imported, cache_dir: Path) -> None:
-    """Neither the library that judges, nor an encoder that takes longer to load than to use."""
-    plan = ("plan", _DATA, *_MODEL, "--cache-dir", str(cache_dir))
-    assert imported(*plan) <= {"jinja2", "numpy", "pyarrow", "tokenizers"}
+def test_a_plan_loads_nothing_that_makes_or_judges_a_build(tmp_path: Path, cache_dir: Path) -> None:
+    """Neither what makes or reports a build, nor the library that judges, nor an encoder that takes
+    longer to load than to use."""
+    names = modules_of(("plan", _DATA, *_MODEL, "--cache-dir", str(cache_dir)), tmp_path)
+    assert packages_of(names) & _HEAVY <= {"jinja2", "numpy", "pyarrow", "tokenizers"}
+    assert "pipeline.builder.forecast" in names
+    makes = ("assembly", "build", "publication", "shards")
+    assert not names & {"pipeline.report.page", *(f"pipeline.builder.{name}" for name in makes)}
 
 
 def test_who_adds_something_is_looked_for_in_files(tmp_path: Path) -> None:

@@ -230,16 +230,6 @@ def test_another_limit_encodes_nothing_again(pipeline: Run, tmp_path: Path, cach
 
 
 @pytest.mark.slow
-def test_a_score_says_which_one_stays(pipeline: Run, tmp_path: Path) -> None:
-    """As it does among equal rows."""
-    rows, copies = _rows()
-    scored = [{**row, "rank": n + 100 * (n in copies)} for n, row in enumerate(rows, 1)]
-    words = ("--dedup", "--dedup-keep", "highest:rank", "--near-dedup", "0.8")
-    _build(pipeline, tmp_path / "out", scored, *words)
-    assert {one["kept"] for one in _listed(tmp_path / "out")} == {f"t.jsonl:{n}" for n in copies}
-
-
-@pytest.mark.slow
 def test_questions_that_are_alike_are_on_one_side(pipeline: Run, tmp_path: Path) -> None:
     """Their answers differ, so all of them are used; and the split is still met."""
     draw = random.Random(9)
@@ -260,24 +250,6 @@ def test_questions_that_are_alike_are_on_one_side(pipeline: Run, tmp_path: Path)
     # Without it, only equal questions stay together.
     words = ("--test-size", "0.4")
     assert _build(pipeline, tmp_path / "other", rows, *words)["sides"]["groups"] == 120
-
-
-@pytest.mark.slow
-def test_other_rows_move_nothing_that_is_not_like_them(pipeline: Run, tmp_path: Path) -> None:
-    """A row keeps its side, but where a row is added whose question is like its own."""
-    draw = random.Random(11)
-    rows = [{"prompt": _text(draw, 40), "completion": _text(draw)} for _ in range(40)]
-    more = [{"prompt": _text(draw, 40), "completion": _text(draw)} for _ in range(20)]
-    words = ("--near-dedup", "0.7", "--test-size", "0.4", "--layout", "ragged")
-
-    def sides(name: str, some: list[dict[str, Any]]) -> dict[str, str]:
-        _build(pipeline, tmp_path / name, some, *words)
-        numbers = {f"t.jsonl:{n}": row["prompt"] for n, row in enumerate(some, 1)}
-        stored = load_from_disk(str(tmp_path / name))
-        return {numbers[i]: side for side, part in stored.items() for i in part["row_id"]}
-
-    before, after = sides("a", rows), sides("b", more[:10] + rows[::-1] + more[10:])
-    assert {text: after[text] for text in before} == before
 
 
 def test_without_the_library_the_command_says_so(

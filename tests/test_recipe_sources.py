@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import SAMPLES, Run, read_manifest, read_rows, stored_rows, table, write_rows
+from support import SAMPLES, Run, read_manifest, stored_rows, table, write_rows
 from test_recipe import VALIDATOR, _json
 
 from pipeline.builder import plan_page, population
@@ -244,7 +244,7 @@ def test_plan_reads_a_recipe(pipeline: Run, tmp_path: Path) -> None:
     ran = pipeline("plan", _recipe(tmp_path, TOP + MATH + TALK), "--json").ended()
     said = json.loads(ran.out)
     assert [Path(one["path"]).name for one in said["inputs"]] == [WORDS.name, CHAT.name]
-    assert said["rows"] == sum(len(read_rows(data)) for data in (WORDS, CHAT))
+    assert said["rows"] == sum(len(data.read_bytes().splitlines()) for data in (WORDS, CHAT))
     pipeline("plan", WORDS).ended(2)
 
 
