@@ -59,12 +59,7 @@ from stages.readers import jsonl
 from stages.rows import carried
 from stages.tokenizers import builtin
 from stages.tokenizers.profiles import all_profiles
-from stages.tokens import (
-    encode,
-    outline_tokens,
-    packed,
-    segment_encoder,
-)
+from stages.tokens import encode, outline_tokens, packed, segment_encoder
 
 
 def chat(*turns: str, **more: Any) -> dict[str, Any]:
@@ -76,62 +71,44 @@ def chat(*turns: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def _jsonl(rows: list[dict[str, Any]]) -> bytes:
-    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
-
-
 @dataclass(frozen=True)
 class Build:
-    """A small build: what it reads, and its options.
+    """A small build: what it reads, in the container that the name asks for, and its options.
 
     Attributes:
         before: what a first build into the same folder reads.
     """
 
     task: str
+    rows: list[dict[str, Any]]
     name: str
-    content: bytes
     options: dict[str, Any]
-    before: bytes | None = None
+    before: tuple[dict[str, Any], ...] = ()
 
     def run(self, folder: Path, tokenizers: Path) -> Path:
         """Build it; the output."""
-        data = folder / self.name
-        cache = folder / "cache"
+        data, cache = folder / self.name, folder / "cache"
         cache.mkdir()
         tokenizers.mkdir(parents=True, exist_ok=True)
         (cache / "tokenizers").symlink_to(tokenizers)
+        fixed = {"output": folder / "out", "cache_dir": cache, "workers": 1}
         given = {"model": "qwen2-1.5b", "layout": "ragged", "max_reject": 0.5, **self.options}
-        config = Config.of(
-            task=self.task,
-            data=(str(data),),
-            output=folder / "out",
-            cache_dir=cache,
-            workers=1,
-            **given,
-        )
-        for content in (self.before, self.content):
-            if content is not None:
-                self._write(data, content)
-                pipeline.builder.build.build(config, lambda *_: None)
+        config = Config.of(task=self.task, data=(str(data),), **fixed, **given)
+        for rows in filter(None, (self.before, self.rows)):
+            lines = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+            if data.suffix == ".parquet":
+                pq.write_table(pa.Table.from_pylist(rows), data, row_group_size=2)
+            elif data.suffix == ".json":
+                data.write_text(json.dumps(rows))
+            else:
+                data.write_bytes(gzip.compress(lines, mtime=0) if data.suffix == ".gz" else lines)
+            pipeline.builder.build.build(config, lambda *_: None)
         return folder / "out"
-
-    def _write(self, data: Path, content: bytes) -> None:
-        if self.name.endswith(".parquet"):
-            rows = [json.loads(line) for line in content.splitlines()]
-            pq.write_table(pa.Table.from_pylist(rows), data, row_group_size=2)
-        else:
-            data.write_bytes(content)
 
 
 def built(task: str, rows: list[dict[str, Any]], name: str = "data.jsonl", **options: Any) -> Build:
-    """A build of these rows, in the container that the name asks for."""
-    content = _jsonl(rows)
-    if name.endswith(".gz"):
-        content = gzip.compress(content, mtime=0)
-    if name.endswith(".json"):
-        content = json.dumps(rows).encode()
-    return Build(task, name, content, options)
+    """A build of these rows."""
+    return Build(task, rows, name, options)
 
 
 ROWS: dict[str, list[dict[str, Any]]] = {}
@@ -182,7 +159,7 @@ BUILDS = {
     "asked": built("sft", ASKED, model="qwen3-0.6b"),
     "qwen3-breaks": built("sft", BREAKS, model="qwen3-0.6b"),
     "flags": built("sft", FLAGS),
-    "longer": replace(built("sft", FLAT), before=_jsonl(FLAT[:30])),
+    "longer": replace(built("sft", FLAT), before=tuple(FLAT[:30])),
     "trimmed": built("sft", ROWS["chats"], max_length=32, too_long="trim-turns"),
 }
 
@@ -566,69 +543,49 @@ def a_turn_is_cut_in_its_middle() -> None:
 # Mark
 
 
-@mutant("prm-raw")
-def markers_stand_before_their_steps() -> None:
-    from stages.tokens import folded_labels
-
-    def change(batch: Any) -> Any:
-        rows = batch.column("segments").to_pylist()
-        for row in rows:
-            for i in range(len(row) - 1, 0, -1):
-                if row[i]["kind"] & MARKER:
-                    row[i - 1], row[i] = row[i], row[i - 1]
-        return folded_labels.columns.put(
-            batch, "segments", pa.array(rows, batch.column("segments").type)
-        )
-
-    after(folded_labels.Mark, "__call__", change)
-
-
-@mutant("prm-raw")
-def a_step_has_no_marker() -> None:
-    from stages.tokens import folded_labels
-
-    def change(batch: Any) -> Any:
-        rows = batch.column("segments").to_pylist()
-        rows[0] = [s for i, s in enumerate(rows[0]) if not s["kind"] & MARKER or i < 2]
-        return folded_labels.columns.put(
-            batch, "segments", pa.array(rows, batch.column("segments").type)
-        )
-
-    after(folded_labels.Mark, "__call__", change)
-
-
-def _marked_outlines_changed(change: Callable[[list[Any]], list[Any]]) -> None:
-    """Change the outlines of rows of steps, after the markers were put into them."""
+def _marked(order: Callable[[list[int]], list[int]]) -> None:
+    """Change the pieces of rows of steps, after markers were put between them: of segments and of
+    outlines. Gets the kinds of a row's pieces, and gives the places of those that it has then."""
     from stages.chat_template import outline
     from stages.tokens import folded_labels
 
-    def changed(batch: Any) -> Any:
+    def segments(batch: Any) -> Any:
+        if "segments" not in batch.schema.names:
+            return batch
+        column = batch.column("segments")
+        rows = [[row[i] for i in order([s["kind"] for s in row])] for row in column.to_pylist()]
+        return folded_labels.columns.put(batch, "segments", pa.array(rows, column.type))
+
+    def outlines(batch: Any) -> Any:
         column = batch.column("outline")
-        texts = [outline.spelled(change(outline.parsed(t))) for t in column.dictionary.to_pylist()]
+        rows = [outline.parsed(text) for text in column.dictionary.to_pylist()]
+        texts = [outline.spelled([row[i] for i in order([k for _, k in row])]) for row in rows]
         made = pa.DictionaryArray.from_arrays(column.indices, pa.array(texts, pa.string()))
         return folded_labels.columns.put(batch, "outline", made)
 
-    after(folded_labels.Mark, "_outlines", changed)
+    after(folded_labels.Mark, "__call__", segments)
+    after(folded_labels.Mark, "_outlines", outlines)
 
 
-@mutant("prm", "prm-text")
-def markers_of_an_outline_stand_before_their_steps() -> None:
-    def swapped(row: list[Any]) -> list[Any]:
-        for i in range(len(row) - 1, 0, -1):
-            if row[i][1] & MARKER:
-                row[i - 1], row[i] = row[i], row[i - 1]
-        return row
+@mutant("prm", "prm-text", "prm-raw")
+def markers_stand_before_their_steps() -> None:
+    def swapped(kinds: list[int]) -> list[int]:
+        places = list(range(len(kinds)))
+        for i in range(len(kinds) - 1, 0, -1):
+            if kinds[places[i]] & MARKER:
+                places[i - 1], places[i] = places[i], places[i - 1]
+        return places
 
-    _marked_outlines_changed(swapped)
+    _marked(swapped)
 
 
-@mutant("prm", "prm-text")
-def the_last_step_of_an_outline_has_no_marker() -> None:
-    def without(row: list[Any]) -> list[Any]:
-        last = max((i for i, (_, kind) in enumerate(row) if kind & MARKER), default=len(row))
-        return row[:last] + row[last + 1 :]
+@mutant("prm", "prm-text", "prm-raw")
+def the_last_step_has_no_marker() -> None:
+    def without(kinds: list[int]) -> list[int]:
+        markers = [i for i, kind in enumerate(kinds) if kind & MARKER]
+        return [i for i in range(len(kinds)) if i not in markers[-1:]]
 
-    _marked_outlines_changed(without)
+    _marked(without)
 
 
 # The careful way alone: rows one by one, while rows of shapes come out right
@@ -845,12 +802,8 @@ def the_plan_loses_the_last_example() -> None:
 
 @mutant("flat")
 def the_plan_forgets_what_it_keeps() -> None:
-    def change(choice: Any) -> dict[str, Any]:
-        fate = choice.fate.copy()
-        fate[-1] = examples.Fate.DUPLICATE
-        return {"fate": fate}
-
-    _counted(change)
+    last = [examples.Fate.DUPLICATE]
+    _counted(lambda choice: {"fate": np.append(choice.fate[:-1], last)})
 
 
 def _rolled(column: pa.Array) -> pa.Array:
@@ -891,8 +844,7 @@ def a_part_is_written_with_another_token() -> None:
     """So that shard and part agree: only the digest, which is older than the part, differs."""
 
     def another(folded: Any) -> Any:
-        folded = folded.copy()
-        _a_context_token(folded)
+        _a_context_token(folded := folded.copy())
         return folded
 
     after(part, "_stored", lambda batch: _column(batch, "folded", another))
@@ -934,19 +886,26 @@ def two_examples_of_a_pack_change_places_in_the_index() -> None:
     wrap(pack_index, "write", change)
 
 
-@mutant("flat", by="hashes_match")
-def another_file_takes_the_place_of_a_shard() -> None:
-    """After it was read; as large, and with rows that break no law."""
+def _rewritten(change: Callable[[Path, bytes], object]) -> None:
+    """After a shard was read, write others of its bytes: as large, with rows that break no law."""
 
-    def change(old: Any, path: Path, *rest: Any, **more: Any) -> Any:
+    def changed(old: Any, path: Path, *rest: Any, **more: Any) -> Any:
         measured = old(path, *rest, **more)
         data = bytearray(path.read_bytes())
         data[data.index(b"data.jsonl:1") + len("data.jsonl:")] ^= 1
-        path.with_suffix(".new").write_bytes(bytes(data))
-        path.with_suffix(".new").replace(path)
+        change(path, bytes(data))
         return measured
 
-    wrap(gather, "measure", change)
+    wrap(gather, "measure", changed)
+
+
+@mutant("flat", by="hashes_match")
+def another_file_takes_the_place_of_a_shard() -> None:
+    def change(path: Path, data: bytes) -> None:
+        path.with_suffix(".new").write_bytes(data)
+        path.with_suffix(".new").replace(path)
+
+    _rewritten(change)
 
 
 @mutant("flat", by="hashes_match")
@@ -955,15 +914,7 @@ def a_shard_is_overwritten_within_a_tick_of_the_clock() -> None:
     file_hash._TICK = file_hash.COARSE = 1 << 62  # whatever this machine's speed
     known: dict[Path, Any] = {}
     wrap(file_hash, "of", lambda old, path: known.setdefault(path, old(path)))
-
-    def change(old: Any, path: Path, *rest: Any, **more: Any) -> Any:
-        measured = old(path, *rest, **more)
-        data = bytearray(path.read_bytes())
-        data[data.index(b"data.jsonl:1") + len("data.jsonl:")] ^= 1
-        path.write_bytes(bytes(data))
-        return measured
-
-    wrap(gather, "measure", change)
+    _rewritten(Path.write_bytes)
 
 
 @mutant("flat", by="shards_open")
@@ -989,24 +940,25 @@ def a_token_changes_and_the_library_is_not_shown_its_row() -> None:
     after(tallies.Laws, "tally", change)
 
 
+def _packs_changed(name: str, change: Callable[[list[int]], list[int]]) -> None:
+    """Change a column of packs."""
+
+    def changed(table: Any) -> Any:
+        at = table.schema.get_field_index(name)
+        rows = [change(row) for row in table.column(at).to_pylist()]
+        return table.set_column(at, name, pa.array(rows, table.schema.field(at).type))
+
+    after(packed, "pack", changed)
+
+
 @mutant("packed", "prm-packed", by="examples_whole")
 def a_pack_shifts_its_boundaries() -> None:
-    def change(table: Any) -> Any:
-        at = table.schema.get_field_index("seq_lengths")
-        rows = [[x[0] + 1, *x[1:-1], x[-1] - 1] for x in table.column(at).to_pylist()]
-        return table.set_column(at, "seq_lengths", pa.array(rows, table.schema.field(at).type))
-
-    after(packed, "pack", change)
+    _packs_changed("seq_lengths", lambda x: [x[0] + 1, *x[1:-1], x[-1] - 1])
 
 
 @mutant("packed", by="labels_equal_ids")
 def a_pack_joins_ids_without_labels() -> None:
-    def change(table: Any) -> Any:
-        at = table.schema.get_field_index("labels")
-        rows = [[*x[1:], IGNORED] for x in table.column(at).to_pylist()]
-        return table.set_column(at, "labels", pa.array(rows, table.schema.field(at).type))
-
-    after(packed, "pack", change)
+    _packs_changed("labels", lambda x: [*x[1:], IGNORED])
 
 
 # Manifest and publication

@@ -38,10 +38,10 @@ def test_every_worker_leaves_interruptions_to_its_parent() -> None:
     assert started(sys.executable, "-c", code, folder=tests).ended().out.split() == ["True"] * 4
 
 
-@pytest.mark.parametrize("workers", [1, 2, 5])
-def test_every_item_is_done_once(workers: int) -> None:
+def test_every_item_is_done_once() -> None:
     """Results come with their index, whatever the number of workers."""
-    assert dict(pmap(square, 1, range(7), workers)) == {i: 1 + i * i for i in range(7)}
+    for workers in (1, 3):
+        assert dict(pmap(square, 1, range(7), workers)) == {i: 1 + i * i for i in range(7)}
 
 
 def test_killed_workers_are_replaced(tmp_path: Path) -> None:

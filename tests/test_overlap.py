@@ -183,14 +183,14 @@ def test_short_questions_are_found_whole() -> None:
     index = _index(
         ["What is the capital of France?", "What is 2 + 2?", "2-1=?", "法国的首都是哪里"]
     )
-    asks = [
-        "what is the CAPITAL of france",
-        "Answer in one word. What is the capital of France? Thanks!",
-        "what is 2+2",
-        "2 - 1",
-        "What is two + two?",
-        "请问：法国的首都是哪里？",
-    ]
+    asks = {
+        "what is the CAPITAL of france": 0,
+        "Answer in one word. What is the capital of France? Thanks!": 0,
+        "what is 2+2": 1,
+        "2 - 1": 2,
+        "What is two + two?": 1,
+        "请问：法国的首都是哪里？": 3,
+    }
     innocent = [
         "What is the capital of Francescotown?",
         "What is 22?",
@@ -201,12 +201,7 @@ def test_short_questions_are_found_whole() -> None:
     ]
     found = _found(index, *asks, *innocent)
     assert {row: [one.item for one in some] for row, some in found.items()} == {
-        0: [0],
-        1: [0],
-        2: [1],
-        3: [2],
-        4: [1],
-        5: [3],
+        row: [item] for row, item in enumerate(asks.values())
     }
 
 

@@ -139,33 +139,27 @@ def test_ranks_meet_in_a_store(pipeline: Run, tmp_path: Path, cache: Path, in_s3
     assert {name: content for name, content in built.items() if name in whole} == whole
 
 
-@pytest.mark.parametrize("command", ["parts", "shards", "commit", "plan"])
-def test_a_recipe_that_is_not_there_is_named(pipeline: Run, command: str) -> None:
+def test_a_recipe_that_is_not_there_is_named(pipeline: Run) -> None:
     """And not taken for data, of which the task and the model would have to be said."""
-    rank = () if command in ("commit", "plan") else _ranked(0, 2)
-    pipeline(command, "gone.toml", *rank).refused(2, "There is no recipe gone.toml.")
+    for command in (("parts", *_ranked(0, 2)), ("shards", *_ranked(0, 2)), ("commit",), ("plan",)):
+        pipeline(command[0], "gone.toml", *command[1:]).refused(2, "There is no recipe gone.toml.")
 
 
 def test_missing_ranks_are_named(pipeline: Run, tmp_path: Path, cache: Path) -> None:
     """Of parts that nobody made, and of parts that are gone."""
-    _in_ranks(pipeline, cache, "apart", "commit").refused(
-        2, "No rank has made parts of this build."
+
+    def run(*command: str) -> Ran:
+        return _in_ranks(pipeline, cache, "apart", *command)
+
+    run("commit").refused(2, "No rank has made parts of this build.")
+    record = Path(run("parts", *_ranked(1, 3)).ended().out.strip())
+    run("shards", *_ranked(0, 1)).refused(
+        2, "3 of 4 parts are missing: those of rank 0, 2 of 3.", "--num-shards 3 and --shard-id 0"
     )
-    made = _in_ranks(pipeline, cache, "apart", "parts", *_ranked(1, 3))
-    for command in (("commit",), ("shards", *_ranked(0, 1))):
-        _in_ranks(pipeline, cache, "apart", *command).refused(
-            2,
-            "3 of 4 parts are missing: those of rank 0, 2 of 3.",
-            "--num-shards 3 and --shard-id 0",
-        )
-    for number in (0, 2):
-        _in_ranks(pipeline, cache, "apart", "parts", *_ranked(number, 3))
     shutil.rmtree(cache / "parts")
-    gone = _in_ranks(pipeline, cache, "apart", "commit", "--json").told
-    assert gone["figures"] == {"ranks": [0, 1, 2], "of": 3}
-    record = Path(made.out.strip())
+    assert run("commit", "--json").told["figures"] == {"ranks": [0, 1, 2], "of": 3}
     record.write_bytes(record.read_bytes().replace(b'"rows": ', b'"rows": 1'))
-    _in_ranks(pipeline, cache, "apart", "commit").refused(2, "parts-1-of-3.json is damaged")
+    run("commit").refused(2, "parts-1-of-3.json is damaged")
     assert not (tmp_path / "apart").exists()
 
 
@@ -181,39 +175,36 @@ def test_a_rank_reads_the_parts_of_its_shards_alone(
         ranks.make_share(prepared, Rank(number, 4), silent)
     read: set[str] = set()
     hashed = file_hash.sha256
+    monkeypatch.setattr(file_hash, "sha256", lambda path: read.add(str(path)) or hashed(path))
 
-    def noted(path: str | Path) -> str:
-        read.add(str(path))
-        return hashed(path)
+    def joined() -> Any:
+        return ranks.joined(prepared, compared=False)
 
-    monkeypatch.setattr(file_hash, "sha256", noted)
-    parts = [
-        str(source.path)
-        for source in plan(prepared, ranks.joined(prepared, compared=False)).sources
-    ]
-    total = plan(prepared, ranks.joined(prepared, compared=False)).n_shards
+    planned = plan(prepared, joined())
+    parts, total = [str(source.path) for source in planned.sources], planned.n_shards
     assert read.isdisjoint(parts)
     assert run_build.shards(config, Rank(0, total), silent).figures["made"] == 1
     assert read.intersection(parts) == {parts[0]}
     last = Path(parts[-1])
     flip(last)
-    with pytest.raises(SurroundingsError, match=r"a part of zh_dialogues.jsonl, is not as it was"):
+    changed = r"a part of zh_dialogues.jsonl, is not as it was"
+    with pytest.raises(SurroundingsError, match=changed):
         run_build.shards(config, Rank(total - 1, total), silent)
-    with pytest.raises(SurroundingsError, match=r"a part of zh_dialogues.jsonl, is not as it was"):
-        finish(prepared, ranks.joined(prepared, compared=False), silent)
+    with pytest.raises(SurroundingsError, match=changed):
+        finish(prepared, joined(), silent)
     last.unlink()
     with pytest.raises(UsageError, match=r"those of rank 3 of 4."):
-        ranks.joined(prepared, compared=False)
+        joined()
     ranks.make_share(prepared, Rank(3, 4), silent)
-    finish(prepared, ranks.joined(prepared, compared=False), silent)
+    finish(prepared, joined(), silent)
     assert files_of(tmp_path / "out") == files_of(tmp_path / "one")
 
 
-@pytest.mark.parametrize("options", [{"shuffle": True}, {"dedup": True}])
-def test_plans_that_read_examples_compare_them_all(config: Config, options: Any) -> None:
+def test_plans_that_read_examples_compare_them_all(config: Config) -> None:
     """Before they are planned: to put them into another order, or to compare them."""
     assert not planning.reads_examples(config)
-    assert planning.reads_examples(config.but(**options))
+    assert planning.reads_examples(config.but(shuffle=True))
+    assert planning.reads_examples(config.but(dedup=True))
 
 
 def test_one_difference_turns_all_ranks_to_the_reference(
@@ -237,9 +228,8 @@ def test_one_difference_turns_all_ranks_to_the_reference(
     assert ranks.make_share(prepared, Rank(1, 3), silent)[1] == [0]
     monkeypatch.setattr(part, "make", make)
     assert ranks.make_share(prepared, Rank(2, 3), silent)[0].backend == REFERENCE
-    with pytest.raises(
-        UsageError, match=r"2 of 4 parts are missing \(.* has to make all\)"
-    ) as told:
+    missing = r"2 of 4 parts are missing \(.* has to make all\)"
+    with pytest.raises(UsageError, match=missing) as told:
         ranks.joined(prepared)
     assert told.value.figures == {"ranks": [0], "of": 3}
     assert ranks.make_share(prepared, Rank(0, 3), silent)[1] == []
@@ -298,9 +288,8 @@ def test_the_job_array_says_which_rank_it_is(
         monkeypatch.setenv(name, value)
     if isinstance(wanted, Rank):
         assert _ranks.rank_of(*given) == wanted
-        assert sorted(x for i in range(wanted.of) for x in Rank(i, wanted.of).share(9)) == [
-            *range(9)
-        ]
+        shares = (Rank(i, wanted.of).share(9) for i in range(wanted.of))
+        assert sorted(x for share in shares for x in share) == [*range(9)]
     else:
         with pytest.raises(UsageError, match=wanted):
             _ranks.rank_of(*given)

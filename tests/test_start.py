@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -164,39 +165,32 @@ def test_who_asks_while_it_is_computed_waits() -> None:
         go.wait(10)
         return [number]
 
-    threads = [threading.Thread(target=lambda: found.append(slow(3))) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    assert began.wait(10)
-    time.sleep(0.05)
-    go.set()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(2):
+            pool.submit(lambda: found.append(slow(3)))
+        assert began.wait(10)
+        time.sleep(0.05)
+        go.set()
     assert calls == [3]
     assert found[0] is found[1]
 
 
-@pytest.mark.parametrize("task", ["sft", "prm"])
 def test_what_is_parsed_ahead_is_the_tokenizer_of_the_build(
-    task: str,
-    tmp_path: Path,
-    cache_dir: Path,
-    tokenizer_json: bytes,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, cache_dir: Path, tokenizer_json: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else it would be parsed twice. What cannot be parsed ahead is left to who asks for it."""
     contents: list[bytes] = []
     monkeypatch.setattr(proved, "parsed", contents.append)
-    config = Config.of(task, (str(_DATA),), "qwen2-1.5b", tmp_path / "out", cache_dir=cache_dir)
-    with proved.tokenizer(config):
-        pass
-    assert contents == [proved.find_model(config)[1].tokenizer_json]
-    with (
-        proved.tokenizer(config.but(cache_dir=tmp_path)),
-        proved.tokenizer(config.but(model="x/y")),
-    ):
-        pass
-    assert len(contents) == 1
+    options = {"model": "qwen2-1.5b", "output": tmp_path / "out", "cache_dir": cache_dir}
+    for task in ("sft", "prm"):
+        config = Config.of(task, (str(_DATA),), **options)
+        with proved.tokenizer(config):
+            pass
+        assert contents.pop() == proved.find_model(config)[1].tokenizer_json
+    for other in (config.but(cache_dir=tmp_path), config.but(model="x/y")):
+        with proved.tokenizer(other):
+            pass
+    assert contents == []
 
     def failing(content: bytes) -> None:
         raise ValueError(content[:9])
