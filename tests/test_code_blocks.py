@@ -18,20 +18,18 @@ import re
 import runpy
 import shlex
 import tomllib
-from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import click
 import pytest
-from support import ROOT, SAMPLES, Ran, run_python, write_rows
+from support import ROOT, SAMPLES, Run, run_python, write_rows
 
 from pipeline import exports, tasks
 from pipeline.cli import cli
 from pipeline.options.recipe import builds_of
 from stages.tokenizers import profiles
-
-Run: TypeAlias = Callable[..., Ran]
 
 DOCS = ROOT / "docs"
 
@@ -126,16 +124,6 @@ def test_commands_run(page: Path, pipeline: Run, tmp_path: Path) -> None:
 _PROGRAMS = ("pip", "make", "pytest", "duckdb", "sh", "python", ".venv/bin/python")
 
 
-def _targets() -> set[str]:
-    text = (ROOT / "Makefile").read_text("utf-8")
-    return set(re.findall(r"^([\w-]+):", text, re.MULTILINE))
-
-
-def _peers() -> set[tuple[str, str]]:
-    """The packages that the parity tests run, with their versions."""
-    return {path.stem.rpartition("-")[::2] for path in (ROOT / "tests/parity/peers").glob("*.txt")}
-
-
 _EMPTY = click.Context(cli)
 
 
@@ -154,6 +142,9 @@ def _require_command(words: list[str]) -> None:
 
 def test_commands_that_cannot_run_here_exist() -> None:
     """Programs, targets of make, files, options of ours, and versions that the parity tests run."""
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    peers = (ROOT / "tests" / "parity" / "peers").glob("*.txt")
+    versions = {path.stem.rpartition("-")[::2] for path in peers}
     parts = [
         (block, part)
         for block in of("bash")
@@ -173,19 +164,18 @@ def test_commands_that_cannot_run_here_exist() -> None:
             assert words[0] in _PROGRAMS, said
         for word in words[1:]:
             package, _, version = word.partition("==")
-            assert not version or (package, version) in _peers(), said
-            assert words[0] != "make" or word in _targets(), said
+            assert not version or (package, version) in versions, said
+            assert words[0] != "make" or word in targets, said
             assert not word.endswith(".py") or (ROOT / word).is_file(), said
 
 
 def test_json_is_json() -> None:
     """Each line is a value, or the whole block is one."""
     for block in of("json"):
-        try:
+        with suppress(ValueError):
             json.loads(block.text)
-        except ValueError:
-            for line in block.text.splitlines():
-                assert json.loads(line) is not None, name(block)
+            continue
+        assert all(json.loads(line) is not None for line in block.text.splitlines()), name(block)
 
 
 @pytest.mark.parametrize("block", of("toml"), ids=name)
@@ -214,16 +204,12 @@ PYTHON = [block for block in of("python") if block.page.stem != "tutorial"]  # t
 LIBRARY = DOCS / "python.md"
 
 
-def _with_torch(block: Block) -> bool:
-    return "torch" in block.text
-
-
 @pytest.mark.parametrize(
     "block",
     [
         pytest.param(block, marks=[] if block.page == LIBRARY else [pytest.mark.slow])
         for block in PYTHON
-        if not _with_torch(block)
+        if "torch" not in block.text
     ],
     ids=name,
 )
@@ -241,7 +227,7 @@ def test_python_runs(block: Block, pipeline: Run, tmp_path: Path, cache_home: Pa
     assert ran.returncode == 0, ran.stderr
 
 
-@pytest.mark.parametrize("block", [b for b in PYTHON if _with_torch(b)], ids=name)
+@pytest.mark.parametrize("block", [b for b in PYTHON if "torch" in b.text], ids=name)
 def test_python_that_needs_torch_names_what_there_is(block: Block) -> None:
     """What it imports of ours is defined there; tests/training and tests/failures use it."""
     imported = [

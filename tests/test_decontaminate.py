@@ -202,7 +202,6 @@ def test_evaluations_that_cannot_be_used(pipeline: Run, tmp_path: Path) -> None:
         ("--decontaminate e.jsonl", "its columns are: zzz"),
         ("--decontaminate e.jsonl#other", "no text in the column 'other'"),
         ("--decontaminate a=q.txt --decontaminate a=e.jsonl#zzz", "called a"),
-        ("--overlap-share 0.3", "are for --decontaminate"),
         ("--decontaminate e.bin", "no reader is for its name"),
     ):
         pipeline("run", "sft", train, *MODEL, "-o", "out", *words.split()).refused(2, why)

@@ -86,7 +86,6 @@ def test_errors_are_those_of_the_command(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.slow
 def test_sources_are_tables(tmp_path: Path, cache_dir: Path) -> None:
     """As in a recipe; they take the place of the data."""
     source = [
@@ -96,8 +95,6 @@ def test_sources_are_tables(tmp_path: Path, cache_dir: Path) -> None:
     given = {"model": "qwen2-1.5b", "output": tmp_path / "out", "cache_dir": cache_dir}
     plan = pp.plan("sft", source=source, max_reject=0.5, **given)
     assert list(plan.formats) == ["word_problems.jsonl", "chat.jsonl"]
-    build = pp.run("sft", source=source, max_reject=0.5, **given)
-    assert [one.source for one in build.manifest.inputs] == ["math", "talk"]
 
 
 def test_every_name_is_there_and_none_is_loaded_before_it_is_asked_for() -> None:
@@ -107,8 +104,6 @@ def test_every_name_is_there_and_none_is_loaded_before_it_is_asked_for() -> None
     missing = "build_it"
     with pytest.raises(AttributeError, match=missing):
         getattr(pp, missing)
-    code = (
-        "import sys, posttrain_pipeline; "
-        "print({'pyarrow', 'click', 'pipeline', 'stages'} & set(sys.modules))"
-    )
+    heavy = "{'pyarrow', 'click', 'pipeline', 'stages'}"
+    code = f"import sys, posttrain_pipeline; print({heavy} & set(sys.modules))"
     assert started(sys.executable, "-c", code).ended().out == "set()\n"
