@@ -27,19 +27,10 @@ GOOD = SAMPLES / "sft" / "word_problems.jsonl"
 def odd_files(tmp_path: Path) -> Path:
     """Inputs that hold no usable data, each in its own way, and one that does."""
     shutil.copy(GOOD, tmp_path / "good.jsonl")
-    (tmp_path / "empty.jsonl").touch()
-    (tmp_path / "blank.jsonl").write_text("\n\n")
-    (tmp_path / "cut.jsonl").write_text('{"question": "a')
-    (tmp_path / "none.json").write_text("[]")
-    (tmp_path / "array.jsonl").write_text('[{"question": "a", "answer": "b"')
     (tmp_path / "binary.jsonl").write_bytes(bytes(range(256)) * 10)
-    (tmp_path / "unpaired.jsonl").write_text('{"prompt": "a", "completion": "b", "label": true}\n')
-    (tmp_path / "odd.jsonl").write_text('{"foo": 1}\n')
     write_rows(tmp_path / "bad.jsonl", [{"question": "x", "answer": a} for a in [""] * 30 + ["y"]])
-    (tmp_path / "data.txt").write_text("a,b\n")
-    (tmp_path / "data.xlsx").write_bytes(b"PK")
-    (tmp_path / "data.csv").write_text("a;b\n1;2\n")
-    (tmp_path / "suite.py").write_text("raise ValueError('no suite')")
+    for name, text in TOLD["files"].items():
+        (tmp_path / name).write_text(text, "utf-8")
     (tmp_path / "folder").mkdir()
     return tmp_path
 
@@ -204,52 +195,16 @@ def test_the_cache_can_be_pruned(pipeline: Run, tmp_path: Path) -> None:
 
 # A command that stops for a question prints itself, corrected, once for each answer; each runs.
 
-_TURN = "<|im_start|>user\nHow many?<|im_end|>\n<|im_start|>assistant\n"
-_LONG = "many words that only this column has, " * 9
 
-
-def _rows(count: int, **row: Any) -> list[dict[str, Any]]:
+def _rows(count: int, row: dict[str, Any]) -> list[dict[str, Any]]:
     """So many rows; ``{n}`` in a text is the number of the row, a list has a value for each."""
 
     def value(of: Any, n: int) -> Any:
-        if isinstance(of, tuple):
+        if isinstance(of, list):
             return of[n % len(of)]
         return of.replace("{n}", str(n)) if isinstance(of, str) else of
 
     return [{name: value(of, n) for name, of in row.items()} for n in range(count)]
-
-
-_QA = {"question": "What is {n}?", "answer": "It is {n}."}
-_PAIR = {"prompt": "What is {n}?", "response_1": "It is {n}.", "response_2": "Who knows {n}."}
-# What stops: the task, the rows, and options of the ways on.
-CASES: dict[str, tuple[str, list[dict[str, Any]], list[str]]] = {
-    "rated": (
-        "sft",
-        _rows(12, **_QA, label=(True, False)),
-        ["--where label=true", "--ignore label"],
-    ),
-    "names with spaces": (
-        "sft",
-        _rows(12, **{"the user": "What is {n}?", "it's": "It is {n}."}),
-        ["--map 'prompt=the user' --map 'completion=it'", "--map 'completion=the user'"],
-    ),
-    "other spelling": (
-        "sft",
-        _rows(12, Question="What is {n}?", Answer="It is {n}."),
-        ["--map question=Question --map answer=Answer"],
-    ),
-    "templated": (
-        "sft",
-        _rows(12, prompt=_TURN.replace("How", "{n} how"), completion="It is {n}."),
-        ["--already-templated"],
-    ),
-    "a column that nothing reads": ("sft", _rows(12, **_QA, passage=_LONG), ["--ignore passage"]),
-    "direction of a number": (
-        "rm",
-        _rows(12, **_PAIR, overall_preference=(1, 2, 3)),
-        ["--format strength_pair/"],
-    ),
-}
 
 
 def _given(text: str) -> list[str]:
@@ -257,17 +212,18 @@ def _given(text: str) -> list[str]:
     return re.findall(r"^(?:Run|Or):\n  (pipeline .*)$", text, re.M)
 
 
-@pytest.mark.parametrize("name", few(CASES, 1))
-def test_each_corrected_command_builds(name: str, pipeline: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("asked", few(TOLD["question"], 1), ids=lambda asked: asked["what"])
+def test_each_corrected_command_builds(
+    asked: dict[str, Any], pipeline: Run, tmp_path: Path
+) -> None:
     """Pasted as they stand, all of them; and the error names them to programs too."""
-    task, rows, ways = CASES[name]
-    write_rows(tmp_path / "my rows.jsonl", rows)
-    stopped = ("run", task, "my rows.jsonl", *MODEL, "--seed=7")
+    write_rows(tmp_path / "my rows.jsonl", _rows(12, asked["row"]))
+    stopped = ("run", asked["task"], "my rows.jsonl", *MODEL, "--seed=7")
     ran = pipeline(*stopped, "--json").ended(3)
     shown = _given(ran.err)
     assert json.loads(ran.out)["commands"] == shown
     assert shown, ran.err
-    for way in ways:
+    for way in asked["ways"]:
         assert any(way in one for one in shown), (way, shown)
     for number, one in enumerate(shown):
         words = shlex.split(one)
@@ -316,8 +272,8 @@ def test_options_stand_before_a_double_dash() -> None:
 @pytest.mark.slow
 def test_rows_that_were_piped_in_are_to_be_piped_in_again(pipeline: Run, tmp_path: Path) -> None:
     """The message names standard input, and says what each command needs; it then builds."""
-    rows = _rows(12, prompt="{n}?", chosen="Yes {n}.", rejected="No.")
-    write_rows(tmp_path / "rows", rows)
+    row = {"prompt": "{n}?", "chosen": "Yes {n}.", "rejected": "No."}
+    write_rows(tmp_path / "rows", _rows(12, row))
 
     def piped(command: str) -> subprocess.CompletedProcess[str]:
         program = Path(sys.executable).with_name("pipeline")

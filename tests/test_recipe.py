@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import ROOT, SAMPLES, Run
+from support import ROOT, SAMPLES, Run, table
 
 from pipeline import tasks
 from pipeline.inputs import kept_answers
@@ -88,16 +88,16 @@ def test_a_key_takes_its_values_and_no_others(key: str, tmp_path: Path) -> None:
     """At the top and in the tables that have it, what it does not take is named with its line; the
     schema takes the same, so that an editor shows the mistake while it is typed."""
     option = declared.keys(OPTIONS)[key]
-    for table, keys in (("", declared.TOP), ("source", declared.SOURCE), ("build", declared.BUILD)):
+    for of, keys in (("", declared.TOP), ("source", declared.SOURCE), ("build", declared.BUILD)):
         if key not in declared.keys(keys):
             continue
-        right, wrong = (recipe_with(key, values[key], table) for values in (RIGHT, WRONG))
+        right, wrong = (recipe_with(key, values[key], of) for values in (RIGHT, WRONG))
         (config,) = builds_of(write_recipe(tmp_path, right), trust=True)
-        if table != "source":
+        if of != "source":
             assert getattr(getattr(config, PHASE_OF[option.name]), option.name) != option.default
         with pytest.raises(UsageError) as raised:
             builds_of(write_recipe(tmp_path, wrong), trust=True)
-        where = f"recipe.toml:{wrong.count(chr(10))}: {f'{table} 1: ' if table else ''}"
+        where = f"recipe.toml:{wrong.count(chr(10))}: {f'{of} 1: ' if of else ''}"
         assert where in raised.value.what
         assert key in raised.value.what
         assert VALIDATOR.is_valid(_json(right))
@@ -167,33 +167,12 @@ def test_the_page_s_recipes_are_recipes(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
     """Each with its line: of keys, types, ranges, choices, and of what does not go together."""
-    text = (
-        'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "x"\n'
-        "max-lenght = 512\n"
-        'layout = "pakced"\n'
-        "# a comment\n"
-        "max-reject = 3\n"
-        'neutral = "good"\n'
-        'reasoning = "mask"\ntrain-on = "all"\n'
-        'stop = ["a",\n  true]\n'
-        "test-size = 1.5\n"
-        "[tolerance]\nnothing.warn = 1\n"
-    )
+    wrong = table("refusals.toml")["mistakes"]
     with pytest.raises(UsageError) as raised:
-        builds_of(write_recipe(tmp_path, text))
-    said = raised.value.what
-    assert "recipe.toml has 8 mistakes" in said
-    for line, words in (
-        (4, "there is no option 'max-lenght'. Did you mean max-length?"),
-        (5, "layout 'pakced' is not one of packed, padded, ragged. Did you mean packed?"),
-        (7, "max-reject must be a number from 0 to 1, not 3."),
-        (8, "--neutral is an option of prm, not of sft."),
-        (9, "--reasoning mask is not for --train-on all."),
-        (12, "stop must be a list of texts, not ['a', True]."),
-        (13, "test-size must be a number from 0 to below 1, not 1.5."),
-        (14, "There is no audit named 'nothing'."),
-    ):
-        assert f"recipe.toml:{line}: {words}" in said, said
+        builds_of(write_recipe(tmp_path, wrong["recipe"]))
+    assert f"recipe.toml has {len(wrong['said'])} mistakes" in raised.value.what
+    for line, words in wrong["said"]:
+        assert f"recipe.toml:{line}: {words}" in raised.value.what
 
 
 def _toml(value: Any) -> str:
