@@ -16,8 +16,8 @@ from support import ROOT
 from benchmarks import page, process, results, rows, sampled
 from benchmarks.breakdown import rooms
 from benchmarks.compare import Comparison
-from benchmarks.figures import Figures, Spread
-from benchmarks.programs import OURS, PROGRAMS, PYTHON, Program
+from benchmarks.figures import Figures
+from benchmarks.programs import OURS, PROGRAMS, Program
 from benchmarks.selection import Sizes, comparisons, everything
 from benchmarks.workplace import Workplace
 
@@ -112,26 +112,6 @@ def test_figures_are_those_of_the_files(tmp_path: Path) -> None:
     text = page.text(tmp_path)
     assert "| one more row, against TRL | 10.0 (6.7 to 20.0) times |" in text
     assert "| whole process at 3,000 rows, against TRL | 7.5 times |" in text
-
-
-def test_targets_tell_python_from_the_native_module(tmp_path: Path) -> None:
-    """A column of its own for what ran in Python alone; larger sizes follow from one more row."""
-    small = {OURS: _runs(1), PYTHON: _runs(2), "trl": _runs(10)}
-    large = {OURS: _runs(3), PYTHON: _runs(6), "trl": _runs(30)}
-    _cell(tmp_path, "compare-sft-english-1000", small)
-    figures = Figures(tmp_path)
-    assert figures.whole("trl", 1000) == Spread((10,))
-    assert figures.whole("trl", 5000) is None
-    _cell(tmp_path, "compare-sft-english-3000", large)
-    assert str(figures.whole("trl", 5000)) == "50.0"
-    text = page.text(tmp_path)
-    assert "| one more row, against TRL | 55, native 100 | 5.0 times | 10.0 times |" in text
-    for cell in (small, large):
-        del cell[PYTHON]
-    _cell(tmp_path, "compare-sft-english-1000", small)
-    _cell(tmp_path, "compare-sft-english-3000", large)
-    text = page.text(tmp_path)
-    assert "| one more row, against TRL | 55, native 100 | 10.0 times | not installed |" in text
 
 
 def _costs(*seconds: float) -> list[dict[str, float]]:

@@ -241,23 +241,6 @@ def test_a_row_is_filtered_only_where_all_its_examples_are(pipeline: Run, tmp_pa
 
 
 @pytest.mark.slow
-def test_pairs_are_filtered_by_their_margin(pipeline: Run, tmp_path: Path) -> None:
-    rows = [
-        {"prompt": f"{n}?", "chosen": f"{n}!", "rejected": "x " * n + "no", "margin": n / 4}
-        for n in range(8)
-    ]
-    del rows[7]["margin"]
-    data = write_rows(tmp_path / "pairs.jsonl", rows)
-    words = ("--filter", "margin >= 0.5 and n_characters < 20")
-    built = _build(pipeline, data, "out", *words, task="rm")
-    manifest = read_manifest(built)
-    assert manifest["filters"][0]["null"] == 1
-    assert set(_lines(built)) <= set(range(2, 7))
-    assert manifest["rm"]["margins"] == {"present": len(_lines(built)), "absent": 0}
-    pipeline("check", built).ended()
-
-
-@pytest.mark.slow
 def test_plan_says_what_a_build_leaves_out(pipeline: Run, data: Path) -> None:
     words = ("--filter", "language = 'en'", "--filter", "meta.score > 1")
     common = ("plan", "--task", "sft", data, "--model", "qwen2-1.5b")

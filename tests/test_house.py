@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
-import subprocess
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import requires, version
@@ -120,22 +119,6 @@ def test_locked_versions_are_exact_and_from_the_index() -> None:
     """No path, no address, no range."""
     for line in CONSTRAINTS.read_text("utf-8").splitlines():
         assert re.fullmatch(r"[\w.-]+==[\w.!+-]+", line), line
-
-
-def test_only_who_asks_gets_the_locked_versions() -> None:
-    """A plain `make` installs what pyproject.toml allows; CI names the file, and has a way on."""
-
-    def said(*given: str) -> str:
-        command = ["make", "--dry-run", "--always-make", "--no-print-directory", ".venv/.ready"]
-        done = subprocess.run(
-            [*command, *given], cwd=ROOT, capture_output=True, text=True, check=True
-        )
-        return done.stdout
-
-    assert "--constraint" not in said("POSTTRAIN_CONSTRAINTS=")
-    locked = said("POSTTRAIN_CONSTRAINTS=.ci/constraints.txt")
-    assert '--group dev --constraint ".ci/constraints.txt" ||' in locked
-    assert "export POSTTRAIN_CONSTRAINTS=.ci/constraints.txt" in (ROOT / ".ci/run").read_text()
 
 
 def test_every_file_has_the_version_of_the_package() -> None:

@@ -212,19 +212,6 @@ def test_a_plan_says_what_would_be_left_out(pipeline: Run, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_another_limit_encodes_nothing_again(pipeline: Run, tmp_path: Path, cache: Path) -> None:
-    """Parts have signatures; the limit is for the choice."""
-    rows, _ = _rows()
-    found = []
-    for number, limit in enumerate(("0.8", "1", "0.5")):
-        words = ("--near-dedup", limit, "--cache-dir", cache)
-        manifest = _build(pipeline, tmp_path / f"out{number}", rows, *words)
-        parts = len(list((cache / "parts").rglob("*.arrow")))
-        found.append((manifest["rows"]["near_duplicates"], parts))
-    assert found == [(12, 1), (0, 1), (12, 1)]
-
-
-@pytest.mark.slow
 def test_questions_that_are_alike_are_on_one_side(pipeline: Run, tmp_path: Path) -> None:
     """Their answers differ, so all of them are used; and the split is still met."""
     draw = random.Random(9)

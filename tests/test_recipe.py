@@ -29,6 +29,7 @@ from pipeline.options.recipe import builds_of
 from pipeline.options.values import Amount, Number, OneOf, Switch, Value, Whole, Width
 from stages import catalog
 from stages.errors import UsageError
+from stages.files import toml_file
 from stages.tokenizers.profiles import all_profiles
 
 DATA = SAMPLES / "sft" / "word_problems.jsonl"
@@ -152,17 +153,6 @@ def test_the_schema_takes_the_examples(path: Path) -> None:
     """And the program does, from any folder."""
     VALIDATOR.validate(_json(path.read_text()))
     assert builds_of(path, trust=True)
-
-
-def test_the_page_s_recipes_are_recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each block of the docs that has a task."""
-    monkeypatch.setenv("EXTRA", "/elsewhere")
-    text = (ROOT / "docs" / "recipes.md").read_text("utf-8")
-    blocks = [b for b in re.findall(r"```toml\n(.*?)```", text, re.DOTALL) if "task" in b]
-    assert len(blocks) >= 3
-    for block in blocks:
-        VALIDATOR.validate(_json(block))
-        assert builds_of(write_recipe(tmp_path, block))
 
 
 def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
@@ -405,3 +395,81 @@ def test_build_has_every_flag_of_run() -> None:
     flags = {flag for param in command.params for flag in param.opts}
     assert flags >= {flag for option in OPTIONS.values() for flag in option.flags}
     assert not [p.name for p in command.params if isinstance(p, click.Option) and p.required]
+
+
+# Every key of a TOML file is found at its line, however the file is written.
+
+_PIECES = st.sampled_from(["a", "b-c", '"d.e"', "'f = 1'", "_1", '"\\u0067"'])
+_COMMENT = st.sampled_from(["", "  # x = 1", " # [[b]] \"'"])
+
+
+@st.composite
+def _entries(draw: st.DrawFn, numbers: list[int]) -> list[str]:
+    """Lines of one table; every number in a file is another."""
+    keys = draw(st.lists(_PIECES, unique=True, max_size=4))
+    lines = []
+    for key in keys:
+        dotted = draw(st.sampled_from(["", ".z", " . 'y y' . z"]))
+        value = draw(_written(numbers, 2))
+        lines += f"{key}{dotted} = {value}{draw(_COMMENT)}".split("\n")
+    return lines
+
+
+@st.composite
+def _written(draw: st.DrawFn, numbers: list[int], depth: int) -> str:
+    numbers.append(len(numbers))
+    unique = f"9{len(numbers):05}"
+    texts = [unique, f'"{unique} # \\" ]"', f"'{unique} = ['"]
+    texts += [f'"""{unique}\n[no]\na = 1 \\""""""', f"'''{unique}\n]]'''"]
+    kind = draw(st.sampled_from([*texts, "list", "table"] if depth else [unique]))
+    if kind in texts:
+        return kind
+    items = draw(st.lists(_written(numbers, depth - 1), max_size=3))
+    if kind == "table":
+        return "{" + ", ".join(f"k{at} = {item}" for at, item in enumerate(items)) + "}"
+    return "[" + draw(st.sampled_from([", ", ",\n  # ]\n  "])).join(items) + "]"
+
+
+@st.composite
+def files(draw: st.DrawFn) -> str:
+    """A TOML file with all kinds of tables, keys and values."""
+    numbers: list[int] = []
+    lines = draw(_entries(numbers))
+    for name in draw(st.lists(st.sampled_from("tuv"), unique=True, max_size=3)):
+        for _ in range(times := draw(st.integers(0, 3))):
+            lines += ["", f"[[ {name} ]]" if times > 1 else f"[{name}]", *draw(_entries(numbers))]
+            if draw(st.booleans()):
+                lines += [f'  [{name}."n.x"]', *draw(_entries(numbers))]
+    return draw(st.sampled_from(["\n", "\r\n"])).join(lines)
+
+
+def _leaves(value: Any, place: toml_file.Place = ()) -> list[tuple[toml_file.Place, str]]:
+    if isinstance(value, dict):
+        return [one for key, inner in value.items() for one in _leaves(inner, (*place, key))]
+    if isinstance(value, list):
+        return [one for at, inner in enumerate(value) for one in _leaves(inner, (*place, at))]
+    return [(place, str(value)[:6])]
+
+
+@given(files())
+def test_each_value_is_at_its_line(text: str) -> None:
+    """The line that is found is the one that has the value, which no other line has."""
+    table, lines, found = tomllib.loads(text), text.split("\n"), toml_file.lines_of(text)
+    for place, value in _leaves(table):
+        assert value in lines[found[place] - 1], (place, text)
+        assert all(place[:length] in found for length in range(1, len(place)))
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "line"),
+    [
+        ("\n\na = 1", ("a",), 3),
+        ("d = 1979-05-27 07:32:00\ne = 1", ("e",), 2),
+        ("[[s]]\n[[s]]\n[s.map]\np = 1", ("s", 1, "map", "p"), 4),
+        ("[[s]]\n[[s.t]]\n[[s.t]]\nx = 1", ("s", 0, "t", 1, "x"), 4),
+        ('k = """\n"" """" # a = 1\nl = 2', ("l",), 3),
+    ],
+)
+def test_a_key_is_at_its_line(text: str, place: toml_file.Place, line: int) -> None:
+    """Some that are easily missed."""
+    assert toml_file.lines_of(text)[place] == line

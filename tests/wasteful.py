@@ -15,97 +15,69 @@ from typing import Any
 import counted
 
 _kept: list[Any] = []
-_SCRATCH = os.path.join(tempfile.mkdtemp(), "scratch")
+_scratch = open(os.path.join(tempfile.mkdtemp(), "scratch"), "w+b", buffering=0)  # noqa: SIM115
 
 
-def _rows(batch: Any) -> range:
-    return range(batch.num_rows)
-
-
-def _calls(batch: Any) -> None:
+def _calls(row: int) -> None:
     import numpy as np
 
     from stages import columns
 
     one = np.ones(1, np.int64)
-    for _ in _rows(batch):
-        for _ in range(20):
-            columns.offsets_of(one)
+    for _ in range(20):
+        columns.offsets_of(one)
 
 
-def _hashed(batch: Any) -> None:
-    for _ in _rows(batch):
-        hashlib.sha256(bytes(1_000))
-
-
-def _encoded(batch: Any) -> None:
+def _encoded(row: int) -> None:
     from stages import encoders
 
-    backend = encoders.BACKENDS["tokenizers"]
-    model = _SMALL.setdefault("one", backend(_tokenizer()))
-    for _ in _rows(batch):
-        model.encode(["a text of some length, once more for each row"])
+    if not _kept:
+        _kept.append(encoders.BACKENDS["tokenizers"](_tokenizer()))
+    _kept[0].encode(["a text of some length, once more for each row"])
 
 
-def _files(batch: Any) -> None:
-    for number in _rows(batch):
-        if not number % 20:
-            open(os.devnull, "rb").close()
+def _files(row: int) -> None:
+    if not row % 20:
+        open(os.devnull, "rb").close()
 
 
-def _read(batch: Any) -> None:
-    with open(_SCRATCH, "wb") as out:
-        out.write(bytes(4_000))
-    with open(_SCRATCH, "rb", buffering=0) as file:
-        for _ in _rows(batch):
-            file.seek(0)
-            file.read(4_000)
+def _read(row: int) -> None:
+    if not os.path.getsize(_scratch.name):
+        _scratch.write(bytes(4_000))
+    _scratch.seek(0)
+    _scratch.read(4_000)
 
 
-def _written(batch: Any) -> None:
-    with open(_SCRATCH, "wb", buffering=0) as out:
-        for _ in _rows(batch):
-            out.write(bytes(4_000))
-
-
-def _allocations(batch: Any) -> None:
+def _allocations(row: int) -> None:
     import pyarrow as pa
 
-    for _ in _rows(batch):
-        pa.array([1])
+    pa.array([1])
 
 
-def _allocated(batch: Any) -> None:
+def _allocated(row: int) -> None:
     import pyarrow as pa
 
-    for _ in _rows(batch):
-        pa.allocate_buffer(20_000)
+    pa.allocate_buffer(20_000)
 
 
-def _peak(batch: Any) -> None:
-    """Everything that was seen so far, once more for every batch."""
-    _kept.append([bytearray(12_000) for _ in _rows(batch)])
+def _quadratic(row: int) -> None:
+    """All that was seen before is hashed again."""
+    _kept.append(row)
+    hashlib.sha256(bytes(len(_kept)))
 
 
-def _quadratic(batch: Any) -> None:
-    """All that was seen before is hashed again, row by row of the new ones."""
-    _kept.extend(_rows(batch))
-    for _ in _rows(batch):
-        hashlib.sha256(bytes(len(_kept)))
-
-
-_SMALL: dict[str, Any] = {}
-WASTES: dict[str, Callable[[Any], None]] = {
+# What is done for each row of a batch.
+WASTES: dict[str, Callable[[int], Any]] = {
     "calls": _calls,
-    "hashed": _hashed,
+    "hashed": lambda row: hashlib.sha256(bytes(1_000)),
     "encoder calls": _encoded,
     "encoded": _encoded,
     "files": _files,
     "read": _read,
-    "written": _written,
+    "written": lambda row: _scratch.write(bytes(4_000)),
     "allocations": _allocations,
     "allocated": _allocated,
-    "peak": _peak,
+    "peak": lambda row: _kept.append(bytearray(12_000)),
     "quadratic": _quadratic,
 }
 
@@ -127,7 +99,8 @@ def main() -> None:
         made: Callable[..., Any] = part._stored
 
         def wasteful(recipe: Any, batch: Any) -> Any:
-            waste(batch)
+            for row in range(batch.num_rows):
+                waste(row)
             return made(recipe, batch)
 
         part._stored = wasteful
