@@ -33,7 +33,6 @@ from stages import readers
 from stages.chat_template.template import LONGEST, Template
 from stages.errors import ContainerError, DataError, ModelError, PipelineError, UsageError
 from stages.files import inflate
-from stages.readers import _cells
 from stages.tokenizers.resolve import Overrides, resolve
 
 PLENTY = 20.0  # seconds
@@ -201,34 +200,6 @@ def test_categories_are_no_bomb(tmp_path: Path) -> None:
     path = tmp_path / "equal.jsonl.zst"
     path.write_bytes(zstandard.compress(GOOD * 100_000))
     _read(path, False)
-
-
-def test_a_value_weighs_what_it_will_be() -> None:
-    """Whatever it is nested in, and of a slice as of the whole."""
-    texts = pa.array(["a", "bbb", None, "cc"])
-    weights = [9, 11, 8, 10]
-    views = pa.ListViewArray.from_arrays([0, 0, 1, 3], [2, 4, 1, 0], texts)
-    pairs = [[("k", "v")], [], None, [("k", "vv")]]
-    runs = pa.RunEndEncodedArray.from_arrays(pa.array([1, 3, 4], pa.int32()), ["a", "bbb", "cc"])
-    codes = pa.array([0, 0, 1, 1], pa.int8()), pa.array([0, 1, 0, 0], pa.int32())
-    trees: list[tuple[Any, list[int]]] = [
-        (texts, weights),
-        (texts.cast(pa.string_view()), weights),
-        (texts.cast(pa.large_string()), weights),
-        (texts.take(pa.array([0, 1, 3, 3])).dictionary_encode(), [9, 11, 10, 10]),
-        (runs, [9, 11, 11, 10]),
-        (pa.StructArray.from_arrays([texts], ["t"]), [17, 19, 16, 18]),
-        (pa.array([["a", "bb"], None, [], ["c"]]), [27, 8, 8, 17]),
-        (pa.array([["a", "bb"]] * 4, pa.list_(pa.string(), 2)), [27] * 4),
-        (views, [28, 46, 19, 8]),
-        (pa.array(pairs, pa.map_(pa.string(), pa.string())), [34, 8, 8, 35]),
-        (pa.UnionArray.from_dense(*codes, [texts, pa.array([1])]), [19] * 4),
-        (pa.array([1, 2, None, 4]), [8] * 4),
-        (pa.nulls(4), [8] * 4),
-    ]
-    for array, expected in trees:
-        assert _cells.of(array, 1).tolist() == expected, array.type
-        assert _cells.of(array.slice(1, 2), 1).tolist() == expected[1:3], array.type
 
 
 def _parts(count: int, text: str) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -16,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 from preloaded import Server, outputs
 from stub_server import Stub, serve
-from support import ROOT, SAMPLES, Run, few, in_shell, table
+from support import SAMPLES, Make, Run, in_shell, table
 from test_overlay import model_dir
 from tokenizers import Tokenizer
 
@@ -26,7 +25,6 @@ from pipeline.commands.list import columns
 from pipeline.options import help_page
 from pipeline.options.build_options import OPTIONS
 from stages import catalog, formats
-from stages.formats import usable_for
 
 
 def every(
@@ -81,34 +79,6 @@ def test_options_stand_under_their_headings(name: str) -> None:
     for option in OPTIONS.values():
         if option.flags and f"  {option.flags[-1]} " in text:
             assert f"{option.flags[-1]} " in under[option.heading], option.name
-
-
-def _uses(module: str, seen: set[str]) -> set[str]:
-    """Which of a format's options the code of a module reads, with that of its neighbours."""
-    seen.add(module)
-    tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text("utf-8"))
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            found |= {node.attr} if node.value.id == "options" else set()
-        if isinstance(node, ast.ImportFrom) and node.module == "stages.formats":
-            near = {f"stages.formats.{one.name}" for one in node.names} - seen
-            found |= {name for one in near for name in _uses(one, seen)}
-    return found
-
-
-@pytest.mark.parametrize("task", tasks.names())
-def test_help_has_the_options_that_the_task_reads(task: str) -> None:
-    """As the code of its formats, its layouts and its kind of example say; and no other."""
-    text, kind = page(("run", task), 100), tasks.kind_of(task)
-    read = {name for one in usable_for(kind) for name in _uses(type(one).__module__, set())}
-    wanted = {name: name in read for name in ("neutral", "prompt_separator", "step_tag")}
-    wanted |= dict.fromkeys(("pack_within", "index_only"), "packed" in tasks.load(task).layouts)
-    wanted |= {"too_long": bool(kind.trims), "prm_template": kind.marks}
-    wanted |= {"thinking": not kind.marks, "train_on": kind.trains_answers}
-    shown = {name: f"  {OPTIONS[name].flags[-1]} " in text for name in wanted}
-    shown["index_only"] = "  --index-only\n" in text or "  --index-only " in text
-    assert shown == wanted
 
 
 @pytest.mark.parametrize(("option", "says"), table("refusals.toml")["values"])
@@ -229,79 +199,49 @@ def test_the_examples_of_help_run(
 
 # What commands print on a terminal: as wide as it is, and broken between words only.
 
-Screen = Callable[..., str]
-_KINDS = ("models", "formats", "containers", "tasks", "stages", "trainers", "audits")
 
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the commands of screens run."""
-    return tmp_path_factory.mktemp("screens")
-
-
-@pytest.fixture(scope="module")
-def screen(commands: Server, cache_home: Path, folder: Path) -> Screen:
+def _screen(pipeline: Run, columns: int, *words: object) -> str:
     """What a command prints, both streams, on a terminal so wide; 0 is no terminal."""
-
-    def shown(columns: int, *words: object, status: int = 0) -> str:
-        variables = {**os.environ, "XDG_CACHE_HOME": str(cache_home), "HF_HUB_OFFLINE": "1"}
-        variables.pop("COLUMNS", None)
-        variables |= {"COLUMNS": str(columns)} if columns else {}
-        ended = commands([*map(str, words)], folder, variables)
-        text = "".join(path.read_text("utf-8") for path in outputs(folder))
-        assert ended == status, text
-        return text
-
-    return shown
+    ran = pipeline(*words, **({"COLUMNS": str(columns)} if columns else {})).ended()
+    return ran.out + ran.err
 
 
-@pytest.fixture(scope="module")
-def builds(screen: Screen, folder: Path) -> None:
-    """What some screens are about."""
-    run = ("run", "sft", SAMPLES / "sft" / "word_problems.jsonl", *_MODEL, "--quiet", "-o")
-    for more in ((), ("--max-length", "512", "--dedup")):
-        screen(0, *run, "releases", "--keep", "3", *more)
-    for name, more in (("one", ()), ("other", ("--layout", "ragged"))):
-        screen(0, *run, name, *more)
-    screen(0, *run, "broken")
-    shard = next((folder / "broken" / "train").glob("*.arrow"))
-    shard.write_bytes(shard.read_bytes()[:-1])
-
-
-SCREENS: tuple[tuple[int, tuple[object, ...]], ...] = (
-    (0, ()),
-    *((0, ("list", kind)) for kind in _KINDS),
-    (0, ("list", "expectations")),
-    (0, ("doctor", *_MODEL)),
-    (0, ("check", "one")),
-    (0, ("plan", SAMPLES / "sft" / "word_problems.jsonl", *_MODEL)),
-    (0, ("plan", SAMPLES / "rm" / "pairs.jsonl", *_MODEL)),
-    (0, ("plan", SAMPLES / "prm" / "math_shepherd.jsonl", *_MODEL)),
-    (3, ("check", "broken")),
-    (0, ("diff", "one", "other")),
-    (0, ("versions", "releases")),
-)
+_KINDS = "models formats containers tasks stages trainers audits expectations".split()
+_WORDS = SAMPLES / "sft" / "word_problems.jsonl"
+SCREENS: list[tuple[object, ...]] = [
+    (),
+    ("plan", SAMPLES / "rm" / "pairs.jsonl", *_MODEL),
+    *(("list", kind) for kind in _KINDS),
+    ("doctor", *_MODEL),
+    ("check", "ONE"),
+    ("plan", _WORDS, *_MODEL),
+    ("plan", SAMPLES / "prm" / "math_shepherd.jsonl", *_MODEL),
+    ("diff", "ONE", "OTHER"),
+]
 
 
 @pytest.mark.sweep(5)
-@pytest.mark.parametrize(("status", "words"), few(SCREENS, 2), ids=str)
+@pytest.mark.parametrize(
+    "words", [*SCREENS[:2], *(pytest.param(one, marks=pytest.mark.slow) for one in SCREENS[2:])]
+)
 def test_screens_are_as_wide_as_the_terminal(
-    status: int, words: tuple[object, ...], screen: Screen, request: pytest.FixtureRequest
+    words: tuple[object, ...], pipeline: Run, built: Make
 ) -> None:
     """The words are the same at every width; a line is longer only for a path, an id or a list
     without spaces, which stands alone on it."""
-    if words[:1] in (("check",), ("diff",), ("versions",)):
-        request.getfixturevalue("builds")
-    plain = screen(0, *words, status=status)
+    for name, more in (("ONE", ()), ("OTHER", ("--layout", "ragged"))):
+        if name in words:
+            words = tuple(built("sft", _WORDS, *more) if one == name else one for one in words)
+    plain = _screen(pipeline, 0, *words)
     for wide in (60, 80, 120):
-        text = screen(wide, *words, status=status)
+        text = _screen(pipeline, wide, *words)
         assert text.replace(" \\\n", " ").split() == plain.replace(" \\\n", " ").split()
         for line in text.splitlines():
             own = re.sub(r"^\s*(\S+(?: \S+)*\s{2,})?", "", line)
             assert len(line) <= wide or " " not in own.strip(), line
 
 
-def test_names_of_map_are_listed_by_format(screen: Screen) -> None:
+def test_names_of_map_are_listed_by_format(pipeline: Run) -> None:
     """Every NAME that a format takes, and no other; narrow terminals show the same."""
     listed: dict[str, set[str]] = {}
     for name, _, names in columns():
@@ -309,7 +249,7 @@ def test_names_of_map_are_listed_by_format(screen: Screen) -> None:
     for name, names in listed.items():
         assert set(formats.names_of(formats.load(name))) <= names, name
     assert set(listed) <= set(catalog.names("stages.formats"))
-    wide, narrow = (screen(width, "list", "formats", "--columns") for width in (0, 60))
+    wide, narrow = (_screen(pipeline, n, "list", "formats", "--columns") for n in (0, 60))
     assert {*wide.split()} == {*narrow.split()}
     assert max(map(len, narrow.splitlines())) <= 60
 
@@ -324,7 +264,7 @@ def test_lines_keep_their_words() -> None:
             assert all(line.startswith(" " * 10) for line in found.splitlines()[1:])
 
 
-def test_where_nobody_looks_nothing_is_wrapped(screen: Screen) -> None:
+def test_where_nobody_looks_nothing_is_wrapped(pipeline: Run) -> None:
     """One entry a line, for grep and friends."""
-    text = screen(0, "list", "formats")
+    text = _screen(pipeline, 0, "list", "formats")
     assert len(text.splitlines()) == len(catalog.names("stages.formats"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -272,32 +273,23 @@ def test_no_question_and_no_group_is_on_both_sides(rows: list[tuple[int, int]], 
         assert not set(values[own].tolist()) & set(values[~own].tolist())
 
 
-TURNS = st.lists(
-    st.fixed_dictionaries(
-        {
-            "role": st.sampled_from(["system", "user", "assistant", "tool"]),
-            "content": st.none() | st.sampled_from(["", "a", "b c"]),
-            "fields": st.none(),
-            "trained": st.just(False),
-        }
-    ),
-    max_size=5,
-)
+SPOKEN = st.sampled_from(["system", "user", "assistant", "tool"])
+TURNS = st.lists(st.tuples(SPOKEN, st.sampled_from([None, "", "a", "b c"])), max_size=5)
 
 
-def _asked(turns: list[dict[str, Any]]) -> str:
+def _asked(turns: list[tuple[str, str | None]]) -> str:
     """What is said before the first answer; without anything before it, all that is said."""
-    said = [turn for turn in turns if turn["role"] != "system"]
-    roles = [turn["role"] for turn in said]
-    before = said[: roles.index("assistant")] if "assistant" in roles else said
-    return "\n".join(turn["content"] or "" for turn in before or said)
+    said = [(role, text or "") for role, text in turns if role != "system"]
+    before = [*takewhile(lambda turn: turn[0] != "assistant", said)]
+    return "\n".join(text for _, text in before or said)
 
 
 @given(st.lists(TURNS, max_size=8), st.integers(0, 3))
 def test_a_question_is_what_is_asked_before_the_first_answer(
-    conversations: list[list[dict[str, Any]]], skipped: int
+    conversations: list[list[tuple[str, str | None]]], skipped: int
 ) -> None:
-    column = pa.array(conversations, columns.MESSAGES)[skipped:]
+    turns = [[(*turn, None, False) for turn in one] for one in conversations]
+    column = pa.array(turns, columns.MESSAGES)[skipped:]
     assert groups.first_questions(column) == [_asked(one) for one in conversations[skipped:]]
 
 

@@ -19,7 +19,7 @@ from conftest import NAME
 from datasets import load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import few, read_manifest, silent, write_rows
+from support import few, files_of, read_manifest, silent, write_rows
 
 import pipeline.shards.plan
 from pipeline import tasks
@@ -200,19 +200,13 @@ def test_windows_store_what_one_window_stores(
 def test_processes_and_their_number_change_nothing(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One, two and three workers; and shards that another process has made of the same plan."""
+    """One worker and three; and shards that another process has made of the same plan."""
     monkeypatch.setattr(pipeline.shards.plan, "SHARD_TOKENS", 1 << 23)  # as other processes have it
     data = [shop.write("a.jsonl", _questions(110, 5))]
     options = {"layout": "packed", "shuffle": True, "dedup": True, "test_size": 0.2}
-    found = []
-    for workers in (1, 2, 3):
-        folder = shop.build("sft", data, f"w{workers}", 3, workers=workers, **options)
-        shards = folder.glob("*/data-*.arrow")
-        found.append({path.relative_to(folder): path.read_bytes() for path in shards})
-    assert found[0] == found[1] == found[2]
-    shop.windows(3)
-    config = shop.config("sft", data, "apart", **options)
-    prepared = prepare(config)
+    for workers in (1, 3):
+        shop.build("sft", data, f"w{workers}", 3, workers=workers, **options)
+    prepared = prepare(shop.config("sft", data, "apart", **options))
     made = make_parts(prepared, silent)
     planned = pickle.loads(pickle.dumps(plan(prepared, made)))
     assert planned.chosen is None
@@ -220,9 +214,7 @@ def test_processes_and_their_number_change_nothing(
     assert make_shards(prepared, planned, silent, every[::2]) == len(every[::2])
     assert make_shards(prepared, plan(prepared, made), silent, every[::2]) == 0
     finish(prepared, made, silent)
-    folder = tmp_path / "apart"
-    shards = {p.relative_to(folder): p.read_bytes() for p in folder.glob("*/data-*.arrow")}
-    assert shards == found[0]
+    assert files_of(tmp_path / "w1") == files_of(tmp_path / "w3") == files_of(tmp_path / "apart")
     assert not (shop.cache / "builds").exists()
 
 
