@@ -613,16 +613,6 @@ def _segments_changed(change: Callable[[Any], Any]) -> None:
     )
 
 
-@mutant("mask", "weights", "prm-raw")
-def an_id_of_a_segment_is_another() -> None:
-    def change(found: Any) -> Any:
-        found.ids = found.ids.copy()
-        found.ids[len(found.ids) // 2] ^= 1
-        return found
-
-    _segments_changed(change)
-
-
 @mutant("mask", "weights")
 def what_is_trained_of_segments_is_shifted() -> None:
     def change(found: Any) -> Any:
@@ -645,15 +635,6 @@ def rows_of_segments_end_one_token_late() -> None:
 # The fast way alone: rows of shapes as columns, while rows one by one come out right
 
 
-@mutant("sft", "flat", "rm")
-def rows_of_a_shape_begin_one_text_too_late() -> None:
-    def late(old: Any, self: Any, shape: Any, slot: int) -> Any:
-        first = np.minimum(shape.first + 1, len(self.texts) - 1 - slot)
-        return old(self, replace(shape, first=first), slot)
-
-    wrap(shapes.Conversations, "_text", late)
-
-
 def _outline_changed(change: Callable[[Any], Any]) -> None:
     """Change what is known of an outline."""
     after(outline_tokens.OutlineEncoder, "_encoded", lambda found: found and change(found))
@@ -664,16 +645,6 @@ def _last_but_one(runs: tuple[Any, ...]) -> tuple[Any, ...]:
     run = runs[1].copy()
     run[len(run) // 2] ^= 1
     return (runs[0], run, *runs[2:])
-
-
-@mutant("sft", "flat", "rm")
-def a_run_of_the_template_is_shifted_by_one() -> None:
-    def shifted(found: Any) -> Any:
-        flat = np.roll(np.concatenate(found.fixed), 1)
-        ends = np.cumsum([len(run) for run in found.fixed])[:-1]
-        return replace(found, fixed=tuple(np.split(flat, ends)))
-
-    _outline_changed(shifted)
 
 
 @mutant("sft", "flat", "rm")
@@ -719,18 +690,6 @@ def texts_are_looked_up_in_the_dictionary_of_the_batch_before() -> None:
 
 
 # Parts
-
-
-@mutant("flat")
-def later_batches_lose_their_last_row() -> None:
-    jsonl.BATCH_ROWS = 16
-    seen: list[int] = []
-
-    def change(batch: Any) -> Any:
-        seen.append(1)
-        return batch.slice(0, batch.num_rows - 1) if len(seen) > 1 else batch
-
-    wrap(part, "_stored", lambda old, recipe, batch: change(old(recipe, batch)))
 
 
 @mutant("flat")

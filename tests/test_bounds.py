@@ -156,9 +156,7 @@ def test_a_file_has_not_many_more_rows_than_bytes(tmp_path: Path, name: str, pla
 
 
 @pytest.mark.parametrize("name", few(LARGE, 3))
-def test_strange_values_are_read_in_the_time_that_their_size_takes(
-    tmp_path: Path, name: str
-) -> None:
+def test_strange_values_take_the_time_of_their_size(tmp_path: Path, name: str) -> None:
     """Long numbers, deep nesting, blanks and quotes without end."""
     path = tmp_path / name
     path.write_bytes(LARGE[name]())
@@ -166,7 +164,7 @@ def test_strange_values_are_read_in_the_time_that_their_size_takes(
         _within(lambda p=plan: _read(path, p), DataError)
 
 
-def test_an_archive_expands_to_no_more_than_text_does(
+def test_an_archive_expands_no_more_than_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beyond what is free; and --salvage keeps what came before."""
@@ -279,9 +277,7 @@ def test_a_models_files_may_hold_anything(sound: str, tmp_path: Path, name: str)
     assert _within(lambda: resolve(sound, tmp_path, Overrides()), ModelError)
 
 
-def test_a_fault_of_ours_is_not_the_models(
-    sound: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_our_faults_are_ours(sound: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What reads a model's files may break: that is told as it is."""
 
     def broken(*_: object, **more: object) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from pipeline.shards.examples import PlannedExamples
 from stages.errors import ExpectationError, UsageError
 
 SEEDS = st.integers(-(2**63), 2**63 - 1)
+Own: TypeAlias = list[tuple[int, int, int]]
 UNITS = ("rows", "tokens", "trained_tokens")
 
 # An example: what it asks, tokens, how many of these are trained.
@@ -34,7 +35,7 @@ EXAMPLES = st.lists(
 )
 
 
-def examples(of: Sequence[Sequence[tuple[int, int, int]]]) -> PlannedExamples:
+def examples(of: Sequence[Own]) -> PlannedExamples:
     """Examples of several sources; those of one source have a digest each that stays with them."""
     rows = [(source, at, *one) for source, own in enumerate(of) for at, one in enumerate(own)]
     source, at, group, extra, trained = np.array(rows, np.int64).reshape(-1, 5).T
@@ -80,7 +81,7 @@ def sizes(made: PlannedExamples, unit: str) -> Any:
 
 @given(EXAMPLES, st.sampled_from(UNITS), st.integers(1, 900), SEEDS, st.sampled_from([1, 2.5, 9]))
 def test_an_amount_is_met_within_one_example(
-    own: list[tuple[int, int, int]], unit: str, amount: int, seed: int, epochs: float
+    own: Own, unit: str, amount: int, seed: int, epochs: float
 ) -> None:
     made = examples([own])
     size = sizes(made, unit).astype(np.int64)
@@ -100,7 +101,7 @@ def test_an_amount_is_met_within_one_example(
 
 @given(EXAMPLES, st.sampled_from(UNITS), st.lists(st.integers(1, 900), min_size=2, max_size=4))
 def test_a_larger_budget_has_all_that_a_smaller_one_has(
-    own: list[tuple[int, int, int]], unit: str, amounts: list[int]
+    own: Own, unit: str, amounts: list[int]
 ) -> None:
     made = examples([own])
     before = np.zeros(len(own), np.int64)
@@ -112,7 +113,7 @@ def test_a_larger_budget_has_all_that_a_smaller_one_has(
 
 @given(EXAMPLES, EXAMPLES, SEEDS, st.randoms(use_true_random=False))
 def test_no_order_of_rows_or_files_changes_what_is_chosen(
-    one: list[tuple[int, int, int]], other: list[tuple[int, int, int]], seed: int, random: Any
+    one: Own, other: Own, seed: int, random: Any
 ) -> None:
     made = examples([one, other])
     test = np.array(made.group) % 2 == 0
@@ -127,7 +128,7 @@ def test_no_order_of_rows_or_files_changes_what_is_chosen(
 
 @given(EXAMPLES, EXAMPLES, SEEDS, st.floats(0.1, 2.0))
 def test_the_test_side_is_thinned_and_never_repeated(
-    one: list[tuple[int, int, int]], other: list[tuple[int, int, int]], seed: int, epochs: float
+    one: Own, other: Own, seed: int, epochs: float
 ) -> None:
     made = examples([one, other])
     test = np.array(made.group) % 2 == 0
@@ -246,9 +247,7 @@ def _stored(folder: Path) -> dict[str, Counter[tuple[str, str]]]:
 
 
 @pytest.mark.slow
-def test_a_mixture_from_the_recipe_to_the_shards(
-    pipeline: Run, tmp_path: Path, cache_dir: Path
-) -> None:
+def test_a_mixture_from_recipe_to_shards(pipeline: Run, tmp_path: Path, cache_dir: Path) -> None:
     """Stored as asked, judged, told; a raised budget makes no part and keeps every example."""
     _write(tmp_path / "math.jsonl", "math", 400)
     _write(tmp_path / "chat.jsonl", "chat", 60)

@@ -152,9 +152,7 @@ VALUES = {"neutral": "bad", "prm_template": "raw", "thinking": "on", "train_on":
 
 
 @pytest.mark.parametrize("task", tasks.names())
-def test_an_option_that_a_task_does_not_read_is_refused(
-    pipeline: Run, tmp_path: Path, task: str
-) -> None:
+def test_an_option_of_other_tasks_is_refused(pipeline: Run, tmp_path: Path, task: str) -> None:
     """By its command, whose help does not list it, by plan, by recipes and from Python."""
     data, page = SAMPLES / "sft" / "chat.jsonl", pipeline("run", task, "--help").out
     every = {name for other in tasks.names() for name in tasks.load(other).options}
@@ -213,9 +211,7 @@ def _given(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("asked", few(TOLD["question"], 1), ids=lambda asked: asked["what"])
-def test_each_corrected_command_builds(
-    asked: dict[str, Any], pipeline: Run, tmp_path: Path
-) -> None:
+def test_each_corrected_command_builds(asked: Any, pipeline: Run, tmp_path: Path) -> None:
     """Pasted as they stand, all of them; and the error names them to programs too."""
     write_rows(tmp_path / "my rows.jsonl", _rows(12, asked["row"]))
     stopped = ("run", asked["task"], "my rows.jsonl", *MODEL, "--seed=7")

@@ -102,9 +102,7 @@ UNRESOLVED = ("task", "data", "model", "eos", "cache-dir")
         for key in RIGHT
     ],
 )
-def test_an_option_changes_the_hashes_that_its_phase_feeds(
-    key: str, folder: Path, cache_dir: Path
-) -> None:
+def test_an_option_changes_the_hashes_of_its_phase(key: str, folder: Path, cache_dir: Path) -> None:
     """One changed option changes what is recorded for parts, for the build, for both or neither;
     and the same of a recipe's two hashes, which have the model's profile in them."""
     base, changed = _given(key, folder, cache_dir)
@@ -169,9 +167,7 @@ def test_recorded_options_are_read_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("task", "options", "says"), table("refusals.toml")["options"])
-def test_what_does_not_go_is_refused(
-    task: str, options: dict[str, Any], says: str, tmp_path: Path
-) -> None:
+def test_what_does_not_go(task: str, options: dict[str, Any], says: str, tmp_path: Path) -> None:
     """Each phase checks its own options, and the whole what two phases must agree on."""
     with pytest.raises(UsageError, match=says):
         _config(tmp_path, tmp_path, task=task, **options)

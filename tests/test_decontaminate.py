@@ -11,7 +11,7 @@ import string
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -58,6 +58,7 @@ ASKED = _problems(40, seed=1)
 INNOCENT = _problems(300, seed=2)
 SHORT = ["What is the capital of Peru?", "2 + 2 = ?", "Wer schrieb den Faust?"]
 MODEL = ("--model", "qwen2-1.5b")
+Planted: TypeAlias = tuple[Path, Path, set[str]]
 
 
 def _train(path: Path, questions: list[str]) -> Path:
@@ -75,7 +76,7 @@ def _hits(out: Path) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def planted(built: Make, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, set[str]]:
+def planted(built: Make, tmp_path_factory: pytest.TempPathFactory) -> Planted:
     """Rows of which some ask what an evaluation asks, their build, and the ids of those rows."""
     folder = tmp_path_factory.mktemp("planted")
     copies = ASKED[:20] + [_paraphrased(one, way) for way, one in enumerate(ASKED[20:])]
@@ -90,9 +91,7 @@ def planted(built: Make, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
     return train, built("sft", train, "--decontaminate", f"held-out={evals}"), ids
 
 
-def test_every_planted_copy_is_found_and_no_innocent_row(
-    planted: tuple[Path, Path, set[str]], pipeline: Run
-) -> None:
+def test_every_planted_copy_is_found_and_no_other(planted: Planted, pipeline: Run) -> None:
     """Exact copies, and those in another case, with other digits and spaces; short ones too."""
     train, out, ids = planted
     manifest, hits = read_manifest(out), _hits(out)
@@ -110,9 +109,7 @@ def test_every_planted_copy_is_found_and_no_innocent_row(
     pipeline("check", out).ended()
 
 
-def test_hits_are_shown_with_both_texts(
-    planted: tuple[Path, Path, set[str]], pipeline: Run
-) -> None:
+def test_hits_are_shown_with_both_texts(planted: Planted, pipeline: Run) -> None:
     """In the order of the rows; as an object for programs."""
     _, out, ids = planted
     shown = pipeline("overlaps", out, "--limit", 0).out

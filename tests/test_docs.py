@@ -183,9 +183,7 @@ def test_json_is_json() -> None:
 
 
 @pytest.mark.parametrize("block", of("toml"), ids=name)
-def test_toml_is_a_recipe_or_a_profile(
-    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_toml_is_read(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The program reads it; a part of a recipe is read with what a recipe must have."""
     monkeypatch.setenv("EXTRA", str(tmp_path))
     (tmp_path / "evals").mkdir()

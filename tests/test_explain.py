@@ -12,6 +12,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 from click.testing import CliRunner
@@ -33,6 +34,7 @@ from stages.normalize.stage import Normalize
 
 ROWS = ("lines", "columns", "turns", "pairs", "steps", "tokens")
 EVERY = [one for name in GROUPS for one in group(name).codes]
+Built: TypeAlias = Callable[[str], None]
 LIKE_IT = 150  # rows without what is wrong, beside the one that has it
 
 
@@ -211,9 +213,7 @@ CHOSEN = [one for one in STAGES[::12] if one.code not in HEAVY]
         for one in STAGES
     ],
 )
-def test_the_example_of_a_row_gives_its_code_and_the_fix_takes_it_away(
-    one: Explanation, here: Path
-) -> None:
+def test_the_example_of_a_row_gives_its_code(one: Explanation, here: Path) -> None:
     """The row is refused with this code alone; where it is asked about, the build stops."""
     assert one.example is not None
     _write(one, here, fixed=False)
@@ -262,9 +262,7 @@ def test_the_example_of_a_build_gives_its_code(one: Explanation, here: Path, pip
 @pytest.mark.sweep(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("one", of(AUDITS), ids=lambda one: one.code)
-def test_the_example_of_an_audit_warns_or_fails(
-    one: Explanation, here: Path, pipeline: Run
-) -> None:
+def test_the_example_of_an_audit_warns(one: Explanation, here: Path, pipeline: Run) -> None:
     """And with the fix it passes."""
     assert one.example is not None
     for fixed in (False, True):
@@ -286,9 +284,7 @@ _BUILT: dict[str, Path] = {}  # by the command, which several examples begin wit
 
 
 @pytest.fixture
-def built(
-    here: Path, pipeline: Run, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], None]:
+def built(here: Path, pipeline: Run, tmp_path_factory: pytest.TempPathFactory) -> Built:
     """Makes the build of a command that begins an example: once, then copied."""
 
     def run(line: str) -> None:
@@ -307,7 +303,7 @@ def built(
 @pytest.mark.slow
 @pytest.mark.parametrize("one", of("check", "stops"), ids=lambda one: one.code)
 def test_the_commands_of_an_example_give_its_code(
-    one: Explanation, here: Path, pipeline: Run, built: Callable[[str], None]
+    one: Explanation, here: Path, pipeline: Run, built: Built
 ) -> None:
     """The last command names the code and ends with 3; after the fix it ends with 0."""
     assert one.example is not None
@@ -346,9 +342,7 @@ def test_every_expectation_says_what_breaks_it_and_what_to_do_then() -> None:
 @pytest.mark.sweep(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("line", sorted({one.example.commands[0] for one in DAMAGED}))
-def test_a_damaged_build_is_told_by_the_expectation(
-    line: str, here: Path, built: Callable[[str], None]
-) -> None:
+def test_a_damaged_build_is_told_by_the_expectation(line: str, here: Path, built: Built) -> None:
     """By name, of each damage to a build; the same command builds it anew, and it is right."""
     os.symlink(SAMPLES, here / "sample_data")
     built(line)

@@ -82,9 +82,7 @@ def test_options_stand_under_their_headings(name: str) -> None:
 
 
 @pytest.mark.parametrize(("option", "says"), table("refusals.toml")["values"])
-def test_values_that_would_not_be_followed_are_refused(
-    pipeline: Run, option: str, says: str
-) -> None:
+def test_values_that_would_not_be_followed(pipeline: Run, option: str, says: str) -> None:
     """Before anything is read: nothing is rounded, and of two values none is taken."""
     ran = pipeline("run", "sft", "no.jsonl", *_MODEL, *option.split())
     assert ran.refused(2, says, option.split()[0]).out == ""
@@ -224,9 +222,7 @@ SCREENS: list[tuple[object, ...]] = [
 @pytest.mark.parametrize(
     "words", [*SCREENS[:2], *(pytest.param(one, marks=pytest.mark.slow) for one in SCREENS[2:])]
 )
-def test_screens_are_as_wide_as_the_terminal(
-    words: tuple[object, ...], pipeline: Run, built: Make
-) -> None:
+def test_screens_fit_the_terminal(words: tuple[object, ...], pipeline: Run, built: Make) -> None:
     """The words are the same at every width; a line is longer only for a path, an id or a list
     without spaces, which stands alone on it."""
     for name, more in (("ONE", ()), ("OTHER", ("--layout", "ragged"))):

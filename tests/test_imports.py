@@ -75,9 +75,7 @@ def test_the_list_of_commands_loads_no_command(tmp_path: Path) -> None:
     assert {*json.loads(LISTED.read_bytes())} == {*cli.list_commands(click.Context(cli))}
 
 
-def test_a_command_outside_the_list_is_loaded_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_command_outside_the_list_is_loaded_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of another package, or one that is new: the page is the same."""
     page = CliRunner().invoke(cli, ["--help"]).output
     monkeypatch.setattr("pipeline.cli._noted", dict)
@@ -94,7 +92,7 @@ def test_a_build_imports_what_it_uses(imported: Imported, cache_dir: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_recipe_that_was_right_is_not_checked_again(
+def test_a_right_recipe_is_checked_once(
     imported: Imported, tmp_path: Path, cache_dir: Path
 ) -> None:
     """What checks it takes longer to import than all else that nothing to do needs."""

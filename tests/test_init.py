@@ -120,9 +120,7 @@ def test_test_files_are_not_trained_on(pipeline: Run, tmp_path: Path) -> None:
     assert _json((tmp_path / "alone.toml").read_text())["data"] == ["test.jsonl"]
 
 
-def test_a_question_is_asked_of_the_task_that_could_read_the_rows(
-    pipeline: Run, tmp_path: Path
-) -> None:
+def test_only_the_task_that_could_read_the_rows_asks(pipeline: Run, tmp_path: Path) -> None:
     """What other tasks say is that they cannot."""
     row = {"prompt": "### Instruction:\nsay it\n\n### Response:\n", "response": "it"}
     (tmp_path / "rows.jsonl").write_text(f"{json.dumps(row)}\n" * 9)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from preloaded import Server, outputs
-from support import SAMPLES, Ran, Run, read_manifest
+from support import SAMPLES, Make, Ran, Run, read_manifest
 
 from pipeline.messages import corrected, lines, notify
 from pipeline.messages.result import of_error
@@ -23,7 +23,8 @@ from pipeline.report.template import counted as on_a_page
 from stages.errors import counted, were
 
 GOOD = SAMPLES / "sft" / "word_problems.jsonl"
-SFT = ("run", "sft", GOOD, "--model", "qwen2-1.5b", "-o", "out")
+MODEL = ("--model", "qwen2-1.5b")
+SFT = ("run", "sft", GOOD, *MODEL, "-o", "out")
 KEYS = "status code message remedy task build_id figures paths manifest".split()
 
 
@@ -87,21 +88,11 @@ def test_an_unexpected_exception_is_an_object_too(changed: Run) -> None:
 
 
 @pytest.mark.slow
-def test_other_commands_begin_with_status_and_code(pipeline: Run, tmp_path: Path) -> None:
+def test_other_commands_begin_with_status_and_code(pipeline: Run, built: Make) -> None:
     """What they print besides is theirs."""
-    pipeline(*SFT).ended()
-    for command in (
-        ("plan", GOOD, "--model", "qwen2-1.5b"),
-        ("check", "out"),
-        ("doctor", "--model", "qwen2-1.5b"),
-    ):
-        ran = pipeline(*command, "--json")
-        assert list(json.loads(ran.out).items())[:2] == [("status", "ok"), ("code", 0)]
-    shard = next((tmp_path / "out" / "train").glob("*.arrow"))
-    shard.write_bytes(shard.read_bytes()[:-1])
-    ran = pipeline("check", "out", "--json")
-    assert json.loads(ran.out)["status"] == "refused"
-    assert json.loads(ran.out)["code"] == ran.status == 3
+    for command in (("plan", GOOD, *MODEL), ("check", built("sft", GOOD)), ("doctor", *MODEL)):
+        told = pipeline(*command, "--json").told
+        assert list(told.items())[:2] == [("status", "ok"), ("code", 0)]
 
 
 def test_a_stage_file_is_told_as_an_object(pipeline: Run, tmp_path: Path) -> None:
@@ -126,16 +117,12 @@ def test_stderr_is_lines_of_json(pipeline: Run, tmp_path: Path, bad: Path) -> No
     assert [line["event"] for line in found] == ["phase"] * len(phases) + ["end"]
     assert [line["phase"] for line in found[:-1]] == phases
     assert all(line["done"] == line["total"] for line in found[:-1])
-    assert [line.get("rows") for line in found if line.get("phase") in ("encode", "write")] == [
-        manifest["rows"]["in"],
-        manifest["splits"]["train"]["rows"],
-    ]
+    rows = {line["phase"]: line.get("rows") for line in found[:-1]}
+    assert rows["encode"] == manifest["rows"]["in"]
+    assert rows["write"] == manifest["splits"]["train"]["rows"]
     assert found[-1]["status"] == "built"
-    for arguments, status in (
-        (("run", "sft", bad, "--model", "qwen2-1.5b"), "refused"),
-        (("run", "sft", bad, "--model"), "failed"),
-    ):
-        *_, last = lines_of(pipeline(*arguments, "--log-format=json").err)
+    for words, status in ((MODEL, "refused"), (MODEL[:1], "failed")):
+        *_, last = lines_of(pipeline("run", "sft", bad, *words, "--log-format=json").err)
         assert (last["event"], last["level"], last["status"]) == ("end", "error", status)
         assert last["message"]
 
@@ -164,7 +151,7 @@ def test_a_command_is_notified_of_every_end(pipeline: Run, tmp_path: Path, bad: 
     """From the command line and from a recipe, which may be wrong in every other key."""
     keep = ("--notify", "cat >> told.jsonl; echo not shown")
     object_of(pipeline(*SFT, *keep, "--json", "--quiet"))
-    pipeline("run", "sft", bad, "--model", "qwen2-1.5b", *keep).ended(3)
+    pipeline("run", "sft", bad, *MODEL, *keep).ended(3)
     pipeline("run", "sft", bad, "--model", *keep).ended(2)
     recipe = tmp_path / "recipe.toml"
     told = '[notify]\ncommand = "cat >> told.jsonl"\n'
@@ -186,7 +173,7 @@ def test_a_notification_that_fails_is_a_warning(pipeline: Run, tmp_path: Path, b
     """It hides neither a build nor a refusal."""
     ran = pipeline(*SFT, "--notify", "echo no route >&2; exit 7").ended()
     assert "warning: The notify command ended with status 7: no route" in ran.err
-    ran = pipeline("run", "sft", bad, "--model", "qwen2-1.5b", "--notify", "false", "--json")
+    ran = pipeline("run", "sft", bad, *MODEL, "--notify", "false", "--json")
     assert object_of(ran)["status"] == "refused"
 
 
@@ -224,8 +211,8 @@ def stop(config, report, parts, built=run_build._built):
 run_build._built = stop
 """
     ran = changed(code, "build", "r.toml", "--json", "--quiet")
-    found = json.loads(ran.out)
-    assert (ran.status, found["code"], found["status"]) == (130, 130, "failed")
+    found = ran.ended(130).told
+    assert (found["code"], found["status"]) == (130, "failed")
     assert [one["status"] for one in found["builds"]] == ["built", "failed"]
     assert found["builds"][1]["paths"] == {"output": "b"}
     assert not (tmp_path / "c").exists()
@@ -240,20 +227,11 @@ def test_the_arguments_say_how_to_talk() -> None:
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES])
-def test_a_folder_that_cannot_be_copied_is_told_as_one_file(tmp_path: Path, code: int) -> None:
+def test_a_folder_that_cannot_be_copied_is_told_as_one_file(code: int) -> None:
     """Copying a folder gathers its failures, and loses their numbers but in words."""
-    (tmp_path / "a").mkdir()
-    for name in "xy":
-        (tmp_path / "a" / name).write_text(name)
-
-    def copy(source: str, target: str) -> None:
-        raise OSError(code, os.strerror(code), target)
-
-    with pytest.raises(shutil.Error) as failed:
-        shutil.copytree(tmp_path / "a", tmp_path / "b", copy_function=copy)
-    told = of_error(failed.value)
-    alone = of_error(OSError(code, os.strerror(code), failed.value.args[0][0][1]))
-    assert told == alone
+    failed = [OSError(code, os.strerror(code), name) for name in "xy"]
+    told = of_error(shutil.Error([("a", str(one.filename), str(one)) for one in failed]))
+    assert told == of_error(failed[0])
     assert told.code == 5
     assert ("Make room" in told.remedy) == (code == errno.ENOSPC)
 

@@ -177,9 +177,7 @@ def test_a_build_that_would_stop_is_foreseen(tmp_path: Path, cache_dir: Path) ->
         assert said["rejects"]["build_would_stop"] is stops
 
 
-def test_what_no_trimming_makes_fit_is_foreseen(
-    tmp_path: Path, cache_dir: Path, make: Make
-) -> None:
+def test_what_no_trimming_fits_is_foreseen(tmp_path: Path, cache_dir: Path, make: Make) -> None:
     """A first exchange that is too long by itself is refused; a later one only goes."""
     q, a = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
     long = {"role": "assistant", "content": "word " * 300}

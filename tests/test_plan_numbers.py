@@ -6,6 +6,7 @@ import tracemalloc
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pytest
@@ -22,10 +23,12 @@ from stages.columns import Ints
 from stages.errors import UsageError
 
 HALF = st.sampled_from([0, 1, 2, 2**63, 2**64 - 1])  # many equal halves, which real digests lack
+Halves: TypeAlias = list[tuple[int, int]]
+Parts: TypeAlias = tuple[list[int], list[int]]
 DIGESTS = st.lists(st.tuples(HALF, HALF), max_size=30)
 
 
-def digests(pairs: list[tuple[int, int]]) -> doubles.Digests:
+def digests(pairs: Halves) -> doubles.Digests:
     """Digests with these halves."""
     return np.array(pairs, DIGEST)
 
@@ -49,15 +52,13 @@ def planned(
 
 
 @given(DIGESTS)
-def test_an_example_is_a_repeat_if_an_earlier_one_is_equal(pairs: list[tuple[int, int]]) -> None:
+def test_an_example_is_a_repeat_if_an_earlier_one_is_equal(pairs: Halves) -> None:
     wanted = [pair in pairs[:at] for at, pair in enumerate(pairs)]
     assert doubles.repeats(digests(pairs)).tolist() == wanted
 
 
 @given(DIGESTS, DIGESTS)
-def test_examples_of_one_side_are_counted_on_the_other(
-    some: list[tuple[int, int]], others: list[tuple[int, int]]
-) -> None:
+def test_examples_of_one_side_are_counted_on_the_other(some: Halves, others: Halves) -> None:
     wanted = sum(pair in others for pair in some)
     assert doubles.count_in(digests(some), digests(others)) == wanted
 
@@ -79,7 +80,7 @@ def test_rows_are_counted_where_the_number_changes(rows: list[tuple[int, bool]])
 
 
 @st.composite
-def _parts(draw: st.DrawFn) -> tuple[list[int], list[int]]:
+def _parts(draw: st.DrawFn) -> Parts:
     """Examples of each part, and the length of every example."""
     counts = draw(st.lists(st.integers(0, 12), min_size=1, max_size=5))
     total = sum(counts)
@@ -98,7 +99,7 @@ def packs(examples: PlannedExamples, options: PlanOptions) -> dict[str, list[lis
 
 @given(_parts(), st.booleans(), st.sampled_from([0.0, 0.3]), st.booleans())
 def test_a_pack_within_a_part_holds_examples_of_that_part(
-    parts: tuple[list[int], list[int]], shuffle: bool, test: float, dedup: bool
+    parts: Parts, shuffle: bool, test: float, dedup: bool
 ) -> None:
     examples = planned(*parts, grouped=test > 0)
     options = PlanOptions(
@@ -123,9 +124,7 @@ def test_a_pack_within_a_part_holds_examples_of_that_part(
 
 
 @given(_parts(), st.lists(st.integers(1, 16), min_size=1, max_size=12))
-def test_appended_parts_leave_the_packs_before_them(
-    parts: tuple[list[int], list[int]], more: list[int]
-) -> None:
+def test_appended_parts_leave_the_packs_before_them(parts: Parts, more: list[int]) -> None:
     counts, lengths = parts
     options = PlanOptions(layout="packed", max_length=16, pack_within="part")
     before = packs(planned(counts, lengths), options).get("train", [])

@@ -107,9 +107,7 @@ def test_a_key_takes_its_values_and_no_others(key: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", RIGHT)
-def test_what_was_right_before_is_right_again(
-    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_right_is_right(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the cache come the values that checking gives; what is wrong is checked every time, and
     a file of the cache that was written to is not believed."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
@@ -318,9 +316,7 @@ def test_paths_count_from_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (config.parts.model, config.run.output) == ("./m", Path("o"))
 
 
-def test_a_path_from_where_the_command_runs_is_explained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paths_from_elsewhere_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Recipes once had such paths: the message has the path that is meant."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.jsonl").write_text("{}\n")
@@ -330,9 +326,7 @@ def test_a_path_from_where_the_command_runs_is_explained(
         builds_of(path.relative_to(tmp_path))
 
 
-def test_variables_come_from_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_variables_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In any text; a value that is one variable has the type of its key."""
     monkeypatch.setenv("WIDE", "2048")
     monkeypatch.setenv("YES", "true")

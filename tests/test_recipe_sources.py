@@ -267,9 +267,7 @@ def test_a_large_input_counts_for_more(tmp_path: Path, cache: Path) -> None:
 
 
 @pytest.mark.slow
-def test_lengths_of_answers_are_known_or_not_said(
-    pipeline: Run, tmp_path: Path, cache: Path
-) -> None:
+def test_lengths_are_known_or_not_said(pipeline: Run, tmp_path: Path, cache: Path) -> None:
     """Where one source trains every turn and another its answers alone, a shard does not show which
     turns are answers; the figure is left out rather than guessed."""
 

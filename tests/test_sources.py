@@ -75,9 +75,7 @@ def test_files_of_a_folder_that_are_no_data_are_named(pipeline: Run, tmp_path: P
     assert record["files_left_out"] == ["more.txt"]
 
 
-def test_a_folder_that_cannot_be_listed_stops_the_build(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its rows would be missing, and nobody would know."""
     (tmp_path / "data" / "shut").mkdir(parents=True)
     (tmp_path / "data" / "a.jsonl").write_bytes(LINES)
@@ -331,9 +329,7 @@ def test_a_dataset_of_the_hub_is_the_files_of_one_split(
     assert [s.name for s in scanned(tmp_path, "org/name:default:train")] == ["train.jsonl"]
 
 
-def test_an_id_is_no_hub_dataset_when_a_path_is_meant(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_id_may_be_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a hub, and for anything that is there, words with a slash are a path."""
     monkeypatch.setattr(hub.hub, "answers", lambda: False)
     with pytest.raises(UsageError, match="There is no file or folder org/name"):

@@ -73,9 +73,7 @@ exchanges = st.fixed_dictionaries({"prompt": QUESTIONS, "completion": ANSWERS})
 
 @settings(max_examples=25)
 @given(st.lists(exchanges, min_size=1, max_size=40), st.randoms(use_true_random=False))
-def test_a_row_has_its_group_whatever_rows_are_beside_it(
-    rows: list[dict[str, Any]], random: Any
-) -> None:
+def test_a_row_has_its_group_among_any_rows(rows: list[dict[str, Any]], random: Any) -> None:
     """Alone, in another order, doubled, among others: the fast path and the careful one agree."""
     alone = [_groups("sft", "prompt_completion", [row])[0] for row in rows]
     assert _groups("sft", "prompt_completion", rows) == alone
@@ -86,9 +84,7 @@ def test_a_row_has_its_group_whatever_rows_are_beside_it(
 
 
 @given(GROUPS, GROUPS, SEEDS, st.floats(0, 1, exclude_max=True))
-def test_no_other_row_moves_a_row(
-    some: list[int], more: list[int], seed: int, share: float
-) -> None:
+def test_no_row_moves_another(some: list[int], more: list[int], seed: int, share: float) -> None:
     def in_test(values: list[int]) -> list[bool]:
         return sides.in_test(np.array(values, np.uint64), share, seed).tolist()
 
@@ -219,9 +215,7 @@ def test_named_files_and_a_share_are_not_both_given(pipeline: Run, tmp_path: Pat
     pipeline(*command, data, "--test", again).refused(2, "leave nothing to train on")
 
 
-def test_rows_of_one_value_or_one_question_stay_together(
-    pipeline: Run, make: Make, tmp_path: Path
-) -> None:
+def test_a_value_and_a_question_stay_together(pipeline: Run, make: Make, tmp_path: Path) -> None:
     """A column alone leaks: the error names a pair and the option, which keeps both together."""
     rows = [
         row | {"topic": n % 23, "completion": f"{row['completion']} {n}"}

@@ -107,7 +107,7 @@ def test_ctrl_c_leaves_nothing(
         pytest.param("pipeline.builds.failed:clear", marks=pytest.mark.slow),
     ],
 )
-def test_ctrl_c_behind_the_publication_changes_nothing(
+def test_ctrl_c_after_publication_changes_nothing(
     name: str, tmp_path: Path, cache_dir: Path
 ) -> None:
     """The build is there: the status says so, and stdout where."""

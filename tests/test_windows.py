@@ -183,9 +183,7 @@ def _cut(examples: list[int]) -> list[int]:
 
 @pytest.mark.sweep(5)
 @pytest.mark.parametrize(("task", "options"), few(OPTIONS, 1))
-def test_windows_store_what_one_window_stores(
-    task: str, options: dict[str, Any], shop: Shop
-) -> None:
+def test_windows_store_what_one_stores(task: str, options: dict[str, Any], shop: Shop) -> None:
     """The same examples, sides and counts; without an order to keep, the same order."""
     rows = _pairs(110, 3) if task == "rm" else _questions(130, 2)
     data = [shop.write("a.jsonl", rows[:70]), shop.write("b.jsonl", rows[70:])]
@@ -259,9 +257,7 @@ def _lines(folder: Path) -> dict[str, set[int]]:
     }
 
 
-def test_a_digest_that_two_windows_share_is_looked_into(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shared_digest_is_looked_into(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """``--dedup`` leaves nothing out for its digest alone."""
     data = [shop.write("a.jsonl", _questions(60, 9))]
     shop.windows(2)
