@@ -33,6 +33,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from preloaded import load_tokenizers
 from support import SAMPLES, table
 
 import expectations
@@ -44,7 +45,7 @@ from pipeline.builds import publish
 from pipeline.options.config import Config
 from pipeline.shards import chain, collect, examples, gather, pack_index, part
 from pipeline.shards import window_plan as windows
-from stages import columns, encoders, kinds
+from stages import columns, kinds
 from stages.chat_template import compile as compiling
 from stages.chat_template import render_steps, shapes
 from stages.chat_template import trained_spans as turns
@@ -54,11 +55,8 @@ from stages.contract import Lines
 from stages.files import file_hash
 from stages.normalize import plain_pairs, plain_steps
 from stages.normalize import turns as plain_turns
-from stages.profile import with_step_tokens
 from stages.readers import jsonl
 from stages.rows import carried
-from stages.tokenizers import builtin
-from stages.tokenizers.profiles import all_profiles
 from stages.tokens import encode, outline_tokens, packed, segment_encoder
 
 
@@ -928,12 +926,7 @@ def preload(tokenizers: Path) -> None:
     importlib.import_module("pandas")  # which pyarrow would look for
 
     gx_library.registry()
-    profile = all_profiles()["qwen2-1.5b"]
-    assert profile.ranks is not None
-    data = builtin.tokenizer_json(profile, profile.ranks, tokenizers.parent)
-    for tokenizer in (data, with_step_tokens(data, profile.step_tokens)):
-        for backend in encoders.BACKENDS:
-            encoders.load(backend, tokenizer)
+    load_tokenizers(tokenizers.parent)
 
 
 def outcome(found: Mutant | None, build: Build, tokenizers: Path) -> str:

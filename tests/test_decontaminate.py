@@ -139,7 +139,8 @@ def test_answers_are_searched_where_asked(pipeline: Run, tmp_path: Path) -> None
 
 
 def test_evaluations_of_every_kind(pipeline: Run, tmp_path: Path) -> None:
-    """Each of two questions, one of them planted; the column is named, or known by its name."""
+    """Each of two questions, one of them planted; the column is named, or known by its name. An
+    instruction is a question together with its input; others are joined where named so."""
     asked = ASKED[:2]
     rows: list[dict[str, Any]] = [{"task_id": "x", "goal_text": one} for one in asked]
     parquet = table_bytes(pa.Table.from_pylist(rows), "parquet", 1)
@@ -149,27 +150,22 @@ def test_evaluations_of_every_kind(pipeline: Run, tmp_path: Path) -> None:
     answer = {"role": "assistant", "content": "x"}
     turns = [[{"role": "user", "content": one}, answer] for one in asked]
     write_rows(tmp_path / "e.jsonl", [{"meta": {"turns": one}} for one in turns])
-    train = _train(tmp_path / "t.jsonl", [ASKED[1], *INNOCENT[:4]])
+    begin = "Find the noun phrase in the following sentence."
+    joint = [{"instruction": begin, "input": one, "output": "x"} for one in (ASKED[2], ASKED[3])]
+    write_rows(tmp_path / "a.jsonl", joint)
+    write_rows(tmp_path / "b.jsonl", [{"one": begin, "other": row["input"]} for row in joint])
+    asking = [ASKED[1], f"{begin} {ASKED[3]}", f"{begin} {ASKED[4]}"]
+    train = _train(tmp_path / "t.jsonl", [*asking, *INNOCENT[:4]])
     named = ("p=e.parquet#goal_text", "j=e.json#goal_text", "t=e.txt", "l=e.jsonl#meta.turns")
+    named = (*named, "a.jsonl", "b.jsonl#one+other")
     words = [word for one in named for word in ("--decontaminate", one)]
     manifest = _build(pipeline, train, tmp_path / "out", *words)
-    assert {(hit["id"], hit["line"]) for hit in _hits(tmp_path / "out")} == {("t.jsonl:1", 2)}
+    found = {(hit["id"], hit["line"]) for hit in _hits(tmp_path / "out")}
+    assert found == {("t.jsonl:1", 2), ("t.jsonl:2", 2)}
     evaluations = manifest["decontamination"]["evaluations"]
-    assert [(one["questions"], one["found"]) for one in evaluations] == [(2, 1)] * 4
-
-
-def test_a_question_in_several_columns(pipeline: Run, tmp_path: Path) -> None:
-    """An instruction is a question together with its input; others are joined where named so."""
-    begin = "Find the noun phrase in the following sentence."
-    train = _train(tmp_path / "t.jsonl", [f"{begin} {ASKED[0]}", f"{begin} {ASKED[1]}"])
-    rows = [{"instruction": begin, "input": ASKED[0], "output": "x"}]
-    alpaca = write_rows(tmp_path / "a.jsonl", rows)
-    named = write_rows(tmp_path / "b.jsonl", [{"passage": begin, "asked": ASKED[0]}])
-    words = ("--decontaminate", alpaca, "--decontaminate", f"{named}#passage+asked")
-    manifest = _build(pipeline, train, tmp_path / "out", *words)
-    assert {hit["id"] for hit in _hits(tmp_path / "out")} == {"t.jsonl:1"}
-    columns = [one["column"] for one in manifest["decontamination"]["evaluations"]]
-    assert columns == ["instruction+input", "passage+asked"]
+    assert [(one["questions"], one["found"]) for one in evaluations] == [(2, 1)] * 6
+    columns = [one["column"] for one in evaluations]
+    assert columns[4:] == ["instruction+input", "one+other"]
 
 
 def test_questions_that_cannot_be_judged_are_told(pipeline: Run, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def _refuse(shared: None, item: int) -> int:
 def test_every_worker_leaves_interruptions_to_its_parent() -> None:
     """Also the first one of a process, with which multiprocessing starts a helper of its own."""
     code = "from pipeline.processes import pmap; import worker_tasks as here; "
-    code += "print(*dict(pmap(here.leaves_it_to_the_parent, None, range(4), 2)).values())"
+    code += "print(*(left for _, _, left in dict(pmap(here.parent, None, range(4), 2)).values()))"
     tests = Path(__file__).parent
     assert started(sys.executable, "-c", code, folder=tests).ended().out.split() == ["True"] * 4
 

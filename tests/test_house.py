@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 import tomllib
 from collections.abc import Iterator
-from importlib.metadata import requires, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -60,25 +59,6 @@ def test_no_underscore_crosses_a_folder_of_expectations() -> None:
                     words = f"{node.module}.{name.name}".split(".")
                     hidden = [i for i, word in enumerate(words) if word.startswith("_")]
                     assert all(".".join(words[:i]) == folder for i in hidden), f"{path}: {words}"
-
-
-def test_torch_is_absent_and_nothing_asks_for_it() -> None:
-    """No requirement, direct or through another package, brings torch."""
-    assert importlib.util.find_spec("torch") is None
-    seen: set[str] = set()
-    waiting = ["posttrain-pipeline"]
-    while waiting:
-        name = waiting.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        try:
-            wanted = [Requirement(line) for line in requires(name) or ()]
-        except ModuleNotFoundError:
-            continue  # asked for under another platform's marker
-        waiting += [r.name for r in wanted if r.marker is None or r.marker.evaluate({"extra": ""})]
-    assert "torch" not in seen
-    assert {"tokenizers", "pyarrow", "click"} <= seen
 
 
 # The files of a release beside the packages: each agrees with the one place of its facts.

@@ -20,7 +20,6 @@ from pipeline.shards.choose import choose
 from pipeline.shards.doubles import DIGEST
 from pipeline.shards.examples import PlannedExamples, part_of
 from stages.columns import Ints
-from stages.errors import UsageError
 
 HALF = st.sampled_from([0, 1, 2, 2**63, 2**64 - 1])  # many equal halves, which real digests lack
 Halves: TypeAlias = list[tuple[int, int]]
@@ -130,13 +129,6 @@ def test_appended_parts_leave_the_packs_before_them(parts: Parts, more: list[int
     before = packs(planned(counts, lengths), options).get("train", [])
     after = packs(planned([*counts, len(more)], lengths + more), options)["train"]
     assert after[: len(before)] == before
-
-
-def test_packs_within_parts_are_for_packed_builds() -> None:
-    with pytest.raises(UsageError, match="--pack-within part is not for layout ragged"):
-        PlanOptions(layout="ragged", pack_within="part")
-    with pytest.raises(UsageError, match="--pack-within must be build or part"):
-        PlanOptions(pack_within="shard")
 
 
 @pytest.mark.parametrize("layout", ["packed", "padded"])

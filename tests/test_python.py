@@ -20,18 +20,10 @@ def test_run_builds_what_the_command_builds(pipeline: Run, tmp_path: Path, cache
     flags = ("--layout", "ragged", "--map", "question=question", "--dedup", "--stop", "a")
     pipeline("run", "sft", DATA, "--model", "qwen2-1.5b", "-o", "one", *flags).ended()
     told: list[tuple[str, int, int]] = []
+    given = {"layout": "ragged", "map": {"question": "question"}, "dedup": True, "stop": ["a"]}
+    usual = {"model": "qwen2-1.5b", "data": [DATA], "system": None, "cache_dir": cache_dir}
     build = pp.run(
-        "sft",
-        model="qwen2-1.5b",
-        data=[DATA],
-        output=tmp_path / "two",
-        layout="ragged",
-        map={"question": "question"},
-        dedup=True,
-        stop=["a"],
-        system=None,
-        cache_dir=cache_dir,
-        progress=lambda *step: told.append(step),
+        "sft", output=tmp_path / "two", progress=lambda *step: told.append(step), **usual, **given
     )
     assert isinstance(build, pp.Build)
     one, two = (tmp_path / name / "manifest.json" for name in ("one", "two"))

@@ -37,7 +37,8 @@ DATA = [
     str(SAMPLES / "sft" / name)
     for name in ("chat.jsonl", "turn_weights.jsonl", "word_problems.jsonl", "zh_dialogues.jsonl")
 ]
-OPTIONS = ("--task", "sft", "--model", NAME, "--workers", "1", "--shuffle", "--quiet")
+ALONE = ("--model", NAME, "--workers", "1", "--shuffle", "--quiet")
+OPTIONS = ("--task", "sft", *ALONE)
 
 
 @pytest.fixture
@@ -46,11 +47,11 @@ def config(tmp_path: Path, cache: Path) -> Config:
     return Config.of("sft", tuple(DATA), NAME, tmp_path / "out", cache_dir=cache, workers=1)
 
 
-def _in_ranks(run: Run, cache: Path, output: str, *more: str) -> Ran:
-    """One command of the job array."""
-    command, *rank = more
-    cached = ("--cache-dir", str(cache))
-    return run(command, *DATA, *OPTIONS, *cached, "-o", output, *rank)
+@pytest.fixture
+def array(pipeline: Run, cache: Path) -> Run:
+    """Runs a command of the job array."""
+    shared = (*DATA, *OPTIONS, "--cache-dir", cache, "-o", "apart")
+    return lambda command, *rank: pipeline(command, *shared, *rank)
 
 
 def _ranked(number: int, of: int) -> tuple[str, ...]:
@@ -59,23 +60,22 @@ def _ranked(number: int, of: int) -> tuple[str, ...]:
 
 @pytest.mark.slow
 def test_a_loop_over_ranks_makes_the_build_of_one_command(
-    pipeline: Run, tmp_path: Path, cache: Path
+    pipeline: Run, array: Run, tmp_path: Path, cache: Path
 ) -> None:
     """Also with other numbers of ranks per phase, in any order, some of them run twice."""
     for number in (2, 0, 1, 2):
-        ran = _in_ranks(pipeline, cache, "apart", "parts", *_ranked(number, 3)).ended()
+        ran = array("parts", *_ranked(number, 3)).ended()
         assert Path(ran.out.strip()).name == f"parts-{number}-of-3.json"
     for number in (1, 0):
-        _in_ranks(pipeline, cache, "apart", "shards", *_ranked(number, 2)).ended()
+        array("shards", *_ranked(number, 2)).ended()
     assert not (tmp_path / "apart").exists()
-    _in_ranks(pipeline, cache, "apart", "commit").ended()
+    array("commit").ended()
     assert list((cache / "parts").rglob("*.arrow"))
     assert not list((cache / "builds").glob("*"))
-    words = [word for word in OPTIONS if word not in ("--task", "sft")]
-    pipeline("run", "sft", *DATA, *words, "-o", "one").ended()
+    pipeline("run", "sft", *DATA, *ALONE, "-o", "one").ended()
     assert len(files_of(tmp_path / "one")) > 12
     assert files_of(tmp_path / "apart") == files_of(tmp_path / "one")
-    assert _in_ranks(pipeline, cache, "apart", "commit", "--json").told["status"] == "unchanged"
+    assert array("commit", "--json").told["status"] == "unchanged"
 
 
 def test_ranks_whose_inputs_are_read_by_workers_make_the_same_build(
@@ -113,8 +113,7 @@ def test_ranks_whose_inputs_are_read_by_workers_make_the_same_build(
 @pytest.mark.slow
 def test_ranks_meet_in_a_store(pipeline: Run, tmp_path: Path, cache: Path, in_s3: S3Stub) -> None:
     """Machines that share no folder: each has a cache of its own, and the build goes to a store."""
-    words = [word for word in OPTIONS if word not in ("--task", "sft")]
-    pipeline("run", "sft", *DATA, *words, "-o", "one").ended()
+    pipeline("run", "sft", *DATA, *ALONE, "-o", "one").ended()
     shared = ("--cache-dir", f"s3://{BUCKET}/ranks/cache", "-o", f"s3://{BUCKET}/ranks/out")
     for machine in "abc":  # what is not shared
         own = tmp_path / machine / "posttrain-pipeline" / "shared"
@@ -145,21 +144,17 @@ def test_a_recipe_that_is_not_there_is_named(pipeline: Run) -> None:
         pipeline(command[0], "gone.toml", *command[1:]).refused(2, "There is no recipe gone.toml.")
 
 
-def test_missing_ranks_are_named(pipeline: Run, tmp_path: Path, cache: Path) -> None:
+def test_missing_ranks_are_named(array: Run, tmp_path: Path, cache: Path) -> None:
     """Of parts that nobody made, and of parts that are gone."""
-
-    def run(*command: str) -> Ran:
-        return _in_ranks(pipeline, cache, "apart", *command)
-
-    run("commit").refused(2, "No rank has made parts of this build.")
-    record = Path(run("parts", *_ranked(1, 3)).ended().out.strip())
-    run("shards", *_ranked(0, 1)).refused(
+    array("commit").refused(2, "No rank has made parts of this build.")
+    record = Path(array("parts", *_ranked(1, 3)).ended().out.strip())
+    array("shards", *_ranked(0, 1)).refused(
         2, "3 of 4 parts are missing: those of rank 0, 2 of 3.", "--num-shards 3 and --shard-id 0"
     )
     shutil.rmtree(cache / "parts")
-    assert run("commit", "--json").told["figures"] == {"ranks": [0, 1, 2], "of": 3}
+    assert array("commit", "--json").told["figures"] == {"ranks": [0, 1, 2], "of": 3}
     record.write_bytes(record.read_bytes().replace(b'"rows": ', b'"rows": 1'))
-    run("commit").refused(2, "parts-1-of-3.json is damaged")
+    array("commit").refused(2, "parts-1-of-3.json is damaged")
     assert not (tmp_path / "apart").exists()
 
 

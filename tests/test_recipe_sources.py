@@ -140,11 +140,6 @@ def test_budgets_are_read_and_checked(tmp_path: Path) -> None:
             builds_of(_recipe(tmp_path, f"{TOP}{key} = {right}\n{TALK}"))
 
 
-def test_a_total_may_be_in_millions(tmp_path: Path) -> None:
-    (build,) = builds_of(_recipe(tmp_path, f'{TOP}total = "2M"\n{TALK}weight = 1\n'))
-    assert build.plan.total == 2_000_000
-
-
 @pytest.mark.parametrize(("text", "says"), table("refusals.toml")["recipes"])
 def test_what_is_wrong_with_tables(text: str, says: str, tmp_path: Path) -> None:
     """Named with line and table."""
