@@ -6,12 +6,10 @@ build's own checks end the build, without any test; the few that a build cannot 
 what notices instead. As a program it prints a table:
 
     python tests/mutants.py [parts of names, or of what the check says that catches them]
-    python tests/mutants.py --misfits      those that cannot be put in any more
 """
 
 from __future__ import annotations
 
-import builtins
 import functools
 import gzip
 import importlib
@@ -26,7 +24,6 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -969,43 +966,8 @@ def verdict(found: Mutant, said: str) -> str:
     return "reason" if found.reason else "MISSED"
 
 
-def _names() -> set[tuple[str, str]]:
-    """What our modules have, but for modules: one that is imported only now is no change."""
-    return {
-        (module, name)
-        for module, loaded in list(sys.modules.items())
-        if module.split(".")[0] in ("stages", "expectations", "pipeline")
-        for name, value in vars(loaded).items()
-        if not isinstance(value, ModuleType)
-    }
-
-
-def misfits() -> list[str]:
-    """The mutants that cannot be put in, because what they change is no longer there."""
-    found = []
-    for one in dict.fromkeys(found.apply for found in MUTANTS):
-        child = os.fork()
-        if not child:
-            try:
-                before = _names()
-                loaded = {module for module, _ in before}
-                one()
-                # A name that nobody had before is read by nobody.
-                new = {(at, name) for at, name in _names() - before if at in loaded}
-                new = {(at, name) for at, name in new if not hasattr(builtins, name)}
-            except BaseException:
-                os._exit(1)
-            os._exit(int(bool(new)))
-        if os.waitpid(child, 0)[1]:
-            found.append(one.__name__)
-    return found
-
-
 def main(words: list[str]) -> int:
     """Print the table; return 1 when a mutant is missed or a build without one is not published."""
-    if words == ["--misfits"]:
-        sys.stdout.write("\n".join(misfits()))
-        return 0
     tokenizers = Path(tempfile.gettempdir()) / f"mutants-{os.getuid()}" / "tokenizers"
     preload(tokenizers)
     chosen = [m for m in MUTANTS if not words or any(word in (m.name + m.by) for word in words)]

@@ -8,7 +8,6 @@ import select
 import shutil
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -84,30 +83,21 @@ def test_the_key_completes_in_the_shell_itself(folder: Path, shell: str) -> None
         os.environ |= {"PATH": f"{BIN}:{os.environ['PATH']}", "TERM": "dumb", "HOME": str(folder)}
         os.execvp(_START[shell][0], _START[shell])
     try:
-        read = _reader(terminal)
-        os.write(terminal, b"source ./completion; echo 'so'urced\n")
-        assert "sourced" in read("sourced")
-        os.write(terminal, b"echo pipeline; pipeline export axolo\t")
-        assert "axolotl" in read("axolotl")
-        os.write(terminal, b"\x15pipeline run sft chats.j\t")
-        assert "chats.jsonl" in read("chats.jsonl")
+        for typed, wanted in (
+            (b"source ./completion; echo 'so'urced\n", "sourced"),
+            (b"echo pipeline; pipeline export axolo\t", "axolotl"),
+            (b"\x15pipeline run sft chats.j\t", "chats.jsonl"),
+        ):
+            os.write(terminal, typed)
+            shown, end = "", time.monotonic() + 60
+            while wanted not in shown and time.monotonic() < end:
+                if select.select([terminal], [], [], 1)[0]:
+                    shown += os.read(terminal, 4096).decode("utf-8", "replace").replace("\a", "")
+            assert wanted in shown
     finally:
         os.kill(process, 9)
         os.waitpid(process, 0)
         os.close(terminal)
-
-
-def _reader(terminal: int) -> Callable[[str], str]:
-    """Reads a terminal until it shows a text, or for a minute."""
-
-    def read(text: str) -> str:
-        shown, deadline = "", time.monotonic() + 60
-        while text not in shown and time.monotonic() < deadline:
-            if select.select([terminal], [], [], 1)[0]:
-                shown += os.read(terminal, 4096).decode("utf-8", "replace").replace("\a", "")
-        return shown
-
-    return read
 
 
 @pytest.mark.parametrize("shell", _START)
@@ -119,8 +109,7 @@ def test_it_is_installed_once_and_removed(shell: str, pipeline: Run, tmp_path: P
     start.write_text(before)
     ran = pipeline("completion", "install", shell, **home)
     wrote = [Path(line.removeprefix("wrote ")) for line in ran.out.splitlines()[:-1]]
-    assert ran.status == 0
-    assert f"pipeline completion remove {shell}" in ran.out
+    assert f"pipeline completion remove {shell}" in ran.ended().out
     assert len(wrote) == (1 if shell == "fish" else 2)
     assert wrote[0].read_text() == pipeline("completion", "show", shell).out
     text = start.read_text()
@@ -138,9 +127,7 @@ def test_it_is_installed_once_and_removed(shell: str, pipeline: Run, tmp_path: P
 def test_an_unknown_shell_is_asked_for(pipeline: Run, tmp_path: Path) -> None:
     """Nothing is guessed, and an unwritable home is an error in one sentence."""
     ran = pipeline("completion", "install", SHELL="/bin/tcsh", HOME=str(tmp_path))
-    assert (ran.status, ran.out) == (2, "")
-    assert "Give one of bash, fish, zsh." in ran.err
+    assert ran.refused(2, "Give one of bash, fish, zsh.").out == ""
     (tmp_path / "home").write_text("a file")
     ran = pipeline("completion", "install", "bash", HOME=str(tmp_path / "home"), XDG_DATA_HOME="")
-    assert (ran.status, ran.out) == (5, "")
-    assert ran.err.startswith("Error: ")
+    assert ran.refused(5, "Error: ").out == ""

@@ -506,46 +506,33 @@ def test_the_instruction_of_an_evaluation_is_no_part_of_its_questions() -> None:
     assert [one.item for one in found[2] if one.share > 0.5] == [4]
 
 
-def test_what_is_compared_of_a_conversation() -> None:
-    """The turns that are no answers; all of them where it has no others."""
+def _said(kind: str, rows: list[dict[str, Any]], *, whole: bool) -> tuple[list[str], list[int]]:
+    """The texts of rows that are compared, and the row of each."""
+    names = list(rows[0])
+    batch = pa.RecordBatch.from_pylist(rows, schema=schema(names))
+    texts, numbers = said.texts(batch, kinds.load(kind), whole=whole)
+    return list(texts), numbers.tolist()
+
+
+def test_what_is_compared_of_a_row() -> None:
+    """Turns that are no answers, all of them where it has no others; of all of a row its answers,
+    steps, tools and calls too: rows that differ in their tools alone are not alike."""
     roles = [["system", "user", "assistant"], ["assistant"], []]
-    turns = [[{"role": role, "content": f"{role}?"} for role in own] for own in roles]
-    batch = pa.RecordBatch.from_pydict({"messages": turns}, schema=schema(["messages"]))
-    own = kinds.load("conversation")
-    texts, rows = said.texts(batch, own, whole=False)
-    assert (list(texts), rows.tolist()) == (["system?", "user?", "assistant?"], [0, 0, 1])
-    texts, rows = said.texts(batch.slice(1), own, whole=True)
-    assert (list(texts), rows.tolist()) == (["assistant?"], [0])
-
-
-def test_calls_of_tools_are_compared_where_all_of_a_row_is() -> None:
-    """Rows that differ in their tools alone are not alike."""
+    rows = [{"messages": [{"role": role, "content": f"{role}?"} for role in own]} for own in roles]
+    texts = ["system?", "user?", "assistant?"]
+    assert _said("conversation", rows, whole=False) == (texts, [0, 0, 1])
+    assert _said("conversation", rows[1:], whole=True) == (["assistant?"], [0])
     call = {"role": "assistant", "content": None, "fields": '{"tool_calls": []}'}
-    turns = [[{"role": "user", "content": "U"}, call], [{"role": "user", "content": "V"}]]
-    batch = pa.RecordBatch.from_pydict(
-        {"messages": turns, "tools": ["T", None]}, schema=schema(["messages", "tools"])
-    )
-    own = kinds.load("conversation")
-    texts, rows = said.texts(batch, own, whole=True)
-    assert list(texts) == ["U", "", '{"tool_calls": []}', "T", "V", ""]
-    assert rows.tolist() == [0, 0, 0, 0, 1, 1]
-    assert list(said.texts(batch, own, whole=False)[0]) == ["U", "V"]
-
-
-def test_what_is_compared_of_pairs_and_steps() -> None:
-    """Both answers, and the steps, only where all of a row is."""
-    turn = {"role": "user", "content": "U"}
-    answers = [{**turn, "role": "assistant", "content": one} for one in ("A", "B")]
-    pair = pa.RecordBatch.from_pydict(
-        {"chosen_messages": [[turn, answers[0]]], "rejected_messages": [[turn, answers[1]]]},
-        schema=schema(["chosen_messages", "rejected_messages"]),
-    )
-    own = kinds.load("pair")
-    assert said.texts(pair, own, whole=False)[0] == ["U"]
-    assert said.texts(pair, own, whole=True)[0] == ["U", "A", "U", "B"]
-    steps = pa.RecordBatch.from_pydict(
-        {"problem": ["P", None], "steps": [["1", "2"], []]}, schema=schema(["problem", "steps"])
-    )
-    own = kinds.load("steps")
-    assert said.texts(steps, own, whole=False)[0] == ["P", ""]
-    assert list(said.texts(steps, own, whole=True)[0]) == ["P", "1", "2", ""]
+    one, other = ({"role": "user", "content": text} for text in "UV")
+    rows = [{"messages": [one, call], "tools": "T"}, {"messages": [other], "tools": None}]
+    texts = ["U", "", '{"tool_calls": []}', "T", "V", ""]
+    assert _said("conversation", rows, whole=True) == (texts, [0, 0, 0, 0, 1, 1])
+    assert _said("conversation", rows, whole=False)[0] == ["U", "V"]
+    answers = ({"role": "assistant", "content": text} for text in "AB")
+    sides = ("chosen_messages", "rejected_messages")
+    pair = {side: [one, answer] for side, answer in zip(sides, answers, strict=True)}
+    assert _said("pair", [pair], whole=False)[0] == ["U"]
+    assert _said("pair", [pair], whole=True)[0] == ["U", "A", "U", "B"]
+    steps = [{"problem": "P", "steps": ["1", "2"]}, {"problem": None, "steps": []}]
+    assert _said("steps", steps, whole=False)[0] == ["P", ""]
+    assert _said("steps", steps, whole=True)[0] == ["P", "1", "2", ""]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import shutil
 from pathlib import Path
@@ -20,21 +19,6 @@ SFT = ("run", "sft", "--model", "qwen2-1.5b", "--max-reject", "1", "-o", "out")
 def chat(*turns: tuple[str, str | None]) -> dict[str, Any]:
     """An openai row."""
     return {"messages": [{"role": role, "content": content} for role, content in turns]}
-
-
-@pytest.mark.slow
-def test_an_input_that_grew_in_the_middle_is_built_again(pipeline: Run, tmp_path: Path) -> None:
-    """Equal first and last pieces do not make equal files."""
-    row = json.dumps({"question": "q", "answer": "x" * 4000}).encode() + b"\n"
-    piece = row * (-(-(16 << 20) // len(row)))
-    data = tmp_path / "data.jsonl"
-    data.write_bytes(piece * 2)
-    pipeline(*SFT, data).ended()
-    first = read_manifest(tmp_path / "out")
-    data.write_bytes(piece + row.replace(b"q", b"z") + piece[len(row) :] + piece)
-    ran = pipeline(*SFT, data)
-    assert "built:" in ran.err
-    assert read_manifest(tmp_path / "out")["inputs"][0]["sha256"] != first["inputs"][0]["sha256"]
 
 
 def test_inputs_with_and_without_null_labels_go_together(built: Make) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from datasets import load_from_disk
-from support import SAMPLES, Make, Run, read_manifest, write_rows
+from support import SAMPLES, Make, Run, read_manifest, read_rows, write_rows
 from transformers import AutoTokenizer
 
 from pipeline.builder import population
@@ -37,9 +37,13 @@ def invoked(*arguments: object) -> str:
 
 
 def test_the_first_rows_are_those_of_the_build(built: Make, cache_dir: Path) -> None:
-    """Texts and what is trained, piece by piece, equal the shards'."""
+    """Texts and what is trained, piece by piece, equal the shards'. On a terminal, trained text is
+    green and context is dim."""
     data = SAMPLES / "sft" / "chat.jsonl"
-    said = as_json(planned(cache_dir, "sft", data))
+    found = planned(cache_dir, "sft", data)
+    said, text = as_json(found), as_text(found)
+    assert "\x1b[32m" in text
+    assert "\x1b[90m" in text
     folder = built("sft", data, "--layout", "ragged")
     tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
     rows = {row["row_id"]: row for row in load_from_disk(str(folder))["train"]}
@@ -156,9 +160,8 @@ def test_plan_as_json_and_dry_run_agree(cache_dir: Path) -> None:
 def test_rows_that_fit_no_task_or_two(pipeline: Run, tmp_path: Path) -> None:
     """One sentence, with the choices."""
     (tmp_path / "odd.jsonl").write_text('{"foo": 1}\n')
-    ran = pipeline("plan", "odd.jsonl", "--model", MODEL).ended(3)
-    assert "no format of conversations fits" in ran.err
-    assert "no format of rated steps fits" in ran.err
+    ran = pipeline("plan", "odd.jsonl", "--model", MODEL)
+    ran.refused(3, "no format of conversations fits", "no format of rated steps fits")
 
 
 def test_a_build_that_would_stop_is_foreseen(tmp_path: Path, cache_dir: Path) -> None:
@@ -171,8 +174,7 @@ def test_a_build_that_would_stop_is_foreseen(tmp_path: Path, cache_dir: Path) ->
         (long, {"max_length": 128}, True),
         (long, {"max_length": 128, "max_reject": 0.5}, False),
     ):
-        rows = [good] * 30 + [bad] * 20
-        write_rows(path, rows)
+        write_rows(path, [good] * 30 + [bad] * 20)
         said = as_json(planned(cache_dir, "sft", path, format="query_response", **options))
         assert said["rejects"]["build_would_stop"] is stops
 
@@ -194,21 +196,13 @@ def test_what_no_trimming_fits_is_foreseen(tmp_path: Path, cache_dir: Path, make
                 make("sft", path, "out", **limits)
 
 
-def test_colours_say_what_is_trained(cache_dir: Path) -> None:
-    """On a terminal, trained text is green and context is dim."""
-    text = as_text(planned(cache_dir, "sft", SAMPLES / "sft" / "word_problems.jsonl"))
-    assert "\x1b[32m" in text
-    assert "\x1b[90m" in text
-
-
 @pytest.mark.parametrize(("bad", "status"), [(range(3000), 3), (range(100), 0)])
 def test_a_build_that_is_bound_to_be_refused_stops_before_it_begins(
     pipeline: Run, tmp_path: Path, bad: range, status: int
 ) -> None:
     """Bad rows in every place of the file stop it; a bad beginning does not."""
     rows = [{"question": "q", "answer": "" if n in bad and n % 10 else "a"} for n in range(3000)]
-    path = tmp_path / "rows.jsonl"
-    write_rows(path, rows)
+    path = write_rows(tmp_path / "rows.jsonl", rows)
     ran = pipeline("run", "sft", path, "--model", "qwen2-1.5b", "-o", "out", "--max-reject", "0.05")
     assert ran.status == status, ran.err
     assert ("of 120 sampled rows were refused" in ran.err) is (status == 3)
@@ -225,5 +219,5 @@ def test_plan_has_the_status_of_the_build(pipeline: Run, tmp_path: Path) -> None
     assert "turn 2 (assistant) is empty" in planned.out
     assert "the fix: pipeline explain empty_answer" in planned.out
     assert "out.failed/rejects.jsonl" in ran.err
-    refused = (tmp_path / "out.failed" / "rejects.jsonl").read_text().splitlines()
-    assert [json.loads(line)["code"] for line in refused] == ["empty_answer"]
+    refused = read_rows(tmp_path / "out.failed" / "rejects.jsonl")
+    assert [one["code"] for one in refused] == ["empty_answer"]

@@ -15,7 +15,6 @@ from pipeline.builder.forecast import forecast
 from pipeline.inputs import equal_build
 from pipeline.inputs.scan import scan
 from pipeline.manifest.json_records import as_json as of_record
-from pipeline.options.config import Config
 from pipeline.options.recipe import builds_of
 from stages.errors import UsageError
 
@@ -89,17 +88,6 @@ def test_the_id_says_which_source_an_input_is_of(tmp_path: Path) -> None:
         (config,) = builds_of(_recipe(tmp_path, TOP + tables))
         found.add(equal_build.id_of("recipe", scan(config)))
     assert len(found) == 3
-
-
-def test_what_a_manifest_holds_is_read_back(tmp_path: Path) -> None:
-    """The same sources, from their record and where their inputs are now."""
-    text = f"{TOP}{MATH}{TALK}max-reject = 0.2\n"
-    (config,) = builds_of(_recipe(tmp_path, text))
-    recorded = json.loads(json.dumps(config.for_build))
-    data = [one.options.data for one in config.sources]
-    run = {"model": config.parts.model, "output": config.run.output}
-    again = Config.of_record(recorded, data, **run)
-    assert (again.sources, again.parts, again.plan) == (config.sources, config.parts, config.plan)
 
 
 def test_a_source_is_held_to_its_own_limit(pipeline: Run, tmp_path: Path) -> None:

@@ -172,25 +172,6 @@ def test_rows_without_a_value_in_the_column_are_refused() -> None:
     assert batch.schema.field("group").type == pa.uint64()
 
 
-@pytest.mark.slow
-def test_a_file_that_is_added_moves_no_row(make: Make, tmp_path: Path) -> None:
-    """Rows that sort first, rows that are doubled, and a removed one: no test row is trained on."""
-    data = tmp_path / "data"
-    write_rows(data / "rows.jsonl", _rows(200))
-    before = _split(make, data, test_size=0.1)
-    assert 5 < len(before["test"]) < 40
-    write_rows(data / "rows.jsonl", [*_rows(200)[:0:-1], *_rows(100)[1:]])
-    write_rows(data / "a_first.jsonl", _rows(10, start=500))
-    after = _split(make, data, test_size=0.1)
-    new = {row["prompt"] for row in _rows(10, start=500)}
-    gone = {_rows(1)[0]["prompt"]}
-    assert after["test"] - new == before["test"] - gone
-    assert after["train"] - new == before["train"] - gone
-    found = read_manifest(tmp_path / "out")["sides"]
-    assert (found["by"], found["groups"]) == ("question", 209)
-    assert abs(found["share"] - 0.1) < 4 * found["deviation"]
-
-
 def test_named_files_are_the_test_split(make: Make, cache_dir: Path, tmp_path: Path) -> None:
     """What asks the same as a row of theirs is not trained on, whatever its answer and spelling."""
     trained = [*_rows(20), {"prompt": "what IS 42 and 42", "completion": "So much."}]

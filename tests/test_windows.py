@@ -86,10 +86,6 @@ def _unpacked(row: dict[str, Any]) -> list[tuple[Any, ...]]:
     ]
 
 
-def _multiset(examples: list[tuple[Any, ...]]) -> Counter[str]:
-    return Counter(map(repr, examples))
-
-
 class Shop:
     """Builds of inputs of many small parts."""
 
@@ -123,10 +119,11 @@ def shop(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
 
 def _require_same(one: Path, other: Path) -> None:
     """Both store the same examples on the same sides, and say the same of every row."""
-    mine, theirs = _stored(one), _stored(other)
-    assert {side: _multiset(own) for side, own in mine.items()} == {
-        side: _multiset(own) for side, own in theirs.items()
-    }
+    mine, theirs = (
+        {side: Counter(map(repr, own)) for side, own in _stored(folder).items()}
+        for folder in (one, other)
+    )
+    assert mine == theirs
     said, known = read_manifest(one), read_manifest(other)
     assert {name: said.get(name) for name in SAME} == {name: known.get(name) for name in SAME}
     for name in ("total", "trained", "truncated"):
