@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from preloaded import load_tokenizers
-from support import SAMPLES, table
+from support import table
 
 import expectations
 import pipeline.builder.build
@@ -57,15 +57,6 @@ from stages.rows import carried
 from stages.tokens import encode, outline_tokens, packed, segment_encoder
 
 
-def chat(*turns: str, **more: Any) -> dict[str, Any]:
-    """An openai row: a system turn where the number of texts is odd, then user and assistant."""
-    roles = ["system"] * (len(turns) % 2) + ["user", "assistant"] * (len(turns) // 2)
-    return {
-        "messages": [{"role": r, "content": c} for r, c in zip(roles, turns, strict=True)],
-        **more,
-    }
-
-
 @dataclass(frozen=True)
 class Build:
     """A small build: what it reads, in the container that the name asks for, and its options.
@@ -78,7 +69,7 @@ class Build:
     rows: list[dict[str, Any]]
     name: str
     options: dict[str, Any]
-    before: tuple[dict[str, Any], ...] = ()
+    before: list[dict[str, Any]]
 
     def run(self, folder: Path, tokenizers: Path) -> Path:
         """Build it; the output."""
@@ -101,62 +92,21 @@ class Build:
         return folder / "out"
 
 
-def built(task: str, rows: list[dict[str, Any]], name: str = "data.jsonl", **options: Any) -> Build:
-    """A build of these rows."""
-    return Build(task, rows, name, options)
-
-
+TOLD = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 ROWS: dict[str, list[dict[str, Any]]] = {}
 for told in table("mutant_rows.jsonl"):
     ROWS.setdefault(told["of"], []).append(told["row"])
-WEIGHED = (SAMPLES / "sft" / "turn_weights.jsonl").read_text("utf-8").splitlines()
-FLAT = [{"question": f"What is {i}?", "answer": f"The number {i}."} for i in range(40)]
-TWICE = [*FLAT[:3], FLAT[0]]
-# Conversations of as many turns, in other orders.
-SHAPES = [
-    {"messages": [{"role": r, "content": f"{r} {i} {n}"} for n, r in enumerate(roles.split())]}
-    for i, roles in enumerate(("system user assistant", "user user assistant") * 3)
-]
-BREAKS = [chat(f"What is {i}?", f"\n\nThe number {i}.") for i in range(4)]
-ASKED = [*BREAKS, chat("<tool_response>7</tool_response>", "Seven.")]
-FLAGS = [chat("One?", f"No, {i}.", "Two?", f"Yes, {i}.") for i in range(4)]
-for flagged in FLAGS[::2]:
-    flagged["messages"][1]["train"] = False
-BUILDS = {
-    "sft": built("sft", ROWS["chats"]),
-    "flat": built("sft", FLAT),
-    "gz": built("sft", FLAT, "data.jsonl.gz"),
-    "array": built("sft", ROWS["chats"], "data.json"),
-    "parquet": built("sft", FLAT, "data.parquet"),
-    "system": built("sft", ROWS["chats"], system="Speak plainly."),
-    "all": built("sft", ROWS["chats"], train_on="all"),
-    "last": built("sft", ROWS["chats"], train_on="last"),
-    "mask": built("sft", ROWS["masked"], reasoning="mask"),
-    "mask-breaks": built("sft", [*ROWS["masked"], ROWS["chats"][3]], reasoning="mask"),
-    "weights": built("sft", [json.loads(line) for line in WEIGHED]),
-    "qwen3": built("sft", ROWS["thoughts"], model="qwen3-0.6b"),
-    "packed": built("sft", FLAT, layout="packed", max_length=128),
-    "padded": built("sft", FLAT, layout="padded"),
-    "index": built("sft", FLAT, index_only=True, layout=None, max_length=128),
-    "dedup": built("sft", TWICE, dedup=True),
-    "twice": built("sft", TWICE),
-    "filtered": built("sft", FLAT, filter=("length(answer) > 13 and n_turns > 1",)),
-    "refused": built("sft", [*ROWS["chats"], chat("Nothing?", ""), chat("Go", " ")]),
-    "rm": built("rm", ROWS["sides"]),
-    "rm-plain": built("rm", ROWS["talks"]),
-    "rm-qwen3": built("rm", ROWS["sides"], model="qwen3-0.6b"),
-    "rm-padded": built("rm", ROWS["sides"], layout="padded"),
-    "prm": built("prm", ROWS["steps"]),
-    "prm-text": built("prm", ROWS["tagged"]),
-    "prm-raw": built("prm", ROWS["steps"] * 3, prm_template="raw"),
-    "prm-packed": built("prm", ROWS["steps"] * 3, layout="packed", max_length=150),
-    "shapes": built("sft", SHAPES),
-    "asked": built("sft", ASKED, model="qwen3-0.6b"),
-    "qwen3-breaks": built("sft", BREAKS, model="qwen3-0.6b"),
-    "flags": built("sft", FLAGS),
-    "longer": replace(built("sft", FLAT), before=tuple(FLAT[:30])),
-    "trimmed": built("sft", ROWS["chats"], max_length=32, too_long="trim-turns"),
-}
+
+
+def _built(told: dict[str, Any]) -> Build:
+    rows = [row for name in told["rows"] for row in ROWS[name]]
+    given = told.get("options", {})
+    options = {k: tuple(v) if isinstance(v, list) else v or None for k, v in given.items()}
+    name, before = told.get("name", "data.jsonl"), rows[: told.get("before", 0)]
+    return Build(told["task"], rows, name, options, before)
+
+
+BUILDS = {name: _built(told) for name, told in TOLD["build"].items()}
 
 
 @dataclass(frozen=True)
@@ -213,7 +163,7 @@ def _import(path: str) -> None:
             return
 
 
-for told in tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["mutant"]:
+for told in TOLD["mutant"]:
     mutant(*told["builds"], reason=told.get("reason", ""), by=told.get("by", ""))(_change(told))
 
 

@@ -120,8 +120,6 @@ ENOUGH = ("objects.jsonl.gz", "numbers.json.gz")  # rows at their head; a plan r
 LARGE: dict[str, Callable[[], bytes]] = {
     "spaces.json.gz": lambda: gzip.compress(b"[" + b" " * (64 << 20) + b"]", 1),
     "digits.jsonl": lambda: GOOD.replace(b'"a"', b"9" * MANY) + GOOD,
-    "fraction.jsonl": lambda: GOOD.replace(b'"a"', b"1." + b"9" * MANY) + GOOD,
-    "ones.json": lambda: b"[1" + b",1" * (MANY << 2) + b"]",
     "deep.jsonl": lambda: GOOD + b"[" * MANY + b"\n" + b'{"a":' * MANY + b"\n",
     "deep.json": lambda: b"[" * MANY,
     "quotes.jsonl": lambda: GOOD.replace(b'"a"', b'"' + b'\\" ' * MANY + b'"'),
@@ -141,7 +139,7 @@ def _read(path: Path, plan: bool) -> None:
     for source in scan(config):
         with contextlib.suppress(DataError):
             recognise(source, config)
-        for split in source.splits[: 0 if source.name == "ones.json" else None]:
+        for split in source.splits:
             for _ in readers.load(split.reader).read(split):
                 pass
 
@@ -242,18 +240,14 @@ CONFIG: dict[str, Any] = {
 MODELS: dict[str, tuple[str, str]] = {
     "deep config": ("config.json", '{"a":' + DEEP),
     "digits": ("config.json", '{"vocab_size":' + "9" * 5000 + "}"),
-    "a list": ("config.json", '{"vocab_size": [1]}'),
     "infinity": ("config.json", '{"vocab_size": Infinity}'),
     "a size below zero": ("config.json", '{"max_position_embeddings": -1}'),
     "a template that is a number": ("tokenizer_config.json", '{"chat_template": 5}'),
-    "positions": ("config.json", '{"max_position_embeddings": "x"}'),
-    "a type that is a list": ("config.json", '{"model_type": []}'),
     "deep tokenizer config": ("tokenizer_config.json", '{"a":' + DEEP),
     "templates without names": ("tokenizer_config.json", '{"chat_template": ["x"]}'),
     "templates without text": ("tokenizer_config.json", '{"chat_template": [{"name": "default"}]}'),
     "deep tokenizer": ("tokenizer.json", '{"a":' + DEEP),
     "a tokenizer that is a list": ("tokenizer.json", "[]"),
-    "an empty tokenizer": ("tokenizer.json", "{}"),
     "a tokenizer of digits": ("tokenizer.json", '{"version":' + "9" * 5000 + "}"),
 }
 
@@ -292,9 +286,7 @@ TOML = {
     "deep": "a = " + DEEP,
     "tables in tables": "a = " + "{a = " * 3000,
     "dotted": "a." * 100_000 + "a = 1",
-    "dotted in quotes": '"a" . ' * 40_000 + "a = 1",
     "a long word": "x" * 200_000,
-    "a dotted table": "[" + "a." * 20_000 + "a]",
     "digits": "seed = " + "9" * 5000,
     "many tables": "".join(f"[a.b{i}]\n" for i in range(20_000)),
     "long": "# " + "x" * 10_000_000,

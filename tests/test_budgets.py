@@ -70,21 +70,13 @@ def chosen(
     return portions(made, ~in_test, in_test, budgets, seed=seed, total=total)
 
 
-def counts(made: PlannedExamples, found: Portions) -> list[int]:
-    """How many examples of each source are used."""
-    return np.bincount(np.array(made.source), found.times).astype(int).tolist()
-
-
-def sizes(made: PlannedExamples, unit: str) -> Any:
-    return {"rows": np.ones(len(made), np.int64), "tokens": made.length}.get(unit, made.trained)
-
-
 @given(EXAMPLES, st.sampled_from(UNITS), st.integers(1, 900), SEEDS, st.sampled_from([1, 2.5, 9]))
 def test_an_amount_is_met_within_one_example(
     own: Own, unit: str, amount: int, seed: int, epochs: float
 ) -> None:
     made = examples([own])
-    size = sizes(made, unit).astype(np.int64)
+    units = {"rows": np.ones(len(made)), "tokens": made.length, "trained_tokens": made.trained}
+    size = units[unit].astype(np.int64)
     found = chosen(made, [Budget(**{unit: amount}, epochs=epochs)], seed)  # type: ignore[arg-type]
     given_ = int((found.times * size).sum())
     assert given_ <= amount
@@ -170,33 +162,31 @@ def test_shares_are_met_or_the_shortfall_is_told(
         assert any(have - one <= 1 for have, one in zip(room, given_, strict=True))
 
 
-def test_a_part_of_a_pass_is_a_whole_number_of_examples() -> None:
-    """Whatever the last bit of a product says: 0.29 * 100 is a little less than 29."""
-    made = examples([[(n, 1, 10) for n in range(100)]])
-    for epochs, wanted in [(0.29, 29), (1.1, 110), (2.5, 250)]:
-        assert chosen(made, [Budget(epochs=epochs)]).times.sum() == wanted
+_EACH = [Budget(), Budget(share=0.25), Budget(weight=2), Budget(weight=1)]
 
 
-def test_a_source_without_a_budget_beside_shares_is_used_whole() -> None:
-    made = examples([[(n, 1, 10) for n in range(100)], [(n, 1, 10) for n in range(400)]])
-    found = chosen(made, [Budget(), Budget(share=0.6)])
-    assert counts(made, found) == [100, 150]
-
-
-def test_weights_divide_what_shares_leave() -> None:
-    made = examples([[(n, 1, 10) for n in range(300)] for _ in range(4)])
-    budgets = [Budget(), Budget(share=0.25), Budget(weight=2), Budget(weight=1)]
-    for total, wanted in [(None, [300, 250, 300, 150]), (6000, [300, 150, 100, 50])]:
-        found = chosen(made, budgets, total=total)
-        assert counts(made, found) == wanted
-
-
-def test_a_total_alone_takes_the_same_part_of_every_source() -> None:
-    made = examples([[(n, 1, 10) for n in range(300)], [(n, 1, 10) for n in range(100)]])
-    for total, wanted in [(2000, [150, 50]), (9000, [300, 100])]:
-        found = chosen(made, [Budget(), Budget()], total=total)
-        assert counts(made, found) == wanted
-        assert all(asked.short for asked in found.asked) == (total > 4000)
+@pytest.mark.parametrize(
+    ("has", "budgets", "total", "wanted"),
+    [
+        # Whatever the last bit of a product says: 0.29 * 100 is a little less than 29.
+        ([100], [Budget(epochs=0.29)], None, [29]),
+        ([100], [Budget(epochs=2.5)], None, [250]),
+        # A source without a budget is used whole; weights divide what shares leave.
+        ([100, 400], [Budget(), Budget(share=0.6)], None, [100, 150]),
+        ([300] * 4, _EACH, None, [300, 250, 300, 150]),
+        ([300] * 4, _EACH, 6000, [300, 150, 100, 50]),
+        # A total alone takes the same part of every source, which may be too little.
+        ([300, 100], [Budget(), Budget()], 2000, [150, 50]),
+        ([300, 100], [Budget(), Budget()], 9000, [300, 100]),
+    ],
+)
+def test_how_many_examples_of_ten_tokens_are_used(
+    has: list[int], budgets: list[Budget], total: int | None, wanted: list[int]
+) -> None:
+    made = examples([[(n, 1, 10) for n in range(count)] for count in has])
+    found = chosen(made, budgets, total=total)
+    assert np.bincount(np.array(made.source), found.times).tolist() == wanted
+    assert any(asked.short for asked in found.asked) == (total == 9000)
 
 
 def test_mixtures_that_cannot_be_met() -> None:

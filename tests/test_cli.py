@@ -37,7 +37,6 @@ def odd_files(tmp_path: Path) -> Path:
 
 TOLD = table("refusals.toml")
 MODEL = ("--model", "qwen2-1.5b")
-SFT = ("run", "sft", GOOD, *MODEL)
 
 
 def _words(line: str) -> list[str]:

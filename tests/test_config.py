@@ -122,21 +122,6 @@ def test_an_option_changes_the_hashes_of_its_phase(key: str, folder: Path, cache
         assert (parts[0] != parts[1]) == (feeds_parts or _bound(one.config, two.config))
 
 
-@pytest.mark.parametrize(
-    ("options", "longest"),
-    [
-        ({"max_length": 512}, 512),
-        ({"layout": "padded", "pad_to": "64"}, 64),
-        ({"layout": "ragged", "pad_to": "64"}, 4096),
-    ],
-)
-def test_the_longest_example_is_a_part_s_too(
-    options: dict[str, Any], longest: int, tmp_path: Path
-) -> None:
-    """The one thing of the plan that decides what is encoded."""
-    assert _config(tmp_path, tmp_path, **options).for_parts["longest_example"] == longest
-
-
 def test_a_manifest_keeps_the_order_of_its_options(tmp_path: Path) -> None:
     """Files that were written have the options in this order, and equal builds are equal bytes."""
     names = list(_config(tmp_path, tmp_path).for_build)

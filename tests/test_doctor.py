@@ -91,26 +91,22 @@ def test_pad_equal_to_eos(clinic: Clinic) -> None:
     assert "'<|im_end|>' is also the eos or end-of-turn token" in sentences["pad_is_not_eos"]
 
 
-def test_missing_end_of_turn(clinic: Clinic) -> None:
-    """A tokenizer that lost the token which its template prints."""
+def test_an_end_of_turn_that_is_none(clinic: Clinic) -> None:
+    """A tokenizer that lost the token which its template prints; or has it as one token, but not a
+    special one: any user could write it."""
 
     def lose(document: dict[str, Any]) -> None:
         kept = [t for t in document["added_tokens"] if t["content"] != "<|im_end|>"]
         document["added_tokens"] = kept
 
-    verdicts = clinic(None, lose)
-    sentence = failed(verdicts)["end_of_turn_is_one_token"]
-    assert "end-of-turn token '<|im_end|>' is not one token of the tokenizer" in sentence
-    assert verdicts["end_of_turn_is_trained"].passed is None
-
-
-def test_end_of_turn_that_is_ordinary_text(clinic: Clinic) -> None:
-    """One token, but not a special one: any user could write it."""
-
     def demote(document: dict[str, Any]) -> None:
         for token in document["added_tokens"]:
             token["special"] = token["content"] != "<|im_end|>"
 
+    verdicts = clinic(None, lose)
+    sentence = failed(verdicts)["end_of_turn_is_one_token"]
+    assert "end-of-turn token '<|im_end|>' is not one token of the tokenizer" in sentence
+    assert verdicts["end_of_turn_is_trained"].passed is None
     assert "so that text could forge it" in failed(clinic(None, demote))["end_of_turn_is_special"]
 
 

@@ -13,9 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Run, read_manifest, table, write_rows
 
-from pipeline.options.many_values import Keep
 from pipeline.shards import doubles
-from stages.errors import UsageError
 
 Rows = list[dict[str, Any]]
 LANGUAGES = ("en", "de", None)
@@ -301,10 +299,3 @@ def test_what_stays_is_the_best_of_its_equals(pairs: list[tuple[int, int | None]
         best = max(equal, key=worth.__getitem__)
         assert (at in again) == (at != best)
         assert dict(zip(again.tolist(), stays.tolist(), strict=True)).get(at, best) == best
-
-
-def test_what_keep_says() -> None:
-    assert Keep.of("highest:a:b") == Keep("a:b", highest=True)
-    assert Keep.of("lowest:first") == Keep("first", highest=False)
-    with pytest.raises(UsageError):
-        Keep.of("highest:")

@@ -39,10 +39,6 @@ def _recipe(folder: Path, text: str, name: str = "mix.toml") -> Path:
     return folder / name
 
 
-def _parts(cache: Path) -> set[str]:
-    return {path.name for path in cache.glob("parts/*/*.arrow")}
-
-
 @pytest.mark.slow
 def test_two_sources_are_two_runs_in_one(pipeline: Run, tmp_path: Path, cache: Path) -> None:
     """The rows of each are those of ``run`` on it alone, in the order of the sources, each with the
@@ -194,7 +190,7 @@ def test_several_builds_share_their_parts(pipeline: Run, tmp_path: Path, cache: 
     assert layouts == ["ragged", None, "packed"]
     assert [one["status"] for one in told["builds"]] == ["built", "failed", "built"]
     assert f"Error: {tmp_path / 'no'}: " in ran.err
-    assert len(_parts(cache)) == 2
+    assert len({path.name for path in cache.glob("parts/*/*.arrow")}) == 2
     assert not (tmp_path / "no").exists()
 
 

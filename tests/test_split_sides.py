@@ -34,7 +34,6 @@ GROUPS = st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=40)
 QUESTIONS = st.sampled_from(["What is 2+2?", "Say é.", "你好", "", "?", "a b"]) | st.text(
     max_size=8
 )
-ANSWERS = st.sampled_from(["4", "It is so.", "<think>x</think>y"])
 SHARE = 0.4
 
 
@@ -68,6 +67,7 @@ def _groups(task: str, name: str, rows: list[dict[str, Any]]) -> list[int]:
     return found
 
 
+ANSWERS = st.sampled_from(["4", "It is so.", "<think>x</think>y"])
 exchanges = st.fixed_dictionaries({"prompt": QUESTIONS, "completion": ANSWERS})
 
 
