@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from datasets import load_from_disk
-from support import SAMPLES, Make, Run, few, read_manifest, writable, write_rows
+from support import SAMPLES, Make, Run, few, read_manifest, table, writable, write_rows
 from tokenizers import Tokenizer
 
 SFT = ("run", "sft", "--model", "qwen2-1.5b", "--max-reject", "1", "-o", "out")
@@ -68,25 +68,14 @@ def test_a_link_as_output_keeps_pointing(pipeline: Run, tmp_path: Path) -> None:
 def test_padding_cuts_nothing(pipeline: Run) -> None:
     """A width below the longest example is refused."""
     options = (*QWEN, "-o", "e.arrow", "--until", "encode")
-    pipeline(*RUN, *options).ended()
+    pipeline("run", "sft", PROBLEMS, *options).ended()
     ran = pipeline("stage", "pad", "e.arrow", "-o", "padded", "--pad-to", "16")
     ran.refused(2, "more than the width 16")
 
 
 QWEN = ("--model", "qwen2-1.5b")
 PROBLEMS = SAMPLES / "sft" / "word_problems.jsonl"
-RUN = ("run", "sft", PROBLEMS)
-COMMANDS: list[tuple[object, ...]] = [
-    ("plan", "data", *QWEN),
-    ("run", "sft", "data", *QWEN),
-    ("init", "data"),
-    (*RUN, *QWEN, "--test", "data"),
-    (*RUN, *QWEN, "--chat-template", "data"),
-    (*RUN, *QWEN, "--decontaminate", "data"),
-    (*RUN, "--model", "./model"),
-    ("build", "data"),
-    ("doctor", "--model", "./model"),
-]
+COMMANDS: list[str] = table("refusals.toml")["no_files"]
 
 
 @pytest.mark.timeout(60)
@@ -94,7 +83,7 @@ COMMANDS: list[tuple[object, ...]] = [
     ("kind", "command"), few(itertools.product(("pipe", "device"), COMMANDS), 5)
 )
 def test_a_command_refuses_what_is_no_file(
-    kind: str, command: tuple[object, ...], pipeline: Run, tmp_path: Path
+    kind: str, command: str, pipeline: Run, tmp_path: Path
 ) -> None:
     """Data, templates, recipes and the files of a model; the error names the path."""
     (tmp_path / "model").mkdir()
@@ -103,7 +92,8 @@ def test_a_command_refuses_what_is_no_file(
             os.mkfifo(path)
         else:
             path.symlink_to("/dev/zero")
-    pipeline(*command).refused(2, "is not a regular file")
+    line = command.replace("MODEL", " ".join(QWEN)).replace("PROBLEMS", str(PROBLEMS))
+    pipeline(*line.split()).refused(2, "is not a regular file")
 
 
 @pytest.mark.parametrize("command", few(["check", "show", "report", "diff", "publish"], 1))

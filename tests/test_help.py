@@ -90,25 +90,8 @@ def test_values_that_would_not_be_followed(pipeline: Run, option: str, says: str
 
 # The examples that it shows: each is run, in a folder with the files that it names.
 
-_DATA = {
-    "data.jsonl": "sft/word_problems.jsonl",
-    "pairs.jsonl": "rm/pairs_margin.jsonl",
-    "steps.jsonl": "prm/stepwise.jsonl",
-}
 _MODEL = ("--model", "qwen2-1.5b")
-_SFT = ("run", "sft", "data.jsonl", *_MODEL, "--quiet", "-o")
-_MADE = (
-    (*_SFT, "build"),
-    (*_SFT, "other", "--max-length", "512"),
-    (*_SFT, "old", "--max-length", "1024"),
-    (*_SFT, "releases", "--keep", "3"),
-    (*_SFT, "releases", "--keep", "3", "--max-length", "512"),
-    ("versions", "hold", "releases", "current"),
-    ("versions", "hold", "releases", "current", "--as", "training"),
-    ("overlay", "model", "--build", "build", "-o", "trained"),
-    ("run", "sft", "data.jsonl", *_MODEL, "--until", "normalize", "-o", "rows.arrow"),
-    ("run", "sft", "data.jsonl", *_MODEL, "--until", "render", "-o", "text.arrow"),
-)
+_FOLDER = table("help_examples.toml")
 _RANKS = tuple(
     ("parts", *what, "--shard-id", str(rank), "--num-shards", "2", "--quiet")
     for what in (("recipe.toml",), ("data.jsonl", "--task", "sft", *_MODEL))
@@ -122,19 +105,16 @@ _SHELL = ("$", "|", ">", "&&", "'")  # what only a shell reads
 def prepared(tmp_path_factory: pytest.TempPathFactory, commands: Server, cache_home: Path) -> Path:
     """A folder with the files that examples name."""
     folder = tmp_path_factory.mktemp("examples")
-    for name, source in _DATA.items():
+    for name, source in _FOLDER["data"].items():
         shutil.copy(SAMPLES / source, folder / name)
-    ids = {"input_ids": [40, 1079, 1588, 151645], "labels": [-100, 1079, 1588, 151645]}
-    (folder / "ids.jsonl").write_text(json.dumps(ids) + "\n")
-    (folder / "recipe.toml").write_text(
-        'task = "sft"\ndata = "data.jsonl"\nmodel = "qwen2-1.5b"\noutput = "from-recipe"\n'
-        "keep = 0\n"
-    )
+    for name, text in _FOLDER["files"].items():
+        (folder / name).write_text(text)
     (folder / "cache").mkdir()
     model_dir(folder / "model", "BF16")
     variables = {**os.environ, "XDG_CACHE_HOME": str(cache_home), "HF_HUB_OFFLINE": "1"}
-    for words in _MADE:
-        assert commands([*words], folder, variables) == 0, outputs(folder)[1].read_text("utf-8")
+    for line in _FOLDER["made"]:
+        words = line.replace("MODEL", " ".join(_MODEL)).split()
+        assert commands(words, folder, variables) == 0, outputs(folder)[1].read_text("utf-8")
     return folder
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,21 +12,7 @@ from support import started
 PROGRAM = Path(__file__).parent / "mutants.py"
 
 
-# What each check of written shards says of the faults that it alone catches, or catches first.
-READ_BACK = (
-    "as_encoded",  # tokens that are not those of the part, or of the digest
-    "as_planned",  # names
-    "examples_whole",
-    "labels_equal_ids",
-    "duplicates_as_declared",
-    "counts_match",
-    "row_ids_unique",
-    "packs_as_planned",
-    "hashes_match",  # files that change after they were read
-    "shards_open",
-    "shards_complete",
-    "disagree",  # one of the two that judge is blind
-)
+READ_BACK: list[str] = tomllib.loads(PROGRAM.with_suffix(".toml").read_text("utf-8"))["read_back"]
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ import pytest
 from conftest import NAME
 from packaging.requirements import Requirement
 from stub_s3 import BUCKET, S3Stub
-from support import ROOT, SAMPLES, Ran, Run, files_of, flip, silent
+from support import ROOT, SAMPLES, Ran, Run, files_of, flip, silent, table
 
 from pipeline import run_build
 from pipeline.builder import planning, ranks
@@ -256,24 +256,9 @@ def test_versions_are_not_mixed(config: Config, monkeypatch: pytest.MonkeyPatch)
         ranks.joined(prepared)
 
 
-@pytest.mark.parametrize(
-    ("given", "variables", "wanted"),
-    [
-        ((1, 2), {}, Rank(1, 2)),
-        ((None, None), {"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_TASK_COUNT": "4"}, Rank(3, 4)),
-        ((None, 8), {"JOB_COMPLETION_INDEX": "7"}, Rank(7, 8)),
-        ((0, 2), {"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_TASK_COUNT": "4"}, Rank(0, 2)),
-        ((None, None), {}, "which run this is"),
-        ((None, None), {"JOB_COMPLETION_INDEX": "7"}, "how many runs"),
-        ((None, None), {"SLURM_ARRAY_TASK_ID": "4", "SLURM_ARRAY_TASK_COUNT": "4"}, "not below"),
-        ((None, 2), {"JOB_COMPLETION_INDEX": "x"}, "JOB_COMPLETION_INDEX is 'x'"),
-    ],
-)
+@pytest.mark.parametrize(("given", "variables", "wanted"), table("refusals.toml")["ranks"])
 def test_the_job_array_says_which_rank_it_is(
-    given: tuple[int | None, int | None],
-    variables: dict[str, str],
-    wanted: Rank | str,
-    monkeypatch: pytest.MonkeyPatch,
+    given: list[Any], variables: dict[str, str], wanted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Options win; ranks that do not count from 0 are refused."""
     for names in _ranks._ARRAYS:
@@ -281,13 +266,14 @@ def test_the_job_array_says_which_rank_it_is(
             monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    if isinstance(wanted, Rank):
-        assert _ranks.rank_of(*given) == wanted
-        shares = (Rank(i, wanted.of).share(9) for i in range(wanted.of))
+    options = [None if one == "none" else one for one in given] or [None, None]
+    if isinstance(wanted, list):
+        assert _ranks.rank_of(*options) == Rank(*wanted)
+        shares = (Rank(i, wanted[1]).share(9) for i in range(wanted[1]))
         assert sorted(x for share in shares for x in share) == [*range(9)]
     else:
         with pytest.raises(UsageError, match=wanted):
-            _ranks.rank_of(*given)
+            _ranks.rank_of(*options)
 
 
 def test_every_library_that_makes_bytes_is_compared() -> None:
