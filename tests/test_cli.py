@@ -79,7 +79,7 @@ def test_too_many_refused_rows_exit_3(pipeline: Run, tmp_path: Path) -> None:
 
 
 def test_lists(pipeline: Run) -> None:
-    """Every list has entries with a text."""
+    """Every list has entries with a text; where nobody looks, each is one line."""
     for kind in ("models", "formats", "containers", "tasks", "stages", "expectations"):
         lines = pipeline("list", kind).ended().out.splitlines()
         assert lines

@@ -75,8 +75,7 @@ def test_the_key_completes_in_the_shell_itself(folder: Path, shell: str) -> None
     """On a terminal of its own: a model's name, and then a file's."""
     if shutil.which(shell) is None:
         pytest.skip(f"there is no {shell} here")
-    script = folder / "completion"
-    script.write_text(shells.shells()[shell].script)
+    (folder / "completion").write_text(shells.shells()[shell].script)
     process, terminal = pty.fork()
     if process == 0:
         os.chdir(folder)

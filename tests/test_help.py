@@ -238,9 +238,3 @@ def test_lines_keep_their_words() -> None:
         assert all(len(line) <= 60 or len(line.split()) == 1 for line in found.splitlines())
         if text.startswith("key"):
             assert all(line.startswith(" " * 10) for line in found.splitlines()[1:])
-
-
-def test_where_nobody_looks_nothing_is_wrapped(pipeline: Run) -> None:
-    """One entry a line, for grep and friends."""
-    text = _screen(pipeline, 0, "list", "formats")
-    assert len(text.splitlines()) == len(catalog.names("stages.formats"))

@@ -90,9 +90,8 @@ def test_the_locked_version_is_one_that_is_asked_for() -> None:
     """Each requirement has a locked version that it allows."""
     pinned = _pinned()
     for asked in _asked():
-        version = pinned.get(canonicalize_name(asked.name))
-        assert version, f"{asked.name} is not locked: make lock"
-        assert asked.specifier.contains(version), f"{asked} is locked at {version}: make lock"
+        version = pinned.get(canonicalize_name(asked.name), "nothing")
+        assert version in asked.specifier, f"{asked} is locked at {version}: make lock"
 
 
 def test_locked_versions_are_exact_and_from_the_index() -> None:

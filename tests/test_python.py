@@ -42,7 +42,7 @@ def test_plan_says_what_the_command_says(pipeline: Run, tmp_path: Path, cache_di
     plan = pp.plan("sft", model="qwen2-1.5b", data=str(DATA), output="o", cache_dir=cache_dir)
     asked = ("plan", DATA, "--task", "sft", "--model", "qwen2-1.5b", "-o", "o")
     assert pipeline(*asked).out == f"{plan}\n"
-    said = json.loads(pipeline(*asked, "--json").out)
+    said = pipeline(*asked, "--json").told
     assert json.loads(json.dumps(plan.described())) == said
     assert (plan.rows, plan.sampled) == (said["rows"], said["rejects"]["sampled"])
     assert (plan.layout, plan.would_stop, plan.refused) == ("packed", False, {})

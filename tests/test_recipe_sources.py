@@ -167,12 +167,6 @@ def test_an_option_that_an_error_names_is_of_one_source(pipeline: Run, tmp_path:
     pipeline("plan", path).ended()
 
 
-def test_a_file_is_in_one_source(pipeline: Run, tmp_path: Path) -> None:
-    """Its rows would be trained twice, under one name."""
-    text = TOP + TALK + _source("again", CHAT)
-    pipeline("build", _recipe(tmp_path, text)).refused(2, "is named twice")
-
-
 @pytest.mark.slow
 def test_several_builds_share_their_parts(pipeline: Run, tmp_path: Path, cache: Path) -> None:
     """One call, one object with the result of each; the rows of two layouts are encoded once."""
