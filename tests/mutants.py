@@ -2,8 +2,8 @@
 
 Each mutant changes a line or two of the code that builds, and builds a small input on which the
 change shows; the builds, and those that are a statement or two, stand in ``mutants.toml``. It is
-*caught* when the build's own checks end the build, without any test; the few that a build cannot notice say why, and
-what notices instead. As a program it prints a table:
+*caught* when the build's own checks end the build, without any test; the few that a build cannot
+notice say why, and what notices instead. As a program it prints a table:
 
     python tests/mutants.py [parts of names, or of what the check says that catches them]
 """
