@@ -18,7 +18,6 @@ from test_messages import object_of
 import posttrain_pipeline as pp
 from pipeline import tasks
 from pipeline.messages.corrected import commands, reads_stdin
-from pipeline.options.config import PHASE_OF
 
 GOOD = SAMPLES / "sft" / "word_problems.jsonl"
 
@@ -170,11 +169,6 @@ def test_an_option_of_other_tasks_is_refused(pipeline: Run, tmp_path: Path, task
         ("build", "r.toml"),
     ):
         pipeline(*words).refused(2, f"{asked[-2]} is an option of ")
-
-
-def test_tasks_own_options_that_exist() -> None:
-    """A misspelt one would be an option of all tasks."""
-    assert all(set(tasks.load(name).options) <= set(PHASE_OF) for name in tasks.names())
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from support import ROOT, SAMPLES, install_examples, modules_of, packages_of, re
 
 from docs import dependencies
 from docs.dependencies import COME_ALONG, MOMENTS, PACKAGES, ROOMS, importing, required
-from pipeline.cli import LISTED, cli, listed_text
+from pipeline.cli import LISTED, cli
 from stages import catalog
 
 _HEAVY = {
@@ -71,7 +71,6 @@ def test_the_list_of_commands_loads_no_command(tmp_path: Path) -> None:
     assert {name for name in names if name.startswith("pipeline.commands.")} == {
         "pipeline.commands.show"
     }
-    assert LISTED.read_text("utf-8") == listed_text(), "run: make docs"
     assert {*json.loads(LISTED.read_bytes())} == {*cli.list_commands(click.Context(cli))}
 
 

@@ -140,12 +140,6 @@ def test_a_recipe_with_a_mistake_is_kept_nowhere(tmp_path: Path) -> None:
     assert set(tmp_path.iterdir()) == before
 
 
-def test_the_shipped_schema_is_current() -> None:
-    """``make docs`` writes it."""
-    assert declared.SCHEMA.read_text("utf-8") == declared.schema_text()
-    jsonschema.Draft7Validator.check_schema(declared.schema())
-
-
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_the_schema_takes_the_examples(path: Path) -> None:
     """And the program does, from any folder."""
