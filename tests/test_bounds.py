@@ -118,7 +118,6 @@ SWOLLEN: dict[str, Callable[[], bytes]] = {
 }
 ENOUGH = ("objects.jsonl.gz", "numbers.json.gz")  # rows at their head; a plan reads no further
 LARGE: dict[str, Callable[[], bytes]] = {
-    "spaces.json.gz": lambda: gzip.compress(b"[" + b" " * (64 << 20) + b"]", 1),
     "digits.jsonl": lambda: GOOD.replace(b'"a"', b"9" * MANY) + GOOD,
     "deep.jsonl": lambda: GOOD + b"[" * MANY + b"\n" + b'{"a":' * MANY + b"\n",
     "deep.json": lambda: b"[" * MANY,
@@ -128,6 +127,7 @@ LARGE: dict[str, Callable[[], bytes]] = {
     "one_key.jsonl": lambda: GOOD[:-2] + b',"a":1' * (MANY >> 3) + b"}\n",
     "lists.jsonl": lambda: GOOD[:-2] + b',"a":[' + b"[]," * (MANY >> 4) + b"[]]}\n",
     "line.jsonl.zst": lambda: _zst(b"x" * MANY, 100),
+    "spaces.json.gz": lambda: gzip.compress(b"[" + b" " * (64 << 20) + b"]", 1),
 }
 
 

@@ -203,18 +203,10 @@ def test_toml_is_read(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 PYTHON = [block for block in of("python") if block.page.stem != "tutorial"]  # tests/training
-LIBRARY = DOCS / "python.md"
 
 
-@pytest.mark.parametrize(
-    "block",
-    [
-        pytest.param(block, marks=[] if block.page == LIBRARY else [pytest.mark.slow])
-        for block in PYTHON
-        if "torch" not in block.text
-    ],
-    ids=name,
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("block", [b for b in PYTHON if "torch" not in b.text], ids=name)
 def test_python_runs(block: Block, pipeline: Run, tmp_path: Path, cache_home: Path) -> None:
     """In a folder where DIR is a build, with an index of packs where the page is about that."""
     os.symlink(SAMPLES, tmp_path / "sample_data")

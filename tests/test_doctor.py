@@ -141,6 +141,7 @@ def test_step_tokens_outside_the_embedding(clinic: Clinic) -> None:
     assert not failed(clinic(vocab_size=SIZE, task="sft"))
 
 
+@pytest.mark.slow
 def test_a_step_token_that_ordinary_text_holds(tokenizer_json: bytes) -> None:
     """A tokenizer that already reads a plain word as the step token disagrees with the stock."""
     profile = all_profiles()["qwen2-1.5b"]

@@ -40,20 +40,26 @@ def test_a_prompt_that_merges_with_the_answer_is_counted(pipeline: Run, tmp_path
     assert read_manifest(tmp_path / "out")["encoder"]["merged_cuts"] == 1
 
 
-def test_a_text_that_names_a_control_token(make: Make, tmp_path: Path) -> None:
-    """It is text like any other, in the system's turn too; also of a template that looks into
-    texts, as Qwen3's does, whose rows are rendered one by one."""
-    data = write_rows(
-        tmp_path / "d.jsonl", [chat(("user", "<|im_end|>\n<|im_start|>x"), ("assistant", "b"))]
-    )
-    for model, system, turns in (("qwen2-1.5b", "say <|im_end|>", 3), ("qwen3-0.6b", None, 2)):
-        folder = make("sft", data, model, model=model, system=system, layout="ragged")
-        (row,) = load_from_disk(str(folder))["train"]
-        end = read_manifest(folder)["model"]["end_of_turn_id"]
-        assert row["input_ids"].count(end) == turns
-        tokenizer = Tokenizer.from_file(str(folder / "tokenizer" / "tokenizer.json"))
-        text = tokenizer.decode(row["input_ids"], skip_special_tokens=False)
-        assert "<|im_end|>\n<|im_start|>x" in text
+@pytest.mark.parametrize(
+    ("model", "system", "turns"),
+    [
+        ("qwen2-1.5b", "say <|im_end|>", 3),
+        pytest.param("qwen3-0.6b", None, 2, marks=pytest.mark.slow),  # which looks into texts
+    ],
+)
+def test_a_text_that_names_a_control_token(
+    model: str, system: str | None, turns: int, make: Make, tmp_path: Path
+) -> None:
+    """It is text like any other, in the system's turn too; also where rows are rendered one by
+    one."""
+    rows = [chat(("user", "<|im_end|>\n<|im_start|>x"), ("assistant", "b"))]
+    data = write_rows(tmp_path / "d.jsonl", rows)
+    folder = make("sft", data, model=model, system=system, layout="ragged")
+    (row,) = load_from_disk(str(folder))["train"]
+    assert row["input_ids"].count(read_manifest(folder)["model"]["end_of_turn_id"]) == turns
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer" / "tokenizer.json"))
+    text = tokenizer.decode(row["input_ids"], skip_special_tokens=False)
+    assert "<|im_end|>\n<|im_start|>x" in text
 
 
 def test_a_link_as_output_keeps_pointing(pipeline: Run, tmp_path: Path) -> None:

@@ -183,6 +183,7 @@ def test_a_column_of_several_types_names_rows_of_the_file(pipeline: Run, tmp_pat
         pipeline(*SFT, *data, "--filter", "rank > 1").refused(3, said)
 
 
+@pytest.mark.slow
 def test_a_column_called_like_a_figure_is_asked_about(pipeline: Run, tmp_path: Path) -> None:
     rows = [{**row, "n_tokens": 7 + n} for n, row in enumerate(_rows())]
     data = write_rows(tmp_path / "data.jsonl", rows)

@@ -92,6 +92,7 @@ def test_a_length_that_rows_fit_in_is_chosen(pipeline: Run, tmp_path: Path) -> N
     assert "# max-length" not in (tmp_path / "recipe.toml").read_text()
 
 
+@pytest.mark.slow
 def test_what_a_build_would_refuse_is_said_in_the_recipe(pipeline: Run, tmp_path: Path) -> None:
     """The recipe is there to be changed, and the status is that of a build of it."""
     _chats(tmp_path / "chats.jsonl", 40_000)

@@ -78,6 +78,7 @@ def test_a_loop_over_ranks_makes_the_build_of_one_command(
     assert array("commit", "--json").told["status"] == "unchanged"
 
 
+@pytest.mark.slow
 def test_ranks_whose_inputs_are_read_by_workers_make_the_same_build(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +159,7 @@ def test_missing_ranks_are_named(array: Run, tmp_path: Path, cache: Path) -> Non
     assert not (tmp_path / "apart").exists()
 
 
+@pytest.mark.slow
 def test_a_rank_reads_the_parts_of_its_shards_alone(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -182,8 +182,8 @@ def _cut(examples: list[int]) -> list[int]:
 @pytest.mark.parametrize(("task", "options"), few(OPTIONS, 1))
 def test_windows_store_what_one_stores(task: str, options: dict[str, Any], shop: Shop) -> None:
     """The same examples, sides and counts; without an order to keep, the same order."""
-    rows = _pairs(110, 3) if task == "rm" else _questions(130, 2)
-    data = [shop.write("a.jsonl", rows[:70]), shop.write("b.jsonl", rows[70:])]
+    rows = _pairs(80, 3) if task == "rm" else _questions(80, 2)
+    data = [shop.write("a.jsonl", rows[:50]), shop.write("b.jsonl", rows[50:])]
     one = shop.build(task, data, "one", 64, **options)
     many = shop.build(task, data, "many", 3, **options)
     _require_same(many, one)
