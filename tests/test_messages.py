@@ -16,6 +16,7 @@ import pytest
 from preloaded import Server, outputs
 from support import SAMPLES, Make, Ran, Run, read_manifest
 
+from pipeline.builds import standing
 from pipeline.messages import corrected, lines, notify
 from pipeline.messages.result import of_error
 from pipeline.messages.session import Session
@@ -229,6 +230,7 @@ def test_the_arguments_say_how_to_talk() -> None:
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES])
 def test_a_folder_that_cannot_be_copied_is_told_as_one_file(code: int) -> None:
     """Copying a folder gathers its failures, and loses their numbers but in words."""
+    standing.begin()  # another test of this process may have published
     failed = [OSError(code, os.strerror(code), name) for name in "xy"]
     told = of_error(shutil.Error([("a", str(one.filename), str(one)) for one in failed]))
     assert told == of_error(failed[0])
