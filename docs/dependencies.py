@@ -1,5 +1,5 @@
 """The table of docs/dependencies.md: each package that pyproject.toml names, what it is for, and
-when it is imported. The folders are read from the sources; tests/test_dependencies.py compares the
+when it is imported. The folders are read from the sources; tests/test_imports.py compares the
 rest with what commands import."""
 
 from __future__ import annotations

@@ -1,17 +1,15 @@
 """Faults put into our own code on purpose, one at a time: the build itself must not publish them.
 
 Each mutant changes a line or two of the code that builds, and builds a small input on which the
-change shows; those that are a statement or two stand in ``mutants.toml``. It is *caught* when the
-build's own checks end the build, without any test; the few that a build cannot notice say why, and
-what notices instead. As a program it prints a table:
+change shows; the builds, and those that are a statement or two, stand in ``mutants.toml``. It is
+*caught* when the build's own checks end the build, without any test; the few that a build cannot
+notice say why, and what notices instead. As a program it prints a table:
 
     python tests/mutants.py [parts of names, or of what the check says that catches them]
-    python tests/mutants.py --misfits      those that cannot be put in any more
 """
 
 from __future__ import annotations
 
-import builtins
 import functools
 import gzip
 import importlib
@@ -26,14 +24,14 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from support import SAMPLES, table
+from preloaded import load_tokenizers
+from support import table
 
 import expectations
 import pipeline.builder.build
@@ -44,7 +42,7 @@ from pipeline.builds import publish
 from pipeline.options.config import Config
 from pipeline.shards import chain, collect, examples, gather, pack_index, part
 from pipeline.shards import window_plan as windows
-from stages import columns, encoders, kinds
+from stages import columns, kinds
 from stages.chat_template import compile as compiling
 from stages.chat_template import render_steps, shapes
 from stages.chat_template import trained_spans as turns
@@ -54,137 +52,61 @@ from stages.contract import Lines
 from stages.files import file_hash
 from stages.normalize import plain_pairs, plain_steps
 from stages.normalize import turns as plain_turns
-from stages.profile import with_step_tokens
 from stages.readers import jsonl
 from stages.rows import carried
-from stages.tokenizers import builtin
-from stages.tokenizers.profiles import all_profiles
-from stages.tokens import (
-    encode,
-    outline_tokens,
-    packed,
-    segment_encoder,
-)
-
-
-def chat(*turns: str, **more: Any) -> dict[str, Any]:
-    """An openai row: a system turn where the number of texts is odd, then user and assistant."""
-    roles = ["system"] * (len(turns) % 2) + ["user", "assistant"] * (len(turns) // 2)
-    return {
-        "messages": [{"role": r, "content": c} for r, c in zip(roles, turns, strict=True)],
-        **more,
-    }
-
-
-def _jsonl(rows: list[dict[str, Any]]) -> bytes:
-    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+from stages.tokens import encode, outline_tokens, packed, segment_encoder
 
 
 @dataclass(frozen=True)
 class Build:
-    """A small build: what it reads, and its options.
+    """A small build: what it reads, in the container that the name asks for, and its options.
 
     Attributes:
         before: what a first build into the same folder reads.
     """
 
     task: str
+    rows: list[dict[str, Any]]
     name: str
-    content: bytes
     options: dict[str, Any]
-    before: bytes | None = None
+    before: list[dict[str, Any]]
 
     def run(self, folder: Path, tokenizers: Path) -> Path:
         """Build it; the output."""
-        data = folder / self.name
-        cache = folder / "cache"
+        data, cache = folder / self.name, folder / "cache"
         cache.mkdir()
         tokenizers.mkdir(parents=True, exist_ok=True)
         (cache / "tokenizers").symlink_to(tokenizers)
+        fixed = {"output": folder / "out", "cache_dir": cache, "workers": 1}
         given = {"model": "qwen2-1.5b", "layout": "ragged", "max_reject": 0.5, **self.options}
-        config = Config.of(
-            task=self.task,
-            data=(str(data),),
-            output=folder / "out",
-            cache_dir=cache,
-            workers=1,
-            **given,
-        )
-        for content in (self.before, self.content):
-            if content is not None:
-                self._write(data, content)
-                pipeline.builder.build.build(config, lambda *_: None)
+        config = Config.of(task=self.task, data=(str(data),), **fixed, **given)
+        for rows in filter(None, (self.before, self.rows)):
+            lines = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+            if data.suffix == ".parquet":
+                pq.write_table(pa.Table.from_pylist(rows), data, row_group_size=2)
+            elif data.suffix == ".json":
+                data.write_text(json.dumps(rows))
+            else:
+                data.write_bytes(gzip.compress(lines, mtime=0) if data.suffix == ".gz" else lines)
+            pipeline.builder.build.build(config, lambda *_: None)
         return folder / "out"
 
-    def _write(self, data: Path, content: bytes) -> None:
-        if self.name.endswith(".parquet"):
-            rows = [json.loads(line) for line in content.splitlines()]
-            pq.write_table(pa.Table.from_pylist(rows), data, row_group_size=2)
-        else:
-            data.write_bytes(content)
 
-
-def built(task: str, rows: list[dict[str, Any]], name: str = "data.jsonl", **options: Any) -> Build:
-    """A build of these rows, in the container that the name asks for."""
-    content = _jsonl(rows)
-    if name.endswith(".gz"):
-        content = gzip.compress(content, mtime=0)
-    if name.endswith(".json"):
-        content = json.dumps(rows).encode()
-    return Build(task, name, content, options)
-
-
+TOLD = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 ROWS: dict[str, list[dict[str, Any]]] = {}
 for told in table("mutant_rows.jsonl"):
     ROWS.setdefault(told["of"], []).append(told["row"])
-WEIGHED = (SAMPLES / "sft" / "turn_weights.jsonl").read_text("utf-8").splitlines()
-FLAT = [{"question": f"What is {i}?", "answer": f"The number {i}."} for i in range(40)]
-TWICE = [*FLAT[:3], FLAT[0]]
-# Conversations of as many turns, in other orders.
-SHAPES = [
-    {"messages": [{"role": r, "content": f"{r} {i} {n}"} for n, r in enumerate(roles.split())]}
-    for i, roles in enumerate(("system user assistant", "user user assistant") * 3)
-]
-BREAKS = [chat(f"What is {i}?", f"\n\nThe number {i}.") for i in range(4)]
-ASKED = [*BREAKS, chat("<tool_response>7</tool_response>", "Seven.")]
-FLAGS = [chat("One?", f"No, {i}.", "Two?", f"Yes, {i}.") for i in range(4)]
-for flagged in FLAGS[::2]:
-    flagged["messages"][1]["train"] = False
-BUILDS = {
-    "sft": built("sft", ROWS["chats"]),
-    "flat": built("sft", FLAT),
-    "gz": built("sft", FLAT, "data.jsonl.gz"),
-    "array": built("sft", ROWS["chats"], "data.json"),
-    "parquet": built("sft", FLAT, "data.parquet"),
-    "system": built("sft", ROWS["chats"], system="Speak plainly."),
-    "all": built("sft", ROWS["chats"], train_on="all"),
-    "last": built("sft", ROWS["chats"], train_on="last"),
-    "mask": built("sft", ROWS["masked"], reasoning="mask"),
-    "mask-breaks": built("sft", [*ROWS["masked"], ROWS["chats"][3]], reasoning="mask"),
-    "weights": built("sft", [json.loads(line) for line in WEIGHED]),
-    "qwen3": built("sft", ROWS["thoughts"], model="qwen3-0.6b"),
-    "packed": built("sft", FLAT, layout="packed", max_length=128),
-    "padded": built("sft", FLAT, layout="padded"),
-    "index": built("sft", FLAT, index_only=True, layout=None, max_length=128),
-    "dedup": built("sft", TWICE, dedup=True),
-    "twice": built("sft", TWICE),
-    "filtered": built("sft", FLAT, filter=("length(answer) > 13 and n_turns > 1",)),
-    "refused": built("sft", [*ROWS["chats"], chat("Nothing?", ""), chat("Go", " ")]),
-    "rm": built("rm", ROWS["sides"]),
-    "rm-plain": built("rm", ROWS["talks"]),
-    "rm-qwen3": built("rm", ROWS["sides"], model="qwen3-0.6b"),
-    "rm-padded": built("rm", ROWS["sides"], layout="padded"),
-    "prm": built("prm", ROWS["steps"]),
-    "prm-text": built("prm", ROWS["tagged"]),
-    "prm-raw": built("prm", ROWS["steps"] * 3, prm_template="raw"),
-    "prm-packed": built("prm", ROWS["steps"] * 3, layout="packed", max_length=150),
-    "shapes": built("sft", SHAPES),
-    "asked": built("sft", ASKED, model="qwen3-0.6b"),
-    "qwen3-breaks": built("sft", BREAKS, model="qwen3-0.6b"),
-    "flags": built("sft", FLAGS),
-    "longer": replace(built("sft", FLAT), before=_jsonl(FLAT[:30])),
-    "trimmed": built("sft", ROWS["chats"], max_length=32, too_long="trim-turns"),
-}
+
+
+def _built(told: dict[str, Any]) -> Build:
+    rows = [row for name in told["rows"] for row in ROWS[name]]
+    given = told.get("options", {})
+    options = {k: tuple(v) if isinstance(v, list) else v or None for k, v in given.items()}
+    name, before = told.get("name", "data.jsonl"), rows[: told.get("before", 0)]
+    return Build(told["task"], rows, name, options, before)
+
+
+BUILDS = {name: _built(told) for name, told in TOLD["build"].items()}
 
 
 @dataclass(frozen=True)
@@ -241,7 +163,7 @@ def _import(path: str) -> None:
             return
 
 
-for told in tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["mutant"]:
+for told in TOLD["mutant"]:
     mutant(*told["builds"], reason=told.get("reason", ""), by=told.get("by", ""))(_change(told))
 
 
@@ -566,71 +488,49 @@ def a_turn_is_cut_in_its_middle() -> None:
 # Mark
 
 
-@mutant("prm-raw")
-def markers_stand_before_their_steps() -> None:
-    from stages.tokens import folded_labels
-
-    def change(batch: Any) -> Any:
-        rows = batch.column("segments").to_pylist()
-        for row in rows:
-            for i in range(len(row) - 1, 0, -1):
-                if row[i]["kind"] & MARKER:
-                    row[i - 1], row[i] = row[i], row[i - 1]
-        return folded_labels.columns.put(
-            batch, "segments", pa.array(rows, batch.column("segments").type)
-        )
-
-    after(folded_labels.Mark, "__call__", change)
-
-
-@mutant("prm-raw")
-def a_step_has_no_marker() -> None:
-    from stages.tokens import folded_labels
-
-    def change(batch: Any) -> Any:
-        rows = batch.column("segments").to_pylist()
-        rows[0] = [s for i, s in enumerate(rows[0]) if not s["kind"] & MARKER or i < 2]
-        return folded_labels.columns.put(
-            batch, "segments", pa.array(rows, batch.column("segments").type)
-        )
-
-    after(folded_labels.Mark, "__call__", change)
-
-
-def _marked_outlines_changed(change: Callable[[list[Any]], list[Any]]) -> None:
-    """Change the outlines of rows of steps, after the markers were put into them."""
+def _marked(order: Callable[[list[int]], list[int]]) -> None:
+    """Change the pieces of rows of steps, after markers were put between them: of segments and of
+    outlines. Gets the kinds of a row's pieces, and gives the places of those that it has then."""
     from stages.chat_template import segments as outlines
     from stages.tokens import folded_labels
 
-    def changed(batch: Any) -> Any:
+    def of_rows(batch: Any) -> Any:
+        if "segments" not in batch.schema.names:
+            return batch
+        column = batch.column("segments")
+        rows = [[row[i] for i in order([s["kind"] for s in row])] for row in column.to_pylist()]
+        return folded_labels.columns.put(batch, "segments", pa.array(rows, column.type))
+
+    def of_outlines(batch: Any) -> Any:
         column = batch.column("outline")
-        texts = [
-            outlines.spelled(change(outlines.parsed(t))) for t in column.dictionary.to_pylist()
-        ]
+        rows = [outlines.parsed(text) for text in column.dictionary.to_pylist()]
+        texts = [outlines.spelled([row[i] for i in order([k for _, k in row])]) for row in rows]
         made = pa.DictionaryArray.from_arrays(column.indices, pa.array(texts, pa.string()))
         return folded_labels.columns.put(batch, "outline", made)
 
-    after(folded_labels.Mark, "_outlines", changed)
+    after(folded_labels.Mark, "__call__", of_rows)
+    after(folded_labels.Mark, "_outlines", of_outlines)
 
 
-@mutant("prm", "prm-text")
-def markers_of_an_outline_stand_before_their_steps() -> None:
-    def swapped(row: list[Any]) -> list[Any]:
-        for i in range(len(row) - 1, 0, -1):
-            if row[i][1] & MARKER:
-                row[i - 1], row[i] = row[i], row[i - 1]
-        return row
+@mutant("prm", "prm-text", "prm-raw")
+def markers_stand_before_their_steps() -> None:
+    def swapped(kinds: list[int]) -> list[int]:
+        places = list(range(len(kinds)))
+        for i in range(len(kinds) - 1, 0, -1):
+            if kinds[places[i]] & MARKER:
+                places[i - 1], places[i] = places[i], places[i - 1]
+        return places
 
-    _marked_outlines_changed(swapped)
+    _marked(swapped)
 
 
-@mutant("prm", "prm-text")
-def the_last_step_of_an_outline_has_no_marker() -> None:
-    def without(row: list[Any]) -> list[Any]:
-        last = max((i for i, (_, kind) in enumerate(row) if kind & MARKER), default=len(row))
-        return row[:last] + row[last + 1 :]
+@mutant("prm", "prm-text", "prm-raw")
+def the_last_step_has_no_marker() -> None:
+    def without(kinds: list[int]) -> list[int]:
+        markers = [i for i, kind in enumerate(kinds) if kind & MARKER]
+        return [i for i in range(len(kinds)) if i not in markers[-1:]]
 
-    _marked_outlines_changed(without)
+    _marked(without)
 
 
 # The careful way alone: rows one by one, while rows of shapes come out right
@@ -658,16 +558,6 @@ def _segments_changed(change: Callable[[Any], Any]) -> None:
     )
 
 
-@mutant("mask", "weights", "prm-raw")
-def an_id_of_a_segment_is_another() -> None:
-    def change(found: Any) -> Any:
-        found.ids = found.ids.copy()
-        found.ids[len(found.ids) // 2] ^= 1
-        return found
-
-    _segments_changed(change)
-
-
 @mutant("mask", "weights")
 def what_is_trained_of_segments_is_shifted() -> None:
     def change(found: Any) -> Any:
@@ -690,15 +580,6 @@ def rows_of_segments_end_one_token_late() -> None:
 # The fast way alone: rows of shapes as columns, while rows one by one come out right
 
 
-@mutant("sft", "flat", "rm")
-def rows_of_a_shape_begin_one_text_too_late() -> None:
-    def late(old: Any, self: Any, shape: Any, slot: int) -> Any:
-        first = np.minimum(shape.first + 1, len(self.texts) - 1 - slot)
-        return old(self, replace(shape, first=first), slot)
-
-    wrap(shapes.Conversations, "_text", late)
-
-
 def _outline_changed(change: Callable[[Any], Any]) -> None:
     """Change what is known of an outline."""
     after(outline_tokens.OutlineEncoder, "_encoded", lambda found: found and change(found))
@@ -709,16 +590,6 @@ def _last_but_one(runs: tuple[Any, ...]) -> tuple[Any, ...]:
     run = runs[1].copy()
     run[len(run) // 2] ^= 1
     return (runs[0], run, *runs[2:])
-
-
-@mutant("sft", "flat", "rm")
-def a_run_of_the_template_is_shifted_by_one() -> None:
-    def shifted(found: Any) -> Any:
-        flat = np.roll(np.concatenate(found.fixed), 1)
-        ends = np.cumsum([len(run) for run in found.fixed])[:-1]
-        return replace(found, fixed=tuple(np.split(flat, ends)))
-
-    _outline_changed(shifted)
 
 
 @mutant("sft", "flat", "rm")
@@ -764,18 +635,6 @@ def texts_are_looked_up_in_the_dictionary_of_the_batch_before() -> None:
 
 
 # Parts
-
-
-@mutant("flat")
-def later_batches_lose_their_last_row() -> None:
-    jsonl.BATCH_ROWS = 16
-    seen: list[int] = []
-
-    def change(batch: Any) -> Any:
-        seen.append(1)
-        return batch.slice(0, batch.num_rows - 1) if len(seen) > 1 else batch
-
-    wrap(part, "_stored", lambda old, recipe, batch: change(old(recipe, batch)))
 
 
 @mutant("flat")
@@ -847,12 +706,8 @@ def the_plan_loses_the_last_example() -> None:
 
 @mutant("flat")
 def the_plan_forgets_what_it_keeps() -> None:
-    def change(choice: Any) -> dict[str, Any]:
-        fate = choice.fate.copy()
-        fate[-1] = examples.Fate.DUPLICATE
-        return {"fate": fate}
-
-    _counted(change)
+    last = [examples.Fate.DUPLICATE]
+    _counted(lambda choice: {"fate": np.append(choice.fate[:-1], last)})
 
 
 def _rolled(column: pa.Array) -> pa.Array:
@@ -893,8 +748,7 @@ def a_part_is_written_with_another_token() -> None:
     """So that shard and part agree: only the digest, which is older than the part, differs."""
 
     def another(folded: Any) -> Any:
-        folded = folded.copy()
-        _a_context_token(folded)
+        _a_context_token(folded := folded.copy())
         return folded
 
     after(part, "_stored", lambda batch: _column(batch, "folded", another))
@@ -936,19 +790,26 @@ def two_examples_of_a_pack_change_places_in_the_index() -> None:
     wrap(pack_index, "write", change)
 
 
-@mutant("flat", by="hashes_match")
-def another_file_takes_the_place_of_a_shard() -> None:
-    """After it was read; as large, and with rows that break no law."""
+def _rewritten(change: Callable[[Path, bytes], object]) -> None:
+    """After a shard was read, write others of its bytes: as large, with rows that break no law."""
 
-    def change(old: Any, path: Path, *rest: Any, **more: Any) -> Any:
+    def changed(old: Any, path: Path, *rest: Any, **more: Any) -> Any:
         measured = old(path, *rest, **more)
         data = bytearray(path.read_bytes())
         data[data.index(b"data.jsonl:1") + len("data.jsonl:")] ^= 1
-        path.with_suffix(".new").write_bytes(bytes(data))
-        path.with_suffix(".new").replace(path)
+        change(path, bytes(data))
         return measured
 
-    wrap(gather, "measure", change)
+    wrap(gather, "measure", changed)
+
+
+@mutant("flat", by="hashes_match")
+def another_file_takes_the_place_of_a_shard() -> None:
+    def change(path: Path, data: bytes) -> None:
+        path.with_suffix(".new").write_bytes(data)
+        path.with_suffix(".new").replace(path)
+
+    _rewritten(change)
 
 
 @mutant("flat", by="hashes_match")
@@ -957,15 +818,7 @@ def a_shard_is_overwritten_within_a_tick_of_the_clock() -> None:
     file_hash._TICK = file_hash.COARSE = 1 << 62  # whatever this machine's speed
     known: dict[Path, Any] = {}
     wrap(file_hash, "of", lambda old, path: known.setdefault(path, old(path)))
-
-    def change(old: Any, path: Path, *rest: Any, **more: Any) -> Any:
-        measured = old(path, *rest, **more)
-        data = bytearray(path.read_bytes())
-        data[data.index(b"data.jsonl:1") + len("data.jsonl:")] ^= 1
-        path.write_bytes(bytes(data))
-        return measured
-
-    wrap(gather, "measure", change)
+    _rewritten(Path.write_bytes)
 
 
 @mutant("flat", by="shards_open")
@@ -991,24 +844,25 @@ def a_token_changes_and_the_library_is_not_shown_its_row() -> None:
     after(tallies.Laws, "tally", change)
 
 
+def _packs_changed(name: str, change: Callable[[list[int]], list[int]]) -> None:
+    """Change a column of packs."""
+
+    def changed(table: Any) -> Any:
+        at = table.schema.get_field_index(name)
+        rows = [change(row) for row in table.column(at).to_pylist()]
+        return table.set_column(at, name, pa.array(rows, table.schema.field(at).type))
+
+    after(packed, "pack", changed)
+
+
 @mutant("packed", "prm-packed", by="examples_whole")
 def a_pack_shifts_its_boundaries() -> None:
-    def change(table: Any) -> Any:
-        at = table.schema.get_field_index("seq_lengths")
-        rows = [[x[0] + 1, *x[1:-1], x[-1] - 1] for x in table.column(at).to_pylist()]
-        return table.set_column(at, "seq_lengths", pa.array(rows, table.schema.field(at).type))
-
-    after(packed, "pack", change)
+    _packs_changed("seq_lengths", lambda x: [x[0] + 1, *x[1:-1], x[-1] - 1])
 
 
 @mutant("packed", by="labels_equal_ids")
 def a_pack_joins_ids_without_labels() -> None:
-    def change(table: Any) -> Any:
-        at = table.schema.get_field_index("labels")
-        rows = [[*x[1:], IGNORED] for x in table.column(at).to_pylist()]
-        return table.set_column(at, "labels", pa.array(rows, table.schema.field(at).type))
-
-    after(packed, "pack", change)
+    _packs_changed("labels", lambda x: [*x[1:], IGNORED])
 
 
 # Manifest and publication
@@ -1019,12 +873,7 @@ def preload(tokenizers: Path) -> None:
     importlib.import_module("pandas")  # which pyarrow would look for
 
     gx_library.registry()
-    profile = all_profiles()["qwen2-1.5b"]
-    assert profile.ranks is not None
-    data = builtin.tokenizer_json(profile, profile.ranks, tokenizers.parent)
-    for tokenizer in (data, with_step_tokens(data, profile.step_tokens)):
-        for backend in encoders.BACKENDS:
-            encoders.load(backend, tokenizer)
+    load_tokenizers(tokenizers.parent)
 
 
 def outcome(found: Mutant | None, build: Build, tokenizers: Path) -> str:
@@ -1067,43 +916,8 @@ def verdict(found: Mutant, said: str) -> str:
     return "reason" if found.reason else "MISSED"
 
 
-def _names() -> set[tuple[str, str]]:
-    """What our modules have, but for modules: one that is imported only now is no change."""
-    return {
-        (module, name)
-        for module, loaded in list(sys.modules.items())
-        if module.split(".")[0] in ("stages", "expectations", "pipeline")
-        for name, value in vars(loaded).items()
-        if not isinstance(value, ModuleType)
-    }
-
-
-def misfits() -> list[str]:
-    """The mutants that cannot be put in, because what they change is no longer there."""
-    found = []
-    for one in dict.fromkeys(found.apply for found in MUTANTS):
-        child = os.fork()
-        if not child:
-            try:
-                before = _names()
-                loaded = {module for module, _ in before}
-                one()
-                # A name that nobody had before is read by nobody.
-                new = {(at, name) for at, name in _names() - before if at in loaded}
-                new = {(at, name) for at, name in new if not hasattr(builtins, name)}
-            except BaseException:
-                os._exit(1)
-            os._exit(int(bool(new)))
-        if os.waitpid(child, 0)[1]:
-            found.append(one.__name__)
-    return found
-
-
 def main(words: list[str]) -> int:
     """Print the table; return 1 when a mutant is missed or a build without one is not published."""
-    if words == ["--misfits"]:
-        sys.stdout.write("\n".join(misfits()))
-        return 0
     tokenizers = Path(tempfile.gettempdir()) / f"mutants-{os.getuid()}" / "tokenizers"
     preload(tokenizers)
     chosen = [m for m in MUTANTS if not words or any(word in (m.name + m.by) for word in words)]

@@ -103,12 +103,11 @@ def _become(request: dict[str, Any]) -> None:
         os._exit(status)
 
 
-def _load_tokenizers() -> None:
+def load_tokenizers(cache: Path) -> None:
     """Both encoders of the model that most tests build for, with step tokens and without.
 
     They are only loaded: encoding would start threads, which a fork does not take along.
     """
-    from pipeline.options.build_options import default_cache
     from stages import encoders
     from stages.profile import with_step_tokens
     from stages.tokenizers import builtin
@@ -116,7 +115,7 @@ def _load_tokenizers() -> None:
 
     profile = all_profiles()["qwen2-1.5b"]
     assert profile.ranks is not None
-    data = builtin.tokenizer_json(profile, profile.ranks, default_cache())
+    data = builtin.tokenizer_json(profile, profile.ranks, cache)
     for tokenizer in (data, with_step_tokens(data, profile.step_tokens)):
         for backend in encoders.BACKENDS:
             encoders.load(backend, tokenizer)
@@ -135,11 +134,12 @@ def serve(requests: IO[str]) -> None:
                 importlib.import_module(module.name)
 
     from expectations import gx_library
+    from pipeline.options.build_options import default_cache
     from pipeline.report import page as report
 
     gx_library.registry()
     report.prepare()
-    _load_tokenizers()
+    load_tokenizers(default_cache())
     for line in requests:
         child = os.fork()
         if child == 0:

@@ -6,20 +6,15 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import ROOT
 
-from benchmarks import page, process, results, rows, sampled
-from benchmarks.breakdown import rooms
-from benchmarks.compare import Comparison
-from benchmarks.figures import Figures, Spread
-from benchmarks.programs import OURS, PROGRAMS, Program
+from benchmarks import page, process, rows, sampled
+from benchmarks.figures import Figures
+from benchmarks.programs import OURS, PROGRAMS
 from benchmarks.selection import Sizes, comparisons, everything
-from benchmarks.workplace import Workplace
 
 SPENDS = (
     "import time\nend = time.process_time() + {seconds}\nwhile time.process_time() < end: pass\n"
@@ -63,37 +58,6 @@ def test_memory_of_all_processes_is_watched(tmp_path: Path) -> None:
     assert 40_000_000 < cost.largest_process < 80_000_000
 
 
-def test_a_command_that_fails_is_no_measurement(tmp_path: Path) -> None:
-    """What it said is in the message."""
-    with pytest.raises(process.CommandError, match="out of luck"):
-        process.run([sys.executable, "-c", "raise SystemExit('out of luck')"], tmp_path)
-
-
-def _ours(path: str, body: str) -> Callable[..., str]:
-    """A function as if it stood in a file of ours."""
-    scope: dict[str, Any] = {}
-    exec(compile(f"def made(call):\n    {body}", str(ROOT / path), "exec"), scope)
-    made: Callable[..., str] = scope["made"]
-    return made
-
-
-def test_time_in_a_library_belongs_to_who_called_it() -> None:
-    """The innermost function of ours, however deep the stack below it is."""
-
-    def library() -> str:
-        return sampled.where(sys._getframe())
-
-    outer = _ours("pipeline/parts/outer.py", "return call()")
-    inner = _ours("stages/tokens/inner.py", "return call()")
-    assert library() == sampled.NOBODY
-    assert outer(library) == "pipeline/parts/outer.py:made"
-    assert outer(lambda: inner(library)) == "stages/tokens/inner.py:made"
-    assert rooms({"stages/tokens/a.py:f": 1.0, "stages/tokens/b.py:g": 2.0, "imports": 0.5}) == {
-        "stages/tokens": 3.0,
-        "imports": 0.5,
-    }
-
-
 def _cell(folder: Path, name: str, measured: dict[str, Any], **settings: Any) -> None:
     around = {"code": "c" * 64, "python": "3", "packages": {}, "processor": "p", "memory": 1}
     content = {"settings": settings, "surroundings": around, "day": "d", "measured": measured}
@@ -118,16 +82,6 @@ def test_figures_are_those_of_the_files(tmp_path: Path) -> None:
     text = page.text(tmp_path)
     assert "| one more row, against TRL | 10.0 (6.7 to 20.0) times |" in text
     assert "| whole process at 3,000 rows, against TRL | 7.5 times |" in text
-
-
-def test_larger_sizes_follow_from_one_more_row(tmp_path: Path) -> None:
-    _cell(tmp_path, "compare-sft-english-1000", {OURS: _runs(1), "trl": _runs(10)})
-    figures = Figures(tmp_path)
-    assert figures.whole("trl", 1000) == Spread((10,))
-    assert figures.whole("trl", 5000) is None
-    _cell(tmp_path, "compare-sft-english-3000", {OURS: _runs(3), "trl": _runs(30)})
-    assert str(figures.whole("trl", 5000)) == "50.0"
-    assert "| one more row, against TRL | 55 | 10.0 times |" in page.text(tmp_path)
 
 
 def _costs(*seconds: float) -> list[dict[str, float]]:
@@ -161,61 +115,6 @@ def test_every_table_tells_how_far_runs_lie_apart(tmp_path: Path) -> None:
     ):
         assert line in text
     assert "1.5 (1.0 to 2.0) s from its first read to the verdict" in text
-
-
-def test_the_page_can_be_written_before_anything_is_measured(tmp_path: Path) -> None:
-    """It says so."""
-    assert "Not measured yet." in page.text(tmp_path)
-
-
-def test_programs_take_turns() -> None:
-    """A B A B: what disturbs the machine for a while disturbs all of them."""
-    turns = Comparison("sft", "english", 10, {"a": 3, "b": 3, "c": 1})._turns()
-    assert [name for _, name in turns] == ["a", "b", "c", "a", "b", "a", "b"]
-
-
-def test_scratch_folders_do_not_share_a_place(tmp_path: Path) -> None:
-    """One that is opened inside another leaves it as it is."""
-    place = Workplace(tmp_path / "new", None)
-    with place.scratch() as outer:
-        (outer / "kept").touch()
-        with place.scratch() as inner:
-            assert not list(inner.iterdir())
-        assert (outer / "kept").exists()
-        assert not inner.exists()
-    assert not outer.exists()
-
-
-def test_a_comparison_goes_on_where_it_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Runs that are in the file are not repeated; a peer that fails is named, and ours is fatal."""
-    monkeypatch.setattr(results, "FOLDER", tmp_path / "results")
-    monkeypatch.setattr(Program, "missing", lambda self, task: "")
-    failing: set[str] = set()
-    ran: list[str] = []
-
-    def command(self: Program, *given: Any) -> tuple[list[str], dict[str, str]]:
-        name = next(name for name, program in PROGRAMS.items() if program is self)
-        ran.append(name)
-        return [sys.executable, "-c", f"raise SystemExit({name in failing})"], {}
-
-    monkeypatch.setattr(Program, "command", command)
-    place = Workplace(tmp_path, None)
-    twice = Comparison("sft", "english", 10, {OURS: 2, "trl": 1})
-    Comparison("sft", "english", 10, {OURS: 1, "trl": 1}).measure(place)
-    twice.measure(place)
-    twice.measure(place)
-    assert ran == [OURS, "trl", OURS]
-    more = Comparison("sft", "english", 10, {OURS: 2, "datasets": 1})
-    failing |= {"datasets"}
-    more.measure(place)
-    made = (results.read(more.name, tmp_path / "results") or {})["measured"]
-    assert made["datasets"]["missing"].startswith("it failed")
-    assert len(made[OURS]["cold"]) == 2
-    failing |= {OURS}
-    with pytest.raises(process.CommandError):
-        Comparison("sft", "english", 10, {OURS: 3}).measure(place)
 
 
 def test_names_of_measurements_are_their_own() -> None:

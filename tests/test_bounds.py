@@ -7,7 +7,6 @@ are those of this process; the machine may be busy with something else.
 from __future__ import annotations
 
 import contextlib
-import functools
 import gzip
 import itertools
 import json
@@ -19,12 +18,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import zstandard
 from click.testing import CliRunner
 from small_tokenizers import byte_level
-from support import few, say
+from support import few, table_bytes
 
 from pipeline.builder.forecast import glimpses
 from pipeline.cli import cli
@@ -35,16 +33,14 @@ from stages import readers
 from stages.chat_template.template import LONGEST, Template
 from stages.errors import ContainerError, DataError, ModelError, PipelineError, UsageError
 from stages.files import frames
-from stages.readers import _cells
 from stages.tokenizers.resolve import Overrides, resolve
 
 PLENTY = 20.0  # seconds
 GOOD = b'{"question": "q", "answer": "a"}\n'
 MANY = 1 << 20
-TRIED: dict[str, int] = {}
 
 
-def _within(kind: str, action: Callable[[], object], *kinds: type[PipelineError]) -> str:
+def _within(action: Callable[[], object], *kinds: type[PipelineError]) -> str:
     """What an action was refused with; "" when it was not."""
     began = time.process_time()
     said = ""
@@ -53,8 +49,6 @@ def _within(kind: str, action: Callable[[], object], *kinds: type[PipelineError]
     except kinds as error:
         said = str(error)
     assert time.process_time() - began < PLENTY
-    TRIED[kind] = TRIED.get(kind, 0) + 1
-    say(f"{kind}: {TRIED[kind]} tried")
     return said
 
 
@@ -63,25 +57,16 @@ def _zst(content: bytes, times: int) -> bytes:
     return b"".join(packer.compress(content) for _ in range(times)) + packer.flush()
 
 
-def _arrow(column: Any) -> bytes:
+def _table(kind: str, column: Any) -> bytes:
+    return table_bytes(pa.table({"question": column}), kind, 1 << 31)
+
+
+def _zstd(column: Any) -> bytes:
+    """A stream whose buffers are compressed."""
     sink = pa.BufferOutputStream()
     table = pa.table({"question": column})
-    with pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
-
-
-def _parquet(column: Any) -> bytes:
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table({"question": column}), sink)
-    return bytes(sink.getvalue())
-
-
-def _ipc(columns: Any, **options: Any) -> bytes:
-    sink = pa.BufferOutputStream()
-    table = pa.table({"question": columns})
-    writing = pa.ipc.IpcWriteOptions(**options)
-    with pa.ipc.new_stream(sink, table.schema, options=writing) as writer:
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
 
@@ -93,64 +78,56 @@ def _lying(content: bytes) -> bytes:
 
 
 def _repeated(rows: int) -> Any:
-    return pa.DictionaryArray.from_arrays(pa.array([0]).take(pa.array([0] * rows)), ["q"])
+    return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), ["q"])
+
+
+def _run(rows: int, text: str) -> Any:
+    return pa.RunEndEncodedArray.from_arrays(pa.array([rows], pa.int32()), [text])
 
 
 ROWS = "one for each byte"  # what the message names
 CROWDED: dict[str, Callable[[], bytes]] = {
     "blank.jsonl.gz": lambda: gzip.compress(b"\n" * (100 << 20), 1),
     "blank_behind_a_row.jsonl.gz": lambda: gzip.compress(GOOD + b"\n" * MANY + GOOD, 1),
-    "blank.jsonl.zst": lambda: _zst(b"\n" * MANY, 30),
     "blanks.jsonl.zst": lambda: _zst(b" \t\r\n" * MANY, 3),
     "objects.jsonl.gz": lambda: gzip.compress(GOOD + b"{}\n" * MANY, 1),
     "blank.csv.gz": lambda: gzip.compress(b"question,answer\n" + b"\n" * MANY, 1),
-    "blank.tsv.zst": lambda: _zst(b"\r\n" * MANY, 2),
     "numbers.json.gz": lambda: gzip.compress(b"[" + GOOD + b",1" * MANY + b"]", 1),
-    "nulls.arrow": lambda: _arrow(pa.nulls(2**31 - 1)),
-    "runs.arrow": lambda: _arrow(
-        pa.RunEndEncodedArray.from_arrays(pa.array([2**31 - 1], pa.int32()), ["x"])
-    ),
-    "nulls.parquet": lambda: _parquet(pa.nulls(MANY)),
-    "one_value.parquet": lambda: _parquet(_repeated(MANY)),
+    "nulls.arrow": lambda: _table("file", pa.nulls(2**31 - 1)),
+    "runs.arrow": lambda: _table("file", _run(2**31 - 1, "x")),
+    "one_value.parquet": lambda: _table("parquet", _repeated(MANY)),
 }
 _ZEROS = np.zeros(50_000, np.int32)
 _LONG = pa.DictionaryArray.from_arrays(_ZEROS, ["x" * 60_000])
 _FLAT = pa.ListArray.from_arrays([0, len(_LONG)], _LONG)
 _VIEWS = pa.ListViewArray.from_arrays(_ZEROS, _ZEROS + 5000, pa.array(["q"] * 5000))
-_RUNS = pa.RunEndEncodedArray.from_arrays(pa.array([50_000], pa.int32()), ["x" * 60_000])
 _STRUCT = pa.StructArray.from_arrays([_LONG], ["content"])
 _NULLS = pa.ListArray.from_arrays([0, 1 << 25], pa.nulls(1 << 25))
 SWOLLEN: dict[str, Callable[[], bytes]] = {
-    "dictionary.parquet": lambda: _parquet(_FLAT),
-    "nulls.parquet": lambda: _parquet(_NULLS),
-    "rows.parquet": lambda: _parquet(_STRUCT),
-    "dictionary.arrow": lambda: _arrow(_LONG),
-    "stream.arrow": lambda: _ipc(_LONG),
-    "list.arrow": lambda: _arrow(_FLAT),
-    "struct.arrow": lambda: _arrow(_STRUCT),
-    "views.arrow": lambda: _arrow(_VIEWS),
-    "runs.arrow": lambda: _arrow(_RUNS),
-    "nulls.arrow": lambda: _arrow(_NULLS),
-    "zstd.arrow": lambda: _ipc(pa.array(["x" * (30 << 20)] * 40), compression="zstd"),
-    "lying.arrow": lambda: _lying(_ipc(pa.array(["x" * 1000]), compression="zstd")),
+    "dictionary.parquet": lambda: _table("parquet", _FLAT),
+    "nulls.parquet": lambda: _table("parquet", _NULLS),
+    "rows.parquet": lambda: _table("parquet", _STRUCT),
+    "dictionary.arrow": lambda: _table("file", _LONG),
+    "stream.arrow": lambda: _table("stream", _LONG),
+    "list.arrow": lambda: _table("file", _FLAT),
+    "views.arrow": lambda: _table("file", _VIEWS),
+    "runs.arrow": lambda: _table("file", _run(50_000, "x" * 60_000)),
+    "zstd.arrow": lambda: _zstd(pa.array(["x" * (30 << 20)] * 40)),
+    "lying.arrow": lambda: _lying(_zstd(pa.array(["x" * 1000]))),
     "frames.jsonl.zst": lambda: zstandard.compress(GOOD[:-1] + b" " * (17 << 20) + b"\n") * 80,
 }
 ENOUGH = ("objects.jsonl.gz", "numbers.json.gz")  # rows at their head; a plan reads no further
 LARGE: dict[str, Callable[[], bytes]] = {
-    "spaces.json.gz": lambda: gzip.compress(b"[" + b" " * (64 << 20) + b"]", 1),
     "digits.jsonl": lambda: GOOD.replace(b'"a"', b"9" * MANY) + GOOD,
-    "fraction.jsonl": lambda: GOOD.replace(b'"a"', b"1." + b"9" * MANY) + GOOD,
-    "digits.json": lambda: b"[" + GOOD.replace(b'"a"', b"9" * MANY) + b"]",
-    "ones.json": lambda: b"[1" + b",1" * (MANY << 2) + b"]",
     "deep.jsonl": lambda: GOOD + b"[" * MANY + b"\n" + b'{"a":' * MANY + b"\n",
     "deep.json": lambda: b"[" * MANY,
-    "deep_objects.json": lambda: b'{"a":' * MANY,
     "quotes.jsonl": lambda: GOOD.replace(b'"a"', b'"' + b'\\" ' * MANY + b'"'),
     "spaces.jsonl": lambda: GOOD.replace(b":", b" " * MANY + b":", 1),
     "keys.jsonl": lambda: GOOD[:-2] + b"".join(b',"%d":1' % i for i in range(MANY >> 4)) + b"}\n",
     "one_key.jsonl": lambda: GOOD[:-2] + b',"a":1' * (MANY >> 3) + b"}\n",
     "lists.jsonl": lambda: GOOD[:-2] + b',"a":[' + b"[]," * (MANY >> 4) + b"[]]}\n",
     "line.jsonl.zst": lambda: _zst(b"x" * MANY, 100),
+    "spaces.json.gz": lambda: gzip.compress(b"[" + b" " * (64 << 20) + b"]", 1),
 }
 
 
@@ -162,95 +139,60 @@ def _read(path: Path, plan: bool) -> None:
     for source in scan(config):
         with contextlib.suppress(DataError):
             recognise_all([source], config)
-        for split in source.splits[: 0 if source.name == "ones.json" else None]:
+        for split in source.splits:
             for _ in readers.load(split.reader).read(split):
                 pass
 
 
-@pytest.mark.parametrize(("name", "plan"), few(itertools.product(CROWDED, (True, False)), 5))
+@pytest.mark.parametrize(("name", "plan"), few(itertools.product(CROWDED, (True, False)), 3))
 def test_a_file_has_not_many_more_rows_than_bytes(tmp_path: Path, name: str, plan: bool) -> None:
     """Blank lines, empty rows, repeated values: the count stops them, and the message says so."""
     path = tmp_path / name
     path.write_bytes(CROWDED[name]())
-    said = _within("crowded files", lambda: _read(path, plan), ContainerError)
+    said = _within(lambda: _read(path, plan), ContainerError)
     assert ROWS in said or (plan and name in ENOUGH)
 
 
-@pytest.mark.parametrize("name", few(LARGE, 5))
-def test_strange_values_are_read_in_the_time_that_their_size_takes(
-    tmp_path: Path, name: str
-) -> None:
+@pytest.mark.parametrize("name", few(LARGE, 3))
+def test_strange_values_take_the_time_of_their_size(tmp_path: Path, name: str) -> None:
     """Long numbers, deep nesting, blanks and quotes without end."""
     path = tmp_path / name
     path.write_bytes(LARGE[name]())
     for plan in (True, False):
-        _within("large files", lambda p=plan: _read(path, p), DataError)
+        _within(lambda p=plan: _read(path, p), DataError)
 
 
-def test_an_archive_expands_to_no_more_than_text_does(
+def test_an_archive_expands_no_more_than_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beyond what is free; and --salvage keeps what came before."""
     monkeypatch.setattr(frames, "FREE_TEXT", 1 << 20)
     path = tmp_path / "bomb.jsonl.zst"
     path.write_bytes(_zst(GOOD, 1) + _zst(b"x" * (1 << 20), 100))
-    said = _within("archives", lambda: _read(path, False), ContainerError)
+    said = _within(lambda: _read(path, False), ContainerError)
     assert f"expands more than {frames.EXPANSION} times" in said
     assert frames.EXPANSION > 1032  # what gzip comes to at most
 
 
-@pytest.mark.parametrize("name", few(SWOLLEN, 4))
+@pytest.mark.parametrize("name", few(SWOLLEN, 3))
 def test_a_table_is_refused_before_it_swells(tmp_path: Path, name: str) -> None:
     """What names a value once and means it a million times is counted before it is decoded."""
     path = tmp_path / name
     path.write_bytes(SWOLLEN[name]())
     before = pa.total_allocated_bytes()
-    said = _within("swollen tables", lambda: _read(path, False), ContainerError)
+    said = _within(lambda: _read(path, False), ContainerError)
     assert f"expands more than {frames.EXPANSION} times" in said
     assert pa.total_allocated_bytes() - before < frames.FREE_TEXT
 
 
-@pytest.mark.parametrize("pack", [_parquet, _arrow, _ipc])
-def test_categories_are_no_bomb(tmp_path: Path, pack: Callable[[Any], bytes]) -> None:
-    """Five values over many rows, one of them long."""
+def test_categories_are_no_bomb(tmp_path: Path) -> None:
+    """Five values over many rows, one of them long; nor are a hundred thousand equal rows."""
     categories = pa.array(["a", "b", "c" * 2000, "", None])
-    path = tmp_path / f"categories.{'parquet' if pack is _parquet else 'arrow'}"
-    path.write_bytes(
-        pack(categories.take(pa.array(range(5)).take(pa.array([0, 1, 2, 3, 4] * 2000))))
-    )
-    _read(path, False)
-
-
-def test_a_value_weighs_what_it_will_be() -> None:
-    """Whatever it is nested in, and of a slice as of the whole."""
-    texts = pa.array(["a", "bbb", None, "cc"])
-    weights = [9, 11, 8, 10]
-    views = pa.ListViewArray.from_arrays([0, 0, 1, 3], [2, 4, 1, 0], texts)
-    pairs = [[("k", "v")], [], None, [("k", "vv")]]
-    runs = pa.RunEndEncodedArray.from_arrays(pa.array([1, 3, 4], pa.int32()), ["a", "bbb", "cc"])
-    codes = pa.array([0, 0, 1, 1], pa.int8()), pa.array([0, 1, 0, 0], pa.int32())
-    trees: list[tuple[Any, list[int]]] = [
-        (texts, weights),
-        (texts.cast(pa.string_view()), weights),
-        (texts.cast(pa.large_string()), weights),
-        (texts.take(pa.array([0, 1, 3, 3])).dictionary_encode(), [9, 11, 10, 10]),
-        (runs, [9, 11, 11, 10]),
-        (pa.StructArray.from_arrays([texts], ["t"]), [17, 19, 16, 18]),
-        (pa.array([["a", "bb"], None, [], ["c"]]), [27, 8, 8, 17]),
-        (pa.array([["a", "bb"]] * 4, pa.list_(pa.string(), 2)), [27] * 4),
-        (views, [28, 46, 19, 8]),
-        (pa.array(pairs, pa.map_(pa.string(), pa.string())), [34, 8, 8, 35]),
-        (pa.UnionArray.from_dense(*codes, [texts, pa.array([1])]), [19] * 4),
-        (pa.array([1, 2, None, 4]), [8] * 4),
-        (pa.nulls(4), [8] * 4),
-    ]
-    for array, expected in trees:
-        assert _cells.of(array, 1).tolist() == expected, array.type
-        assert _cells.of(array.slice(1, 2), 1).tolist() == expected[1:3], array.type
-
-
-def test_ordinary_files_are_far_from_the_limits(tmp_path: Path) -> None:
-    """A hundred thousand equal rows in a few hundred bytes are read."""
+    column = categories.take(pa.array([0, 1, 2, 3, 4] * 2000))
+    for kind, suffix in (("parquet", "parquet"), ("file", "arrow"), ("stream", "arrow")):
+        path = tmp_path / f"{kind}.{suffix}"
+        path.write_bytes(_table(kind, column))
+        _read(path, False)
     path = tmp_path / "equal.jsonl.zst"
     path.write_bytes(zstandard.compress(GOOD * 100_000))
     _read(path, False)
@@ -264,34 +206,27 @@ WIDE = {
     "digits": "{{ " + "9" * 1_000_000 + " }}",
     "few digits": "{{ " + "9" * 5000 + " }}",
     "wide tuple": "{{ (" + "1," * 1_000_000 + ") }}",
-    "tuple": "{{ (" + _parts(LONGEST - 20, "1,") + ") }}",
-    "names": "{{ (" + _parts(LONGEST - 20, "x,") + ") }}",
-    "dict": "{{ {" + _parts(LONGEST - 20, "1:1,") + "} }}",
-    "concat": "{{ x" + _parts(LONGEST - 20, "~x") + " }}",
-    "compare": "{{ x" + _parts(LONGEST - 20, "<x") + " }}",
-    "sum": "{{ x" + _parts(LONGEST - 20, "+x") + " }}",
-    "arguments": "{{ x(" + _parts(LONGEST - 20, "x,") + ") }}",
-    "filters": "{{ x" + _parts(LONGEST - 20, "|e") + " }}",
-    "conditions": _parts(LONGEST, "{% if x %}{% endif %}"),
-    "loops": _parts(LONGEST, "{% for x in x %}{% endfor %}"),
     "sets": "".join(f"{{% set a{i} = 1 %}}" for i in range(LONGEST // 20)),
     "nested": "{{ " + "[" * 30_000 + "]" * 30_000 + " }}",
     "braces": "{" * LONGEST,
     "comments": _parts(LONGEST, "{#"),
     "blanks": _parts(LONGEST - 20, "\n") + "{%- if x %}{% endif %}",
 }
+SLOW = {
+    "tuple": "{{ (" + _parts(LONGEST - 20, "1,") + ") }}",
+    "dict": "{{ {" + _parts(LONGEST - 20, "1:1,") + "} }}",
+    "concat": "{{ x" + _parts(LONGEST - 20, "~x") + " }}",
+    "compare": "{{ x" + _parts(LONGEST - 20, "<x") + " }}",
+    "filters": "{{ x" + _parts(LONGEST - 20, "|e") + " }}",
+    "loops": _parts(LONGEST, "{% for x in x %}{% endfor %}"),
+}
 
 
-SLOW = ("names", "compare", "arguments", "dict", "sum", "filters", "conditions", "loops")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in WIDE]
-)
+@pytest.mark.parametrize("name", [*WIDE, *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)])
 def test_a_template_compiles_soon_or_not_at_all(name: str) -> None:
     """By its length; whatever else is wrong with it is told as a fault of the template."""
-    source = WIDE[name]
-    said = _within("templates", lambda: Template(source, "2024-07-26"), ModelError)
+    source = (WIDE | SLOW)[name]
+    said = _within(lambda: Template(source, "2024-07-26"), ModelError)
     assert (f"the limit is {LONGEST}" in said) == (len(source) > LONGEST)
     assert said or "digits" not in name
 
@@ -305,65 +240,53 @@ CONFIG: dict[str, Any] = {
 MODELS: dict[str, tuple[str, str]] = {
     "deep config": ("config.json", '{"a":' + DEEP),
     "digits": ("config.json", '{"vocab_size":' + "9" * 5000 + "}"),
-    "a word": ("config.json", '{"vocab_size": "x"}'),
-    "a list": ("config.json", '{"vocab_size": [1]}'),
     "infinity": ("config.json", '{"vocab_size": Infinity}'),
-    "a huge size": ("config.json", '{"vocab_size": 99999999999999999999}'),
     "a size below zero": ("config.json", '{"max_position_embeddings": -1}'),
     "a template that is a number": ("tokenizer_config.json", '{"chat_template": 5}'),
-    "positions": ("config.json", '{"max_position_embeddings": "x"}'),
-    "a type that is a list": ("config.json", '{"model_type": []}'),
     "deep tokenizer config": ("tokenizer_config.json", '{"a":' + DEEP),
     "templates without names": ("tokenizer_config.json", '{"chat_template": ["x"]}'),
     "templates without text": ("tokenizer_config.json", '{"chat_template": [{"name": "default"}]}'),
-    "a long template": (
-        "tokenizer_config.json",
-        json.dumps({**CONFIG, "chat_template": WIDE["wide tuple"]}),
-    ),
     "deep tokenizer": ("tokenizer.json", '{"a":' + DEEP),
     "a tokenizer that is a list": ("tokenizer.json", "[]"),
-    "an empty tokenizer": ("tokenizer.json", "{}"),
     "a tokenizer of digits": ("tokenizer.json", '{"version":' + "9" * 5000 + "}"),
 }
 
 
-@functools.cache
-def _tokenizer() -> str:
-    return str(byte_level(["<|im_start|>", "<|im_end|>", "<|endoftext|>"]).to_str())
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_a_models_files_may_hold_anything(tmp_path: Path, name: str) -> None:
-    """What they must not hold is a fault of the model, and never one of ours."""
-    (tmp_path / "tokenizer.json").write_text(_tokenizer(), "utf-8")
+@pytest.fixture
+def sound(tmp_path: Path) -> str:
+    """The address of a sound model."""
+    tokenizer = byte_level(["<|im_start|>", "<|im_end|>", "<|endoftext|>"])
+    (tmp_path / "tokenizer.json").write_text(tokenizer.to_str(), "utf-8")
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(CONFIG), "utf-8")
     (tmp_path / "config.json").write_text('{"vocab_size": 1000}', "utf-8")
     resolve(f"{tmp_path}/", tmp_path, Overrides())
+    return f"{tmp_path}/"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_models_files_may_hold_anything(sound: str, tmp_path: Path, name: str) -> None:
+    """What they must not hold is a fault of the model, and never one of ours."""
     file, content = MODELS[name]
     (tmp_path / file).write_text(content, "utf-8")
-    assert _within("models", lambda: resolve(f"{tmp_path}/", tmp_path, Overrides()), ModelError)
+    assert _within(lambda: resolve(sound, tmp_path, Overrides()), ModelError)
 
 
-def test_a_fault_of_ours_is_not_the_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_faults_are_ours(sound: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What reads a model's files may break: that is told as it is."""
-    (tmp_path / "tokenizer.json").write_text(_tokenizer(), "utf-8")
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(CONFIG), "utf-8")
 
     def broken(*_: object, **more: object) -> None:
         raise TypeError("a fault of ours")
 
     monkeypatch.setattr("stages.tokenizers.claims.repairs", broken)
     with pytest.raises(TypeError, match="a fault of ours"):
-        resolve(f"{tmp_path}/", tmp_path, Overrides())
+        resolve(sound, tmp_path, Overrides())
 
 
 TOML = {
     "deep": "a = " + DEEP,
     "tables in tables": "a = " + "{a = " * 3000,
     "dotted": "a." * 100_000 + "a = 1",
-    "dotted in quotes": '"a" . ' * 40_000 + "a = 1",
     "a long word": "x" * 200_000,
-    "a dotted table": "[" + "a." * 20_000 + "a]",
     "digits": "seed = " + "9" * 5000,
     "many tables": "".join(f"[a.b{i}]\n" for i in range(20_000)),
     "long": "# " + "x" * 10_000_000,
@@ -377,14 +300,13 @@ def test_profiles_and_recipes_may_hold_anything(tmp_path: Path, name: str) -> No
     """The same for what is written in TOML."""
     path = tmp_path / "odd.toml"
     path.write_text(TOML[name], "utf-8")
-    assert _within("profiles", lambda: resolve(str(path), tmp_path, Overrides()), ModelError)
+    assert _within(lambda: resolve(str(path), tmp_path, Overrides()), ModelError)
     head = 'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "rows.jsonl"\n'
     path.write_text(head + TOML[name], "utf-8")
-    arguments = ["build", str(path)]
 
     def build() -> None:
-        ran = CliRunner().invoke(cli, arguments)
+        ran = CliRunner().invoke(cli, ["build", str(path)])
         if ran.exception is not None and not isinstance(ran.exception, SystemExit):
             raise ran.exception
 
-    assert _within("recipes", build, UsageError)
+    assert _within(build, UsageError)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from datasets import load_from_disk
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from support import Ran, read_manifest, write_rows
+from support import Run, read_manifest, write_rows
 
 from pipeline.builder.build import build
 from pipeline.options.recipe import builds_of
@@ -24,8 +25,8 @@ from pipeline.shards.doubles import DIGEST
 from pipeline.shards.examples import PlannedExamples
 from stages.errors import ExpectationError, UsageError
 
-Run = Callable[..., Ran]
 SEEDS = st.integers(-(2**63), 2**63 - 1)
+Own: TypeAlias = list[tuple[int, int, int]]
 UNITS = ("rows", "tokens", "trained_tokens")
 
 # An example: what it asks, tokens, how many of these are trained.
@@ -34,7 +35,7 @@ EXAMPLES = st.lists(
 )
 
 
-def examples(of: Sequence[Sequence[tuple[int, int, int]]]) -> PlannedExamples:
+def examples(of: Sequence[Own]) -> PlannedExamples:
     """Examples of several sources; those of one source have a digest each that stays with them."""
     rows = [(source, at, *one) for source, own in enumerate(of) for at, one in enumerate(own)]
     source, at, group, extra, trained = np.array(rows, np.int64).reshape(-1, 5).T
@@ -54,18 +55,8 @@ def examples(of: Sequence[Sequence[tuple[int, int, int]]]) -> PlannedExamples:
 
 def turned(made: PlannedExamples, order: Sequence[int]) -> PlannedExamples:
     """The same examples in another order."""
-    at = np.array(order, np.int64)
-    assert made.group is not None
-    assert made.source is not None
-    return PlannedExamples(
-        starts=made.starts,
-        row=made.row,
-        length=made.length[at],
-        trained=made.trained[at],
-        digest=made.digest[at],
-        group=made.group[at],
-        source=made.source[at],
-    )
+    names = ("length", "trained", "digest", "group", "source")
+    return replace(made, **{name: getattr(made, name)[np.array(order)] for name in names})
 
 
 def chosen(
@@ -79,17 +70,13 @@ def chosen(
     return portions(made, ~in_test, in_test, budgets, seed=seed, total=total)
 
 
-def sizes(made: PlannedExamples, unit: str) -> Any:
-    return {"rows": np.ones(len(made), np.int64), "tokens": made.length}.get(unit, made.trained)
-
-
-@settings(deadline=None)
 @given(EXAMPLES, st.sampled_from(UNITS), st.integers(1, 900), SEEDS, st.sampled_from([1, 2.5, 9]))
 def test_an_amount_is_met_within_one_example(
-    own: list[tuple[int, int, int]], unit: str, amount: int, seed: int, epochs: float
+    own: Own, unit: str, amount: int, seed: int, epochs: float
 ) -> None:
     made = examples([own])
-    size = sizes(made, unit).astype(np.int64)
+    units = {"rows": np.ones(len(made)), "tokens": made.length, "trained_tokens": made.trained}
+    size = units[unit].astype(np.int64)
     found = chosen(made, [Budget(**{unit: amount}, epochs=epochs)], seed)  # type: ignore[arg-type]
     given_ = int((found.times * size).sum())
     assert given_ <= amount
@@ -104,10 +91,9 @@ def test_an_amount_is_met_within_one_example(
         assert amount - given_ < max(int(size.max()), 1)
 
 
-@settings(deadline=None)
 @given(EXAMPLES, st.sampled_from(UNITS), st.lists(st.integers(1, 900), min_size=2, max_size=4))
 def test_a_larger_budget_has_all_that_a_smaller_one_has(
-    own: list[tuple[int, int, int]], unit: str, amounts: list[int]
+    own: Own, unit: str, amounts: list[int]
 ) -> None:
     made = examples([own])
     before = np.zeros(len(own), np.int64)
@@ -117,10 +103,9 @@ def test_a_larger_budget_has_all_that_a_smaller_one_has(
         before = times.astype(np.int64)
 
 
-@settings(deadline=None)
 @given(EXAMPLES, EXAMPLES, SEEDS, st.randoms(use_true_random=False))
 def test_no_order_of_rows_or_files_changes_what_is_chosen(
-    one: list[tuple[int, int, int]], other: list[tuple[int, int, int]], seed: int, random: Any
+    one: Own, other: Own, seed: int, random: Any
 ) -> None:
     made = examples([one, other])
     test = np.array(made.group) % 2 == 0
@@ -133,10 +118,9 @@ def test_no_order_of_rows_or_files_changes_what_is_chosen(
     assert first.asked == second.asked
 
 
-@settings(deadline=None)
 @given(EXAMPLES, EXAMPLES, SEEDS, st.floats(0.1, 2.0))
 def test_the_test_side_is_thinned_and_never_repeated(
-    one: list[tuple[int, int, int]], other: list[tuple[int, int, int]], seed: int, epochs: float
+    one: Own, other: Own, seed: int, epochs: float
 ) -> None:
     made = examples([one, other])
     test = np.array(made.group) % 2 == 0
@@ -148,7 +132,6 @@ def test_the_test_side_is_thinned_and_never_repeated(
             assert (found.times[own & test] == 1).all()
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.integers(200, 400), min_size=2, max_size=4),
     st.data(),
@@ -179,57 +162,43 @@ def test_shares_are_met_or_the_shortfall_is_told(
         assert any(have - one <= 1 for have, one in zip(room, given_, strict=True))
 
 
-def test_a_part_of_a_pass_is_a_whole_number_of_examples() -> None:
-    """Whatever the last bit of a product says: 0.29 * 100 is a little less than 29."""
-    made = examples([[(n, 1, 10) for n in range(100)]])
-    for epochs, wanted in [(0.29, 29), (1.1, 110), (2.5, 250)]:
-        assert chosen(made, [Budget(epochs=epochs)]).times.sum() == wanted
-
-
-def test_a_source_without_a_budget_beside_shares_is_used_whole() -> None:
-    made = examples([[(n, 1, 10) for n in range(100)], [(n, 1, 10) for n in range(400)]])
-    found = chosen(made, [Budget(), Budget(share=0.6)])
-    counts = Counter(np.repeat(np.array(made.source), found.times).tolist())
-    assert counts == {0: 100, 1: 150}
-
-
-def test_weights_divide_what_shares_leave() -> None:
-    made = examples([[(n, 1, 10) for n in range(300)] for _ in range(4)])
-    budgets = [Budget(), Budget(share=0.25), Budget(weight=2), Budget(weight=1)]
-    for total, wanted in [(None, [300, 250, 300, 150]), (6000, [300, 150, 100, 50])]:
-        found = chosen(made, budgets, total=total)
-        counts = Counter(np.repeat(np.array(made.source), found.times).tolist())
-        assert [counts[n] for n in range(4)] == wanted
-
-
-def test_a_total_alone_takes_the_same_part_of_every_source() -> None:
-    made = examples([[(n, 1, 10) for n in range(300)], [(n, 1, 10) for n in range(100)]])
-    for total, wanted in [(2000, {0: 150, 1: 50}), (9000, {0: 300, 1: 100})]:
-        found = chosen(made, [Budget(), Budget()], total=total)
-        assert Counter(np.repeat(np.array(made.source), found.times).tolist()) == wanted
-        assert all(asked.short for asked in found.asked) == (total > 4000)
+_EACH = [Budget(), Budget(share=0.25), Budget(weight=2), Budget(weight=1)]
 
 
 @pytest.mark.parametrize(
-    ("budgets", "total", "says"),
+    ("has", "budgets", "total", "wanted"),
     [
-        ([Budget(share=0.7), Budget(share=0.7)], None, "add up to 1.4"),
-        ([Budget(share=0.5), Budget(share=0.4)], None, "add up to 0.9, and 0.1 is of no source"),
-        ([Budget(share=0.5), Budget()], 10, "add up to 0.5, and 'b' has none"),
-        ([Budget(share=1), Budget()], None, "leaves nothing for 'b'"),
-        ([Budget(share=1), Budget(weight=1)], None, "leaves nothing for 'b'"),
+        # Whatever the last bit of a product says: 0.29 * 100 is a little less than 29.
+        ([100], [Budget(epochs=0.29)], None, [29]),
+        ([100], [Budget(epochs=2.5)], None, [250]),
+        # A source without a budget is used whole; weights divide what shares leave.
+        ([100, 400], [Budget(), Budget(share=0.6)], None, [100, 150]),
+        ([300] * 4, _EACH, None, [300, 250, 300, 150]),
+        ([300] * 4, _EACH, 6000, [300, 150, 100, 50]),
+        # A total alone takes the same part of every source, which may be too little.
+        ([300, 100], [Budget(), Budget()], 2000, [150, 50]),
+        ([300, 100], [Budget(), Budget()], 9000, [300, 100]),
     ],
 )
-def test_mixtures_that_cannot_be_met(budgets: list[Budget], total: int | None, says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        require_mixture(dict(zip("ab", budgets, strict=True)), total)
+def test_how_many_examples_of_ten_tokens_are_used(
+    has: list[int], budgets: list[Budget], total: int | None, wanted: list[int]
+) -> None:
+    made = examples([[(n, 1, 10) for n in range(count)] for count in has])
+    found = chosen(made, budgets, total=total)
+    assert np.bincount(np.array(made.source), found.times).tolist() == wanted
+    assert any(asked.short for asked in found.asked) == (total == 9000)
 
 
-def test_budgets_that_contradict_themselves() -> None:
-    with pytest.raises(UsageError, match="share and weight both say"):
-        Budget(share=0.5, weight=1)
-    with pytest.raises(UsageError, match="rows and trained-tokens both say"):
-        Budget(rows=1, trained_tokens=1)
+def test_mixtures_that_cannot_be_met() -> None:
+    for one, other, total, says in (
+        (Budget(share=0.7), Budget(share=0.7), None, "add up to 1.4"),
+        (Budget(share=0.5), Budget(share=0.4), None, "add up to 0.9, and 0.1 is of no source"),
+        (Budget(share=0.5), Budget(), 10, "add up to 0.5, and 'b' has none"),
+        (Budget(share=1), Budget(), None, "leaves nothing for 'b'"),
+        (Budget(share=1), Budget(weight=1), None, "leaves nothing for 'b'"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            require_mixture({"a": one, "b": other}, total)
 
 
 def _write(path: Path, name: str, count: int, start: int = 0) -> Path:
@@ -238,6 +207,17 @@ def _write(path: Path, name: str, count: int, start: int = 0) -> Path:
         for n in range(start, start + count)
     ]
     return write_rows(path, rows)
+
+
+def _recipe(folder: Path, top: str, *sources: str) -> Path:
+    """A recipe that builds into ``out``; the data of each source is ``<name>.jsonl``."""
+    head = f'task = "sft"\nmodel = "qwen2-1.5b"\noutput = "out"\nkeep = 0\n{top}'
+    tables = (
+        f'[[source]]\nname = "{name}"\ndata = ["{name}.jsonl"]\n{rest}\n'
+        for name, _, rest in (source.partition(" ") for source in sources)
+    )
+    (folder / "mix.toml").write_text(head + "".join(tables))
+    return folder / "mix.toml"
 
 
 def _stored(folder: Path) -> dict[str, Counter[tuple[str, str]]]:
@@ -250,19 +230,13 @@ def _stored(folder: Path) -> dict[str, Counter[tuple[str, str]]]:
 
 
 @pytest.mark.slow
-def test_a_mixture_from_the_recipe_to_the_shards(
-    pipeline: Run, tmp_path: Path, cache_dir: Path
-) -> None:
+def test_a_mixture_from_recipe_to_shards(pipeline: Run, tmp_path: Path, cache_dir: Path) -> None:
     """Stored as asked, judged, told; a raised budget makes no part and keeps every example."""
     _write(tmp_path / "math.jsonl", "math", 400)
     _write(tmp_path / "chat.jsonl", "chat", 60)
-    recipe = tmp_path / "mix.toml"
-    recipe.write_text(
-        'task = "sft"\nmodel = "qwen2-1.5b"\ntest-size = 0.1\noutput = "out"\ndedup = true\n'
-        f'keep = 0\ncache-dir = "{cache_dir}"\n'
-        '[[source]]\nname = "math"\ndata = ["math.jsonl"]\ntrained-tokens = 1000\n'
-        '[[source]]\nname = "chat"\ndata = ["chat.jsonl"]\nshare = 0.5\nepochs = 3\n'
-    )
+    top = f'test-size = 0.1\ndedup = true\ncache-dir = "{cache_dir}"\n'
+    budgets = ("math trained-tokens = 1000", "chat share = 0.5\nepochs = 3")
+    recipe = _recipe(tmp_path, top, *budgets)
     pipeline("build", recipe).ended()
     parts = set((cache_dir / "parts").rglob("*.arrow"))
     manifest = read_manifest(tmp_path / "out")
@@ -271,18 +245,14 @@ def test_a_mixture_from_the_recipe_to_the_shards(
     assert 1000 - 20 < math["given"] <= 1000
     assert not math["short"]
     assert abs(chat["share"] - 0.5) < 0.01
-    rows, made = manifest["rows"], manifest["examples"]
-    assert rows["in"] == 460 == rows["used"] + rows["left_out"]
+    made = manifest["examples"]
     assert made["made"] == 460 == made["kept"] + made["left_out"]
     stored = _stored(tmp_path / "out")
     assert max(stored["train"].values()) in (2, 3)
     assert max(stored["test"].values()) == 1
-    assert sum(stored["train"].values()) + sum(stored["test"].values()) == (
-        made["kept"] + made["copies"]
-    )
+    assert stored["train"].total() + stored["test"].total() == made["kept"] + made["copies"]
     assert not stored["train"].keys() & stored["test"].keys()
     assert all(row.startswith(f"{source}.jsonl:") for source, row in stored["train"])
-    pipeline("show", tmp_path / "out").ended()
     pipeline("check", tmp_path / "out").ended()
 
     pipeline("build", recipe, "--set", "source.math.trained-tokens=1100").ended()
@@ -290,16 +260,12 @@ def test_a_mixture_from_the_recipe_to_the_shards(
     more = _stored(tmp_path / "out")
     for side, before in stored.items():
         assert not before - more[side]
-    assert sum(more["train"].values()) > sum(stored["train"].values())
+    assert more["train"].total() > stored["train"].total()
 
 
 def test_a_budget_that_cannot_be_met_is_told(pipeline: Run, tmp_path: Path) -> None:
     _write(tmp_path / "math.jsonl", "math", 30)
-    recipe = tmp_path / "mix.toml"
-    recipe.write_text(
-        'task = "sft"\nmodel = "qwen2-1.5b"\noutput = "out"\n'
-        'keep = 0\n[[source]]\nname = "math"\ndata = ["math.jsonl"]\nrows = 50\n'
-    )
+    recipe = _recipe(tmp_path, "", "math rows = 50")
     ran = pipeline("plan", recipe)
     assert "warning   math gives 30 of the 50 rows asked for" in ran.out + ran.err
     ran = pipeline("build", recipe).ended()
@@ -314,13 +280,7 @@ def test_a_wrong_source_closes_the_gate(
     """Names are read back, and compared with the inputs that the row ids name."""
     _write(tmp_path / "math.jsonl", "math", 5)
     _write(tmp_path / "chat.jsonl", "chat", 5)
-    recipe = tmp_path / "mix.toml"
-    recipe.write_text(
-        'task = "sft"\nmodel = "qwen2-1.5b"\noutput = "out"\nworkers = 1\n'
-        f'cache-dir = "{cache_dir}"\n'
-        '[[source]]\nname = "math"\ndata = ["math.jsonl"]\n'
-        '[[source]]\nname = "chat"\ndata = ["chat.jsonl"]\n'
-    )
+    recipe = _recipe(tmp_path, f'workers = 1\ncache-dir = "{cache_dir}"\n', "math", "chat")
     named = Collector.source_names
 
     def wrong(self: Collector, picked: Picks) -> Callable[[int, int], pa.Array]:

@@ -72,16 +72,16 @@ def test_layouts_hold_the_same_examples(built: Make, task: str) -> None:
 
 
 def test_tokenizer_gives_our_ids(built: Make) -> None:
-    """The emitted tokenizer's apply_chat_template gives the stored ids, row by row."""
+    """The emitted tokenizer's apply_chat_template gives the stored ids, row by row, in order."""
     data = SAMPLES / "sft" / "word_problems.jsonl"
     folder = built("sft", data, "--layout", "ragged")
     tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
     assert tokenizer.eos_token == "<|im_end|>"
     assert tokenizer.pad_token == "<|endoftext|>"
     assert tokenizer.padding_side == "left"
-    questions = read_rows(data)
-    for row in load_from_disk(str(folder))["train"]:
-        source = questions[int(row["row_id"].rpartition(":")[2]) - 1]
+    stored = load_from_disk(str(folder))["train"]
+    for number, (row, source) in enumerate(zip(stored, read_rows(data), strict=True), 1):
+        assert row["row_id"] == f"word_problems.jsonl:{number}"
         messages = [
             {"role": "user", "content": source["question"]},
             {"role": "assistant", "content": source["answer"]},
@@ -110,17 +110,6 @@ def test_prm_tokenizer_has_the_step_tokens(built: Make) -> None:
     assert ids.count(model["step_token_id"]) == 2
 
 
-def test_equal_content_in_other_forms_gives_equal_examples(built: Make) -> None:
-    """Math-Shepherd text, OpenRLHF list and stepwise rows are one thing in chat rendering."""
-    made = []
-    for name in ("math_shepherd", "value_list", "stepwise"):
-        source = SAMPLES / "prm" / f"{name}.jsonl"
-        folder = built("prm", source, "--layout", "ragged")
-        rows = list(load_from_disk(str(folder))["train"])
-        made.append([{k: v for k, v in row.items() if k != "row_id"} for row in rows])
-    assert made[0] == made[1] == made[2]
-
-
 def test_unlabelled_and_soft_steps(built: Make) -> None:
     """Steps after a first error are null and -100; soft labels keep their float."""
     source = SAMPLES / "prm" / "first_error.json"
@@ -141,19 +130,6 @@ def test_unlabelled_and_soft_steps(built: Make) -> None:
     assert first["step_labels"][:3] == [pytest.approx(0.9), 0.5, 0.125]
     good, bad = model["good_token_id"], model["bad_token_id"]
     assert [first["labels"][i] for i in first["step_positions"][:3]] == [good, good, bad]
-
-
-def test_margin_is_stored_where_a_row_has_one(built: Make, tmp_path: Path) -> None:
-    """The column exists when some row has a margin, and is null in the others."""
-    source = SAMPLES / "rm" / "pairs_margin.jsonl"
-    folder = built("rm", source)
-    assert load_from_disk(str(folder))["train"]["margin"][0] == 0.5
-    mixed = tmp_path / "mixed.jsonl"
-    mixed.write_bytes(source.read_bytes() + SOURCES["rm"].read_bytes())
-    folder = built("rm", mixed)
-    stored = load_from_disk(str(folder))["train"]["margin"][:]
-    assert stored[0] == 0.5
-    assert stored[-1] is None
 
 
 def test_the_ledger_adds_up(built: Make, tmp_path: Path) -> None:
@@ -177,16 +153,8 @@ def test_the_ledger_adds_up(built: Make, tmp_path: Path) -> None:
         assert set(reject) == {"id", "source", "line", "offset", "stage", "code", "detail", "raw"}
 
 
-def test_fan_out_names_its_sequences(built: Make) -> None:
-    """Rows that can become several sequences are numbered #0, #1, ..."""
-    source = SAMPLES / "prm" / "alternatives.jsonl"
-    folder = built("prm", source, "--layout", "ragged")
-    ids = load_from_disk(str(folder))["train"]["row_id"]
-    assert list(ids) == [f"alternatives.jsonl:{i}" for i in ("1#0", "1#1", "1#2", "2#1")]
-
-
 def test_a_test_split_takes_whole_rows(built: Make, tmp_path: Path) -> None:
-    """All sequences of a row go to one side, and no example is lost."""
+    """All sequences of a row, #0, #1, ..., go to one side, and no example is lost."""
     data = []
     for copy in range(10):
         for row in read_rows(SAMPLES / "prm" / "alternatives.jsonl"):
@@ -198,6 +166,8 @@ def test_a_test_split_takes_whole_rows(built: Make, tmp_path: Path) -> None:
     rows = {side: {i.partition("#")[0] for i in sides[side]["row_id"]} for side in sides}
     assert not rows["train"] & rows["test"]
     assert len(rows["train"]) + len(rows["test"]) == 20
+    names = {name for side in sides.values() for name in side["row_id"]}
+    assert {f"rows.jsonl:{name}" for name in ("1#0", "1#1", "1#2", "2#1")} <= names
     assert read_manifest(folder)["sides"]["by"] == "column"
 
 

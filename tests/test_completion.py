@@ -6,38 +6,27 @@ import os
 import pty
 import select
 import shutil
-import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import Ran, few, modules_of
+from support import Run, few, modules_of, started, table
 
 from pipeline.options import shells
 
-Run = Callable[..., Ran]
 BIN = Path(sys.executable).parent
 
 
 def _asked(folder: Path, line: str, shell: str = "bash") -> list[str]:
     """What the program answers to a shell; the last word is being typed."""
     words = line.split(" ")
-    done = subprocess.run(
-        [str(BIN / "pipeline")],
-        cwd=folder,
-        env={
-            **os.environ,
-            "_PIPELINE_COMPLETE": f"{shell}_complete",
-            "COMP_WORDS": line,
-            "COMP_CWORD": words[-1] if shell == "fish" else str(len(words) - 1),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout.split()
+    asked = {
+        "_PIPELINE_COMPLETE": f"{shell}_complete",
+        "COMP_WORDS": line,
+        "COMP_CWORD": words[-1] if shell == "fish" else str(len(words) - 1),
+    }
+    return started(BIN / "pipeline", folder=folder, env={**os.environ, **asked}).out.split()
 
 
 @pytest.fixture
@@ -52,41 +41,17 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("line", "wanted"),
-    few(
-        [
-            ("pipeline run sft --model qwen2-1", ["qwen2-1.5b", "qwen2-1.5b-instruct"]),
-            ("pipeline run sft --format shareg", ["sharegpt"]),
-            ("pipeline run prm --format error_list/", ["error_list/0-based", "error_list/1-based"]),
-            (
-                "pipeline run prm --format processbench/",
-                [f"processbench/{n}-based" for n in (0, 1)],
-            ),
-            ("pipeline run sft --for llama", ["llamafactory"]),
-            ("pipeline export axo", ["axolotl"]),
-            ("pipeline run sft ch", ["chats-sft/", "chats.jsonl"]),
-            ("pipeline plan da", ["daily.toml"]),
-            ("pipeline build d", ["daily.toml"]),
-            ("pipeline check c", ["chats-sft"]),
-            ("pipeline check m", ["more/"]),
-            ("pipeline check more/", ["more/pairs-rm"]),
-            ("pipeline run sft --layout pa", ["packed", "padded"]),
-            ("pipeline versi", ["versions"]),
-            ("pipeline run s", ["sft"]),
-            ("pipeline run sft --max-l", ["--max-length"]),
-        ],
-        5,
-    ),
+    ("line", "wanted"), few(map(tuple, table("completions.toml")["answers"]), 5)
 )
 def test_what_a_shell_is_answered(folder: Path, line: str, wanted: list[str]) -> None:
     """Names by what the place takes; files by what they are."""
-    assert _asked(folder, line) == wanted
+    assert _asked(folder, f"pipeline {line}") == wanted
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_gets_one_word_a_line(folder: Path, shell: str) -> None:
+def test_each_shell_gets_one_word_a_line(folder: Path) -> None:
     """Nothing else, so that a script of a few lines is enough."""
-    assert _asked(folder, "pipeline export axo", shell) == ["axolotl"]
+    for shell in ("zsh", "fish"):
+        assert _asked(folder, "pipeline export axo", shell) == ["axolotl"]
 
 
 def test_completion_imports_nothing_heavy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,38 +75,28 @@ def test_the_key_completes_in_the_shell_itself(folder: Path, shell: str) -> None
     """On a terminal of its own: a model's name, and then a file's."""
     if shutil.which(shell) is None:
         pytest.skip(f"there is no {shell} here")
-    script = folder / "completion"
-    script.write_text(shells.shells()[shell].script)
+    (folder / "completion").write_text(shells.shells()[shell].script)
     process, terminal = pty.fork()
     if process == 0:
         os.chdir(folder)
         os.environ |= {"PATH": f"{BIN}:{os.environ['PATH']}", "TERM": "dumb", "HOME": str(folder)}
         os.execvp(_START[shell][0], _START[shell])
     try:
-        read = _reader(terminal)
-        os.write(terminal, b"source ./completion; echo 'so'urced\n")
-        assert "sourced" in read("sourced")
-        os.write(terminal, b"echo pipeline; pipeline export axolo\t")
-        assert "axolotl" in read("axolotl")
-        os.write(terminal, b"\x15pipeline run sft chats.j\t")
-        assert "chats.jsonl" in read("chats.jsonl")
+        for typed, wanted in (
+            (b"source ./completion; echo 'so'urced\n", "sourced"),
+            (b"echo pipeline; pipeline export axolo\t", "axolotl"),
+            (b"\x15pipeline run sft chats.j\t", "chats.jsonl"),
+        ):
+            os.write(terminal, typed)
+            shown, end = "", time.monotonic() + 60
+            while wanted not in shown and time.monotonic() < end:
+                if select.select([terminal], [], [], 1)[0]:
+                    shown += os.read(terminal, 4096).decode("utf-8", "replace").replace("\a", "")
+            assert wanted in shown
     finally:
         os.kill(process, 9)
         os.waitpid(process, 0)
         os.close(terminal)
-
-
-def _reader(terminal: int) -> Callable[[str], str]:
-    """Reads a terminal until it shows a text, or for a minute."""
-
-    def read(text: str) -> str:
-        shown, deadline = "", time.monotonic() + 60
-        while text not in shown and time.monotonic() < deadline:
-            if select.select([terminal], [], [], 1)[0]:
-                shown += os.read(terminal, 4096).decode("utf-8", "replace").replace("\a", "")
-        return shown
-
-    return read
 
 
 @pytest.mark.parametrize("shell", _START)
@@ -153,8 +108,7 @@ def test_it_is_installed_once_and_removed(shell: str, pipeline: Run, tmp_path: P
     start.write_text(before)
     ran = pipeline("completion", "install", shell, **home)
     wrote = [Path(line.removeprefix("wrote ")) for line in ran.out.splitlines()[:-1]]
-    assert ran.status == 0
-    assert f"pipeline completion remove {shell}" in ran.out
+    assert f"pipeline completion remove {shell}" in ran.ended().out
     assert len(wrote) == (1 if shell == "fish" else 2)
     assert wrote[0].read_text() == pipeline("completion", "show", shell).out
     text = start.read_text()
@@ -172,9 +126,7 @@ def test_it_is_installed_once_and_removed(shell: str, pipeline: Run, tmp_path: P
 def test_an_unknown_shell_is_asked_for(pipeline: Run, tmp_path: Path) -> None:
     """Nothing is guessed, and an unwritable home is an error in one sentence."""
     ran = pipeline("completion", "install", SHELL="/bin/tcsh", HOME=str(tmp_path))
-    assert (ran.status, ran.out) == (2, "")
-    assert "Give one of bash, fish, zsh." in ran.err
+    assert ran.refused(2, "Give one of bash, fish, zsh.").out == ""
     (tmp_path / "home").write_text("a file")
     ran = pipeline("completion", "install", "bash", HOME=str(tmp_path / "home"), XDG_DATA_HOME="")
-    assert (ran.status, ran.out) == (5, "")
-    assert ran.err.startswith("Error: ")
+    assert ran.refused(5, "Error: ").out == ""

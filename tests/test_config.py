@@ -10,6 +10,7 @@ from typing import Any
 import click
 import pytest
 from conftest import NAME
+from support import table
 from test_recipe import RIGHT, recipe_with, write_recipe
 
 from pipeline.inputs.recipe import Recipe, resolve_recipe
@@ -101,9 +102,7 @@ UNRESOLVED = ("task", "data", "model", "eos", "cache-dir")
         for key in RIGHT
     ],
 )
-def test_an_option_changes_the_hashes_that_its_phase_feeds(
-    key: str, folder: Path, cache_dir: Path
-) -> None:
+def test_an_option_changes_the_hashes_of_its_phase(key: str, folder: Path, cache_dir: Path) -> None:
     """One changed option changes what is recorded for parts, for the build, for both or neither;
     and the same of a recipe's two hashes, which have the model's profile in them."""
     base, changed = _given(key, folder, cache_dir)
@@ -121,21 +120,6 @@ def test_an_option_changes_the_hashes_that_its_phase_feeds(
         assert (one.fingerprint != two.fingerprint) == (phase != "run")
         parts = [recipe.part_fingerprint(recipe.config.source.format) for recipe in (one, two)]
         assert (parts[0] != parts[1]) == (feeds_parts or _bound(one.config, two.config))
-
-
-@pytest.mark.parametrize(
-    ("options", "longest"),
-    [
-        ({"max_length": 512}, 512),
-        ({"layout": "padded", "pad_to": "64"}, 64),
-        ({"layout": "ragged", "pad_to": "64"}, 4096),
-    ],
-)
-def test_the_longest_example_is_a_part_s_too(
-    options: dict[str, Any], longest: int, tmp_path: Path
-) -> None:
-    """The one thing of the plan that decides what is encoded."""
-    assert _config(tmp_path, tmp_path, **options).for_parts["longest_example"] == longest
 
 
 def test_a_manifest_keeps_the_order_of_its_options(tmp_path: Path) -> None:
@@ -167,27 +151,8 @@ def test_recorded_options_are_read_back(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("task", "options", "says"),
-    [
-        ("sft", {"max_length": 7}, "--max-length 7 is too small"),
-        ("sft", {"pad_to": "wide"}, "--pad-to must be a width"),
-        ("sft", {"too_long": "trim-steps"}, "--too-long trim-steps is not for sft"),
-        ("rm", {"train_on": "all"}, "--train-on all is not for rm"),
-        ("rm", {"reasoning": "mask"}, "--reasoning mask is not for rm"),
-        ("sft", {"reasoning": "mask", "train_on": "all"}, "not for --train-on all"),
-        ("prm", {"thinking": "on"}, "--thinking is not for prm"),
-        ("sft", {"stop": ("",)}, "--stop is empty"),
-        ("sft", {"max_reject": 2.0}, "--max-reject must be between"),
-        ("sft", {"test_size": float("nan")}, "--test-size must be a share"),
-        ("sft", {"test_size": 100.0}, "--test-size must be a share"),
-        ("sft", {"group_by": "topic"}, "--group-by is for builds with a test split"),
-        ("sft", {"group_by": "", "test_size": 0.1}, "--group-by is empty"),
-    ],
-)
-def test_what_does_not_go_is_refused(
-    task: str, options: dict[str, Any], says: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("task", "options", "says"), table("refusals.toml")["options"])
+def test_what_does_not_go(task: str, options: dict[str, Any], says: str, tmp_path: Path) -> None:
     """Each phase checks its own options, and the whole what two phases must agree on."""
     with pytest.raises(UsageError, match=says):
         _config(tmp_path, tmp_path, task=task, **options)

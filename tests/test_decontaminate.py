@@ -1,42 +1,47 @@
-"""Builds leave out the rows that ask what an evaluation asks, and list each with both texts."""
+"""Builds leave out the rows that ask what an evaluation asks, and list each with both texts.
+
+Questions are found in rows exactly, whatever their case, spaces and digits.
+"""
 
 from __future__ import annotations
 
 import json
 import random
+import string
+import unicodedata
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from datasets import load_from_disk
-from support import Run, files_of, read_manifest, read_rows, table_bytes, write_rows
+from hypothesis import given
+from hypothesis import strategies as st
+from support import Make, Run, files_of, read_manifest, read_rows, table_bytes, write_rows
 
-from stages.overlap.words import plain
+from stages import kinds
+from stages.columns import schema
+from stages.overlap import signatures
+from stages.overlap.search import Index, Items, Overlap, Questions
+from stages.overlap.words import letters_before, plain, solid
 
-NAMES = "Ada Ben Cleo Dan Eva Finn Gus Hana Ivo Jun Kim Lea Mia Noor Omar Pia".split()
-THINGS = "apples boats coins drums eggs flags grapes hats inks jars kites lamps maps nets".split()
-PLACES = "market harbour station library garden bakery museum workshop orchard school".split()
+WORDS = (
+    "apples boats coins drums eggs flags grapes hats inks jars kites lamps maps nets market "
+    "harbour station library garden bakery museum workshop orchard school carries brings sends"
+).split()
 FULL_WIDTH = {ord(str(n)): chr(0xFF10 + n) for n in range(10)}
 
 
 def _problems(count: int, seed: int) -> list[str]:
-    """Different problems in words of their own."""
+    """Different problems, of words and numbers."""
     draw = random.Random(seed)
-    found: dict[str, None] = {}
-    while len(found) < count:
-        one, other = draw.sample(NAMES, 2)
-        first, second = draw.sample(THINGS, 2)
-        place, last = draw.sample(PLACES, 2)
-        numbers = [draw.randint(1000, 9999) for _ in range(3)]
-        parts = [
-            f"{one} carries {numbers[0]:,} {first} to the {place}",
-            f"{other} brings {numbers[1]:,} {second} from the {last}",
-            f"the {draw.choice(PLACES)} already keeps {numbers[2]:,} {draw.choice(THINGS)}",
-        ]
-        draw.shuffle(parts)
-        found[f"{parts[0]}, {parts[1]} and {parts[2]}. How many things are there?"] = None
-    return list(found)
+    parts = (
+        [f"{draw.randint(1000, 9999):,} {' '.join(draw.sample(WORDS, 6))}" for _ in range(3)]
+        for _ in range(count)
+    )
+    return [f"{one}, {other} and {last}. How many things are there?" for one, other, last in parts]
 
 
 def _paraphrased(question: str, way: int) -> str:
@@ -49,8 +54,10 @@ def _paraphrased(question: str, way: int) -> str:
 
 
 ASKED = _problems(40, seed=1)
-INNOCENT = [one for one in _problems(1100, seed=2) if one not in ASKED][:1000]
+INNOCENT = _problems(300, seed=2)
 SHORT = ["What is the capital of Peru?", "2 + 2 = ?", "Wer schrieb den Faust?"]
+MODEL = ("--model", "qwen2-1.5b")
+Planted: TypeAlias = tuple[Path, Path, set[str]]
 
 
 def _train(path: Path, questions: list[str]) -> Path:
@@ -58,22 +65,8 @@ def _train(path: Path, questions: list[str]) -> Path:
     return write_rows(path, rows)
 
 
-@pytest.fixture
-def planted(tmp_path: Path) -> tuple[Path, Path, set[str]]:
-    """Rows of which some ask what an evaluation asks, the evaluation, and the ids of those rows."""
-    copies = ASKED[:20] + [_paraphrased(one, way) for way, one in enumerate(ASKED[20:])]
-    copies += ["what is the capital of peru", "2+2=", "WER SCHRIEB DEN FAUST?!"]
-    questions = INNOCENT + copies
-    order = list(range(len(questions)))
-    random.Random(3).shuffle(order)
-    train = _train(tmp_path / "train.jsonl", [questions[i] for i in order])
-    ids = {f"train.jsonl:{line}" for line, i in enumerate(order, 1) if i >= len(INNOCENT)}
-    asked = [{"id": n, "question": one, "answer": "?"} for n, one in enumerate(ASKED + SHORT)]
-    return train, write_rows(tmp_path / "evals.jsonl", asked), ids
-
-
 def _build(pipeline: Run, train: Path, out: Path, *words: object) -> dict[str, Any]:
-    pipeline("run", "sft", train, "--model", "qwen2-1.5b", "-o", out, *words).ended()
+    pipeline("run", "sft", train, *MODEL, "-o", out, *words).ended()
     return read_manifest(out)
 
 
@@ -81,17 +74,30 @@ def _hits(out: Path) -> list[dict[str, Any]]:
     return read_rows(out / "contaminated.jsonl")
 
 
-def test_every_planted_copy_is_found_and_no_innocent_row(
-    planted: tuple[Path, Path, set[str]], pipeline: Run, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def planted(built: Make, tmp_path_factory: pytest.TempPathFactory) -> Planted:
+    """Rows of which some ask what an evaluation asks, their build, and the ids of those rows."""
+    folder = tmp_path_factory.mktemp("planted")
+    copies = ASKED[:20] + [_paraphrased(one, way) for way, one in enumerate(ASKED[20:])]
+    copies += ["what is the capital of peru", "2+2=", "WER SCHRIEB DEN FAUST?!"]
+    questions = INNOCENT + copies
+    order = list(range(len(questions)))
+    random.Random(3).shuffle(order)
+    train = _train(folder / "train.jsonl", [questions[i] for i in order])
+    ids = {f"train.jsonl:{line}" for line, i in enumerate(order, 1) if i >= len(INNOCENT)}
+    asked = [{"id": n, "question": one, "answer": "?"} for n, one in enumerate(ASKED + SHORT)]
+    evals = write_rows(folder / "evals.jsonl", asked)
+    return train, built("sft", train, "--decontaminate", f"held-out={evals}"), ids
+
+
+def test_every_planted_copy_is_found_and_no_other(planted: Planted, pipeline: Run) -> None:
     """Exact copies, and those in another case, with other digits and spaces; short ones too."""
-    train, evals, ids = planted
-    manifest = _build(pipeline, train, tmp_path / "one", "--decontaminate", evals, "--workers", 1)
-    hits = _hits(tmp_path / "one")
+    train, out, ids = planted
+    manifest, hits = read_manifest(out), _hits(out)
     assert {hit["id"] for hit in hits} == ids
-    assert manifest["rows"] | {"in": 1043, "used": 1000, "contaminated": 43} == manifest["rows"]
+    assert manifest["rows"] | {"in": 343, "used": 300, "contaminated": 43} == manifest["rows"]
     (record,) = manifest["decontamination"]["evaluations"]
-    assert (record["name"], record["column"]) == ("evals", "question")
+    assert (record["name"], record["column"]) == ("held-out", "question")
     assert (record["questions"], record["found"], record["rows"]) == (43, 43, 43)
     asked = ASKED + SHORT
     assert all(hit["question"] == asked[hit["line"] - 1] for hit in hits)
@@ -99,51 +105,21 @@ def test_every_planted_copy_is_found_and_no_innocent_row(
     rows = read_rows(train)
     for hit in hits:
         assert hit["said"] == rows[int(hit["id"].rpartition(":")[2]) - 1]["prompt"]
-    pipeline("check", tmp_path / "one").ended()
-    _build(pipeline, train, tmp_path / "two", "--decontaminate", evals, "--workers", 2)
-    assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
+    pipeline("check", out).ended()
 
 
-def test_hits_are_shown_with_both_texts(
-    planted: tuple[Path, Path, set[str]], pipeline: Run, tmp_path: Path
-) -> None:
+def test_hits_are_shown_with_both_texts(planted: Planted, pipeline: Run) -> None:
     """In the order of the rows; as an object for programs."""
-    train, evals, ids = planted
-    _build(pipeline, train, tmp_path / "out", "--decontaminate", f"held-out={evals}")
-    shown = pipeline("overlaps", tmp_path / "out", "--limit", 0).out
+    _, out, ids = planted
+    shown = pipeline("overlaps", out, "--limit", 0).out
     assert all(name in shown for name in ids)
     assert "held-out: 43 rows left out for 43 of 43 questions" in shown
     assert "WER SCHRIEB DEN FAUST?!" in shown
     assert "Wer schrieb den Faust?" in shown
-    found = json.loads(pipeline("overlaps", tmp_path / "out", "--json", "--limit", 3).out)
-    assert found["contaminated"] == _hits(tmp_path / "out")[:3]
-    assert found["decontamination"] == read_manifest(tmp_path / "out")["decontamination"]
-    pipeline("overlaps", tmp_path / "out", "--evaluation", "none").refused(2, "held-out")
-
-
-@pytest.mark.slow
-def test_another_share_encodes_nothing_again(pipeline: Run, tmp_path: Path, cache: Path) -> None:
-    """A part has what each row shares, however little; the limit is for the choice."""
-    question = "ash birch cedar date elm fir gum hazel iris juniper kauri larch maple oak"
-    half = "ash birch cedar date elm fir gum hazel and then something else"  # 8 of 14 words
-    rows = [{"prompt": text, "completion": "x"} for text in (question, half, "What else is there?")]
-    train = write_rows(tmp_path / "t.jsonl", rows)
-    evals = write_rows(tmp_path / "e.jsonl", [{"problem": question}])
-    counts = []
-    for number, share in enumerate(("0.5", "0.6", "0")):
-        words = ("--decontaminate", evals, "--overlap-share", share, "--cache-dir", cache)
-        manifest = _build(pipeline, train, tmp_path / f"out{number}", *words)
-        parts = sorted(path.name for path in (cache / "parts").rglob("*.arrow"))
-        counts.append((manifest["rows"]["contaminated"], len(parts)))
-    assert counts == [(2, 1), (1, 1), (2, 1)]
-    assert [hit["share"] for hit in _hits(tmp_path / "out0")] == [1.0, round(8 / 14, 6)]
-    assert _hits(tmp_path / "out0")[1]["match"] == "ash birch cedar date elm fir gum hazel"
-    other = write_rows(tmp_path / "e.jsonl", [{"problem": "quite another question, of more words"}])
-    manifest = _build(
-        pipeline, train, tmp_path / "out9", "--decontaminate", other, "--cache-dir", cache
-    )
-    assert manifest["rows"]["contaminated"] == 0
-    assert len(list((cache / "parts").rglob("*.arrow"))) == 2
+    found = pipeline("overlaps", out, "--json", "--limit", 3).told
+    assert found["contaminated"] == _hits(out)[:3]
+    assert found["decontamination"] == read_manifest(out)["decontamination"]
+    pipeline("overlaps", out, "--evaluation", "none").refused(2, "held-out")
 
 
 def test_answers_are_searched_where_asked(pipeline: Run, tmp_path: Path) -> None:
@@ -152,16 +128,18 @@ def test_answers_are_searched_where_asked(pipeline: Run, tmp_path: Path) -> None
     rows += [{"prompt": one, "completion": "x"} for one in INNOCENT[:5]]
     train = write_rows(tmp_path / "t.jsonl", rows)
     evals = write_rows(tmp_path / "e.jsonl", [{"problem": ASKED[0]}])
-    assert _build(pipeline, train, tmp_path / "a", "--decontaminate", evals)["rows"]["used"] == 6
-    words = ("--decontaminate", evals, "--overlap-in", "row")
-    assert _build(pipeline, train, tmp_path / "b", *words)["rows"]["used"] == 5
-    (hit,) = _hits(tmp_path / "b")
+    words = ("--decontaminate", evals)
+    assert not pipeline("plan", train, *MODEL, *words, "--json").told["contaminated"]["examples"]
+    words = (*words, "--overlap-in", "row")
+    assert _build(pipeline, train, tmp_path / "out", *words)["rows"]["used"] == 5
+    (hit,) = _hits(tmp_path / "out")
     assert hit["id"] == "t.jsonl:1"
     assert ASKED[0] in hit["said"]
 
 
 def test_evaluations_of_every_kind(pipeline: Run, tmp_path: Path) -> None:
-    """Each of two questions, one of them planted; the column is named, or known by its name."""
+    """Each of two questions, one of them planted; the column is named, or known by its name. An
+    instruction is a question together with its input; others are joined where named so."""
     asked = ASKED[:2]
     rows: list[dict[str, Any]] = [{"task_id": "x", "goal_text": one} for one in asked]
     parquet = table_bytes(pa.Table.from_pylist(rows), "parquet", 1)
@@ -171,27 +149,22 @@ def test_evaluations_of_every_kind(pipeline: Run, tmp_path: Path) -> None:
     answer = {"role": "assistant", "content": "x"}
     turns = [[{"role": "user", "content": one}, answer] for one in asked]
     write_rows(tmp_path / "e.jsonl", [{"meta": {"turns": one}} for one in turns])
-    train = _train(tmp_path / "t.jsonl", [ASKED[1], *INNOCENT[:4]])
+    begin = "Find the noun phrase in the following sentence."
+    joint = [{"instruction": begin, "input": one, "output": "x"} for one in (ASKED[2], ASKED[3])]
+    write_rows(tmp_path / "a.jsonl", joint)
+    write_rows(tmp_path / "b.jsonl", [{"one": begin, "other": row["input"]} for row in joint])
+    asking = [ASKED[1], f"{begin} {ASKED[3]}", f"{begin} {ASKED[4]}"]
+    train = _train(tmp_path / "t.jsonl", [*asking, *INNOCENT[:4]])
     named = ("p=e.parquet#goal_text", "j=e.json#goal_text", "t=e.txt", "l=e.jsonl#meta.turns")
+    named = (*named, "a.jsonl", "b.jsonl#one+other")
     words = [word for one in named for word in ("--decontaminate", one)]
     manifest = _build(pipeline, train, tmp_path / "out", *words)
-    assert {(hit["id"], hit["line"]) for hit in _hits(tmp_path / "out")} == {("t.jsonl:1", 2)}
+    found = {(hit["id"], hit["line"]) for hit in _hits(tmp_path / "out")}
+    assert found == {("t.jsonl:1", 2), ("t.jsonl:2", 2)}
     evaluations = manifest["decontamination"]["evaluations"]
-    assert [(one["questions"], one["found"]) for one in evaluations] == [(2, 1)] * 4
-
-
-def test_a_question_in_several_columns(pipeline: Run, tmp_path: Path) -> None:
-    """An instruction is a question together with its input; others are joined where named so."""
-    begin = "Find the noun phrase in the following sentence."
-    train = _train(tmp_path / "t.jsonl", [f"{begin} {ASKED[0]}", f"{begin} {ASKED[1]}"])
-    rows = [{"instruction": begin, "input": ASKED[0], "output": "x"}]
-    alpaca = write_rows(tmp_path / "a.jsonl", rows)
-    named = write_rows(tmp_path / "b.jsonl", [{"passage": begin, "asked": ASKED[0]}])
-    for words in ([alpaca], [f"{named}#passage+asked"]):
-        manifest = _build(pipeline, train, tmp_path / "out", "--decontaminate", *words)
-        assert [hit["id"] for hit in _hits(tmp_path / "out")] == ["t.jsonl:1"]
-        (record,) = manifest["decontamination"]["evaluations"]
-        assert record["column"] in ("instruction+input", "passage+asked")
+    assert [(one["questions"], one["found"]) for one in evaluations] == [(2, 1)] * 6
+    columns = [one["column"] for one in evaluations]
+    assert columns[4:] == ["instruction+input", "one+other"]
 
 
 def test_questions_that_cannot_be_judged_are_told(pipeline: Run, tmp_path: Path) -> None:
@@ -200,61 +173,50 @@ def test_questions_that_cannot_be_judged_are_told(pipeline: Run, tmp_path: Path)
     evals = tmp_path / "e.jsonl"
     good = json.dumps({"question": ASKED[0]})
     evals.write_text(f'{good}\n{{"question": ""}}\n{{"question": "?!"}}\n{{"other": 1}}\n[1\n')
-    ran = pipeline(
-        "run", "sft", train, "--model", "qwen2-1.5b", "-o", "out", "--decontaminate", evals
-    ).ended()
+    ran = pipeline("run", "sft", train, *MODEL, "-o", "out", "--decontaminate", evals).ended()
     assert "e: no row could be compared with its lines 2, 3, 4, 5" in ran.err
     (record,) = read_manifest(tmp_path / "out")["decontamination"]["evaluations"]
     assert (record["questions"], record["not_judged"]) == (1, [2, 3, 4, 5])
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (["--decontaminate", "none.jsonl"], "There is no evaluation file none.jsonl"),
-        (["--decontaminate", "e.jsonl"], "its columns are: zzz"),
-        (["--decontaminate", "e.jsonl#other"], "no text in the column 'other'"),
-        (["--decontaminate", "a=q.txt", "--decontaminate", "a=e.jsonl#zzz"], "called a"),
-        (["--overlap-share", "0.3"], "are for --decontaminate"),
-        (["--decontaminate", "e.bin"], "no reader is for its name"),
-    ],
-)
-def test_evaluations_that_cannot_be_used(
-    words: list[str], why: str, pipeline: Run, tmp_path: Path
-) -> None:
+def test_evaluations_that_cannot_be_used(pipeline: Run, tmp_path: Path) -> None:
     """Each is named, with the way on."""
     train = _train(tmp_path / "t.jsonl", INNOCENT[:4])
     write_rows(tmp_path / "e.jsonl", [{"zzz": ASKED[0]}])
     (tmp_path / "q.txt").write_text("A question?\n")
     (tmp_path / "e.bin").write_bytes(b"x")
-    pipeline("run", "sft", train, "--model", "qwen2-1.5b", "-o", "out", *words).refused(2, why)
+    for words, why in (
+        ("--decontaminate none.jsonl", "There is no evaluation file none.jsonl"),
+        ("--decontaminate e.jsonl", "its columns are: zzz"),
+        ("--decontaminate e.jsonl#other", "no text in the column 'other'"),
+        ("--decontaminate a=q.txt --decontaminate a=e.jsonl#zzz", "called a"),
+        ("--decontaminate e.bin", "no reader is for its name"),
+    ):
+        pipeline("run", "sft", train, *MODEL, "-o", "out", *words.split()).refused(2, why)
 
 
 def test_rows_of_token_ids_are_not_passed_over(pipeline: Run, tmp_path: Path) -> None:
     """They have no text that could be compared."""
     train = write_rows(tmp_path / "t.jsonl", [{"input_ids": [1, 2, 3], "labels": [-100, 2, 3]}] * 4)
     evals = write_rows(tmp_path / "e.jsonl", [{"question": ASKED[0]}])
-    given = ("--model", "qwen2-1.5b", "-o", "out", "--format", "pretokenized")
+    given = (*MODEL, "-o", "out", "--format", "pretokenized")
     for words in (["--decontaminate", evals], ["--near-dedup", "0.8"]):
-        pipeline("run", "sft", train, *given, *words).refused(
-            2, "Rows of token ids cannot be compared"
-        )
+        said = pipeline("run", "sft", train, *given, *words)
+        said.refused(2, "Rows of token ids cannot be compared")
 
 
 def test_a_build_of_nothing_but_evaluations_is_refused(pipeline: Run, tmp_path: Path) -> None:
     """And the message says why nothing is left."""
     train = _train(tmp_path / "t.jsonl", ASKED[:5])
     evals = write_rows(tmp_path / "e.jsonl", [{"question": one} for one in ASKED])
-    words = ("--model", "qwen2-1.5b", "-o", "out", "--decontaminate", evals)
-    pipeline("run", "sft", train, *words).refused(
-        3, "every example asks what an evaluation file asks"
-    )
-    pipeline("plan", train, *words).refused(3)
+    ran = pipeline("run", "sft", train, *MODEL, "-o", "out", "--decontaminate", evals)
+    ran.refused(3, "every example asks what an evaluation file asks")
 
 
 @pytest.mark.slow
-def test_the_split_and_doubles_come_after(pipeline: Run, tmp_path: Path) -> None:
-    """What an evaluation asks is no part of a side's share; the ledger holds."""
+def test_the_split_and_doubles_come_after(pipeline: Run, tmp_path: Path, cache: Path) -> None:
+    """What an evaluation asks is no part of a side's share; the ledger holds, and the bytes do not
+    depend on the number of workers."""
     questions = [*INNOCENT[:60], *INNOCENT[:5], ASKED[0], ASKED[0]]
     rows = [{"prompt": one, "completion": "x"} for one in questions]
     train = write_rows(tmp_path / "t.jsonl", rows)
@@ -264,17 +226,18 @@ def test_the_split_and_doubles_come_after(pipeline: Run, tmp_path: Path) -> None
     assert (rows_of["used"], rows_of["duplicates"], rows_of["contaminated"]) == (60, 5, 2)
     assert sum(map(len, load_from_disk(str(tmp_path / "out")).values())) >= 2
     pipeline("check", tmp_path / "out").ended()
+    _build(pipeline, train, tmp_path / "two", *words, "--workers", 2, "--cache-dir", cache)
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "two")
 
 
 def test_a_plan_says_what_would_be_left_out(pipeline: Run, tmp_path: Path) -> None:
     """Of its sample."""
     train = _train(tmp_path / "t.jsonl", [*ASKED[:3], *INNOCENT[:7]])
     evals = write_rows(tmp_path / "e.jsonl", [{"question": one} for one in ASKED])
-    ran = pipeline("plan", train, "--model", "qwen2-1.5b", "--decontaminate", evals).ended()
-    assert "3 examples of 10 sampled rows with a question of an evaluation" in ran.out
-    found = json.loads(
-        pipeline("plan", train, "--model", "qwen2-1.5b", "--decontaminate", evals, "--json").out
-    )
+    asked = ("plan", train, *MODEL, "--decontaminate", evals)
+    said = "3 examples of 10 sampled rows with a question of an evaluation"
+    assert said in pipeline(*asked).ended().out
+    found = pipeline(*asked, "--json").told
     assert found["contaminated"] == {"examples": 3, "first": [f"t.jsonl:{n}" for n in (1, 2, 3)]}
 
 
@@ -334,3 +297,241 @@ def test_other_real_rows_are_innocent(
     manifest = _build(pipeline, cases / name, tmp_path / "out", *given, cases / evaluation)
     assert manifest["rows"]["contaminated"] == 0
     assert manifest["decontamination"]["evaluations"][0]["questions"] >= 400
+
+
+SIZE = 4
+WORD = st.sampled_from("a b c d e ff gg".split())
+TEXT = st.lists(WORD, max_size=24).map(" ".join)
+LETTERS = st.text(string.ascii_letters + string.digits, min_size=1, max_size=8)
+ANY = st.text(max_size=40)
+ARABIC = {ord(str(n)): chr(0x0660 + n) for n in range(10)}
+
+
+def _index(questions: Sequence[str | None], size: int = 8) -> Index:
+    read = Questions("question", tuple(range(1, len(questions) + 1)), tuple(questions))
+    return Index(Items.of([read]), size)
+
+
+def _found(index: Index, *texts: str) -> dict[int, list[Overlap]]:
+    """What each text shares, as a row of its own."""
+    return index.overlaps(texts, np.arange(len(texts)))
+
+
+@st.composite
+def disguised(draw: st.DrawFn, text: str) -> str:
+    """The same text in another case, with other spaces, signs, accents and digits."""
+    pieces = []
+    for character in text:
+        way = draw(st.integers(0, 6))
+        if character == " ":
+            pieces.append(
+                draw(st.sampled_from([" ", "  ", "\t", "\n", ", ", "! ", "\u3000", " (", ""]))
+            )
+        elif character.isdigit():
+            tables: tuple[dict[int, str], ...] = ({}, FULL_WIDTH, ARABIC)
+            pieces.append(character.translate(tables[way % 3]))
+        elif way == 1:
+            pieces.append(unicodedata.normalize("NFC", character + "\u0301"))
+        else:
+            pieces.append(character.swapcase() if way % 2 else character)
+    return "".join(pieces)
+
+
+QUESTION = (
+    st.lists(LETTERS, min_size=8, max_size=20)
+    .map(" ".join)
+    .filter(lambda text: len(text.replace(" ", "")) >= 16)
+)
+
+
+@given(QUESTION.flatmap(lambda text: st.tuples(st.just(text), disguised(text))), ANY, ANY)
+def test_a_disguise_leaves_a_hit_a_hit(both: tuple[str, str], before: str, after: str) -> None:
+    """Case, spaces, punctuation, accents and digits of other scripts change nothing, nor does what
+    stands around it."""
+    question, disguise = both
+    (overlap,) = _found(_index([question]), f"{before}. {disguise} .{after}")[0]
+    assert (overlap.share, overlap.contained) == (1.0, True)
+
+
+@given(ANY)
+def test_plain_words_of_ascii_are_those_of_other_texts(text: str) -> None:
+    """There are two ways to make them, and they agree."""
+    bare = "".join(one for one in text if one.isascii())
+    assert plain(f"{bare} é").split() == [*plain(bare).split(), b"e"]
+
+
+UNITS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen".split()
+)
+UNITS += "fifteen sixteen seventeen eighteen nineteen".split()
+TENS = "- - twenty thirty forty fifty sixty seventy eighty ninety".split()
+
+
+def _spelled(number: int, joint: str) -> str:
+    """A number in words."""
+    if number < 20:
+        return UNITS[number]
+    if number < 100:
+        rest = f"-{UNITS[number % 10]}" if number % 10 else ""
+        return f"{TENS[number // 10]}{rest}"
+    size, word = next(
+        (n, w) for n, w in ((10**6, "million"), (1000, "thousand"), (100, "hundred")) if number >= n
+    )
+    rest = f"{joint}{_spelled(number % size, joint)}" if number % size else ""
+    return f"{_spelled(number // size, joint)} {word}{rest}"
+
+
+@given(st.integers(0, 999_999), st.sampled_from([" ", " and "]))
+def test_numbers_in_words_are_digits(number: int, joint: str) -> None:
+    """In the words of a text, and where signs count."""
+    text = f"there were {_spelled(number, joint)} of them"
+    assert plain(text).split() == f"there were {number} of them".encode().split()
+    assert plain(text.title()).split() == plain(f"There were {number} of them").split()
+
+
+def test_numbers_in_words_are_found_without_spaces() -> None:
+    """Where no word can be told from another; and as digits where one can."""
+    question = "Betty has twenty-one boxes and two of them are open. How many of them are closed?"
+    index = _index([question, "What is two and two?", "Two times thirty is how much?"])
+    texts = [
+        question.replace(" ", "").upper(),
+        question.replace("twenty-one", "21").replace("two", "2").replace(" ", ""),
+        question.replace("twenty-one", "21").replace("two", "2"),
+        "Whatistwoandtwo",
+        "what is 2 and 2",
+        "2 times 30 is how much?",
+    ]
+    found = _found(index, *texts)
+    contained = {row: [one.item for one in some if one.contained] for row, some in found.items()}
+    assert contained == {0: [0], 1: [0], 2: [0], 3: [1], 4: [1], 5: [2]}
+    assert found[0][0].said == texts[0]
+
+
+def test_words_that_are_no_numbers_stay() -> None:
+    """Parts of other words, and numbers side by side."""
+    assert plain("someone often weighs a tone").split() == b"someone often weighs a tone".split()
+    assert plain("two three, twenty forty").split() == b"2 3 20 40".split()
+
+
+@given(ANY)
+def test_each_letter_has_a_place_in_its_text(text: str) -> None:
+    """Where an excerpt begins follows from it."""
+    ungrouped = text.replace(",", "")
+    assert letters_before(ungrouped)[-1] == len(solid(plain(ungrouped)))
+
+
+def _share(question: str, text: str) -> float:
+    """The share by its definition."""
+    asked, there = question.split(), text.split()
+    runs = {tuple(there[i : i + SIZE]) for i in range(len(there) - SIZE + 1)}
+    starts = [i for i in range(len(asked) - SIZE + 1) if tuple(asked[i : i + SIZE]) in runs]
+    covered = {place for start in starts for place in range(start, start + SIZE)}
+    return len(covered) / len(asked) if asked else 0.0
+
+
+@given(st.lists(TEXT, min_size=1, max_size=4), st.lists(TEXT, min_size=1, max_size=6))
+def test_shares_are_what_they_are_by_definition(questions: list[str], texts: list[str]) -> None:
+    """And so a row without a shared run is no hit."""
+    found = _found(_index(questions, SIZE), *texts)
+    for row, text in enumerate(texts):
+        shares = {one.item: one for one in found.get(row, [])}
+        for item, question in enumerate(questions):
+            long = len(question.split()) >= SIZE
+            letters = question.replace(" ", "")
+            if long and not (len(letters) >= 16 and letters in text.replace(" ", "")):
+                assert (shares[item].share if item in shares else 0.0) == _share(question, text)
+            elif long:
+                assert shares[item].contained
+
+
+@given(st.lists(TEXT, min_size=1, max_size=4), st.lists(TEXT, min_size=2, max_size=6), st.randoms())
+def test_the_order_of_rows_does_not_matter(
+    questions: list[str], texts: list[str], random: np.random.Generator
+) -> None:
+    """Each row has what it has alone."""
+    index = _index(questions, SIZE)
+    order = list(range(len(texts)))
+    random.shuffle(order)  # type: ignore[arg-type]
+    found, shuffled = _found(index, *texts), _found(index, *(texts[i] for i in order))
+    assert {row: found[order[row]] for row in shuffled} == shuffled
+    assert {row: _found(index, texts[row]).get(0, []) for row in found} == found
+
+
+def test_short_questions_are_found_whole() -> None:
+    """In a longer text, too, where words begin and end, with the signs between numbers."""
+    index = _index(
+        ["What is the capital of France?", "What is 2 + 2?", "2-1=?", "法国的首都是哪里"]
+    )
+    asks = {
+        "what is the CAPITAL of france": 0,
+        "Answer in one word. What is the capital of France? Thanks!": 0,
+        "what is 2+2": 1,
+        "2 - 1": 2,
+        "What is two + two?": 1,
+        "请问：法国的首都是哪里？": 3,
+    }
+    innocent = [
+        "What is the capital of Francescotown?",
+        "What is 22?",
+        "what is 2-2?",
+        "21",
+        "So, what is 2 + 2?",  # less than ANCHOR bytes: only as a turn of its own
+        "法国的首都",
+    ]
+    found = _found(index, *asks, *innocent)
+    assert {row: [one.item for one in some] for row, some in found.items()} == {
+        row: [item] for row, item in enumerate(asks.values())
+    }
+
+
+def test_numbers_are_the_same_however_their_thousands_are_written() -> None:
+    """In runs too, where a part of the question is missing."""
+    question = "a town of 1,000 people has 25 streets and each of them is 2,500 metres long today"
+    row = "there is a town of 1000 people has 25 streets and each of them is 2500 metres"
+    (overlap,) = _found(_index([question]), row)[0]
+    assert overlap.share == 15 / 17
+    assert not overlap.contained
+    assert overlap.match == question.replace(",", "").removesuffix(" long today")
+
+
+def test_the_instruction_of_an_evaluation_is_no_part_of_its_questions() -> None:
+    """Rows with the same instruction, but other questions, are innocent."""
+    begin = "Read the question and answer with the letter of the right choice and nothing else."
+    topics = [f"t{n} u{n} v{n} w{n} x{n} y{n} z{n} r{n} s{n}" for n in range(30)]
+    index = _index([f"{begin} {topic}" for topic in topics])
+    found = _found(index, f"{begin} quite another thing", f"{begin} {topics[3]}", topics[4])
+    assert max(one.share for one in found.get(0, [])) < 0.5 if 0 in found else True
+    assert [one.item for one in found[1] if one.share > 0.5] == [3]
+    assert [one.item for one in found[2] if one.share > 0.5] == [4]
+
+
+def _said(kind: str, rows: list[dict[str, Any]], *, whole: bool) -> tuple[list[str], list[int]]:
+    """The texts of rows that are compared, and the row of each."""
+    names = list(rows[0])
+    batch = pa.RecordBatch.from_pylist(rows, schema=schema(names))
+    texts, numbers = signatures.compared_texts(batch, kinds.load(kind), whole=whole)
+    return list(texts), numbers.tolist()
+
+
+def test_what_is_compared_of_a_row() -> None:
+    """Turns that are no answers, all of them where it has no others; of all of a row its answers,
+    steps, tools and calls too: rows that differ in their tools alone are not alike."""
+    roles = [["system", "user", "assistant"], ["assistant"], []]
+    rows = [{"messages": [{"role": role, "content": f"{role}?"} for role in own]} for own in roles]
+    texts = ["system?", "user?", "assistant?"]
+    assert _said("conversation", rows, whole=False) == (texts, [0, 0, 1])
+    assert _said("conversation", rows[1:], whole=True) == (["assistant?"], [0])
+    call = {"role": "assistant", "content": None, "fields": '{"tool_calls": []}'}
+    one, other = ({"role": "user", "content": text} for text in "UV")
+    rows = [{"messages": [one, call], "tools": "T"}, {"messages": [other], "tools": None}]
+    texts = ["U", "", '{"tool_calls": []}', "T", "V", ""]
+    assert _said("conversation", rows, whole=True) == (texts, [0, 0, 0, 0, 1, 1])
+    assert _said("conversation", rows, whole=False)[0] == ["U", "V"]
+    answers = ({"role": "assistant", "content": text} for text in "AB")
+    sides = ("chosen_messages", "rejected_messages")
+    pair = {side: [one, answer] for side, answer in zip(sides, answers, strict=True)}
+    assert _said("pair", [pair], whole=False)[0] == ["U"]
+    assert _said("pair", [pair], whole=True)[0] == ["U", "A", "U", "B"]
+    steps = [{"problem": "P", "steps": ["1", "2"]}, {"problem": None, "steps": []}]
+    assert _said("steps", steps, whole=False)[0] == ["P", ""]
+    assert _said("steps", steps, whole=True)[0] == ["P", "1", "2", ""]

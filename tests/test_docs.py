@@ -1,81 +1,311 @@
-"""The docs say what the program does: generated pages are current, commands run."""
+"""No code in the docs is untested: each block is run or read by the program, or is said to be text.
+
+``sh`` runs as it stands, in a folder with ``sample_data/``; of ``bash`` commands, which need what
+the tests have not (a trainer, a model, a download), names, options and versions are checked.
+``python`` runs, ``toml`` is a recipe or a profile that is read, ``json`` is JSON. What is printed,
+or shows a shape, is ``text``. Examples of docs/codes are those of tests/test_explain.py, and those
+of CONTRIBUTING.md of test_extending.py. And the guides' links lead somewhere, their pictures and
+versions are those of now, generated pages are current, and inputs are read as they are documented.
+"""
 
 from __future__ import annotations
 
-import html
+import ast
+import hashlib
+import json
+import os
 import re
 import runpy
+import shlex
+import tomllib
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 import pytest
-from support import ROOT
+from support import ROOT, SAMPLES, Run, run_python, write_rows
 
-from pipeline import tasks
+from pipeline import exports, tasks
 from pipeline.cli import cli
-from pipeline.options import help_page
+from pipeline.options.recipe import builds_of
 from stages import readers
 from stages.contract import Record
 from stages.errors import ContainerError
+from stages.tokenizers import profiles
 from stages.tokenizers.profiles import all_profiles
+
+DOCS = ROOT / "docs"
+
+
+class Block(NamedTuple):
+    """A block of code; ``line`` is where it begins."""
+
+    page: Path
+    line: int
+    kind: str
+    text: str
+
+
+def _blocks(page: Path) -> list[Block]:
+    """Fenced blocks, and those that four blanks make, whose kind is empty."""
+    found: list[Block] = []
+    kind: str | None = None
+    lines = page.read_text("utf-8").splitlines()
+    listed = False  # in a list, four blanks continue an item
+    for number, line in enumerate(lines, 1):
+        fence = re.match(r" *```+(\w*)$", line)
+        if fence is not None and kind is None:
+            kind, begun, text = fence[1], number, []
+        elif fence is not None:
+            assert kind is not None
+            found.append(Block(page, begun, kind, "\n".join(text)))
+            kind = None
+        elif kind is not None:
+            text.append(line)
+        elif line.strip():
+            before = lines[number - 2].strip() if number > 1 else ""
+            if re.match(r" {4}\S", line) and not before and not listed:
+                found.append(Block(page, number, "", line))
+            listed = bool(re.match(r" *([-*]|\d+\.) ", line)) or (listed and line[0] == " ")
+    assert kind is None, f"{page.name}: a block is not closed"
+    return found
+
+
+# Generated pages are tested with what generates them.
+GENERATED = {DOCS / "reference.md", *(DOCS / "codes").glob("*.md")}
+EVERY = [
+    block
+    for page in sorted({*DOCS.rglob("*.md"), ROOT / "README.md"} - GENERATED)
+    for block in _blocks(page)
+]
+
+
+def of(*kinds: str) -> list[Block]:
+    """The blocks of some kinds."""
+    return [block for block in EVERY if block.kind in kinds]
+
+
+def name(block: Block) -> str:
+    """Where a block stands."""
+    return f"{block.page.relative_to(ROOT).as_posix()}:{block.line}"
+
+
+def _lines(page: Path, kind: str) -> list[str]:
+    """The lines of a page's blocks of one kind, without comments."""
+    texts = [block.text for block in of(kind) if block.page == page]
+    return [line for text in texts for line in text.splitlines() if line and line[0] != "#"]
+
+
+def test_every_block_says_what_it_is() -> None:
+    """No other kinds, and no block of four blanks, of which nothing says what it is."""
+    known = {"sh", "bash", "python", "toml", "json", "text"}
+    others = [name(block) for block in EVERY if block.kind not in known]
+    assert not others
+    assert {block.kind for block in EVERY} >= {"sh", "bash", "python", "toml", "text"}
+
+
+@pytest.mark.sweep(8)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page", sorted({block.page for block in of("sh")}), ids=lambda page: page.stem
+)
+def test_commands_run(page: Path, pipeline: Run, tmp_path: Path) -> None:
+    """In the order of the page; and launch scripts that the page starts then exist."""
+    os.symlink(SAMPLES, tmp_path / "sample_data")
+    for line in _lines(page, "sh"):
+        program, *words = shlex.split(line)
+        if page.stem == "tutorial" and "tiny" in line:
+            break  # tests/training runs all of it
+        assert program == "pipeline", line
+        pipeline(*words).ended()
+    for line in _lines(page, "bash"):
+        program, *words = shlex.split(line)
+        if program == "sh":
+            assert (tmp_path / words[0]).is_file(), line
+
+
+_PROGRAMS = ("pip", "make", "pytest", "duckdb", "sh", "python", ".venv/bin/python")
+
+
+_EMPTY = click.Context(cli)
+
+
+def _require_command(words: list[str]) -> None:
+    """A command of ours with options that it has."""
+    command: click.Command | None = cli
+    words = words[1:]
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        if command.name == "versions" and words[0] not in command.list_commands(_EMPTY):
+            break  # pipeline versions DIR
+        command = command.get_command(_EMPTY, words.pop(0))
+    assert command is not None
+    known = {option for one in command.params for option in one.opts} | {"-h", "--help"}
+    assert {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)} <= known
+
+
+def test_commands_that_cannot_run_here_exist() -> None:
+    """Programs, targets of make, files, options of ours, and versions that the parity tests run."""
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    peers = (ROOT / "tests" / "parity" / "peers").glob("*.txt")
+    versions = {path.stem.rpartition("-")[::2] for path in peers}
+    parts = [
+        (block, part)
+        for block in of("bash")
+        for line in block.text.replace("\\\n", " ").splitlines()
+        for part in re.split(r" && |; do |; ", line.partition(" #")[0])
+    ]
+    for block, part in parts:
+        words = shlex.split(part, comments=True)
+        while words and re.match(r"[A-Z_]+=", words[0]):
+            words.pop(0)  # a variable of the environment
+        if not words or words[0] in ("for", "done", "wait"):
+            continue
+        said = f"{name(block)}: {part}"
+        if words[0] == "pipeline":
+            _require_command([word for word in words if word not in ("&", "done")])
+        else:
+            assert words[0] in _PROGRAMS, said
+        for word in words[1:]:
+            package, _, version = word.partition("==")
+            assert not version or (package, version) in versions, said
+            assert words[0] != "make" or word in targets, said
+            assert not word.endswith(".py") or (ROOT / word).is_file(), said
+
+
+def test_json_is_json() -> None:
+    """Each line is a value, or the whole block is one."""
+    for block in of("json"):
+        with suppress(ValueError):
+            json.loads(block.text)
+            continue
+        assert all(json.loads(line) is not None for line in block.text.splitlines()), name(block)
+
+
+@pytest.mark.parametrize("block", of("toml"), ids=name)
+def test_toml_is_read(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program reads it; a part of a recipe is read with what a recipe must have."""
+    monkeypatch.setenv("EXTRA", str(tmp_path))
+    (tmp_path / "evals").mkdir()
+    for file in ("gsm8k.jsonl", "more.parquet"):  # that a recipe names
+        (tmp_path / "evals" / file).touch()
+    path = tmp_path / "file.toml"
+    table = tomllib.loads(block.text)
+    if block.page.stem == "profiles":
+        path.write_text(block.text, "utf-8")
+        assert (profiles.models_of if "models" in table else profiles.load)(path)
+        return
+    needed = {"task": '"sft"', "model": '"qwen2-1.5b"', "data": '["data.jsonl"]'}
+    missing = [] if "build" in table or "source" in table else needed.keys() - table.keys()
+    lines = [f"{key} = {needed[key]}" for key in missing]
+    path.write_text("\n".join([*lines, block.text]), "utf-8")
+    assert builds_of(path, trust=True)
+
+
+PYTHON = [block for block in of("python") if block.page.stem != "tutorial"]  # tests/training
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", [b for b in PYTHON if "torch" not in b.text], ids=name)
+def test_python_runs(block: Block, pipeline: Run, tmp_path: Path, cache_home: Path) -> None:
+    """In a folder where DIR is a build, with an index of packs where the page is about that."""
+    os.symlink(SAMPLES, tmp_path / "sample_data")
+    rows = [{"prompt": f"What is {n} + 1?", "completion": f"It is {n + 1}."} for n in range(300)]
+    write_rows(tmp_path / "data.jsonl", rows)
+    indexed = ["--index-only"] if block.page.stem == "index" else []
+    pipeline("run", "sft", "data.jsonl", "--model", "qwen2-1.5b", "-o", "DIR", *indexed).ended()
+    if block.page.stem == "README":
+        steps = "sample_data/prm/math_shepherd.jsonl"
+        pipeline("run", "prm", steps, "--model", "qwen2-1.5b", "-o", "prm").ended()
+    ran = run_python(block.text, tmp_path, XDG_CACHE_HOME=str(cache_home))
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize("block", [b for b in PYTHON if "torch" in b.text], ids=name)
+def test_python_that_needs_torch_names_what_there_is(block: Block) -> None:
+    """What it imports of ours is defined there; tests/training and tests/failures use it."""
+    imported = [
+        node
+        for node in ast.walk(ast.parse(block.text))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pipeline")
+    ]
+    assert imported
+    for node in imported:
+        path = ROOT / str(node.module).replace(".", "/")
+        text = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
+        for one in node.names:
+            assert re.search(rf"\b{one.name}\b", text), one.name
+
+
+def test_the_record_of_the_trainers_is_of_the_pinned_releases() -> None:
+    """Its tests exist and passed, with the requirements that are pinned now.
+
+    ``make compatibility`` writes the record; docs/compatibility.md shows it, and says which pinned
+    releases have none.
+    """
+    folder = ROOT / "tests" / "parity"
+    pinned = {path.stem: path.read_bytes() for path in (folder / "peers").glob("*.txt")}
+    recorded = json.loads((folder / "ran.json").read_text("utf-8"))
+    assert recorded
+    assert set(recorded) <= set(pinned), "run `make compatibility`"
+    page = (DOCS / "compatibility.md").read_text("utf-8")
+    for peer in set(pinned) - set(recorded):
+        assert f"| `{peer}` | not recorded |" in page
+    for peer, said in recorded.items():
+        now = hashlib.sha256(pinned[peer]).hexdigest()
+        assert said["requirements"] == now, f"{peer} has other requirements now"
+        assert said["tests"], peer
+        assert set(said["tests"].values()) == {"passed"}, peer
+        for test in said["tests"]:
+            file, _, function = test.partition("[")[0].partition("::")
+            assert f"def {function}(" in (ROOT / file).read_text("utf-8"), test
+
+
+def test_every_trainer_task_and_family_has_its_page() -> None:
+    """One page each; a text-only variant of a trainer is told on that trainer's page."""
+    trainers = {path.stem for path in (DOCS / "trainers").glob("*.md")}
+    assert trainers | {"openrlhf-text"} == set(exports.names())
+    assert {path.stem for path in (DOCS / "tasks").glob("*.md")} == set(tasks.names())
+    told = "".join(path.read_text("utf-8") for path in (DOCS / "families").glob("*.md"))
+    found = re.findall(r"<!-- table: family (\w+) -->", told)
+    assert sorted(found) == sorted(profiles.own_families())
+
+
+@pytest.mark.slow
+def test_pictures_are_current() -> None:
+    """They are what ``docs/pictures.py`` draws from the builds that this version makes."""
+    drawn = runpy.run_path(str(DOCS / "pictures.py"))["pages"]()
+    assert len(drawn) == len(list((DOCS / "how").glob("*.svg"))) == 4
+    for path, text in drawn.items():
+        assert path.read_text("utf-8") == text, f"{path.name}: run docs/pictures.py"
+
+
+_LINK = re.compile(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]+))?\)")
+
+
+def _anchors(page: Path) -> set[str]:
+    """What links may name in a page, as GitHub and mkdocs make it from headings."""
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    heads = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    plain = [re.sub(r"[^\w\- ]", "", head).strip().lower() for head in heads]
+    return {head.replace(" ", "-") for head in plain}
+
+
+def test_links_lead_somewhere() -> None:
+    """To a file that there is, and to a heading of it."""
+    for page in [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md"))]:
+        text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+        for target, anchor in _LINK.findall(text):
+            file = (page.parent / target).resolve() if target else page
+            assert file.exists(), f"{page}: {target}"
+            if anchor and file.suffix == ".md":
+                assert anchor in _anchors(file), f"{page}: {target}#{anchor}"
 
 
 def test_generated_pages_are_current() -> None:
     """They are what ``make docs`` writes; where they are not, the difference is shown."""
     stale = runpy.run_path(str(ROOT / "docs" / "generate.py"))["stale"]()
     assert not stale, f"run `make docs` and commit what it changes:\n{stale}"
-
-
-_ITEM = re.compile(r"^- `([^`]+)`(?:, `--no-[\w-]+`)?(?: \(([\w, ]+)\))?: (.*)$", re.MULTILINE)
-
-
-def _in_help(path: str) -> dict[str, str]:
-    """What a command's help says of each option, but of those that every command has."""
-    command: click.Command | None = cli
-    for name in path.split()[1:]:
-        assert isinstance(command, click.Group)
-        command = command.get_command(click.Context(command), name)
-    assert command is not None
-    asked = help_page.Context(command, **cli.context_settings)  # of which click keeps something
-    rows = help_page.by_heading(command, asked).values()
-    found = {spelled: " ".join(text.split()) for row in rows for _, (spelled, text) in row}
-    common = ("--debug", "--help", "-h, --help")
-    return {one: text for one, text in found.items() if one not in common}
-
-
-def test_the_reference_says_what_help_says() -> None:
-    """Every option of every command: those of a build once, with the tasks that read them."""
-    page = html.unescape((ROOT / "docs" / "reference.md").read_text("utf-8"))
-    sections = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
-    of_build = _ITEM.findall(sections["Options of a build"])
-    commands = [name for name in sections if name.startswith("pipeline")]
-    assert len(of_build) > 70
-    assert len(commands) > 40
-    for name in commands:
-        own = {spelled: text for spelled, _, text in _ITEM.findall(sections[name])}
-        named = re.search(r"\(#options-of-a-build\): (.*)\.$", sections[name], re.MULTILINE)
-        flags = re.findall(r"`(--[\w-]+)`", named[1]) if named else []
-        but = named is not None and named[1].startswith("all")
-        taken = {one: text for one, _, text in of_build if but != bool({*one.split()} & {*flags})}
-        assert taken | own == _in_help(name), name
-    for task in tasks.names():
-        read = {one for one, tasks_, _ in of_build if task in (tasks_ or task).split(", ")}
-        assert read == _in_help(f"pipeline run {task}").keys() & {one for one, _, _ in of_build}
-
-
-def test_every_public_name_of_the_catalog_is_explained() -> None:
-    """Formats, readers, tasks, invariants, audits and commands open with a sentence."""
-    for folder in (
-        "stages/formats",
-        "stages/readers",
-        "stages/probes",
-        "pipeline/tasks",
-        "expectations/invariants",
-        "expectations/audits",
-        "pipeline/commands",
-    ):
-        for path in (ROOT / folder).glob("[a-z]*.py"):
-            assert re.match(r'"""[A-Z`].+\.', path.read_text("utf-8"), re.DOTALL), path
 
 
 def _documented_cases() -> list[tuple[str, bytes, str, str]]:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_tokenizers import SMALL, small
-from support import Ran
+from small_tokenizers import SMALL, byte_level, small
+from support import Run
 
 from pipeline.serving import examine
 from stages import probes
@@ -18,7 +18,9 @@ from stages.profile import declare
 from stages.tokenizers.profiles import all_profiles
 
 TEMPLATE = all_profiles()["qwen2-1.5b-instruct"].chat_template
-
+PAD, PAD_ID = "<|endoftext|>", 2
+TOKENIZER = byte_level(["<|im_start|>", "<|im_end|>", PAD])
+SIZE = TOKENIZER.get_vocab_size()
 
 SILENT = {
     "pad_id_is_the_pad_token",
@@ -30,51 +32,43 @@ SILENT = {
 
 
 class Clinic:
-    """Makes model directories from the real Qwen2 tokenizer, and examines them."""
+    """Makes model directories with a small tokenizer that has Qwen2's tokens, and examines them."""
 
-    def __init__(self, folder: Path, tokenizer_json: bytes, cache: Path) -> None:
-        self._folder = folder
-        self._tokenizer = tokenizer_json
-        self._cache = cache
+    def __init__(self, folder: Path, cache: Path) -> None:
+        self._folder, self._cache = folder, cache
 
     def directory(
         self,
         config: dict[str, Any] | None = None,
         edit: Callable[[dict[str, Any]], None] | None = None,
         **model: object,
-    ) -> Path:
-        """A sound directory but for what is changed."""
-        content = self._tokenizer
+    ) -> str:
+        """The address of a sound directory but for what is changed."""
+        document = json.loads(TOKENIZER.to_str())
         if edit:
-            document = json.loads(content)
             edit(document)
-            content = json.dumps(document).encode()
-        (self._folder / "tokenizer.json").write_bytes(content)
-        usual = {
-            "eos_token": "<|im_end|>",
-            "pad_token": "<|endoftext|>",
-            "chat_template": TEMPLATE,
-        }
+        usual = {"eos_token": "<|im_end|>", "pad_token": PAD, "chat_template": TEMPLATE}
         files = {
-            "tokenizer_config.json": {**usual, **(config or {})},
-            "config.json": {"vocab_size": 151936, **model},
+            "tokenizer.json": document,
+            "tokenizer_config.json": usual | (config or {}),
+            "config.json": {"vocab_size": SIZE + 100, **model},
         }
         for name, content in files.items():
             (self._folder / name).write_text(json.dumps(content), "utf-8")
-        return self._folder
+        return f"{self._folder}/"
 
     def __call__(
-        self, *changes: Any, task: str = "prm", **model: Any
+        self, *changes: Any, task: str = "prm", system: str | None = None, **model: Any
     ) -> dict[str, probes.ProbeVerdict]:
         folder = self.directory(*changes, **model)
-        wanted = examine.ModelToExamine(f"{folder}/", task, self._cache)
+        wanted = examine.ModelToExamine(folder, task, self._cache, system=system)
         return examine.examine_model(wanted, wide=False).verdicts
 
 
 @pytest.fixture
-def clinic(tmp_path: Path, tokenizer_json: bytes, cache_dir: Path) -> Clinic:
+def clinic(tmp_path: Path, cache_dir: Path) -> Clinic:
     """The directory is the test's own."""
-    return Clinic(tmp_path, tokenizer_json, cache_dir)
+    return Clinic(tmp_path, cache_dir)
 
 
 def failed(verdicts: dict[str, probes.ProbeVerdict]) -> dict[str, str]:
@@ -97,26 +91,22 @@ def test_pad_equal_to_eos(clinic: Clinic) -> None:
     assert "'<|im_end|>' is also the eos or end-of-turn token" in sentences["pad_is_not_eos"]
 
 
-def test_missing_end_of_turn(clinic: Clinic) -> None:
-    """A tokenizer that lost the token which its template prints."""
+def test_an_end_of_turn_that_is_none(clinic: Clinic) -> None:
+    """A tokenizer that lost the token which its template prints; or has it as one token, but not a
+    special one: any user could write it."""
 
     def lose(document: dict[str, Any]) -> None:
         kept = [t for t in document["added_tokens"] if t["content"] != "<|im_end|>"]
         document["added_tokens"] = kept
 
-    verdicts = clinic(None, lose)
-    sentence = failed(verdicts)["end_of_turn_is_one_token"]
-    assert "end-of-turn token '<|im_end|>' is not one token of the tokenizer" in sentence
-    assert verdicts["end_of_turn_is_trained"].passed is None
-
-
-def test_end_of_turn_that_is_ordinary_text(clinic: Clinic) -> None:
-    """One token, but not a special one: any user could write it."""
-
     def demote(document: dict[str, Any]) -> None:
         for token in document["added_tokens"]:
             token["special"] = token["content"] != "<|im_end|>"
 
+    verdicts = clinic(None, lose)
+    sentence = failed(verdicts)["end_of_turn_is_one_token"]
+    assert "end-of-turn token '<|im_end|>' is not one token of the tokenizer" in sentence
+    assert verdicts["end_of_turn_is_trained"].passed is None
     assert "so that text could forge it" in failed(clinic(None, demote))["end_of_turn_is_special"]
 
 
@@ -128,12 +118,12 @@ def test_double_bos(clinic: Clinic) -> None:
     assert "bos tokens '<|im_start|>' where it must have 1 at its start" in sentence
 
 
-@pytest.mark.parametrize("number", [151643, "151643"])
-def test_number_as_pad(clinic: Clinic, number: object) -> None:
+def test_number_as_pad(clinic: Clinic) -> None:
     """An id in the place of a token."""
-    sentences = failed(clinic({"pad_token": number}))
-    assert list(sentences) == ["pad_is_one_token"]
-    assert f"pad token {number!r} is a number" in sentences["pad_is_one_token"]
+    for number in (PAD_ID, str(PAD_ID)):
+        sentences = failed(clinic({"pad_token": number}))
+        assert list(sentences) == ["pad_is_one_token"]
+        assert f"pad token {number!r} is a number" in sentences["pad_is_one_token"]
 
 
 def test_pad_id_of_another_family(clinic: Clinic) -> None:
@@ -141,27 +131,26 @@ def test_pad_id_of_another_family(clinic: Clinic) -> None:
     sentences = failed(clinic(pad_token_id=128004))
     assert list(sentences) == ["pad_id_is_the_pad_token"]
     assert "config.json says pad_token_id 128004" in sentences["pad_id_is_the_pad_token"]
-    assert "the pad token '<|endoftext|>' is 151643" in sentences["pad_id_is_the_pad_token"]
-    assert not failed(clinic(pad_token_id=151643))
+    assert f"the pad token {PAD!r} is {PAD_ID}" in sentences["pad_id_is_the_pad_token"]
+    assert not failed(clinic(pad_token_id=PAD_ID))
 
 
 def test_step_tokens_outside_the_embedding(clinic: Clinic) -> None:
     """A model without spare rows can be tuned, but has no place for step tokens."""
-    assert "outside the model's 151646" in failed(clinic(vocab_size=151646))["ids_inside_embedding"]
-    assert not failed(clinic(vocab_size=151646, task="sft"))
+    assert f"outside the model's {SIZE}" in failed(clinic(vocab_size=SIZE))["ids_inside_embedding"]
+    assert not failed(clinic(vocab_size=SIZE, task="sft"))
 
 
-def test_a_step_token_that_ordinary_text_holds(clinic: Clinic) -> None:
+@pytest.mark.slow
+def test_a_step_token_that_ordinary_text_holds(tokenizer_json: bytes) -> None:
     """A tokenizer that already reads a plain word as the step token disagrees with the stock."""
     profile = all_profiles()["qwen2-1.5b"]
-    document = json.loads(clinic._tokenizer)
-    added = {"id": 151646, "content": "Step 2", "special": False, "single_word": False}
-    document["added_tokens"].append(
-        {**added, "lstrip": False, "rstrip": False, "normalized": False}
-    )
+    document = json.loads(tokenizer_json)
+    flags = dict.fromkeys(("special", "single_word", "lstrip", "rstrip", "normalized"), False)
+    document["added_tokens"].append({"id": 151646, "content": "Step 2", **flags})
     doctored = declare(profile, json.dumps(document).encode(), with_steps=False)
     for wide in (False, True):
-        subject = probes.ProbeSubject(doctored, clinic._tokenizer, wide=wide)
+        subject = probes.ProbeSubject(doctored, tokenizer_json, wide=wide)
         verdict = probes.examine(subject, [probes.TOKENS])["added_tokens_agree_with_stock"]
         assert verdict.passed is not wide
     assert "'Step 2: 3 + 4 = 7. +\\n' gives" in verdict.detail
@@ -187,39 +176,28 @@ def test_templates_that_ruin_a_run(clinic: Clinic, template: str, name: str, wor
     assert verdicts[name].passed is not True
 
 
-def test_a_system_text_that_the_template_loses(clinic: Clinic, cache_dir: Path) -> None:
+def test_a_system_text_that_the_template_loses(clinic: Clinic) -> None:
     """--system is proved before any row: a template without system turns refuses it."""
     template = (
         "{% for m in messages if m.role != 'system' %}<|im_start|>{{ m.role }}\n{{ m.content }}"
         "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
     )
-    folder = clinic.directory({"chat_template": template})
-    wanted = examine.ModelToExamine(f"{folder}/", "sft", cache_dir)
-    verdict = examine.examine_model(wanted, wide=False).verdicts["system_survives"]
+    verdict = clinic({"chat_template": template}, task="sft")["system_survives"]
     assert verdict.passed is True
     assert "refused" in verdict.detail
-    wanted = examine.ModelToExamine(f"{folder}/", "sft", cache_dir, system="Be brief.")
-    assert (
-        "--system cannot be printed"
-        in failed(examine.examine_model(wanted, wide=False).verdicts)["system_survives"]
-    )
+    found = failed(clinic({"chat_template": template}, task="sft", system="Be brief."))
+    assert "--system cannot be printed" in found["system_survives"]
 
 
-def test_the_command_prints_a_table_and_its_status(
-    clinic: Clinic, pipeline: Callable[..., Ran]
-) -> None:
+def test_the_command_prints_a_table_and_its_status(clinic: Clinic, pipeline: Run) -> None:
     """0 and the stop contract for a sound model; 2, the sentence and no contract for another."""
     ran = pipeline("doctor", "--model", "qwen2-1.5b", "--stop", "<search>").ended()
     assert all(probe.name in ran.out for probe in probes.probes() if probe.name not in SILENT)
     assert "'<search>': use the string; it is written as 3 tokens" in ran.out
     folder = clinic.directory({"pad_token": "<|im_end|>"})
-    ran = pipeline("doctor", "--model", f"{folder}/", "--json").ended(2)
-    found = json.loads(ran.out)
-    assert not found["passed"]
-    assert found["serving"] is None
-    assert found["probes"]["pad_is_not_eos"]["passed"] is False
-    assert "1 of" in ran.err
-    pipeline("doctor", "--model", "qwen2-1.5").ended(2)
+    ran = pipeline("doctor", "--model", folder, "--json").refused(2, "1 of")
+    assert (ran.told["passed"], ran.told["serving"]) == (False, None)
+    assert ran.told["probes"]["pad_is_not_eos"]["passed"] is False
 
 
 @pytest.mark.parametrize("name", sorted(SMALL))

@@ -33,15 +33,15 @@ def _refuse(shared: None, item: int) -> int:
 def test_every_worker_leaves_interruptions_to_its_parent() -> None:
     """Also the first one of a process, with which multiprocessing starts a helper of its own."""
     code = "from pipeline.processes import pmap; import worker_tasks as here; "
-    code += "print(*dict(pmap(here.leaves_it_to_the_parent, None, range(4), 2)).values())"
+    code += "print(*(left for _, _, left in dict(pmap(here.parent, None, range(4), 2)).values()))"
     tests = Path(__file__).parent
     assert started(sys.executable, "-c", code, folder=tests).ended().out.split() == ["True"] * 4
 
 
-@pytest.mark.parametrize("workers", [1, 2, 5])
-def test_every_item_is_done_once(workers: int) -> None:
+def test_every_item_is_done_once() -> None:
     """Results come with their index, whatever the number of workers."""
-    assert dict(pmap(square, 1, range(7), workers)) == {i: 1 + i * i for i in range(7)}
+    for workers in (1, 3):
+        assert dict(pmap(square, 1, range(7), workers)) == {i: 1 + i * i for i in range(7)}
 
 
 def test_killed_workers_are_replaced(tmp_path: Path) -> None:
@@ -105,8 +105,7 @@ import multiprocessing, os, signal, time
 import worker_tasks as here
 from pipeline import processes as local
 from pipeline.copies import copies
-from stages.errors import SurroundingsError
-from worker_tasks import die, die_once, square
+from worker_tasks import square
 
 def pmap(function, shared, items, workers=2):
     return dict(local.pmap(function, shared, items, workers))
@@ -142,9 +141,6 @@ _LAWS = {
         assert len({parent for parent, _, _ in seen} | {os.getpid()}) == 2
         assert all(blocked for _, _, blocked in seen)
     """,
-    "a dead worker is replaced": """
-        assert pmap(die_once, os.environ["FOLDER"], range(3)) == {0: 0, 1: 1, 2: 2}
-    """,
     "an exception arrives, and the next phase has workers again": """
         try:
             pmap(here.fail, None, range(4))
@@ -159,14 +155,6 @@ _LAWS = {
             break
         time.sleep(0)
     """,
-    "an item that kills three workers is named": """
-        try:
-            pmap(die, None, range(4))
-        except SurroundingsError as error:
-            assert "2 killed its worker 3 times" in str(error)
-        else:
-            raise AssertionError
-    """,
     "without the process that is copied, others do the rest": """
         done = pmap(here.kill_the_copied, os.environ["FOLDER"], range(5))
         assert done == {i: i for i in range(5)}
@@ -177,7 +165,7 @@ _LAWS = {
 
 @pytest.mark.parametrize("laws", [[*_LAWS][:-1], [*_LAWS][-1:]], ids=["most", "the last"])
 def test_copies_are_workers(laws: list[str], tmp_path: Path) -> None:
-    """Retries, names of items that kill, exceptions and signals are those of any pool."""
+    """Exceptions and signals are those of any pool."""
     bodies = (f"print({law!r})\n{textwrap.dedent(_LAWS[law])}" for law in laws)
     ran = _ran("\n".join(bodies), tmp_path)
     assert ran.out.splitlines() == [*laws, "done"], ran.err

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -16,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 from preloaded import Server, outputs
 from stub_server import Stub, serve
-from support import ROOT, SAMPLES, Ran, few, in_shell
+from support import SAMPLES, Make, Run, in_shell, table
 from test_overlay import model_dir
 from tokenizers import Tokenizer
 
@@ -26,9 +25,6 @@ from pipeline.commands.list import columns
 from pipeline.options import help_page
 from pipeline.options.build_options import OPTIONS
 from stages import catalog, formats
-from stages.formats import usable_for
-
-Run = Callable[..., Ran]
 
 
 def every(
@@ -44,7 +40,6 @@ def every(
 
 
 COMMANDS = dict(sorted(every(), key=lambda one: one[0]))
-EVERY = [*COMMANDS]
 
 
 def page(path: tuple[str, ...], width: int, flag: str = "--help") -> str:
@@ -55,21 +50,17 @@ def page(path: tuple[str, ...], width: int, flag: str = "--help") -> str:
     return ran.output
 
 
-@pytest.mark.parametrize("path", EVERY, ids=" ".join)
-def test_help_is_as_wide_as_the_terminal(path: tuple[str, ...]) -> None:
-    """No line is longer, and the words are the same at every width: none is broken."""
-    words = [page(path, width).replace(" \\\n", " ").split() for width in (60, 80, 120)]
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_command_has_a_page(path: tuple[str, ...]) -> None:
+    """No line is longer than the terminal is wide, and the words are the same at every width: none
+    is broken. ``-h`` is ``--help``; ``--debug`` is taken by all, and each has three examples."""
+    pages = {width: page(path, width) for width in (60, 80, 120)}
+    words = [text.replace(" \\\n", " ").split() for text in pages.values()]
     assert words[0] == words[1] == words[2]
-    for width in (60, 80, 120):
-        long = [line for line in page(path, width).splitlines() if len(line) > width]
-        assert long == []
-
-
-@pytest.mark.parametrize("path", EVERY, ids=" ".join)
-def test_every_command_has_short_help_debug_and_three_examples(path: tuple[str, ...]) -> None:
-    """``-h`` is ``--help``; ``--debug`` is taken by all."""
-    text = page(path, 100)
-    assert page(path, 100, "-h") == text
+    for width, text in pages.items():
+        assert max(map(len, text.splitlines())) <= width
+    text = page(path, 100, "-h")
+    assert page(path, 100) == text
     assert "  --debug " in text
     if path:
         examples = text.rpartition("\nExamples:\n")[2]
@@ -90,79 +81,17 @@ def test_options_stand_under_their_headings(name: str) -> None:
             assert f"{option.flags[-1]} " in under[option.heading], option.name
 
 
-def _uses(module: str, seen: set[str]) -> set[str]:
-    """Which of a format's options the code of a module reads, with that of its neighbours."""
-    seen.add(module)
-    tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text("utf-8"))
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            found |= {node.attr} if node.value.id == "options" else set()
-        if isinstance(node, ast.ImportFrom) and node.module == "stages.formats":
-            near = {f"stages.formats.{one.name}" for one in node.names} - seen
-            found |= {name for one in near for name in _uses(one, seen)}
-    return found
-
-
-@pytest.mark.parametrize("task", tasks.names())
-def test_help_has_the_options_that_the_task_reads(task: str) -> None:
-    """As the code of its formats, its layouts and its kind of example say; and no other."""
-    text, kind = page(("run", task), 100), tasks.kind_of(task)
-    read = {name for one in usable_for(kind) for name in _uses(type(one).__module__, set())}
-    wanted = {name: name in read for name in ("neutral", "prompt_separator", "step_tag")}
-    wanted |= dict.fromkeys(("pack_within", "index_only"), "packed" in tasks.load(task).layouts)
-    wanted |= {"too_long": bool(kind.trims), "prm_template": kind.marks}
-    wanted |= {"thinking": not kind.marks, "train_on": kind.trains_answers}
-    shown = {name: f"  {OPTIONS[name].flags[-1]} " in text for name in wanted}
-    shown["index_only"] = "  --index-only\n" in text or "  --index-only " in text
-    assert shown == wanted
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("--workers", "0"), "0 is not in the range x>=1"),
-        (("--max-length", "-1"), "-1 is not in the range x>=8"),
-        (("--test-size", "1"), "1.0 is not in the range 0<=x<1"),
-        (("--max-reject", "2"), "2.0 is not in the range 0<=x<=1"),
-        (("--near-dedup", "-0.5"), "-0.5 is not in the range 0<=x<=1"),
-        (("--overlap-words", "2"), "2 is not in the range 3<=x<=50"),
-        (("--keep", "-1"), "-1 is not in the range x>=0"),
-        (("--seed", str(2**63)), f"{2**63} is not in the range"),
-        (("--map", "question=a", "--map", "question=b"), "--map names question twice"),
-    ],
-)
-def test_values_that_would_not_be_followed_are_refused(
-    pipeline: Run, arguments: tuple[str, ...], says: str
-) -> None:
+@pytest.mark.parametrize(("option", "says"), table("refusals.toml")["values"])
+def test_values_that_would_not_be_followed(pipeline: Run, option: str, says: str) -> None:
     """Before anything is read: nothing is rounded, and of two values none is taken."""
-    ran = pipeline("run", "sft", "no.jsonl", "--model", "qwen2-1.5b", *arguments).ended(2)
-    assert ran.out == ""
-    assert says in ran.err
-    assert arguments[0] in ran.err
+    ran = pipeline("run", "sft", "no.jsonl", *_MODEL, *option.split())
+    assert ran.refused(2, says, option.split()[0]).out == ""
 
 
 # The examples that it shows: each is run, in a folder with the files that it names.
 
-_DATA = {
-    "data.jsonl": "sft/word_problems.jsonl",
-    "pairs.jsonl": "rm/pairs_margin.jsonl",
-    "steps.jsonl": "prm/stepwise.jsonl",
-}
 _MODEL = ("--model", "qwen2-1.5b")
-_SFT = ("run", "sft", "data.jsonl", *_MODEL, "--quiet", "-o")
-_MADE = (
-    (*_SFT, "build"),
-    (*_SFT, "other", "--max-length", "512"),
-    (*_SFT, "old", "--max-length", "1024"),
-    (*_SFT, "releases", "--keep", "3"),
-    (*_SFT, "releases", "--keep", "3", "--max-length", "512"),
-    ("versions", "hold", "releases", "current"),
-    ("versions", "hold", "releases", "current", "--as", "training"),
-    ("overlay", "model", "--build", "build", "-o", "trained"),
-    ("run", "sft", "data.jsonl", *_MODEL, "--until", "normalize", "-o", "rows.arrow"),
-    ("run", "sft", "data.jsonl", *_MODEL, "--until", "render", "-o", "text.arrow"),
-)
+_FOLDER = table("help_examples.toml")
 _RANKS = tuple(
     ("parts", *what, "--shard-id", str(rank), "--num-shards", "2", "--quiet")
     for what in (("recipe.toml",), ("data.jsonl", "--task", "sft", *_MODEL))
@@ -176,19 +105,16 @@ _SHELL = ("$", "|", ">", "&&", "'")  # what only a shell reads
 def prepared(tmp_path_factory: pytest.TempPathFactory, commands: Server, cache_home: Path) -> Path:
     """A folder with the files that examples name."""
     folder = tmp_path_factory.mktemp("examples")
-    for name, source in _DATA.items():
+    for name, source in _FOLDER["data"].items():
         shutil.copy(SAMPLES / source, folder / name)
-    ids = {"input_ids": [40, 1079, 1588, 151645], "labels": [-100, 1079, 1588, 151645]}
-    (folder / "ids.jsonl").write_text(json.dumps(ids) + "\n")
-    (folder / "recipe.toml").write_text(
-        'task = "sft"\ndata = "data.jsonl"\nmodel = "qwen2-1.5b"\noutput = "from-recipe"\n'
-        "keep = 0\n"
-    )
+    for name, text in _FOLDER["files"].items():
+        (folder / name).write_text(text)
     (folder / "cache").mkdir()
     model_dir(folder / "model", "BF16")
     variables = {**os.environ, "XDG_CACHE_HOME": str(cache_home), "HF_HUB_OFFLINE": "1"}
-    for words in _MADE:
-        assert commands([*words], folder, variables) == 0, outputs(folder)[1].read_text("utf-8")
+    for line in _FOLDER["made"]:
+        words = line.replace("MODEL", " ".join(_MODEL)).split()
+        assert commands(words, folder, variables) == 0, outputs(folder)[1].read_text("utf-8")
     return folder
 
 
@@ -251,104 +177,64 @@ def test_the_examples_of_help_run(
 
 # What commands print on a terminal: as wide as it is, and broken between words only.
 
-Screen = Callable[..., str]
-_KINDS = ("models", "formats", "containers", "tasks", "stages", "trainers", "audits")
 
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the commands of screens run."""
-    return tmp_path_factory.mktemp("screens")
-
-
-@pytest.fixture(scope="module")
-def screen(commands: Server, cache_home: Path, folder: Path) -> Screen:
+def _screen(pipeline: Run, columns: int, *words: object) -> str:
     """What a command prints, both streams, on a terminal so wide; 0 is no terminal."""
-
-    def shown(columns: int, *words: object, status: int = 0) -> str:
-        variables = {**os.environ, "XDG_CACHE_HOME": str(cache_home), "HF_HUB_OFFLINE": "1"}
-        variables.pop("COLUMNS", None)
-        variables |= {"COLUMNS": str(columns)} if columns else {}
-        ended = commands([*map(str, words)], folder, variables)
-        text = "".join(path.read_text("utf-8") for path in outputs(folder))
-        assert ended == status, text
-        return text
-
-    return shown
+    ran = pipeline(*words, **({"COLUMNS": str(columns)} if columns else {})).ended()
+    return ran.out + ran.err
 
 
-@pytest.fixture(scope="module")
-def builds(screen: Screen, folder: Path) -> None:
-    """What some screens are about."""
-    run = ("run", "sft", SAMPLES / "sft" / "word_problems.jsonl", *_MODEL, "--quiet", "-o")
-    for more in ((), ("--max-length", "512", "--dedup")):
-        screen(0, *run, "releases", "--keep", "3", *more)
-    for name, more in (("one", ()), ("other", ("--layout", "ragged"))):
-        screen(0, *run, name, *more)
-    screen(0, *run, "broken")
-    shard = next((folder / "broken" / "train").glob("*.arrow"))
-    shard.write_bytes(shard.read_bytes()[:-1])
-
-
-SCREENS: tuple[tuple[int, tuple[object, ...]], ...] = (
-    (0, ()),
-    *((0, ("list", kind)) for kind in _KINDS),
-    (0, ("list", "expectations")),
-    (0, ("doctor", *_MODEL)),
-    (0, ("check", "one")),
-    (0, ("plan", SAMPLES / "sft" / "word_problems.jsonl", *_MODEL)),
-    (0, ("plan", SAMPLES / "rm" / "pairs.jsonl", *_MODEL)),
-    (0, ("plan", SAMPLES / "prm" / "math_shepherd.jsonl", *_MODEL)),
-    (3, ("check", "broken")),
-    (0, ("diff", "one", "other")),
-    (0, ("versions", "releases")),
-)
+_KINDS = "models formats containers tasks stages trainers audits expectations".split()
+_WORDS = SAMPLES / "sft" / "word_problems.jsonl"
+SCREENS: list[tuple[object, ...]] = [
+    (),
+    ("plan", SAMPLES / "rm" / "pairs.jsonl", *_MODEL),
+    *(("list", kind) for kind in _KINDS),
+    ("doctor", *_MODEL),
+    ("check", "ONE"),
+    ("plan", _WORDS, *_MODEL),
+    ("plan", SAMPLES / "prm" / "math_shepherd.jsonl", *_MODEL),
+    ("diff", "ONE", "OTHER"),
+]
 
 
 @pytest.mark.sweep(5)
-@pytest.mark.parametrize(("status", "words"), few(SCREENS, 4), ids=str)
-def test_screens_are_as_wide_as_the_terminal(
-    status: int, words: tuple[object, ...], screen: Screen, request: pytest.FixtureRequest
-) -> None:
+@pytest.mark.parametrize(
+    "words", [*SCREENS[:2], *(pytest.param(one, marks=pytest.mark.slow) for one in SCREENS[2:])]
+)
+def test_screens_fit_the_terminal(words: tuple[object, ...], pipeline: Run, built: Make) -> None:
     """The words are the same at every width; a line is longer only for a path, an id or a list
     without spaces, which stands alone on it."""
-    if words[:1] in (("check",), ("diff",), ("versions",)):
-        request.getfixturevalue("builds")
-    plain = screen(0, *words, status=status)
+    for name, more in (("ONE", ()), ("OTHER", ("--layout", "ragged"))):
+        if name in words:
+            words = tuple(built("sft", _WORDS, *more) if one == name else one for one in words)
+    plain = _screen(pipeline, 0, *words)
     for wide in (60, 80, 120):
-        text = screen(wide, *words, status=status)
+        text = _screen(pipeline, wide, *words)
         assert text.replace(" \\\n", " ").split() == plain.replace(" \\\n", " ").split()
         for line in text.splitlines():
             own = re.sub(r"^\s*(\S+(?: \S+)*\s{2,})?", "", line)
             assert len(line) <= wide or " " not in own.strip(), line
 
 
-def test_names_of_map_are_listed_by_format(screen: Screen) -> None:
+def test_names_of_map_are_listed_by_format(pipeline: Run) -> None:
     """Every NAME that a format takes, and no other; narrow terminals show the same."""
     listed: dict[str, set[str]] = {}
     for name, _, names in columns():
         listed.setdefault(name, set()).update(names.split())
-    known = {name: set(formats.names_of(formats.load(name))) for name in listed}
-    assert {name: names - listed[name] for name, names in known.items()} == {
-        name: set() for name in known
-    }
+    for name, names in listed.items():
+        assert set(formats.names_of(formats.load(name))) <= names, name
     assert set(listed) <= set(catalog.names("stages.formats"))
-    wide, narrow = (screen(width, "list", "formats", "--columns") for width in (0, 60))
-    assert {word for word in wide.split() if word} == {word for word in narrow.split() if word}
+    wide, narrow = (_screen(pipeline, n, "list", "formats", "--columns") for n in (0, 60))
+    assert {*wide.split()} == {*narrow.split()}
     assert max(map(len, narrow.splitlines())) <= 60
 
 
-@pytest.mark.parametrize("text", ["a b c " * 40, "x" * 90, "key       value " + "word " * 40])
-def test_lines_keep_their_words(text: str) -> None:
+def test_lines_keep_their_words() -> None:
     """A long word stands alone; what follows a label stands below its text."""
-    found = lines.fit(text, 60)
-    assert found.split() == text.split()
-    assert all(len(line) <= 60 or len(line.split()) == 1 for line in found.splitlines())
-    if text.startswith("key"):
-        assert all(line.startswith(" " * 10) for line in found.splitlines()[1:])
-
-
-def test_where_nobody_looks_nothing_is_wrapped(screen: Screen) -> None:
-    """One entry a line, for grep and friends."""
-    text = screen(0, "list", "formats")
-    assert len(text.splitlines()) == len(catalog.names("stages.formats"))
+    for text in ("a b c " * 40, "x" * 90, "key       value " + "word " * 40):
+        found = lines.fit(text, 60)
+        assert found.split() == text.split()
+        assert all(len(line) <= 60 or len(line.split()) == 1 for line in found.splitlines())
+        if text.startswith("key"):
+            assert all(line.startswith(" " * 10) for line in found.splitlines()[1:])

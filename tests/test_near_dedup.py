@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from datasets import load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import Run, files_of, read_manifest, write_rows
+from support import Run, files_of, read_manifest, read_rows, write_rows
 
 from pipeline.shards import doubles
 from stages.overlap import signatures, words
@@ -131,8 +130,7 @@ def test_the_one_that_stays() -> None:
 def test_a_named_test_file_keeps_its_rows(pipeline: Run, tmp_path: Path) -> None:
     """Rows of the data that are like one of them are left out, whichever is named first."""
     rows, copies = _rows()
-    tested = tmp_path / "exam.jsonl"
-    tested.write_text("".join(json.dumps(rows[n - 1]) + "\n" for n in sorted(copies)))
+    tested = write_rows(tmp_path / "exam.jsonl", [rows[n - 1] for n in sorted(copies)])
     data = [row for n, row in enumerate(rows, 1) if n not in copies]
     for one in data:  # other questions, or they would be left out for asking what the exam asks
         one["prompt"] = one["prompt"][::-1]
@@ -168,15 +166,13 @@ def _rows(seed: int = 5, count: int = 60) -> tuple[list[dict[str, Any]], set[int
 
 
 def _build(pipeline: Run, folder: Path, rows: list[dict[str, Any]], *words: object) -> Any:
-    data = folder.parent / "t.jsonl"
-    write_rows(data, rows)
+    data = write_rows(folder.parent / "t.jsonl", rows)
     pipeline("run", "sft", data, "--model", "qwen2-1.5b", "-o", folder, *words).ended()
     return read_manifest(folder)
 
 
 def _listed(folder: Path) -> list[dict[str, Any]]:
-    lines = (folder / "near_duplicates.jsonl").read_bytes().splitlines()
-    return [json.loads(line) for line in lines]
+    return read_rows(folder / "near_duplicates.jsonl")
 
 
 @pytest.mark.slow
@@ -208,35 +204,11 @@ def test_near_copies_are_left_out(pipeline: Run, tmp_path: Path) -> None:
 def test_a_plan_says_what_would_be_left_out(pipeline: Run, tmp_path: Path) -> None:
     """Of its sample."""
     rows, _ = _rows()
-    data = tmp_path / "t.jsonl"
-    write_rows(data, rows)
+    data = write_rows(tmp_path / "t.jsonl", rows)
     words = ("plan", data, "--model", "qwen2-1.5b", "--near-dedup", "0.8")
     assert "12 examples of 72 sampled rows, near-duplicates of others" in pipeline(*words).out
-    found = json.loads(pipeline(*words, "--json").out)["near_duplicates"]
+    found = pipeline(*words, "--json").told["near_duplicates"]
     assert found == {"examples": 12, "first": ["t.jsonl:61", "t.jsonl:62", "t.jsonl:63"]}
-
-
-@pytest.mark.slow
-def test_another_limit_encodes_nothing_again(pipeline: Run, tmp_path: Path, cache: Path) -> None:
-    """Parts have signatures; the limit is for the choice."""
-    rows, _ = _rows()
-    found = []
-    for number, limit in enumerate(("0.8", "1", "0.5")):
-        words = ("--near-dedup", limit, "--cache-dir", cache)
-        manifest = _build(pipeline, tmp_path / f"out{number}", rows, *words)
-        parts = len(list((cache / "parts").rglob("*.arrow")))
-        found.append((manifest["rows"]["near_duplicates"], parts))
-    assert found == [(12, 1), (0, 1), (12, 1)]
-
-
-@pytest.mark.slow
-def test_a_score_says_which_one_stays(pipeline: Run, tmp_path: Path) -> None:
-    """As it does among equal rows."""
-    rows, copies = _rows()
-    scored = [{**row, "rank": n + 100 * (n in copies)} for n, row in enumerate(rows, 1)]
-    words = ("--dedup", "--dedup-keep", "highest:rank", "--near-dedup", "0.8")
-    _build(pipeline, tmp_path / "out", scored, *words)
-    assert {one["kept"] for one in _listed(tmp_path / "out")} == {f"t.jsonl:{n}" for n in copies}
 
 
 @pytest.mark.slow
@@ -257,48 +229,10 @@ def test_questions_that_are_alike_are_on_one_side(pipeline: Run, tmp_path: Path)
     }
     assert set(sides.values()) == {"train", "test"}
     assert all(sides[2 * n + 1] == sides[2 * n + 2] for n in range(60))
-    # Without it, only equal questions stay together.
-    words = ("--test-size", "0.4")
-    assert _build(pipeline, tmp_path / "other", rows, *words)["sides"]["groups"] == 120
 
 
-@pytest.mark.slow
-def test_other_rows_move_nothing_that_is_not_like_them(pipeline: Run, tmp_path: Path) -> None:
-    """A row keeps its side, but where a row is added whose question is like its own."""
-    draw = random.Random(11)
-    rows = [{"prompt": _text(draw, 40), "completion": _text(draw)} for _ in range(40)]
-    more = [{"prompt": _text(draw, 40), "completion": _text(draw)} for _ in range(20)]
-    words = ("--near-dedup", "0.7", "--test-size", "0.4", "--layout", "ragged")
-
-    def sides(name: str, some: list[dict[str, Any]]) -> dict[str, str]:
-        _build(pipeline, tmp_path / name, some, *words)
-        numbers = {f"t.jsonl:{n}": row["prompt"] for n, row in enumerate(some, 1)}
-        stored = load_from_disk(str(tmp_path / name))
-        return {numbers[i]: side for side, part in stored.items() for i in part["row_id"]}
-
-    before, after = sides("a", rows), sides("b", more[:10] + rows[::-1] + more[10:])
-    assert {text: after[text] for text in before} == before
-
-
-def test_without_the_library_the_command_says_so(
-    pipeline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_library_the_command_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """And how it is installed."""
     monkeypatch.setitem(sys.modules, "rensa", None)
     with pytest.raises(Exception, match=r"posttrain-pipeline\[near\]"):
         signatures.version()
-
-
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (["--near-dedup", "0.1"], "below 0.3"),
-        (["--near-words", "3"], "are for --near-dedup"),
-    ],
-)
-def test_options_that_mean_nothing(
-    words: list[str], why: str, pipeline: Run, tmp_path: Path
-) -> None:
-    """Each is refused."""
-    (tmp_path / "t.jsonl").write_text('{"prompt": "a", "completion": "b"}\n')
-    pipeline("run", "sft", "t.jsonl", "--model", "qwen2-1.5b", "-o", "out", *words).refused(2, why)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from datasets import load_from_disk
-from support import SAMPLES, Ran, read_manifest, write_rows
+from support import SAMPLES, Make, Run, read_manifest, read_rows, write_rows
 from transformers import AutoTokenizer
 
 from pipeline.builder import population
@@ -21,21 +20,13 @@ from pipeline.cli import cli
 from pipeline.options.config import Config
 from stages.errors import DataError
 
-Run = Callable[..., Ran]
 MODEL = "qwen2-1.5b"
 
 
 def planned(cache: Path, task: str, *data: Path, **options: Any) -> Forecast:
     """A forecast, in this process."""
     return forecast(
-        Config.of(
-            task,
-            tuple(map(str, data)),
-            options.pop("model", MODEL),
-            Path("out"),
-            cache_dir=cache,
-            **options,
-        )
+        Config.of(task, tuple(map(str, data)), MODEL, Path("out"), cache_dir=cache, **options)
     )
 
 
@@ -45,31 +36,25 @@ def invoked(*arguments: object) -> str:
     return ran.stdout
 
 
-def whole(pieces: list[tuple[str, str]]) -> str:
-    """The text of a row's pieces."""
-    return "".join(text for _, text in pieces)
-
-
-def test_the_first_rows_are_those_of_the_build(
-    pipeline: Run, tmp_path: Path, cache_dir: Path
-) -> None:
-    """Texts and what is trained, piece by piece, equal the shards'."""
+def test_the_first_rows_are_those_of_the_build(built: Make, cache_dir: Path) -> None:
+    """Texts and what is trained, piece by piece, equal the shards'. On a terminal, trained text is
+    green and context is dim."""
     data = SAMPLES / "sft" / "chat.jsonl"
-    said = as_json(planned(cache_dir, "sft", data))
-    options = ("--model", MODEL, "--layout", "ragged", "-o", "out", "--max-reject", "1")
-    pipeline("run", "sft", data, *options).ended()
-    tokenizer = AutoTokenizer.from_pretrained(str(tmp_path / "out" / "tokenizer"))
-    built = {row["row_id"]: row for row in load_from_disk(str(tmp_path / "out"))["train"]}
+    found = planned(cache_dir, "sft", data)
+    said, text = as_json(found), as_text(found)
+    assert "\x1b[32m" in text
+    assert "\x1b[90m" in text
+    folder = built("sft", data, "--layout", "ragged")
+    tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
+    rows = {row["row_id"]: row for row in load_from_disk(str(folder))["train"]}
     assert len(said["first_rows"]) == 3
     for row in said["first_rows"]:
-        stored = built[row["id"]]
+        stored = rows[row["id"]]
         pieces = row["sequences"][""]
-        assert whole(pieces) == tokenizer.decode(stored["input_ids"])
-        trained = [i for i in stored["labels"] if i != -100]
-        assert "".join(text for kind, text in pieces if kind == "trained") == tokenizer.decode(
-            trained
-        )
-    manifest = read_manifest(tmp_path / "out")
+        assert "".join(text for _, text in pieces) == tokenizer.decode(stored["input_ids"])
+        trained = tokenizer.decode([i for i in stored["labels"] if i != -100])
+        assert "".join(text for kind, text in pieces if kind == "trained") == trained
+    manifest = read_manifest(folder)
     rejects = said["rejects"]
     assert rejects["sampled"] == manifest["rows"]["in"]
     counts = {code: entry["rows"] for code, entry in rejects["by_code"].items()}
@@ -99,14 +84,12 @@ def test_pairs_show_both_sides(cache_dir: Path) -> None:
     assert {entry["packs"] for entry in said["packing"]} == {None}
 
 
-def test_the_packing_table_is_the_builds(pipeline: Run, tmp_path: Path, cache_dir: Path) -> None:
+def test_the_packing_table_is_the_builds(built: Make, cache_dir: Path) -> None:
     """Of a file that is sampled whole, packs and fill are exactly what a build gives."""
     data = SAMPLES / "sft" / "word_problems.jsonl"
     table = packing_table(planned(cache_dir, "sft", data, max_length=256))
     assert [entry["max_length"] for entry in table] == [256, *population.MAX_LENGTHS]
-    options = ("--model", MODEL, "--max-length", "256", "--max-reject", "1", "-o", "out")
-    pipeline("run", "sft", data, *options).ended()
-    manifest = read_manifest(tmp_path / "out")
+    manifest = read_manifest(built("sft", data, "--max-length", 256))
     assert table[0]["packs"] == manifest["packing"]["packs"]
     assert table[0]["efficiency"] == manifest["packing"]["efficiency"]
     rows = manifest["rows"]
@@ -117,10 +100,7 @@ def test_a_large_file_is_looked_at_in_three_places(tmp_path: Path, cache_dir: Pa
     """Refused rows of the tail are foreseen, and rows are counted closely."""
     row, bad = '{"question": "%d %s", "answer": "a"}\n', '{"question": %d, "question": 1}\n'
     count = 30_000
-    lines = [
-        (row if i < count - 100 else bad) % ((i, "x" * 200) if i < count - 100 else i)
-        for i in range(count)
-    ]
+    lines = [row % (i, "x" * 200) for i in range(count - 100)] + [bad % i for i in range(100)]
     path = tmp_path / "large.jsonl"
     path.write_text("".join(lines))
     found = planned(cache_dir, "sft", path)
@@ -150,24 +130,21 @@ def test_only_a_little_of_a_file_is_read(tmp_path: Path, cache_dir: Path) -> Non
     assert not found.sampled.refused
 
 
-@pytest.mark.parametrize(
-    ("data", "says"),
-    [
-        ("sft/chat.jsonl", "sft, packed"),
-        ("rm/pairs.jsonl", "rm, ragged"),
-        ("prm/stepwise.jsonl", "prm, packed"),
-    ],
-)
 def test_the_task_is_the_one_that_the_rows_fit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_dir: Path, data: str, says: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_dir: Path
 ) -> None:
     """Without --task; nothing is written, colours stay out of a pipe."""
     monkeypatch.chdir(tmp_path)
-    said = invoked("plan", SAMPLES / data, "--model", MODEL, "--cache-dir", cache_dir)
-    assert says in said
-    assert "nothing was written" in said
-    assert "\x1b[" not in said
-    assert not list(tmp_path.iterdir())
+    for data, says in (
+        ("sft/chat.jsonl", "sft, packed"),
+        ("rm/pairs.jsonl", "rm, ragged"),
+        ("prm/stepwise.jsonl", "prm, packed"),
+    ):
+        said = invoked("plan", SAMPLES / data, "--model", MODEL, "--cache-dir", cache_dir)
+        assert says in said
+        assert "nothing was written" in said
+        assert "\x1b[" not in said
+        assert not list(tmp_path.iterdir())
 
 
 def test_plan_as_json_and_dry_run_agree(cache_dir: Path) -> None:
@@ -183,9 +160,8 @@ def test_plan_as_json_and_dry_run_agree(cache_dir: Path) -> None:
 def test_rows_that_fit_no_task_or_two(pipeline: Run, tmp_path: Path) -> None:
     """One sentence, with the choices."""
     (tmp_path / "odd.jsonl").write_text('{"foo": 1}\n')
-    ran = pipeline("plan", "odd.jsonl", "--model", MODEL).ended(3)
-    assert "no format of conversations fits" in ran.err
-    assert "no format of rated steps fits" in ran.err
+    ran = pipeline("plan", "odd.jsonl", "--model", MODEL)
+    ran.refused(3, "no format of conversations fits", "no format of rated steps fits")
 
 
 def test_a_build_that_would_stop_is_foreseen(tmp_path: Path, cache_dir: Path) -> None:
@@ -198,15 +174,12 @@ def test_a_build_that_would_stop_is_foreseen(tmp_path: Path, cache_dir: Path) ->
         (long, {"max_length": 128}, True),
         (long, {"max_length": 128, "max_reject": 0.5}, False),
     ):
-        rows = [good] * 30 + [bad] * 20
-        write_rows(path, rows)
+        write_rows(path, [good] * 30 + [bad] * 20)
         said = as_json(planned(cache_dir, "sft", path, format="query_response", **options))
         assert said["rejects"]["build_would_stop"] is stops
 
 
-def test_what_no_trimming_makes_fit_is_foreseen(
-    tmp_path: Path, cache_dir: Path, make: Callable[..., Path]
-) -> None:
+def test_what_no_trimming_fits_is_foreseen(tmp_path: Path, cache_dir: Path, make: Make) -> None:
     """A first exchange that is too long by itself is refused; a later one only goes."""
     q, a = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
     long = {"role": "assistant", "content": "word " * 300}
@@ -223,29 +196,13 @@ def test_what_no_trimming_makes_fit_is_foreseen(
                 make("sft", path, "out", **limits)
 
 
-def test_colours_say_what_is_trained(cache_dir: Path) -> None:
-    """On a terminal, trained text is green and context is dim."""
-    text = as_text(planned(cache_dir, "sft", SAMPLES / "sft" / "word_problems.jsonl"))
-    assert "\x1b[32m" in text
-    assert "\x1b[90m" in text
-
-
-def test_a_file_without_rows_says_so(tmp_path: Path, cache_dir: Path) -> None:
-    """As a build would."""
-    path = tmp_path / "bad.jsonl"
-    path.write_text('{"a": \n')
-    with pytest.raises(DataError, match="has no row that can be read"):
-        planned(cache_dir, "sft", path)
-
-
 @pytest.mark.parametrize(("bad", "status"), [(range(3000), 3), (range(100), 0)])
 def test_a_build_that_is_bound_to_be_refused_stops_before_it_begins(
     pipeline: Run, tmp_path: Path, bad: range, status: int
 ) -> None:
     """Bad rows in every place of the file stop it; a bad beginning does not."""
     rows = [{"question": "q", "answer": "" if n in bad and n % 10 else "a"} for n in range(3000)]
-    path = tmp_path / "rows.jsonl"
-    write_rows(path, rows)
+    path = write_rows(tmp_path / "rows.jsonl", rows)
     ran = pipeline("run", "sft", path, "--model", "qwen2-1.5b", "-o", "out", "--max-reject", "0.05")
     assert ran.status == status, ran.err
     assert ("of 120 sampled rows were refused" in ran.err) is (status == 3)
@@ -262,7 +219,5 @@ def test_plan_has_the_status_of_the_build(pipeline: Run, tmp_path: Path) -> None
     assert "turn 2 (assistant) is empty" in planned.out
     assert "the fix: pipeline explain empty_answer" in planned.out
     assert "out.failed/rejects.jsonl" in ran.err
-    refused = (tmp_path / "out.failed" / "rejects.jsonl").read_text().splitlines()
-    assert [json.loads(line)["code"] for line in refused] == ["empty_answer"]
-    pipeline("run", "sft", *options[:-1], "0.9", "-o", "out").ended()
-    assert not (tmp_path / "out.failed").exists()
+    refused = read_rows(tmp_path / "out.failed" / "rejects.jsonl")
+    assert [one["code"] for one in refused] == ["empty_answer"]

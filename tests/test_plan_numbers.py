@@ -6,10 +6,11 @@ import tracemalloc
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.options.config import Config, PlanOptions
@@ -19,13 +20,14 @@ from pipeline.shards.choose import choose
 from pipeline.shards.doubles import DIGEST
 from pipeline.shards.examples import PlannedExamples, part_of
 from stages.columns import Ints
-from stages.errors import UsageError
 
 HALF = st.sampled_from([0, 1, 2, 2**63, 2**64 - 1])  # many equal halves, which real digests lack
+Halves: TypeAlias = list[tuple[int, int]]
+Parts: TypeAlias = tuple[list[int], list[int]]
 DIGESTS = st.lists(st.tuples(HALF, HALF), max_size=30)
 
 
-def digests(pairs: list[tuple[int, int]]) -> doubles.Digests:
+def digests(pairs: Halves) -> doubles.Digests:
     """Digests with these halves."""
     return np.array(pairs, DIGEST)
 
@@ -49,15 +51,13 @@ def planned(
 
 
 @given(DIGESTS)
-def test_an_example_is_a_repeat_if_an_earlier_one_is_equal(pairs: list[tuple[int, int]]) -> None:
+def test_an_example_is_a_repeat_if_an_earlier_one_is_equal(pairs: Halves) -> None:
     wanted = [pair in pairs[:at] for at, pair in enumerate(pairs)]
     assert doubles.repeats(digests(pairs)).tolist() == wanted
 
 
 @given(DIGESTS, DIGESTS)
-def test_examples_of_one_side_are_counted_on_the_other(
-    some: list[tuple[int, int]], others: list[tuple[int, int]]
-) -> None:
+def test_examples_of_one_side_are_counted_on_the_other(some: Halves, others: Halves) -> None:
     wanted = sum(pair in others for pair in some)
     assert doubles.count_in(digests(some), digests(others)) == wanted
 
@@ -79,7 +79,7 @@ def test_rows_are_counted_where_the_number_changes(rows: list[tuple[int, bool]])
 
 
 @st.composite
-def _parts(draw: st.DrawFn) -> tuple[list[int], list[int]]:
+def _parts(draw: st.DrawFn) -> Parts:
     """Examples of each part, and the length of every example."""
     counts = draw(st.lists(st.integers(0, 12), min_size=1, max_size=5))
     total = sum(counts)
@@ -96,10 +96,9 @@ def packs(examples: PlannedExamples, options: PlanOptions) -> dict[str, list[lis
     return found
 
 
-@settings(max_examples=60, deadline=None)
 @given(_parts(), st.booleans(), st.sampled_from([0.0, 0.3]), st.booleans())
 def test_a_pack_within_a_part_holds_examples_of_that_part(
-    parts: tuple[list[int], list[int]], shuffle: bool, test: float, dedup: bool
+    parts: Parts, shuffle: bool, test: float, dedup: bool
 ) -> None:
     examples = planned(*parts, grouped=test > 0)
     options = PlanOptions(
@@ -123,11 +122,8 @@ def test_a_pack_within_a_part_holds_examples_of_that_part(
             assert all(pack == sorted(pack) for pack in side)
 
 
-@settings(max_examples=60, deadline=None)
 @given(_parts(), st.lists(st.integers(1, 16), min_size=1, max_size=12))
-def test_appended_parts_leave_the_packs_before_them(
-    parts: tuple[list[int], list[int]], more: list[int]
-) -> None:
+def test_appended_parts_leave_the_packs_before_them(parts: Parts, more: list[int]) -> None:
     counts, lengths = parts
     options = PlanOptions(layout="packed", max_length=16, pack_within="part")
     before = packs(planned(counts, lengths), options).get("train", [])
@@ -135,14 +131,7 @@ def test_appended_parts_leave_the_packs_before_them(
     assert after[: len(before)] == before
 
 
-def test_packs_within_parts_are_for_packed_builds() -> None:
-    with pytest.raises(UsageError, match="--pack-within part is not for layout ragged"):
-        PlanOptions(layout="ragged", pack_within="part")
-    with pytest.raises(UsageError, match="--pack-within must be build or part"):
-        PlanOptions(pack_within="shard")
-
-
-@pytest.mark.parametrize("layout", ["packed", "ragged", "padded"])
+@pytest.mark.parametrize("layout", ["packed", "padded"])
 def test_the_plan_takes_less_than_a_hundred_bytes_an_example(layout: str) -> None:
     """At its highest, all that it works with included; shards are made from it one by one."""
     count = 200_000

@@ -15,7 +15,7 @@ import pytest
 from conftest import NAME
 from packaging.requirements import Requirement
 from stub_s3 import BUCKET, S3Stub
-from support import ROOT, SAMPLES, Ran, Run, files_of, flip, silent
+from support import ROOT, SAMPLES, Ran, Run, files_of, flip, silent, table
 
 from pipeline import run_build
 from pipeline.builder import planning, ranks
@@ -37,7 +37,8 @@ DATA = [
     str(SAMPLES / "sft" / name)
     for name in ("chat.jsonl", "turn_weights.jsonl", "word_problems.jsonl", "zh_dialogues.jsonl")
 ]
-OPTIONS = ("--task", "sft", "--model", NAME, "--workers", "1", "--shuffle", "--quiet")
+ALONE = ("--model", NAME, "--workers", "1", "--shuffle", "--quiet")
+OPTIONS = ("--task", "sft", *ALONE)
 
 
 @pytest.fixture
@@ -46,11 +47,11 @@ def config(tmp_path: Path, cache: Path) -> Config:
     return Config.of("sft", tuple(DATA), NAME, tmp_path / "out", cache_dir=cache, workers=1)
 
 
-def _in_ranks(run: Run, cache: Path, output: str, *more: str) -> Ran:
-    """One command of the job array."""
-    command, *rank = more
-    cached = ("--cache-dir", str(cache))
-    return run(command, *DATA, *OPTIONS, *cached, "-o", output, *rank)
+@pytest.fixture
+def array(pipeline: Run, cache: Path) -> Run:
+    """Runs a command of the job array."""
+    shared = (*DATA, *OPTIONS, "--cache-dir", cache, "-o", "apart")
+    return lambda command, *rank: pipeline(command, *shared, *rank)
 
 
 def _ranked(number: int, of: int) -> tuple[str, ...]:
@@ -59,25 +60,25 @@ def _ranked(number: int, of: int) -> tuple[str, ...]:
 
 @pytest.mark.slow
 def test_a_loop_over_ranks_makes_the_build_of_one_command(
-    pipeline: Run, tmp_path: Path, cache: Path
+    pipeline: Run, array: Run, tmp_path: Path, cache: Path
 ) -> None:
     """Also with other numbers of ranks per phase, in any order, some of them run twice."""
     for number in (2, 0, 1, 2):
-        ran = _in_ranks(pipeline, cache, "apart", "parts", *_ranked(number, 3)).ended()
+        ran = array("parts", *_ranked(number, 3)).ended()
         assert Path(ran.out.strip()).name == f"parts-{number}-of-3.json"
     for number in (1, 0):
-        _in_ranks(pipeline, cache, "apart", "shards", *_ranked(number, 2)).ended()
+        array("shards", *_ranked(number, 2)).ended()
     assert not (tmp_path / "apart").exists()
-    _in_ranks(pipeline, cache, "apart", "commit").ended()
+    array("commit").ended()
     assert list((cache / "parts").rglob("*.arrow"))
     assert not list((cache / "builds").glob("*"))
-    words = [word for word in OPTIONS if word not in ("--task", "sft")]
-    pipeline("run", "sft", *DATA, *words, "-o", "one").ended()
+    pipeline("run", "sft", *DATA, *ALONE, "-o", "one").ended()
     assert len(files_of(tmp_path / "one")) > 12
     assert files_of(tmp_path / "apart") == files_of(tmp_path / "one")
-    assert _in_ranks(pipeline, cache, "apart", "commit", "--json").told["status"] == "unchanged"
+    assert array("commit", "--json").told["status"] == "unchanged"
 
 
+@pytest.mark.slow
 def test_ranks_whose_inputs_are_read_by_workers_make_the_same_build(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,8 +114,7 @@ def test_ranks_whose_inputs_are_read_by_workers_make_the_same_build(
 @pytest.mark.slow
 def test_ranks_meet_in_a_store(pipeline: Run, tmp_path: Path, cache: Path, in_s3: S3Stub) -> None:
     """Machines that share no folder: each has a cache of its own, and the build goes to a store."""
-    words = [word for word in OPTIONS if word not in ("--task", "sft")]
-    pipeline("run", "sft", *DATA, *words, "-o", "one").ended()
+    pipeline("run", "sft", *DATA, *ALONE, "-o", "one").ended()
     shared = ("--cache-dir", f"s3://{BUCKET}/ranks/cache", "-o", f"s3://{BUCKET}/ranks/out")
     for machine in "abc":  # what is not shared
         own = tmp_path / machine / "posttrain-pipeline" / "shared"
@@ -139,36 +139,27 @@ def test_ranks_meet_in_a_store(pipeline: Run, tmp_path: Path, cache: Path, in_s3
     assert {name: content for name, content in built.items() if name in whole} == whole
 
 
-@pytest.mark.parametrize("command", ["parts", "shards", "commit", "plan"])
-def test_a_recipe_that_is_not_there_is_named(pipeline: Run, command: str) -> None:
+def test_a_recipe_that_is_not_there_is_named(pipeline: Run) -> None:
     """And not taken for data, of which the task and the model would have to be said."""
-    rank = () if command in ("commit", "plan") else _ranked(0, 2)
-    pipeline(command, "gone.toml", *rank).refused(2, "There is no recipe gone.toml.")
+    for command in (("parts", *_ranked(0, 2)), ("shards", *_ranked(0, 2)), ("commit",), ("plan",)):
+        pipeline(command[0], "gone.toml", *command[1:]).refused(2, "There is no recipe gone.toml.")
 
 
-def test_missing_ranks_are_named(pipeline: Run, tmp_path: Path, cache: Path) -> None:
+def test_missing_ranks_are_named(array: Run, tmp_path: Path, cache: Path) -> None:
     """Of parts that nobody made, and of parts that are gone."""
-    _in_ranks(pipeline, cache, "apart", "commit").refused(
-        2, "No rank has made parts of this build."
+    array("commit").refused(2, "No rank has made parts of this build.")
+    record = Path(array("parts", *_ranked(1, 3)).ended().out.strip())
+    array("shards", *_ranked(0, 1)).refused(
+        2, "3 of 4 parts are missing: those of rank 0, 2 of 3.", "--num-shards 3 and --shard-id 0"
     )
-    made = _in_ranks(pipeline, cache, "apart", "parts", *_ranked(1, 3))
-    for command in (("commit",), ("shards", *_ranked(0, 1))):
-        _in_ranks(pipeline, cache, "apart", *command).refused(
-            2,
-            "3 of 4 parts are missing: those of rank 0, 2 of 3.",
-            "--num-shards 3 and --shard-id 0",
-        )
-    for number in (0, 2):
-        _in_ranks(pipeline, cache, "apart", "parts", *_ranked(number, 3))
     shutil.rmtree(cache / "parts")
-    gone = _in_ranks(pipeline, cache, "apart", "commit", "--json").told
-    assert gone["figures"] == {"ranks": [0, 1, 2], "of": 3}
-    record = Path(made.out.strip())
+    assert array("commit", "--json").told["figures"] == {"ranks": [0, 1, 2], "of": 3}
     record.write_bytes(record.read_bytes().replace(b'"rows": ', b'"rows": 1'))
-    _in_ranks(pipeline, cache, "apart", "commit").refused(2, "parts-1-of-3.json is damaged")
+    array("commit").refused(2, "parts-1-of-3.json is damaged")
     assert not (tmp_path / "apart").exists()
 
 
+@pytest.mark.slow
 def test_a_rank_reads_the_parts_of_its_shards_alone(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,39 +172,36 @@ def test_a_rank_reads_the_parts_of_its_shards_alone(
         ranks.make_share(prepared, Rank(number, 4), silent)
     read: set[str] = set()
     hashed = file_hash.sha256
+    monkeypatch.setattr(file_hash, "sha256", lambda path: read.add(str(path)) or hashed(path))
 
-    def noted(path: str | Path) -> str:
-        read.add(str(path))
-        return hashed(path)
+    def joined() -> Any:
+        return ranks.joined(prepared, compared=False)
 
-    monkeypatch.setattr(file_hash, "sha256", noted)
-    parts = [
-        str(source.path)
-        for source in plan(prepared, ranks.joined(prepared, compared=False)).sources
-    ]
-    total = plan(prepared, ranks.joined(prepared, compared=False)).n_shards
+    planned = plan(prepared, joined())
+    parts, total = [str(source.path) for source in planned.sources], planned.n_shards
     assert read.isdisjoint(parts)
     assert run_build.shards(config, Rank(0, total), silent).figures["made"] == 1
     assert read.intersection(parts) == {parts[0]}
     last = Path(parts[-1])
     flip(last)
-    with pytest.raises(SurroundingsError, match=r"a part of zh_dialogues.jsonl, is not as it was"):
+    changed = r"a part of zh_dialogues.jsonl, is not as it was"
+    with pytest.raises(SurroundingsError, match=changed):
         run_build.shards(config, Rank(total - 1, total), silent)
-    with pytest.raises(SurroundingsError, match=r"a part of zh_dialogues.jsonl, is not as it was"):
-        finish(prepared, ranks.joined(prepared, compared=False), silent)
+    with pytest.raises(SurroundingsError, match=changed):
+        finish(prepared, joined(), silent)
     last.unlink()
     with pytest.raises(UsageError, match=r"those of rank 3 of 4."):
-        ranks.joined(prepared, compared=False)
+        joined()
     ranks.make_share(prepared, Rank(3, 4), silent)
-    finish(prepared, ranks.joined(prepared, compared=False), silent)
+    finish(prepared, joined(), silent)
     assert files_of(tmp_path / "out") == files_of(tmp_path / "one")
 
 
-@pytest.mark.parametrize("options", [{"shuffle": True}, {"dedup": True}])
-def test_plans_that_read_examples_compare_them_all(config: Config, options: Any) -> None:
+def test_plans_that_read_examples_compare_them_all(config: Config) -> None:
     """Before they are planned: to put them into another order, or to compare them."""
     assert not planning.reads_examples(config)
-    assert planning.reads_examples(config.but(**options))
+    assert planning.reads_examples(config.but(shuffle=True))
+    assert planning.reads_examples(config.but(dedup=True))
 
 
 def test_one_difference_turns_all_ranks_to_the_reference(
@@ -237,9 +225,8 @@ def test_one_difference_turns_all_ranks_to_the_reference(
     assert ranks.make_share(prepared, Rank(1, 3), silent)[1] == [0]
     monkeypatch.setattr(part, "make", make)
     assert ranks.make_share(prepared, Rank(2, 3), silent)[0].backend == REFERENCE
-    with pytest.raises(
-        UsageError, match=r"2 of 4 parts are missing \(.* has to make all\)"
-    ) as told:
+    missing = r"2 of 4 parts are missing \(.* has to make all\)"
+    with pytest.raises(UsageError, match=missing) as told:
         ranks.joined(prepared)
     assert told.value.figures == {"ranks": [0], "of": 3}
     assert ranks.make_share(prepared, Rank(0, 3), silent)[1] == []
@@ -271,24 +258,9 @@ def test_versions_are_not_mixed(config: Config, monkeypatch: pytest.MonkeyPatch)
         ranks.joined(prepared)
 
 
-@pytest.mark.parametrize(
-    ("given", "variables", "wanted"),
-    [
-        ((1, 2), {}, Rank(1, 2)),
-        ((None, None), {"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_TASK_COUNT": "4"}, Rank(3, 4)),
-        ((None, 8), {"JOB_COMPLETION_INDEX": "7"}, Rank(7, 8)),
-        ((0, 2), {"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_TASK_COUNT": "4"}, Rank(0, 2)),
-        ((None, None), {}, "which run this is"),
-        ((None, None), {"JOB_COMPLETION_INDEX": "7"}, "how many runs"),
-        ((None, None), {"SLURM_ARRAY_TASK_ID": "4", "SLURM_ARRAY_TASK_COUNT": "4"}, "not below"),
-        ((None, 2), {"JOB_COMPLETION_INDEX": "x"}, "JOB_COMPLETION_INDEX is 'x'"),
-    ],
-)
+@pytest.mark.parametrize(("given", "variables", "wanted"), table("refusals.toml")["ranks"])
 def test_the_job_array_says_which_rank_it_is(
-    given: tuple[int | None, int | None],
-    variables: dict[str, str],
-    wanted: Rank | str,
-    monkeypatch: pytest.MonkeyPatch,
+    given: list[Any], variables: dict[str, str], wanted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Options win; ranks that do not count from 0 are refused."""
     for names in _ranks._ARRAYS:
@@ -296,14 +268,14 @@ def test_the_job_array_says_which_rank_it_is(
             monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    if isinstance(wanted, Rank):
-        assert _ranks.rank_of(*given) == wanted
-        assert sorted(x for i in range(wanted.of) for x in Rank(i, wanted.of).share(9)) == [
-            *range(9)
-        ]
+    options = [None if one == "none" else one for one in given] or [None, None]
+    if isinstance(wanted, list):
+        assert _ranks.rank_of(*options) == Rank(*wanted)
+        shares = (Rank(i, wanted[1]).share(9) for i in range(wanted[1]))
+        assert sorted(x for share in shares for x in share) == [*range(9)]
     else:
         with pytest.raises(UsageError, match=wanted):
-            _ranks.rank_of(*given)
+            _ranks.rank_of(*options)
 
 
 def test_every_library_that_makes_bytes_is_compared() -> None:

@@ -156,12 +156,7 @@ def test_a_lost_worker_and_a_lost_machine_change_no_byte(
 
 @pytest.mark.slow
 def test_a_cluster_that_shares_no_folder_meets_in_a_store(
-    pipeline: Run,
-    python: str,
-    s3: S3Stub,
-    cluster: str,
-    data: list[str],
-    tmp_path: Path,
+    pipeline: Run, python: str, s3: S3Stub, cluster: str, data: list[str], tmp_path: Path
 ) -> None:
     """Workers put parts there, and the build goes there: the bytes of a local one."""
     names = [str(tmp_path / name) for name in data[:3]]

@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import ROOT, SAMPLES, Ran
+from support import ROOT, SAMPLES, Run, table
 
 from pipeline import tasks
 from pipeline.options import recipe_model as declared
@@ -28,9 +28,9 @@ from pipeline.options.recipe import builds_of
 from pipeline.options.values import Amount, Number, OneOf, Switch, Value, Whole, Width
 from stages import catalog
 from stages.errors import UsageError
+from stages.files import toml_file
 from stages.tokenizers.profiles import all_profiles
 
-Run = Callable[..., Ran]
 DATA = SAMPLES / "sft" / "word_problems.jsonl"
 HEAD = f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = {json.dumps(str(DATA))}\n'
 
@@ -88,27 +88,21 @@ def test_a_key_takes_its_values_and_no_others(key: str, tmp_path: Path) -> None:
     """At the top and in the tables that have it, what it does not take is named with its line; the
     schema takes the same, so that an editor shows the mistake while it is typed."""
     option = declared.keys(OPTIONS)[key]
-    for table, keys in (("", declared.TOP), ("source", declared.SOURCE), ("build", declared.BUILD)):
+    for of, keys in (("", declared.TOP), ("source", declared.SOURCE), ("build", declared.BUILD)):
         if key not in declared.keys(keys):
             continue
-        right, wrong = (recipe_with(key, values[key], table) for values in (RIGHT, WRONG))
+        right, wrong = (recipe_with(key, values[key], of) for values in (RIGHT, WRONG))
         (config,) = builds_of(write_recipe(tmp_path, right), trust=True)
-        if table != "source":
+        if of != "source":
             assert getattr(getattr(config, PHASE_OF[option.name]), option.name) != option.default
         with pytest.raises(UsageError) as raised:
             builds_of(write_recipe(tmp_path, wrong), trust=True)
-        where = f"recipe.toml:{wrong.count(chr(10))}: {f'{table} 1: ' if table else ''}"
+        where = f"recipe.toml:{wrong.count(chr(10))}: {f'{of} 1: ' if of else ''}"
         assert where in raised.value.what
         assert key in raised.value.what
         assert VALIDATOR.is_valid(_json(right))
         assert key in _UNREAD or not VALIDATOR.is_valid(_json(wrong))
         assert not VALIDATOR.is_valid(_json(right.replace(f"\n{key} = ", f"\n{key}x = ")))
-
-
-def test_the_shipped_schema_is_current() -> None:
-    """``make docs`` writes it."""
-    assert declared.SCHEMA.read_text("utf-8") == declared.schema_text()
-    jsonschema.Draft7Validator.check_schema(declared.schema())
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
@@ -118,46 +112,14 @@ def test_the_schema_takes_the_examples(path: Path) -> None:
     assert builds_of(path, trust=True)
 
 
-def test_the_page_s_recipes_are_recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each block of the docs that has a task."""
-    monkeypatch.setenv("EXTRA", "/elsewhere")
-    text = (ROOT / "docs" / "recipes.md").read_text("utf-8")
-    blocks = [b for b in re.findall(r"```toml\n(.*?)```", text, re.DOTALL) if "task" in b]
-    assert len(blocks) >= 3
-    for block in blocks:
-        VALIDATOR.validate(_json(block))
-        assert builds_of(write_recipe(tmp_path, block))
-
-
 def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
     """Each with its line: of keys, types, ranges, choices, and of what does not go together."""
-    text = (
-        'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "x"\n'
-        "max-lenght = 512\n"
-        'layout = "pakced"\n'
-        "# a comment\n"
-        "max-reject = 3\n"
-        'neutral = "good"\n'
-        'reasoning = "mask"\ntrain-on = "all"\n'
-        'stop = ["a",\n  true]\n'
-        "test-size = 1.5\n"
-        "[tolerance]\nnothing.warn = 1\n"
-    )
+    wrong = table("refusals.toml")["mistakes"]
     with pytest.raises(UsageError) as raised:
-        builds_of(write_recipe(tmp_path, text))
-    said = raised.value.what
-    assert "recipe.toml has 8 mistakes" in said
-    for line, words in (
-        (4, "there is no option 'max-lenght'. Did you mean max-length?"),
-        (5, "layout 'pakced' is not one of packed, padded, ragged. Did you mean packed?"),
-        (7, "max-reject must be a number from 0 to 1, not 3."),
-        (8, "--neutral is an option of prm, not of sft."),
-        (9, "--reasoning mask is not for --train-on all."),
-        (12, "stop must be a list of texts, not ['a', True]."),
-        (13, "test-size must be a number from 0 to below 1, not 1.5."),
-        (14, "There is no audit named 'nothing'."),
-    ):
-        assert f"recipe.toml:{line}: {words}" in said, said
+        builds_of(write_recipe(tmp_path, wrong["recipe"]))
+    assert f"recipe.toml has {len(wrong['said'])} mistakes" in raised.value.what
+    for line, words in wrong["said"]:
+        assert f"recipe.toml:{line}: {words}" in raised.value.what
 
 
 def _toml(value: Any) -> str:
@@ -173,7 +135,7 @@ def _toml(value: Any) -> str:
 
 
 _TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8)
-_NAMES = _TEXT.filter(lambda text: "=" not in text and "." not in text)
+_NAMES = _TEXT.filter(lambda text: not {*text} & {*"=.$"})  # no variable is read in a key
 
 
 def _values(option: Option) -> st.SearchStrategy[Any]:
@@ -235,9 +197,8 @@ def test_a_recipe_and_a_command_are_one(
     """The same options, in a file or as words, give the same build or are both refused; but that a
     recipe keeps versions unless it says ``keep = 0``, as a command does by default."""
     others = {name for one in tasks.names() for name in tasks.load(one).options}
-    own = [
-        o for n, o in OPTIONS.items() if o.flags and n not in others - {*tasks.load(task).options}
-    ]
+    foreign = others - {*tasks.load(task).options}
+    own = [option for name, option in OPTIONS.items() if option.flags and name not in foreign]
     chosen = data.draw(st.lists(st.sampled_from(own), unique_by=lambda o: o.name, max_size=6))
     values = {option.key: data.draw(_values(option)) for option in chosen}
     values |= {"model": "qwen2-1.5b", "output": "/out"}
@@ -303,15 +264,8 @@ def test_paths_count_from_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyP
     data = ["rows.jsonl", "*.jsonl", "s3://b/*.jsonl", "org/data", "org/here", "/a.jsonl", "-"]
     text = f'task = "sft"\nmodel = "./m"\ndata = {json.dumps(data)}\nchat-template = "a.txt"\n'
     (config,) = builds_of(write_recipe(folder, text).relative_to(tmp_path))
-    assert config.source.data == (
-        "in [x]/rows.jsonl",
-        "in [[]x]/*.jsonl",
-        "s3://b/*.jsonl",
-        "org/data",
-        "in [x]/org/here",
-        "/a.jsonl",
-        "-",
-    )
+    wanted = ["in [x]/rows.jsonl", "in [[]x]/*.jsonl", "s3://b/*.jsonl", "org/data"]
+    assert [*config.source.data] == [*wanted, "in [x]/org/here", "/a.jsonl", "-"]
     assert config.parts.model == "in [x]/./m"
     assert config.run.output == Path("in [x]/rows-sft-m")
     for model, read in (("qwen2-1.5b", ""), ("org/name", ""), ("org/here", "in [x]/")):
@@ -321,9 +275,7 @@ def test_paths_count_from_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (config.parts.model, config.run.output) == ("./m", Path("o"))
 
 
-def test_a_path_from_where_the_command_runs_is_explained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paths_from_elsewhere_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Recipes once had such paths: the message has the path that is meant."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.jsonl").write_text("{}\n")
@@ -333,9 +285,7 @@ def test_a_path_from_where_the_command_runs_is_explained(
         builds_of(path.relative_to(tmp_path))
 
 
-def test_variables_come_from_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_variables_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In any text; a value that is one variable has the type of its key."""
     monkeypatch.setenv("WIDE", "2048")
     monkeypatch.setenv("YES", "true")
@@ -372,28 +322,24 @@ def test_set_changes_a_key(tmp_path: Path) -> None:
     assert config.source.map == {"question": "a", "answer": "b.c"}
     assert config.judge.tolerance == {"shortcuts.fail": 2, "truncation.warn": 0.5}
     assert (config.plan.stop, config.source.where) == (("x", "y"), ("a=1",))
-    with pytest.raises(UsageError, match=r"^--set max-length=x: max-length must be a whole number"):
-        builds_of(path, ["max-length=x"])
-    with pytest.raises(UsageError, match=r"^--set speed=9: there is no option 'speed'"):
-        builds_of(path, ["speed=9"])
-    for wrong in ("max-length", "=3", "map.=3"):
-        with pytest.raises(UsageError, match=r"is not KEY=VALUE"):
+    for wrong, says in (
+        ("max-length=x", "^--set max-length=x: max-length must be a whole number"),
+        ("speed=9", "^--set speed=9: there is no option 'speed'"),
+        *((wrong, "is not KEY=VALUE") for wrong in ("max-length", "=3", "map.=3")),
+    ):
+        with pytest.raises(UsageError, match=says):
             builds_of(path, [wrong])
 
 
 def test_flags_win_over_the_recipe(pipeline: Run, tmp_path: Path) -> None:
     """Every flag of run, after the recipe; what is not given stays as the recipe has it."""
-    path = write_recipe(
-        tmp_path, HEAD + 'keep = 0\nlayout = "ragged"\nmax-length = 64\ndedup = true\n'
-    )
-    ran = pipeline(
-        *("build", path, "--max-length", "512", "--no-dedup", "-o", "out", "--json")
-    ).ended()
-    options = json.loads(ran.out)["manifest"]["options"]
+    text = 'keep = 0\nlayout = "ragged"\nmax-length = 64\ndedup = true\n'
+    path = write_recipe(tmp_path, HEAD + text)
+    flags = ("--max-length", "512", "--no-dedup", "-o", "out")
+    options = pipeline("build", path, *flags, "--json").ended().told["manifest"]["options"]
     assert (options["layout"], options["max_length"], options["dedup"]) == ("ragged", 512, False)
     assert (tmp_path / "out" / "manifest.json").exists()
-    ran = pipeline("build", path, "--neutral", "good")
-    assert (ran.status, "--neutral is an option of prm" in ran.err) == (2, True)
+    pipeline("build", path, "--neutral", "good").refused(2, "--neutral is an option of prm")
 
 
 def test_build_has_every_flag_of_run() -> None:
@@ -402,3 +348,81 @@ def test_build_has_every_flag_of_run() -> None:
     flags = {flag for param in command.params for flag in param.opts}
     assert flags >= {flag for option in OPTIONS.values() for flag in option.flags}
     assert not [p.name for p in command.params if isinstance(p, click.Option) and p.required]
+
+
+# Every key of a TOML file is found at its line, however the file is written.
+
+_PIECES = st.sampled_from(["a", "b-c", '"d.e"', "'f = 1'", "_1", '"\\u0067"'])
+_COMMENT = st.sampled_from(["", "  # x = 1", " # [[b]] \"'"])
+
+
+@st.composite
+def _entries(draw: st.DrawFn, numbers: list[int]) -> list[str]:
+    """Lines of one table; every number in a file is another."""
+    keys = draw(st.lists(_PIECES, unique=True, max_size=4))
+    lines = []
+    for key in keys:
+        dotted = draw(st.sampled_from(["", ".z", " . 'y y' . z"]))
+        value = draw(_written(numbers, 2))
+        lines += f"{key}{dotted} = {value}{draw(_COMMENT)}".split("\n")
+    return lines
+
+
+@st.composite
+def _written(draw: st.DrawFn, numbers: list[int], depth: int) -> str:
+    numbers.append(len(numbers))
+    unique = f"9{len(numbers):05}"
+    texts = [unique, f'"{unique} # \\" ]"', f"'{unique} = ['"]
+    texts += [f'"""{unique}\n[no]\na = 1 \\""""""', f"'''{unique}\n]]'''"]
+    kind = draw(st.sampled_from([*texts, "list", "table"] if depth else [unique]))
+    if kind in texts:
+        return kind
+    items = draw(st.lists(_written(numbers, depth - 1), max_size=3))
+    if kind == "table":
+        return "{" + ", ".join(f"k{at} = {item}" for at, item in enumerate(items)) + "}"
+    return "[" + draw(st.sampled_from([", ", ",\n  # ]\n  "])).join(items) + "]"
+
+
+@st.composite
+def files(draw: st.DrawFn) -> str:
+    """A TOML file with all kinds of tables, keys and values."""
+    numbers: list[int] = []
+    lines = draw(_entries(numbers))
+    for name in draw(st.lists(st.sampled_from("tuv"), unique=True, max_size=3)):
+        for _ in range(times := draw(st.integers(0, 3))):
+            lines += ["", f"[[ {name} ]]" if times > 1 else f"[{name}]", *draw(_entries(numbers))]
+            if draw(st.booleans()):
+                lines += [f'  [{name}."n.x"]', *draw(_entries(numbers))]
+    return draw(st.sampled_from(["\n", "\r\n"])).join(lines)
+
+
+def _leaves(value: Any, place: toml_file.Place = ()) -> list[tuple[toml_file.Place, str]]:
+    if isinstance(value, dict):
+        return [one for key, inner in value.items() for one in _leaves(inner, (*place, key))]
+    if isinstance(value, list):
+        return [one for at, inner in enumerate(value) for one in _leaves(inner, (*place, at))]
+    return [(place, str(value)[:6])]
+
+
+@given(files())
+def test_each_value_is_at_its_line(text: str) -> None:
+    """The line that is found is the one that has the value, which no other line has."""
+    table, lines, found = tomllib.loads(text), text.split("\n"), toml_file.lines_of(text)
+    for place, value in _leaves(table):
+        assert value in lines[found[place] - 1], (place, text)
+        assert all(place[:length] in found for length in range(1, len(place)))
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "line"),
+    [
+        ("\n\na = 1", ("a",), 3),
+        ("d = 1979-05-27 07:32:00\ne = 1", ("e",), 2),
+        ("[[s]]\n[[s]]\n[s.map]\np = 1", ("s", 1, "map", "p"), 4),
+        ("[[s]]\n[[s.t]]\n[[s.t]]\nx = 1", ("s", 0, "t", 1, "x"), 4),
+        ('k = """\n"" """" # a = 1\nl = 2', ("l",), 3),
+    ],
+)
+def test_a_key_is_at_its_line(text: str, place: toml_file.Place, line: int) -> None:
+    """Some that are easily missed."""
+    assert toml_file.lines_of(text)[place] == line

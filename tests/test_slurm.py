@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -28,27 +29,19 @@ from pipeline.stores import open_store
 
 SCRIPT = ROOT / "examples" / "clusters" / "slurm-array.sh"
 PROGRAMS = Path(sys.executable).parent
-RECIPE = f"""
-task = "sft"
-model = "{NAME}"
-data = ["data/*.jsonl"]
-output = "out"
-keep = 0
-workers = 1
-shuffle = true
-"""
+RECIPE = (
+    f'task = "sft"\nmodel = "{NAME}"\ndata = ["data/*.jsonl"]\noutput = "out"\n'
+    "keep = 0\nworkers = 1\nshuffle = true\n"
+)
 SETTINGS = (ROOT / "tests" / "tables" / "slurm.conf").read_text("utf-8")
 
 
 def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
+    with ExitStack() as opened:
+        sockets = [opened.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
             one.bind(("127.0.0.1", 0))
         return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 def _until(done: Callable[[], Any], why: Callable[[], str], seconds: float = 120) -> Any:

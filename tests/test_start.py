@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -61,18 +62,12 @@ def _run(name: str, body: str, folder: Path, cache: Path) -> subprocess.Complete
     arguments = f"run sft {_DATA} --model qwen2-1.5b -o out --quiet --workers 2".split()
     arguments += ["--cache-dir", str(cache)]
     code = _RUN.replace("BODY", body).format(module=module, name=name, arguments=arguments)
-    process = subprocess.Popen(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    command = [sys.executable, "-c", code]
+    process = subprocess.Popen(command, cwd=folder, start_new_session=True, **pipes)
     out, err = process.communicate(timeout=120)
-    for _ in range(100):  # who was killed may still be ending
-        if not _living(process.pid):
-            break
+    end = time.monotonic() + 5
+    while _living(process.pid) and time.monotonic() < end:  # who was killed may still be ending
         time.sleep(0.05)
     assert _living(process.pid) == []
     return subprocess.CompletedProcess(code, process.returncode, out, err)
@@ -106,7 +101,7 @@ def test_ctrl_c_leaves_nothing(
         pytest.param("pipeline.builds.failed:clear", marks=pytest.mark.slow),
     ],
 )
-def test_ctrl_c_behind_the_publication_changes_nothing(
+def test_ctrl_c_after_publication_changes_nothing(
     name: str, tmp_path: Path, cache_dir: Path
 ) -> None:
     """The build is there: the status says so, and stdout where."""
@@ -133,9 +128,6 @@ def test_the_verdict_is_said_before_an_audit_that_fails(
 ) -> None:
     """Audits are made before the verdict is there; of broken shards the verdict says more."""
 
-    def stumbling(folder: Path, outcome: Any) -> Any:
-        raise ZeroDivisionError("no rows")
-
     written: Any = vars(assembly)["write_dataset"]
 
     def damaging(folder: Path, *others: Any) -> None:
@@ -143,7 +135,7 @@ def test_the_verdict_is_said_before_an_audit_that_fails(
         (path,) = folder.glob("train/*.arrow")
         path.write_bytes(path.read_bytes()[:-40])
 
-    monkeypatch.setattr(assembly, "audit", stumbling)
+    monkeypatch.setattr(assembly, "audit", lambda *_: 1 / 0)
     if broken:
         monkeypatch.setattr(assembly, "write_dataset", damaging)
     with pytest.raises(ExpectationError if broken else ZeroDivisionError) as caught:
@@ -164,39 +156,32 @@ def test_who_asks_while_it_is_computed_waits() -> None:
         go.wait(10)
         return [number]
 
-    threads = [threading.Thread(target=lambda: found.append(slow(3))) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    assert began.wait(10)
-    time.sleep(0.05)
-    go.set()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(2):
+            pool.submit(lambda: found.append(slow(3)))
+        assert began.wait(10)
+        time.sleep(0.05)
+        go.set()
     assert calls == [3]
     assert found[0] is found[1]
 
 
-@pytest.mark.parametrize("task", ["sft", "prm"])
 def test_what_is_parsed_ahead_is_the_tokenizer_of_the_build(
-    task: str,
-    tmp_path: Path,
-    cache_dir: Path,
-    tokenizer_json: bytes,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, cache_dir: Path, tokenizer_json: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else it would be parsed twice. What cannot be parsed ahead is left to who asks for it."""
     contents: list[bytes] = []
     monkeypatch.setattr(proved, "parsed", contents.append)
-    config = Config.of(task, (str(_DATA),), "qwen2-1.5b", tmp_path / "out", cache_dir=cache_dir)
-    with proved.tokenizer(config):
-        pass
-    assert contents == [proved.find_model(config)[1].tokenizer_json]
-    with (
-        proved.tokenizer(config.but(cache_dir=tmp_path)),
-        proved.tokenizer(config.but(model="x/y")),
-    ):
-        pass
-    assert len(contents) == 1
+    options = {"model": "qwen2-1.5b", "output": tmp_path / "out", "cache_dir": cache_dir}
+    for task in ("sft", "prm"):
+        config = Config.of(task, (str(_DATA),), **options)
+        with proved.tokenizer(config):
+            pass
+        assert contents.pop() == proved.find_model(config)[1].tokenizer_json
+    for other in (config.but(cache_dir=tmp_path), config.but(model="x/y")):
+        with proved.tokenizer(other):
+            pass
+    assert contents == []
 
     def failing(content: bytes) -> None:
         raise ValueError(content[:9])

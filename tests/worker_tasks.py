@@ -28,11 +28,6 @@ def die(shared: None, item: int) -> int:
     return item
 
 
-def leaves_it_to_the_parent(shared: None, item: int) -> bool:
-    """Whether interruptions are left to the parent."""
-    return {signal.SIGINT, signal.SIGTERM} <= signal.pthread_sigmask(signal.SIG_BLOCK, [])
-
-
 def parent(shared: None, item: int) -> tuple[int, int, bool]:
     """The process that this one is a copy of, this one, and whether it leaves signals to that."""
     blocked = {signal.SIGINT, signal.SIGTERM} <= signal.pthread_sigmask(signal.SIG_BLOCK, [])
