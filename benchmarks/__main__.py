@@ -7,8 +7,6 @@ Each measurement is a file in benchmarks/results, which is kept as long as code,
 settings are the same; so what was interrupted goes on where it stopped.
 """
 
-from __future__ import annotations
-
 import argparse
 import fnmatch
 import os

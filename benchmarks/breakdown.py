@@ -3,8 +3,6 @@
 Builds of two sizes are sampled (``sampled.py``); their difference is what a row costs.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import sys

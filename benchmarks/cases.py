@@ -7,8 +7,6 @@ files of several kinds, first without a flag. Where that is refused and the mess
 the build is tried once more with it. The table holds counts and codes, and nothing of the data.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

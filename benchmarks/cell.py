@@ -1,7 +1,5 @@
 """A measurement with a name: it is made whole, and made again only where something has changed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Programs side by side on the same rows: one after the other, again and again (A B A B)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 

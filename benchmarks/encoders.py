@@ -1,7 +1,5 @@
 """The encoders alone on the rendered text, and what the generated texts are like."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

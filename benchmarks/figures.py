@@ -1,7 +1,5 @@
 """Figures out of the files of results: medians, spreads, costs of a row, ratios."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import statistics
@@ -38,7 +36,7 @@ class Spread:
     def __str__(self) -> str:
         return format(self)
 
-    def __truediv__(self, other: Spread | float) -> Spread:
+    def __truediv__(self, other: "Spread | float") -> "Spread":
         """Each run divided by a number, or by each run of another thing."""
         divisors = other.values if isinstance(other, Spread) else (other,)
         return Spread(tuple(one / by for one, by in itertools.product(self.values, divisors)))

@@ -7,8 +7,6 @@ then a process of its own judges them: all rows by our own code, the telling one
 Expectations, every shipped law of the four tables. Prints seconds and the peak of its memory.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import resource

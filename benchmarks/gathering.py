@@ -8,8 +8,6 @@ side, and of examples drawn from everywhere. The shard is as large each time, so
 with the size of the build is a fault.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

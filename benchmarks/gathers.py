@@ -1,7 +1,5 @@
 """The gather by the size of the build: examples a second, which should not fall."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

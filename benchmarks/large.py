@@ -4,8 +4,6 @@
 ``plan-growth``: the plan alone, of made-up examples in real files, at four sizes.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import asdict

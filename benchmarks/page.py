@@ -1,7 +1,5 @@
 """docs/performance.md, written from the files of results."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

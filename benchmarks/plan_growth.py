@@ -8,8 +8,6 @@ build: the same code, the same windows, buckets and workers. OPTION is a key of 
 a value, such as ``layout=packed`` and ``test_size=0.01``.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import resource

@@ -1,7 +1,5 @@
 """What a command costs: processor time with all that it started, wall time, memory."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What was measured: one JSON file for each cell, written after every run."""
 
-from __future__ import annotations
-
 import functools
 import json
 import platform

@@ -8,8 +8,6 @@ so that time inside a library belongs to whoever called it. Nothing is wrapped, 
 stage is known here, so this holds however the work is cut into functions.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

@@ -1,7 +1,5 @@
 """What ``make bench`` measures, in order: the whole list and how long each part is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol

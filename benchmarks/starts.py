@@ -4,8 +4,6 @@
 one per cent of rows was added. ``memory``: the most that a build takes, by size.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import shutil

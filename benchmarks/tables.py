@@ -1,7 +1,5 @@
 """The tables of docs/performance.md."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from benchmarks.breakdown import rooms

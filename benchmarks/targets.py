@@ -1,7 +1,5 @@
 """What was aimed at, beside what was measured."""
 
-from __future__ import annotations
-
 from benchmarks.figures import Figures, Spread, over, shown
 from benchmarks.programs import OURS
 from benchmarks.starts import FEW, LAYOUTS

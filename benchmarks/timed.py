@@ -7,8 +7,6 @@ the command leaves behind become children of this one (Linux: PR_SET_CHILD_SUBRE
 waited for, so their time counts as well.
 """
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import json

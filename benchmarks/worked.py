@@ -6,8 +6,6 @@ Every figure is a rate that was measured (``benchmarks/results``), a constant of
 product of some of them. docs/scale.md has the table.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

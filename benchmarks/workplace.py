@@ -1,7 +1,5 @@
 """Where measurements happen: generated rows, scratch folders, other programs' environments."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -2,8 +2,6 @@
 when it is imported. The folders are read from the sources; tests/test_imports.py compares the
 rest with what commands import."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib

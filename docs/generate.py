@@ -8,8 +8,6 @@ And docs/codes/, a page for each code of pipeline explain. With --check it only 
 python docs/generate.py [--check]
 """
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import inspect

@@ -3,8 +3,6 @@
 A page marks the place with ``<!-- table: NAME ARGUMENT -->`` and ``<!-- end of table -->``.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable

@@ -5,8 +5,6 @@ A row's journey, a pack, the cut between prompt and answer, and the ledger of ro
 python docs/pictures.py
 """
 
-from __future__ import annotations
-
 import html
 import itertools
 import json

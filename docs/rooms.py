@@ -1,8 +1,6 @@
 """The table of the folders in CONTRIBUTING.md, from the import contracts of pyproject.toml and the
 first sentence of each folder."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib

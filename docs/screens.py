@@ -7,8 +7,6 @@ another page, into ``--folder``.
 python docs/screens.py
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import subprocess

@@ -5,8 +5,6 @@ A file of the repository that a page links to becomes a page of the site, and th
 In the nav, a folder stands for all its pages: ``codes/``.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Iterator

@@ -7,8 +7,6 @@ terminal of 80 columns, and draws two moments of what was shown there: in the mi
 the end. The screens are those of commands on the sample data.
 """
 
-from __future__ import annotations
-
 import fcntl
 import io
 import json

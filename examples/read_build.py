@@ -3,8 +3,6 @@
 python examples/read_build.py demo-build/prm
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -17,8 +17,6 @@ model never trained are given a meaning by ``pipeline overlay``; when only adapt
 train the input and output embedding too, or the markers learn nothing.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Packages that are not there, so that what imports them can be entered and used without them."""
 
-from __future__ import annotations
-
 import importlib.machinery
 import sys
 import types

@@ -6,8 +6,6 @@ combining marks and texts that are equal only when normalized, scripts from righ
 runs of digits and of letters, control characters, and pieces of the vocabulary in any order.
 """
 
-from __future__ import annotations
-
 import random
 import tomllib
 import unicodedata

@@ -1,7 +1,5 @@
 """Fixtures that the tests share: a bound model, a cache for the session, the command line."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import random

@@ -1,7 +1,5 @@
 """Seeded conversations: one generator for every law that must hold for any conversation."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass

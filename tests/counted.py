@@ -7,8 +7,6 @@ Builds each file in this process, after one build that is not counted, and print
 each. Run in a process of its own: it puts counters into the place of what it counts.
 """
 
-from __future__ import annotations
-
 import cProfile
 import hashlib
 import json
@@ -44,7 +42,7 @@ class _Hash:
         found["hashed"] += _bytes(data)
         self._made.update(data)
 
-    def copy(self) -> _Hash:
+    def copy(self) -> "_Hash":
         return _Hash(self._made.copy())
 
     def __getattr__(self, name: str) -> Any:

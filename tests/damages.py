@@ -6,8 +6,6 @@ places of its trained labels), ``model``, ``IGNORED``, and ``kept``, which stays
 the next.
 """
 
-from __future__ import annotations
-
 import copy
 import tomllib
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Models of built-in families, and the stages that make ids of rows, as a build has them."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from pathlib import Path

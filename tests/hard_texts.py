@@ -1,7 +1,5 @@
 """Texts on which tokenizers are known to part: runs, indented code, odd characters, near pieces."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Metrics of rows as frames that tests can change, and what breaks a law in them."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import polars as pl

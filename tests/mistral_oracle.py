@@ -3,8 +3,6 @@
 Arguments: which of its tokenizers (v1, v3, tekken).
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

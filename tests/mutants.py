@@ -8,8 +8,6 @@ notice say why, and what notices instead. As a program it prints a table:
     python tests/mutants.py [parts of names, or of what the check says that catches them]
 """
 
-from __future__ import annotations
-
 import functools
 import gzip
 import importlib

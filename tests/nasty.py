@@ -4,8 +4,6 @@ Every case is the text of one row. They come from the grammar's rules (RFC 8259)
 smallest and largest forms, and the nearest texts that break it.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """Files of other projects' packages, as oracles: fetched by name, never kept here."""
 
-from __future__ import annotations
-
 import functools
 import subprocess
 import sys

@@ -8,8 +8,6 @@ itself is tested with real processes.
     python tests/preloaded.py     reads requests as lines of JSON, answers each with a status
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -1,8 +1,6 @@
 """Runs a Ray cluster on this machine, a head without a core and raylets of one core each, until its
 standard input ends. It prints the address. Run by ``test_ray.py``, with the Python that has Ray."""
 
-from __future__ import annotations
-
 import sys
 
 from ray.cluster_utils import Cluster

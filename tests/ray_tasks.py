@@ -1,7 +1,5 @@
 """What ``test_ray.py`` runs on a cluster, with the Python that has Ray; it gives one object."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -9,8 +9,6 @@ built.
 format reads; ``rows_unusable.jsonl`` rows that are recognised to be refused.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

@@ -7,8 +7,6 @@ The process limits itself, so that nothing that it tries can harm whoever tries 
 It prints what broke a bound as lines of JSON, and ``{"tried": n}`` last.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

@@ -1,7 +1,5 @@
 """Chats as two model families print them, written by hand: what decoded examples must equal."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -28,8 +28,6 @@ its rating (``1``, ``0``, ``0.5``, ``-`` for none). ``~`` stands where only a pa
 text (``trained~``) or of the context (``context~``) is given.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tomllib
@@ -62,7 +60,7 @@ class Outcome:
     built: list[list[str]]
     unread: list[str]
     refused: dict[str, int]
-    answers: dict[str, Outcome]
+    answers: "dict[str, Outcome]"
     status: int
     lost: dict[str, int]
 

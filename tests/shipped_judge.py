@@ -4,8 +4,6 @@ Both give the same verdict (``test_gate``). The library judges wherever a test i
 (its markers say so), in mutants, and in processes that a test starts itself.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from typing import Any

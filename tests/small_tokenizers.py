@@ -4,8 +4,6 @@ They have those families' special tokens, flags and pipeline, and ids of their o
 on them is how we treat such a tokenizer, not the vendors' ids.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A server on the loopback: one function answers all that it is asked."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

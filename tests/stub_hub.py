@@ -1,7 +1,5 @@
 """A hub on the loopback that takes commits: git files, large files by their hashes, one branch."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

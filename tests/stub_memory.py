@@ -1,7 +1,5 @@
 """A store in memory that can be stopped at any change, and looked at after each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

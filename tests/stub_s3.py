@@ -1,7 +1,5 @@
 """A store like S3 on the loopback (moto's server), and the log of what it was asked."""
 
-from __future__ import annotations
-
 import re
 import socket
 import subprocess

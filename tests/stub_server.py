@@ -1,7 +1,5 @@
 """A server with OpenAI's interface and vLLM's ``/tokenize``; its model answers as it is told to."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager

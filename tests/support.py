@@ -1,7 +1,5 @@
 """What several test files use that is no fixture."""
 
-from __future__ import annotations
-
 import fcntl
 import importlib.util
 import json
@@ -50,14 +48,14 @@ class Ran:
         found: dict[str, Any] = json.loads(self.out)
         return found
 
-    def refused(self, status: int, *said: str) -> Ran:
+    def refused(self, status: int, *said: str) -> "Ran":
         """It ended with this status, and stderr has each of these texts."""
         assert self.status == status, self.out + self.err
         for text in said:
             assert text in self.err
         return self
 
-    def ended(self, status: int = 0) -> Ran:
+    def ended(self, status: int = 0) -> "Ran":
         """The same, of a command that must have ended so; else what it said is shown."""
         assert self.status == status, f"{self.out}{self.err}"
         return self

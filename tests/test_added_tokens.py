@@ -1,7 +1,5 @@
 """A text that the user makes a token: one id everywhere, in the emitted tokenizer and the model."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

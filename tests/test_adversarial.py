@@ -4,8 +4,6 @@
 and prints what was found.
 """
 
-from __future__ import annotations
-
 import functools
 import io
 import itertools

@@ -1,7 +1,5 @@
 """Audits: their figures equal a plain count, they fail what must fail and nothing by chance."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

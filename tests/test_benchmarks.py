@@ -1,7 +1,5 @@
 """The benchmarks measure what they say: rows, processes, figures, and the page made of them."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import sys

@@ -4,8 +4,6 @@ Each is refused by a count that its message names, or read in the time that its 
 are those of this process; the machine may be busy with something else.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import itertools

@@ -1,7 +1,5 @@
 """Answers that teach something broken are refused, by the same name for every family."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from pathlib import Path

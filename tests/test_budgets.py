@@ -1,7 +1,5 @@
 """Budgets of sources: what is chosen follows from content and seed; more contains less."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace

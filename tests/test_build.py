@@ -1,7 +1,5 @@
 """Builds from the command line: what is on disk is what was promised."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

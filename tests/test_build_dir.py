@@ -1,7 +1,5 @@
 """A finished build as a typed object: opened whole, written again byte for byte, damage named."""
 
-from __future__ import annotations
-
 import errno
 import json
 import re

@@ -1,7 +1,5 @@
 """What the cache keeps: no flipped byte reaches a build, and a model is proved once."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import random

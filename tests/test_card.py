@@ -1,7 +1,5 @@
 """README.md of builds and exports: ``datasets`` loads by it, and a build is made of it again."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

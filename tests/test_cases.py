@@ -1,7 +1,5 @@
 """Real input files: counts that are known, ids that are Hugging Face's."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable

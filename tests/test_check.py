@@ -1,7 +1,5 @@
 """``pipeline check``: whatever is changed in a finished build or an export is found, and named."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

@@ -1,7 +1,5 @@
 """What a user does wrong is answered with one sentence, a way on, and the right exit status."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

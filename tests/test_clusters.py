@@ -1,7 +1,5 @@
 """What ``examples/clusters`` has for machines in numbers: each is parsed by its tool, or run."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

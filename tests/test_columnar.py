@@ -1,7 +1,5 @@
 """Rows that are normalized, rendered and encoded as columns come out as one by one."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import re

@@ -1,7 +1,5 @@
 """The Tab key, in the shells that are there, and what is installed for it."""
 
-from __future__ import annotations
-
 import os
 import pty
 import select

@@ -1,7 +1,5 @@
 """Options by phase: each is one field of one phase, and enters the hashes that its phase feeds."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import fields
 from pathlib import Path

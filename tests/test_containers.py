@@ -1,8 +1,6 @@
 """Equal content gives equal examples, whatever it is packed in, or the difference is asked about;
 damage is local, or told."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io

@@ -1,7 +1,5 @@
 """Every shape of the corpus through ``plan`` and ``run``, and all that a message offers."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

@@ -1,7 +1,5 @@
 """Data Docs: Great Expectations' pages, whole without a network, and no part of the verdict."""
 
-from __future__ import annotations
-
 import json
 import re
 from html.parser import HTMLParser

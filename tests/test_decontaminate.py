@@ -3,8 +3,6 @@
 Questions are found in rows exactly, whatever their case, spaces and digits.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import string

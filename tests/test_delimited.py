@@ -1,7 +1,5 @@
 """Tables of texts: every cell as it was written, every row at its place, and nothing guessed."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

@@ -1,8 +1,6 @@
 """Detection: one reading with its evidence, or the choices and the flag that picks one; what is
 offered for rows that no format fits rests on a sign, and is never a guess."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

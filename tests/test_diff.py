@@ -1,7 +1,5 @@
 """What changed between two builds: every example of both is in exactly one group."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

@@ -8,8 +8,6 @@ of CONTRIBUTING.md of test_extending.py. And the guides' links lead somewhere, t
 versions are those of now, generated pages are current, and inputs are read as they are documented.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import json

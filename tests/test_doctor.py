@@ -1,7 +1,5 @@
 """The doctor: every probe over a model, and a doctored tokenizer fails the right one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

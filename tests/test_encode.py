@@ -3,8 +3,6 @@
 Conversations are compared with Hugging Face's ids in ``test_adversarial`` and ``test_families``.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Encoders as reward models: pairs of texts, framed as transformers frames them."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """The same content in different forms gives the same examples, and what a row says is used or
 refuses the row: no column, flag, call or turn goes by itself."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

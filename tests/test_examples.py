@@ -1,7 +1,5 @@
 """What every example must be before it is rendered, whatever format it came in."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

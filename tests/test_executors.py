@@ -1,7 +1,5 @@
 """The worker pool, of processes that start anew or are copies: a dead worker costs a retry."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Every code that the program gives has a page, and the example of each page gives its code."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """Exports: columns, refusals, launch scripts, and the way back to the same rows."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """The files of CONTRIBUTING.md work: each is installed as a package from outside, and used."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator

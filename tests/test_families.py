@@ -1,7 +1,5 @@
 """Every family: our ids are those of the template and the Hugging Face tokenizer, for any row."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Faults that were found once, each with the input that showed it."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import shutil

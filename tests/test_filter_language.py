@@ -1,7 +1,5 @@
 """The language of ``--filter``: what it says of a row is what a naive reading of it says."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``--filter`` and ``--dedup-keep`` in builds: what is left, counted, and made again."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

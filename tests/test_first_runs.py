@@ -1,7 +1,5 @@
 """Files as people bring them: the first command builds, or prints the command that does."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

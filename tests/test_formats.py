@@ -1,7 +1,5 @@
 """Record formats: what each kind of row says, and why a row is refused."""
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import json

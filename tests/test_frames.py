@@ -1,8 +1,6 @@
 """Files are cut into pieces, which have the rows of the whole file: at lines, and at frames of
 compressed ones."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The gate itself: what the bare library lets through, what it may load, and whom it may ask."""
 
-from __future__ import annotations
-
 import ast
 import json
 import sys

@@ -1,7 +1,5 @@
 """The part of Great Expectations that judges shipped suites judges as the whole library does."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -2,8 +2,6 @@
 
 Damage is done where a faulty writer would do it, between writing and reading back."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Parts to shards: a shard holds what is picked, and nothing is left out for its digest alone."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ Counts, unlike times, are the same on every machine. A build of four times the r
 four times the work, and per row no more than ``CEILINGS`` says.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What --help says: grouped, wrapped at words, ranges, and examples that run."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

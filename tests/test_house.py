@@ -1,7 +1,5 @@
 """The rules of the house: sizes, names, and what is never needed."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib

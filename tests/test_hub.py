@@ -1,7 +1,5 @@
 """The hub route, against a server on this machine that answers as the hub does."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterator

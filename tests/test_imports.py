@@ -3,8 +3,6 @@
 And docs/dependencies.md tells the truth: what is named, what is imported, what opens the shards.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

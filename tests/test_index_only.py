@@ -1,7 +1,5 @@
 """``--index-only``: examples are stored once, and packs are an index of them."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle

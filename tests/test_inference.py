@@ -1,7 +1,5 @@
 """A build says which prompt its answers were trained behind, and how long they are."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``pipeline init``: the recipe that it writes is one, and builds as it is."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ Each input is changed right before each of the times that a build opens it. What
 what a build of the old file gives, or what a build of the new file gives, to the last byte.
 """
 
-from __future__ import annotations
-
 import functools
 import gzip
 import hashlib

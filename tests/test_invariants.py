@@ -1,7 +1,5 @@
 """Invariants: each one is seen to fail, on metrics and on real rows, and names the row."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Shards that a build takes over from the one it replaces: the same bytes as made anew, always."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import time

@@ -1,7 +1,5 @@
 """What has not changed is not read again; whatever may have changed is."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

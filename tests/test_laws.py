@@ -3,8 +3,6 @@
 All of them make the same bytes.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 from pathlib import Path

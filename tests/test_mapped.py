@@ -1,7 +1,5 @@
 """Files that are read: their hash, and pieces of mapped ones, whose pages are not held."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

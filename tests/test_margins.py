@@ -1,7 +1,5 @@
 """Margins of pairs: kept where a row has one, null where it has none, counted, never reversed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Step tokens and ratings line up: the model's tokens are probed, sampled rows are read again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -6,8 +6,6 @@ our words. What they follow, in https://github.com/shibing624/MedicalGPT, is nam
 and so on): the functions themselves are then taken out of those files and run beside ours.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """One object for programs, whatever happens; lines of JSON while it happens; who is notified."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

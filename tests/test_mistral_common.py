@@ -1,7 +1,5 @@
 """Mistral's ids are those of mistral-common, the vendor's own encoder."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

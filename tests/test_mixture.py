@@ -1,7 +1,5 @@
 """A mixture of three real sources with everything that chooses examples, built twice."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from pathlib import Path

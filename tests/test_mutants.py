@@ -1,7 +1,5 @@
 """No fault that is put into our own code is published: see ``mutants.py``."""
 
-from __future__ import annotations
-
 import sys
 import tomllib
 from pathlib import Path

@@ -1,8 +1,6 @@
 """No input, however broken, is lost silently, hangs, or ends in a traceback; what the strict JSON
 door accepts is unambiguous and arrives exactly as written."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable, Iterator

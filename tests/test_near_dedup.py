@@ -1,7 +1,5 @@
 """Rows that are nearly alike: one of each cluster is used, and questions that are stay together."""
 
-from __future__ import annotations
-
 import random
 import sys
 from pathlib import Path

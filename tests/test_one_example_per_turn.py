@@ -1,7 +1,5 @@
 """Models whose template wants one example per trained turn, where a row is not a plain dialogue."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from datasets import load_from_disk

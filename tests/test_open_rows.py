@@ -1,8 +1,6 @@
 """What a row leaves open is asked about, as are two columns that rate the same steps and differ;
 what makes no example is counted."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Converted tokenizers give the ids of their vocabularies, and a build sees it when they do not."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """The overlay: linked weights, this build's configuration, and marker rows that mean something."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

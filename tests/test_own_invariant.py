@@ -1,7 +1,5 @@
 """An invariant on a metric of its own is one file, also in a package that is not ours."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

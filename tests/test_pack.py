@@ -1,7 +1,5 @@
 """Layouts: an example is in one pack or row, nothing is changed by it, and it comes out again."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Plain rows become columns many at once, and come out as if they had passed one by one."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 from typing import Any

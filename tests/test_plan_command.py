@@ -1,7 +1,5 @@
 """``pipeline plan``: what it says is what a build then does."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

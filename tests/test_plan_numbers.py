@@ -1,7 +1,5 @@
 """The plan sees numbers: equal examples, rows, packs within parts, the memory that all take."""
 
-from __future__ import annotations
-
 import tracemalloc
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Rows that are token ids already: passed through as they are, and judged like all others."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

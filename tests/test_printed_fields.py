@@ -1,7 +1,5 @@
 """Which fields of a turn a template prints: read off its tree, and checked against renderings."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

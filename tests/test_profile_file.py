@@ -1,7 +1,5 @@
 """Profiles as TOML files: every field, errors that name the key, and the fingerprint."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from pathlib import Path

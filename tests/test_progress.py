@@ -1,7 +1,5 @@
 """What a build shows while it works: counts of workers, what may be said of them, and where."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,7 +1,5 @@
 """A reader sees the old build or the new one, whatever happens to runs, signals and disks."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,7 +1,5 @@
 """``pipeline publish``: whatever stops it, nobody sees a mixture, and the next call finishes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

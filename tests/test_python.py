@@ -1,7 +1,5 @@
 """``import posttrain_pipeline``: the commands as functions, with typed results."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Inputs that lie elsewhere: each byte is fetched once, only of the version that was planned."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

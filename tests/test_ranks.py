@@ -1,7 +1,5 @@
 """A build that the ranks of a job array make: the same bytes, whatever becomes of a rank."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -4,8 +4,6 @@ Ray is no dependency of the tests: it is looked for in the folders that ``SCHEDU
 one of which ``make test-clusters`` installs it; where it is nowhere, its tests are skipped.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """Containers to records: nothing is lost, moved or changed, whatever the file is cut into."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """Reasoning of answers is trained, taken out, or context only, wherever the row keeps it."""
 
-from __future__ import annotations
-
 import pytest
 
 from stages.chat_template import reasoning

@@ -1,7 +1,5 @@
 """The language of recipes: every key, every mistake with its line, and the schema for editors."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """A recipe with several sources or several builds: what each is, and what they share."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

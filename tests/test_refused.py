@@ -1,7 +1,5 @@
 """A refused build says what would let it pass; each refused row and sequence is recorded."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rendering: what the segments say is what the model's own chat template prints, exactly."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a model directory declares wrongly is never repaired in silence."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

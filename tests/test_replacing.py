@@ -1,7 +1,5 @@
 """What a build may take the place of, and where it is one of several versions."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

@@ -3,8 +3,6 @@
 And by itself: its policy, charts, first line and size, and what it says of other builds.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Rows are counted a second time without the reader, and both counts are the same."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Row ids: what is written is read again, and what is none of ours names nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings

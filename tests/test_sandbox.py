@@ -1,7 +1,5 @@
 """The sandbox: a hostile chat template reaches nothing and ends soon, by counting."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -5,8 +5,6 @@ Tools that are no dependency of the tests are looked for on ``PATH`` and in the 
 is skipped.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

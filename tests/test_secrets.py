@@ -1,7 +1,5 @@
 """Secrets of addresses and of variables are shown nowhere, and a recipe is data unless trusted."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 """``pipeline show``: what is drawn is what is stored, data cannot drive the terminal, and searches
 find all of what is stored, once, in either direction."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

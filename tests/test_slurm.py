@@ -4,8 +4,6 @@ Slurm is no dependency of the tests: it is looked for in the folders that ``SCHE
 one of which ``make test-clusters`` unpacks Debian's packages; where it is nowhere, this is skipped.
 """
 
-from __future__ import annotations
-
 import getpass
 import json
 import os

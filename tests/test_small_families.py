@@ -5,8 +5,6 @@ byte fallback), and that our templates print what the vendors' do. The vendors' 
 the profiles and checked whenever one of their tokenizers is at hand.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Data from anywhere: fetched whole, in a stable order, by name, and never half."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """A test split that stays: what a row asks decides its side, whatever else is in the data."""
 
-from __future__ import annotations
-
 import json
 import re
 import unicodedata

@@ -1,7 +1,5 @@
 """Once a build is published, nothing that goes wrong changes its status: it is a warning."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

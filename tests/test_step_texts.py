@@ -1,7 +1,5 @@
 """Steps as text: what a chat takes off them is counted, what stands between them is the model's."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The stop contract: what is written, and ``pipeline stops`` over servers and model folders."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import shutil

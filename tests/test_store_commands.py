@@ -1,7 +1,5 @@
 """Outputs in a store on the loopback, by the commands: the same bytes, and few requests."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

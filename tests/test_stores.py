@@ -3,8 +3,6 @@
 One writer at a time, and a reader of ``current`` never sees a mixture.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

@@ -1,7 +1,5 @@
 """The last words of a build: what it came to, what it lost, and the commands that go on from it."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

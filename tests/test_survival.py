@@ -1,7 +1,5 @@
 """A tokenizer that loses text is refused: a row comes back from its ids, or no build is made."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """Texts that already carry a chat template: their turns are read, and templated once; prompts that
 the shipped templates print are known as templated, wherever they were cut."""
 
-from __future__ import annotations
-
 import json
 import re
 

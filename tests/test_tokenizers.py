@@ -1,7 +1,5 @@
 """Tokenizers: byte for byte the vendor's where that can be, wherever the bytes come from."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.machinery
 import importlib.util

@@ -1,7 +1,5 @@
 """Results of tools that a template prints without ids stand where their calls are."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

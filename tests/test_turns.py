@@ -1,8 +1,6 @@
 """Long conversations: what they cost, and that it changes nothing about what they become; how much
 one example per trained turn repeats is counted exactly and told everywhere."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Nothing unread: what a row says is in an example, named as not read, or refuses the row."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import shlex
@@ -165,7 +163,7 @@ class Counted(str):
     __slots__ = ()
     looks = 0
 
-    def strip(self, chars: str | None = None) -> Counted:
+    def strip(self, chars: str | None = None) -> "Counted":
         """The same text; counted."""
         Counted.looks += 1
         return Counted(super().strip(chars))

@@ -1,7 +1,5 @@
 """Our chat templates print what the vendors' print; peers' packages carry copies of theirs."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Versions under a link: a reader always finds one, what is held stays, and old ones go."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Loss weights: a turn's own number on each of its trained tokens, in every layout."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from operator import itemgetter

@@ -1,7 +1,5 @@
 """A build that is planned by windows stores what the same build in one window stores."""
 
-from __future__ import annotations
-
 import pickle
 import random
 from collections import Counter

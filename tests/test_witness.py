@@ -1,7 +1,5 @@
 """The second reading agrees with the first on every row, and notices every fault put into one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

@@ -4,8 +4,6 @@ Arguments: ``sentencepiece`` or ``tiktoken``, the vocabulary's file, and for tik
 that splits words.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import sys

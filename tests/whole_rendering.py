@@ -6,8 +6,6 @@ Control tokens in a content are first replaced by characters that the row does n
 template's own can be told from them; then the pieces between those are encoded as plain text.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterator

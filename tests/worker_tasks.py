@@ -1,7 +1,5 @@
 """What workers are given in tests: a result, and ways to die."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

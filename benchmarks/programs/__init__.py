@@ -1,7 +1,5 @@
 """The compared programs: ours, and those that make training rows in other ways."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ Packages that need a GPU, send something or only report are stood in for by modu
 program when they are used. axolotl chooses the packs while it trains; that is not measured here.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from importlib import import_module

@@ -5,8 +5,6 @@
 What ``map`` writes into its cache is the result; nothing is saved a second time.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

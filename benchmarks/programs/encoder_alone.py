@@ -5,8 +5,6 @@
 Only the calls of the encoder are timed: 8,192 texts at a time, with special tokens, one thread.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -5,8 +5,6 @@
 Only torchaudio, which it imports and does not use here, is stood in for.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from importlib import import_module

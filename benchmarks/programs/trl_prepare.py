@@ -7,8 +7,6 @@ tokenized. The model that a trainer needs is a tiny one. What TRL's ``map`` writ
 is the result; nothing is saved a second time.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from importlib import import_module

@@ -4,8 +4,6 @@ A file of rows is made for a task, a kind of text and a shape. Shapes hold the s
 columns that different programs ask for.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Word problems in Chinese."""
 
-from __future__ import annotations
-
 import random
 
 from benchmarks.rows.exercise import Exercise, pick

@@ -1,7 +1,5 @@
 """Programming tasks with functions in Python as their answers."""
 
-from __future__ import annotations
-
 import random
 
 from benchmarks.rows.english import STEMS

@@ -1,7 +1,5 @@
 """Word problems in English, of the length and build of GSM8K's."""
 
-from __future__ import annotations
-
 import random
 
 from benchmarks.rows.exercise import Exercise, pick

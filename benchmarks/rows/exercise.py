@@ -1,7 +1,5 @@
 """What all generated texts consist of: a question, steps to its answer, and the answer."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What generated texts are like, in numbers."""
 
-from __future__ import annotations
-
 import re
 
 from benchmarks.rows import rows

@@ -1,7 +1,5 @@
 """Airflow 3: a DAG that builds and publishes the training data every night."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 

@@ -1,7 +1,5 @@
 """Dagster: the build and its publication as two assets, made every night."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What the museum shares: builds made by the command line, and its table of figures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A toy task that a tiny model learns in seconds: short answers to short questions."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

@@ -5,8 +5,6 @@ code pads, is scored at padding. Their positions end at 512: a row that a traine
 lets through crashes, and pairs that are cut to fit lose the answers that they were made of.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

@@ -4,8 +4,6 @@ Documents are told apart by positions that restart (SDPA, eager, flex), or by le
 is what varlen kernels read. The kernels need a GPU; on the CPU one of our own stands in.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from pathlib import Path

@@ -5,8 +5,6 @@ pad id, so every stop is masked along, and nothing teaches the model to end a tu
 taught, and the configuration of the base model waits for another token.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Flash-attention refused right-padded batches of Qwen2 outright; other attentions
 padding without a word.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -7,8 +7,6 @@ refused: the loss falls to zero on rewards read at padding, and answers scored a
 by none of it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

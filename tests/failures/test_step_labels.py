@@ -6,8 +6,6 @@ searches for the id of the bare tag, which Qwen's tokenizer never gives behind a
 found, every label is ignored, the mean over nothing is not a number, and no weight moves.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import random

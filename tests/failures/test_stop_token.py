@@ -5,8 +5,6 @@ tokenizer has no such id, decodes it to nothing, and never sees the text that it
 at. As ordinary text, which is what a build leaves it, the marker is read back by any tokenizer.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

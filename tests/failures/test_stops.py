@@ -5,8 +5,6 @@ masks padding by its id while the pad token is the one that ends a turn. Then th
 with the files of the base model around it.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

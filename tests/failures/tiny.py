@@ -1,7 +1,5 @@
 """Tiny random-weight models, built in memory, and the loop that trains them for seconds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Peers as they were published, side by side in several versions, and builds to feed them."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

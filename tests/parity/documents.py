@@ -1,7 +1,5 @@
 """What a batch holds, row by row or document by document."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ A test that takes a release from its folder is a test of that release. With ``PA
 outcomes are merged into ``ran.json``, so that tests may be run file by file.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import json

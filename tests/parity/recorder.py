@@ -3,8 +3,6 @@
 Imported by a script that stands in the command's place, in the trainer's own process.
 """
 
-from __future__ import annotations
-
 import atexit
 import importlib
 import importlib.machinery

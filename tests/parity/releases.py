@@ -1,7 +1,5 @@
 """Releases of trainers as they are installed, and a tiny model for a program of theirs."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -6,8 +6,6 @@ is, so that axolotl's packing runs as the Python it is written in. The model's h
 fill the memory with logits, is left out; its trunk runs on what axolotl gives it.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """pipeline-openrlhf over OpenRLHF's own programs, trained to the end."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import re

@@ -7,8 +7,6 @@ LLaMA-Factory goes on with a mask of four dimensions, and where its collator is 
 flash-attn is there it takes the padding out and leaves positions that restart.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from pathlib import Path

@@ -5,8 +5,6 @@ Parquet reader inherits; so the rows of our Parquet go into such a file, unchang
 for GPUs (Transformer Engine, through its models) is entered without.
 """
 
-from __future__ import annotations
-
 import sys
 import types
 from collections.abc import Callable

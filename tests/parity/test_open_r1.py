@@ -4,8 +4,6 @@ open-r1 is no package: its script parses the recipe, loads the dataset by name, 
 the SFTTrainer of the TRL that it pins, as is done here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

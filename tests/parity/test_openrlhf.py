@@ -1,7 +1,5 @@
 """OpenRLHF's own dataset, collate and loss code beside ours, on the same rows."""
 
-from __future__ import annotations
-
 import json
 import types
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """TRL's trainers, unmodified, on builds made for them: what reaches the model is what is stored."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """TRL 0.15 to 0.17, which MedicalGPT and open-r1's first recipes ran: the program of a build, in a
 process of its own, under each; what its own loader gives the model is what is stored."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

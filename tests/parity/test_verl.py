@@ -5,8 +5,6 @@ installed: the modules that hold them are entered without them. Its own dataset 
 used where ``data.custom_cls`` is set, does not load with the transformers of these tests.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

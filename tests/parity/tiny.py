@@ -1,7 +1,5 @@
 """A model that fits a test."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import transformers

@@ -7,8 +7,6 @@ shared memory between ranks, and SDPA for flash-attn's kernels: given positions 
 mask, it keeps documents apart as they do.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import sys

@@ -1,7 +1,5 @@
 """Rows, collators and the resumable order, with torch and tiny random models."""
 
-from __future__ import annotations
-
 import pickle
 import re
 from pathlib import Path

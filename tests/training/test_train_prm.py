@@ -1,7 +1,5 @@
 """The example trainer as a user starts it: evaluated to the last marker, in one process or two."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

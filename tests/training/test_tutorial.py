@@ -1,7 +1,5 @@
 """The tutorial, as its reader runs it: every command and program, in order, with its result."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
