@@ -31,7 +31,6 @@ from pipeline import tasks
 from pipeline.builder.stagewise import stage_table
 from pipeline.cli import cli
 from pipeline.commands.list import audits, columns, formats, trainers
-from pipeline.messages import explain_page as code_page
 from pipeline.messages import explanations
 from pipeline.options import help_page, recipe_model
 from pipeline.tasks import kind_of
@@ -169,15 +168,15 @@ def codes() -> dict[Path, str]:
     """A page for each code, and one that lists them."""
     groups = [explanations.group(name) for name in explanations.GROUPS]
     every = [one for group in groups for one in group.codes]
-    found = {CODES / f"{one.page}.md": code_page.markdown(one) for one in every}
-    return found | {CODES / "index.md": code_page.index(groups)}
+    found = {CODES / f"{one.page}.md": explanations.markdown(one) for one in every}
+    return found | {CODES / "index.md": explanations.index(groups)}
 
 
 EXTENDING = ROOT / "docs" / "extending.md"
 # What can be added: the folder, and the modules with helper functions beside those in the folder.
 _EXTENSIONS: dict[str, tuple[str, ...]] = {
     "stages.formats": ("stages.rows.column_names",),
-    "stages.readers": ("stages.files.file_version", "stages.files.strict_json"),
+    "stages.readers": ("stages.files.file_version", "stages.files.line_block"),
     "stages.tokenizers.profiles": ("stages.tokenizers.profiles",),
     "stages.probes": ("stages.probes", "stages.probes.tokens"),
     "stages.kinds": ("stages.rows.carried", "stages.rows.examples"),

@@ -13,8 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stages.kinds import Kind
-from stages.profile import TargetModel
+from stages import kinds, profile
 from stages.tokens import layouts
 
 EXAMPLE = "examples"  # one row of metrics per example
@@ -54,10 +53,10 @@ class Context:
         evidence: what is known besides the rows themselves.
     """
 
-    kind: Kind
+    kind: kinds.Kind
     layout: str
     max_length: int
-    model: TargetModel
+    model: profile.TargetModel
     evidence: str = ALONE
 
     @property

@@ -14,17 +14,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from expectations import tallies
+from expectations import gx_suites, stored_rows, tallies
 from expectations.contract import EXAMPLE, STREAM, Check, Context, Invariant, parameters
 from expectations.gx_runner import HELP, Runner
-from expectations.gx_suites import SHIPPED, Suite, columns_of
 from expectations.invariants import applying
-from expectations.stored_rows import StoredRows
 from expectations.tallies import Broken, Laws, Tally
-from stages import columns
+from stages import columns, contract, errors
 from stages.chat_template import loss_weights
-from stages.contract import Batch
-from stages.errors import GateError
 from stages.findings import Finding, Judged, Verdict
 from stages.tokens.folded_labels import unfold
 
@@ -55,12 +51,12 @@ def _require_sound(frame: pa.Table, name: str) -> None:
     """Check for integers without nulls, since Great Expectations skips nulls and NaN."""
     for column in frame.schema:
         if column.type != pa.int64():
-            raise GateError(
+            raise errors.GateError(
                 f"Column {column.name} of the {name} table is {column.type}, not int64.", HELP
             )
     empty = [name for name in frame.column_names if frame[name].null_count]
     if empty:
-        raise GateError(f"The {name} table has nulls in {', '.join(empty)}.", HELP)
+        raise errors.GateError(f"The {name} table has nulls in {', '.join(empty)}.", HELP)
 
 
 def _rows_of(table: Table) -> pa.Table:
@@ -70,7 +66,7 @@ def _rows_of(table: Table) -> pa.Table:
         _require_sound(frame, table.name)
     count = sum(map(len, frames))
     if count != table.rows or not table.rows:
-        raise GateError(
+        raise errors.GateError(
             f"The {table.name} table has {count} rows, but {table.rows} were written.",
             HELP if table.rows else "The table has no rows, so nothing was published.",
         )
@@ -78,18 +74,18 @@ def _rows_of(table: Table) -> pa.Table:
 
 
 def _run(
-    runner: Runner, suite: Suite, table: Table, context: Context, places: Places
+    runner: Runner, suite: gx_suites.Suite, table: Table, context: Context, places: Places
 ) -> tuple[list[Finding], int]:
     """The findings of a suite, and how many rows they are about."""
-    frame, names = _rows_of(table), columns_of(suite.expectations)
+    frame, names = _rows_of(table), gx_suites.columns_of(suite.expectations)
     missing = sorted(set(names) - set(frame.column_names))
     if missing:
-        raise GateError(
+        raise errors.GateError(
             f"Suite {suite.name} uses columns {', '.join(missing)}, which the {suite.table} table "
             "does not have.",
             f"Its columns: {', '.join(frame.column_names)}.",
         )
-    ours = suite.name.startswith(SHIPPED)
+    ours = suite.name.startswith(gx_suites.SHIPPED)
     shown = frame.select(names) if ours else frame  # an expectation of a user may look at any
     judged = runner.run(suite, parameters(context), frame=shown)
     if ours:
@@ -116,7 +112,7 @@ def _run(
 
 
 def _of_laws(
-    suite: Suite,
+    suite: gx_suites.Suite,
     judged: Sequence[tuple[Judged, tuple[int, ...]]],
     mine: Tally,
     whole: Tally,
@@ -135,7 +131,7 @@ def _of_laws(
         _require_agreed(law.name, checks, mine.laws[law.name], found)
         yield Finding(
             name=law.name,
-            suite=SHIPPED,
+            suite=gx_suites.SHIPPED,
             table=suite.table,
             severity=law.severity,
             passed=not found.count,
@@ -160,7 +156,7 @@ def _require_agreed(name: str, judged: Sequence[Judged], mine: Broken, whole: Br
     theirs = tuple(one.broken for one in judged)
     agreed = theirs == mine.each and all(one.passed != bool(one.broken) for one in judged)
     if not agreed or [bool(n) for n in theirs] != [bool(n) for n in whole.each]:
-        raise GateError(
+        raise errors.GateError(
             f"Great Expectations and our own code disagree on {name}: rows that break it are "
             f"{list(theirs)} and {list(mine.each)}, in all {list(whole.each)}.",
             "Nothing was published; please report it with the recipe.",
@@ -168,10 +164,7 @@ def _require_agreed(name: str, judged: Sequence[Judged], mine: Broken, whole: Br
 
 
 def judge(
-    tables: Mapping[str, Table],
-    suites: Sequence[Suite],
-    context: Context,
-    places: Places,
+    tables: Mapping[str, Table], suites: Sequence[gx_suites.Suite], context: Context, places: Places
 ) -> Verdict:
     """Check tables of metrics by suites, every table to its last row.
 
@@ -183,13 +176,13 @@ def judge(
         GateError: something could not be checked, so there is no verdict.
     """
     if not suites:
-        raise GateError("There is no suite to check against.", HELP)
+        raise errors.GateError("There is no suite to check against.", HELP)
     runner = Runner()
     findings: list[Finding] = []
     counts: dict[str, int] = {}
     for suite in suites:
         if suite.table not in tables:
-            raise GateError(
+            raise errors.GateError(
                 f"Suite {suite.name} needs a {suite.table} table; this layout has none.", HELP
             )
         table = tables[suite.table]
@@ -229,12 +222,12 @@ class Validate:
         laws.sort(key=lambda law: STREAM in law.needs)
         return [(law, law.checks_for(context)) for law in laws]
 
-    def __call__(self, batch: Batch) -> Batch:
+    def __call__(self, batch: contract.Batch) -> contract.Batch:
         if not self._laws or not batch.num_rows:
             return batch
         context = replace(self.context, layout=STREAM)
         stored = loss_weights.stored(unfold(pa.table(batch)))
-        metrics = tallies.measured(StoredRows(stored, context), EXAMPLE)
+        metrics = tallies.measured(stored_rows.StoredRows(stored, context), EXAMPLE)
         bounds = parameters(context)
         for law, checks in self._laws:
             bad = np.logical_or.reduce([check.broken(metrics, bounds) for check in checks])

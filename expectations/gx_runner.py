@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from expectations import gx_library
-from expectations.gx_suites import Suite, resolved
+from expectations import gx_library, gx_suites
 from stages.errors import GateError, counted
 from stages.findings import NAMED, Judged
 
@@ -53,11 +52,11 @@ class Runner:
             ) from error
         self.results: list[Any] = []
 
-    def _loaded(self, suite: Suite, parameters: Mapping[str, int]) -> Any:
+    def _loaded(self, suite: gx_suites.Suite, parameters: Mapping[str, int]) -> Any:
         """The suite as an object of the library."""
         expectations = []
         for at, declared in enumerate(suite.expectations):
-            kwargs = resolved(declared.kwargs, parameters)
+            kwargs = gx_suites.resolved(declared.kwargs, parameters)
             kind = gx_library.of_type(declared.type)
             try:
                 expectations.append(kind(**kwargs, severity=declared.severity, meta={"at": at}))
@@ -76,7 +75,7 @@ class Runner:
         return loaded
 
     def run(
-        self, suite: Suite, parameters: Mapping[str, int], frame: pa.Table
+        self, suite: gx_suites.Suite, parameters: Mapping[str, int], frame: pa.Table
     ) -> list[tuple[Judged, tuple[int, ...]]]:
         """The result of each declared expectation, in their order, and the first broken rows.
 
@@ -138,7 +137,7 @@ def _arguments(kind: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _judged(
-    outcome: Any, suite: Suite, parameters: Mapping[str, int]
+    outcome: Any, suite: gx_suites.Suite, parameters: Mapping[str, int]
 ) -> tuple[Judged, tuple[int, ...]]:
     config = outcome.expectation_config
     result = outcome.result or {}
@@ -155,7 +154,7 @@ def _judged(
     judged = Judged(
         type=declared.type,
         kwargs=kwargs
-        | resolved(declared.kwargs, parameters),  # whole numbers as they were declared
+        | gx_suites.resolved(declared.kwargs, parameters),  # whole numbers as they were declared
         passed=bool(outcome.success),
         broken=int(broken) if broken is not None else int(not outcome.success),
         observed=_plain(result.get("observed_value")),

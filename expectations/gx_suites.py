@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from expectations import gx_library
-from expectations.contract import EXAMPLE, LEVELS, Context
+from expectations import contract, gx_library
 from expectations.invariants import applying
 from stages.errors import GateError
 from stages.findings import SEVERITIES
@@ -64,10 +63,10 @@ class Suite:
         }
 
 
-def shipped(context: Context) -> list[Suite]:
+def shipped(context: contract.Context) -> list[Suite]:
     """The invariants that apply to what a build writes, as suites."""
     suites = []
-    for table in LEVELS:
+    for table in contract.LEVELS:
         declared = [
             DeclaredExpectation(law.name, *check.expectation(), severity=law.severity, why=law.why)
             for law in applying(context, table)
@@ -139,10 +138,10 @@ def _python(name: str, text: str) -> list[Any]:
 def _read(document: Any, where: str, stem: str) -> Suite:
     if not isinstance(document, dict) or not isinstance(document.get("expectations"), list):
         raise GateError(f"{where} is not a suite: it has no list of expectations.", _REMEDY)
-    table = (document.get("meta") or {}).get("table", EXAMPLE)
-    if table not in LEVELS:
+    table = (document.get("meta") or {}).get("table", contract.EXAMPLE)
+    if table not in contract.LEVELS:
         raise GateError(
-            f"{where} is for a table {table!r}; there are {', '.join(LEVELS)}.", _REMEDY
+            f"{where} is for a table {table!r}; there are {', '.join(contract.LEVELS)}.", _REMEDY
         )
     if not document["expectations"]:
         raise GateError(f"{where} is empty: a suite without expectations always passes.", _REMEDY)

@@ -285,11 +285,7 @@ class SecondReading:
         return Reading(ids, weights, upto=len(ids), whole=whole)
 
     def steps(
-        self,
-        problem: str,
-        steps: Sequence[str],
-        ratings: Sequence[float | None],
-        tail: str | None,
+        self, problem: str, steps: Sequence[str], ratings: Sequence[float | None], tail: str | None
     ) -> Reading | None:
         """The ids of a problem and its steps with a marker after each; all weights are 0.
 
@@ -312,10 +308,7 @@ class SecondReading:
         shown = [{"role": "user", "content": hidden.hide(problem)}]
         if self.system is not None:
             shown.insert(0, {"role": "system", "content": hidden.hide(self.system)})
-        answer = {
-            "role": "assistant",
-            "content": tokens.separator.join(marked),
-        }
+        answer = {"role": "assistant", "content": tokens.separator.join(marked)}
         text = self._rendered([*shown, answer], None)
         start = self._start(text, shown, None)
         ids, weights, _ = self._read(text, starts=[start], weights=[0.0], hidden=hidden)

@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from stages import contract
+from stages import contract, profile
 from stages.errors import ReadingError, counted
-from stages.files.strict_json import dump
+from stages.files.line_block import dump
 from stages.normalize.stage import Normalize
-from stages.profile import StepTokens
 from stages.rows.carried import VALUES
 
 
@@ -241,7 +240,7 @@ def check_values(
 def require_aligned(
     text: str,
     ratings: Sequence[float | None],
-    tokens: StepTokens,
+    tokens: profile.StepTokens,
     count: Callable[[str], int],
 ) -> None:
     """Check that both texts of a row have equally many tokens.

@@ -16,8 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from expectations import undo_layout
-from expectations.contract import ALONE, PLANNED, STORED, Context
+from expectations import contract, undo_layout
 from expectations.undo_layout import Bools, Ids, Sequences, StoredExamples, column
 from stages.columns import IGNORED, Ints, count_per_row, list_parts, numbers
 from stages.tokens.folded_labels import folded_ids
@@ -124,7 +123,7 @@ class Chunk:
     """
 
     split: str
-    context: Context
+    context: contract.Context
     names: pa.Array
     sequences: Sequences
     trained: Bools
@@ -150,7 +149,7 @@ class Chunk:
         return starts.astype(np.int64), stops.astype(np.int64)
 
 
-def _pairs(table: pa.Table, split: str, context: Context) -> Chunk:
+def _pairs(table: pa.Table, split: str, context: contract.Context) -> Chunk:
     shared = table.column("prompt_length").to_numpy().astype(np.int64)
     chosen, rejected = (
         replace(side, starts_at=side.offsets[:-1] + shared)
@@ -163,7 +162,7 @@ def _pairs(table: pa.Table, split: str, context: Context) -> Chunk:
     return Chunk(split, context, names, chosen, trained=trained, other=rejected, margins=margins)
 
 
-def chunk_of(table: pa.Table, split: str, context: Context) -> Chunk:
+def chunk_of(table: pa.Table, split: str, context: contract.Context) -> Chunk:
     """The examples of (a part of) a shard of the context's layout."""
     if "chosen_ids" in table.schema.names:
         return _pairs(table, split, context)
@@ -236,7 +235,7 @@ class StoredRows:
     """
 
     table: pa.Table
-    context: Context
+    context: contract.Context
     sources: Sources | None = None
     planned: Planned | None = None
 
@@ -248,8 +247,8 @@ class StoredRows:
     def evidence(self) -> str:
         """What is known besides the rows themselves, as ``Context.evidence``."""
         if self.planned is not None:
-            return PLANNED
-        return ALONE if self.sources is None else STORED
+            return contract.PLANNED
+        return contract.ALONE if self.sources is None else contract.STORED
 
     @property
     def paired(self) -> bool:
@@ -357,7 +356,7 @@ class ShardFile:
 
     path: Path
     table: pa.Table | None
-    context: Context
+    context: contract.Context
 
 
 # A whole build: sums of its metrics by side, its examples as numbers, and what it declares.
@@ -389,7 +388,7 @@ class Dataset:
     names: Callable[[], Iterable[Piece]]
     contents: Callable[[], Iterable[Piece]]
     declared: Mapping[str, int]
-    context: Context
+    context: contract.Context
 
     def _sums(self, table: str, side: str | None) -> "list[Tally]":
         sides = SIDES if side is None else (side,)
@@ -469,13 +468,13 @@ class IndexRows:
 
     table: pa.Table
     lengths: npt.NDArray[np.integer]
-    context: Context
+    context: contract.Context
     planned: tuple[Ints, Ints] | None = None
 
     @property
     def evidence(self) -> str:
         """What is known besides the index and the shards, as ``Context.evidence``."""
-        return STORED if self.planned is None else PLANNED
+        return contract.STORED if self.planned is None else contract.PLANNED
 
     @cached_property
     def packs(self) -> tuple[Ints, Ints]:

@@ -15,12 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from expectations import contract
+from expectations import contract, stored_rows
 from expectations.invariants import applying, metrics_of
-from expectations.stored_rows import Dataset, IndexRows, ShardFile, StoredRows
-from stages.columns import Ints
-from stages.errors import GateError
-from stages.findings import NAMED
+from stages import columns, errors, findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +48,7 @@ class Tally:
     rows: int
     laws: Mapping[str, Broken]
     sums: Mapping[str, int]
-    at: Ints
+    at: columns.Ints
     shown: contract.Values
 
     def seen(self, law: contract.Invariant, context: contract.Context) -> dict[str, int]:
@@ -74,7 +71,7 @@ class Laws:
         columns = (c for checks in self._checks.values() for check in checks for c in check.columns)
         self._columns = list(dict.fromkeys(columns))
 
-    def _telling(self, metrics: contract.Values) -> Ints:
+    def _telling(self, metrics: contract.Values) -> columns.Ints:
         """Rows among which each check is broken that is broken at all."""
         checks = {check for checks in self._checks.values() for check in checks}
         return np.array(sorted({at for one in checks for at in one.telling(metrics)}), np.int64)
@@ -90,7 +87,7 @@ class Laws:
         """
         missing = sorted(set(self._columns) - metrics.keys())
         if missing:
-            raise GateError(
+            raise errors.GateError(
                 f"The {self._level} table has no columns {', '.join(missing)}.",
                 "Nothing was published.",
             )
@@ -99,7 +96,7 @@ class Laws:
             bad = [check.broken(metrics, self._bounds) for check in checks]
             rows = np.flatnonzero(np.logical_or.reduce(bad))
             each = tuple(int(np.count_nonzero(one)) for one in bad)
-            found[name] = Broken(len(rows), each, tuple(rows[:NAMED].tolist()))
+            found[name] = Broken(len(rows), each, tuple(rows[: findings.NAMED].tolist()))
         firsts = [law.rows[0] for law in found.values() if law.rows]
         at = np.union1d(self._telling(metrics), np.array(firsts, np.int64))
         return Tally(
@@ -121,7 +118,7 @@ class Laws:
 
 def _plus(one: Broken, other: Broken, before: int) -> Broken:
     each = tuple(a + b for a, b in zip(one.each, other.each, strict=True))
-    rows = (*one.rows, *(row + before for row in other.rows))[:NAMED]
+    rows = (*one.rows, *(row + before for row in other.rows))[: findings.NAMED]
     return Broken(one.count + other.count, each, rows)
 
 
@@ -154,12 +151,12 @@ def _checked(subject: str, name: str, values: npt.ArrayLike, count: int) -> npt.
     """A column of whole numbers, one for each example, row or file."""
     column = np.asarray(values)
     if column.dtype.kind not in "biu":
-        raise GateError(
+        raise errors.GateError(
             f"{subject} measures {name} as {column.dtype}; metrics are whole numbers or booleans.",
             _HELP,
         )
     if column.shape != (count,):
-        raise GateError(
+        raise errors.GateError(
             f"{subject} measures {name} for {column.shape} items; there are {count}.", _HELP
         )
     return column.astype(np.int64, copy=False)
@@ -182,7 +179,7 @@ def _measured(
     for subject, metrics in metrics_of(context, level):
         for name, values in metrics.measure(source).items():
             if name in columns:
-                raise GateError(
+                raise errors.GateError(
                     f"{subject} measures {name}, and so does {owner[name]}.",
                     "Give the column of your subject another name.",
                 )
@@ -191,25 +188,25 @@ def _measured(
     return columns
 
 
-def measured(rows: StoredRows, level: str) -> dict[str, npt.NDArray[np.int64]]:
+def measured(rows: stored_rows.StoredRows, level: str) -> dict[str, npt.NDArray[np.int64]]:
     """The metrics of examples, or of training rows (packs, padded rows), as columns."""
     context = replace(rows.context, evidence=rows.evidence)
     count = len(rows) if level == contract.EXAMPLE else rows.table.num_rows
     return _measured(rows, context, level=level, count=count)
 
 
-def of_index(rows: IndexRows) -> dict[str, npt.NDArray[np.int64]]:
+def of_index(rows: stored_rows.IndexRows) -> dict[str, npt.NDArray[np.int64]]:
     """The metrics of packs that are an index, as columns."""
     context = replace(rows.context, evidence=rows.evidence)
     return _measured(rows, context, level=contract.ROW, count=rows.table.num_rows)
 
 
-def shard(file: ShardFile) -> dict[str, int]:
+def shard(file: stored_rows.ShardFile) -> dict[str, int]:
     """The metrics of one file."""
     columns = _measured(file, file.context, level=contract.SHARD, count=1)
     return {name: int(values[0]) for name, values in columns.items()}
 
 
-def dataset(build: Dataset) -> pa.Table:
+def dataset(build: stored_rows.Dataset) -> pa.Table:
     """The one row of metrics of a whole build."""
     return pa.table(_measured(build, build.context, level=contract.DATASET, count=1))

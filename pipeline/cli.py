@@ -20,7 +20,6 @@ from pipeline.messages.result import of_error, show
 from pipeline.messages.session import Session
 from pipeline.options import shells
 from pipeline.options.help_page import Group, declared, with_debug
-from pipeline.options.shells import VARIABLE
 from pipeline.secrets import shown
 from stages import catalog
 
@@ -98,10 +97,10 @@ def cli(ctx: click.Context) -> None:
 
 def _status(session: Session) -> int:
     try:
-        if VARIABLE in os.environ:  # a shell asks how a command goes on
+        if shells.VARIABLE in os.environ:  # a shell asks how a command goes on
             shells.offered()
         # A command that ends by itself gives 0 (help, version) or its own status.
-        code = int(cli.main(standalone_mode=False, obj=session, complete_var=VARIABLE) or 0)
+        code = int(cli.main(standalone_mode=False, obj=session, complete_var=shells.VARIABLE) or 0)
         if not code:
             screen.require_written()
         return code

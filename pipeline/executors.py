@@ -1,16 +1,158 @@
 """Engines by name: each provides ``pmap``, a function over items, any order, at least once.
 
-One that has a parameter ``job`` is given what ``pipeline.job`` describes.
+One that has a parameter ``job`` is given a ``Job``; each tells how much is done as an ``Amount``.
 """
 
+import operator
 import signal
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import reduce
 from pathlib import Path
-
-from pipeline.amounts import Amount
+from typing import Any, TypeVar
 
 MEMBERS = {"local": "pipeline.processes", "ray": "pipeline.ray"}
+
+
+# How much was done: what workers count, and how they tell it while they are at a piece of work.
+#
+# A worker counts a batch, never a row, and what it tells is all of its piece so far: what is told
+# late, twice or not at all makes no total wrong.
+
+
+EVERY = 0.2  # seconds between two times that one process tells
+
+_S = TypeVar("_S", bound="Sums")
+
+
+def _sum(values: list[Any]) -> Any:
+    """What there is of some values, added up; what a counter has counted as zero stays in it."""
+    there = [value for value in values if value is not None]
+    if there and isinstance(there[0], Counter):
+        total: Counter[Any] = Counter()
+        for one in there:
+            total.update(one)
+        return total
+    return reduce(operator.add, there) if there else None
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """A record of counts; two of a kind are added field by field."""
+
+    def __add__(self: _S, other: _S) -> _S:
+        return type(self)(
+            **{
+                one.name: _sum([getattr(r, one.name) for r in (self, other)])
+                for one in fields(self)
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Amount(Sums):
+    """What came of some work.
+
+    Attributes:
+        rows: that were read, or written.
+        tokens: of the examples that were made or stored, without padding.
+        refused: sequences of rows that were refused.
+        size: of the share of the work that this was, in the unit in which its whole is given:
+            bytes of input, or pieces.
+    """
+
+    rows: int = 0
+    tokens: int = 0
+    refused: int = 0
+    size: int = 0
+
+    def __sub__(self, other: "Amount") -> "Amount":
+        return Amount(
+            self.rows - other.rows,
+            self.tokens - other.tokens,
+            self.refused - other.refused,
+            self.size - other.size,
+        )
+
+
+NOTHING = Amount()
+
+
+def total(amounts: Iterable[Amount]) -> Amount:
+    """All of them together."""
+    return sum(amounts, NOTHING)
+
+
+Listener = Callable[[Amount], None]
+_listeners: list[Listener] = []  # one while a piece is made that somebody follows
+_told = [0.0]  # when the last was told, by the monotonic clock
+
+
+def tell(amount: Amount) -> None:
+    """Say how far the piece is that this process makes; some are left out, to keep it cheap."""
+    if _listeners and time.monotonic() - _told[0] >= EVERY:
+        _told[0] = time.monotonic()
+        _listeners[-1](amount)
+
+
+@contextmanager
+def heard_by(listener: Listener) -> Iterator[None]:
+    """Until the block ends, what is told goes there."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.pop()
+
+
+# Numbers as people read them: with separators, or short where there is little room.
+
+
+_STEPS = ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k"))
+
+
+def short(number: float) -> str:
+    """Three digits or so: ``11.3k``, ``2.4M``, ``870``."""
+    for step, letter in _STEPS:
+        if number >= 0.9995 * step:  # what would be rounded to 1000 of the smaller
+            value = number / step
+            return f"{value:.1f}{letter}" if value < 99.95 else f"{value:.0f}{letter}"
+    return f"{number:.0f}"
+
+
+def bytes_in_words(size: int) -> str:
+    """``178.4 MB``; powers of ten, as disks are sold."""
+    text = short(size)
+    return f"{text[:-1]} {text[-1]}B" if text[-1].isalpha() else f"{text} bytes"
+
+
+def clock(seconds: float) -> str:
+    """``0:07``, ``12:34``, ``1:02:03``."""
+    minutes, left = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"
+
+
+def span(seconds: float) -> str:
+    """``0.4 s``, ``27 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, left = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {left} s" if left else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+def percent(share: float) -> str:
+    """Rounded down: 100% is said of all only."""
+    return f"{int(100 * share + 1e-9)}%"
 
 
 # What an engine may want to know of the work, beside the function and its items.

@@ -21,8 +21,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipeline import amounts, memory
-from pipeline.amounts import NOTHING, Amount
+from pipeline import executors, memory
 from pipeline.executors import JOB, SIGNALS, Job, name_of
 from stages.errors import PipelineError, SurroundingsError
 
@@ -58,7 +57,7 @@ def _serve(pipe: Connection, work: _Work | None, pandas: bool) -> None:
         return
 
     def compute(item: Any) -> Any:
-        with amounts.heard_by(partial(_told, pipe)):
+        with executors.heard_by(partial(_told, pipe)):
             return function(shared, item)
 
     serve(pipe, compute)
@@ -82,7 +81,7 @@ def serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
             pipe.send((False, PipelineError(f"{type(answer[1]).__name__}: {error}")))
 
 
-def _told(pipe: Connection, amount: Amount) -> None:
+def _told(pipe: Connection, amount: executors.Amount) -> None:
     """How much of an item is done; its answer comes later."""
     pipe.send((None, amount))
 
@@ -206,7 +205,7 @@ def pmap(
     """
     if workers <= 1 or len(items) <= 1:
         for index, item in enumerate(items):
-            with amounts.heard_by(partial(job.partly, index)):
+            with executors.heard_by(partial(job.partly, index)):
                 found = function(shared, item)
             yield index, found
         return
@@ -240,7 +239,7 @@ def pooled(
                 if answer is None:  # ready without an answer: it died
                     code = pool.drop(worker)
                     if task is not None:
-                        job.partly(task, NOTHING)
+                        job.partly(task, executors.NOTHING)
                         deaths[task] += 1
                         if deaths[task] >= ATTEMPTS:
                             raise _poison(items[task], code)

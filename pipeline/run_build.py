@@ -14,10 +14,8 @@ import click
 from pipeline import memory
 from pipeline.builder.judge import Judge
 from pipeline.builds import failed
-from pipeline.messages.corrected import following
-from pipeline.messages.progress import PLAN, START
+from pipeline.messages import corrected, progress, result
 from pipeline.messages.recorded import recorded
-from pipeline.messages.result import OK, Result, of_builds
 from pipeline.messages.session import Session, current
 from pipeline.options.config import Config
 from stages import catalog
@@ -26,7 +24,6 @@ from stages.errors import DataError, PipelineError, UsageError, counted
 if TYPE_CHECKING:
     from pipeline.builder.build import MadeParts, Prepared, Report
     from pipeline.builds.limits import Built
-    from pipeline.messages.result import Result
 
     Parts = Callable[[Prepared, Report], MadeParts]
 if TYPE_CHECKING:
@@ -39,7 +36,7 @@ MANY = 2  # pieces of work: so many that workers may divide them
 def _built(config: Config, report: Report, parts: Parts | None) -> Built:
     """``pipeline.builder.build.build``; what it needs is imported when the judge's process has
     begun, and most of it only where something is to be made."""
-    report(START, 0, 1)
+    report(progress.START, 0, 1)
     with Judge(config) as judge:
         if not config.run.address and not config.run.output.exists():
             judge.start()
@@ -109,7 +106,7 @@ def build_and_report(
 
 def _built_and_shown(
     config: Config, session: Session, quiet: bool, parts: Parts | None = None
-) -> Result:
+) -> result.Result:
     """Build one, with what people read of it; the paths of one that is refused are the session's.
 
     Raises:
@@ -117,7 +114,7 @@ def _built_and_shown(
     """
     session.paths = {"output": config.run.shown}
     try:
-        with following(session, quiet) as report:
+        with corrected.following(session, quiet) as report:
             built = recorded(config, lambda: _built(config, report, parts))
         built = replace(built, notes=(*built.notes, *config.notes))
     except DataError:
@@ -143,12 +140,12 @@ def build_each(
     if len(configs) == 1:
         build_and_report(configs[0], in_json, quiet, parts)
         return
-    from pipeline.messages.result import of_builds, of_error, show
+    from pipeline.messages.result import of_error, show
 
     session = current()
     session.in_json |= in_json
     session.notify = session.notify or configs[0].run.notify
-    ended: list[Result] = []
+    ended: list[result.Result] = []
     for config in configs:
         if not quiet and not session.in_lines:
             click.echo(f"build     {config.run.shown}", err=True)
@@ -161,12 +158,12 @@ def build_each(
             if not isinstance(error, PipelineError) and (last.code or config is not configs[-1]):
                 failed.begin()
                 more = [] if last.code else [of_error(error, session.paths)]
-                session.end(of_builds([*ended, *more], stopped=True))
+                session.end(result.of_builds([*ended, *more], stopped=True))
                 raise
             if not session.in_lines:
                 show(last, config.run.shown)
         session.print_path(ended[-1])
-    every = of_builds(ended)
+    every = result.of_builds(ended)
     if not quiet and not session.in_lines:
         _listed(configs, ended)
     session.end(every)
@@ -174,7 +171,7 @@ def build_each(
         raise click.exceptions.Exit(every.code)
 
 
-def _listed(configs: Sequence[Config], ended: Sequence[Result]) -> None:
+def _listed(configs: Sequence[Config], ended: Sequence[result.Result]) -> None:
     """What became of each build, in a line."""
     from pipeline.builds.summary import fitted
     from pipeline.lines import width
@@ -220,7 +217,7 @@ def _summarized(built: Built) -> None:
 # Runs one rank of a job array for the command line: its share of the parts, or of the shards.
 
 
-Share = Callable[[Config, "Rank", "Report"], Result]
+Share = Callable[[Config, "Rank", "Report"], result.Result]
 
 
 def run_each(
@@ -234,13 +231,15 @@ def run_each(
     session = current()
     session.in_json |= in_json
     ended = [_shown(config, share, rank, session, quiet) for config in configs]
-    session.end(ended[0] if len(ended) == 1 else of_builds(ended))
+    session.end(ended[0] if len(ended) == 1 else result.of_builds(ended))
 
 
-def _shown(config: Config, share: Share, rank: Rank, session: Session, quiet: bool) -> Result:
+def _shown(
+    config: Config, share: Share, rank: Rank, session: Session, quiet: bool
+) -> result.Result:
     session.notify = session.notify or config.run.notify
     session.paths = {"output": config.run.shown}
-    with following(session, quiet) as report:
+    with corrected.following(session, quiet) as report:
         catalog.load("pipeline.executors", config.run.engine, "pmap")
         memory.without_pandas()
         with workers(config):
@@ -252,7 +251,7 @@ def _shown(config: Config, share: Share, rank: Rank, session: Session, quiet: bo
     return result
 
 
-def parts(config: Config, rank: Rank, report: Report) -> Result:
+def parts(config: Config, rank: Rank, report: Report) -> result.Result:
     """Make the parts of one rank.
 
     Raises:
@@ -261,10 +260,10 @@ def parts(config: Config, rank: Rank, report: Report) -> Result:
     from pipeline.builder import ranks
     from pipeline.builder.build import prepare, refuse_early
 
-    report(START, 0, 1)
+    report(progress.START, 0, 1)
     prepared = prepare(config)
     refuse_early(prepared)
-    report(START, 1, 1)
+    report(progress.START, 1, 1)
     made, again = ranks.make_share(prepared, rank, report)
     if again:
         listed = ", ".join(map(str, again))
@@ -273,8 +272,8 @@ def parts(config: Config, rank: Rank, report: Report) -> Result:
         )
     rows = sum(one.rows for one in made.reports.values())
     total = len(prepared.splits)
-    return Result(
-        status=OK,
+    return result.Result(
+        status=result.OK,
         code=0,
         message=f"parts     {len(made.reports)} of {total} by rank {rank.number} of {rank.of}, "
         f"{counted(rows, 'row')}",
@@ -285,7 +284,7 @@ def parts(config: Config, rank: Rank, report: Report) -> Result:
     )
 
 
-def shards(config: Config, rank: Rank, report: Report) -> Result:
+def shards(config: Config, rank: Rank, report: Report) -> result.Result:
     """Make the shards of one rank.
 
     Raises:
@@ -300,19 +299,19 @@ def shards(config: Config, rank: Rank, report: Report) -> Result:
             "pipeline shards needs a cache in a folder that all machines share, not in a store.",
             "Leave it out: pipeline commit makes the shards.",
         )
-    report(START, 0, 1)
+    report(progress.START, 0, 1)
     prepared = prepare(config)
     made = ranks.joined(prepared, planning.reads_examples(prepared.config))
     prepared = prepared.having_read(made.reports)
-    report(START, 1, 1)
-    report(PLAN, 0, 1)
+    report(progress.START, 1, 1)
+    report(progress.PLAN, 0, 1)
     planned = plan(prepared, made, report)
-    report(PLAN, 1, 1)
+    report(progress.PLAN, 1, 1)
     total = planned.n_shards
     share = rank.share(total)
     new = make_shards(prepared, planned, report, share)
-    return Result(
-        status=OK,
+    return result.Result(
+        status=result.OK,
         code=0,
         message=f"shards    {len(share)} of {total} by rank {rank.number} of {rank.of}, "
         f"{len(share) - new} of them were there",

@@ -13,8 +13,7 @@ from pipeline.builder.build import build
 from pipeline.builder.forecast import Forecast, forecast, would_stop
 from pipeline.builds.build import Build
 from pipeline.messages.result import with_status
-from pipeline.options import recipe, recipe_file
-from pipeline.options.config import Config
+from pipeline.options import config, recipe, recipe_file
 from stages.errors import DataError
 
 Data = str | PathLike[str] | Sequence[str | PathLike[str]]
@@ -131,7 +130,7 @@ def open(folder: str | PathLike[str]) -> Build:
     return Build.open(Path(folder))
 
 
-def config_of(task: object, data: object, table: Mapping[str, Any], where: str) -> Config:
+def config_of(task: object, data: object, table: Mapping[str, Any], where: str) -> config.Config:
     """The build that a table describes.
 
     Args:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import orjson
 
-from stages import late
-from stages.errors import ModelError
+from stages import errors, late
 from stages.late import once
 
 if TYPE_CHECKING:  # what only names a model imports no tokenizer
@@ -158,7 +157,7 @@ def parsed(tokenizer_json: bytes) -> Tokenizer:
     try:
         text = tokenizer_json.decode()
     except UnicodeDecodeError as error:
-        raise ModelError(f"The tokenizer.json is not UTF-8: {error}.") from error
+        raise errors.ModelError(f"The tokenizer.json is not UTF-8: {error}.") from error
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_str(text)
@@ -192,7 +191,7 @@ def choose(tokenizer_json: bytes) -> str:
     """The fast backend where it is installed, loads this tokenizer and passes the probes."""
     try:
         fast = load("fastokens", tokenizer_json)
-    except (ImportError, ValueError, RuntimeError, ModelError):
+    except (ImportError, ValueError, RuntimeError, errors.ModelError):
         return "tokenizers"
     probes = [*PROBES, *_own_probes(tokenizer_json)]
     same = agree(fast, load("tokenizers", tokenizer_json), probes)

@@ -10,14 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stages import catalog
-from stages.contract import Conversation, Message, Pair, StepChain, Tokens
+from stages import catalog, contract
 from stages.rows import examples, loss_mask
 
 if TYPE_CHECKING:  # commands list them, and import nothing heavy for it
     import pyarrow as pa
 
-    from stages.contract import Message
     from stages.normalize.stage import Normalize
 
 CONVERSATION, PAIR, STEPS, TOKENS = "conversation", "pair", "steps", "tokens"
@@ -75,7 +73,7 @@ class Kind(ABC):
         """Whether an example has one sequence, with a label for each token."""
         return not self.compares
 
-    def turns(self, example: Any) -> tuple[list[Message], ...]:
+    def turns(self, example: Any) -> tuple[list[contract.Message], ...]:
         """The conversations of an example in which reasoning is placed or stripped."""
         return ()
 
@@ -140,15 +138,15 @@ class Conversations(Kind):
     trims = "turns"
     plain = True
 
-    def turns(self, example: Conversation) -> tuple[list[Message], ...]:
+    def turns(self, example: contract.Conversation) -> tuple[list[contract.Message], ...]:
         """Its turns."""
         return (example.messages,)
 
-    def notes(self, example: Conversation, normalize: Normalize) -> list[str]:
+    def notes(self, example: contract.Conversation, normalize: Normalize) -> list[str]:
         """Peculiarities of its roles."""
         return examples.notes(example.messages)
 
-    def ready(self, example: Conversation, normalize: Normalize) -> list[Any]:
+    def ready(self, example: contract.Conversation, normalize: Normalize) -> list[Any]:
         """The conversation, or one for each trained turn."""
         ready = loss_mask.conversation(example, normalize.train_on)
         return [*loss_mask.turn_by_turn(ready)] if normalize.turn_by_turn else [ready]
@@ -180,16 +178,16 @@ class Pairs(Kind):
     end_of_turn = "the last token of both sides"
     plain = True
 
-    def turns(self, example: Pair) -> tuple[list[Message], ...]:
+    def turns(self, example: contract.Pair) -> tuple[list[contract.Message], ...]:
         """Prompt, chosen and rejected answer."""
         return (example.prompt, example.chosen, example.rejected)
 
-    def notes(self, example: Pair, normalize: Normalize) -> list[str]:
+    def notes(self, example: contract.Pair, normalize: Normalize) -> list[str]:
         """Peculiarities of the roles of both sides."""
         sides = ([*example.prompt, *side] for side in (example.chosen, example.rejected))
         return list(dict.fromkeys(note for side in sides for note in examples.notes(side)))
 
-    def ready(self, example: Pair, normalize: Normalize) -> list[Any]:
+    def ready(self, example: contract.Pair, normalize: Normalize) -> list[Any]:
         """Both sides and the margin."""
         from stages.chat_template.printed_fields import EVERY
 
@@ -223,12 +221,12 @@ class Steps(Kind):
     trims = "steps"
     plain = True
 
-    def notes(self, example: StepChain, normalize: Normalize) -> list[str]:
+    def notes(self, example: contract.StepChain, normalize: Normalize) -> list[str]:
         """Whether stripping the steps removes indents or blank lines."""
         rewritten = not normalize.raw and examples.is_rewritten(example.steps)
         return ["steps_rewritten"] if rewritten else []
 
-    def ready(self, example: StepChain, normalize: Normalize) -> list[Any]:
+    def ready(self, example: contract.StepChain, normalize: Normalize) -> list[Any]:
         """The chain with stripped steps, and its steps as the row has them."""
         return [(examples.chain(example), example.steps)]
 
@@ -245,7 +243,7 @@ class Steps(Kind):
 
 
 def _said(
-    row: tuple[StepChain, list[str]] | None, normalize: Normalize
+    row: tuple[contract.StepChain, list[str]] | None, normalize: Normalize
 ) -> tuple[list[str], str | None]:
     """The steps of a chain, and the text after them, as its row has them where that is asked for.
 
@@ -283,7 +281,7 @@ class TokenIds(Kind):
     columns = ("input_ids", "labels")
     given = True
 
-    def ready(self, example: Tokens, normalize: Normalize) -> list[Any]:
+    def ready(self, example: contract.Tokens, normalize: Normalize) -> list[Any]:
         """The ids themselves."""
         return [example]
 

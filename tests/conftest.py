@@ -208,11 +208,7 @@ def make(tmp_path: Path, cache_dir: Path) -> Callable[..., Path]:
     def run(task: str, data: Path, output: str = "out", **options: Any) -> Path:
         given = {"model": NAME, "workers": 1, "max_reject": 1.0, **options}
         config = Config.of(
-            task=task,
-            data=(str(data),),
-            output=tmp_path / output,
-            cache_dir=cache_dir,
-            **given,
+            task=task, data=(str(data),), output=tmp_path / output, cache_dir=cache_dir, **given
         )
         build(config, lambda what, done, total: None)
         return tmp_path / output

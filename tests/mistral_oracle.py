@@ -9,11 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import mistral_common
-from mistral_common.protocol.instruct.messages import (
-    AssistantMessage,
-    ToolMessage,
-    UserMessage,
-)
+from mistral_common.protocol.instruct.messages import AssistantMessage, ToolMessage, UserMessage
 from mistral_common.protocol.instruct.request import InstructRequest
 from mistral_common.protocol.instruct.tool_calls import Tool
 from mistral_common.tokens.tokenizers.instruct import InstructTokenizerV1, InstructTokenizerV3

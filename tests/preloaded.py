@@ -18,8 +18,6 @@ import traceback
 from pathlib import Path
 from typing import IO, Any
 
-import shipped_judge
-
 ROOT = Path(__file__).parent.parent
 # What runs when it is imported, and what needs packages that the tests have not.
 NOT_IMPORTED = ("pipeline.__main__", "pipeline.ray", "pipeline.torch_data")
@@ -147,5 +145,7 @@ def serve(requests: IO[str]) -> None:
 
 
 if __name__ == "__main__":
+    import shipped_judge
+
     sys.path.pop(0)  # this folder is no place to import from
     serve(sys.stdin)

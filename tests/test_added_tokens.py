@@ -27,10 +27,7 @@ from stages.tokenizers import resolve
 from stages.tokenizers.profiles import all_profiles
 
 SAID = ("user", "Who? You may <search>."), ("assistant", "Wait.<search>Oslo<search> So: Ana.")
-ROWS = [
-    {"messages": turns(*SAID)},
-    {"messages": turns(("user", "hi"), ("assistant", "hello"))},
-]
+ROWS = [{"messages": turns(*SAID)}, {"messages": turns(("user", "hi"), ("assistant", "hello"))}]
 TOKEN = 151646
 
 

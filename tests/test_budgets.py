@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from support import Run, read_manifest, write_rows
 
 from pipeline.builder.build import build
+from pipeline.options.build_options import Budget, require_mixture
 from pipeline.options.recipe import builds_of
-from pipeline.options.source_budgets import Budget, require_mixture
 from pipeline.shards.budgets import Portions, portions
 from pipeline.shards.collect import Collector, Picks
 from pipeline.shards.doubles import DIGEST

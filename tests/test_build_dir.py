@@ -387,10 +387,7 @@ def test_what_is_no_build_is_said(tmp_path: Path) -> None:
         Build.open(tmp_path / "nowhere")
     with pytest.raises(UsageError, match=r"is not a build: it has no manifest\.json"):
         Build.open(tmp_path)
-    for content, why in (
-        ("{}", "schema_version is missing"),
-        ("[]", "it is a list, not an"),
-    ):
+    for content, why in (("{}", "schema_version is missing"), ("[]", "it is a list, not an")):
         (tmp_path / "manifest.json").write_text(content)
         with pytest.raises(DataError, match=re.escape(why)):
             Build.open(tmp_path)

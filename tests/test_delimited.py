@@ -108,10 +108,7 @@ def test_cells_come_back_and_rows_know_their_places(
 
 
 @SAME
-@given(
-    text=st.text(st.sampled_from('ab" ,\r\n'), max_size=24),
-    window=st.integers(1, 30),
-)
+@given(text=st.text(st.sampled_from('ab" ,\r\n'), max_size=24), window=st.integers(1, 30))
 def test_any_text_is_read_as_the_standard_library_reads_it_or_refused(
     tmp_path: Path, text: str, window: int
 ) -> None:

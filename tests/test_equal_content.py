@@ -96,11 +96,7 @@ def test_five_forms_of_a_rated_solution(
 
 
 @settings(max_examples=40, deadline=None)
-@given(
-    steps=st.lists(FILLED, min_size=2, max_size=5),
-    wrong=st.integers(-1, 4),
-    problem=FILLED,
-)
+@given(steps=st.lists(FILLED, min_size=2, max_size=5), wrong=st.integers(-1, 4), problem=FILLED)
 def test_first_errors_in_three_conventions(steps: list[str], wrong: int, problem: str) -> None:
     """From 0 with -1 for none, from 0 with null for none, and as a list that counts from 1."""
     wrong = min(wrong, len(steps) - 1)

@@ -7,13 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import normalizing
 
-from stages.contract import (
-    Conversation,
-    Message,
-    Pair,
-    Record,
-    StepChain,
-)
+from stages.contract import Conversation, Message, Pair, Record, StepChain
 from stages.errors import RowError
 from stages.rows import examples, loss_mask
 

@@ -20,7 +20,7 @@ from expectations.audits import audits
 from expectations.invariants import invariants
 from pipeline.builder.stagewise import describe
 from pipeline.cli import cli
-from pipeline.messages import explain_page
+from pipeline.messages import explanations
 from pipeline.messages.explanations import AUDITS, GROUPS, INVARIANTS, Explanation, find, group
 from pipeline.tasks import kind_of
 from stages import catalog, formats, readers
@@ -365,19 +365,19 @@ def test_a_damaged_build_is_told_by_the_expectation(line: str, here: Path, built
 def test_the_terminal_shows_the_page_in_eighty_columns() -> None:
     """Title, meaning, example and fix; no line is wider, but for a word that is."""
     for one in EVERY:
-        text = explain_page.plain(one)
+        text = explanations.plain(one)
         assert one.code in text
         assert "FIX" in text
         for line in text.splitlines():
-            assert len(line) <= explain_page.WIDTH or " " not in line.strip(), line
-    listing = explain_page.listing(list(map(group, GROUPS)))
-    assert max(map(len, listing.split("\n"))) <= explain_page.WIDTH
+            assert len(line) <= explanations.WIDTH or " " not in line.strip(), line
+    listing = explanations.listing(list(map(group, GROUPS)))
+    assert max(map(len, listing.split("\n"))) <= explanations.WIDTH
 
 
 def test_explain_prints_the_page(pipeline: Run) -> None:
     """Of a code; of all codes by group; and the nearest to one that does not exist."""
     page = pipeline("explain", "tie").ended().out
-    assert page.rstrip("\n") == explain_page.plain(find("tie")[0])
+    assert page.rstrip("\n") == explanations.plain(find("tie")[0])
     listed = pipeline("explain").ended().out
     assert all(f"  {one.code} " in listed for one in EVERY)
     pipeline("explain", "to_long").refused(2, "Did you mean too_long")

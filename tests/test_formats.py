@@ -28,7 +28,7 @@ from stages.contract import (
     StepChain,
 )
 from stages.errors import DataError, RowError, UsageError
-from stages.files.strict_json import parse
+from stages.files.line_block import parse
 from stages.format import Format
 from stages.normalize.evidence import detect
 from stages.normalize.stage import Normalize

@@ -85,10 +85,7 @@ def damaging(monkeypatch: pytest.MonkeyPatch, after: Callable[[Path], None]) -> 
 
 @pytest.mark.parametrize("case", few(CASES, 9), ids=[f"{c.does}-{c.layouts[0]}" for c in CASES])
 def test_a_damaged_shard_is_not_published(
-    case: Damage,
-    build: Make,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    case: Damage, build: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The build ends with the status for bad data, and names every law and the row."""
     named: list[str] = []

@@ -15,16 +15,7 @@ from rows import normalizing
 from support import table
 
 from expectations import tallies
-from expectations.contract import (
-    DATASET,
-    ENCODER,
-    EXAMPLE,
-    PLANNED,
-    ROW,
-    SHARD,
-    STREAM,
-    Context,
-)
+from expectations.contract import DATASET, ENCODER, EXAMPLE, PLANNED, ROW, SHARD, STREAM, Context
 from expectations.gate import Validate
 from expectations.invariants import applying, invariants, subjects
 from expectations.stored_rows import IndexRows, Planned, Sources, StoredRows
@@ -330,10 +321,7 @@ def test_rows_are_numbered_over_record_batches(bench: Bench) -> None:
     table = pa.concat_tables([good, bad, good, worse])
     assert len(table.to_batches()) == 4
     found, _ = judge(table, context)
-    assert found == {
-        "labels_equal_ids": (5 + 2,),
-        "seq_lengths_fill_the_pack": (3 * 3 + 1,),
-    }
+    assert found == {"labels_equal_ids": (5 + 2,), "seq_lengths_fill_the_pack": (3 * 3 + 1,)}
 
 
 @pytest.mark.parametrize(("task", "layout"), CASES)

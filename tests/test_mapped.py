@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from stages.files import file_hash, mapped
-from stages.files.mapped import Mapped
+from pipeline.shards import storage
+from pipeline.shards.storage import Mapped
+from stages.files import file_hash
 
 CONTENT = bytes(range(256)) * 64
 
@@ -35,7 +36,7 @@ def test_many_pieces_are_read_and_few_are_looked_at(
     monkeypatch.setattr(os, "pread", counted)
     part = file.part(file.content[100:])
     bounds = [(7 * n, 7 * n + 5) for n in range(count)]
-    found = mapped.joined([(part, *bound) for bound in bounds])
+    found = storage.joined([(part, *bound) for bound in bounds])
     assert bytes(found) == b"".join(CONTENT[100:][slice(*bound)] for bound in bounds)
     assert len(calls) == read
 
@@ -45,7 +46,7 @@ def test_what_is_not_in_the_file_is_never_read_from_it(file: Mapped) -> None:
     copy = memoryview(bytes(1000))
     part = file.part(copy)
     assert part.start == -1
-    assert bytes(mapped.joined([(part, n, n + 1) for n in range(100)])) == bytes(100)
+    assert bytes(storage.joined([(part, n, n + 1) for n in range(100)])) == bytes(100)
 
 
 def test_a_file_that_shrinks_is_noticed(file: Mapped, tmp_path: Path) -> None:
@@ -54,7 +55,7 @@ def test_a_file_that_shrinks_is_noticed(file: Mapped, tmp_path: Path) -> None:
     pieces = [(part, n, n + 100) for n in range(0, 15_000, 150)]
     os.truncate(tmp_path / "part.arrow", 9_000)
     with pytest.raises(OSError, match="shorter"):
-        mapped.joined(pieces)
+        storage.joined(pieces)
 
 
 def test_an_empty_file_has_no_bytes(tmp_path: Path) -> None:

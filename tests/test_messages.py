@@ -18,7 +18,7 @@ from pipeline.builds import failed
 from pipeline.messages import corrected, lines, notify
 from pipeline.messages.result import of_error
 from pipeline.messages.session import Session
-from pipeline.report.template import counted as on_a_page
+from pipeline.report.headline import counted as on_a_page
 from stages.errors import counted, were
 
 GOOD = SAMPLES / "sft" / "word_problems.jsonl"

@@ -19,7 +19,7 @@ from support import Run, read_manifest, read_rows, table_bytes
 from stages import readers
 from stages.contract import Record
 from stages.errors import PipelineError, RowError
-from stages.files.strict_json import MAX_DEPTH, dump, parse
+from stages.files.line_block import MAX_DEPTH, dump, parse
 from stages.readers import arrow
 
 GOOD = b'{"question": "q", "answer": "a"}'

@@ -12,15 +12,7 @@ from conftest import NAME
 from support import Make, Run, contributed, install_examples, read_manifest, rows_to
 
 from expectations import invariants, tallies
-from expectations.contract import (
-    EXAMPLE,
-    Between,
-    Context,
-    Invariant,
-    Metrics,
-    Subject,
-    none,
-)
+from expectations.contract import EXAMPLE, Between, Context, Invariant, Metrics, Subject, none
 from expectations.stored_rows import StoredRows
 from pipeline.inputs import versions
 from pipeline.tasks import kind_of

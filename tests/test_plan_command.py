@@ -21,10 +21,10 @@ from stages.errors import DataError
 MODEL = "qwen2-1.5b"
 
 
-def planned(cache: Path, task: str, *data: Path, **options: Any) -> Forecast:
+def planned(cache: Path, task: str, *data: Path, model: str = MODEL, **options: Any) -> Forecast:
     """A forecast, in this process."""
     return forecast(
-        Config.of(task, tuple(map(str, data)), MODEL, Path("out"), cache_dir=cache, **options)
+        Config.of(task, tuple(map(str, data)), model, Path("out"), cache_dir=cache, **options)
     )
 
 

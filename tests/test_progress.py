@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 from support import SAMPLES, Run, run_python
 
-from pipeline import amounts, processes
-from pipeline.amounts import NOTHING, Amount
-from pipeline.executors import Job
+from pipeline import executors, processes
+from pipeline.executors import NOTHING, Amount, Job
 from pipeline.messages import lines, painted, progress
 from pipeline.messages.corrected import following
 from pipeline.messages.progress import ENCODE, Follower, Phase, Whole, follower_of
@@ -114,12 +113,12 @@ def test_a_share_is_said_where_the_whole_is_known() -> None:
     told.partly(0, Amount(rows=7))
     assert told.phases[0].share in (None, 0)
     told.partly(0, Amount(rows=7, size=1001))  # the last line has no end
-    assert amounts.percent(told.phases[0].share or 0) == "99%"
+    assert executors.percent(told.phases[0].share or 0) == "99%"
 
 
 def _told(folder: str | None, item: int) -> int:
     """Tells of itself; in a folder, the worker of item 2 dies once after that."""
-    amounts.tell(Amount(rows=item))
+    executors.tell(Amount(rows=item))
     if folder and item == 2 and not (mark := Path(folder) / "2").exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
@@ -132,7 +131,9 @@ def test_workers_tell_while_they_work(
 ) -> None:
     """In this process and in others, by the number of the item; what a lost worker told is taken
     back, and its item is made again from nothing."""
-    monkeypatch.setattr(amounts, "EVERY", 0)  # inherited by copies only: spawned workers tell once
+    monkeypatch.setattr(
+        executors, "EVERY", 0
+    )  # inherited by copies only: spawned workers tell once
     told: list[tuple[int, Amount]] = []
     job = Job(partly=lambda number, amount: told.append((number, amount)))
     shared, items = (str(tmp_path), [1, 2]) if workers == 2 else (None, [1, 2, 3])
@@ -217,14 +218,14 @@ def test_a_log_says_what_is_known(clock: list[float], capsys: pytest.CaptureFixt
 
 def test_short_figures() -> None:
     """Three digits or so, and never 1000 of a unit."""
-    told = [amounts.short(one) for one in (0, 999, 999.6, 11_308, 99_960, 2.4e6)]
+    told = [executors.short(one) for one in (0, 999, 999.6, 11_308, 99_960, 2.4e6)]
     assert told == ["0", "999", "1.0k", "11.3k", "100k", "2.4M"]
 
 
 def test_times_in_words() -> None:
     """Clocks for columns, spans for sentences."""
-    assert [amounts.clock(one) for one in (7, 754, 3723)] == ["0:07", "12:34", "1:02:03"]
-    spans = [amounts.span(one) for one in (0.44, 27.4, 59.7, 200, 7500)]
+    assert [executors.clock(one) for one in (7, 754, 3723)] == ["0:07", "12:34", "1:02:03"]
+    spans = [executors.span(one) for one in (0.44, 27.4, 59.7, 200, 7500)]
     assert spans == ["0.4 s", "27 s", "1 min", "3 min 20 s", "2 h 5 min"]
 
 

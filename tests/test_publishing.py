@@ -163,8 +163,7 @@ def written(files: dict[str, bytes], target: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("over", "every"),
-    few([("another build", 5), ("another build", 1), ("nothing", 1)], 1),
+    ("over", "every"), few([("another build", 5), ("another build", 1), ("nothing", 1)], 1)
 )
 def test_stopped_at_any_change_the_next_call_finishes(
     copies: Copies, memory: Watched, over: str, every: int, tmp_path: Path
@@ -295,10 +294,7 @@ def test_files_of_somebody_else_are_not_touched(copies: Copies, memory: Watched)
 
 
 def test_a_folder_is_exchanged_at_once(
-    builds: Builds,
-    copies: Copies,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    builds: Builds, copies: Copies, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped while it is copied, the old build is whole; what was copied is not copied again."""
     target = tmp_path / "shared" / "data"

@@ -17,7 +17,7 @@ from support import table_bytes
 
 from stages import readers
 from stages.errors import ContainerError, SurroundingsError
-from stages.files import line_block, strict_json
+from stages.files import line_block
 from stages.readers import _tables, jsonl
 
 BOM = b"\xef\xbb\xbf"
@@ -144,8 +144,8 @@ def test_records_do_not_depend_on_where_a_file_is_split(
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(ODD_LINES), min_size=1, max_size=5))
 def test_lines_parsed_together_are_those_parsed_apart(lines: list[bytes]) -> None:
-    rows = strict_json.parse_all(lines, b"\n".join(lines))
-    assert rows is None or rows == [strict_json.parse(line) for line in lines]
+    rows = line_block.parse_all(lines, b"\n".join(lines))
+    assert rows is None or rows == [line_block.parse(line) for line in lines]
 
 
 PACK: dict[str, Callable[[bytes], bytes]] = {

@@ -20,7 +20,7 @@ from support import SAMPLES, Make, Run, read_manifest, read_rows, table, write_r
 
 from pipeline.builds.build import Build, StoredShard
 from pipeline.manifest.records import Change
-from pipeline.report import charts, headline, template
+from pipeline.report import charts, headline
 from pipeline.report import page as report
 from pipeline.report.charts import Entry
 from pipeline.report.page import spread
@@ -439,5 +439,5 @@ def test_changes_are_ordered_by_their_size() -> None:
 
 def test_a_share_is_none_or_all_only_where_it_is() -> None:
     """A rest that rounding would hide is told."""
-    told = [template.share(value) for value in (0.0, 0.0001, 0.5, 0.99999, 1)]
+    told = [headline.share(value) for value in (0.0, 0.0001, 0.5, 0.99999, 1)]
     assert told == ["0.0%", "under 0.1%", "50.0%", "over 99.9%", "100.0%"]

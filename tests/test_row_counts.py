@@ -84,9 +84,7 @@ VALUES = st.recursive(
 @SAME
 @example(rows=["[["], indent=None, chunk=4)  # a string from one chunk into the next, alone
 @given(
-    rows=st.lists(VALUES, max_size=6),
-    indent=st.sampled_from([None, 1]),
-    chunk=st.integers(4, 12),
+    rows=st.lists(VALUES, max_size=6), indent=st.sampled_from([None, 1]), chunk=st.integers(4, 12)
 )
 def test_items_are_counted_as_they_are_read(
     tmp_path: Path, rows: list[Any], indent: int | None, chunk: int

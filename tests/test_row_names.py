@@ -19,9 +19,7 @@ def test_what_is_written_is_read_again(data: st.DataObject) -> None:
     rows = data.draw(
         st.lists(
             st.tuples(
-                st.integers(0, len(sources) - 1),
-                st.integers(1, 1 << 40),
-                st.integers(-1, 1 << 20),
+                st.integers(0, len(sources) - 1), st.integers(1, 1 << 40), st.integers(-1, 1 << 20)
             ),
             min_size=1,
         )

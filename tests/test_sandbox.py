@@ -21,11 +21,11 @@ LOOPING = TABLES["looping"] | {
     "callblock": "{% macro f() %}{{ caller() }}{{ caller() }}{% endmacro %}"
     + 40 * "{% call f() %}"
     + "x"
-    + 40 * "{% endcall %}",
+    + 40 * "{% endcall %}"
 }
 GROWING = TABLES["growing"] | {
     "setblock": "{% set a %}aaaaaaaaaa{% endset %}"
-    + 30 * ("{% set a %}" + 10 * "{{ a }}" + "{% endset %}"),
+    + 30 * ("{% set a %}" + 10 * "{{ a }}" + "{% endset %}")
 }
 SOURCE = TABLES["source"] | {
     "brackets": "{{ " + "(" * 100_000 + "1" + ")" * 100_000 + " }}",

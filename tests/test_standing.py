@@ -48,11 +48,7 @@ class Failing:
 
     def __init__(self, commands: Server, cache_home: Path, folder: Path) -> None:
         self._commands, self._folder = commands, folder
-        self._variables = {
-            **os.environ,
-            "XDG_CACHE_HOME": str(cache_home),
-            "HF_HUB_OFFLINE": "1",
-        }
+        self._variables = {**os.environ, "XDG_CACHE_HOME": str(cache_home), "HF_HUB_OFFLINE": "1"}
 
     def run(self, folder: Path, *words: str, at: int = 0, error: str = FULL) -> Ran:
         """A command of which the ``at``-th such call fails."""

@@ -231,9 +231,7 @@ def _measure(audits: list[Audit], chunks: Iterable[Chunk], totals: dict[str, Tot
 
 
 def run_audits(
-    sample: Callable[[], Iterable[Chunk]],
-    facts: AuditFacts,
-    overrides: Mapping[str, float],
+    sample: Callable[[], Iterable[Chunk]], facts: AuditFacts, overrides: Mapping[str, float]
 ) -> list[AuditResult]:
     """Every audit that applies to the task.
 
@@ -256,11 +254,7 @@ def run_audits(
             figures = audit.judge(facts, totals[audit.name], allowed)
             status = max((f.status for f in figures), key=_RANK.index, default=PASS)
             result = AuditResult(
-                audit.name,
-                audit.why,
-                status=status,
-                tolerances=allowed,
-                figures=tuple(figures),
+                audit.name, audit.why, status=status, tolerances=allowed, figures=tuple(figures)
             )
             results.append(result)
     except _UNJUDGED as error:

@@ -8,13 +8,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from expectations import audits
+from expectations import audits, undo_layout
 from expectations.stored_rows import Chunk
-from expectations.undo_layout import Sequences
-from stages.columns import Ints
+from stages import columns, profile
 from stages.encoders import parsed
 from stages.errors import counted, were
-from stages.profile import TargetModel
 
 # The texts of token ids and what they contain: of the ids that occur, each computed once.
 #
@@ -46,11 +44,11 @@ class _Known:
 
     _UNKNOWN = 255
 
-    def __init__(self, size: int, look: Callable[[Ints], Codes | Bools]) -> None:
+    def __init__(self, size: int, look: Callable[[columns.Ints], Codes | Bools]) -> None:
         self._table = np.full(size, self._UNKNOWN, np.uint8)
         self._look = look
 
-    def of(self, ids: Ids | Ints) -> Codes:
+    def of(self, ids: Ids | columns.Ints) -> Codes:
         """The number of each id."""
         present = np.zeros(len(self._table), bool)
         present[ids] = True
@@ -74,7 +72,7 @@ class Vocabulary:
         self._having: dict[str, _Known] = {}
         self._scripts = _Known(self.size, self._script_of)
 
-    def _matching(self, ids: Ints, patterns: Sequence[str]) -> Iterator[Bools]:
+    def _matching(self, ids: columns.Ints, patterns: Sequence[str]) -> Iterator[Bools]:
         """Whether the text of each id matches, pattern by pattern; control tokens never do."""
         texts = self._tokenizer.decode_batch([[i] for i in ids.tolist()], skip_special_tokens=False)
         column, ordinary = pa.array(texts, pa.string()), ~np.isin(ids, self._controls)
@@ -86,14 +84,14 @@ class Vocabulary:
         """Whether the text of each id matches a regular expression (RE2); control tokens never
         do."""
 
-        def look(wanted: Ints) -> Bools:
+        def look(wanted: columns.Ints) -> Bools:
             return next(self._matching(wanted, [pattern]))
 
         known = self._having.setdefault(pattern, _Known(self.size, look))
         matching: Bools = known.of(ids) == 1
         return matching
 
-    def _script_of(self, ids: Ints) -> Codes:
+    def _script_of(self, ids: columns.Ints) -> Codes:
         script_of = np.full(len(ids), len(SCRIPTS), np.uint8)
         # In reverse order, so that the first script that matches is the one that stays.
         patterns = list(SCRIPTS.values())[::-1]
@@ -101,7 +99,7 @@ class Vocabulary:
             script_of[matching] = len(SCRIPTS) - 1 - number
         return script_of
 
-    def scripts(self, ids: Ids | Ints) -> Codes:
+    def scripts(self, ids: Ids | columns.Ints) -> Codes:
         """Index into ``SCRIPTS`` of each id's letters; ``len(SCRIPTS)`` where it has none."""
         return self._scripts.of(ids)
 
@@ -133,12 +131,12 @@ def _of(tokenizer_json: bytes, controls: tuple[int, ...]) -> Vocabulary:
     return Vocabulary(tokenizer_json, controls)
 
 
-def of(model: TargetModel) -> Vocabulary:
+def of(model: profile.TargetModel) -> Vocabulary:
     """The model's vocabulary, whose texts are decoded once per process."""
     return _of(model.tokenizer_json, tuple(model.controls.values()))
 
 
-def places(ids: Ids, phrases: Sequence[tuple[int, ...]], size: int) -> Ints:
+def places(ids: Ids, phrases: Sequence[tuple[int, ...]], size: int) -> columns.Ints:
     """The flat indices at which any of some id sequences begins, ascending.
 
     Args:
@@ -163,7 +161,7 @@ def places(ids: Ids, phrases: Sequence[tuple[int, ...]], size: int) -> Ints:
 _NAMES = (*SCRIPTS, "no letters")
 
 
-def _scripts(ids: Ids, chunk: Chunk) -> Ints:
+def _scripts(ids: Ids, chunk: Chunk) -> columns.Ints:
     """How many tokens have letters of each script: as short in a build of any size."""
     vocab = of(chunk.context.model)
     known = np.clip(ids, 0, vocab.size - 1)
@@ -213,7 +211,7 @@ AUDIT = audits.Audit(
 # Content that spells out a control token: harmless as ids, but a sign of templated input.
 
 
-def _rows(side: Sequences, chunk: Chunk) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _rows(side: undo_layout.Sequences, chunk: Chunk) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     model = chunk.context.model
     vocab = of(model)
     names = [name for name in model.controls if len(name) > 3]
@@ -229,10 +227,7 @@ def _control_text_measure(chunk: Chunk) -> audits.Counts:
     rows = _rows(chunk.sequences, chunk)
     if chunk.other is not None:
         rows = np.union1d(rows, _rows(chunk.other, chunk))
-    return {
-        "rows": np.array([len(chunk), len(rows)]),
-        "names": np.array(chunk.named(rows), object),
-    }
+    return {"rows": np.array([len(chunk), len(rows)]), "names": np.array(chunk.named(rows), object)}
 
 
 def _control_text_judge(

@@ -2,9 +2,8 @@
 
 import numpy as np
 
+from expectations import contract, stored_rows
 from expectations.audits import WARN, Audit, AuditFacts, Counts, Figure, Tolerances, Totals, portion
-from expectations.contract import ANSWERS
-from expectations.stored_rows import Chunk
 from stages.columns import Ints, offsets_of
 from stages.errors import counted
 
@@ -116,7 +115,7 @@ SOURCES = Audit(
 SHORT = 2  # tokens besides the one that ends an answer or a step
 
 
-def _answers(chunk: Chunk) -> tuple[Ints, Ints]:
+def _answers(chunk: stored_rows.Chunk) -> tuple[Ints, Ints]:
     """Tokens of every answer without its last one, and the example that the answer is in."""
     if chunk.context.kind.marks:
         markers = np.flatnonzero(chunk.sequences.ids == chunk.context.model.step_id)
@@ -128,7 +127,7 @@ def _answers(chunk: Chunk) -> tuple[Ints, Ints]:
     return stops - starts - 1, chunk.sequences.owner(starts)
 
 
-def _sides(chunk: Chunk) -> tuple[Ints, Ints]:
+def _sides(chunk: stored_rows.Chunk) -> tuple[Ints, Ints]:
     """The same for the two answers of each pair."""
     lengths = []
     for side in (chunk.sequences, chunk.other):
@@ -138,7 +137,7 @@ def _sides(chunk: Chunk) -> tuple[Ints, Ints]:
     return np.concatenate(lengths), np.tile(np.arange(len(chunk)), 2)
 
 
-def _measure(chunk: Chunk) -> Counts:
+def _measure(chunk: stored_rows.Chunk) -> Counts:
     lengths, owner = _sides(chunk) if chunk.context.kind.compares else _answers(chunk)
     short = np.flatnonzero(lengths <= SHORT)
     return {
@@ -170,7 +169,7 @@ SHORT_ANSWERS = Audit(
 _TURNS = 12  # turns that are counted separately; later ones are counted together
 
 
-def _trained_share_measure(chunk: Chunk) -> Counts:
+def _trained_share_measure(chunk: stored_rows.Chunk) -> Counts:
     """A turn is what ends in an end-of-turn token; what follows the last one belongs to it."""
     sequences = chunk.sequences
     ends = np.flatnonzero(sequences.ids == chunk.context.model.end_of_turn_id)
@@ -215,5 +214,5 @@ TRAINED_SHARE = Audit(
     why="a share near 0 or 1 shows turns that were left out, or trained, by mistake",
     judge=_trained_share_judge,
     measure=_trained_share_measure,
-    needs=(ANSWERS,),
+    needs=(contract.ANSWERS,),
 )

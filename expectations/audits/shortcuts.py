@@ -11,6 +11,7 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
+from expectations import contract, undo_layout
 from expectations.audits import (
     Audit,
     AuditFacts,
@@ -22,9 +23,7 @@ from expectations.audits import (
     level,
     portion,
 )
-from expectations.contract import COMPARES
 from expectations.stored_rows import Chunk
-from expectations.undo_layout import Sequences
 from stages.columns import Ints
 from stages.errors import counted
 
@@ -49,14 +48,14 @@ _LATIN = list(language.SCRIPTS).index("Latin")
 _WORDS = {"first token": "begins", "last token": "ends"}
 
 
-def _within(side: Sequences, at: Ints) -> Ints:
+def _within(side: undo_layout.Sequences, at: Ints) -> Ints:
     """How many of some ascending flat indices are in each answer."""
     assert side.starts_at is not None
     ends = np.maximum(side.offsets[1:] - 1, side.starts_at)  # without the end-of-turn token
     return np.searchsorted(at, ends) - np.searchsorted(at, side.starts_at)
 
 
-def _features(side: Sequences, chunk: Chunk) -> dict[str, npt.NDArray[np.float64]]:
+def _features(side: undo_layout.Sequences, chunk: Chunk) -> dict[str, npt.NDArray[np.float64]]:
     vocab = language.of(chunk.context.model)
     assert side.starts_at is not None
     ids = np.clip(side.ids, 0, vocab.size - 1)
@@ -155,7 +154,7 @@ AUDIT = Audit(
     judge=_judge,
     measure=_measure,
     tolerances={"warn": 0.75, "fail": 0.98, "least": 50},
-    needs=(COMPARES,),
+    needs=(contract.COMPARES,),
 )
 
 

@@ -2,15 +2,13 @@
 
 import numpy as np
 
-from expectations import audits
-from expectations.contract import COMPARES, MARKS
-from expectations.stored_rows import Chunk
+from expectations import audits, contract, stored_rows
 from stages.errors import counted
 
 _PLACES = 20  # steps that are counted separately; later ones are counted together
 
 
-def _measure(chunk: Chunk) -> audits.Counts:
+def _measure(chunk: stored_rows.Chunk) -> audits.Counts:
     owner, values = chunk.step_owner, chunk.step_values
     assert owner is not None
     assert values is not None
@@ -64,7 +62,7 @@ AUDIT = audits.Audit(
     judge=_judge,
     measure=_measure,
     tolerances={"warn": 0.95, "least": 100},
-    needs=(MARKS,),
+    needs=(contract.MARKS,),
 )
 
 
@@ -74,7 +72,7 @@ AUDIT = audits.Audit(
 # or the scores count the other way round, and a model trained on such pairs learns the opposite.
 
 
-def _margins_measure(chunk: Chunk) -> audits.Counts:
+def _margins_measure(chunk: stored_rows.Chunk) -> audits.Counts:
     if chunk.margins is None:
         return {}
     negative = np.flatnonzero(chunk.margins < 0)  # NaN where a pair has none
@@ -104,7 +102,7 @@ MARGINS = audits.Audit(
     judge=_margins_judge,
     measure=_margins_measure,
     tolerances={"warn": 0.0, "fail": 0.5},
-    needs=(COMPARES,),
+    needs=(contract.COMPARES,),
     instead="If the sides are swapped, swap them and their scores, as columns: "
     "--map chosen=rejected --map rejected=chosen --map score_chosen=score_rejected --map "
     "score_rejected=score_chosen; otherwise drop the rows whose rejected answer is the better one",

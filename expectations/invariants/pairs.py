@@ -4,11 +4,10 @@ from functools import partial
 
 import numpy as np
 
-from expectations import contract
-from expectations.stored_rows import StoredRows
+from expectations import contract, stored_rows
 
 
-def _pairs(rows: StoredRows) -> contract.Columns:
+def _pairs(rows: stored_rows.StoredRows) -> contract.Columns:
     chosen, rejected = rows.sides.values()
     shared = rows.table.column("prompt_length").to_numpy()
     lengths = [np.diff(side.offsets) for side in (chosen, rejected)]
@@ -30,7 +29,7 @@ def _pairs(rows: StoredRows) -> contract.Columns:
     }
 
 
-def _margins(rows: StoredRows) -> contract.Columns:
+def _margins(rows: stored_rows.StoredRows) -> contract.Columns:
     if "margin" not in rows.table.schema.names:
         return {"margin_finite": np.ones(len(rows), bool)}
     column = rows.table.column("margin")

@@ -2,14 +2,12 @@
 
 import numpy as np
 
-from expectations import contract
-from expectations.stored_rows import StoredRows
-from expectations.undo_layout import Sequences
+from expectations import contract, stored_rows, undo_layout
 from stages.columns import IGNORED, Ints
 from stages.profile import TargetModel
 
 
-def _highest(sequences: Sequences) -> Ints:
+def _highest(sequences: undo_layout.Sequences) -> Ints:
     """The highest id of each sequence; -1 where it is empty."""
     offsets, ids = sequences.offsets, sequences.ids
     if not len(ids):
@@ -19,7 +17,7 @@ def _highest(sequences: Sequences) -> Ints:
     return np.where(np.diff(offsets) > 0, highest, -1).astype(np.int64)
 
 
-def _bos_inside(sequences: Sequences, model: TargetModel) -> Ints:
+def _bos_inside(sequences: undo_layout.Sequences, model: TargetModel) -> Ints:
     """How many bos tokens are after the first position; 0 where a family has no bos token, or ends
     its turns with the same token."""
     token = model.profile.bos_token
@@ -32,7 +30,7 @@ def _bos_inside(sequences: Sequences, model: TargetModel) -> Ints:
     return inside
 
 
-def _controls(sequences: Sequences, model: TargetModel) -> Ints:
+def _controls(sequences: undo_layout.Sequences, model: TargetModel) -> Ints:
     """How many control tokens each sequence has."""
     # The unknown token is a special token as well, but ordinary text may give it.
     known = (index for index in model.controls.values() if index != model.unk_id)
@@ -43,7 +41,7 @@ def _controls(sequences: Sequences, model: TargetModel) -> Ints:
     return np.diff(np.searchsorted(is_control, sequences.offsets))
 
 
-def _one_side(sequences: Sequences, model: TargetModel) -> contract.Columns:
+def _one_side(sequences: undo_layout.Sequences, model: TargetModel) -> contract.Columns:
     return {
         "n_tokens": np.diff(sequences.offsets),
         "max_id": _highest(sequences),
@@ -56,7 +54,7 @@ def _one_side(sequences: Sequences, model: TargetModel) -> contract.Columns:
     }
 
 
-def _each_side(rows: StoredRows) -> contract.Columns:
+def _each_side(rows: stored_rows.StoredRows) -> contract.Columns:
     """The metrics of every sequence of an example; those of a pair's sides have a prefix."""
     return {
         prefix + name: values
@@ -65,7 +63,7 @@ def _each_side(rows: StoredRows) -> contract.Columns:
     }
 
 
-def _printed(rows: StoredRows) -> contract.Columns:
+def _printed(rows: stored_rows.StoredRows) -> contract.Columns:
     """How many control tokens the template printed, known only while parts are made."""
     columns = {"n_controls_printed": rows.table.column("controls").to_numpy()}
     if rows.paired:
@@ -123,7 +121,7 @@ SUBJECT = contract.Subject(
 # Labels: which tokens are trained, and that each is the token itself.
 
 
-def _labels(rows: StoredRows) -> contract.Columns:
+def _labels(rows: stored_rows.StoredRows) -> contract.Columns:
     examples = rows.examples
     sequences, labels = examples.sequences, examples.labels
     trained = labels != IGNORED
@@ -133,7 +131,7 @@ def _labels(rows: StoredRows) -> contract.Columns:
     filled = sequences.offsets[1:] > sequences.offsets[:-1]
     lasts = sequences.offsets[1:][filled] - 1
     ends[lasts] = trained[lasts]
-    first = Sequences(sequences.offsets, labels).at(sequences.offsets[:-1])
+    first = undo_layout.Sequences(sequences.offsets, labels).at(sequences.offsets[:-1])
     return {
         "n_trained": sequences.per_row(trained),
         "n_labels_not_ids": sequences.per_row(trained & (labels != sequences.ids)),
@@ -191,7 +189,7 @@ LABELS = contract.Subject(
 # Loss weights and labels must agree; rows without weights always do.
 
 
-def _weights(rows: StoredRows) -> contract.Columns:
+def _weights(rows: stored_rows.StoredRows) -> contract.Columns:
     examples = rows.examples
     if examples.weights is None:
         count = len(examples.sequences)

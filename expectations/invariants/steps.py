@@ -5,22 +5,21 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from expectations import contract
-from expectations.stored_rows import Dataset, StoredRows
+from expectations import contract, stored_rows
 from stages.columns import IGNORED, Ints, count_per_row, list_parts, numbers, offsets_of
 
 MANY_RATINGS = 1000  # with fewer, the share of good ones says little
 MILLION = 1_000_000
 
 
-def _ratings(rows: StoredRows) -> tuple[Ints, npt.NDArray[np.float64]]:
+def _ratings(rows: stored_rows.StoredRows) -> tuple[Ints, npt.NDArray[np.float64]]:
     """Where each example's ratings begin, and the ratings, flat: NaN where a step has none."""
     assert rows.examples.steps is not None
     offsets, values = list_parts(rows.examples.steps[1])
     return offsets, values.to_numpy(zero_copy_only=False).astype(np.float64)
 
 
-def _steps(rows: StoredRows) -> contract.Columns:
+def _steps(rows: stored_rows.StoredRows) -> contract.Columns:
     examples, model = rows.examples, rows.context.model
     assert examples.steps is not None
     sequences, labels = examples.sequences, examples.labels
@@ -56,7 +55,7 @@ def _steps(rows: StoredRows) -> contract.Columns:
     }
 
 
-def _after_error(rows: StoredRows) -> contract.Columns:
+def _after_error(rows: stored_rows.StoredRows) -> contract.Columns:
     """How many steps after an example's first bad one have a rating, where the format of its input
     rates up to the first error; 0 elsewhere."""
     assert rows.sources is not None
@@ -71,7 +70,7 @@ def _after_error(rows: StoredRows) -> contract.Columns:
     return {"n_labelled_after_error": np.where(to_first_error[rows.place["source"]], after, 0)}
 
 
-def _positives(dataset: Dataset) -> contract.Columns:
+def _positives(dataset: stored_rows.Dataset) -> contract.Columns:
     labels, good = (dataset.total(contract.EXAMPLE, name) for name in ("n_labels", "n_good"))
     share = good * MILLION // labels if labels >= MANY_RATINGS else MILLION // 2
     return {"ratings": [labels], "ratings_good": [good], "positives_ppm": [share]}

@@ -13,7 +13,6 @@ from pipeline.shards.examples import most_shared
 from stages.contract import Batch
 from stages.errors import counted
 from stages.overlap import search, signatures
-from stages.overlap.signatures import Signatures
 
 
 @dataclass(slots=True)
@@ -70,7 +69,7 @@ class Alike:
 
     contaminated: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
-    parts: list[Signatures] = field(default_factory=list)
+    parts: list[signatures.Signatures] = field(default_factory=list)
 
     def taken(self, batch: Batch, config: Config, name_of: Callable[[int], str]) -> Batch:
         """The examples of a batch that no evaluation asks for.

@@ -17,7 +17,6 @@ from expectations.stored_rows import Chunk, chunk_of
 from pipeline.builder import contaminated, description, exporting, gate, planning, rejects
 from pipeline.builder.dataset import write_dataset, write_index, write_shards
 from pipeline.builder.description import Outcome
-from pipeline.builder.gate import Evidence
 from pipeline.builder.judge import Judge
 from pipeline.builder.planning import MadeParts, Planned, lines_of_part
 from pipeline.builder.preparation import Prepared
@@ -31,14 +30,12 @@ from pipeline.manifest.records import AUDITS, REJECTS, VALIDATION
 from pipeline.messages.progress import CHECK, PLAN, REPORT, Report
 from pipeline.report import card
 from pipeline.report import page as report_page
-from pipeline.shards import filters, pack_index
+from pipeline.shards import filters, pack_index, part
 from pipeline.shards.gather import ShardReport
 from pipeline.shards.measured import METRICS, read
-from pipeline.shards.part import PartReport
 from stages.columns import Ints, offsets_of
 from stages.errors import DataError
 from stages.files import file_hash
-from stages.files.file_hash import FileState
 from stages.findings import AuditResult, Audits, Verdict
 
 
@@ -54,7 +51,7 @@ class Assembled:
 
     build: Build
     verdict: Verdict
-    seen: Mapping[str, FileState]
+    seen: Mapping[str, file_hash.FileState]
 
 
 def require_rows(prepared: Prepared, made: MadeParts) -> None:
@@ -101,7 +98,7 @@ def assemble(
     return Assembled(build, verdict, _unwritten(folder, shards))
 
 
-def _unwritten(folder: Path, shards: Sequence[ShardReport]) -> dict[str, FileState]:
+def _unwritten(folder: Path, shards: Sequence[ShardReport]) -> dict[str, file_hash.FileState]:
     """The states of the shards that nobody has written to since they were hashed."""
     found = {shard.path: shard.measured.state for shard in shards}
     return {path: state for path, state in found.items() if file_hash.of(folder / path) == state}
@@ -166,7 +163,7 @@ def _judge(outcome: Outcome, folder: Path, judge: Judge) -> Callable[[], Verdict
         where a critical expectation is broken, and ``GateError`` where something could not be
         judged.
     """
-    evidence = Evidence(
+    evidence = gate.Evidence(
         folder=folder,
         indexes=outcome.indexes,
         metrics=folder / METRICS,
@@ -291,7 +288,7 @@ def audit(folder: Path, outcome: Outcome) -> list[AuditResult]:
         lengths=outcome.outline.counts.histogram(),
         leaked=outcome.outline.counts.leaked,
         everything=everything,
-        lost=PartReport.lost_of(outcome.parts),
+        lost=part.PartReport.lost_of(outcome.parts),
         sources=_sources(outcome),
     )
     results = run_audits(sample, facts, config.judge.tolerance)

@@ -46,7 +46,6 @@ from pipeline.builds.build import Build
 from pipeline.builds.limits import Built, drift
 from pipeline.builds.place import Place, place_of
 from pipeline.inputs import equal_build
-from pipeline.inputs.equal_build import Look
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import as_json, sealed
 from pipeline.manifest.records import RUN, Change, RunRecord
@@ -54,11 +53,9 @@ from pipeline.messages.progress import PUBLISH, START, Report
 from pipeline.messages.recorded import recorded
 from pipeline.options.config import Config
 from pipeline.secrets import named
-from pipeline.shards import reused_shards
-from pipeline.shards.part import PartReport, Work
+from pipeline.shards import part, reused_shards
 from stages.errors import DataError
 from stages.files import file_hash
-from stages.files.file_hash import KnownHashes
 
 __all__ = [
     "Assembled",
@@ -97,7 +94,7 @@ def build(config: Config, report: Report) -> Built:
     return recorded(config, made)
 
 
-def look(config: Config) -> Look:
+def look(config: Config) -> equal_build.Look:
     """``equal_build.look``; what the inputs are refused for is kept in ``DIR.failed``."""
     try:
         return equal_build.look(config)
@@ -107,7 +104,7 @@ def look(config: Config) -> Look:
 
 def make(
     config: Config,
-    found: Look,
+    found: equal_build.Look,
     judge: Judge,
     report: Report,
     *,
@@ -194,13 +191,7 @@ def remember(prepared: Prepared, made: MadeParts, assembled: Assembled) -> None:
 
 
 def finish_in(
-    folder: Path,
-    place: Place,
-    prepared: Prepared,
-    made: MadeParts,
-    *,
-    judge: Judge,
-    report: Report,
+    folder: Path, place: Place, prepared: Prepared, made: MadeParts, *, judge: Judge, report: Report
 ) -> tuple[Built, Assembled]:
     """The same in a staging directory that is there already.
 
@@ -294,7 +285,7 @@ def _run_record(
     )
 
 
-def _keep_part(hashes: KnownHashes, work: Work, report: PartReport) -> None:
+def _keep_part(hashes: file_hash.KnownHashes, work: part.Work, report: part.PartReport) -> None:
     """Keep the hashes of a part's files, if nothing was written to them since its report was, or
     since the part was last found to be as its report has it: both change the report last."""
     try:

@@ -25,7 +25,6 @@ from pipeline.shards.examples import Fate
 from pipeline.shards.plan import Chosen
 from stages import encoders
 from stages.overlap import search, signatures
-from stages.overlap.search import Items
 from stages.overlap.settings import Search
 from stages.tokens.folded_labels import unfolded
 
@@ -45,7 +44,7 @@ def _hits(
             yield example, name, [one for one in every if one["share"] > share]
 
 
-def _hit(name: str, overlap: dict[str, Any], asked: Search, items: Items) -> Hit:
+def _hit(name: str, overlap: dict[str, Any], asked: Search, items: search.Items) -> Hit:
     item = overlap.pop("item")
     evaluation = asked.evaluations[items.evaluation[item]]
     share = round(overlap.pop("share"), 6)
@@ -94,7 +93,7 @@ def write(
 
 
 def _record(
-    number: int, asked: Search, items: Items, found: int, examples: list[int], plan: Chosen
+    number: int, asked: Search, items: search.Items, found: int, examples: list[int], plan: Chosen
 ) -> EvaluationRecord:
     own = [item for item, of in enumerate(items.evaluation) if of == number]
     judged = [items.judged(item) for item in own]

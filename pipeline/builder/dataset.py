@@ -19,14 +19,10 @@ from pipeline.manifest.dataset_files import write_json, write_split, write_split
 from pipeline.manifest.records import SERVING
 from pipeline.messages.progress import WRITE, Report, Whole
 from pipeline.serving import serving
-from pipeline.serving.serving import write_tokenizer
-from pipeline.shards import pack_index, reused_shards
+from pipeline.shards import pack_index, reused_shards, window_plan
 from pipeline.shards import window_plan as windows
 from pipeline.shards.gather import Gather, ShardReport
 from pipeline.shards.measured import METRICS, read
-from pipeline.shards.pack_index import MeasuredIndex
-from pipeline.shards.reused_shards import Keeping
-from pipeline.shards.window_plan import ShardRef
 from stages import formats
 
 _Made = TypeVar("_Made")
@@ -41,7 +37,7 @@ def _named(prepared: Prepared) -> Sources:
     )
 
 
-def _keeping(prepared: Prepared, planned: Planned, folder: Path) -> Keeping:
+def _keeping(prepared: Prepared, planned: Planned, folder: Path) -> reused_shards.Keeping:
     """What all shards of a build have in common, and what they are taken over by.
 
     Args:
@@ -60,7 +56,7 @@ def _keeping(prepared: Prepared, planned: Planned, folder: Path) -> Keeping:
         # Somebody's own suite or page is about every row, not only telling ones.
         tables=bool(config.judge.expectations) or run.data_docs is not None,
     )
-    return Keeping(
+    return reused_shards.Keeping(
         gather=gather,
         recipe=recipe.fingerprint,
         rows=declared.fingerprint_of_rows(config, model.profile, model.tokenizer_json),
@@ -73,12 +69,12 @@ def _keeping(prepared: Prepared, planned: Planned, folder: Path) -> Keeping:
 
 
 def _each(
-    function: Callable[[Keeping, ShardRef], _Made],
+    function: Callable[[reused_shards.Keeping, window_plan.ShardRef], _Made],
     prepared: Prepared,
     planned: Planned,
     folder: Path,
     *,
-    shards: Sequence[ShardRef],
+    shards: Sequence[window_plan.ShardRef],
     report: Report,
     whole: Whole | None = None,
 ) -> list[_Made]:
@@ -145,7 +141,7 @@ def make_shards(
 
 def write_index(
     prepared: Prepared, planned: Planned, folder: Path, shards: Sequence[ShardReport]
-) -> tuple[MeasuredIndex, ...]:
+) -> tuple[pack_index.MeasuredIndex, ...]:
     """Write which examples are in which pack, and read it back; nothing where packs are rows.
 
     Raises:
@@ -177,5 +173,5 @@ def write_dataset(folder: Path, prepared: Prepared, shards: Sequence[ShardReport
         names = [Path(shard.path).name for shard in own]
         write_split(folder, side, _schema(folder, own), shards=names, key=prepared.build_id)
     write_splits(folder, sides)
-    write_tokenizer(folder / "tokenizer", prepared.recipe.model)
+    serving.write_tokenizer(folder / "tokenizer", prepared.recipe.model)
     write_json(folder / SERVING, serving.contract_of(prepared.recipe, shards))

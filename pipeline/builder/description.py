@@ -11,10 +11,8 @@ from typing import Any
 
 from pipeline import __version__
 from pipeline.builder import rejects
-from pipeline.builder.rejects import Ledger
-from pipeline.inputs import equal_build
+from pipeline.inputs import equal_build, scan
 from pipeline.inputs.recipe import Recipe, repaired
-from pipeline.inputs.scan import Input
 from pipeline.manifest import manifest as records
 from pipeline.manifest.counts import (
     FATES,
@@ -29,17 +27,12 @@ from pipeline.manifest.counts import (
 from pipeline.manifest.json_records import from_json
 from pipeline.manifest.records import Decontamination, Likeness
 from pipeline.serving import serving
-from pipeline.shards import budgets, pack_index
-from pipeline.shards.facts import Outline
-from pipeline.shards.filters import Filtered
-from pipeline.shards.gather import ShardReport
-from pipeline.shards.pack_index import MeasuredIndex
+from pipeline.shards import budgets, facts, filters, gather, pack_index
 from pipeline.shards.part import PartReport
 from pipeline.shards.plan import Chosen
 from pipeline.shards.sides import TEST, TRAIN
-from stages import encoders, formats
+from stages import encoders, findings, formats
 from stages.chat_template import loss_weights
-from stages.findings import Verdict
 from stages.tokenizers import oracle
 from stages.tokens import layouts
 
@@ -53,17 +46,17 @@ class Outcome:
     """
 
     recipe: Recipe
-    inputs: list[Input]
+    inputs: list[scan.Input]
     parts: list[PartReport]
     rows_of_input: list[int]
-    outline: Outline
+    outline: facts.Outline
     chosen: Chosen | None
-    shards: list[ShardReport]
-    ledger: Ledger
-    filtered: Filtered | None = None
+    shards: list[gather.ShardReport]
+    ledger: rejects.Ledger
+    filtered: filters.Filtered | None = None
     decontamination: Decontamination | None = None
     near_duplicates: Likeness | None = None
-    indexes: tuple[MeasuredIndex, ...] = ()  # of packs, by side
+    indexes: tuple[pack_index.MeasuredIndex, ...] = ()  # of packs, by side
 
 
 def splits_of(outcome: Outcome) -> dict[str, records.SplitRecord]:
@@ -265,7 +258,7 @@ def tokens_of(outcome: Outcome) -> TokenCounts:
     )
 
 
-def describe(outcome: Outcome, verdict: Verdict) -> records.Manifest:
+def describe(outcome: Outcome, verdict: findings.Verdict) -> records.Manifest:
     """The manifest, without writing it; what is read back from the shards is filled in later:
     ``audits``, ``columns``, ``trainers``, ``for_`` and ``files``."""
     recipe, outline = outcome.recipe, outcome.outline

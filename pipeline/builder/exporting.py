@@ -14,12 +14,10 @@ import pyarrow as pa
 
 from pipeline import exports
 from pipeline.builder import launch
-from pipeline.builds import failed, publish, stored
+from pipeline.builds import failed, limits, publish, stored
 from pipeline.builds import packs as rows
 from pipeline.builds.build import Build
-from pipeline.builds.limits import Built
 from pipeline.builds.packs import Packs
-from pipeline.builds.stored import hash_files
 from pipeline.exports import Export, ExportFacts, Projection
 from pipeline.manifest.counts import PackingCounts, PaddingCounts
 from pipeline.manifest.dataset_files import write_json, write_split, write_splits
@@ -38,7 +36,6 @@ from stages.columns import Ints, numbers, offsets_of, whole
 from stages.errors import UsageError
 from stages.files import file_hash
 from stages.tokens import layouts
-from stages.tokens.layouts import Shape
 
 _CARRIED = (TOKENIZER, SERVING, VALIDATION)  # copied from the build unchanged
 
@@ -76,7 +73,7 @@ def _relaid(source: Build, split: str, facts: ExportFacts) -> Iterator[tuple[pa.
     order, sizes = layout.plan(lengths, facts.max_length)
     width = layout.width("longest", int(lengths.max()), facts.max_length)
     types = model.pair is not None and model.pair.token_types
-    shape = Shape(
+    shape = layouts.Shape(
         width=width, padding_side=model.padding_side, pad_id=model.pad_token_id, token_types=types
     )
     # order lists all examples row by row; at says where each row begins in it.
@@ -228,7 +225,7 @@ def _write(source: Build, export: Export, facts: ExportFacts, staged: Path) -> M
     manifest = replace(manifest, trainers=exports.verdicts(exports.facts_of(manifest)))
     launch.write(staged, export, manifest)
     card.write(Build(staged, manifest))
-    manifest = sealed(replace(manifest, files=hash_files(staged, {})))
+    manifest = sealed(replace(manifest, files=stored.hash_files(staged, {})))
     write_json(staged / MANIFEST, as_json(manifest))
     return manifest
 
@@ -244,7 +241,7 @@ def bring_back(source: Build, folder: Path) -> Build:
     return Build(folder, replace(source.manifest, splits=splits, export=None))
 
 
-def export_build(name: str, folder: Path, output: Path, layout: str = "") -> Built:
+def export_build(name: str, folder: Path, output: Path, layout: str = "") -> limits.Built:
     """Write a build for another trainer.
 
     Raises:
@@ -260,7 +257,7 @@ def export_build(name: str, folder: Path, output: Path, layout: str = "") -> Bui
     _require_replaceable(output, source, export)
     with publish.staging(target) as staged:
         written = Build(output, _write(source, export, facts, staged))
-        there = failed.publishing(Built(written, fresh=True), publish.moment(staged, target))
+        there = failed.publishing(limits.Built(written, fresh=True), publish.moment(staged, target))
         publish.publish(staged, target)
     return there
 

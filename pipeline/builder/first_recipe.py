@@ -14,9 +14,8 @@ from typing import Any, TypeAlias
 from pipeline import tasks
 from pipeline.builder.forecast import Forecast, forecast, glimpses, would_stop
 from pipeline.builder.population import MAX_LENGTHS
+from pipeline.inputs import opening, scan
 from pipeline.inputs.detection import recognise_glimpse, two_shapes
-from pipeline.inputs.opening import opening_of
-from pipeline.inputs.scan import expand
 from pipeline.options.build_options import OPTIONS, default_cache
 from pipeline.options.command_line import config_from, not_read, stem
 from pipeline.options.config import Config
@@ -109,7 +108,7 @@ def write(
 
 
 def _looks(argument: str, given: Mapping[str, Any]) -> "Looks":
-    return glimpses(expand((argument,), default_cache()), [opening_of(given)])
+    return glimpses(scan.expand((argument,), default_cache()), [opening.opening_of(given)])
 
 
 def _tests(data: Sequence[str]) -> list[str]:
@@ -267,8 +266,8 @@ def looked_at(data: tuple[str, ...], given: Mapping[str, Any]) -> tuple[int, Loo
     Raises:
         UsageError, DataError, SurroundingsError: one is missing, empty or not readable.
     """
-    files = expand(data, local_cache(given["cache_dir"] or default_cache()))
-    return len(files), glimpses(files, [opening_of(given)], given.get("empty", "refuse"))
+    files = scan.expand(data, local_cache(given["cache_dir"] or default_cache()))
+    return len(files), glimpses(files, [opening.opening_of(given)], given.get("empty", "refuse"))
 
 
 def fitting(data: tuple[str, ...], given: Mapping[str, Any], looks: Looks) -> str:

@@ -27,10 +27,8 @@ from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import located, short_names
 from pipeline.options.build_options import SourceOptions
 from pipeline.options.config import Config
-from pipeline.shards import chain
-from pipeline.shards.facts import Margins, of_column
-from pipeline.stores import local
-from pipeline.stores.sources import Located
+from pipeline.shards import chain, facts
+from pipeline.stores import local, sources
 from stages.chat_template import loss_weights
 from stages.columns import Ints
 from stages.contract import Batch, Glimpse, Record
@@ -101,7 +99,7 @@ class Sampled:
     alike: Alike = field(default_factory=Alike)
     tokens: int = 0
     split: Counter[str] = field(default_factory=Counter)
-    margins: Margins | None = None
+    margins: facts.Margins | None = None
     long: int = 0
     left: int = 0
     chosen: FilteredSample = field(default_factory=FilteredSample)
@@ -146,10 +144,10 @@ class Forecast:
 
 
 def glimpses(
-    files: Sequence[Located],
+    files: Sequence[sources.Located],
     openings: Sequence[SourceOptions] = (SourceOptions(()),),
     empty: str = "refuse",
-) -> list[tuple[str, Located, str, Glimpse]]:
+) -> list[tuple[str, sources.Located, str, Glimpse]]:
     """Name, file, reader and sample of every input with rows, or of some where there are many.
 
     Args:
@@ -174,7 +172,7 @@ def glimpses(
     return [one for one in seen if not is_empty(one[-1])]
 
 
-def _look(name: str, file: Located, reader: str, glimpse: Glimpse, config: Config) -> Look:
+def _look(name: str, file: sources.Located, reader: str, glimpse: Glimpse, config: Config) -> Look:
     own = config.only(file.source)
     with said_of_source(*own.sources):
         detection = recognise_glimpse(glimpse, file.origin, own, reader)
@@ -255,7 +253,7 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
     # Lengths of all examples, whatever the build allows: the packing table is over many limits.
     unlimited = recipe.config.but(max_length=_NO_LIMIT, pad_to="longest", too_long="reject")
     machine = replace(recipe, config=unlimited)
-    made = Sampled(margins=Margins() if recipe.task.kind.compares else None)
+    made = Sampled(margins=facts.Margins() if recipe.task.kind.compares else None)
     lengths, trained = [], []
     for look in looks:
         records = _affordable(look.glimpse.records, SAMPLE_BYTES // len(looks))
@@ -278,7 +276,7 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
         if own.splits_turns and "messages" in batch.schema.names:
             made.split.update(loss_weights.count(batch))
         if made.margins is not None:
-            made.margins += of_column(batch.column("margin"))
+            made.margins += facts.of_column(batch.column("margin"))
     made.rows = made.read.total()
     made.lengths, made.trained = np.concatenate(lengths), np.concatenate(trained)
     return made
@@ -296,7 +294,7 @@ def forecast(config: Config) -> Forecast:
 
 
 def of_glimpses(
-    config: Config, files: int, seen: Sequence[tuple[str, Located, str, Glimpse]]
+    config: Config, files: int, seen: Sequence[tuple[str, sources.Located, str, Glimpse]]
 ) -> Forecast:
     """The same, of inputs that were looked at before."""
     looks = tuple(_look(*each, config) for each in seen)

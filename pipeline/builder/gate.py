@@ -13,17 +13,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from expectations import gate, gx_runner, gx_suites, tallies, undo_layout
+from expectations import gate, gx_runner, gx_suites, stored_rows, tallies, undo_layout
 from expectations.contract import DATASET, EXAMPLE, ROW, SHARD, Context
-from expectations.gate import Table
-from expectations.gx_suites import Suite
-from expectations.stored_rows import SIDES, Dataset
-from expectations.tallies import Tally
 from pipeline.manifest.dataset_files import listed_and_alike
 from pipeline.messages.session import current
-from pipeline.shards import measured
+from pipeline.shards import measured, pack_index
 from pipeline.shards.measured import OURS, Measured, metrics_file
-from pipeline.shards.pack_index import MeasuredIndex
 from stages.errors import ExpectationError, UsageError
 from stages.files import file_hash
 from stages.findings import Finding, Verdict
@@ -51,9 +46,9 @@ class Evidence:
     hashes: Mapping[str, str]
     declared: Mapping[str, int]
     tables: bool = False
-    indexes: Sequence[MeasuredIndex] = ()
+    indexes: Sequence[pack_index.MeasuredIndex] = ()
 
-    def found(self, table: str, side: str | None = None) -> list[Tally]:
+    def found(self, table: str, side: str | None = None) -> list[tallies.Tally]:
         """What the laws found in a table of rows, by shard or, where packs are an index, by that.
 
         Args:
@@ -91,21 +86,21 @@ def _shard_table(evidence: Evidence) -> pa.Table:
     return pa.table({name: pa.array([row.get(name) for row in rows], pa.int64()) for name in names})
 
 
-def _of_rows(evidence: Evidence, name: str) -> Table:
+def _of_rows(evidence: Evidence, name: str) -> gate.Table:
     """The table of examples or of training rows: all of it, or what is kept in its place."""
     found = evidence.found(name)
     total = tallies.joined(found) if found else None
     if total is None:
-        return Table(name, 0, lambda: iter(()))
+        return gate.Table(name, 0, lambda: iter(()))
     if evidence.tables and not (name == ROW and evidence.indexes):
         paths = [metrics_file(evidence.metrics, shard.path, name) for shard in evidence.shards]
         written = [path for path in paths if path.exists()]
-        return Table(name, total.rows, lambda: map(measured.read_metrics, written), total)
+        return gate.Table(name, total.rows, lambda: map(measured.read_metrics, written), total)
     shown = pa.table(dict(total.shown))
-    return Table(name, len(shown), lambda: iter([shown]), total)
+    return gate.Table(name, len(shown), lambda: iter([shown]), total)
 
 
-def _tables(evidence: Evidence, context: Context) -> dict[str, Table]:
+def _tables(evidence: Evidence, context: Context) -> dict[str, gate.Table]:
     shards = _shard_table(evidence)
     facts: list[pa.Table] = []
 
@@ -116,9 +111,9 @@ def _tables(evidence: Evidence, context: Context) -> dict[str, Table]:
         yield facts[0]
 
     tables = {
-        SHARD: Table(SHARD, len(evidence.shards), lambda: iter([shards])),
+        SHARD: gate.Table(SHARD, len(evidence.shards), lambda: iter([shards])),
         EXAMPLE: _of_rows(evidence, EXAMPLE),
-        DATASET: Table(DATASET, 1, dataset),
+        DATASET: gate.Table(DATASET, 1, dataset),
     }
     layout = layouts.load(context.layout)
     if layout.packs or layout.pads or layout.indexed:  # otherwise a training row is an example
@@ -126,9 +121,9 @@ def _tables(evidence: Evidence, context: Context) -> dict[str, Table]:
     return tables
 
 
-def _dataset(evidence: Evidence, context: Context) -> Dataset:
+def _dataset(evidence: Evidence, context: Context) -> stored_rows.Dataset:
     sums = {}
-    for side in SIDES:
+    for side in stored_rows.SIDES:
         for table in (EXAMPLE, ROW):
             found = evidence.found(table, side)
             if found:
@@ -138,7 +133,7 @@ def _dataset(evidence: Evidence, context: Context) -> Dataset:
         partial(each, evidence.metrics, evidence.shards)
         for each in (measured.names, measured.contents)
     )
-    return Dataset(sums, names, contents, evidence.declared, context)
+    return stored_rows.Dataset(sums, names, contents, evidence.declared, context)
 
 
 def _places(evidence: Evidence, table: str, rows: Sequence[int]) -> list[dict[str, Any]]:
@@ -172,7 +167,7 @@ def _pack(evidence: Evidence, row: int) -> dict[str, Any]:
     return {"row": f"pack {row}", "shard": index.path, "at": row}
 
 
-def user_suites(files: Sequence[tuple[str, str]]) -> list[Suite]:
+def user_suites(files: Sequence[tuple[str, str]]) -> list[gx_suites.Suite]:
     """The suites of ``--expectations``: names and texts.
 
     Raises:
@@ -181,7 +176,7 @@ def user_suites(files: Sequence[tuple[str, str]]) -> list[Suite]:
     return [suite for name, text in files for suite in gx_suites.load(name, text)]
 
 
-def judge(evidence: Evidence, context: Context, users: Sequence[Suite]) -> Verdict:
+def judge(evidence: Evidence, context: Context, users: Sequence[gx_suites.Suite]) -> Verdict:
     """Run the shipped suites and those of the user.
 
     Raises:

@@ -9,14 +9,13 @@ from typing import Any, NoReturn
 
 from pipeline import exports
 from pipeline.builds import versions
-from pipeline.exports import Export
 from pipeline.exports._script import render
 from pipeline.lines import command
 from pipeline.manifest.manifest import Manifest
 from stages.errors import PipelineError, UsageError
 
 
-def write(folder: Path, export: Export | None, manifest: Manifest) -> None:
+def write(folder: Path, export: exports.Export | None, manifest: Manifest) -> None:
     """The trainer's scripts; nothing without a trainer.
 
     Raises:

@@ -152,11 +152,7 @@ def _rejects(forecast: Forecast) -> dict[str, Any]:
         "too_long": sample.long,
         "build_would_stop": would_stop(forecast),
         "by_code": {
-            code: {
-                "rows": count,
-                "first": sample.first[code][:3],
-                "detail": sample.details[code],
-            }
+            code: {"rows": count, "first": sample.first[code][:3], "detail": sample.details[code]}
             for code, count in sample.refused.most_common()
         },
     }

@@ -27,14 +27,9 @@ from pipeline.shards import (
 from pipeline.shards.choose import choose
 from pipeline.shards.collect import PartSource
 from pipeline.shards.examples import PlannedExamples, columns_of, read_examples
-from pipeline.shards.facts import Counts, Outline
-from pipeline.shards.filters import Filtered
 from pipeline.shards.part import PartReport, Work
 from pipeline.shards.plan import Chosen, digest_of, orders_of, windows_of
-from pipeline.shards.values import Piece
-from pipeline.shards.window_plan import Head, IndexRef, ShardRef
-from stages.columns import Ints
-from stages.encoders import Reference
+from stages import columns, encoders
 from stages.errors import ModelError, ParityError, PipelineError, UsageError, counted
 
 PLAN = "plan"  # in the workspace
@@ -61,11 +56,11 @@ class Planned:
     works: list[Work]
     reports: list[PartReport]
     sources: list[PartSource]
-    outline: Outline
+    outline: facts.Outline
     chosen: Chosen | None = None
-    shards: tuple[ShardRef, ...] = ()
-    packs: tuple[IndexRef, ...] = ()
-    filtered: Filtered | None = None
+    shards: tuple[window_plan.ShardRef, ...] = ()
+    packs: tuple[window_plan.IndexRef, ...] = ()
+    filtered: filters.Filtered | None = None
     compared: bool = True
 
     @property
@@ -73,12 +68,12 @@ class Planned:
         """How many shards the build has."""
         return len(self.shards)
 
-    def index(self) -> dict[str, list[tuple[Ints, Ints]]]:
+    def index(self) -> dict[str, list[tuple[columns.Ints, columns.Ints]]]:
         """Packs that are an index, by side and by the shard that their rows would be in: numbers of
         examples among those of the side, and how many each pack has."""
-        found: dict[str, list[tuple[Ints, Ints]]] = {}
+        found: dict[str, list[tuple[columns.Ints, columns.Ints]]] = {}
         for ref in self.packs:
-            order, sizes = Head.read(ref.shard.plan).numbers(ref.shard)
+            order, sizes = window_plan.Head.read(ref.shard.plan).numbers(ref.shard)
             found.setdefault(ref.shard.split, []).append((order + ref.before, sizes))
         return found
 
@@ -185,7 +180,7 @@ def of_parts(
     )
 
 
-def _counts(prepared: Prepared, works: Sequence[Work], chosen: Chosen) -> Counts:
+def _counts(prepared: Prepared, works: Sequence[Work], chosen: Chosen) -> facts.Counts:
     """What is counted of a choice in one memory."""
     config, examples = prepared.config, chosen.examples
     plans = [work.files.plan for work in works]
@@ -196,7 +191,7 @@ def _counts(prepared: Prepared, works: Sequence[Work], chosen: Chosen) -> Counts
 
 def _examples(
     config: Config, works: list[Work], reports: list[PartReport], sources: Sequence[PartSource]
-) -> tuple[PlannedExamples, Filtered | None]:
+) -> tuple[PlannedExamples, filters.Filtered | None]:
     """What is chosen from, and what filters leave out of it."""
     pieces = pieces_of(works, reports, sources)
     filtered = filters.over_parts(config, pieces)
@@ -224,10 +219,10 @@ def sources_of(
 
 def pieces_of(
     works: Sequence[Work], reports: Sequence[PartReport], sources: Sequence[PartSource]
-) -> list[Piece]:
+) -> list[values.Piece]:
     """The parts, as filters and the choice among equal examples read them."""
     return [
-        Piece(
+        values.Piece(
             path=work.path,
             name=source.name,
             first_line=source.first_line,
@@ -238,9 +233,9 @@ def pieces_of(
     ]
 
 
-def lines_of_part(work: Work) -> Ints:
+def lines_of_part(work: Work) -> columns.Ints:
     """The line of each example of a part in its split, ascending."""
-    lines: Ints = columns_of(work.files.plan, ("line",)).column("line").to_numpy()
+    lines: columns.Ints = columns_of(work.files.plan, ("line",)).column("line").to_numpy()
     return lines
 
 
@@ -250,7 +245,7 @@ def lines_of_part(work: Work) -> Ints:
 # are there and what was counted while they were made; records of several processes are joined.
 
 
-REFERENCE = Reference.name
+REFERENCE = encoders.Reference.name
 
 
 @dataclass(frozen=True, slots=True)

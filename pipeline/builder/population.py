@@ -12,11 +12,10 @@ import numpy.typing as npt
 
 from pipeline.builder.forecast import Forecast
 from pipeline.manifest.counts import Portion, SourceRecord
+from pipeline.options.build_options import Budget
 from pipeline.options.config import Config
-from pipeline.options.source_budgets import Budget
-from pipeline.shards import budgets
+from pipeline.shards import budgets, doubles
 from pipeline.shards.choose import choose
-from pipeline.shards.doubles import DIGEST
 from pipeline.shards.examples import Choice, PlannedExamples
 from pipeline.shards.sides import TEST, TRAIN, mixed
 from stages.columns import Ints, offsets_of
@@ -68,7 +67,7 @@ def _chosen(config: Config, those: Population, limit: int) -> tuple[PlannedExamp
         limit: longer ones are refused.
     """
     fits = np.flatnonzero(those.lengths <= limit)
-    digests = np.zeros(len(fits), DIGEST)
+    digests = np.zeros(len(fits), doubles.DIGEST)
     digests["a"], digests["b"] = mixed(fits, _SALT), fits
     examples = PlannedExamples(
         starts=np.array([0, len(fits)]),

@@ -8,9 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from pipeline.amounts import NOTHING
 from pipeline.builder.rejects import Ledger, Limit, error_of, limits, too_many
-from pipeline.executors import Job
+from pipeline.executors import NOTHING, Job
 from pipeline.inputs import equal_build, versions
 from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import Input, scan
@@ -18,11 +17,9 @@ from pipeline.messages.progress import Report, Whole, follower_of
 from pipeline.messages.session import current
 from pipeline.options.build_options import RunOptions
 from pipeline.options.config import Config
-from pipeline.shards import chain, filters
-from pipeline.shards.part import PartReport
+from pipeline.shards import chain, filters, part
 from pipeline.stores import local
-from stages import catalog, readers
-from stages.contract import Record, Split
+from stages import catalog, contract, readers
 from stages.errors import UsageError
 
 
@@ -49,7 +46,7 @@ class Prepared:
         return self.recipe.config
 
     @property
-    def splits(self) -> list[tuple[Split, int, str]]:
+    def splits(self) -> list[tuple[contract.Split, int, str]]:
         """Every split of every input with the number of its source, and with its format. Its place
         here is the split's number."""
         return [
@@ -74,7 +71,7 @@ class Prepared:
         """Whether all inputs were hashed. Until then the build's id is not its last one."""
         return all(source.sha256 for source in self.inputs)
 
-    def having_read(self, reports: Mapping[int, PartReport]) -> "Prepared":
+    def having_read(self, reports: Mapping[int, part.PartReport]) -> "Prepared":
         """The same after bytes of the inputs were read.
 
         Args:
@@ -106,7 +103,7 @@ class Prepared:
             )
 
 
-def _read(split: Split, report: PartReport | None) -> Split:
+def _read(split: contract.Split, report: part.PartReport | None) -> contract.Split:
     """A split after its part was made."""
     if split.sha256 or report is None:
         return split
@@ -231,13 +228,13 @@ ENOUGH = 0.5  # an input counts if more than this share is refused in every plac
 INPUTS = 8
 
 
-def _places(records: Sequence[Record]) -> list[list[Record]]:
+def _places(records: Sequence[contract.Record]) -> list[list[contract.Record]]:
     """The first rows of each third of the records, up to ``ROWS`` rows and ``BYTES`` bytes."""
     third = -(-len(records) // PLACES)
     places = []
     for start in range(0, len(records), max(third, 1)):
         size = 0
-        taken: list[Record] = []
+        taken: list[contract.Record] = []
         for record in records[start : start + min(third, ROWS)]:
             size += len(record.raw)
             if taken and size > BYTES:
@@ -247,13 +244,13 @@ def _places(records: Sequence[Record]) -> list[list[Record]]:
     return places
 
 
-def _place(name: str, record: Record) -> str:
+def _place(name: str, record: contract.Record) -> str:
     at = f":{record.line + 1}" if record.line >= 0 else f" at byte {record.offset}"
     return f"{name}{at}"
 
 
 def _through(
-    recipe: Recipe, reading: str, records: list[Record], name: str, ledger: Ledger
+    recipe: Recipe, reading: str, records: list[contract.Record], name: str, ledger: Ledger
 ) -> tuple[int, int]:
     """Run rows through the stages: how many there are, and how many are refused. A row is when none
     of its sequences is left."""

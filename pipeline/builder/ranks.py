@@ -20,8 +20,7 @@ from pipeline.manifest import dataset_files, json_records
 from pipeline.manifest.json_records import from_json, plain
 from pipeline.messages.progress import Report
 from pipeline.options.config import Config
-from pipeline.shards import reused_shards
-from pipeline.shards.part import PartReport
+from pipeline.shards import part, reused_shards
 from pipeline.stores import Store, open_store
 from stages.errors import UsageError
 
@@ -68,7 +67,7 @@ class Record:
     output: str
     versions: Mapping[str, str]
     backend: str
-    reports: Mapping[int, PartReport]
+    reports: Mapping[int, part.PartReport]
 
     @property
     def made(self) -> MadeParts:

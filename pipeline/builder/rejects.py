@@ -17,22 +17,18 @@ import pyarrow as pa
 
 from pipeline import tasks
 from pipeline.builds import failed
+from pipeline.manifest import dataset_files, json_records, records
 from pipeline.manifest.counts import DoubleCounts, FilterCounts
-from pipeline.manifest.dataset_files import json_text
-from pipeline.manifest.json_records import one_line
-from pipeline.manifest.records import Reject
 from pipeline.messages.result import of_error
 from pipeline.options.config import Config
+from pipeline.shards import facts, part
 from pipeline.shards.chain import Gone, PartReject, Refusal, raw_text, refusals
 from pipeline.shards.collect import PartSource, row_ids_of
 from pipeline.shards.examples import Fate
-from pipeline.shards.facts import Counts
 from pipeline.shards.filters import Filtered
-from pipeline.shards.part import Work
 from pipeline.shards.plan import Chosen
 from pipeline.shards.storage import here
 from stages import columns
-from stages.columns import Ints
 from stages.contract import Batch, Record, Split
 from stages.errors import DataError, PipelineError, counted, were
 
@@ -76,7 +72,7 @@ class Ledger:
         return self.rows_by_code.total()
 
 
-def _entries(work: Work, source: PartSource) -> Iterator[tuple[int, Reject]]:
+def _entries(work: part.Work, source: PartSource) -> Iterator[tuple[int, records.Reject]]:
     """The refused rows of a part, each with its line in the part."""
     with here(work.files.rejects).open("rb") as file:
         for text in file:
@@ -86,9 +82,9 @@ def _entries(work: Work, source: PartSource) -> Iterator[tuple[int, Reject]]:
             yield entry.line, _reject(entry, row_id, _in_file(work.split, entry.offset), entry.raw)
 
 
-def _reject(why: Refusal | PartReject, row_id: str, offset: int | None, raw: str) -> Reject:
+def _reject(why: Refusal | PartReject, row_id: str, offset: int | None, raw: str) -> records.Reject:
     source, _, place = row_id.rpartition(":")
-    return Reject(
+    return records.Reject(
         id=row_id,
         source=source,
         line=int(place.partition("#")[0]),
@@ -118,13 +114,13 @@ def with_origin(batch: Batch, source: PartSource, split: Split, records: Sequenc
     return columns.put(batch, "raw", pa.array(map(raw_text, rows), pa.string()))
 
 
-def of_batch(gone: Iterable[Gone]) -> list[Reject]:
+def of_batch(gone: Iterable[Gone]) -> list[records.Reject]:
     """The refused rows of one batch of a stage file, in input order.
 
     Args:
         gone: with the columns ``ORIGIN``.
     """
-    found: list[Reject] = []
+    found: list[records.Reject] = []
     for one in gone:
         origins = zip(*(one.rows.column(name).to_pylist() for name in ORIGIN), strict=True)
         found += [
@@ -134,7 +130,7 @@ def of_batch(gone: Iterable[Gone]) -> list[Reject]:
     return sorted(found, key=lambda reject: reject.line)
 
 
-def _with_examples(refused: Ints, encoded: Ints) -> set[int]:
+def _with_examples(refused: columns.Ints, encoded: columns.Ints) -> set[int]:
     """Those of the refused lines that have an example.
 
     Args:
@@ -148,9 +144,9 @@ def _with_examples(refused: Ints, encoded: Ints) -> set[int]:
 
 def write(
     path: Path,
-    works: list[Work],
+    works: list[part.Work],
     sources: list[PartSource],
-    encoded: Callable[[Work], Ints],
+    encoded: Callable[[part.Work], columns.Ints],
 ) -> Ledger:
     """Write the file, in input order.
 
@@ -170,7 +166,7 @@ def write(
             # Rows that became more than one sequence, refused ones included.
             several = counted | {line for line, count in times.items() if count > 1}
             for line, entry in entries:
-                file.write(one_line(entry) + "\n")
+                file.write(json_records.one_line(entry) + "\n")
                 if entry.stage != "normalize" or line in several:
                     ledger.examples_by_code[entry.code] += 1
                 if line not in counted:
@@ -193,7 +189,7 @@ def kept(error: DataError, config: Config, staged: Path | None = None) -> DataEr
     output = config.run.place
     result = of_error(error, {"output": config.run.shown})
     text = page.render_refused(result, staged)
-    files = {failed.REASONS: json_text(result.without_manifest()), failed.PAGE: text}
+    files = {failed.REASONS: dataset_files.json_text(result.without_manifest()), failed.PAGE: text}
     folder = failed.keep(output, staged, files)
     if folder is None:
         return error
@@ -423,7 +419,7 @@ def _of_rows(plan: Chosen, filtered: Filtered) -> np.ndarray[tuple[int], np.dtyp
     return last[every]
 
 
-def doubles(config: Config, counts: Counts) -> tuple[DoubleCounts, ...]:
+def doubles(config: Config, counts: facts.Counts) -> tuple[DoubleCounts, ...]:
     """What ``--dedup`` left out, by pair of sources; empty where sources have no names."""
     if not config.plan.dedup:
         return ()

@@ -20,9 +20,7 @@ from pipeline import tasks
 from pipeline.builder import rejects
 from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import Input, scan
-from pipeline.manifest.dataset_files import write_split, write_splits
-from pipeline.manifest.json_records import one_line
-from pipeline.manifest.records import Reject
+from pipeline.manifest import dataset_files, json_records, records
 from pipeline.options.config import Config, from_record
 from pipeline.options.paths import require_local
 from pipeline.secrets import shown
@@ -30,16 +28,14 @@ from pipeline.serving.serving import write_tokenizer
 from pipeline.shards import chain, collect, gather
 from pipeline.shards import plan as planning
 from pipeline.shards.measured import read
-from stages import formats, readers
+from stages import columns, formats, readers
 from stages.chat_template import loss_weights
-from stages.columns import Ints
 from stages.contract import Batch, Stage
 from stages.errors import DataError, UsageError
 from stages.files import file_hash
 from stages.rows.carried import IDENTITY
-from stages.tokens import layouts
+from stages.tokens import layouts, pretokenized
 from stages.tokens.folded_labels import unfold
-from stages.tokens.pretokenized import Accept
 
 METADATA = b"posttrain-pipeline"
 
@@ -112,14 +108,14 @@ def _run(
 ) -> int:
     """Batches through some stages, into the stage file of the last; how many rows are refused."""
     kept: list[Batch] = []
-    refused: list[Reject] = []
+    refused: list[records.Reject] = []
     for start in batches:
         batch, gone = chain.through(start, stages)
         refused += rejects.of_batch(gone)
         if batch.num_rows:
             kept.append(batch)
     output.parent.mkdir(parents=True, exist_ok=True)
-    lines = "".join(one_line(reject) + "\n" for reject in refused)
+    lines = "".join(json_records.one_line(reject) + "\n" for reject in refused)
     Path(f"{output}.rejects.jsonl").write_text(lines, "utf-8")
     _write(output, kept, recipe=recipe, stage=stage)
     return len(refused)
@@ -236,8 +232,8 @@ def run_layout(name: str, source: Path, output: Path, cache_dir: Path, **options
     files = _write_train(recipe, _examples(recipe, name, source), output)
     schema = read(output / files[0]).schema
     names = [Path(path).name for path in files]
-    write_split(output, "train", schema=schema, shards=names, key="0" * 16)
-    write_splits(output, ["train"])
+    dataset_files.write_split(output, "train", schema=schema, shards=names, key="0" * 16)
+    dataset_files.write_splits(output, ["train"])
     write_tokenizer(output / "tokenizer", recipe.model)
     return 0
 
@@ -257,7 +253,7 @@ def _examples(recipe: Recipe, name: str, source: Path) -> pa.Table:
     return table.select(["row_id", "length", *kept])
 
 
-def _range(examples: pa.Table, order: Ints, first: int, last: int) -> pa.Table:
+def _range(examples: pa.Table, order: columns.Ints, first: int, last: int) -> pa.Table:
     return examples.take(pa.array(order[first:last])).combine_chunks()
 
 
@@ -309,6 +305,6 @@ def stage_table() -> list[Row]:
         rows.append((name, "normalize", ("raw rows",), task.kind.columns + IDENTITY))
         rows += [(name, s.name, s.reads, s.writes) for s in task.stages(_unbound(task))]
         if task.kind.trains_answers:  # rows that are token ids already take this way
-            rows.append((name, "accept", Accept.reads, Accept.writes))
+            rows.append((name, "accept", pretokenized.Accept.reads, pretokenized.Accept.writes))
         rows += [(name, layouts.load(x).stage, task.kept, ("shards",)) for x in task.layouts]
     return rows

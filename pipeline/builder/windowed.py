@@ -12,11 +12,9 @@ from pipeline.builder.preparation import Prepared, in_parallel
 from pipeline.messages.progress import PLAN, Report
 from pipeline.options.config import Config
 from pipeline.options.many_values import Keep
-from pipeline.shards import equal, exchange, facts, sides, window_plan, window_sides
-from pipeline.shards.choose import nothing_to_train_on, require_none_apart
+from pipeline.shards import choose, equal, exchange, facts, sides, window_plan, window_sides
 from pipeline.shards.equal import Equal, Search
 from pipeline.shards.examples import Choice
-from pipeline.shards.exchange import Dealing
 from pipeline.shards.facts import Counts, Outline
 from pipeline.shards.plan import WINDOW_EXAMPLES, Chosen, Window, digest_of
 from pipeline.shards.sides import TEST, TRAIN
@@ -105,7 +103,7 @@ def in_buckets(
         longest = workers.each(equal.scatter, search, windows)
         found = sum(workers.each(equal.find, search, range(BUCKETS)), Equal())
         search.forget_digests()
-        require_none_apart(found.apart)
+        choose.require_none_apart(found.apart)
         width = _width(config, max(longest, default=0))
         laid, counted = _laid(
             workers, Laying(search, prepared.recipe.task.kind, str(folder), width), windows
@@ -113,7 +111,7 @@ def in_buckets(
         counts = replace(facts.joined(counted), leaked=found.leaked, doubles=found.by_source)
         split = bool(config.grouped and config.plan.test_size and counts.kept)
         if split and not _stored(laid, TRAIN):
-            raise nothing_to_train_on(config.plan)
+            raise choose.nothing_to_train_on(config.plan)
         outline = Outline(
             counts=counts,
             sides=_apart(laid),
@@ -143,7 +141,7 @@ def _laid(
         laid = workers.each(window_plan.lay, laying, items)
         return laid, [one.counts for one in laid]
     names = tuple(source.name for source in workers.prepared.inputs)
-    dealing = Dealing(laying, windows[-1].end, names)
+    dealing = exchange.Dealing(laying, windows[-1].end, names)
     dealt = workers.each(exchange.deal, dealing, items)
     buckets = exchange.buckets(dealt, digest_of(windows))
     return workers.each(exchange.lay, laying, buckets), [one.counts for one in dealt]

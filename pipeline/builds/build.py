@@ -26,14 +26,12 @@ from pipeline.manifest.manifest import (
     ShardRecord,
     SplitRecord,
 )
-from pipeline.manifest.records import CONTAMINATED, NEAR_DUPLICATES, Hit, NearDuplicate
 from pipeline.secrets import redacted
 from pipeline.stores import address_of, open_store
 from pipeline.stores.objects import Copies
+from stages import findings, json_record
 from stages.errors import DataError, IrregularError, UsageError, require_reading
 from stages.files import file_hash
-from stages.findings import Audits, Validation
-from stages.json_record import JsonRecord
 from stages.late import pa
 
 # Where a build lies: in a folder, or in a store, whose objects are fetched when they are read.
@@ -123,7 +121,7 @@ class Whereabouts:
         return self.copies.path(name, self.manifest.files.get(name))
 
 
-_R = TypeVar("_R", bound=JsonRecord)
+_R = TypeVar("_R", bound=json_record.JsonRecord)
 
 
 def read_manifest(data: bytes) -> Manifest:
@@ -297,14 +295,14 @@ class Build(Whereabouts):
         return self._record(records.Serving, records.SERVING)
 
     @cached_property
-    def validation(self) -> Validation:
+    def validation(self) -> findings.Validation:
         """``validation.json``: the verdict of the expectations; an export has its build's."""
-        return self._record(Validation, records.VALIDATION)
+        return self._record(findings.Validation, records.VALIDATION)
 
     @cached_property
-    def audits(self) -> Audits:
+    def audits(self) -> findings.Audits:
         """``audits.json``: what the audits measured; exports have none."""
-        return self._record(Audits, records.AUDITS)
+        return self._record(findings.Audits, records.AUDITS)
 
     def rejects(self) -> Iterator[records.Reject]:
         """The refused rows, in input order, one at a time; exports have none.
@@ -314,23 +312,23 @@ class Build(Whereabouts):
         """
         return self._lines(records.Reject, records.REJECTS)
 
-    def contaminated(self) -> Iterator[Hit]:
+    def contaminated(self) -> Iterator[records.Hit]:
         """What was left out for a question of an evaluation file, in input order, one at a time.
 
         Raises:
             DataError: ``contaminated.jsonl`` is missing or damaged; the line is named.
         """
         asked = self.manifest.decontamination is not None
-        return self._lines(Hit, CONTAMINATED) if asked else iter(())
+        return self._lines(records.Hit, records.CONTAMINATED) if asked else iter(())
 
-    def near_duplicates(self) -> Iterator[NearDuplicate]:
+    def near_duplicates(self) -> Iterator[records.NearDuplicate]:
         """What was left out for an example that is like it, in input order, one at a time.
 
         Raises:
             DataError: ``near_duplicates.jsonl`` is missing or damaged; the line is named.
         """
         asked = self.manifest.near_duplicates is not None
-        return self._lines(NearDuplicate, NEAR_DUPLICATES) if asked else iter(())
+        return self._lines(records.NearDuplicate, records.NEAR_DUPLICATES) if asked else iter(())
 
     def _lines(self, kind: type[_R], name: str) -> Iterator[_R]:
         try:

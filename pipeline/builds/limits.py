@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.builds.build import Build
-from pipeline.manifest.counts import DRIFTS
+from pipeline.manifest import counts, records
 from pipeline.manifest.manifest import Manifest
-from pipeline.manifest.records import Change
 from stages.errors import DataError, PipelineError, UsageError
 
 # Compares a build with the one that it replaces; for the terminal and ``run.json`` only.
@@ -46,7 +45,7 @@ def _relative(before: float, after: float) -> float | None:
     return round(after / before - 1, 6) if before else None
 
 
-def drift(target: Path, staged: Build) -> dict[str, Change] | None:
+def drift(target: Path, staged: Build) -> dict[str, records.Change] | None:
     """Every number that differs from the build in ``target``; None if no build can be read there.
 
     Args:
@@ -58,7 +57,7 @@ def drift(target: Path, staged: Build) -> dict[str, Change] | None:
         return None
 
 
-def between(one: Build, other: Build) -> dict[str, Change]:
+def between(one: Build, other: Build) -> dict[str, records.Change]:
     """Every number that differs from one build to another.
 
     Raises:
@@ -66,17 +65,15 @@ def between(one: Build, other: Build) -> dict[str, Change]:
     """
     before, after = _numbers(one), _numbers(other)
     return {
-        name: Change(
-            before.get(name),
-            after.get(name),
-            _relative(before.get(name, 0), after.get(name, 0)),
+        name: records.Change(
+            before.get(name), after.get(name), _relative(before.get(name, 0), after.get(name, 0))
         )
         for name in (*after, *(name for name in before if name not in after))
         if before.get(name) != after.get(name)
     }
 
 
-def lines(changes: Mapping[str, Change] | None) -> list[str]:
+def lines(changes: Mapping[str, records.Change] | None) -> list[str]:
     """The notable changes, one line each."""
     if changes is None:
         return []
@@ -94,7 +91,7 @@ def _text(value: float | None) -> str:
     return "none" if value is None else f"{value:g}" if value < 1e5 else f"{value:.0f}"
 
 
-ROWS, TRAINED, SHARE = DRIFTS
+ROWS, TRAINED, SHARE = counts.DRIFTS
 SHRINK = 0.5  # of the rows may be lost without a limit of the user's
 FEW = 100  # rows; less is never too much of a loss
 _AGREE = "If this is meant, publish it with --replace"
@@ -248,7 +245,7 @@ class Built:
 
     build: Build
     fresh: bool
-    drift: Mapping[str, Change] | None = None
+    drift: Mapping[str, records.Change] | None = None
     left_out: tuple[str, ...] = ()
     left_by_tools: tuple[str, ...] = ()
     current: Path | None = None

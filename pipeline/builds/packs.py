@@ -23,7 +23,6 @@ from stages import columns
 from stages.columns import Ints, list_parts, offsets_of, whole
 from stages.errors import DataError, UsageError, require_reading
 from stages.tokens import layouts
-from stages.tokens.layouts import PACKED, Shape
 
 Row = dict[str, Any]
 _OPEN = 256  # shards that are mapped at a time
@@ -173,7 +172,7 @@ class Packs:
             DataError: the index or a shard is damaged.
         """
         numbers, sizes = self.members(first, last)
-        return layouts.load(PACKED).rows(self.examples(numbers), sizes, Shape())
+        return layouts.load(layouts.PACKED).rows(self.examples(numbers), sizes, layouts.Shape())
 
     def __len__(self) -> int:
         return self._count

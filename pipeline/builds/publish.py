@@ -18,9 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from pipeline.builds import lease, versions
-from pipeline.manifest import dataset_files
-from pipeline.manifest.dataset_files import write_json
-from pipeline.manifest.json_records import as_json, one_line, sealed
+from pipeline.manifest import dataset_files, json_records
 from pipeline.manifest.manifest import MANIFEST, Manifest
 from pipeline.manifest.records import RUN, VALIDATION
 from stages.errors import GateError, SurroundingsError, UsageError
@@ -259,10 +257,10 @@ def write_manifest(folder: Path, manifest: Manifest, verdict: "Verdict") -> Mani
     """
     stored = json.loads((folder / VALIDATION).read_bytes())
     judged = verdict.findings and verdict.passed
-    if not judged or stored != json.loads(one_line(verdict.record())):
+    if not judged or stored != json.loads(json_records.one_line(verdict.record())):
         raise GateError("The build was not checked, or failed its checks.", "Please report it.")
-    with_seal = sealed(manifest)
-    write_json(folder / MANIFEST, as_json(with_seal))
+    with_seal = json_records.sealed(manifest)
+    dataset_files.write_json(folder / MANIFEST, json_records.as_json(with_seal))
     return with_seal
 
 

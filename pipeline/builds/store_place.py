@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipeline.builds import lease, publish, store_versions, versions
-from pipeline.builds.place import Place
-from pipeline.builds.store_versions import Writer
+from pipeline.builds import lease, place, publish, store_versions, versions
 from pipeline.manifest.json_records import load
 from pipeline.manifest.manifest import MANIFEST, Listed
 from pipeline.manifest.records import AUDITS, RUN
@@ -30,12 +28,12 @@ _SMALL = (AUDITS, RUN, MANIFEST)  # what the next build compares itself with; th
 class _Now:
     """What a run knows of the store meanwhile."""
 
-    writer: Writer | None = None
+    writer: store_versions.Writer | None = None
     current: store_versions.Current | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class StorePlace(Place):
+class StorePlace(place.Place):
     """See ``Place``; ``real`` is the folder of this machine beside which the build is made.
 
     Attributes:
@@ -113,7 +111,7 @@ class StorePlace(Place):
             yield folder
 
     @contextmanager
-    def _writing(self) -> Iterator[Writer]:
+    def _writing(self) -> Iterator[store_versions.Writer]:
         if self.now.writer is not None:  # a build that found an equal one late
             yield self.now.writer
             return
@@ -154,7 +152,7 @@ class StorePlace(Place):
             return found
         return objects.send(self.store, at, source, sha256)
 
-    def _writer(self) -> Writer:
+    def _writer(self) -> store_versions.Writer:
         if self.now.writer is None:
             raise SurroundingsError(f"The lock of {self.store.shown} was lost.", "Build again.")
         return self.now.writer

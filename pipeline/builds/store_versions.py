@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.builds import lease, versions
-from pipeline.builds.lease import Lease
 from pipeline.builds.versions import CURRENT, Version
 from pipeline.manifest.json_records import MalformedError, load
 from pipeline.manifest.manifest import MANIFEST, Listed
@@ -97,7 +96,7 @@ class Writer:
     """
 
     store: Store
-    lock: Lease
+    lock: lease.Lease
     fence: int
 
     def point(self, build_id: str, manifest: bytes, back: bool = False) -> None:
@@ -150,7 +149,7 @@ def writing(store: Store, single: bool) -> Iterator[Writer]:
         SurroundingsError: another run writes there.
     """
     require_ours(store)
-    with Lease(store, single).held() as lock:
+    with lease.Lease(store, single).held() as lock:
         writer = Writer(store, lock, current(store).fence)
         if lock.after:
             writer = writer.raised()

@@ -8,14 +8,11 @@ them where the terminal is narrow.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from pipeline import exports
-from pipeline.amounts import span
+from pipeline import executors, exports
 from pipeline.builds import limits, versions
-from pipeline.builds.limits import Built
 from pipeline.lines import wrapped
-from pipeline.manifest import dataset_files, in_words
+from pipeline.manifest import dataset_files, in_words, json_records
 from pipeline.manifest.counts import ExampleCounts, RowCounts
-from pipeline.manifest.json_records import as_json
 from pipeline.manifest.manifest import InputRecord, Manifest
 from pipeline.manifest.records import REJECTS, REPORT, VALIDATION
 from pipeline.stores import local
@@ -121,7 +118,7 @@ def _tokens(manifest: Manifest) -> list[str]:
     return lines
 
 
-def _time(built: Built) -> list[str]:
+def _time(built: limits.Built) -> list[str]:
     """How long it took, and how fast that was."""
     try:
         seconds = built.build.run.seconds
@@ -129,7 +126,7 @@ def _time(built: Built) -> list[str]:
         return []
     manifest, each = built.build.manifest, max(seconds, 1e-3)
     rows, tokens = manifest.rows.in_ / each, manifest.tokens.total / each
-    return [f"time      {span(seconds)}, {rows:,.0f} rows/s, {tokens:,.0f} tokens/s"]
+    return [f"time      {executors.span(seconds)}, {rows:,.0f} rows/s, {tokens:,.0f} tokens/s"]
 
 
 def _lines(manifest: Manifest, fix: Fix) -> list[str]:
@@ -138,7 +135,7 @@ def _lines(manifest: Manifest, fix: Fix) -> list[str]:
     if tokens.turn_split:
         from stages.chat_template import loss_weights
 
-        lines.append(f"turns     {loss_weights.sentence(as_json(tokens.turn_split))}")
+        lines.append(f"turns     {loss_weights.sentence(json_records.as_json(tokens.turn_split))}")
     lines += loss_lines(manifest, fix)
     for note, count in rows.notes.items():
         from stages.rows import carried
@@ -203,7 +200,7 @@ def _formats(inputs: Sequence[InputRecord]) -> list[str]:
     return [*lines, f"          and {left} more, see the manifest"] if left > 0 else lines
 
 
-def summary(built: Built, fix: Fix = no_fix) -> list[str]:
+def summary(built: limits.Built, fix: Fix = no_fix) -> list[str]:
     """The summary of a build, in lines; of one that was there already it is short.
 
     Args:
@@ -237,7 +234,7 @@ def fitted(lines: Sequence[str], columns: int) -> list[str]:
     return found
 
 
-def _noted(built: Built) -> list[str]:
+def _noted(built: limits.Built) -> list[str]:
     """What somebody has to know of the build, and of what it took the place of."""
     manifest, lines = built.build.manifest, []
     empty = [one.path for one in manifest.inputs if not one.rows]

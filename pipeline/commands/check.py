@@ -9,10 +9,9 @@ import click
 
 from pipeline import lines
 from pipeline.messages.result import print_object
-from pipeline.options.build_options import default_cache
+from pipeline.options import build_options, paths
 from pipeline.options.command_line import CACHE, JSON, chosen, folder, for_task, with_options
 from pipeline.options.help_page import command
-from pipeline.options.paths import local_cache
 from stages.errors import UsageError, counted
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ def COMMAND(folder: Path, cache_dir: Path, as_json: bool) -> None:
     from pipeline.publish.check import check
     from pipeline.stores import shown
 
-    result = check(folder, local_cache(cache_dir))
+    result = check(folder, paths.local_cache(cache_dir))
     columns = lines.width(sys.stderr)
     for note in result.notes:
         click.echo(lines.fit(f"note: {note}", columns), err=True)
@@ -98,7 +97,7 @@ def DOCTOR(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
     from pipeline.options.paths import read_text
 
     template: Path | None = given.pop("chat_template")
-    given["cache_dir"] = local_cache(given["cache_dir"] or default_cache())
+    given["cache_dir"] = paths.local_cache(given["cache_dir"] or build_options.default_cache())
     source = read_text(template) if template else None
     examined = examine.examine_model(examine.ModelToExamine(**given, chat_template=source))
     described = examine.described(examined, stop)

@@ -4,12 +4,11 @@ from pathlib import Path
 
 import click
 
+from pipeline.options import help_page, shells
 from pipeline.options import help_page as under
-from pipeline.options import shells
-from pipeline.options.help_page import Group, argument
 from stages.errors import UsageError
 
-_SHELL = argument(
+_SHELL = help_page.argument(
     "shell",
     required=False,
     metavar="[SHELL]",
@@ -21,7 +20,7 @@ _SHELL = argument(
 
 @click.group(
     name="completion",
-    cls=Group,
+    cls=help_page.Group,
     help="Have the Tab key complete files, models, formats, trainers and builds.",
     heading=under.FIRST,
     examples=(

@@ -165,9 +165,9 @@ def _codes(_: click.Context, __: click.Parameter, incomplete: str) -> list[Compl
 )
 def EXPLAIN(code: str | None) -> None:
     """The same text as the page of the code in docs/codes."""
-    from pipeline.messages import explain_page, explanations
+    from pipeline.messages import explanations
 
     if code is None:
-        click.echo(explain_page.listing([explanations.group(name) for name in explanations.GROUPS]))
+        click.echo(explanations.listing([explanations.group(name) for name in explanations.GROUPS]))
         return
-    click.echo("\n\n\n".join(map(explain_page.plain, explanations.find(code))))
+    click.echo("\n\n\n".join(map(explanations.plain, explanations.find(code))))

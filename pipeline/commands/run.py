@@ -9,9 +9,8 @@ from pipeline import tasks
 from pipeline.messages.session import current
 from pipeline.options import command_line as shared
 from pipeline.options import help_page as under
-from pipeline.options import shells
+from pipeline.options import paths, shells
 from pipeline.options.help_page import Command, Group, argument, command, group, option
-from pipeline.options.paths import FILE
 from stages.errors import UsageError, counted
 
 _RUN = "pipeline run {task} data.jsonl --model qwen2-1.5b"
@@ -117,7 +116,7 @@ def of_task(name: str) -> click.Command:
 @command("build")
 @argument(
     "recipe",
-    type=FILE,
+    type=paths.FILE,
     help="A TOML recipe, as pipeline init writes one.",
     shell_complete=shells.files(".toml"),
     heading=under.DATA,

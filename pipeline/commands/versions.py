@@ -7,7 +7,6 @@ import click
 
 from pipeline import lines
 from pipeline.builds import versions
-from pipeline.builds.versions import Version
 from pipeline.messages.result import print_object
 from pipeline.options.command_line import JSON, folder
 from pipeline.options.help_page import DATA, OUTPUT, Group, argument, command, group, option
@@ -33,7 +32,7 @@ def COMMAND() -> None:
     """Versions are what ``--keep`` makes."""
 
 
-def _named(version: Version) -> dict[str, Any]:
+def _named(version: versions.Version) -> dict[str, Any]:
     """What is known of a version without reading it."""
     return {
         "build_id": version.build_id,
@@ -44,7 +43,7 @@ def _named(version: Version) -> dict[str, Any]:
     }
 
 
-def _described(version: Version) -> dict[str, Any]:
+def _described(version: versions.Version) -> dict[str, Any]:
     from pipeline.builds.build import Build
 
     entry = _named(version)
@@ -63,7 +62,7 @@ def _described(version: Version) -> dict[str, Any]:
     return entry
 
 
-def _known(releases: Path) -> list[Version]:
+def _known(releases: Path) -> list[versions.Version]:
     """The versions of a folder, or of an output in a store."""
     if not is_address(releases):
         return versions.versions(releases)

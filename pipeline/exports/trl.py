@@ -112,10 +112,7 @@ OPEN_R1 = Export(
     name="open-r1",
     versions="open-r1 with trl 0.17.0 to 1.16.0",
     takes={CONVERSATION: ("ragged",)},
-    why_not={
-        PAIR: "it has no reward trainer",
-        STEPS: "it has no process reward trainer",
-    },
+    why_not={PAIR: "it has no reward trainer", STEPS: "it has no process reward trainer"},
     detail=_open_r1_detail,
     launch=_script.script("open-r1.sh"),
     files=_script.scripts("open-r1.yaml"),

@@ -8,14 +8,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from pipeline import tasks
-from pipeline.inputs import questions
+from pipeline.inputs import questions, scan
 from pipeline.inputs.opening import format_options, said_of_source, selection_of
 from pipeline.inputs.questions import ask, asked_about_cells
-from pipeline.inputs.scan import Input
 from pipeline.options.config import Config
 from pipeline.options.many_values import Keep
-from stages import formats, readers
-from stages.contract import Glimpse, Record, Row
+from stages import contract, formats, readers
 from stages.errors import AskError, DataError, UnknownFormatError, UsageError, counted
 from stages.format import Format
 from stages.normalize.evidence import Detection, detect, settle
@@ -34,7 +32,7 @@ def rows_each(inputs: int) -> int:
     return max(LEAST_ROWS, SAMPLE_ROWS // max(inputs, 1))
 
 
-def is_empty(glimpse: Glimpse) -> bool:
+def is_empty(glimpse: contract.Glimpse) -> bool:
     """There is no row in the file, not even one that cannot be read."""
     return glimpse.exact and glimpse.rows == 0 and not glimpse.records
 
@@ -65,7 +63,7 @@ def way_on(error: str, path: str) -> str:
 
 
 def recognise_glimpse(
-    glimpse: Glimpse, where: str, config: Config, reader: str, *, other_tasks: bool = True
+    glimpse: contract.Glimpse, where: str, config: Config, reader: str, *, other_tasks: bool = True
 ) -> Detection:
     """The reading of an input, from sampled rows.
 
@@ -90,7 +88,7 @@ def recognise_glimpse(
     return replace(found, evidence=f"{found.evidence}; {how}") if how else found
 
 
-def _records(source: Input) -> Iterator[tuple[int, Record]]:
+def _records(source: scan.Input) -> Iterator[tuple[int, contract.Record]]:
     """Every row of an input with its line in the file, from 1."""
     first = 1
     for split in source.splits:
@@ -101,7 +99,7 @@ def _records(source: Input) -> Iterator[tuple[int, Record]]:
         first += count
 
 
-def _changed(source: Input, kinds: tuple[str, str], config: Config, mixed: str) -> DataError:
+def _changed(source: scan.Input, kinds: tuple[str, str], config: Config, mixed: str) -> DataError:
     """The error for a file with rows of two formats; it names the line where the second begins.
 
     The sample shows that there are two, but not where they meet, so the file is read again.
@@ -128,11 +126,11 @@ def _changed(source: Input, kinds: tuple[str, str], config: Config, mixed: str) 
     return DataError(f"{source.path} has rows of two shapes.", "Name one with --format.")
 
 
-def _columns_of(rows: list[Row]) -> str:
+def _columns_of(rows: list[contract.Row]) -> str:
     return ", ".join(dict.fromkeys(itertools.chain(*rows[:10])))
 
 
-def _require_named(where: str, rows: list[Row], config: Config) -> None:
+def _require_named(where: str, rows: list[contract.Row], config: Config) -> None:
     """Require that some row has each column that ``--map``, ``--ignore`` or ``--where`` names.
 
     Raises:
@@ -183,7 +181,7 @@ def _require_read(names: Iterable[str], known: Iterable[str], whose: str) -> Non
             )
 
 
-def _taken(rows: list[Row], where: str, config: Config) -> list[Row]:
+def _taken(rows: list[contract.Row], where: str, config: Config) -> list[contract.Row]:
     """The sampled rows that ``--where`` keeps, without ignored columns, as formats get them.
 
     Raises:
@@ -200,19 +198,19 @@ def _taken(rows: list[Row], where: str, config: Config) -> list[Row]:
     return taken
 
 
-def _with_nulls_settled(rows: list[Row], where: str, config: Config) -> list[Row]:
+def _with_nulls_settled(rows: list[contract.Row], where: str, config: Config) -> list[contract.Row]:
     try:
         return [column_names.settled(row, config.source.null_fields) for row in rows]
     except AskError as error:
         raise DataError(f"{where}: {error.detail}.", error.remedy) from error
 
 
-def _shown(row: Row, selection: Selection) -> str:
+def _shown(row: contract.Row, selection: Selection) -> str:
     return ", ".join(f"{c.column} {lookup(row, c.column)!r}"[:60] for c in selection.where)
 
 
 def recognise_rows(
-    raw: list[Row], where: str, config: Config, typed: bool, *, other_tasks: bool
+    raw: list[contract.Row], where: str, config: Config, typed: bool, *, other_tasks: bool
 ) -> Detection:
     """The reading of some rows of a file; ``change`` is left to the caller.
 
@@ -248,7 +246,7 @@ def recognise_rows(
     return detection
 
 
-def _detected(rows: list[Row], where: str, config: Config, other_tasks: bool) -> Detection:
+def _detected(rows: list[contract.Row], where: str, config: Config, other_tasks: bool) -> Detection:
     """The reading that rows show: of one format, or with ``--mixed-formats`` of several."""
     kind, source = tasks.kind_of(config.task), config.source
     if source.mixed_formats:
@@ -281,7 +279,7 @@ def two_shapes(found: Detection, where: str, config: Config) -> DataError:
     )
 
 
-def _as_named(named: Format, rows: list[Row], where: str, config: Config) -> Detection:
+def _as_named(named: Format, rows: list[contract.Row], where: str, config: Config) -> Detection:
     """The reading that ``--format`` names."""
     fitting = [row for row in rows if named.matches(row)]
     reading, more = config.source.format, ""
@@ -295,7 +293,7 @@ def _as_named(named: Format, rows: list[Row], where: str, config: Config) -> Det
     return Detection(reading=reading, evidence=evidence, sampled=len(rows), counts=counts)
 
 
-def recognise_all(sources: Sequence[Input], config: Config) -> list[Detection]:
+def recognise_all(sources: Sequence[scan.Input], config: Config) -> list[Detection]:
     """The reading of each input; one without rows is read as the first that has some.
 
     Raises:
@@ -319,13 +317,13 @@ def recognise_all(sources: Sequence[Input], config: Config) -> list[Detection]:
     ]
 
 
-def _like(number: int, sources: Sequence[Input], found: Collection[int]) -> int:
+def _like(number: int, sources: Sequence[scan.Input], found: Collection[int]) -> int:
     """The first input with rows, of the same source if one has some."""
     mine = [other for other in found if sources[other].source == sources[number].source]
     return next(iter(mine or found))
 
 
-def _of_glimpse(source: Input, glimpse: Glimpse, config: Config) -> Detection:
+def _of_glimpse(source: scan.Input, glimpse: contract.Glimpse, config: Config) -> Detection:
     detection = recognise_glimpse(glimpse, source.origin or source.path, config, source.reader)
     if detection.change is not None:
         raise _changed(source, detection.change, config, mixed_formats(detection, config))

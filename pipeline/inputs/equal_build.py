@@ -9,11 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from pipeline.builds import failed, limits, publish, versions
-from pipeline.builds.build import Build, read_manifest
-from pipeline.builds.limits import Built
+from pipeline.builds import build, failed, limits, publish, stored, versions
 from pipeline.builds.place import Place, place_of
-from pipeline.builds.stored import UNKNOWN, Difference
 from pipeline.inputs.declared import declared_fingerprint
 from pipeline.inputs.scan import Input, located, scan, short_names
 from pipeline.manifest import dataset_files
@@ -39,7 +36,7 @@ class Look:
 
     place: Place
     inputs: tuple[Input, ...]
-    built: Built | None
+    built: limits.Built | None
 
 
 def id_of(fingerprint: str, inputs: Sequence[Input]) -> str:
@@ -125,7 +122,7 @@ def _read_once(path: Path, trusted: bool, state: Identity) -> KnownHashes:
     return KnownHashes(path, trusted)
 
 
-def found_late(config: Config, place: Place, key: str) -> Built | None:
+def found_late(config: Config, place: Place, key: str) -> limits.Built | None:
     """The equal build, where the inputs were hashed only when their parts were made.
 
     Raises:
@@ -135,7 +132,7 @@ def found_late(config: Config, place: Place, key: str) -> Built | None:
     return None if there is None else _built(config, place, there)
 
 
-def _built(config: Config, place: Place, there: Build) -> Built:
+def _built(config: Config, place: Place, there: build.Build) -> limits.Built:
     """The equal build; where it is another version than the current one, it becomes that.
 
     Raises:
@@ -154,8 +151,8 @@ def _built(config: Config, place: Place, there: Build) -> Built:
                 limits.require_same_kind(guarded.manifest, config.task, model, shown=shown)
                 limits.require_within(guarded, there, config.run.drift)
             step = partial(place.turn_to, key)
-    built = Built(
-        Build(place.shown(there.manifest.build_id), there.manifest),
+    built = limits.Built(
+        build.Build(place.shown(there.manifest.build_id), there.manifest),
         fresh=False,
         left_out=tuple(local.left_out(config.data)),
         left_by_tools=() if place.in_store else publish.left_by_tools(there.folder),
@@ -185,7 +182,7 @@ def _identify(config: Config, inputs: Sequence[Named]) -> str | None:
         return None
 
 
-def up_to_date(place: Place, key: str | None, hashes: KnownHashes) -> Build | None:
+def up_to_date(place: Place, key: str | None, hashes: KnownHashes) -> build.Build | None:
     """The build that is there, if it has this id and every byte of it is there; else None.
 
     Files that other programs left in it do not count.
@@ -194,10 +191,10 @@ def up_to_date(place: Place, key: str | None, hashes: KnownHashes) -> Build | No
         return None
     if place.in_store:
         data = place.manifest_of(key)
-        return None if data is None else Build(place.shown(key), read_manifest(data))
+        return None if data is None else build.Build(place.shown(key), build.read_manifest(data))
     target = place.build(key)
     try:
-        there = Build.open(target)
+        there = build.Build.open(target)
         broken = any(problem((target / name).read_bytes()) for name in (MANIFEST, RUN))
         if there.manifest.build_id != key or broken:
             return None
@@ -207,5 +204,5 @@ def up_to_date(place: Place, key: str | None, hashes: KnownHashes) -> Build | No
         return None
 
 
-def _is_left_over(difference: Difference) -> bool:
-    return difference.code == UNKNOWN and dataset_files.is_one(difference.name)
+def _is_left_over(difference: stored.Difference) -> bool:
+    return difference.code == stored.UNKNOWN and dataset_files.is_one(difference.name)

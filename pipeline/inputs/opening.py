@@ -11,8 +11,7 @@ from pipeline.options.build_options import OPTIONS, SourceOptions
 from pipeline.options.config import Config, Source
 from pipeline.options.many_values import Keep
 from pipeline.stores.sources import Located
-from stages import readers
-from stages.contract import FormatOptions, Reader, Row
+from stages import contract, readers
 from stages.errors import PipelineError, UsageError, did_you_mean
 from stages.readers._delimited import RFC4180, Delimited
 from stages.rows.expressions import FIGURES, Expression, parse
@@ -43,7 +42,7 @@ def _of_tables(options: SourceOptions) -> str:
     return next((f"--cells {name}={kind}" for name, kind in options.cells.items()), "")
 
 
-def reader_of(file: Located, options: SourceOptions) -> Reader:
+def reader_of(file: Located, options: SourceOptions) -> contract.Reader:
     """What reads a file.
 
     Raises:
@@ -92,9 +91,9 @@ def require_used(files: Sequence[Located], config: Config) -> None:
             )
 
 
-def format_options(config: Config) -> FormatOptions:
+def format_options(config: Config) -> contract.FormatOptions:
     """The options that formats take."""
-    return FormatOptions(
+    return contract.FormatOptions(
         columns=dict(config.source.map),
         neutral=config.source.neutral,
         prompt_separator=config.source.prompt_separator,
@@ -156,7 +155,7 @@ def called_like_a_figure(name: str, where: str) -> UsageError:
     )
 
 
-def require_known(config: Config, rows: Sequence[Row], where: str) -> None:
+def require_known(config: Config, rows: Sequence[contract.Row], where: str) -> None:
     """A column that no sampled row has is not one that a sampled row nearly has, and no figure has
     the name of a column.
 
@@ -183,7 +182,7 @@ def require_known(config: Config, rows: Sequence[Row], where: str) -> None:
             raise UsageError(what, meant)
 
 
-def _paths(rows: Sequence[Row], deepest: int = 3) -> set[str]:
+def _paths(rows: Sequence[contract.Row], deepest: int = 3) -> set[str]:
     """The paths of all columns of some raw rows, with those inside of objects."""
     found: set[str] = set()
     waiting = [("", row, 1) for row in rows]

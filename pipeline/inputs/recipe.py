@@ -12,27 +12,20 @@ from expectations.gate import Validate
 from expectations.second_ids import SecondReading
 from expectations.second_sample import Witness
 from pipeline import tasks
-from pipeline.inputs.declared import fingerprint_of, fitted, layout_of
-from pipeline.inputs.detection import recognise_all
-from pipeline.inputs.opening import format_options, selection_of
+from pipeline.inputs import declared, detection, opening, scan, stage_tools
 from pipeline.inputs.proved import FAST_FROM, fast_encoder, find_model
-from pipeline.inputs.scan import Input
-from pipeline.inputs.stage_tools import Tools
 from pipeline.inputs.versions import code_version, hash_of
 from pipeline.manifest.records import ModelRecord, PairRecord
 from pipeline.options import overlaps
 from pipeline.options.config import Config
-from stages import encoders, formats
+from stages import contract, encoders, formats
 from stages.chat_template import reasoning
 from stages.chat_template.printed_fields import printed_fields
-from stages.contract import Stage
 from stages.errors import UsageError
 from stages.files import file_hash
 from stages.normalize.stage import Normalize
 from stages.profile import ModelProfile, TargetModel
-from stages.tokenizers import hub, oracle
-from stages.tokenizers.claims import Repair
-from stages.tokenizers.resolve import Resolved
+from stages.tokenizers import claims, hub, oracle, resolve
 from stages.tokens.folded_labels import NO_MARKER, readable
 from stages.tokens.layouts import Shape
 from stages.tokens.pretokenized import Accept
@@ -58,7 +51,7 @@ class Recipe:
     evidence: tuple[str, ...]
     tokenizer_source: str
     backend: str
-    repairs: tuple[Repair, ...] = ()
+    repairs: tuple[claims.Repair, ...] = ()
     sources: tuple[int, ...] = ()
     fetched: str | None = None
 
@@ -118,13 +111,13 @@ class Recipe:
         return Normalize(
             kind=self.task.kind,
             format=formats.load(format_name),
-            options=format_options(config),
+            options=opening.format_options(config),
             train_on=config.source.train_on,
             turn_by_turn=self.splits_turns,
             raw=config.parts.prm_template == "raw",
             reasoning=self._reasoning_field,
             strip_reasoning=config.source.reasoning == "strip",
-            selection=selection_of(config),
+            selection=opening.selection_of(config),
             printed=printed_fields(self.model.profile.chat_template),
             stop_text=config.source.stop_text,
             step_separator=self.model.profile.step_tokens.separator,
@@ -141,10 +134,12 @@ class Recipe:
             return None
         return reasoning.spelled_by(self.model.profile.chat_template) or reasoning.FIELD
 
-    def stages(self, format_name: str) -> tuple[Stage, ...]:
+    def stages(self, format_name: str) -> tuple[contract.Stage, ...]:
         """The stages after normalize for rows of one format, made in this process."""
         encoder = encoders.load(self.backend, self.model.tokenizer_json)
-        tools = Tools(config=self.config, kind=self.task.kind, model=self.model, encoder=encoder)
+        tools = stage_tools.Tools(
+            config=self.config, kind=self.task.kind, model=self.model, encoder=encoder
+        )
         if formats.load(format_name).token_ids:
             return (Accept(self.model, self.config.plan.longest_example), Validate(tools.context))
         return self.task.stages(tools)
@@ -172,7 +167,7 @@ class Recipe:
     @property
     def fingerprint(self) -> str:
         """Hash of options, profile and code."""
-        return fingerprint_of(self.config, self.model.profile, self.model.tokenizer_json)
+        return declared.fingerprint_of(self.config, self.model.profile, self.model.tokenizer_json)
 
     def part_fingerprint(self, format_name: str) -> str:
         """Hash of all that a part of the one source depends on but its split."""
@@ -199,7 +194,7 @@ def _check_columns(recipe: Recipe) -> None:
         present |= set(stage.writes)
 
 
-def _encoder_for(config: Config, inputs: Sequence[Input], tokenizer_json: bytes) -> str:
+def _encoder_for(config: Config, inputs: Sequence[scan.Input], tokenizer_json: bytes) -> str:
     """The fast encoder where it agrees with the reference, and where there is so much to encode
     that loading it pays. It depends on nothing else, so that equal inputs give equal manifests."""
     if sum(source.bytes for source in inputs) < FAST_FROM:
@@ -207,7 +202,7 @@ def _encoder_for(config: Config, inputs: Sequence[Input], tokenizer_json: bytes)
     return fast_encoder(config.run.cache, tokenizer_json)
 
 
-def _proved(config: Config) -> tuple[Resolved, TargetModel]:
+def _proved(config: Config) -> tuple[resolve.Resolved, TargetModel]:
     """The model, proved for what each source asks of it."""
     asked = [(one.options.train_on, one.options.system) for one in config.sources]
     places = sorted(asked.index(one) for one in set(asked))
@@ -218,9 +213,7 @@ def _proved(config: Config) -> tuple[Resolved, TargetModel]:
 
 
 def resolve_recipe(
-    config: Config,
-    inputs: Sequence[Input],
-    choose: Callable[[bytes], str] | None = None,
+    config: Config, inputs: Sequence[scan.Input], choose: Callable[[bytes], str] | None = None
 ) -> Recipe:
     """Resolve a build's options over its inputs.
 
@@ -233,13 +226,13 @@ def resolve_recipe(
         DataError: an input's format cannot be detected.
     """
     task = tasks.load(config.task)
-    config = config.but(layout=layout_of(config, task))  # before any row is read
-    detected = recognise_all(inputs, config)
+    config = config.but(layout=declared.layout_of(config, task))  # before any row is read
+    detected = detection.recognise_all(inputs, config)
     found, model = _proved(config)
     content = model.tokenizer_json
     backend = choose(content) if choose else _encoder_for(config, inputs, content)
     recipe = Recipe(
-        config=fitted(config, model.profile),
+        config=declared.fitted(config, model.profile),
         model=model,
         formats=tuple(d.reading for d in detected),
         evidence=tuple(d.evidence for d in detected),

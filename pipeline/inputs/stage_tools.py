@@ -4,10 +4,8 @@ from dataclasses import dataclass
 
 from expectations.contract import STREAM, Context
 from pipeline.options.config import Config
+from stages import encoders, kinds, profile
 from stages.chat_template.render import Renderer
-from stages.encoders import Encoder
-from stages.kinds import Kind
-from stages.profile import TargetModel
 from stages.tokens.segment_encoder import SegmentEncoder
 
 
@@ -16,9 +14,9 @@ class Tools:
     """What a task's stages are made from."""
 
     config: Config
-    kind: Kind
-    model: TargetModel
-    encoder: Encoder
+    kind: kinds.Kind
+    model: profile.TargetModel
+    encoder: encoders.Encoder
 
     @property
     def family(self) -> str:

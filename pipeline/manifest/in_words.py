@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from pipeline.manifest import counts
+from pipeline.manifest import counts, records
 from pipeline.manifest.manifest import Manifest
-from pipeline.manifest.records import CONTAMINATED, NEAR_DUPLICATES, EvaluationRecord
 from stages.errors import counted
 
 LARGE = 0.1  # share of the examples that should not all be on one side
@@ -74,21 +73,21 @@ def overlaps(manifest: Manifest) -> list[str]:
     if alike is not None:
         lines.append(
             f"alike     {counted(alike.rows, 'row')} left out for {alike.clusters} that are at "
-            f"least {alike.likeness:g} like them (see {NEAR_DUPLICATES})"
+            f"least {alike.likeness:g} like them (see {records.NEAR_DUPLICATES})"
         )
     evaluations = manifest.decontamination.evaluations if manifest.decontamination else ()
     lines += _labelled(
         "evals",
         (
             f"{one.name}: {counted(one.rows, 'row')} left out for {one.found} of its "
-            f"{counted(one.questions, 'question')} (see {CONTAMINATED})"
+            f"{counted(one.questions, 'question')} (see {records.CONTAMINATED})"
             for one in evaluations
         ),
     )
     return lines + [_not_judged(one) for one in evaluations if one.not_judged]
 
 
-def _not_judged(one: EvaluationRecord) -> str:
+def _not_judged(one: records.EvaluationRecord) -> str:
     where = ", ".join(map(str, one.not_judged[:5]))
     more = f" and {len(one.not_judged) - 5} more" if len(one.not_judged) > 5 else ""
     return (

@@ -9,9 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from pipeline.manifest import counts
-from pipeline.manifest.json_records import Sealed
-from pipeline.manifest.records import Decontamination, Likeness, ModelRecord
+from pipeline.manifest import counts, json_records, records
 from stages.json_record import OPTIONAL, JsonRecord
 
 MANIFEST = "manifest.json"
@@ -233,7 +231,7 @@ class IndexRecord(JsonRecord):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest(Sealed):
+class Manifest(json_records.Sealed):
     """``manifest.json``.
 
     Attributes:
@@ -264,7 +262,7 @@ class Manifest(Sealed):
     max_length: int
     seed: int
     options: Mapping[str, object]
-    model: ModelRecord
+    model: records.ModelRecord
     prm: PrmRecord | None
     rm: RmRecord | None = field(default=None, metadata=OPTIONAL)
     format: str
@@ -281,8 +279,8 @@ class Manifest(Sealed):
     sources: tuple[counts.SourceRecord, ...] = field(default=(), metadata=OPTIONAL)
     filters: tuple[counts.FilterCounts, ...] = field(default=(), metadata=OPTIONAL)
     doubles: tuple[counts.DoubleCounts, ...] = field(default=(), metadata=OPTIONAL)
-    decontamination: Decontamination | None = field(default=None, metadata=OPTIONAL)
-    near_duplicates: Likeness | None = field(default=None, metadata=OPTIONAL)
+    decontamination: records.Decontamination | None = field(default=None, metadata=OPTIONAL)
+    near_duplicates: records.Likeness | None = field(default=None, metadata=OPTIONAL)
     probes: Mapping[str, ProbeRecord]
     encoder: EncoderRecord
     inference: counts.Inference | None = field(default=None, metadata=OPTIONAL)

@@ -6,8 +6,7 @@ Those of ``validation.json`` and ``audits.json`` are in ``stages.findings``.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pipeline.manifest.counts import AnswerTokens
-from pipeline.manifest.json_records import Sealed
+from pipeline.manifest import counts, json_records
 from stages.json_record import OPTIONAL, JsonRecord
 from stages.tokenizers.claims import Repair
 
@@ -30,7 +29,7 @@ class Change(JsonRecord):
 
 
 @dataclass(frozen=True, slots=True)
-class RunRecord(Sealed):
+class RunRecord(json_records.Sealed):
     """``run.json``: all that may differ between two equal builds.
 
     Attributes:
@@ -96,7 +95,7 @@ class Serving(JsonRecord):
     end_of_turn: str
     end_of_turn_id: int
     pad_token_id: int
-    max_new_tokens: AnswerTokens | None = field(default=None, metadata=OPTIONAL)
+    max_new_tokens: counts.AnswerTokens | None = field(default=None, metadata=OPTIONAL)
     added_tokens: Mapping[str, int]
     needs_this_tokenizer: Mapping[str, str] = field(default_factory=dict, metadata=OPTIONAL)
     step_token: str | None = field(default=None, metadata=OPTIONAL)

@@ -17,10 +17,8 @@ from types import FrameType
 
 from pipeline import tasks
 from pipeline.messages import lines, progress
-from pipeline.messages.progress import Follower
 from pipeline.messages.session import Session
-from pipeline.options import build_options
-from pipeline.options.command_line import not_read
+from pipeline.options import build_options, command_line
 from pipeline.options.many_values import Pairs
 from pipeline.options.values import OneOf, Switch
 from pipeline.secrets import GAP, named, redacted
@@ -149,7 +147,7 @@ def _for_task(own: list[str], task: str) -> list[str]:
     """The same for another task, without options that this one does not read."""
     words = [own[0], task, *own[2:]]
     for flag, option in _FLAGS.items():
-        if not_read(option.name, task):
+        if command_line.not_read(option.name, task):
             words = _without(words, flag)
     return words
 
@@ -177,7 +175,7 @@ def _without(own: list[str], flag: str, name: str | None = None) -> list[str]:
 
 
 @contextmanager
-def beating(report: Follower, every: float) -> Iterator[None]:
+def beating(report: progress.Follower, every: float) -> Iterator[None]:
     """Have a report show that time passes, also while nothing gets finished.
 
     By an alarm, not a thread: a process with threads cannot be copied, and workers are copies.
@@ -204,10 +202,10 @@ def beating(report: Follower, every: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, *theirs)
 
 
-def _for(session: Session, quiet: bool) -> tuple[Follower, float]:
+def _for(session: Session, quiet: bool) -> tuple[progress.Follower, float]:
     """Who shows it, and after how many seconds again."""
     if quiet:
-        return Follower(), 0
+        return progress.Follower(), 0
     if session.in_lines:
         return lines.Log(), lines.EVERY
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
@@ -218,7 +216,7 @@ def _for(session: Session, quiet: bool) -> tuple[Follower, float]:
 
 
 @contextmanager
-def following(session: Session, quiet: bool) -> Iterator[Follower]:
+def following(session: Session, quiet: bool) -> Iterator[progress.Follower]:
     """What shows progress until the block ends, as the session wants it."""
     report, every = _for(session, quiet)
     progress.open_now.append(report)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pipeline import amounts
+from pipeline import executors
 from pipeline.messages.progress import Follower, Phase
 from stages.errors import counted
 
@@ -83,10 +83,10 @@ def line_of(phase: Phase) -> str:
     """A phase in one line."""
     shown, *figures, _ = cells(phase)
     ended = phase.ended is not None
-    time = amounts.span(phase.seconds)
+    time = executors.span(phase.seconds)
     parts = [f"done in {time}" if ended else time, "" if ended else shown, *figures]
     parts.append(kept_in_words(phase))
-    parts += [f"{amounts.span(phase.left)} left"] if phase.left is not None else []
+    parts += [f"{executors.span(phase.left)} left"] if phase.left is not None else []
     return f"{phase.what:<9} {', '.join(filter(None, parts))}"
 
 
@@ -98,28 +98,28 @@ def cells(phase: Phase, shortened: int = 0) -> tuple[str, ...]:
     """
     whole, so_far = phase.whole, phase.so_far
     share, left = phase.share, phase.left
-    shown = "" if share is None else amounts.percent(share)
+    shown = "" if share is None else executors.percent(share)
     if whole is not None and whole.one_round and phase.ended is None:
         shown = f"{phase.done} of {phase.total}"
     rows = rates = tokens = refused = ""
     if whole is not None:
         if shown and whole.in_bytes and shortened < 1:
-            shown += f" of {amounts.bytes_in_words(whole.size)}"
+            shown += f" of {executors.bytes_in_words(whole.size)}"
         rows = counted(so_far.rows, whole.row)
         if shortened > 1:
-            rows = f"{amounts.short(so_far.rows)} {rows.rpartition(' ')[2]}"
+            rows = f"{executors.short(so_far.rows)} {rows.rpartition(' ')[2]}"
         rows = rows if so_far.rows and shortened < 5 else ""
         if phase.made.rows and shortened < 4:
             rates = f"{_rate(phase.rows_per_second, shortened)} {whole.row}s/s"
         if phase.made.tokens and shortened < 3:
             tokens = f"{_rate(phase.tokens_per_second, shortened)} tokens/s"
         refused = f"{so_far.refused:,} refused" if whole.in_bytes and so_far.rows else ""
-    time = amounts.clock(phase.seconds) if left is None else f"{amounts.clock(left)} left"
+    time = executors.clock(phase.seconds) if left is None else f"{executors.clock(left)} left"
     return shown, rows, rates, tokens, refused, time
 
 
 def _rate(number: int, shortened: int) -> str:
-    return f"{number:,}" if shortened < 1 else amounts.short(number)
+    return f"{number:,}" if shortened < 1 else executors.short(number)
 
 
 def kept_in_words(phase: Phase) -> str:

@@ -45,10 +45,7 @@ class Painter:
         self._good, self._bad = ("✓", "✗") if marks else ("+", "x")
         self._console = Console(stderr=True, highlight=False)
         self._live = Live(
-            console=self._console,
-            auto_refresh=False,
-            redirect_stdout=False,
-            redirect_stderr=False,
+            console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
         )
 
     def start(self) -> None:

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import click
 
-from pipeline.amounts import NOTHING, Amount, total
+from pipeline.executors import NOTHING, Amount, total
 
 Report = Callable[[str, int, int], None]  # of a phase: its name, pieces done, of how many
 

@@ -180,9 +180,7 @@ def show(result: Result, where: str = "") -> None:
 
 
 def of_error(
-    error: BaseException,
-    paths: Mapping[str, str] | None = None,
-    arguments: Sequence[str] = (),
+    error: BaseException, paths: Mapping[str, str] | None = None, arguments: Sequence[str] = ()
 ) -> Result:
     """The result of a command that an exception ended.
 

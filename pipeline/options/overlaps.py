@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.options.many_values import Texts
-from pipeline.options.paths import each
+from pipeline.options import many_values, paths
 from stages.errors import SurroundingsError, UsageError
 from stages.files import file_hash
 from stages.overlap.settings import Evaluation, Likeness, Search
@@ -54,13 +53,13 @@ class _Written:
         return f"{name}{self.path}{'#' + self.column if self.column else ''}"
 
 
-class EvaluationFiles(Texts):
+class EvaluationFiles(many_values.Texts):
     """Evaluation files: paths and globs, each with a name or a column where one is given."""
 
     called = "a list of paths of evaluation files"
 
     def anchored(self, value: Any, folder: str) -> Any:
-        return each(self.loosened(value), lambda one: _anchored(one, folder))
+        return paths.each(self.loosened(value), lambda one: _anchored(one, folder))
 
     def settled(self, value: Any) -> Any:
         """Raises UsageError where a file is not there, or where two have one name."""
@@ -115,12 +114,7 @@ def _sha256(path: str) -> str:
 def recorded(files: tuple[Evaluation, ...]) -> list[dict[str, str | None]]:
     """Evaluation files without their folders, as a manifest's options have them."""
     return [
-        {
-            "name": one.name,
-            "file": Path(one.path).name,
-            "sha256": one.sha256,
-            "column": one.column,
-        }
+        {"name": one.name, "file": Path(one.path).name, "sha256": one.sha256, "column": one.column}
         for one in files
     ]
 

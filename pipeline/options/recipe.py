@@ -7,13 +7,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipeline.options import recipe_file, recipe_model
-from pipeline.options.build_options import OPTIONS, PHASE_OF, PHASES, SourceOptions, default_cache
+from pipeline.options import paths, recipe_file, recipe_model
+from pipeline.options.build_options import (
+    BUDGET,
+    BY_KEY,
+    EVERY,
+    OPTIONS,
+    PHASE_OF,
+    PHASES,
+    Budget,
+    SourceOptions,
+    default_cache,
+)
 from pipeline.options.command_line import default_output, unread
 from pipeline.options.config import Config, Source, with_test
-from pipeline.options.paths import versions_where_unsaid
-from pipeline.options.recipe_file import Mistakes
-from pipeline.options.source_budgets import BUDGET, BY_KEY, EVERY, Budget
 from stages.errors import UsageError
 from stages.files.toml_file import Place
 
@@ -24,10 +31,7 @@ Made = TypeVar("Made")
 
 
 def builds_of(
-    path: Path,
-    changes: Sequence[str] = (),
-    flags: Values | None = None,
-    trust: bool = False,
+    path: Path, changes: Sequence[str] = (), flags: Values | None = None, trust: bool = False
 ) -> tuple[Config, ...]:
     """The builds that a recipe describes, in its order.
 
@@ -51,7 +55,7 @@ def builds_of(
     return configs_of(table, mistakes, path.parent, path.stem, versions=True)
 
 
-def _require_data(table: dict[str, Any], mistakes: Mistakes) -> None:
+def _require_data(table: dict[str, Any], mistakes: recipe_file.Mistakes) -> None:
     """Nothing runs because the file says so."""
     for place, inner in recipe_file.tables(table):
         for key, value in inner.items():
@@ -73,7 +77,7 @@ def notified_by(path: Path) -> str | None:
 
 def configs_of(
     table: Values,
-    mistakes: Mistakes,
+    mistakes: recipe_file.Mistakes,
     folder: Path,
     stem: str = "",
     versions: bool = False,
@@ -104,7 +108,7 @@ def configs_of(
 
 
 def _require_named(
-    kind: str, tables: Sequence[Values], mistakes: Mistakes, needed: Sequence[str] = ()
+    kind: str, tables: Sequence[Values], mistakes: recipe_file.Mistakes, needed: Sequence[str] = ()
 ) -> None:
     """Each of some tables has the keys that it needs, and no two have one name."""
     seen: set[str] = set()
@@ -120,7 +124,7 @@ def _require_named(
         seen |= {name} if name else set()
 
 
-def _require_apart(made: Sequence[Config | None], mistakes: Mistakes) -> None:
+def _require_apart(made: Sequence[Config | None], mistakes: recipe_file.Mistakes) -> None:
     """No two builds go to the same place."""
     seen: dict[Path, int] = {}
     for number, output in enumerate(one.run.output if one else None for one in made):
@@ -164,7 +168,7 @@ class _Reading:
     table: _Table
     sources: list[Values]
     place: Place
-    mistakes: Mistakes
+    mistakes: recipe_file.Mistakes
 
     def config(self, folder: Path, stem: str, versions: bool) -> Config | None:
         """Its options; None where there is a mistake."""
@@ -186,7 +190,7 @@ class _Reading:
         notes: tuple[str, ...] = ()
         # The one default of a recipe that a command does not have.
         if versions and "keep" not in table.values:
-            with_defaults["keep"], notes = versions_where_unsaid(with_defaults["output"])
+            with_defaults["keep"], notes = paths.versions_where_unsaid(with_defaults["output"])
         made: dict[str, Any] = {
             phase: self._tried(partial(kind, **_of(phase, with_defaults)), table)  # type: ignore[misc]
             for phase, kind in PHASES.items()

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import secrets
-from pipeline.options.source_budgets import BY_KEY
-from pipeline.options.values import Words
+from pipeline.options import build_options, values
 from stages.errors import UsageError
 from stages.files import toml_file
 from stages.files.toml_file import Place
@@ -70,7 +69,7 @@ def spelled(table: Mapping[str, Any], mistakes: Mistakes) -> dict[str, Any]:
             right = key.replace("_", "-")
             if right in one:
                 mistakes.add((*place, right), f"{right} is given twice", f"Leave {key} out.")
-            elif right in BY_KEY:
+            elif right in build_options.BY_KEY:
                 mistakes.rename((*place, key), (*place, right))
                 one[right] = one.pop(key)
     return made
@@ -99,13 +98,13 @@ def _set(table: dict[str, Any], change: str, mistakes: Mistakes) -> None:
         entries = inner.get(key)
         if entries is None:
             mistakes.said[place] = f"--set {change}"
-        if isinstance(entries, Words) and key in BY_KEY:
-            entries = BY_KEY[key].value.loosened(entries)
+        if isinstance(entries, values.Words) and key in build_options.BY_KEY:
+            entries = build_options.BY_KEY[key].value.loosened(entries)
         inner[key] = dict(entries) if isinstance(entries, dict) else {}
         inner, key = inner[key], ".".join(keys[1:])
         place = (*place, key)
     mistakes.said[place] = f"--set {change}"
-    inner[key] = Words(text)
+    inner[key] = values.Words(text)
 
 
 def _place_of(table: Mapping[str, Any], keys: Sequence[str], change: str) -> tuple[str, int]:
@@ -155,8 +154,8 @@ def _replaced(value: Any, place: Place, mistakes: Mistakes) -> Any:
 
     made = _VARIABLE.sub(variable, value)
     secrets.note_address(made)
-    typed = isinstance(value, Words) or _VARIABLE.fullmatch(value)
-    return Words(made) if typed else made
+    typed = isinstance(value, values.Words) or _VARIABLE.fullmatch(value)
+    return values.Words(made) if typed else made
 
 
 def _dotted(place: Place) -> str:
@@ -168,9 +167,9 @@ def _dotted(place: Place) -> str:
 def _anchor(table: dict[str, Any], place: Place, *, folder: str, mistakes: Mistakes) -> None:
     """Make the paths of a table count from where the program runs."""
     for key, value in table.items():
-        if key not in BY_KEY:
+        if key not in build_options.BY_KEY:
             continue
-        kind = BY_KEY[key].value
+        kind = build_options.BY_KEY[key].value
         table[key] = kind.anchored(value, folder)
         if key == "data":
             written = kind.loosened(value)

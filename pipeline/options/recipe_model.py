@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.options.build_options import OPTIONS, Option
+from pipeline.options.build_options import EVERY, NAME, OF_SOURCE, OPTIONS, Option
 from pipeline.options.paths import BY_RECIPE
 from pipeline.options.recipe_file import Mistakes
-from pipeline.options.source_budgets import EVERY, NAME, OF_SOURCE
 from pipeline.options.values import OneOf, Schema, misfit
 from stages.errors import UsageError, did_you_mean
 from stages.files.toml_file import Place

@@ -15,7 +15,6 @@ from expectations.contract import STORED, Context
 from expectations.stored_rows import Sources
 from pipeline import tasks
 from pipeline.builder import exporting, gate
-from pipeline.builder.gate import Evidence
 from pipeline.builds.build import Build, found
 from pipeline.builds.model import stored_model
 from pipeline.manifest.manifest import MANIFEST, Manifest
@@ -108,11 +107,7 @@ def _measure_shards(
             if not (build.folder / record.path).is_file():
                 continue  # check_files reports the missing file
             shard_metrics = measure(
-                shard.path,
-                shard=record.path,
-                split=split.name,
-                wanted=wanted,
-                plan=None,
+                shard.path, shard=record.path, split=split.name, wanted=wanted, plan=None
             )
             shard_metrics.counts["n_rows_planned"] = record.rows
             if shard_metrics.rows and shard_metrics.counts["n_tokens"] != record.tokens:
@@ -175,7 +170,7 @@ def _judge(build: Build, metrics: Path, model: TargetModel, result: Checked) -> 
         if not shards:
             return []
         indexes = _measure_indexes(build, context, result)
-        evidence = Evidence(
+        evidence = gate.Evidence(
             build.folder, metrics, shards, hashes=hashes, declared=declared, indexes=indexes
         )
         verdict = gate.judge(evidence, context, [])

@@ -12,29 +12,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from expectations import stored_rows
-from expectations.contract import STREAM
-from expectations.stored_rows import StoredRows
+from expectations import contract, stored_rows
 from pipeline.builds import stored
 from pipeline.builds.build import Build, read_manifest
-from pipeline.builds.stored import UNKNOWN
 from pipeline.inputs.recipe import Recipe, model_of, resolve_recipe
 from pipeline.inputs.scan import Input, scan
-from pipeline.manifest import dataset_files, json_records
-from pipeline.manifest.counts import FATES
-from pipeline.manifest.json_records import MalformedError
+from pipeline.manifest import counts, dataset_files, json_records
 from pipeline.manifest.manifest import MANIFEST, InputRecord, Manifest, id_of_manifest
 from pipeline.manifest.records import RUN
 from pipeline.options.config import Config
 from pipeline.shards import chain, collect, filters
 from pipeline.shards.measured import Measured, identities
-from stages import readers
+from stages import findings, profile, readers
 from stages.chat_template import loss_weights
 from stages.contract import Batch, Record
 from stages.errors import SurroundingsError, UsageError, require_reading
 from stages.files import file_hash
-from stages.findings import Verdict
-from stages.profile import TargetModel
 from stages.tokens.folded_labels import unfold
 
 
@@ -56,7 +49,7 @@ def open_build(folder: Path, result: Checked) -> Build | None:
         result.add(MANIFEST, "manifest", problem)
     try:
         return Build(folder, read_manifest(data))
-    except MalformedError as error:
+    except json_records.MalformedError as error:
         result.add(MANIFEST, "manifest", str(error))
     except UsageError:
         if problem is None:
@@ -68,7 +61,7 @@ def check_files(build: Build, result: Checked) -> None:
     """Every file of the manifest exists with the hash given there, and there is no other file but
     what programs leave in any folder, which is a note."""
     for file in build.differences():
-        if file.code == UNKNOWN and dataset_files.is_one(file.name):
+        if file.code == stored.UNKNOWN and dataset_files.is_one(file.name):
             result.notes.append(f"{file.name} was left by another program; it is not of the build")
         else:
             result.add(file.name, file.code, file.detail)
@@ -82,7 +75,7 @@ def _sums(manifest: Manifest) -> list[tuple[str, int, int]]:
     if manifest.packs:  # stored once, those included that only another budget would use
         stored = examples.kept + examples.left_out
     sums = [
-        ("rows", rows.in_, sum(getattr(rows, fate) for fate in FATES)),
+        ("rows", rows.in_, sum(getattr(rows, fate) for fate in counts.FATES)),
         ("rows of inputs", rows.in_, sum(source.rows for source in manifest.inputs)),
         ("examples", examples.made, examples.accounted),
         ("kept examples", stored, sum(side.examples for side in sides)),
@@ -133,7 +126,7 @@ def check_record(folder: Path, result: Checked) -> None:
         result.add(RUN, "run_record", problem)
 
 
-def model_hashes(model: TargetModel) -> dict[str, str]:
+def model_hashes(model: profile.TargetModel) -> dict[str, str]:
     """Hashes of the tokenizer's bytes and of its chat template, by their keys in the manifest."""
     template = model.profile.chat_template.encode()
     return {
@@ -205,7 +198,7 @@ class Checked:
 
     faults: list[Fault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    verdict: Verdict | None = None
+    verdict: findings.Verdict | None = None
     rows_made_again: int = 0
     expectations: int = 0
 
@@ -274,8 +267,8 @@ def _stored(metrics: Path, shards: list[Measured]) -> dict[tuple[int, ...], tupl
 
 def _keys(recipe: Recipe, batch: Batch) -> list[tuple[int, ...]]:
     """The keys of examples, as those of stored ones are computed."""
-    context = replace(recipe.context, layout=STREAM)
-    rows = StoredRows(loss_weights.stored(unfold(pa.table(batch))), context)
+    context = replace(recipe.context, layout=contract.STREAM)
+    rows = stored_rows.StoredRows(loss_weights.stored(unfold(pa.table(batch))), context)
     made = stored_rows.keys(rows, stored_rows.lists(rows))
     return [tuple(one) for one in np.stack(made, axis=1).tolist()]
 

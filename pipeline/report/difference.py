@@ -18,8 +18,7 @@ import numpy.typing as npt
 from pipeline.builds import versions
 from pipeline.builds.build import Build
 from pipeline.manifest.json_records import as_json
-from pipeline.report import numbers
-from pipeline.report.drawing import Shards
+from pipeline.report import drawing, numbers
 from pipeline.report.numbers import Numbers
 from stages.columns import Ints
 from stages.errors import PipelineError, UsageError
@@ -189,7 +188,7 @@ class _Texts:
 
     def __init__(self, build: Build) -> None:
         self._build = build
-        self._shards = Shards(build)
+        self._shards = drawing.Shards(build)
 
     def of(self, places: Ints) -> list[dict[str, Any]]:
         """The examples at a few places: row id, split, and text."""

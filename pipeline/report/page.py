@@ -18,16 +18,13 @@ from markupsafe import Markup, escape
 
 from pipeline import tasks
 from pipeline.builds.build import Build
-from pipeline.manifest.counts import TurnSplit
+from pipeline.manifest import counts, records
 from pipeline.manifest.json_records import MalformedError, as_json, load
-from pipeline.manifest.records import REJECTS, REPORT, VALIDATION, Reject
 from pipeline.messages import explanations
 from pipeline.messages.explanations import AUDITS, GROUPS, Explanation
 from pipeline.messages.result import Result
-from pipeline.report import charts, headline, template
-from pipeline.report.drawing import KINDS, PADDING, Shards, Strip, TextPiece, visible
-from pipeline.report.headline import Before
-from pipeline.report.template import LONGEST, counted, cut, number
+from pipeline.report import charts, drawing, headline
+from pipeline.report.headline import LONGEST, counted, cut, number
 from stages.chat_template import loss_weights
 from stages.errors import UsageError
 from stages.findings import Figure, Validation
@@ -49,19 +46,14 @@ _FATES = {
     "left_out": "left out by budgets",
 }
 _ALWAYS = ("used", "rejected", "duplicates")  # shown where there are none, too
-_STATUS = {
-    "pass": "passed",
-    "few": "too few cases",
-    "warn": "warning",
-    "fail": "failed",
-}
+_STATUS = {"pass": "passed", "few": "too few cases", "warn": "warning", "fail": "failed"}
 
 
 def _figure(figure: Figure) -> str:
     """A figure's value in its unit."""
     value = figure.value
     if figure.unit == "share":
-        return template.share(value)
+        return headline.share(value)
     if figure.unit == "auc":
         return f"AUC {value:.3f}"
     return number(int(value) if value == int(value) else value)
@@ -74,32 +66,31 @@ def _length(figure: Figure) -> float:
     return round(min(100.0, 100 * figure.value), 3) if figure.unit == "share" else 0.0
 
 
-def _split_told(split: TurnSplit) -> str:
+def _split_told(split: counts.TurnSplit) -> str:
     return loss_weights.sentence(as_json(split))
 
 
 @functools.cache
 def page() -> jinja2.Template:
     """The template of the page, compiled once per process."""
-    environment = template.environment()
+    environment = headline.environment()
     environment.filters.update(figure=_figure, length_of=_length, split_told=_split_told)
     environment.filters["noted"] = carried.of
-    environment.globals.update(kinds=KINDS, status=_STATUS, fates=_FATES)
+    environment.globals.update(kinds=drawing.KINDS, status=_STATUS, fates=_FATES)
     environment.tests["in_use"] = lambda fate, rows: fate in _ALWAYS or getattr(rows, fate)
     for name in ("charts.jinja", "rows.jinja", "checks.jinja"):
-        template.template(name)
-    return template.template("page.jinja")
+        headline.template(name)
+    return headline.template("page.jinja")
 
 
-def _ledger(build: Build, shown: dict[str, list[Reject]]) -> list[dict[str, Any]]:
+def _ledger(build: Build, shown: dict[str, list[records.Reject]]) -> list[dict[str, Any]]:
     """For each code, the refused rows and examples, and the first few rows; the most rows first."""
     rows, examples = (
         build.manifest.rows.rejected_by_code,
         build.manifest.examples.rejected_by_code,
     )
     codes = sorted(
-        {**rows, **examples},
-        key=lambda code: (-rows.get(code, 0), -examples.get(code, 0), code),
+        {**rows, **examples}, key=lambda code: (-rows.get(code, 0), -examples.get(code, 0), code)
     )
     return [
         {
@@ -113,7 +104,7 @@ def _ledger(build: Build, shown: dict[str, list[Reject]]) -> list[dict[str, Any]
     ]
 
 
-def render(shards: Shards, before: Before | None = None, folder: str = "") -> str:
+def render(shards: drawing.Shards, before: headline.Before | None = None, folder: str = "") -> str:
     """The page.
 
     Args:
@@ -125,7 +116,7 @@ def render(shards: Shards, before: Before | None = None, folder: str = "") -> st
     build = shards.build
     manifest = build.manifest
     kind = tasks.kind_of(manifest.task)
-    padding = (PADDING,) if layouts.load(manifest.layout).pads else ()
+    padding = (drawing.PADDING,) if layouts.load(manifest.layout).pads else ()
     shown, drawn = losses(build.rejects()), samples(shards)
     refused = [row for rows in shown.values() for row in rows][:REFUSED]
     sources = [cut(one.source) for one in drawn]
@@ -160,7 +151,7 @@ def make(build: Build) -> str:
     Args:
         build: its manifest need not have ``files`` yet, since the page does not list them.
     """
-    return render(Shards(build))
+    return render(drawing.Shards(build))
 
 
 def prepare() -> None:
@@ -170,7 +161,7 @@ def prepare() -> None:
 
 def write(build: Build) -> None:
     """Write the page into the build's folder."""
-    (build.folder / REPORT).write_bytes(make(build).encode())
+    (build.folder / records.REPORT).write_bytes(make(build).encode())
 
 
 def _opened(folder: Path) -> Build:
@@ -188,7 +179,7 @@ def remake(folder: Path) -> tuple[bytes, str]:
         DataError: a file that the page is made from is damaged.
     """
     build = _opened(folder)
-    return make(build).encode(), build.manifest.files.get(REPORT, "")
+    return make(build).encode(), build.manifest.files.get(records.REPORT, "")
 
 
 def with_changes(folder: Path, other: Path | None = None) -> bytes:
@@ -204,7 +195,7 @@ def with_changes(folder: Path, other: Path | None = None) -> bytes:
         before = headline.against(build, _opened(other))
     elif build.manifest.published is None:  # such a copy leaves run.json out
         before = headline.recorded(build)
-    return render(Shards(build), before, build.shown()).encode()
+    return render(drawing.Shards(build), before, build.shown()).encode()
 
 
 # Refused rows as pages show them, and the page of a refused build: why, with figures, and the
@@ -216,9 +207,9 @@ _SHOWN = 5  # per code
 _DETAIL, _RAW = 240, 400  # characters
 
 
-def losses(rejects: Iterable[Reject]) -> dict[str, list[Reject]]:
+def losses(rejects: Iterable[records.Reject]) -> dict[str, list[records.Reject]]:
     """The first few refused rows of each code, in texts that a page can show."""
-    by_code: dict[str, list[Reject]] = {}
+    by_code: dict[str, list[records.Reject]] = {}
     for one in islice(rejects, _READ):
         listed = by_code.setdefault(one.code, [])
         if len(listed) < _SHOWN:
@@ -227,21 +218,21 @@ def losses(rejects: Iterable[Reject]) -> dict[str, list[Reject]]:
     return by_code
 
 
-def _rejects(folder: Path | None) -> Iterator[Reject]:
+def _rejects(folder: Path | None) -> Iterator[records.Reject]:
     """The refused rows of a staging directory, as far as they can be read."""
-    if folder is None or not (folder / REJECTS).is_file():
+    if folder is None or not (folder / records.REJECTS).is_file():
         return
-    with (folder / REJECTS).open("rb") as lines:
+    with (folder / records.REJECTS).open("rb") as lines:
         for line in lines:
             try:
-                yield load(Reject, line)
+                yield load(records.Reject, line)
             except MalformedError:  # the disk was full: the page does with the rows before
                 return
 
 
 def _validation(folder: Path | None) -> Validation | None:
     try:
-        return load(Validation, (folder / VALIDATION).read_bytes()) if folder else None
+        return load(Validation, (folder / records.VALIDATION).read_bytes()) if folder else None
     except (OSError, MalformedError):
         return None
 
@@ -255,7 +246,7 @@ def render_refused(result: Result, staged: Path | None) -> str:
     validation = _validation(staged)
     broken = [one for one in validation.expectations if not one.passed] if validation else []
     by_code = result.figures.get("by_code", {})
-    return template.render(
+    return headline.render(
         "refused.jinja",
         result=result,
         figures=result.figures,
@@ -297,7 +288,7 @@ class Sample:
     split: str
     row: int
     source: str
-    strip: Strip
+    strip: drawing.Strip
     command: str
 
     @property
@@ -315,7 +306,7 @@ class Sample:
         return Markup("".join(spelled))  # all text of the data went through ``escape``
 
 
-def _box(piece: TextPiece) -> str:
+def _box(piece: drawing.TextPiece) -> str:
     looks = "k" * piece.control + "t" * piece.spelled
     named = f' class="{looks}"' if looks else ""
     ids = " ".join(map(str, piece.ids))
@@ -330,11 +321,11 @@ def spread(count: int, most: int) -> list[int]:
 
 
 def _command(row_id: str) -> str:
-    plain = visible(row_id) == row_id and len(row_id) <= LONGEST
+    plain = drawing.visible(row_id) == row_id and len(row_id) <= LONGEST
     return f"--row {shlex.quote(row_id)}" if plain else ""
 
 
-def _drawn(shards: Shards) -> Iterator[Sample]:
+def _drawn(shards: drawing.Shards) -> Iterator[Sample]:
     for split, stored in shards.build.splits.items():
         rows = spread(stored.record.rows, ROWS.get(split, ROWS["test"]))
         each = max(2, -(-EXAMPLES // len(rows)))
@@ -347,7 +338,7 @@ def _drawn(shards: Shards) -> Iterator[Sample]:
                 yield Sample(split, place, source, strip, _command(row_id))
 
 
-def samples(shards: Shards) -> list[Sample]:
+def samples(shards: drawing.Shards) -> list[Sample]:
     """Examples of all splits, in stored order."""
     found: list[Sample] = []
     left = CHARACTERS

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from pipeline import tasks
-from pipeline.report.drawing import Shards
-from pipeline.report.search import Condition, Found, Search, of_build
-from pipeline.report.terminal import Canvas, Marks
+from pipeline.report import drawing, search, terminal
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +22,7 @@ class Shown:
     """
 
     folder: str
-    marks: Marks
+    marks: terminal.Marks
     color: str
     split: str | None
 
@@ -40,14 +38,14 @@ class Shown:
 class Pages:
     """Prints parts of one build."""
 
-    def __init__(self, shards: Shards, shown: Shown) -> None:
+    def __init__(self, shards: drawing.Shards, shown: Shown) -> None:
         self._shards, self._shown = shards, shown
-        self._canvas = Canvas(shown.color, shown.marks)
+        self._canvas = terminal.Canvas(shown.color, shown.marks)
         self._build = shards.build
 
     def fields(self) -> None:
         """What a condition can read."""
-        found = of_build(self._build).values()
+        found = search.of_build(self._build).values()
         widest = max(len(field.name) for field in found)
         for field in found:
             self._canvas.say(f"{field.name:<{widest}}  {field.type:<6}  {field.says}")
@@ -116,9 +114,9 @@ class Pages:
         if backwards or not first:
             self._canvas.command("Previous", self._shown.again(*asked, "--before", ids[0]))
 
-    def _search(self, where: str | None) -> Search:
-        condition = Condition(where, self._build) if where is not None else None
-        return Search(self._shards, condition, self._shown.split)
+    def _search(self, where: str | None) -> search.Search:
+        condition = search.Condition(where, self._build) if where is not None else None
+        return search.Search(self._shards, condition, self._shown.split)
 
     def _rows(self, split: str) -> int:
         packs = self._build.manifest.packs.get(split)
@@ -131,7 +129,7 @@ class Pages:
         title = f"{split} {what} {number} of {self._rows(split)}"
         self._canvas.draw(title, self._shards.strips(row))
 
-    def _example(self, found: Found) -> None:
+    def _example(self, found: search.Found) -> None:
         split, number, place = found.at
         strips = self._shards.strips(self._shards.row(split, number))
         of = "" if len(strips) == 1 else f", {place + 1} of {len(strips)} in it"

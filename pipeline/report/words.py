@@ -8,8 +8,7 @@ from typing import Any
 
 import jinja2
 
-from pipeline.report import template
-from pipeline.report.drawing import visible
+from pipeline.report import drawing, headline
 from stages.errors import counted
 
 MOST = 12  # entries of each kind
@@ -124,13 +123,13 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _value(value: object) -> str:
-    return visible(json.dumps(value, ensure_ascii=False))
+    return drawing.visible(json.dumps(value, ensure_ascii=False))
 
 
 @functools.cache
 def _template() -> jinja2.Template:
-    environment = template.environment()
-    environment.filters.update(visible=visible, value=_value)
+    environment = headline.environment()
+    environment.filters.update(visible=drawing.visible, value=_value)
     environment.globals.update(relative=relative, by_source=by_source)
     text = Path(__file__).with_name("diff_page.jinja").read_text("utf-8")
     return environment.from_string(text)

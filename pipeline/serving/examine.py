@@ -17,9 +17,8 @@ from pipeline.serving.declared import (
     prompts,
     read,
 )
-from stages import probes
+from stages import probes, profile
 from stages.errors import UsageError, counted
-from stages.profile import TargetModel, declare
 from stages.tokenizers import claims
 from stages.tokenizers.resolve import Overrides, resolve
 
@@ -236,7 +235,7 @@ def _explain_server(
 class ExaminedModel:
     """A model, the verdict of each probe, and where its tokenizer came from."""
 
-    model: TargetModel
+    model: profile.TargetModel
     source: str
     verdicts: dict[str, probes.ProbeVerdict]
 
@@ -272,7 +271,7 @@ def examine_model(wanted: ModelToExamine, wide: bool = True) -> ExaminedModel:
     overrides = Overrides(wanted.chat_template, wanted.eos, wanted.date)
     resolved = resolve(wanted.model, wanted.cache_dir, overrides, fetch=wanted.fetch)
     with_steps = tasks.load(wanted.task).with_steps and resolved.profile.pair is None
-    model = declare(resolved.profile, resolved.tokenizer_json, with_steps)
+    model = profile.declare(resolved.profile, resolved.tokenizer_json, with_steps)
     subject = probes.ProbeSubject(
         model,
         stock=resolved.tokenizer_json,

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.builds.build import Build
-from pipeline.manifest.dataset_files import write_json
-from pipeline.manifest.records import ModelRecord
+from pipeline.manifest import dataset_files, records
 from pipeline.serving import checkpoint
 from stages.encoders import parsed
 from stages.errors import SurroundingsError, UsageError
@@ -86,7 +85,7 @@ def _configuration(original: dict[str, Any], source: Build) -> dict[str, Any]:
     return config
 
 
-def _markers(model: ModelRecord) -> dict[str, tuple[str, int]]:
+def _markers(model: records.ModelRecord) -> dict[str, tuple[str, int]]:
     """Text and id of the step, good and bad token; none in other tasks than prm."""
     given = {name: (getattr(model, name), getattr(model, f"{name}_id")) for name in _MEANING}
     return {name: pair for name, pair in given.items() if None not in pair}
@@ -194,11 +193,11 @@ def _fill(
     for path in sorted((build / "tokenizer").iterdir()):
         if path.name != "generation_config.json":
             shutil.copyfile(path, staged / path.name)
-    write_json(staged / "config.json", config)
+    dataset_files.write_json(staged / "config.json", config)
     generation = original / "generation_config.json"
     before = _read(generation) if generation.exists() else {}
     ours = _read(build / "tokenizer" / "generation_config.json")
-    write_json(staged / "generation_config.json", {**before, **ours})
+    dataset_files.write_json(staged / "generation_config.json", {**before, **ours})
     rows = _rows(source)
     if not rows:
         bare = not any(path.suffix in _WEIGHTS for path in original.iterdir())

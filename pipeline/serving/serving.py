@@ -12,11 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.inputs.recipe import Recipe
-from pipeline.manifest.counts import AnswerTokens, Inference
-from pipeline.manifest.dataset_files import write_json
-from pipeline.manifest.json_records import as_json
-from pipeline.shards import answers
-from pipeline.shards.gather import ShardReport
+from pipeline.manifest import counts, dataset_files, json_records
+from pipeline.shards import answers, gather
 from stages.encoders import parsed
 from stages.profile import ModelProfile, TargetModel
 from stages.tokens.inference import prompts
@@ -123,7 +120,7 @@ def _engines(
 
 
 def contract(
-    model: TargetModel, stops: tuple[str, ...], room: AnswerTokens | None = None
+    model: TargetModel, stops: tuple[str, ...], room: counts.AnswerTokens | None = None
 ) -> dict[str, Any]:
     """``serving.json``.
 
@@ -145,7 +142,7 @@ def contract(
         "end_of_turn": profile.end_of_turn,
         "end_of_turn_id": model.end_of_turn_id,
         "pad_token_id": model.pad_id,
-        "max_new_tokens": as_json(room) if room else None,
+        "max_new_tokens": json_records.as_json(room) if room else None,
         "added_tokens": {token: model.controls[token] for token in steps.values()} | own,
         "needs_this_tokenizer": needs_tokenizer(model),
         **steps,
@@ -228,10 +225,10 @@ def write_tokenizer(folder: Path, model: TargetModel) -> None:
     """``tokenizer/``: loads with ``AutoTokenizer.from_pretrained`` and gives our ids."""
     folder.mkdir()
     (folder / "tokenizer.json").write_bytes(model.tokenizer_json)
-    write_json(folder / "tokenizer_config.json", _config(model))
+    dataset_files.write_json(folder / "tokenizer_config.json", _config(model))
     if model.profile.pair is None:  # an encoder generates nothing
         generation = {"eos_token_id": stop_ids(model), "pad_token_id": model.pad_id}
-        write_json(folder / "generation_config.json", generation)
+        dataset_files.write_json(folder / "generation_config.json", generation)
 
 
 # What inference needs to know of a build: the generation prompt, and how long answers are.
@@ -243,11 +240,11 @@ def write_tokenizer(folder: Path, model: TargetModel) -> None:
 class Inferred:
     """The manifest's ``inference`` and ``max_new_tokens``."""
 
-    inference: Inference | None
-    max_new_tokens: AnswerTokens | None
+    inference: counts.Inference | None
+    max_new_tokens: counts.AnswerTokens | None
 
 
-def of_build(recipe: Recipe, shards: Sequence[ShardReport]) -> Inferred:
+def of_build(recipe: Recipe, shards: Sequence[gather.ShardReport]) -> Inferred:
     """The inference part of the manifest, from the answers counted in each shard."""
     counts = answers.total(shard.answers for shard in shards)
     trained = not recipe.task.kind.marks
@@ -257,7 +254,7 @@ def of_build(recipe: Recipe, shards: Sequence[ShardReport]) -> Inferred:
     )
 
 
-def contract_of(recipe: Recipe, shards: Sequence[ShardReport]) -> dict[str, Any]:
+def contract_of(recipe: Recipe, shards: Sequence[gather.ShardReport]) -> dict[str, Any]:
     """``serving.json`` of a build."""
     inferred = of_build(recipe, shards)
     return contract(recipe.model, recipe.config.plan.stop, inferred.max_new_tokens) | {
@@ -266,7 +263,7 @@ def contract_of(recipe: Recipe, shards: Sequence[ShardReport]) -> dict[str, Any]
     }
 
 
-def _template(inference: Inference | None) -> dict[str, Any] | None:
+def _template(inference: counts.Inference | None) -> dict[str, Any] | None:
     """The template arguments for the trained prompts, in the form that each engine takes them."""
     if inference is None:
         return None

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.amounts import Sums
+from pipeline.executors import Sums
 from pipeline.manifest.counts import AnswerTokens, Inference
 from stages.columns import IGNORED, Ints, numbers, whole
 from stages.profile import TargetModel

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.amounts import Sums
+from pipeline.executors import Sums
 from pipeline.manifest.counts import Portion, SourceRecord
+from pipeline.options.build_options import Budget
 from pipeline.options.config import Config, Source
-from pipeline.options.source_budgets import Budget
 from pipeline.shards import sides
 from pipeline.shards.examples import Asked, Choice, Fate, PlannedExamples
 from pipeline.shards.sides import TEST, TRAIN
@@ -268,9 +268,7 @@ def source_portions(
     # What a budget chose from: whatever it left out, and whatever it took.
     chosen_from = choice.used | (choice.fate == Fate.OVER_BUDGET)
     return SourcePortions(
-        has=counted(chosen_from & ~test),
-        train=counted(stored * ~test),
-        test=counted(stored * test),
+        has=counted(chosen_from & ~test), train=counted(stored * ~test), test=counted(stored * test)
     )
 
 

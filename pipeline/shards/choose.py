@@ -9,7 +9,6 @@ from pipeline.options.build_options import PlanOptions
 from pipeline.options.config import Config
 from pipeline.shards import doubles, sides
 from pipeline.shards.budgets import Portions, portions
-from pipeline.shards.doubles import NearDoubles
 from pipeline.shards.examples import Choice, Fate, Fates, PlannedExamples
 from stages.columns import Ints
 from stages.errors import DataError, UsageError, counted
@@ -49,11 +48,8 @@ def _leave_out_evaluations(options: PlanOptions, examples: PlannedExamples, fate
 
 
 def _near(
-    options: PlanOptions,
-    examples: PlannedExamples,
-    fate: Fates,
-    test: npt.NDArray[np.bool_] | None,
-) -> NearDoubles | None:
+    options: PlanOptions, examples: PlannedExamples, fate: Fates, test: npt.NDArray[np.bool_] | None
+) -> doubles.NearDoubles | None:
     """The examples that are like another of those that are left; they are left out.
 
     Args:

@@ -12,12 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.amounts import Sums
+from pipeline.executors import Sums
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import load
 from pipeline.options.config import Config
 from pipeline.shards import collect, doubles, sides, storage
-from pipeline.shards.collect import PartSource
 from pipeline.shards.plan import Window
 from pipeline.shards.storage import replacing
 from stages.columns import Ints, offsets_of
@@ -132,7 +131,7 @@ def _compare(search: Search, window: Ints, at: Ints, *, again: Ints, stays: Ints
     """
     used = np.unique(window[np.concatenate([again, stays])])
     members = [load(Window, search.window(n).read_bytes()) for n in used.tolist()]
-    sources: list[PartSource] = [one for member in members for one in member.sources]
+    sources: list[collect.PartSource] = [one for member in members for one in member.sources]
     counts = np.concatenate([np.diff(member.starts) for member in members])
     firsts = offsets_of(np.array([int(member.starts[-1]) for member in members], np.int64))
     number = firsts[np.searchsorted(used, window)] + at if len(used) else at

@@ -18,15 +18,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.shards import window_plan
+from pipeline.shards import facts, gather, window_plan
 from pipeline.shards.collect import ORIGIN, Collector, PartSource
 from pipeline.shards.examples import Choice, Numbers
-from pipeline.shards.facts import Counts
-from pipeline.shards.gather import BLOCK_TOKENS
 from pipeline.shards.plan import Member, Window, keys_of, lay_out
 from pipeline.shards.sides import TEST, TRAIN, mixed
 from pipeline.shards.storage import replacing
-from pipeline.shards.window_plan import Laid, Laying
 from stages.columns import Ints, offsets_of
 
 _KEY, _TEST = "key", "test"  # where it stands among all, before it is hashed; its side
@@ -42,7 +39,7 @@ class Dealing:
         inputs: all that row ids name.
     """
 
-    laying: Laying
+    laying: window_plan.Laying
     examples: int
     inputs: tuple[str, ...]
 
@@ -61,7 +58,7 @@ class Dealt:
 
     path: str
     batches: tuple[tuple[int, int], ...]
-    counts: Counts
+    counts: facts.Counts
 
 
 def _places(
@@ -97,7 +94,7 @@ def _cuts(bucket: Ints, parts: Ints | None, lengths: Ints) -> Ints:
     block = (
         np.zeros(len(bucket), np.int64)
         if parts is not None
-        else ((before[:-1] - run) // BLOCK_TOKENS)
+        else ((before[:-1] - run) // gather.BLOCK_TOKENS)
     )
     new = (bucket[1:] != bucket[:-1]) | (block[1:] != block[:-1])
     return np.concatenate([[0], np.flatnonzero(new) + 1, [len(bucket)]])
@@ -114,7 +111,9 @@ def deal(dealing: Dealing, item: tuple[Window, Choice | None]) -> Dealt:
     config = laying.search.config
     examples = window.examples(config)
     choice = window_plan.choose(laying.search, window, examples) if chosen is None else chosen
-    counts = Counts() if laying.counted else window_plan.count(laying, window, examples, choice)
+    counts = (
+        facts.Counts() if laying.counted else window_plan.count(laying, window, examples, choice)
+    )
     place, key, test, bucket = _places(dealing, window, choice)
     path = dealing.file(window.number)
     if not len(place):
@@ -193,7 +192,7 @@ def buckets(dealt: Sequence[Dealt], digest: str) -> list[Window]:
     ]
 
 
-def lay(laying: Laying, bucket: Window) -> Laid:
+def lay(laying: window_plan.Laying, bucket: Window) -> window_plan.Laid:
     """Plan a bucket, and write its file."""
     options = laying.search.config.plan
     collect = Collector(bucket.sources, bucket.starts)
@@ -214,4 +213,4 @@ def lay(laying: Laying, bucket: Window) -> Laid:
         if len(order):
             starts = bucket.starts
             laid.append(lay_out(name, order, length, options, width=laying.width, starts=starts))
-    return window_plan.written(laying.plan(bucket.number), bucket, laid, Counts())
+    return window_plan.written(laying.plan(bucket.number), bucket, laid, facts.Counts())

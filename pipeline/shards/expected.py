@@ -12,16 +12,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from expectations import stored_rows
-from expectations.stored_rows import Lists, Planned, Sources
+from pipeline.shards import storage
 from pipeline.shards.collect import ORIGIN, Collector, PartSource
+from pipeline.shards.storage import MappedBytes
 from stages.columns import IGNORED, Ints, numbers, offsets_of
-from stages.files import mapped
-from stages.files.mapped import MappedBytes
 from stages.tokens.folded_labels import NO_MARKER
 
 _NUMBERS = ("prompt_length", "margin")
 # Lists of one number a step: to read so few by themselves takes longer than to hold them all.
-_FEW: dict[str, Callable[[pa.ListArray], Lists]] = {
+_FEW: dict[str, Callable[[pa.ListArray], stored_rows.Lists]] = {
     "step_labels": stored_rows.ratings,
     "step_positions": numbers,
 }
@@ -44,7 +43,7 @@ class _Slices:
         self._starts[places] = bounds[rows]
         self._lengths[places] = bounds[rows + 1] - bounds[rows]
 
-    def __call__(self, start: int, stop: int) -> Lists:
+    def __call__(self, start: int, stop: int) -> stored_rows.Lists:
         some = slice(start, stop)
         part, lengths, first = self._part[some], self._lengths[some], self._starts[some]
         last = first + lengths
@@ -55,7 +54,7 @@ class _Slices:
         heads, tails = np.append(0, runs), np.append(runs, len(part)) - 1
         begins, ends = (4 * first[heads]).tolist(), (4 * last[tails]).tolist()
         where = zip(part[heads].tolist(), begins, ends, strict=True)
-        content = mapped.joined([(self._bytes[of], begin, end) for of, begin, end in where])
+        content = storage.joined([(self._bytes[of], begin, end) for of, begin, end in where])
         return offsets_of(lengths), np.frombuffer(content, np.int32)
 
 
@@ -72,7 +71,7 @@ class Expected:
         self,
         collect: Collector,
         sources: Sequence[PartSource],
-        inputs: Sources,
+        inputs: stored_rows.Sources,
         *,
         starts: Ints,
         order: Ints,
@@ -124,7 +123,7 @@ class Expected:
             at.append(places)
         return pa.concat_arrays(taken).take(pa.array(np.argsort(np.concatenate(at))))
 
-    def _column(self, name: str) -> Callable[[int, int], Lists]:
+    def _column(self, name: str) -> Callable[[int, int], stored_rows.Lists]:
         """A column of lists of numbers."""
         if name in _FEW:
             taken, read = self._taken(name), _FEW[name]
@@ -135,7 +134,7 @@ class Expected:
             slices.add(places, self._collect.column(part, name), values, rows)
         return slices
 
-    def __call__(self, start: int, stop: int) -> Planned:
+    def __call__(self, start: int, stop: int) -> stored_rows.Planned:
         """Those from ``start`` to ``stop``."""
         self._collect.forget()  # those before
         some = slice(start, stop)
@@ -145,7 +144,7 @@ class Expected:
         if self._marker != NO_MARKER:
             lists |= _apart(lists.pop("folded"), self._marker)
         place = {"source": self._source, "line": self._line, "sequence": self._sequence}
-        return Planned(
+        return stored_rows.Planned(
             tokens=self._tokens[some],
             place={name: values[some] for name, values in place.items()},
             values={name: values[some] for name, values in self._values.items()},
@@ -154,7 +153,7 @@ class Expected:
         )
 
 
-def _apart(folded: Lists, marker: int) -> dict[str, Lists]:
+def _apart(folded: stored_rows.Lists, marker: int) -> dict[str, stored_rows.Lists]:
     """Ids and labels, where a label stands at a marker: its complement is in the marker's place."""
     offsets, values = folded
     trained = values < 0
@@ -162,7 +161,7 @@ def _apart(folded: Lists, marker: int) -> dict[str, Lists]:
     return {"input_ids": (offsets, ids), "labels": (offsets, labels.astype(np.int32))}
 
 
-def _spread(folded: Lists, weights: Lists) -> Lists:
+def _spread(folded: stored_rows.Lists, weights: stored_rows.Lists) -> stored_rows.Lists:
     """A weight for each token: an empty list is 1 where a token is trained, and 0 elsewhere."""
     (offsets, ids), (at, values) = folded, weights
     plain = np.repeat(np.diff(at) == 0, np.diff(offsets))

@@ -15,11 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from expectations.audits import share, with_tolerances
-from pipeline.amounts import Sums
+from pipeline.executors import Sums
 from pipeline.manifest.counts import MarginCounts
 from pipeline.options.config import Config
 from pipeline.shards import budgets, doubles
-from pipeline.shards.budgets import SourcePortions
 from pipeline.shards.examples import Asked, Choice, PlannedExamples, columns_of, rows_left_out
 from pipeline.shards.sides import TEST, TRAIN, SplitRule
 from stages.columns import Ints
@@ -119,7 +118,7 @@ class Counts(Sums):
     doubles: Counter[tuple[int, int]] = field(default_factory=Counter)
     lengths: Counter[int] = field(default_factory=Counter)
     of_parts: Ints = field(default_factory=lambda: np.zeros((0, 2), np.int64))
-    portions: SourcePortions | None = None
+    portions: budgets.SourcePortions | None = None
     margins: Margins | None = None
 
     @property

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from expectations.stored_rows import Sources
-from pipeline.amounts import Amount
+from pipeline.executors import Amount
 from pipeline.inputs.recipe import Recipe
 from pipeline.shards.answers import Answers, Counting
 from pipeline.shards.collect import Collector, PartSource, Picks

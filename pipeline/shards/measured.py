@@ -28,8 +28,6 @@ from pipeline.shards.sides import mixed
 from stages.columns import Ints
 from stages.errors import GateError, PipelineError
 from stages.files import file_hash
-from stages.files.file_hash import FileState
-from stages.files.mapped import Mapped
 from stages.tokens import layouts
 
 METRICS = ".metrics"  # in the staging directory; removed before the build is published
@@ -65,7 +63,7 @@ class Measured:
     tallies: dict[str, Tally]
     soft_labels: bool
     sha256: str
-    state: FileState
+    state: file_hash.FileState
     settled: bool
 
     @property
@@ -161,7 +159,7 @@ def read(path: Path) -> pa.Table:
         return pa.ipc.open_stream(file).read_all()
 
 
-def _sha256(file: Mapped) -> str:
+def _sha256(file: storage.Mapped) -> str:
     """The hash of a mapped file, of which little is held at a time."""
     content, digest = file.content, hashlib.sha256()
     for start in range(0, len(content), _HASHED):
@@ -265,7 +263,7 @@ def measure(path: Path, shard: str, split: str, wanted: Wanted, plan: Plan | Non
         GateError: a metric cannot be computed, so the rows cannot be judged.
     """
     state = file_hash.of(path)
-    file = Mapped(path)
+    file = storage.Mapped(path)
     file.in_order()
     sha256 = _sha256(file)
     table = _open_table(file.content)
@@ -288,10 +286,7 @@ def measure(path: Path, shard: str, split: str, wanted: Wanted, plan: Plan | Non
         raise
     except Exception as error:  # somebody's metric may raise those of any library
         what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        raise GateError(
-            f"{shard} cannot be checked: {what}.",
-            OURS,
-        ) from error
+        raise GateError(f"{shard} cannot be checked: {what}.", OURS) from error
     return Measured(
         path=shard,
         split=split,

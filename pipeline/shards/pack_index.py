@@ -13,10 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from expectations import tallies
-from expectations.contract import ROW, Context
-from expectations.stored_rows import IndexRows
-from expectations.tallies import Laws, Tally
+from expectations import contract, stored_rows, tallies
 from pipeline.manifest.manifest import IndexRecord
 from pipeline.shards.facts import Counts
 from stages.columns import Ints, list_parts, make_list, offsets_of, sum_per_row, whole
@@ -40,7 +37,7 @@ class MeasuredIndex:
     path: str
     split: str
     sha256: str
-    tally: Tally
+    tally: tallies.Tally
 
 
 def path_of(split: str) -> str:
@@ -101,7 +98,7 @@ def measure(
     folder: Path,
     split: str,
     lengths: npt.NDArray[np.integer],
-    context: Context,
+    context: contract.Context,
     planned: Sequence[Piece] | None,
 ) -> MeasuredIndex:
     """Read the index of a side back, hash it, and judge its packs.
@@ -121,13 +118,13 @@ def measure(
     except (OSError, KeyError, pa.ArrowException) as error:
         require_reading(error)
         raise GateError(f"{path_of(split)} cannot be read: {error}.", "Build it again.") from error
-    rows = IndexRows(
+    rows = stored_rows.IndexRows(
         table=pa.table({name: whole(table.column(name)) for name in SCHEMA.names}),
         lengths=lengths,
         context=context,
         planned=None if planned is None else _joined(planned),
     )
-    laws = Laws(context, ROW)
+    laws = tallies.Laws(context, contract.ROW)
     tally = laws.condensed(laws.tally(tallies.of_index(rows)))
     return MeasuredIndex(path_of(split), split, sha256, tally)
 

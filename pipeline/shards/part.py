@@ -15,17 +15,15 @@ import pyarrow as pa
 
 from expectations import second_rows
 from expectations.second_sample import Witness
-from pipeline import amounts
-from pipeline.amounts import Amount
+from pipeline import executors
 from pipeline.inputs import equal_build
 from pipeline.inputs.recipe import Recipe
 from pipeline.options import overlaps
 from pipeline.shards import chain, storage
 from pipeline.shards.chain import PartReject
 from pipeline.stores import ranges, remote
-from stages import columns, readers
+from stages import columns, contract, readers
 from stages.chat_template import loss_weights
-from stages.contract import Batch, Split, Stage
 from stages.files import content
 from stages.normalize.stage import Normalize
 from stages.rows import carried, groups
@@ -88,9 +86,9 @@ class PartReport:
     kept: bool = field(default=False, compare=False)
 
     @property
-    def amount(self) -> Amount:
+    def amount(self) -> executors.Amount:
         """What progress says of it; the bytes of its split are known to whoever asks."""
-        return Amount(rows=self.rows, tokens=self.tokens, refused=self.refused)
+        return executors.Amount(rows=self.rows, tokens=self.tokens, refused=self.refused)
 
     @staticmethod
     def lost_of(reports: "Iterable[PartReport]") -> tuple[int, int, str]:
@@ -119,7 +117,7 @@ class Work:
         maker: hash of all else that the part depends on.
     """
 
-    split: Split
+    split: contract.Split
     format: str
     folder: str
     key: str
@@ -127,7 +125,7 @@ class Work:
     source: int = 0
     maker: str = ""
 
-    def of(self, split: Split) -> "Work":
+    def of(self, split: contract.Split) -> "Work":
         """The same of a split of which more is known."""
         return replace(self, split=split, key=_key_of(self.maker, split))
 
@@ -154,7 +152,7 @@ class Work:
         return self.files.path
 
 
-def plan_parts(recipe: Recipe, splits: list[tuple[Split, int, str]]) -> list[Work]:
+def plan_parts(recipe: Recipe, splits: list[tuple[contract.Split, int, str]]) -> list[Work]:
     """Name the part of every split that is hashed, given with its source and its format."""
     run = recipe.config.run
     folder = str(run.cache / "parts")
@@ -171,7 +169,7 @@ def plan_parts(recipe: Recipe, splits: list[tuple[Split, int, str]]) -> list[Wor
     return works
 
 
-def _key_of(maker: str, split: Split) -> str:
+def _key_of(maker: str, split: contract.Split) -> str:
     """The bytes of the split, which piece of its file it is, and who reads it: the file's name and
     place are left out, so the same rows elsewhere are the same part."""
     if not split.sha256:
@@ -180,7 +178,7 @@ def _key_of(maker: str, split: Split) -> str:
     return hashlib.sha256(source.encode()).hexdigest()
 
 
-def _first_line(split: Split, before: list[Work]) -> int | None:
+def _first_line(split: contract.Split, before: list[Work]) -> int | None:
     """The line of its file at which a split starts, from the splits of the same file before it."""
     last = before[-1] if before else None
     if last is None or last.split.path != split.path:
@@ -210,12 +208,12 @@ def finished(
     return report
 
 
-def _stored(recipe: Recipe, batch: Batch) -> Batch:
+def _stored(recipe: Recipe, batch: contract.Batch) -> contract.Batch:
     folded = fold(batch, recipe.marker) if "folded" in recipe.task.stored else batch
     return folded.select(columns_of(recipe))
 
 
-def _count(recipe: Recipe, report: PartReport, batch: Batch) -> None:
+def _count(recipe: Recipe, report: PartReport, batch: contract.Batch) -> None:
     for name in ("truncated", "merged_cuts"):
         total = pa.compute.sum(batch.column(name)).as_py() or 0
         report.tally("sums", {name: total})
@@ -304,7 +302,7 @@ def _made(recipe: Recipe, work: Work) -> PartReport:
             batches.append(_stored(recipe, batch))
         report.refused = len(rejects)
         read += lines.size if plain else 0
-        amounts.tell(replace(report.amount, size=read))
+        executors.tell(replace(report.amount, size=read))
     _count_readings(report, normalize, witness)
     chain.require_counted(report, work, last=last, kept=sum(map(len, batches)))
     schema = columns.schema(columns_of(recipe))
@@ -316,7 +314,7 @@ def _made(recipe: Recipe, work: Work) -> PartReport:
     return report
 
 
-_Machinery = tuple[Normalize, tuple[Stage, ...], Witness]
+_Machinery = tuple[Normalize, tuple[contract.Stage, ...], Witness]
 _Owner = tuple[str, str]
 # Of one recipe and encoder; a process works for one build.
 _cache: dict[tuple[_Owner, int, str], _Machinery] = {}

@@ -15,14 +15,10 @@ import numpy.typing as npt
 
 from pipeline.options.build_options import PlanOptions
 from pipeline.options.config import Config
-from pipeline.shards import sides
-from pipeline.shards.collect import PartSource
+from pipeline.shards import collect, part, sides
 from pipeline.shards.examples import Choice, Numbers, PlannedExamples, part_of, read_numbers
-from pipeline.shards.part import PartReport, Work
-from pipeline.shards.sides import TEST, TRAIN
 from stages.columns import Ints, offsets_of
-from stages.tokens import layouts
-from stages.tokens.ragged import Ragged
+from stages.tokens import layouts, ragged
 
 # About 64 MB of ids and labels. A constant, since shards are bytes we promise.
 SHARD_TOKENS = 1 << 23
@@ -70,7 +66,7 @@ class Chosen:
         return self.choice.used
 
 
-def _packing(options: PlanOptions) -> Ragged:
+def _packing(options: PlanOptions) -> ragged.Ragged:
     """The layout that says which examples share a row."""
     return layouts.load(layouts.PACKED if options.index_only else options.layout)
 
@@ -150,7 +146,7 @@ def indexed(laid: Sequence[Side], choice: Choice, examples: PlannedExamples) -> 
     What only another budget would use is stored, too, so that another mixture is another index.
     """
     test = np.zeros(len(choice.fate), bool) if choice.test is None else choice.test
-    on = {TRAIN: choice.held & ~test, TEST: choice.held & test}
+    on = {sides.TRAIN: choice.held & ~test, sides.TEST: choice.held & test}
     return [_indexed(side, np.flatnonzero(on[side.name]), examples.length) for side in laid]
 
 
@@ -179,17 +175,17 @@ def keys_of(choice: Choice) -> dict[str, tuple[Ints, Ints]]:
     stored twice, and so on; only a shuffle mixes the passes.
     """
     chosen = np.flatnonzero(choice.used)
-    orders = {TRAIN: chosen}
+    orders = {sides.TRAIN: chosen}
     if choice.test is not None:
         in_test = choice.test[chosen]
-        orders = {TRAIN: chosen[~in_test], TEST: chosen[in_test]}
+        orders = {sides.TRAIN: chosen[~in_test], sides.TEST: chosen[in_test]}
     keys = {name: (own, np.zeros(len(own), np.int64)) for name, own in orders.items()}
     if choice.times is not None:
-        copies = orders[TRAIN]
+        copies = orders[sides.TRAIN]
         times = choice.times[copies]
         again = [copies[times > number] for number in range(int(times.max(initial=0)))]
         passes = np.repeat(np.arange(len(again)), [len(one) for one in again])
-        keys[TRAIN] = np.concatenate([copies[:0], *again]), passes
+        keys[sides.TRAIN] = np.concatenate([copies[:0], *again]), passes
     return keys
 
 
@@ -214,12 +210,7 @@ def sides_of(
     """
     laid = [
         lay_out(
-            name,
-            own,
-            lengths=examples.length,
-            options=options,
-            width=width,
-            starts=examples.starts,
+            name, own, lengths=examples.length, options=options, width=width, starts=examples.starts
         )
         for name, own in orders_of(choice, options).items()
     ]
@@ -246,7 +237,7 @@ class Member:
     """
 
     numbers: Numbers
-    source: PartSource
+    source: collect.PartSource
     sha256: str
 
 
@@ -274,7 +265,7 @@ class Window:
         return int(self.first + self.starts[-1])
 
     @property
-    def sources(self) -> list[PartSource]:
+    def sources(self) -> list[collect.PartSource]:
         """Where its examples are."""
         return [one.source for one in self.members]
 
@@ -296,16 +287,18 @@ def _bounds(examples: Sequence[int]) -> list[int]:
     """
     bounds: list[int] = []
     parts = held = 0
-    for part, count in enumerate(examples):
+    for number, count in enumerate(examples):
         if not bounds or parts == WINDOW_PARTS or held + count > WINDOW_EXAMPLES:
-            bounds.append(part)
+            bounds.append(number)
             parts = held = 0
         parts, held = parts + 1, held + count
     return [*bounds, len(examples)]
 
 
 def windows_of(
-    works: Sequence[Work], reports: Sequence[PartReport], sources: Sequence[PartSource]
+    works: Sequence[part.Work],
+    reports: Sequence[part.PartReport],
+    sources: Sequence[collect.PartSource],
 ) -> list[Window]:
     """The windows of a build, from all its parts."""
     members = [

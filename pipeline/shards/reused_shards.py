@@ -26,11 +26,9 @@ from typing import Any
 import numpy as np
 
 from pipeline.builds.build import Build
-from pipeline.manifest import json_records
-from pipeline.manifest.dataset_files import write_json
+from pipeline.manifest import dataset_files, json_records
 from pipeline.manifest.json_records import from_json, plain
-from pipeline.shards import gather
-from pipeline.shards.examples import part_of
+from pipeline.shards import examples, gather
 from pipeline.shards.gather import Gather, ShardReport, ShardWork
 from pipeline.shards.measured import METRICS, file_of, files_of
 from pipeline.shards.storage import here, replacing
@@ -93,7 +91,7 @@ def _source(keeping: Keeping, part: int) -> list[Any]:
 def keys_of(keeping: Keeping, shard: ShardWork) -> tuple[str, str]:
     """The key of a shard, and the hash of what its bytes follow from alone."""
     shared = keeping.gather
-    parts = part_of(shared.starts, shard.order)
+    parts = examples.part_of(shared.starts, shard.order)
     used = np.flatnonzero(np.bincount(parts))  # np.unique would hash every one of them
     sources = [_source(keeping, part) for part in used.tolist()]
     order = (np.searchsorted(used, parts), shard.order - shared.starts[parts], shard.sizes)
@@ -270,7 +268,7 @@ def remember(keeping: Keeping, key: str, report: ShardReport, rows: str = "") ->
             _link(path, copy)
     content = {"key": key, "rows": rows, "files": hashes, "report": plain(report)}
     with replacing(memory) as path:  # last: it vouches for the others
-        write_json(path, json_records.sealed_text(content))
+        dataset_files.write_json(path, json_records.sealed_text(content))
 
 
 # Parts that nobody has read since they were written, compared with their hashes before a shard is
@@ -297,7 +295,7 @@ def require(shared: Gather, hashes: Sequence[str], shard: ShardWork) -> None:
     Raises:
         SurroundingsError: one is not.
     """
-    for part in np.unique(part_of(shared.starts, shard.order)).tolist():
+    for part in np.unique(examples.part_of(shared.starts, shard.order)).tolist():
         source = shared.sources[part]
         if source.path not in _alike and not _is_alike(source.path, hashes[part]):
             raise SurroundingsError(

@@ -16,16 +16,11 @@ import numpy as np
 
 from pipeline.manifest.json_records import from_json
 from pipeline.shards import equal, facts, gather, reused_shards, sides, window_sides
-from pipeline.shards.equal import Search
 from pipeline.shards.examples import Choice, Fate, PlannedExamples
-from pipeline.shards.facts import Counts
-from pipeline.shards.gather import ShardReport, ShardWork
 from pipeline.shards.plan import Side, Window, orders_of, sides_of
 from pipeline.shards.reused_shards import Keeping
-from pipeline.shards.sides import TEST, TRAIN
 from pipeline.shards.storage import replacing
-from stages.columns import Ints, offsets_of
-from stages.kinds import Kind
+from stages import columns, kinds
 
 INDEX_OF = "packs of "  # a side: its packs, as places among its examples in the window
 _NUMBER = np.dtype("<u4")
@@ -42,8 +37,8 @@ class Laying:
         counted: what is chosen was counted already, and is given with each window.
     """
 
-    search: Search
-    kind: Kind
+    search: equal.Search
+    kind: kinds.Kind
     folder: str
     width: int
     counted: bool = False
@@ -87,10 +82,10 @@ class Laid:
     plan: str
     shards: Mapping[str, tuple[tuple[tuple[int, int], tuple[int, int]], ...]]
     apart: Mapping[str, int]
-    counts: Counts
+    counts: facts.Counts
 
 
-def choose(search: Search, window: Window, examples: PlannedExamples) -> Choice:
+def choose(search: equal.Search, window: Window, examples: PlannedExamples) -> Choice:
     """What becomes of the examples of a window, where their equals and their groups decide it."""
     options = search.config.plan
     fate = np.full(len(examples), Fate.USED, np.uint8)
@@ -104,7 +99,9 @@ def choose(search: Search, window: Window, examples: PlannedExamples) -> Choice:
     return Choice(fate, duplicate, test=test)
 
 
-def count(laying: Laying, window: Window, examples: PlannedExamples, choice: Choice) -> Counts:
+def count(
+    laying: Laying, window: Window, examples: PlannedExamples, choice: Choice
+) -> facts.Counts:
     """Count what is chosen of a window, and write down the groups that it splits."""
     search = laying.search
     orders = orders_of(choice, search.config.plan)
@@ -125,7 +122,7 @@ def lay(laying: Laying, item: tuple[Window, Choice | None]) -> Laid:
     config = laying.search.config
     examples = window.examples(config)
     choice = choose(laying.search, window, examples) if chosen is None else chosen
-    counts = Counts() if laying.counted else count(laying, window, examples, choice)
+    counts = facts.Counts() if laying.counted else count(laying, window, examples, choice)
     laid = sides_of(config.plan, examples, choice, laying.width)
     if config.plan.index_only:
         packs = (one.packs for one in laid if one.packs is not None)
@@ -133,7 +130,7 @@ def lay(laying: Laying, item: tuple[Window, Choice | None]) -> Laid:
     return written(laying.plan(window.number), window, laid, counts)
 
 
-def written(path: Path, window: Window, laid: list[Side], counts: Counts) -> Laid:
+def written(path: Path, window: Window, laid: list[Side], counts: facts.Counts) -> Laid:
     """Write the plan of a window."""
     heads = [[side.name, len(side.order), len(side.sizes)] for side in laid]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -152,14 +149,14 @@ def written(path: Path, window: Window, laid: list[Side], counts: Counts) -> Lai
 
 def _bounds(side: Side) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     """Examples and rows of each shard."""
-    at = offsets_of(side.sizes)[side.shards].tolist()
+    at = columns.offsets_of(side.sizes)[side.shards].tolist()
     return list(zip(pairwise(at), pairwise(side.shards.tolist()), strict=True))
 
 
 def shards_of(laid: list[Laid]) -> list[ShardRef]:
     """The shards of all windows by their names: of each side, those of the first window first."""
     found = []
-    for split in (TRAIN, TEST):
+    for split in (sides.TRAIN, sides.TEST):
         every = [
             (one.plan, list(one.shards).index(split), bounds)
             for one in laid
@@ -186,7 +183,7 @@ class IndexRef:
 def packs_of(laid: list[Laid]) -> list[IndexRef]:
     """The packs of all windows, where packs are an index: of each side, in their order."""
     found = []
-    for split in (TRAIN, TEST):
+    for split in (sides.TRAIN, sides.TEST):
         before = 0
         for one in laid:
             name = INDEX_OF + split
@@ -221,13 +218,13 @@ class Head:
             sizes = tuple((examples, rows) for _, examples, rows in content["sides"])
             return cls(path, from_json(Window, content["window"]), sizes, file.tell())
 
-    def numbers(self, shard: ShardRef) -> tuple[Ints, Ints]:
+    def numbers(self, shard: ShardRef) -> tuple[columns.Ints, columns.Ints]:
         """The examples of a shard, by their number in the window, and how many each row holds."""
         first = self.start + _NUMBER.itemsize * sum(map(sum, self.sizes[: shard.side]))
         after = first + _NUMBER.itemsize * self.sizes[shard.side][0]
         return self._numbers(first, shard.examples), self._numbers(after, shard.rows)
 
-    def _numbers(self, start: int, bounds: tuple[int, int]) -> Ints:
+    def _numbers(self, start: int, bounds: tuple[int, int]) -> columns.Ints:
         first, last = bounds
         at = start + _NUMBER.itemsize * first
         return np.fromfile(self.path, _NUMBER, last - first, offset=at).astype(np.int64)
@@ -236,7 +233,7 @@ class Head:
 _last: list[tuple[Keeping, Head, Keeping]] = []  # the window that this process works for
 
 
-def _resolved(keeping: Keeping, item: ShardRef) -> tuple[Keeping, ShardWork]:
+def _resolved(keeping: Keeping, item: ShardRef) -> tuple[Keeping, gather.ShardWork]:
     """The same shard by its examples, and of all parts those of its window."""
     if not _last or _last[0][0] is not keeping or _last[0][1].path != item.plan:
         head = Head.read(item.plan)
@@ -245,10 +242,10 @@ def _resolved(keeping: Keeping, item: ShardRef) -> tuple[Keeping, ShardWork]:
         parts = tuple(member.sha256 for member in window.members)
         _last[:] = [(keeping, head, replace(keeping, gather=shared, parts=parts))]
     order, sizes = _last[0][1].numbers(item)
-    return _last[0][2], ShardWork(path=item.path, split=item.split, order=order, sizes=sizes)
+    return _last[0][2], gather.ShardWork(path=item.path, split=item.split, order=order, sizes=sizes)
 
 
-def make(keeping: Keeping, item: ShardRef) -> ShardReport:
+def make(keeping: Keeping, item: ShardRef) -> gather.ShardReport:
     """Take a shard over, or make it: ``kept.make``."""
     return reused_shards.make(*_resolved(keeping, item))
 

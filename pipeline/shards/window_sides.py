@@ -10,23 +10,22 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.shards import sides, storage
-from pipeline.shards.equal import Search
+from pipeline.shards import equal, sides, storage
 from pipeline.shards.sides import Counted, Groups
 
 ENTRY = np.dtype([("group", "<u8"), ("examples", "<u4"), ("test", "<u4")])
 
 
-def _path(search: Search, window: int) -> Path:
+def _path(search: equal.Search, window: int) -> Path:
     return Path(search.folder) / "groups" / str(window)
 
 
-def forget(search: Search) -> None:
+def forget(search: equal.Search) -> None:
     """Remove what the windows have written: everything was counted."""
     shutil.rmtree(_path(search, 0).parent, ignore_errors=True)
 
 
-def scatter(search: Search, window: int, groups: Groups, test: npt.NDArray[np.bool_]) -> None:
+def scatter(search: equal.Search, window: int, groups: Groups, test: npt.NDArray[np.bool_]) -> None:
     """Write down the groups of a window's examples, by bucket.
 
     Args:
@@ -43,7 +42,7 @@ def scatter(search: Search, window: int, groups: Groups, test: npt.NDArray[np.bo
     storage.write_grouped(_path(search, window), every, buckets, storage.BUCKETS)
 
 
-def count(search: Search, bucket: int) -> Counted:
+def count(search: equal.Search, bucket: int) -> Counted:
     """Count the groups of a bucket.
 
     Raises:

@@ -8,8 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pipeline.stores import local, remote
-from pipeline.stores.sources import Located
+from pipeline.stores import local, remote, sources
 from stages import readers
 from stages.errors import DataError, UsageError
 from stages.tokenizers import hub
@@ -47,7 +46,7 @@ def _files(name: str, config: str | None, split: str | None) -> list[str]:
     return by_split[split]
 
 
-def locate(argument: str, cache_dir: Path) -> list[Located]:
+def locate(argument: str, cache_dir: Path) -> list[sources.Located]:
     """See ``sources.locate``."""
     name, *more = argument.split(":")
     config, split = (more[0], more[1]) if len(more) == 2 else (None, more[0] if more else None)

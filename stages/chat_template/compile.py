@@ -24,9 +24,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from stages.chat_template import printed_fields, template
 from stages.chat_template import segments as outlines
-from stages.chat_template import template
-from stages.chat_template.printed_fields import Printed, require_reasoning
 from stages.chat_template.segments import CONTROL, TRAINED, Segment, cut
 from stages.chat_template.trained_spans import Chat, Spans, Turn
 from stages.errors import RowError
@@ -149,7 +148,7 @@ class Compiler:
         self._spans = Spans(
             template, end_of_turn=end_of_turn, variants=variants, train_all=train_all
         )
-        self._printed = Printed(template)
+        self._printed = printed_fields.Printed(template)
         self._proved: dict[Hashable, bool | None] = {}
         self.train_all = train_all
 
@@ -252,7 +251,7 @@ class Compiler:
         text = self._template.render(chat.seen, tools)
         spans = self._spans(chat, text)
         self._printed.require(chat, text)
-        require_reasoning(
+        printed_fields.require_reasoning(
             shown, text, spans, end_of_turn=self._end_of_turn, train_all=self.train_all
         )
         segments = cut(text, spans, self._controls)

@@ -16,16 +16,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages import columns
+from stages import columns, contract
 from stages.chat_template.segments import CONTROL, TRAINED
-from stages.contract import Batch, Message
 from stages.errors import RowError, counted
 
 NAME = "loss_weights"
 Floats = npt.NDArray[np.float32]
 
 
-def of_turns(conversations: Sequence[Sequence[Message]]) -> pa.ListArray:
+def of_turns(conversations: Sequence[Sequence[contract.Message]]) -> pa.ListArray:
     """list<float32>: of each conversation's turns, 0 where untrained; empty where none has one."""
     some = [
         row
@@ -37,7 +36,7 @@ def of_turns(conversations: Sequence[Sequence[Message]]) -> pa.ListArray:
     return lists(weighted, len(conversations))
 
 
-def _of_turn(turn: Message) -> float:
+def _of_turn(turn: contract.Message) -> float:
     if not turn.trained:
         return 0.0
     return 1.0 if turn.weight is None else turn.weight
@@ -181,7 +180,7 @@ REMEDY = (
 )
 
 
-def count(batch: Batch) -> dict[str, int]:
+def count(batch: contract.Batch) -> dict[str, int]:
     """Counts of the conversations in a batch that became several examples.
 
     Args:
@@ -202,7 +201,7 @@ def count(batch: Batch) -> dict[str, int]:
     return dict(zip(COUNTS, map(int, totals), strict=True))
 
 
-def _continued(batch: Batch) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _continued(batch: contract.Batch) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """For each example but the last, whether the next one is the same conversation, longer."""
     offsets, turns = columns.list_parts(batch.column("messages"))
     starts, sizes = offsets[:-1], np.diff(offsets)

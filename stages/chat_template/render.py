@@ -14,15 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from stages import columns
-from stages.chat_template import loss_weights, reasoning, shapes
+from stages import columns, contract
+from stages.chat_template import loss_weights, reasoning, shapes, template, trained_spans
 from stages.chat_template.compile import Compiler, Program
 from stages.chat_template.segments import CLOSES, CONTROL, TRAINED, controls_pattern
-from stages.chat_template.shapes import Conversations, SegmentsColumn, Shape
-from stages.chat_template.template import Template
-from stages.chat_template.trained_spans import Turn
-from stages.columns import Ints, list_parts
-from stages.contract import BARE, Batch
 from stages.errors import RowError
 from stages.profile import TargetModel
 
@@ -31,13 +26,13 @@ COMPILED = "compiled"  # a path in ``rendered``
 _MAX_UNITS = 1 << 18  # of all kept programs together; those of long conversations are large
 
 
-def template_of(model: TargetModel) -> Template:
+def template_of(model: TargetModel) -> template.Template:
     """The model's chat template; its date is the profile's, not today's."""
     profile = model.profile
     tokens = {"eos_token": profile.eos_token, "pad_token": profile.pad_token}
     if profile.bos_token is not None:
         tokens["bos_token"] = profile.bos_token
-    return Template(profile.chat_template, profile.date_string, **tokens)
+    return template.Template(profile.chat_template, profile.date_string, **tokens)
 
 
 @dataclass(slots=True)
@@ -61,10 +56,10 @@ class Row:
     def _own_shape(self) -> Hashable:
         return (tuple(_kinds(self.roles, self.contents, self.fields, self.trained)), self.tools)
 
-    def turns(self) -> list[Turn]:
+    def turns(self) -> list[trained_spans.Turn]:
         """The messages as the template sees them."""
         rows = zip(self.roles, self.contents, self.fields, self.trained, strict=True)
-        return [Turn(r, c, json.loads(f) if f else None, t) for r, c, f, t in rows]
+        return [trained_spans.Turn(r, c, json.loads(f) if f else None, t) for r, c, f, t in rows]
 
     def prepend(self, system: str) -> None:
         """Put a system text in front."""
@@ -122,7 +117,7 @@ class Renderer:
         Raises:
             RowError: the row cannot be rendered.
         """
-        if row.roles[0] == BARE:
+        if row.roles[0] == contract.BARE:
             bare = bytes([TRAINED, CONTROL | TRAINED | CLOSES])
             return [self.led(row.contents[0] or ""), self._end_of_turn], bare, "bare"
         if self._markers:
@@ -186,9 +181,9 @@ def _parsed(tools: str | None) -> list[Any] | None:
     return parsed
 
 
-def conversations(batch: Batch, name: str, system: str | None) -> Iterator[Row]:
+def conversations(batch: contract.Batch, name: str, system: str | None) -> Iterator[Row]:
     """The conversations of a column of messages; ``system`` goes before those that have none."""
-    offsets, turns = list_parts(batch.column(name))
+    offsets, turns = columns.list_parts(batch.column(name))
     roles, contents, fields, trained = (turns.field(i).to_pylist() for i in range(4))
     # Shapes are made for all messages of the batch at once, and sliced for each row.
     kinds = _kinds(roles, contents, fields, trained)
@@ -196,7 +191,7 @@ def conversations(batch: Batch, name: str, system: str | None) -> Iterator[Row]:
     for (a, b), tools in zip(itertools.pairwise(offsets.tolist()), all_tools, strict=True):
         shape = (tuple(kinds[a:b]), tools)
         row = Row(roles[a:b], contents[a:b], fields[a:b], trained[a:b], tools, shape)
-        if system is not None and row.roles[0] not in ("system", BARE):
+        if system is not None and row.roles[0] not in ("system", contract.BARE):
             row.prepend(system)
         yield row
 
@@ -249,7 +244,7 @@ class Render:
             self._programs[key] = ours
         return self._programs[key]
 
-    def _shapes(self, batch: Batch, column: Conversations) -> list[Shape]:
+    def _shapes(self, batch: contract.Batch, column: shapes.Conversations) -> list[shapes.Shape]:
         """The rows that programs render, by shape."""
         if self.mask_reasoning:
             return []
@@ -269,11 +264,11 @@ class Render:
             program = self._program((keys[number[first]], bool(given[first])), one)
             if program is not None:
                 begin = column.offsets[same] - int(given[first])
-                found.append(column.fitting(Shape(program, same, begin)))
+                found.append(column.fitting(shapes.Shape(program, same, begin)))
         return [one for one in found if len(one.rows)]
 
-    def __call__(self, batch: Batch) -> Batch:
-        column = Conversations(batch, f"{self.prefix}messages", self.renderer.marker)
+    def __call__(self, batch: contract.Batch) -> contract.Batch:
+        column = shapes.Conversations(batch, f"{self.prefix}messages", self.renderer.marker)
         compiled = self._shapes(batch, column)
         outline, texts = shapes.outline_columns(column, compiled, batch.num_rows)
         batch = columns.put(batch, f"{self.prefix}outline", outline)
@@ -281,9 +276,9 @@ class Render:
         others = np.flatnonzero(outline.is_null().to_numpy(zero_copy_only=False))
         return self._one_by_one(batch, others)
 
-    def _one_by_one(self, batch: Batch, numbers: Ints) -> Batch:
+    def _one_by_one(self, batch: contract.Batch, numbers: columns.Ints) -> contract.Batch:
         """Render the rows that are left, and put the other columns of this stage."""
-        growing = SegmentsColumn()
+        growing = shapes.SegmentsColumn()
         turn_weights = {} if self.prefix else loss_weights.nonempty(batch.column("turn_weights"))
         segment_weights: dict[int, list[float]] = {}
         left = batch.take(pa.array(numbers)) if len(numbers) < batch.num_rows else batch

@@ -10,10 +10,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from stages.chat_template import segments, shapes, trained_spans
 from stages.chat_template.render import Row, conversations, exchange, template_of
-from stages.chat_template.segments import CLOSES, CONTROL, TRAINED
-from stages.chat_template.shapes import SegmentsColumn
-from stages.chat_template.trained_spans import Turn
 from stages.contract import Batch
 from stages.encoders import parsed
 from stages.errors import ModelError, RowError
@@ -31,7 +29,7 @@ class PairRenderer:
         markers = sorted(map(re.escape, model.profile.text_markers), key=len, reverse=True)
         self._marker = re.compile("^(?:" + "|".join(markers) + ")", re.M) if markers else None
 
-    def text(self, turns: Sequence[Turn]) -> str:
+    def text(self, turns: Sequence[trained_spans.Turn]) -> str:
         """One text of some turns.
 
         Raises:
@@ -55,13 +53,13 @@ class PairRenderer:
         """Texts and kinds of the segments of one side."""
         first, second = self.texts(row, prompt)
         framing = self.framing
-        end = CONTROL | TRAINED
-        pieces = [(token, CONTROL) for token in framing.before]
+        end = segments.CONTROL | segments.TRAINED
+        pieces = [(token, segments.CONTROL) for token in framing.before]
         pieces += [(first, 0)] if first else []
-        pieces += [(token, CONTROL) for token in framing.between]
-        pieces += [(second, TRAINED)]
+        pieces += [(token, segments.CONTROL) for token in framing.between]
+        pieces += [(second, segments.TRAINED)]
         pieces += [(token, end) for token in framing.after[:-1]]
-        pieces += [(framing.after[-1], end | CLOSES)]
+        pieces += [(framing.after[-1], end | segments.CLOSES)]
         return [text for text, _ in pieces], bytes(kind for _, kind in pieces)
 
 
@@ -89,7 +87,7 @@ class RenderTexts:
             list(conversations(batch, f"{name}_messages", self.system))
             for name in ("chosen", "rejected")
         ]
-        growing = (SegmentsColumn(), SegmentsColumn())
+        growing = (shapes.SegmentsColumn(), shapes.SegmentsColumn())
         for number, (chosen, rejected) in enumerate(zip(*sides, strict=True)):
             try:
                 prompt = prompt_turns(chosen, rejected)
@@ -127,9 +125,9 @@ def prove_pair(model: TargetModel) -> dict[str, str]:
     types: list[int] = []
     answer = False
     for text, kind in zip(texts, kinds, strict=True):
-        answer |= bool(kind & TRAINED)
+        answer |= bool(kind & segments.TRAINED)
         plain = tokenizer.encode(text, add_special_tokens=False).ids
-        ids = [model.controls.get(text, -1)] if kind & CONTROL else plain
+        ids = [model.controls.get(text, -1)] if kind & segments.CONTROL else plain
         ours += ids
         types += [int(answer)] * len(ids)
     theirs = tokenizer.encode("x y", "z")

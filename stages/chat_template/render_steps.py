@@ -12,14 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages import columns
+from stages import columns, contract
 from stages.chat_template import segments as outlines
 from stages.chat_template.compile import Program, Unit
 from stages.chat_template.render import COMPILED, Renderer, exchange
 from stages.chat_template.segments import CONTROL, STEP, TRAINED, Segment
 from stages.chat_template.shapes import SegmentsColumn, asked, trimmed
 from stages.columns import Ints, count_per_row, list_parts, make_list, offsets_of
-from stages.contract import Batch
 from stages.errors import RowError
 
 Bools = npt.NDArray[np.bool_]
@@ -126,7 +125,7 @@ class RenderSteps:
                 fits &= ~found.to_numpy(zero_copy_only=False)
         return fits
 
-    def _columns(self, batch: Batch) -> Batch:
+    def _columns(self, batch: contract.Batch) -> contract.Batch:
         """Put ``outline`` and ``texts``: null and empty for rows that are left to be rendered."""
         chat, count = self._program(), batch.num_rows
         problems = batch.column("problem").fill_null("")
@@ -161,7 +160,7 @@ class RenderSteps:
         place = order[np.repeat(fits, sizes)]
         return make_list(offsets_of(np.where(fits, sizes, 0)), flat.take(pa.array(place)))
 
-    def __call__(self, batch: Batch) -> Batch:
+    def __call__(self, batch: contract.Batch) -> contract.Batch:
         batch = self._columns(batch)
         growing = SegmentsColumn()
         numbers = np.flatnonzero(batch.column("outline").is_null().to_numpy(zero_copy_only=False))

@@ -27,14 +27,7 @@ from stages.chat_template.sandbox import BUDGET, Sandbox
 from stages.errors import ModelError, RowError
 
 LONGEST = 1 << 16  # characters of a template; vendors' have 20,000 at most, and compile at once
-_UNCOMPILABLE = (
-    TemplateError,
-    SyntaxError,
-    RecursionError,
-    MemoryError,
-    OverflowError,
-    ValueError,
-)
+_UNCOMPILABLE = (TemplateError, SyntaxError, RecursionError, MemoryError, OverflowError, ValueError)
 _LONGEST_MESSAGE = 300
 _LONGEST_DETAIL = 400  # an error may quote a key of any length
 _WIDEST_SETTING = 16  # characters of an indent or of both separators

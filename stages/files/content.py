@@ -18,7 +18,6 @@ from stages.contract import Cutter, Lines, Split
 from stages.errors import ContainerError, SurroundingsError
 from stages.files import file_version, frames
 from stages.files.file_version import FileVersion, changed
-from stages.files.frames import Inflated
 
 CHUNK = 1 << 20
 Source: TypeAlias = str | FileVersion
@@ -75,7 +74,7 @@ def opened(source: Source, salvage: bool = False) -> Iterator[IO[bytes]]:
             if kind is None:
                 yield file
             else:
-                yield io.BufferedReader(Inflated(file, kind, salvage), CHUNK)
+                yield io.BufferedReader(frames.Inflated(file, kind, salvage), CHUNK)
     except (EOFError, zlib.error, zstandard.ZstdError) as error:
         raise ContainerError(
             f"{path_of(source)} is damaged: {error}.",
@@ -98,13 +97,13 @@ def opened_split(version: FileVersion, split: Split) -> Iterator[IO[bytes]]:
 def damage_of(file: IO[bytes]) -> str | None:
     """The damage that ended an opened stream early; None when there was none."""
     raw = getattr(file, "raw", None)
-    return raw.damage if isinstance(raw, Inflated) else None
+    return raw.damage if isinstance(raw, frames.Inflated) else None
 
 
 def expansion(file: IO[bytes]) -> float:
     """Decompressed bytes per byte of the file, as far as an opened stream was read."""
     raw = getattr(file, "raw", None)
-    return raw.bytes_out / max(raw.bytes_in, 1) if isinstance(raw, Inflated) else 1.0
+    return raw.bytes_out / max(raw.bytes_in, 1) if isinstance(raw, frames.Inflated) else 1.0
 
 
 def version_of(split: Split) -> FileVersion:

@@ -24,7 +24,6 @@ from xxhash import xxh3_128_digest
 
 from stages.errors import SurroundingsError
 from stages.files import file_hash
-from stages.files.file_hash import FileState
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -107,7 +106,7 @@ class FileVersion:
     size: int
     head: bytes
     pieces: tuple[FilePiece, ...]
-    state: FileState | None = None
+    state: file_hash.FileState | None = None
     settled: bool = False
     stored: Stored | None = None
     sha256: str = ""
@@ -192,11 +191,7 @@ class FileVersion:
                     target.write(content)
         there = self if copy is None or held else replace(self, path=str(copy), stored=None)
         return replace(
-            there,
-            pieces=tuple(pieces),
-            sha256=digest.hexdigest(),
-            ends=ends,
-            whole=last == b"\n",
+            there, pieces=tuple(pieces), sha256=digest.hexdigest(), ends=ends, whole=last == b"\n"
         )
 
     def _steps(self, step: int) -> Iterator[tuple[int, int]]:

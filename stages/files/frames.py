@@ -17,8 +17,7 @@ from typing import IO, Any
 
 import zstandard
 
-from stages.contract import Lines
-from stages.errors import ContainerError
+from stages import contract, errors
 from stages.files.file_version import FileVersion, VersionBytes
 
 _MAGIC = 0xFD2FB528
@@ -355,14 +354,14 @@ def require_rows(path: str, rows: int, size: int) -> None:
         ContainerError: it has.
     """
     if rows > max(FREE_ROWS, size):
-        raise ContainerError(
+        raise errors.ContainerError(
             f"{path} holds more than {max(FREE_ROWS, size)} rows or blank lines in {size} bytes; "
             f"the limit is one for each byte, and {FREE_ROWS} for a small file.",
             "Write it again without the repeated lines.",
         )
 
 
-def counted(parts: Iterator[Lines], path: str, size: int) -> Iterator[Lines]:
+def counted(parts: Iterator[contract.Lines], path: str, size: int) -> Iterator[contract.Lines]:
     """The same batches of lines, counted.
 
     Args:
@@ -393,4 +392,4 @@ def require_text(size: int, text: int) -> None:
         ContainerError: it does; the caller names the file.
     """
     if expands_too_far(size, text):
-        raise ContainerError(f"It {TOO_FAR}.", "Write it again without the repeated values.")
+        raise errors.ContainerError(f"It {TOO_FAR}.", "Write it again without the repeated values.")

@@ -21,8 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 import zstandard
 
-from stages import late
-from stages.contract import Split
+from stages import contract, late
 from stages.errors import ReadingError, SurroundingsError, counted
 from stages.files import content, frames
 
@@ -63,12 +62,12 @@ def _alone(rows: int) -> Count:
     return Count(rows, rows, rows - 1)
 
 
-def _opened(split: Split) -> IO[bytes]:
+def _opened(split: contract.Split) -> IO[bytes]:
     """The version of the file that was hashed; readers of other packages may not hash it."""
     return split.version.open(again=True) if split.version else Path(split.path).open("rb")
 
 
-def _chunks(split: Split) -> Iterator[bytes]:
+def _chunks(split: contract.Split) -> Iterator[bytes]:
     """The split's text without a byte-order mark at the start of the file."""
     kind = content.compression(split.version or split.path)
     with _opened(split) as packed:
@@ -92,7 +91,7 @@ def _chunks(split: Split) -> Iterator[bytes]:
             first = False
 
 
-def _lines(split: Split) -> Count:
+def _lines(split: contract.Split) -> Count:
     """Line ends, and how many of the lines between them are not blank."""
     rows = lines = 0
     last = -1
@@ -134,7 +133,7 @@ def _depths() -> npt.NDArray[np.int64]:
     return depths
 
 
-def _values(split: Split) -> Count | None:
+def _values(split: contract.Split) -> Count | None:
     """Commas between the items of an array, or objects that open outside of any other."""
     depth = commas = opened = 0
     in_array: bool | None = None
@@ -167,7 +166,7 @@ def _spelled(chunks: Iterator[bytes]) -> Iterator[str]:
         yield rest.decode("latin-1")
 
 
-def _separated(split: Split) -> Count:
+def _separated(split: contract.Split) -> Count:
     """Rows behind the header of a table of texts, as the standard library reads it."""
     container, _, settings = split.reader.partition("/")
     said = json.loads(settings or "{}")
@@ -195,14 +194,14 @@ def _parquet(file: IO[bytes]) -> Any:
     return pq.read_metadata(file)
 
 
-def _row_groups(split: Split) -> Count:
+def _row_groups(split: contract.Split) -> Count:
     with _opened(split) as file:
         metadata = _parquet(file)
     rows = sum(metadata.row_group(group).num_rows for group in range(split.start, split.stop))
     return _alone(rows)
 
 
-def _record_batches(split: Split) -> Count:
+def _record_batches(split: contract.Split) -> Count:
     with _opened(split) as file, pa.PythonFile(file, "r") as source:
         is_file = source.read(6) == b"ARROW1"
         source.seek(0)
@@ -212,7 +211,7 @@ def _record_batches(split: Split) -> Count:
         return _alone(sum(batch.num_rows for batch in opened))
 
 
-_COUNTERS: dict[str, Callable[[Split], Count | None]] = {
+_COUNTERS: dict[str, Callable[[contract.Split], Count | None]] = {
     "jsonl": _lines,
     "json": _values,
     "parquet": _row_groups,
@@ -223,7 +222,7 @@ _COUNTERS: dict[str, Callable[[Split], Count | None]] = {
 }
 
 
-def count(split: Split) -> Count | None:
+def count(split: contract.Split) -> Count | None:
     """The rows of a split; None for containers of other packages and for damaged ones."""
     counter = _COUNTERS.get(split.reader.partition("/")[0])
     try:
@@ -234,7 +233,7 @@ def count(split: Split) -> Count | None:
         return None  # it is damaged
 
 
-def require_covered(path: str, splits: Sequence[Split]) -> None:
+def require_covered(path: str, splits: Sequence[contract.Split]) -> None:
     """Check that every byte or row group of a file is in exactly one split.
 
     Raises:
@@ -258,7 +257,7 @@ def require_covered(path: str, splits: Sequence[Split]) -> None:
         raise ReadingError(f"{path} was cut into pieces that do not cover it.")
 
 
-def _is_read_whole(splits: Sequence[Split]) -> bool:
+def _is_read_whole(splits: Sequence[contract.Split]) -> bool:
     """Whether the pieces of a compressed file are read from all its bytes; how much text these have
     is compared when they are read. True of other files."""
     versions = [split.version for split in splits if split.around is not None and split.version]

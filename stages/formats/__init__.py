@@ -14,10 +14,7 @@ from stages.errors import RowError, UsageError
 from stages.format import Format
 from stages.kinds import Kind
 
-MEMBERS = {
-    "alpaca": "stages.formats.texts:ALPACA",
-    "prm800k": "stages.formats.step_tree:PRM800K",
-}
+MEMBERS = {"alpaca": "stages.formats.texts:ALPACA", "prm800k": "stages.formats.step_tree:PRM800K"}
 
 TABLES = tuple(
     "dialogues message_trees pairs rankings step_errors step_lists step_objects texts "

@@ -85,12 +85,7 @@ def both_of(row: Row, pairs: Iterable[tuple[str, str]]) -> tuple[str, str] | Non
 
 
 def one_of(
-    row: Row,
-    names: Sequence[str],
-    columns: Mapping[str, str],
-    *,
-    what: str,
-    holds: Holds = says,
+    row: Row, names: Sequence[str], columns: Mapping[str, str], *, what: str, holds: Holds = says
 ) -> str | None:
     """The one column of several with one meaning; others that say the same count as read.
 
@@ -111,11 +106,7 @@ def one_of(
 
 
 def two_of(
-    row: Row,
-    pairs: Sequence[tuple[str, str]],
-    columns: Mapping[str, str],
-    *,
-    holds: Holds = says,
+    row: Row, pairs: Sequence[tuple[str, str]], columns: Mapping[str, str], *, holds: Holds = says
 ) -> tuple[str, str] | None:
     """The two columns with a row's two answers, of several pairs of names.
 

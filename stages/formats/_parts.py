@@ -11,7 +11,7 @@ from typing import Any
 
 from stages.contract import Row
 from stages.errors import RowError
-from stages.files import strict_json
+from stages.files import line_block
 
 TEXT, REASONING, CALL, RESULT = "text", "reasoning", "call", "result"
 _KINDS = {
@@ -219,7 +219,7 @@ def json_value(value: Any, where: str, code: str) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        holder = strict_json.parse(f'{{"value":{value}}}'.encode())
+        holder = line_block.parse(f'{{"value":{value}}}'.encode())
     except RowError as error:
         raise RowError(code, f"{where} is not JSON: {error.detail}") from error
     if len(holder) != 1:  # the text closed the object that it was put in: 1, "more": 2

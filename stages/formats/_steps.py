@@ -51,10 +51,7 @@ def require_tail(pieces: list[str]) -> None:
 
 
 def chain(
-    pieces: list[str],
-    labels: list[float | None],
-    options: FormatOptions,
-    own_text: bool = True,
+    pieces: list[str], labels: list[float | None], options: FormatOptions, own_text: bool = True
 ) -> StepChain:
     """A chain from a joined text, cut at its tags.
 

@@ -10,15 +10,12 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from stages import formats
-from stages.contract import FormatOptions, Row
+from stages import contract, formats, kinds
 from stages.errors import DataError, RowError, UndecidedError, UnknownFormatError, counted
 from stages.format import Format
-from stages.kinds import Kind
 from stages.normalize import survey
-from stages.rows import stop_text
+from stages.rows import stop_text, unread
 from stages.rows.column_names import plain
-from stages.rows.unread import mapped
 
 MIXED_SHARE = 0.01  # fewer rows of another format are refused one by one by normalize
 
@@ -51,7 +48,7 @@ _TAGS = ("label", "kto_tag")
 _ONE_ANSWER = ("completion", "response", "answer", "output", "messages", "conversations")
 
 
-def _refuse_unpaired(rows: Sequence[Row], where: str) -> None:
+def _refuse_unpaired(rows: Sequence[contract.Row], where: str) -> None:
     """Raise where every row has one answer and a label, and no second answer to compare with."""
     single = all(not row.keys().isdisjoint(_TAGS) for row in rows)
     single = single and all(not row.keys().isdisjoint(_ONE_ANSWER) for row in rows)
@@ -66,7 +63,7 @@ def _refuse_unpaired(rows: Sequence[Row], where: str) -> None:
 _BESIDE = ("system text", "history", "tools", "margin", "scores")
 
 
-def _covers(candidate: Format, row: Row) -> tuple[int, int]:
+def _covers(candidate: Format, row: contract.Row) -> tuple[int, int]:
     """How many of a format's required meanings a row has columns for, and how unusual the names of
     these columns are in the format (0 for the usual ones, else negative)."""
     places = [
@@ -78,7 +75,7 @@ def _covers(candidate: Format, row: Row) -> tuple[int, int]:
     return len(there), -sum(there)
 
 
-def _nearest(rows: Sequence[Row], kind: Kind) -> tuple[Format, str] | None:
+def _nearest(rows: Sequence[contract.Row], kind: kinds.Kind) -> tuple[Format, str] | None:
     """The format whose columns the rows have, but not its values, and what is wrong with these."""
     row = next((row for row in rows if row), None)
     if row is None:
@@ -89,14 +86,14 @@ def _nearest(rows: Sequence[Row], kind: Kind) -> tuple[Format, str] | None:
         if covered < min(2, len(row)) or (covered < 2 and unusual < 0):
             return None
         try:
-            candidate.read(row, FormatOptions())
+            candidate.read(row, contract.FormatOptions())
         except RowError as error:
             if not error.detail.endswith("is missing"):
                 return candidate, error.detail
     return None
 
 
-def _mapped(rows: Sequence[Row], kind: Kind) -> str:
+def _mapped(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
     """``--map`` options for columns whose names differ from a format's only in spelling."""
     if not rows:
         return ""
@@ -109,7 +106,7 @@ def _mapped(rows: Sequence[Row], kind: Kind) -> str:
         ]
         row = {**rows[0], **{name: rows[0].get(key) for name, key in pairs}}
         if pairs and candidate.matches(row):
-            return " ".join(mapped(name, key) for name, key in pairs)
+            return " ".join(unread.mapped(name, key) for name, key in pairs)
     return ""
 
 
@@ -122,7 +119,7 @@ def _spelled_alike(names: Sequence[str], keys: Sequence[str]) -> list[tuple[str,
     return [(name, key) for key, name in near.items()]
 
 
-def _none_fits(rows: Sequence[Row], kind: Kind, where: str) -> UnknownFormatError:
+def _none_fits(rows: Sequence[contract.Row], kind: kinds.Kind, where: str) -> UnknownFormatError:
     keys = ", ".join(sorted({key for row in rows[:10] for key in row})[:12]) or "(none)"
     none = f"{where}: no format of {kind.words} fits rows with the columns {keys}."
     if mapped := _mapped(rows, kind):
@@ -141,7 +138,7 @@ def _none_fits(rows: Sequence[Row], kind: Kind, where: str) -> UnknownFormatErro
 
 
 def _refuse_templated(
-    detected: Format, rows: Sequence[Row], where: str, already_templated: bool
+    detected: Format, rows: Sequence[contract.Row], where: str, already_templated: bool
 ) -> str:
     """What to add to the evidence about chat templates inside prompts.
 
@@ -170,7 +167,7 @@ def _refuse_templated(
 
 def settle(
     detected: Format,
-    rows: Sequence[Row],
+    rows: Sequence[contract.Row],
     where: str,
     already_templated: bool = False,
     columns: Mapping[str, str] | None = None,
@@ -190,7 +187,7 @@ def settle(
     return reading, why + _refuse_templated(detected, rows, where, already_templated)
 
 
-def matching(rows: Sequence[Row], kind: Kind) -> dict[str, list[str | None]]:
+def matching(rows: Sequence[contract.Row], kind: kinds.Kind) -> dict[str, list[str | None]]:
     """For each format its evidence in each row (None where it does not fit); formats that fit no
     row are left out.
 
@@ -234,8 +231,8 @@ def _strays(evidence: dict[str, list[str | None]], best: str) -> tuple[str, int]
 
 
 def detect(
-    rows: Sequence[Row],
-    kind: Kind,
+    rows: Sequence[contract.Row],
+    kind: kinds.Kind,
     where: str,
     already_templated: bool = False,
     columns: Mapping[str, str] | None = None,

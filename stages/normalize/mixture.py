@@ -7,10 +7,9 @@ one by one where there are few, else with the file: which of the two is meant is
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from stages import formats
+from stages import formats, kinds
 from stages.contract import Row
 from stages.errors import DataError, counted
-from stages.kinds import Kind
 from stages.normalize.evidence import MIXED_SHARE, Detection, matching, require_one, settle
 
 
@@ -20,7 +19,7 @@ def in_words(counts: Mapping[str, int], sampled: int) -> str:
     return f"{each} of {counted(sampled, 'sampled row')}"
 
 
-def parts_of(rows: Sequence[Row], kind: Kind, where: str) -> dict[str, list[Row]]:
+def parts_of(rows: Sequence[Row], kind: kinds.Kind, where: str) -> dict[str, list[Row]]:
     """The rows that fit each format alone, by its name; the most frequent format first.
 
     Raises:
@@ -44,7 +43,7 @@ def parts_of(rows: Sequence[Row], kind: Kind, where: str) -> dict[str, list[Row]
 
 def detect_mixture(
     rows: Sequence[Row],
-    kind: Kind,
+    kind: kinds.Kind,
     where: str,
     already_templated: bool = False,
     columns: Mapping[str, str] | None = None,

@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from stages import columns
+from stages import columns, kinds
 from stages.columns import offsets_of
 from stages.format import Format
 from stages.formats import _pairs
-from stages.kinds import Kind
 from stages.normalize.plain import SAID, Reading, reading_beside
 from stages.normalize.turns import ASSISTANT, FOLLOWS, SPELLED, USER, Made, Turns
 from stages.rows import stop_text
-from stages.rows.stop_text import opens_reasoning
 
 if TYPE_CHECKING:
     from stages.normalize.stage import Normalize
@@ -83,7 +81,7 @@ def _is_ordinary(answer: str) -> bool:
     """Whether an answer ends as ordinary text does, and leaves no reasoning open."""
     if not answer.strip() or stop_text.ending_stop(answer):
         return False
-    return not opens_reasoning(answer)
+    return not stop_text.opens_reasoning(answer)
 
 
 def _turns(value: Sequence[Any]) -> Talk | None:
@@ -175,7 +173,7 @@ def _take(
     return bool(found)
 
 
-def reading_of(names: Sequence[str], format_: Format, kind: Kind) -> Reading | None:
+def reading_of(names: Sequence[str], format_: Format, kind: kinds.Kind) -> Reading | None:
     """How rows of a prompt and two answers are read."""
     if format_.answers is None or not all(name in names for name in format_.answers):
         return None

@@ -12,13 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from stages import columns
-from stages.contract import FormatOptions, StepChain
+from stages import columns, contract, kinds
 from stages.format import Format
 from stages.formats import _steps, _turns
-from stages.kinds import MEMBERS, STEPS, Kind
-from stages.normalize.plain import Reading, Take, only_one, reading_beside
-from stages.normalize.turns import Made
+from stages.normalize import plain, turns
 from stages.rows import examples, stop_text
 
 if TYPE_CHECKING:
@@ -29,7 +26,7 @@ _USUAL_TYPES = frozenset(map(type, _USUAL))  # a number may equal a boolean
 
 
 @dataclass(slots=True)
-class Chains(Made):
+class Chains(turns.Made):
     """Rows of steps.
 
     Attributes:
@@ -37,7 +34,7 @@ class Chains(Made):
         rewritten: the rows whose steps lose an indent or blank lines.
     """
 
-    ready: list[tuple[StepChain, list[str]]] = field(default_factory=list)
+    ready: list[tuple[contract.StepChain, list[str]]] = field(default_factory=list)
     rewritten: list[int] = field(default_factory=list)
 
     def add(
@@ -54,7 +51,7 @@ class Chains(Made):
         """
         if stop_text.read(problem) is not None:
             return False
-        chain = examples.chain(StepChain(problem, written, ratings, pieces))
+        chain = examples.chain(contract.StepChain(problem, written, ratings, pieces))
         if stop_text.ending_stop(chain.steps[-1]):
             return False
         if not all(map(_is_joined, written, chain.steps)) and examples.is_rewritten(written):
@@ -64,7 +61,7 @@ class Chains(Made):
 
     def columns(self, normalize: "Normalize") -> dict[str, Any]:
         """The columns that normalize writes, but for ``note``."""
-        filled = MEMBERS[STEPS].filled(self.ready, normalize)
+        filled = kinds.MEMBERS[kinds.STEPS].filled(self.ready, normalize)
         return {name: pa.array(values, columns.TYPES[name]) for name, values in filled.items()}
 
     def odd(self, normalize: "Normalize") -> Mapping[int, list[str]]:
@@ -142,7 +139,7 @@ def _take_text(made: Chains, text: Any, label: Any, cut: _Cut, listed: bool) -> 
     return made.add(problem, steps, ratings, pieces)
 
 
-def _wanted(format_: Format, options: FormatOptions) -> tuple[Any, Take] | None:
+def _wanted(format_: Format, options: contract.FormatOptions) -> tuple[Any, plain.Take] | None:
     """The names of the columns that a plain row has, and how such a row is taken."""
     if format_.step_lists is not None:
         return format_.step_lists, _take_lists
@@ -157,11 +154,11 @@ def _wanted(format_: Format, options: FormatOptions) -> tuple[Any, Take] | None:
 
 
 def reading_of(
-    names: Sequence[str], format_: Format, kind: Kind, options: FormatOptions
-) -> Reading | None:
+    names: Sequence[str], format_: Format, kind: kinds.Kind, options: contract.FormatOptions
+) -> plain.Reading | None:
     """How rows of rated steps are read."""
     wanted = _wanted(format_, options)
-    taken = only_one(wanted[0], names) if wanted else None
+    taken = plain.only_one(wanted[0], names) if wanted else None
     if wanted is None or taken is None:
         return None
-    return reading_beside(taken, names, format_, kind, Chains, wanted[1])
+    return plain.reading_beside(taken, names, format_, kind, Chains, wanted[1])

@@ -20,15 +20,12 @@ from stages.contract import Batch, Example, FormatOptions, Record, Refused, Row
 from stages.errors import RowError
 from stages.files.line_block import LineBlock, lines_of
 from stages.format import Format
-from stages.kinds import Kind
 from stages.normalize import plain, plain_pairs, plain_steps
-from stages.overlap import search, signatures
-from stages.overlap.settings import Likeness, Search
-from stages.rows import carried, column_names, examples, groups, stop_text
+from stages.overlap import search, settings, signatures
+from stages.rows import carried, column_names, examples, groups, stop_text, unread
 from stages.rows.carried import IDENTITY, Carried, batch_of
 from stages.rows.column_names import EMPTY, Watched
 from stages.rows.selection import AND_QUESTION, Selection, renamed, replaced, rest
-from stages.rows.unread import ReadRow, Tally, left_over, require_asked
 
 
 def _require_kept(example: Example) -> None:
@@ -60,7 +57,7 @@ class Normalize:
         step_separator: put between two steps of a raw PRM row that has no line break there.
     """
 
-    kind: Kind
+    kind: kinds.Kind
     format: Format
     options: FormatOptions
     train_on: str = "assistant"
@@ -70,16 +67,16 @@ class Normalize:
     strip_reasoning: bool = False
     selection: Selection = field(default_factory=Selection)
     printed: frozenset[str] = frozenset()
-    tally: Tally = field(default_factory=Tally, compare=False)
+    tally: unread.Tally = field(default_factory=unread.Tally, compare=False)
     stop_text: str = stop_text.KEEP
     step_separator: str = "\n"
     group_by: str | None = None
     carried: Carried = field(default_factory=Carried)
-    search: Search | None = None
-    likeness: Likeness | None = None
+    search: settings.Search | None = None
+    likeness: settings.Likeness | None = None
 
     @functools.cached_property
-    def example_kind(self) -> Kind:
+    def example_kind(self) -> kinds.Kind:
         """The kind of the examples: the task's, or token ids where the rows contain those."""
         return kinds.load(kinds.TOKENS) if self.format.token_ids else self.kind
 
@@ -121,7 +118,7 @@ class Normalize:
     def restart(self) -> None:
         """Begin another tally."""
         # The dataclass is frozen, since it belongs to the recipe; only what is counted is replaced.
-        object.__setattr__(self, "tally", Tally())
+        object.__setattr__(self, "tally", unread.Tally())
 
     def _row(self, record: Record, data: Row) -> Row:
         """A record's row as the format reads it.
@@ -159,14 +156,14 @@ class Normalize:
     def _account(self, row: Watched, examples: Sequence[Example]) -> None:
         """Count what the examples leave out of the row, or refuse the row for it."""
         taken = (*self.options.columns.values(), *self.carried.paths)
-        left = left_over(row, examples, printed=self.printed, taken=taken)
+        left = unread.left_over(row, examples, printed=self.printed, taken=taken)
         by = (self.group_by or "").removesuffix(AND_QUESTION)
         decided = {*self.selection.decided, by}
         left = [one for one in left if one.path not in decided]
-        read = ReadRow(row, examples)
+        read = unread.ReadRow(row, examples)
         for one in left:
             if one.path not in self._settled:
-                require_asked(one, self.kind, read)
+                unread.require_asked(one, self.kind, read)
         for one in left:
             if one.path not in self.carried.paths:
                 self.tally.add(one.path, *one.values)

@@ -9,12 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stages import formats
-from stages.contract import FormatOptions, Row
+from stages import contract, formats, kinds
 from stages.errors import AskError, RowError
 from stages.format import Format
 from stages.formats._messages import role_of
-from stages.kinds import Kind
 from stages.rows.column_names import ANSWERED, ANSWERING, ASKED, Watched, plain
 from stages.rows.selection import Selection
 from stages.rows.unread import ReadRow, Unread, left_over, mapped, require_asked, size_of
@@ -73,10 +71,10 @@ def _text(value: Any) -> int:
 
 
 def survey(
-    rows: Sequence[Row],
+    rows: Sequence[contract.Row],
     format_: Format,
-    kind: Kind,
-    options: FormatOptions,
+    kind: kinds.Kind,
+    options: contract.FormatOptions,
     selection: Selection,
 ) -> Survey:
     """Read some rows, and collect the columns that nothing reads.
@@ -129,7 +127,7 @@ _TEXTS = ("content", "value")
 _ANSWERS = (ANSWERED | ANSWERING) - {"goldanswer", "finalanswer"}
 
 
-def offer(rows: Sequence[Row], kind: Kind) -> str:
+def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
     """A suggestion for rows that no format fits, as a sentence; empty where there is none."""
     if not kind.trains_answers or not rows:
         return ""
@@ -154,7 +152,7 @@ def _asked(question: str, answer: str) -> str:
     return f"{mapped('prompt', question)} {mapped('completion', answer)}"
 
 
-def answered(rows: Sequence[Row]) -> str:
+def answered(rows: Sequence[contract.Row]) -> str:
     """``--map`` options for rows with one question column and one answer column, else empty.
 
     Also empty where ``prompt_completion`` reads these names already.
@@ -168,7 +166,7 @@ def answered(rows: Sequence[Row]) -> str:
     return " ".join(mapped(name, key) for name, key in pairs if name != key)
 
 
-def _texts(rows: Sequence[Row]) -> list[str]:
+def _texts(rows: Sequence[contract.Row]) -> list[str]:
     """The columns that hold a text in every row, in the order of the first."""
     return [
         key
@@ -177,7 +175,7 @@ def _texts(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _turns(rows: Sequence[Row]) -> str:
+def _turns(rows: Sequence[contract.Row]) -> str:
     """The one column with answered turns in every row; empty where there is none, or several."""
     answered_columns = [key for key in rows[0] if all(_are_answered(row.get(key)) for row in rows)]
     return answered_columns[0] if len(answered_columns) == 1 else ""

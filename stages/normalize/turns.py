@@ -50,13 +50,7 @@ def some_hold(texts: pa.StringArray, part: str) -> bool:
 
 ROLES = ("system", "user", "assistant")
 SYSTEM, USER, ASSISTANT = range(3)
-SPELLED = {
-    "system": SYSTEM,
-    "user": USER,
-    "human": USER,
-    "assistant": ASSISTANT,
-    "gpt": ASSISTANT,
-}
+SPELLED = {"system": SYSTEM, "user": USER, "human": USER, "assistant": ASSISTANT, "gpt": ASSISTANT}
 FOLLOWS = np.zeros((3, 3), bool)  # [a turn, the turn behind it]
 FOLLOWS[SYSTEM, USER] = FOLLOWS[USER, ASSISTANT] = FOLLOWS[ASSISTANT, USER] = True
 _ODD = BLANKS | stop_text.LAST  # how few answers end; these are looked into

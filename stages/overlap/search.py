@@ -15,16 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from stages import columns, readers
+from stages import columns, contract, kinds, readers
 from stages.columns import Ints
-from stages.contract import Batch, Row
 from stages.errors import SurroundingsError, UsageError
 from stages.files import file_hash
-from stages.kinds import Kind
-from stages.overlap import signatures, words
-from stages.overlap.settings import Evaluation, Search
-from stages.overlap.signatures import Runs
-from stages.overlap.words import Letters, numbers_in_words
+from stages.overlap import settings, signatures, words
 from stages.rows.selection import lookup
 
 NAME = "overlaps"
@@ -68,9 +63,9 @@ class Index:
 
     def __init__(self, items: "Items", size: int) -> None:
         self._evaluation = items.evaluation
-        self._runs = Runs(items.plain, items.evaluation, size)
+        self._runs = signatures.Runs(items.plain, items.evaluation, size)
         # As they are written too, since a text without spaces has no words that are numbers.
-        self._letters = [Letters(items.question, size, numbers) for numbers in (False, True)]
+        self._letters = [words.Letters(items.question, size, numbers) for numbers in (False, True)]
 
     def overlaps(self, texts: Sequence[str], rows: Ints) -> dict[int, list[Overlap]]:
         """What rows share with questions, by row, in the order of the questions.
@@ -92,7 +87,7 @@ class Index:
     def _pairs(self, texts: Sequence[str], rows: Ints) -> list[_Pair]:
         """Every row and question that share something."""
         bare = [words.bare(text) for text in texts]
-        blocks = [words.joined(bare), words.joined(map(numbers_in_words, bare))]
+        blocks = [words.joined(bare), words.joined(map(words.numbers_in_words, bare))]
         every = blocks[1].split()
         ends = np.fromiter((word == words.END for word in every), bool, len(every))
         shared = self._runs.shared(every, rows[np.cumsum(ends)])
@@ -166,7 +161,7 @@ def _blocks(texts: Sequence[str], rows: Ints) -> Iterator[tuple[int, int]]:
 
 
 @functools.lru_cache(maxsize=2)
-def index_of(search: Search) -> Index:
+def index_of(search: settings.Search) -> Index:
     """The index of a search, made once in a process.
 
     Raises:
@@ -175,7 +170,7 @@ def index_of(search: Search) -> Index:
     return Index(items(search.evaluations), search.size)
 
 
-def put(batch: Batch, kind: Kind, search: Search) -> Batch:
+def put(batch: contract.Batch, kind: kinds.Kind, search: settings.Search) -> contract.Batch:
     """The batch with the column ``overlaps``: a list of hits, empty for almost every sequence."""
     texts, rows = signatures.compared_texts(batch, kind, search.whole)
     found = index_of(search).overlaps(texts, rows)
@@ -217,7 +212,7 @@ class Questions:
     texts: tuple[str | None, ...]
 
 
-def _question(row: Row, columns: str) -> str | None:
+def _question(row: contract.Row, columns: str) -> str | None:
     """What a row asks: the text of a column, or of several that are joined with a ``+``."""
     if columns in row or JOINED not in columns:
         return _text(lookup(row, columns))
@@ -241,7 +236,7 @@ def _text(value: Any) -> str | None:
     return "\n\n".join(said) or None
 
 
-def _rows(path: str) -> Iterator[tuple[int, Row | None]]:
+def _rows(path: str) -> Iterator[tuple[int, contract.Row | None]]:
     """Every row with its line; None for one that cannot be read."""
     if path.lower().endswith(_TEXTS):
         for number, text in enumerate(
@@ -266,7 +261,7 @@ def _rows(path: str) -> Iterator[tuple[int, Row | None]]:
         line += count
 
 
-def _column(path: str, rows: list[tuple[int, Row | None]]) -> str:
+def _column(path: str, rows: list[tuple[int, contract.Row | None]]) -> str:
     """The column of the questions.
 
     Raises:
@@ -284,7 +279,7 @@ def _column(path: str, rows: list[tuple[int, Row | None]]) -> str:
     )
 
 
-def read(evaluation: Evaluation) -> Questions:
+def read(evaluation: settings.Evaluation) -> Questions:
     """The questions of an evaluation.
 
     Raises:
@@ -340,6 +335,6 @@ class Items:
 
 
 @functools.lru_cache(maxsize=2)
-def items(evaluations: tuple[Evaluation, ...]) -> Items:
+def items(evaluations: tuple[settings.Evaluation, ...]) -> Items:
     """All questions, read once in a process; raises as ``read`` does."""
     return Items.of([read(one) for one in evaluations])

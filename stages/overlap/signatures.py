@@ -16,13 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest
 
-from stages import columns
+from stages import columns, kinds
 from stages.columns import Ints, offsets_of
 from stages.contract import Batch
 from stages.errors import UsageError
-from stages.kinds import Kind
-from stages.overlap import words
-from stages.overlap.settings import Likeness
+from stages.overlap import settings, words
 from stages.overlap.words import Hashes, Known, mixed, rolling
 
 ROW, QUESTION = "signature", "question_signature"
@@ -100,7 +98,7 @@ def _blocks(texts: Sequence[str], rows: Ints, count: int) -> Iterator[tuple[int,
     yield from pairwise(bounds)
 
 
-def put(batch: Batch, kind: Kind, likeness: Likeness) -> Batch:
+def put(batch: Batch, kind: kinds.Kind, likeness: settings.Likeness) -> Batch:
     """The batch with a column for each signature that is asked for."""
     for name, whole in likeness.columns:
         told, rows = compared_texts(batch, kind, whole)
@@ -311,7 +309,7 @@ def _fields(column: pa.Array) -> tuple[pa.Array, Ints]:
     return fields.drop_null(), rows[fields.is_valid().to_numpy(False)]
 
 
-def _columns(batch: Batch, kind: Kind, whole: bool) -> Iterator[tuple[pa.Array, Ints]]:
+def _columns(batch: Batch, kind: kinds.Kind, whole: bool) -> Iterator[tuple[pa.Array, Ints]]:
     for name in kind.texts if whole else kind.texts[:1]:
         column = batch.column(name)
         turns = column.type == columns.MESSAGES
@@ -322,7 +320,7 @@ def _columns(batch: Batch, kind: Kind, whole: bool) -> Iterator[tuple[pa.Array, 
         yield _texts(batch.column(TOOLS))
 
 
-def compared_texts(batch: Batch, kind: Kind, whole: bool) -> tuple[Sequence[str], Ints]:
+def compared_texts(batch: Batch, kind: kinds.Kind, whole: bool) -> tuple[Sequence[str], Ints]:
     """Every text that is compared, in the order of the rows, and the row of each.
 
     Args:

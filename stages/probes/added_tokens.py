@@ -6,8 +6,7 @@ import orjson
 from tokenizers import Tokenizer
 
 from stages import encoders
-from stages.chat_template.render_pair import PairRenderer, prove_pair
-from stages.chat_template.segments import CONTROL
+from stages.chat_template import render_pair, segments
 from stages.errors import RowError, counted
 from stages.probes import PAIR, TEMPLATE, TOKENS, BrokenError, Probes, ProbeSubject, templates
 from stages.probes.tokens import one_id
@@ -218,7 +217,7 @@ def _markers(subject: ProbeSubject) -> list[str]:
     row, _ = templates.examples(subject, templates.dialogue(subject))[-1]
     rendering = templates.rendered(subject, row)
     pairs = zip(rendering.texts, rendering.kinds, strict=True)
-    text = "".join(_STOP if kind & CONTROL else piece for piece, kind in pairs)
+    text = "".join(_STOP if kind & segments.CONTROL else piece for piece, kind in pairs)
     plain = []
     for (_, left), (_, right) in itertools.pairwise(templates.dialogue(subject)):
         start = text.find(left)
@@ -256,7 +255,7 @@ def turn_markers_cannot_be_forged(subject: ProbeSubject) -> str:
 )
 def pair_framing_is_the_tokenizers(subject: ProbeSubject) -> str:
     """An encoder's two texts get the special tokens that its own tokenizer adds."""
-    return "; ".join(prove_pair(subject.model).values())
+    return "; ".join(render_pair.prove_pair(subject.model).values())
 
 
 @FORGED.add(
@@ -266,7 +265,7 @@ def pair_framing_is_the_tokenizers(subject: ProbeSubject) -> str:
 )
 def pair_turns_cannot_be_forged(subject: ProbeSubject) -> str:
     """A row whose text could be taken for several turns is refused."""
-    renderer = PairRenderer(subject.model)
+    renderer = render_pair.PairRenderer(subject.model)
     markers = subject.model.profile.text_markers
     for marker in markers:
         turns = [("user", f"x\n{marker} y"), ("assistant", "z"), ("user", "u"), ("assistant", "v")]

@@ -34,19 +34,13 @@ def _each(subject: ProbeSubject, tokens: Sequence[str]) -> str | None:
     return ", ".join(seen(token, one_id(subject, token)) for token in tokens) or None
 
 
-@PROBES.add(
-    fails="end-of-turn token {token!r} {why}",
-    remedy=_ANOTHER,
-)
+@PROBES.add(fails="end-of-turn token {token!r} {why}", remedy=_ANOTHER)
 def end_of_turn_is_one_token(subject: ProbeSubject) -> str | None:
     """The end of a turn is one id, which a server can stop at."""
     return _each(subject, (subject.model.profile.end_of_turn,))
 
 
-@PROBES.add(
-    fails="eos token {token!r} {why}",
-    remedy=_ANOTHER,
-)
+@PROBES.add(fails="eos token {token!r} {why}", remedy=_ANOTHER)
 def eos_is_one_token(subject: ProbeSubject) -> str | None:
     """The eos token of the written tokenizer is one id."""
     return _each(subject, (subject.model.profile.eos_token,))

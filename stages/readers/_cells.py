@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
-from stages import late
-from stages.errors import ContainerError
+from stages import errors, late
 from stages.files import frames
 from stages.readers import _values
 
@@ -179,10 +178,10 @@ class Rows:
             what = "text follows a closed quote there, so the end of the row is not known"
             raise self.broken(line, what, _QUOTES)
 
-    def broken(self, line: int, what: str, remedy: str = _QUOTES) -> ContainerError:
+    def broken(self, line: int, what: str, remedy: str = _QUOTES) -> errors.ContainerError:
         """The error for a line, from 0, behind which no row can be read."""
         remedy = f"{remedy} --salvage keeps the rows before it."
-        return ContainerError(f"{self.path}:{line + 1}: {what}.", remedy)
+        return errors.ContainerError(f"{self.path}:{line + 1}: {what}.", remedy)
 
 
 # How large the values of a table will be as Python objects, before any of them becomes one.

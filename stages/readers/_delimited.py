@@ -12,8 +12,7 @@ from typing import IO, Any, TypeAlias
 
 from stages.contract import Glimpse, Lines, Record, Row, Split
 from stages.errors import ContainerError, RowError, UsageError
-from stages.files import content, strict_json
-from stages.files.content import Source
+from stages.files import content, line_block
 from stages.readers import _tables, _values
 from stages.readers._cells import Grammar, Raw, Rows
 
@@ -76,7 +75,7 @@ class Delimited(content.Whole):
     def read(self, split: Split) -> Iterator[Lines]:
         return content.rows_unsplit(split, self._records)
 
-    def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
+    def glimpse(self, source: content.Source, rows: int, salvage: bool = False) -> Glimpse:
         path = content.path_of(source)
         with content.opened(source, salvage=True) as file:  # damage is told where rows are read
             head = file.read(_values.HEAD)
@@ -187,7 +186,7 @@ def _parsed(row: Raw, header: Header, rows: Rows) -> Row:
         raise RowError(_WIDTH, f"{len(cells)} cells, but the header has {len(header)}")
     if b"\0" in row.text:
         raise RowError("zero_byte", f"byte {row.text.index(0)} of the row is 0x00")
-    strict_json.require_utf8(row.text)
+    line_block.require_utf8(row.text)
     data: Row = dict(zip(header, map(bytes.decode, cells), strict=True))
     for name in filter(header.get, header):
         data[name] = _json(name, data[name])
@@ -203,7 +202,7 @@ def _json(name: str, text: str) -> Any:
     if not text.strip():
         return None
     try:
-        row = strict_json.parse(b'{"":%b}' % text.encode())
+        row = line_block.parse(b'{"":%b}' % text.encode())
     except RowError as error:
         raise RowError(error.code, f"column {name}: {error.detail}") from error
     if len(row) != 1:

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any
 
-from stages import late
+from stages import errors, late
 from stages.contract import Glimpse, Lines, Record
-from stages.errors import ContainerError
 from stages.files import content, frames
 from stages.files.content import Source
 from stages.readers import _cells
@@ -100,10 +99,7 @@ def _decoded_as(plain: pa.Schema | None, part: pa.RecordBatch) -> pa.RecordBatch
 
 
 def records(
-    batches: Iterable[pa.RecordBatch],
-    size: int,
-    share: float = 1.0,
-    plain: pa.Schema | None = None,
+    batches: Iterable[pa.RecordBatch], size: int, share: float = 1.0, plain: pa.Schema | None = None
 ) -> Iterator[Lines]:
     """Each row as a record; ``raw`` is its JSON, since it has no text of its own.
 
@@ -120,7 +116,7 @@ def records(
         names = whole.schema.names
         if len(set(names)) != len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            raise ContainerError(f"Two columns are called {twice!r}.", "Rename one of them.")
+            raise errors.ContainerError(f"Two columns are called {twice!r}.", "Rename one of them.")
         coded = {field.name: field.type for field in whole.schema if _has_json(field.type)}
         weights = (_cells.of(column, size) for column in whole.columns)
         sums = text + np.cumsum(sum(weights, np.zeros(whole.num_rows, np.int64)))
@@ -174,7 +170,7 @@ def first_rows(source: Source, records: Records, rows: int, salvage: bool = Fals
                 if len(records_read) >= rows and (far or len(records_read) >= MOST):
                     ended = False
                     break
-        except ContainerError:
+        except errors.ContainerError:
             if not salvage:
                 raise
         inflated = size * content.expansion(file)

@@ -15,8 +15,7 @@ import orjson
 
 from stages.contract import Lines, Record
 from stages.errors import ContainerError
-from stages.files import content, frames
-from stages.files.line_block import record
+from stages.files import content, frames, line_block
 
 BATCH_ROWS = 8192
 BATCH_BYTES = 4 << 20
@@ -180,7 +179,7 @@ def records(file: IO[bytes], at_start: bool = True, path: str = "The file") -> I
     """
     text = _Text(file, path)
     values = enumerate(_values(text))
-    each = (record(number, at, raw, len(raw)) for number, (at, raw) in values)
+    each = (line_block.record(number, at, raw, len(raw)) for number, (at, raw) in values)
     return in_batches(each, lambda: text.items)
 
 

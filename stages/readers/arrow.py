@@ -15,11 +15,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any
 
-from stages import late
-from stages.contract import Glimpse, Lines, Record, Split
+from stages import contract, late
 from stages.errors import ContainerError, SurroundingsError, UsageError
 from stages.files import content, frames
-from stages.files.content import Source
 from stages.files.file_version import FileVersion
 from stages.readers import _tables
 
@@ -79,7 +77,7 @@ class Arrow(content.Whole):
     name = "arrow"
     suffixes: tuple[str, ...] = (".arrow",)
 
-    def read(self, split: Split) -> Iterator[Lines]:
+    def read(self, split: contract.Split) -> Iterator[contract.Lines]:
         version = content.version_of(split)
         try:
             # No memory map: if another process truncates a mapped file, reading it kills this one.
@@ -89,9 +87,9 @@ class Arrow(content.Whole):
         except ContainerError as error:
             if not split.salvage:
                 raise
-            yield Lines([], 0, error.what)
+            yield contract.Lines([], 0, error.what)
 
-    def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
+    def glimpse(self, source: content.Source, rows: int, salvage: bool = False) -> contract.Glimpse:
         if not isinstance(source, str):
             return self._first(source, rows, salvage)
         path, size = source, os.path.getsize(source)
@@ -103,9 +101,9 @@ class Arrow(content.Whole):
                 counts, rows, lambda n, at, few: batches[n].slice(at, few), size
             )
 
-    def _first(self, version: FileVersion, rows: int, salvage: bool) -> Glimpse:
+    def _first(self, version: FileVersion, rows: int, salvage: bool) -> contract.Glimpse:
         """A sample from the first megabytes of a version, which is read from its start."""
-        records: list[Record] = []
+        records: list[contract.Record] = []
         size = 0
         for lines in self.read(replace(content.whole(version, self.name), salvage=salvage)):
             records += lines.records
@@ -113,7 +111,7 @@ class Arrow(content.Whole):
             if size >= _ENOUGH:
                 about = round(len(records) * version.size / size)
                 sample = _tables.spread(records, rows)
-                return Glimpse(sample, "the first megabytes", about, exact=False)
+                return contract.Glimpse(sample, "the first megabytes", about, exact=False)
         return _tables.of(records, rows)
 
 

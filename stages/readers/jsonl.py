@@ -12,9 +12,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from stages.contract import Glimpse, Lines, Split
-from stages.files import content, frames
-from stages.files.content import Source
-from stages.files.file_version import FileVersion, VersionBytes
+from stages.files import content, file_version, frames
 from stages.files.line_block import LineBlock, too_long
 from stages.readers import _tables, _values
 
@@ -82,12 +80,12 @@ class Jsonl(content.Whole):
     suffixes: tuple[str, ...] = _SUFFIXES
     lines = True
 
-    def cut(self, version: FileVersion) -> list[Split]:
+    def cut(self, version: file_version.FileVersion) -> list[Split]:
         if not _values.is_lines(version, default=self.lines, limit=MAX_LINE):
             return [content.whole(version, "json")]
         return self.line_splits(version)
 
-    def line_splits(self, version: FileVersion) -> list[Split]:
+    def line_splits(self, version: file_version.FileVersion) -> list[Split]:
         """The pieces of a file that is known to hold lines."""
         kind = content.compression(version)
         if kind is None:
@@ -121,7 +119,7 @@ class Jsonl(content.Whole):
             if damage := content.damage_of(stream):
                 yield Lines([], 0, damage)
 
-    def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
+    def glimpse(self, source: content.Source, rows: int, salvage: bool = False) -> Glimpse:
         if not _values.is_lines(source, default=self.lines, limit=MAX_LINE):
             values = functools.partial(_values.records, path=content.path_of(source))
             return _tables.first_rows(source, values, rows=rows, salvage=salvage)
@@ -137,7 +135,7 @@ _LOOK = 1 << 14  # bytes that are looked through for a line end; more where ther
 _MOST = 1 << 22
 
 
-def _line_ranges(version: FileVersion, least: int) -> list[tuple[int, int]]:
+def _line_ranges(version: file_version.FileVersion, least: int) -> list[tuple[int, int]]:
     """The ranges of a file, in order: at least so many bytes and up to the next line end."""
 
     def found() -> list[int]:
@@ -148,15 +146,15 @@ def _line_ranges(version: FileVersion, least: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise([0, *cuts]))
 
 
-def _cuts(version: FileVersion, least: int) -> Iterator[int]:
+def _cuts(version: file_version.FileVersion, least: int) -> Iterator[int]:
     at = 0
-    with VersionBytes(version) as source:
+    with file_version.VersionBytes(version) as source:
         while at < version.size:
             at = _line_end(source, at + least, version.size)
             yield at
 
 
-def _line_end(source: VersionBytes, at: int, size: int) -> int:
+def _line_end(source: file_version.VersionBytes, at: int, size: int) -> int:
     """Behind the first line end that is at this place or after it; else the end of the file."""
     amount = _LOOK
     while at < size:

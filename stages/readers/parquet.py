@@ -7,11 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from stages import late
-from stages.contract import Glimpse, Lines, Split
-from stages.files import content, frames
-from stages.files.content import Source
-from stages.files.file_version import FileVersion
+from stages import contract, late
+from stages.files import content, file_version, frames
 from stages.readers import _tables
 from stages.readers.arrow import named
 
@@ -97,7 +94,7 @@ class _Parquet(content.Whole):
     name = "parquet"
     suffixes = (".parquet",)
 
-    def cut(self, version: FileVersion) -> list[Split]:
+    def cut(self, version: file_version.FileVersion) -> list[contract.Split]:
         path = version.path
         with named(path, "is not Parquet"), version.open() as source:
             meta = _File(source, version.size).meta
@@ -108,7 +105,7 @@ class _Parquet(content.Whole):
             return [replace(split, stop=meta.num_row_groups)]
         tail = min(starts[-1], version.size - _FOOTER)
         return [
-            Split(
+            contract.Split(
                 path,
                 start=group,
                 stop=group + 1,
@@ -122,7 +119,7 @@ class _Parquet(content.Whole):
             )
         ]
 
-    def read(self, split: Split) -> Iterator[Lines]:
+    def read(self, split: contract.Split) -> Iterator[contract.Lines]:
         version = content.version_of(split)
         with named(split.path), version.open() as source:
             groups = list(range(split.start, split.stop))
@@ -132,7 +129,7 @@ class _Parquet(content.Whole):
             rows = _tables.records(file.batches(groups), version.size, share, file.plain)
             yield from frames.counted(rows, split.path, version.size)
 
-    def glimpse(self, source: Source, rows: int, salvage: bool = False) -> Glimpse:
+    def glimpse(self, source: content.Source, rows: int, salvage: bool = False) -> contract.Glimpse:
         path = content.path_of(source)
 
         def fetch(group: int, at: int, size: int) -> pa.RecordBatch:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from stages import columns
 from stages.columns import Ints, count_per_row, list_parts
 from stages.contract import Batch, Conversation, Message, Record
-from stages.files.strict_json import dump
+from stages.files.line_block import dump
 from stages.rows import stop_text
 from stages.rows.selection import lookup
 

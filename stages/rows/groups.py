@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest
 
 from stages import columns
-from stages.columns import list_parts
 from stages.contract import Batch, Record
 from stages.rows.selection import AND_QUESTION, lookup
 
@@ -48,7 +47,7 @@ def first_questions(conversations: pa.ListArray) -> list[str]:
     System turns are left out, since a template may print one that the row does not have. Where
     nothing is asked first, it is all that is said.
     """
-    offsets, turns = list_parts(conversations)
+    offsets, turns = columns.list_parts(conversations)
     role = turns.field("role")
     content = turns.field("content").fill_null("")
     row = np.repeat(np.arange(len(conversations)), np.diff(offsets))

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 from stages.contract import BARE, Conversation, Message
 from stages.errors import RowError
-from stages.rows.examples import is_empty, require_asked
-from stages.rows.stop_text import require_finished
+from stages.rows import examples, stop_text
 
 # Characters of all examples that one conversation may become; each turn counts _TURN more.
 MOST_SPLIT = 1 << 26
@@ -23,7 +22,7 @@ def _is_plain(messages: list[Message]) -> bool:
         and answer.role == "assistant"
         and question.trained is None
         and answer.trained is None
-        and not is_empty(answer)
+        and not examples.is_empty(answer)
     )
 
 
@@ -48,24 +47,24 @@ def conversation(example: Conversation, train_on: str) -> Conversation:
     """
     messages = example.messages
     if train_on != "all" and _is_plain(messages):
-        require_finished(messages[1], "turn 2 (assistant)")
+        stop_text.require_finished(messages[1], "turn 2 (assistant)")
         messages[0].trained, messages[1].trained = False, True
         return example
     if messages[0].role == BARE:
-        if is_empty(messages[0]):
+        if examples.is_empty(messages[0]):
             raise RowError("empty_answer", "the text is empty")
         return Conversation([replace(messages[0], trained=True)])
     last = max((i for i, m in enumerate(messages) if m.role == "assistant"), default=-1)
     if last < 0:
         raise RowError("no_answer", "no assistant turn: there is nothing to train")
-    require_asked(messages)
+    examples.require_asked(messages)
     some = False
     for i, message in enumerate(messages):
         trained = _decide(message, i, last, train_on)
         if trained and message.role == "assistant":
-            if is_empty(message):
+            if examples.is_empty(message):
                 raise RowError("empty_answer", f"turn {i + 1} (assistant) is empty")
-            require_finished(message, f"turn {i + 1} (assistant)")
+            stop_text.require_finished(message, f"turn {i + 1} (assistant)")
         message.trained = trained
         some |= trained
     if not some:

@@ -141,10 +141,7 @@ def _by_path(found: Iterable[tuple[str, Any]]) -> dict[str, list[Any]]:
 
 
 def left_over(
-    row: Watched,
-    examples: Sequence[Example],
-    printed: frozenset[str],
-    taken: Collection[str] = (),
+    row: Watched, examples: Sequence[Example], printed: frozenset[str], taken: Collection[str] = ()
 ) -> list[Unread]:
     """Every value of a row that is in no example.
 

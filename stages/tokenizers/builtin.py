@@ -16,8 +16,7 @@ from pathlib import Path
 
 from stages.errors import ModelError
 from stages.profile import ModelProfile, RankLayout
-from stages.tokenizers import hub
-from stages.tokenizers.builders import BUILDERS
+from stages.tokenizers import builders, hub
 
 _SECONDS = 120.0  # so that a build does not wait for an index that does not answer
 
@@ -224,7 +223,7 @@ def tokenizer_json(
             _keep(kept_at(carrier, cache), table)  # other profiles and the oracle read it
         if table is None:
             raise missing(carrier, profile.name, others)
-        content = BUILDERS[layout.builder](table, layout)
+        content = builders.BUILDERS[layout.builder](table, layout)
         if not _is(layout, content):
             raise ModelError(f"{profile.name}: the rebuilt tokenizer is not the expected file.")
         _keep(_kept_at(layout, cache), content)

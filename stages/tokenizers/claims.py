@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stages import errors, json_record
 from stages.encoders import parsed
-from stages.errors import ModelError
-from stages.json_record import JsonRecord
 from stages.profile import ModelProfile
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ def tokenizer_json(folder: Path) -> bytes:
     """
     path = folder / "tokenizer.json"
     if not path.is_file():
-        raise ModelError(
+        raise errors.ModelError(
             f"{folder} has no tokenizer.json.",
             "Save the tokenizer there: AutoTokenizer.from_pretrained(...).save_pretrained(DIR).",
         )
@@ -94,7 +93,7 @@ def tokenizer_json(folder: Path) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Repair(JsonRecord):
+class Repair(json_record.JsonRecord):
     """One value of a model directory that the build does not use as it stands.
 
     Attributes:

@@ -160,11 +160,7 @@ def load(
         end_of_turn=end_of_turn,
         eos_token=end_of_turn,
         pad_token=_pad_token(
-            name,
-            declared=named["pad_token"],
-            added=set(added),
-            barred=set(stops),
-            unknown=unknown,
+            name, declared=named["pad_token"], added=set(added), barred=set(stops), unknown=unknown
         ),
         generation_eos=tuple(stops),
         vocab_size=vocab_size,

@@ -26,7 +26,6 @@ from stages.errors import ModelError, UsageError
 from stages.files import file_hash
 from stages.profile import ModelProfile
 from stages.tokenizers import builtin, claims, hub, profiles
-from stages.tokenizers.claims import Repair
 
 _WRITE = "For another model write a profile: --model ./profile.toml (see docs/profiles.md)"
 
@@ -52,7 +51,7 @@ class Resolved:
     profile: ModelProfile
     tokenizer_json: bytes
     source: str
-    repairs: tuple[Repair, ...] = ()
+    repairs: tuple[claims.Repair, ...] = ()
 
 
 def _pinned(profile: ModelProfile, cache: Path, fetch: bool) -> Resolved:
@@ -86,10 +85,7 @@ def _override(model: Resolved, overrides: Overrides) -> Resolved:
     if overrides.eos is not None:
         stops = dict.fromkeys((overrides.eos, *profile.generation_eos))
         profile = replace(
-            profile,
-            end_of_turn=overrides.eos,
-            eos_token=overrides.eos,
-            generation_eos=tuple(stops),
+            profile, end_of_turn=overrides.eos, eos_token=overrides.eos, generation_eos=tuple(stops)
         )
     if overrides.date is not None:
         profile = replace(profile, date_string=overrides.date)

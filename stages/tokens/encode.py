@@ -12,15 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from stages import columns
+from stages import columns, profile
 from stages.chat_template import loss_weights
 from stages.chat_template.segments import CONTROL, MARKER, TRAINED
 from stages.columns import IGNORED, Ints, count_per_row, list_parts, make_list, offsets_of
 from stages.contract import Batch
 from stages.errors import counted
-from stages.profile import TargetModel
-from stages.tokens.folded_labels import unfolded
-from stages.tokens.outline_tokens import segments_of
+from stages.tokens import folded_labels, outline_tokens
 from stages.tokens.segment_encoder import Encoded, SegmentEncoder, digests, weighted_digests
 
 Bools = npt.NDArray[np.bool_]
@@ -63,7 +61,7 @@ class _Sequences:
 
 
 def _of_segments(encoder: SegmentEncoder, batch: Batch, prefix: str) -> _Sequences:
-    encoded = encoder(segments_of(batch, prefix))
+    encoded = encoder(outline_tokens.segments_of(batch, prefix))
     kinds, offsets = encoded.kinds, encoded.offsets
     return _Sequences(
         folded=np.where((kinds & TRAINED) > 0, ~encoded.ids, encoded.ids),
@@ -194,7 +192,7 @@ class Encode:
                 segments=pieces.segments,
                 lengths=pieces.lengths,
                 offsets=offsets,
-                labels=unfolded(folded)[1],
+                labels=folded_labels.unfolded(folded)[1],
             )
         batch = columns.put_all(
             batch, folded=make_list(offsets, pa.array(folded)), loss_weights=column
@@ -253,7 +251,7 @@ def _first_trained(offsets: Ints, trained: Bools) -> Ints:
 class EncodeSteps:
     """PRM: segments to ids; labels stand at the markers and are read there, unshifted."""
 
-    model: TargetModel
+    model: profile.TargetModel
     encoder: SegmentEncoder
     name: str = "encode"
     reads: tuple[str, ...] = ("segments", "step_labels")
@@ -311,7 +309,7 @@ class EncodeSteps:
         """The labels of the steps that stayed, as a column and as floats with NaN for null."""
         offsets, values = list_parts(batch.column("step_labels"))
         if pieces is not None and not pieces.kept.all():
-            bounds, segments = list_parts(segments_of(batch, ""))
+            bounds, segments = list_parts(outline_tokens.segments_of(batch, ""))
             markers = (segments.field(1).to_numpy() & MARKER) > 0
             # Each marker has one label: the labels of dropped markers are dropped.
             values = values.filter(pa.array(pieces.kept[markers]))

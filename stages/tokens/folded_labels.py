@@ -25,13 +25,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from stages import columns
+from stages import columns, contract, profile
 from stages.chat_template import segments as outlines
 from stages.chat_template.segments import CONTROL, MARKER, STEP
 from stages.columns import IGNORED, list_parts, make_list, numbers, offsets_of
-from stages.contract import Batch
 from stages.errors import PipelineError
-from stages.profile import TargetModel
 
 NO_MARKER = -1  # a label is its token's id
 
@@ -59,7 +57,7 @@ def _marked(
     return folded
 
 
-def fold(batch: Batch, marker: int = NO_MARKER) -> Batch:
+def fold(batch: contract.Batch, marker: int = NO_MARKER) -> contract.Batch:
     """Replace ``input_ids`` and ``labels`` by ``folded``; a batch that has it stays as it is.
 
     Args:
@@ -125,12 +123,12 @@ def unfold(table: Rows, marker: int = NO_MARKER) -> Rows:
 class Mark:
     """Insert a marker after every step."""
 
-    model: TargetModel
+    model: profile.TargetModel
     name: str = "mark"
     reads: tuple[str, ...] = ("segments", "step_labels")
     writes: tuple[str, ...] = ("segments",)
 
-    def __call__(self, batch: Batch) -> Batch:
+    def __call__(self, batch: contract.Batch) -> contract.Batch:
         offsets, segments = list_parts(batch.column("segments"))
         texts = segments.field(0).to_pylist()
         kinds = segments.field(1).to_numpy()
@@ -152,7 +150,7 @@ class Mark:
         batch = columns.put(batch, "segments", make_list(bounds, flat))
         return self._outlines(batch) if "outline" in batch.schema.names else batch
 
-    def _outlines(self, batch: Batch) -> Batch:
+    def _outlines(self, batch: contract.Batch) -> contract.Batch:
         """The same for outlines, of which a batch has few."""
         column = batch.column("outline")
         marker = (self.model.profile.step_tokens.step, CONTROL | MARKER)

@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from stages import encoders
+from stages import columns, encoders
 from stages.chat_template.render import template_of
 from stages.chat_template.segments import CONTROL, controls_pattern, cut
 from stages.chat_template.template import Template
-from stages.columns import SEGMENTS
 from stages.errors import ModelError, RowError
 from stages.profile import ModelProfile, TargetModel
 from stages.tokens.segment_encoder import SegmentEncoder
@@ -101,7 +100,7 @@ def _tail(model: TargetModel, prompt: str) -> tuple[int, ...]:
         policy="reject",
     )
     segments = [[{"text": text, "kind": kind} for text, kind in pieces]]
-    encoded = encoder(pa.array(segments, SEGMENTS))
+    encoded = encoder(pa.array(segments, columns.SEGMENTS))
     control = np.flatnonzero(encoded.kinds & CONTROL)
     return tuple(encoded.ids[control[-1] :].tolist()) if len(control) else ()
 

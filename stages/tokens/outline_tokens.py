@@ -13,11 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages import columns
+from stages import columns, contract
 from stages.chat_template import segments as outlines
 from stages.chat_template.segments import CONTROL, MARKER, TRAINED
 from stages.columns import Ints, list_parts, make_list, numbers, offsets_of
-from stages.contract import Batch
 from stages.encoders import Encoder
 from stages.tokens.merged_cuts import MergedCuts, may_merge
 
@@ -197,7 +196,7 @@ class OutlineEncoder:
         return numbers(pieces)
 
 
-def segments_of(batch: Batch, prefix: str) -> pa.ListArray:
+def segments_of(batch: contract.Batch, prefix: str) -> pa.ListArray:
     """The segments of all rows: their own, or those of their outline with their texts in it."""
     name = f"{prefix}outline"
     own: pa.ListArray = batch.column(f"{prefix}segments")

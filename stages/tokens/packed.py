@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from stages import columns
 from stages.columns import Ints, list_parts, make_list, numbers, offsets_of, sum_per_row, whole
-from stages.tokens.layouts import Shape
-from stages.tokens.ragged import Ragged, ordered
+from stages.tokens import layouts, ragged
 
 _PER_TOKEN = ("input_ids", "labels", "loss_weights")
 
@@ -87,10 +86,10 @@ def unpack(table: pa.Table) -> pa.Table:
         inside = places - np.repeat(starts[:-1], np.diff(split))
         examples["step_positions"] = make_list(split, pa.array(inside.astype(np.int32)))
         examples["step_labels"] = make_list(split, list_parts(stored["step_labels"])[1])
-    return ordered(pa.table(examples))
+    return ragged.ordered(pa.table(examples))
 
 
-class _Packed(Ragged):
+class _Packed(ragged.Ragged):
     name = "packed"
     stage = "pack"
     packs = True
@@ -101,7 +100,7 @@ class _Packed(Ragged):
         sizes = np.bincount(pack_of) if len(pack_of) else np.zeros(0, np.int64)
         return np.argsort(pack_of, kind="stable"), sizes.astype(np.int64)
 
-    def rows(self, examples: pa.Table, sizes: Ints, shape: Shape) -> pa.Table:
+    def rows(self, examples: pa.Table, sizes: Ints, shape: layouts.Shape) -> pa.Table:
         return pack(examples, sizes)
 
     def examples(self, rows: pa.Table) -> pa.Table:

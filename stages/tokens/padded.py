@@ -14,8 +14,7 @@ import pyarrow as pa
 from stages import columns
 from stages.columns import IGNORED, Ints, list_parts, make_list, numbers, offsets_of, whole
 from stages.errors import UsageError
-from stages.tokens.layouts import Shape
-from stages.tokens.ragged import Ragged, ordered
+from stages.tokens import layouts, ragged
 
 MULTIPLE = 8  # tensor cores are faster with such widths
 _PER_TOKEN = ("input_ids", "labels", "loss_weights")
@@ -71,7 +70,7 @@ def pad(table: pa.Table, size: int, side: str, pad_id: int, token_types: bool = 
     ``labels`` are padded with -100, ``loss_weights`` with 0; step positions move with the tokens
     they point at. ``token_types`` adds those of pairs of texts.
     """
-    table = ordered(table)
+    table = ragged.ordered(table)
     left = side == "left"
     rows: dict[str, pa.Array] = {}
     places = _Places(np.zeros(1, np.int64), size, left)
@@ -130,10 +129,10 @@ def unpad(table: pa.Table) -> pa.Table:
         gone = before[places] - np.repeat(before[offsets[:-1]], np.diff(at))
         moved = positions - gone
         examples["step_positions"] = make_list(at, pa.array(moved.astype(np.int32)))
-    return ordered(pa.table(examples))
+    return ragged.ordered(pa.table(examples))
 
 
-class _Padded(Ragged):
+class _Padded(ragged.Ragged):
     name = "padded"
     stage = "pad"
     pads = True
@@ -146,7 +145,7 @@ class _Padded(Ragged):
     def room(self, pad_to: str, max_length: int) -> int:
         return min(max_length, int(pad_to)) if pad_to.isdigit() else max_length
 
-    def rows(self, examples: pa.Table, sizes: Ints, shape: Shape) -> pa.Table:
+    def rows(self, examples: pa.Table, sizes: Ints, shape: layouts.Shape) -> pa.Table:
         return pad(
             examples,
             size=shape.width,

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from stages import columns
+from stages import columns, contract, profile
 from stages.chat_template import loss_weights
 from stages.columns import IGNORED, count_per_row, make_list, numbers
-from stages.contract import Batch
-from stages.profile import TargetModel
 from stages.tokens.encode import COUNTS, too_long
 from stages.tokens.folded_labels import folded_ids
 from stages.tokens.segment_encoder import digests
@@ -23,13 +21,13 @@ from stages.tokens.segment_encoder import digests
 class Accept:
     """Keeps ``input_ids`` and ``labels`` of the row; adds its counts and its digest."""
 
-    model: TargetModel
+    model: profile.TargetModel
     max_length: int
     name: str = "accept"
     reads: tuple[str, ...] = ("input_ids", "labels")
     writes: tuple[str, ...] = ("labels", "loss_weights", *COUNTS)
 
-    def __call__(self, batch: Batch) -> Batch:
+    def __call__(self, batch: contract.Batch) -> contract.Batch:
         offsets, ids = numbers(batch.column("input_ids"))
         labels = numbers(batch.column("labels"))[1].copy()
         lengths = np.diff(offsets)

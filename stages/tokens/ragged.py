@@ -4,7 +4,6 @@ import numpy as np
 import pyarrow as pa
 
 from stages import columns
-from stages.columns import Ints
 from stages.tokens.layouts import Shape
 
 ORDER = (
@@ -45,7 +44,7 @@ class Ragged:
     pads = False
     indexed = False
 
-    def plan(self, lengths: Ints, capacity: int) -> tuple[Ints, Ints]:
+    def plan(self, lengths: columns.Ints, capacity: int) -> tuple[columns.Ints, columns.Ints]:
         """Which examples share a row.
 
         Args:
@@ -69,7 +68,7 @@ class Ragged:
         """Tokens that an example may have: ``max_length``, or a fixed width below it."""
         return max_length
 
-    def rows(self, examples: pa.Table, sizes: Ints, shape: Shape) -> pa.Table:
+    def rows(self, examples: pa.Table, sizes: columns.Ints, shape: Shape) -> pa.Table:
         """Training rows of examples in stored order.
 
         Args:
@@ -86,7 +85,7 @@ class Ragged:
         """The examples in training rows, one a row and unpadded, in stored order."""
         return rows
 
-    def sizes(self, rows: pa.Table) -> Ints:
+    def sizes(self, rows: pa.Table) -> columns.Ints:
         """How many examples each training row holds."""
         return np.ones(len(rows), np.int64)
 

@@ -126,10 +126,7 @@ def test_a_bare_tag_is_found_nowhere(build: Callable[..., Path], figure: Figure)
 
 @pytest.mark.parametrize("layout", ["packed", "padded", "ragged"])
 def test_steps_are_learned(
-    layout: str,
-    build: Callable[..., Path],
-    figure: Figure,
-    tmp_path: Path,
+    layout: str, build: Callable[..., Path], figure: Figure, tmp_path: Path
 ) -> None:
     rows = _math_shepherd(_solutions(200, seed=0))
     options = ("--layout", layout, "--max-length", 256, "--test-size", 0.2)

@@ -50,11 +50,7 @@ def _model(folder: Path) -> str:
     """A model directory with ChatML over a small tokenizer: its logits cost nothing."""
     folder.mkdir()
     (folder / "tokenizer.json").write_bytes(small("smollm2-1.7b")[1])
-    said = {
-        "eos_token": "<|im_end|>",
-        "pad_token": "<|endoftext|>",
-        "chat_template": TEMPLATE,
-    }
+    said = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "chat_template": TEMPLATE}
     (folder / "tokenizer_config.json").write_text(json.dumps(said), "utf-8")
     (folder / "config.json").write_text(json.dumps({"vocab_size": VOCABULARY}), "utf-8")
     return f"{folder}/"

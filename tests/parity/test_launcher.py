@@ -50,13 +50,7 @@ def _program(path: Path, *words: object) -> None:
     ],
 )
 def test_the_command_of_a_build_trains(
-    pipeline: Run,
-    tmp_path: Path,
-    version: str,
-    task: str,
-    layout: str,
-    rows: int,
-    options: str,
+    pipeline: Run, tmp_path: Path, version: str, task: str, layout: str, rows: int, options: str
 ) -> None:
     """The launch script as it was written, deepspeed's launcher and engine, and OpenRLHF's program
     (``--packing_samples`` but for padded rows), in the spelling of the version that it finds: the

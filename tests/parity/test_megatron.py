@@ -97,8 +97,7 @@ _PLACES = {
 
 
 @pytest.mark.parametrize(
-    ("era", "says"),
-    [("0.3", "packed_sequence_specs"), ("moved", "offline_packing_specs")],
+    ("era", "says"), [("0.3", "packed_sequence_specs"), ("moved", "offline_packing_specs")]
 )
 def test_the_program_finds_the_configuration_where_a_release_has_it(
     build: Build, sources: dict[str, Path], words: Words, tmp_path: Path, era: str, says: str

@@ -69,8 +69,7 @@ def test_the_recipe_trains_exactly_our_labels(
 
 
 @pytest.mark.parametrize(
-    ("option", "value"),
-    [("completion_only_loss", "false"), ("packing", "true")],
+    ("option", "value"), [("completion_only_loss", "false"), ("packing", "true")]
 )
 def test_what_the_recipe_sets_is_needed(
     peer: Use,

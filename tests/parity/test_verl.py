@@ -64,11 +64,7 @@ def batch_of(verl: Callable[[str], Any], config: Any, split: str = "train") -> A
 
 @pytest.mark.parametrize("layout", ["packed", "ragged"])
 def test_what_the_launch_script_says_gives_our_documents(
-    verl: Callable[[str], Any],
-    build: Build,
-    sources: dict[str, Path],
-    words: Words,
-    layout: str,
+    verl: Callable[[str], Any], build: Build, sources: dict[str, Path], words: Words, layout: str
 ) -> None:
     """Nested tensors of ids, positions and mask, document for document; the test split too; and
     its division into micro batches keeps each document whole."""
@@ -107,11 +103,7 @@ def its_loss(verl: Callable[[str], Any], batch: Any, chance: torch.Tensor) -> fl
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_its_loss_trains_our_labels_with_their_weights(
-    verl: Callable[[str], Any],
-    build: Build,
-    sources: dict[str, Path],
-    words: Words,
-    weighted: bool,
+    verl: Callable[[str], Any], build: Build, sources: dict[str, Path], words: Words, weighted: bool
 ) -> None:
     """The cross entropy of our labels, shifted by one, times the weights, over their sum."""
     source = SAMPLES / "sft" / "turn_weights.jsonl" if weighted else sources["sft"]
