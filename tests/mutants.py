@@ -48,7 +48,7 @@ from stages.chat_template.segments import MARKER, STEP
 from stages.columns import IGNORED, list_parts, make_list, numbers, offsets_of
 from stages.contract import Lines
 from stages.files import file_hash
-from stages.normalize import plain_pairs, plain_steps
+from stages.normalize import plain_pairs
 from stages.normalize import turns as plain_turns
 from stages.readers import jsonl
 from stages.rows import carried
@@ -304,7 +304,7 @@ def a_problem_ends_behind_its_first_step() -> None:
         problem, steps, pieces = found
         return problem + steps[0].lstrip()[:1], [steps[0].lstrip()[1:], *steps[1:]], pieces
 
-    after(plain_steps._Cut, "__call__", change)
+    after(plain_pairs._Cut, "__call__", change)
 
 
 # Render and compile

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support import SAMPLES, Make, Run, write_rows
 
 from pipeline.builds.build import Build
-from pipeline.report import difference, numbers, words
+from pipeline.report import difference, numbers
 from pipeline.report.difference import match
 from pipeline.report.numbers import Numbers
 from pipeline.shards.doubles import DIGEST
@@ -90,7 +90,7 @@ def test_options_of_sources_are_compared_by_name() -> None:
     heavy = {**b, "weight": 9}
 
     def told(one: list[Any], other: list[Any]) -> dict[str, Any]:
-        return words.by_source({"seed": {"a": 0, "b": 1}, "sources": {"a": one, "b": other}})
+        return difference.by_source({"seed": {"a": 0, "b": 1}, "sources": {"a": one, "b": other}})
 
     rest = {"seed": {"a": 0, "b": 1}}
     assert told([a, b], [a, heavy]) == {**rest, "source.b.weight": {"a": 1, "b": 9}}
@@ -98,7 +98,7 @@ def test_options_of_sources_are_compared_by_name() -> None:
     assert told([a], [a, b]) == {**rest, "source.b": {"a": None, "b": b}}
     order = {"order of sources": {"a": ["a", "b"], "b": ["b", "a"]}}
     assert told([a, b], [b, a]) == {**rest, **order}
-    assert words.by_source(rest) == rest
+    assert difference.by_source(rest) == rest
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 MEMBERS = {
     "build": "pipeline.commands.run:BUILD",
+    "completion": "pipeline.commands.list:COMPLETION",
     "commit": "pipeline.commands._ranks:COMMIT",
     "diff": "pipeline.commands.report:DIFF",
     "doctor": "pipeline.commands.check:DOCTOR",
@@ -10,6 +11,8 @@ MEMBERS = {
     "overlaps": "pipeline.commands.show:OVERLAPS",
     "overlay": "pipeline.commands.export:OVERLAY",
     "parts": "pipeline.commands._ranks:PARTS",
+    "publish": "pipeline.commands.export:PUBLISH",
+    "stage": "pipeline.commands.cache:STAGE",
     "rollback": "pipeline.commands.versions:ROLLBACK",
     "shards": "pipeline.commands._ranks:SHARDS",
 }

@@ -1,13 +1,15 @@
 """``pipeline export``: a finished build in another trainer's columns, without encoding again."""
 
+import json
 from pathlib import Path
 
 import click
 
 from pipeline.options import shells
-from pipeline.options.command_line import JSON, folder, output
-from pipeline.options.help_page import LAYOUT, argument, command, option
-from pipeline.options.paths import FOLDER, BuildPath, LocalPath
+from pipeline.options.command_line import CACHE, JSON, folder, output
+from pipeline.options.help_page import LAYOUT, OUTPUT, argument, command, option
+from pipeline.options.paths import FILE, FOLDER, BuildPath, LocalPath, local_cache
+from stages.errors import counted
 from stages.tokens import layouts
 
 
@@ -61,3 +63,74 @@ def OVERLAY(model_dir: Path, output: Path, build: Path) -> None:
     for note in overlay(model_dir, build, output):
         click.echo(note, err=True)
     click.echo(str(output))
+
+
+# ``pipeline publish``: a checked build to the hub, to a store or to a folder.
+
+
+@command("publish")
+@folder("build", "DIR", "The build.")
+@argument("address", help="Where to.", heading=OUTPUT)
+@click.option("--title", default="", help="Title of the dataset card [that of the recipe].")
+@click.option(
+    "--license",
+    "licence",
+    default="",
+    metavar="ID",
+    help="Licence, for the card: apache-2.0 [that of the recipe].",
+)
+@click.option(
+    "--origin",
+    "origins",
+    multiple=True,
+    metavar="TEXT",
+    help="Where rows are from, for the card; may be repeated [as in the recipe].",
+)
+@click.option("--recipe", type=FILE, help="Recipe to print in the card [made of the manifest].")
+@click.option("--with-rejects", is_flag=True, help="Publish the text of refused rows too.")
+@click.option("--public", is_flag=True, help="Create the hub's repository public [private].")
+@click.option("--verify", is_flag=True, help="Read all of a store back, also what is known.")
+@CACHE
+@JSON
+@click.option("--quiet", is_flag=True, help="Print no progress and no summary.")
+def PUBLISH(
+    build: Path,
+    address: str,
+    title: str,
+    licence: str,
+    origins: tuple[str, ...],
+    recipe: Path | None,
+    with_rejects: bool,
+    public: bool,
+    verify: bool,
+    cache_dir: Path,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """The address goes to stdout, what was sent to stderr."""
+    from pipeline.messages.corrected import following
+    from pipeline.messages.session import current
+    from pipeline.options.paths import read_text
+    from pipeline.publish.upload import publish
+    from pipeline.report.card_details import Publisher
+
+    text = read_text(recipe) if recipe else ""
+    with following(current(), quiet) as report:
+        done = publish(
+            build,
+            address,
+            Publisher(title=title, license=licence, origins=origins, recipe=text),
+            cache_dir=local_cache(cache_dir),
+            report=report,
+            with_rejects=with_rejects,
+            private=not public,
+            verify=verify,
+        )
+    if not quiet:
+        sent = (
+            f"{len(done.sent.names):,} of {counted(done.files, 'file')} sent, "
+            f"{counted(done.sent.bytes, 'byte')}"
+        )
+        removed = f", {len(done.sent.removed)} removed" if done.sent.removed else ""
+        click.echo(f"{done.status}: {sent}{removed}", err=True)
+    click.echo(json.dumps(done.described(), ensure_ascii=False) if as_json else done.address)

@@ -73,14 +73,14 @@ _BUILD = click.Path(path_type=Path)
 @JSON
 def DIFF(one: Path, other: Path, page: Path | None, as_json: bool) -> None:
     """A and B are folders of builds; RELEASES/ID also with the first characters of an id."""
-    from pipeline.report import difference, words
+    from pipeline.report import difference
 
     found = difference.difference(difference.opened(one), difference.opened(other))
     if page is not None:
-        from pipeline.report.words import render
+        from pipeline.report.difference import render
 
         page.write_text(render(found), "utf-8")
     if as_json:
         print_object(0, found)
     else:
-        click.echo(lines.fit("\n".join(words.lines(found))))
+        click.echo(lines.fit("\n".join(difference.lines(found))))

@@ -20,7 +20,7 @@ from pipeline.builds import lease, versions
 from pipeline.builds import publish as local
 from pipeline.builds.build import Build
 from pipeline.manifest.manifest import Manifest
-from pipeline.publish import hub, store
+from pipeline.publish import hub
 from pipeline.publish.check import check
 from pipeline.publish.publication import Publication, Report, Sent, assemble
 from pipeline.report.card_details import Publisher
@@ -67,7 +67,7 @@ class Published:
         }
 
 
-Place = Path | hub.Repository | store.Store
+Place = Path | hub.Repository | hub.Store
 
 
 def _place(address: str) -> Place:
@@ -87,7 +87,7 @@ def _place(address: str) -> Place:
             "Give hf://org/name, s3://bucket/path, gs://bucket/path or a folder.",
         )
     filesystem, root = filesystem_of(address)
-    return store.Store(filesystem, root.rstrip("/"), redacted(address).rstrip("/"))
+    return hub.Store(filesystem, root.rstrip("/"), redacted(address).rstrip("/"))
 
 
 def _require_sound(source: Path, cache_dir: Path) -> Build:
@@ -117,13 +117,13 @@ def _known(path: Path) -> dict[str, list[str]]:
 
 
 def _to_store(
-    place: store.Store, publication: Publication, report: Report, cache_dir: Path, verify: bool
+    place: hub.Store, publication: Publication, report: Report, cache_dir: Path, verify: bool
 ) -> Sent:
     name = hashlib.sha256(f"{place.filesystem.protocol} {place.root}".encode()).hexdigest()
     path = cache_dir / KNOWN / f"{name}.json"
     place.known = {} if verify else _known(path)
     try:
-        return store.publish(place, publication, report)
+        return hub.publish_to_store(place, publication, report)
     finally:
         with suppress(OSError):  # it only saves time
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -193,15 +193,15 @@ def publish_in_folder(target: Path, source: Path, publication: Publication, repo
     filesystem = LocalFileSystem()
     beside = real.parent / f".{real.name}.publishing"
     with local.staging(real):  # the lock
-        there = store.Store(filesystem, str(real), str(target))
+        there = hub.Store(filesystem, str(real), str(target))
         if real.is_dir():
             there.look()
         names, before = {piece.name for piece in publication.all}, set(there.there)
         if names == before and all(map(there.holds, publication.all)):
             sent = Sent((), 0, ())
         else:
-            copy = store.Store(filesystem, str(beside), str(target))
-            sent = store.publish(copy, publication, report)
+            copy = hub.Store(filesystem, str(beside), str(target))
+            sent = hub.publish_to_store(copy, publication, report)
             _exchange(beside, real, publication)
         shutil.rmtree(beside, ignore_errors=True)  # the build that was there before
     return Sent(sent.names, sent.bytes, tuple(sorted(before - names)))

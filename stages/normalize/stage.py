@@ -20,7 +20,7 @@ from stages.contract import Batch, Example, FormatOptions, Record, Refused, Row
 from stages.errors import RowError
 from stages.files.line_block import LineBlock, lines_of
 from stages.format import Format
-from stages.normalize import plain, plain_pairs, plain_steps
+from stages.normalize import plain, plain_pairs
 from stages.overlap import search, settings, signatures
 from stages.rows import carried, column_names, examples, groups, stop_text, unread
 from stages.rows.carried import IDENTITY, Carried, batch_of
@@ -216,7 +216,7 @@ class Normalize:
         if self.kind.compares:
             return plain_pairs.reading_of
         if self.kind.marks:
-            return functools.partial(plain_steps.reading_of, options=self.options)
+            return functools.partial(plain_pairs.reading_of_steps, options=self.options)
         return plain.reading_of
 
     def _plain(self, records: Sequence[Record]) -> Iterator[tuple[list[int], Batch]]:
