@@ -12,7 +12,7 @@ from pipeline.builder.preparation import Prepared, in_parallel
 from pipeline.messages.progress import PLAN, Report
 from pipeline.options.config import Config
 from pipeline.options.many_values import Keep
-from pipeline.shards import choose, equal, exchange, facts, sides, window_plan, window_sides
+from pipeline.shards import choose, equal, exchange, facts, sides, window_plan
 from pipeline.shards.equal import Equal, Search
 from pipeline.shards.examples import Choice
 from pipeline.shards.facts import Counts, Outline
@@ -162,8 +162,8 @@ def _apart(laid: Sequence[Laid]) -> dict[str, int]:
 
 
 def _rule(workers: _Workers, search: Search) -> sides.SplitRule:
-    counted = workers.each(window_sides.count, search, range(BUCKETS))
-    window_sides.forget(search)
+    counted = workers.each(window_plan.count_groups, search, range(BUCKETS))
+    window_plan.forget_groups(search)
     return sides.rule_of(counted, search.config.plan.test_size)
 
 

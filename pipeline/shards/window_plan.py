@@ -7,18 +7,21 @@ The makers of shards are here, too: each is told where in the plan of a window i
 """
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.manifest.json_records import from_json
-from pipeline.shards import equal, facts, gather, reused_shards, sides, window_sides
+from pipeline.shards import equal, facts, gather, reused_shards, sides, storage
 from pipeline.shards.examples import Choice, Fate, PlannedExamples
 from pipeline.shards.plan import Side, Window, orders_of, sides_of
 from pipeline.shards.reused_shards import Keeping
+from pipeline.shards.sides import Counted, Groups
 from pipeline.shards.storage import replacing
 from stages import columns, kinds
 
@@ -108,7 +111,7 @@ def count(
     rated = facts.of_parts(laying.kind, window.plans, examples.starts, choice.used)
     if choice.test is not None and examples.group is not None:
         used = choice.used
-        window_sides.scatter(search, window.number, examples.group[used], choice.test[used])
+        scatter(search, window.number, examples.group[used], choice.test[used])
     return facts.of(search.config, examples, choice, orders=orders, margins=rated)
 
 
@@ -260,3 +263,49 @@ def forget() -> None:
     _last.clear()
     gather.forget()
     reused_shards.forget()
+
+
+# How the sides of a large build came out: its groups are counted bucket by bucket, on the disk.
+#
+# A window writes its groups, and how many of its examples each has; whoever looks at a bucket sees
+# all examples of its groups.
+
+
+ENTRY = np.dtype([("group", "<u8"), ("examples", "<u4"), ("test", "<u4")])
+
+
+def _path(search: equal.Search, window: int) -> Path:
+    return Path(search.folder) / "groups" / str(window)
+
+
+def forget_groups(search: equal.Search) -> None:
+    """Remove what the windows have written: everything was counted."""
+    shutil.rmtree(_path(search, 0).parent, ignore_errors=True)
+
+
+def scatter(search: equal.Search, window: int, groups: Groups, test: npt.NDArray[np.bool_]) -> None:
+    """Write down the groups of a window's examples, by bucket.
+
+    Args:
+        test: which of the examples are in test.
+    """
+    entries = []
+    for side in (False, True):
+        group, sizes = np.unique(groups[test == side], return_counts=True)
+        mine = np.zeros(len(group), ENTRY)
+        mine["group"], mine["examples"], mine["test"] = group, sizes, side
+        entries.append(mine)
+    every = np.concatenate(entries)
+    buckets = storage.first_byte(every["group"])
+    storage.write_grouped(_path(search, window), every, buckets, storage.BUCKETS)
+
+
+def count_groups(search: equal.Search, bucket: int) -> Counted:
+    """Count the groups of a bucket.
+
+    Raises:
+        PipelineError: one is on both sides.
+    """
+    paths = [_path(search, window) for window in range(search.windows)]
+    entries, _ = storage.read_bucket(paths, bucket, ENTRY)
+    return sides.counted(entries["group"], entries["examples"], entries["test"])
