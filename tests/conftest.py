@@ -16,12 +16,8 @@ from preloaded import Server, outputs
 from stub_s3 import S3Stub, serve_s3
 from support import WIDE, Ran, own_cache
 
-from stages import encoders
-from stages.encoders import Encoder
-from stages.probes import bind
-from stages.profile import TargetModel
-from stages.tokenizers import builtin
-from stages.tokenizers.profiles import all_profiles
+from stages import encoders, probes, profile
+from stages.tokenizers import builtin, profiles
 
 NAME = "qwen2-1.5b"
 READ_AT_START = ("HF_", "PYTHON")
@@ -107,31 +103,31 @@ def in_s3(s3: S3Stub, monkeypatch: pytest.MonkeyPatch) -> S3Stub:
 @pytest.fixture(scope="session")
 def tokenizer_json(cache_dir: Path) -> bytes:
     """The real Qwen2 ``tokenizer.json``."""
-    profile = all_profiles()[NAME]
+    profile = profiles.all_profiles()[NAME]
     assert profile.ranks is not None
     return builtin.tokenizer_json(profile, profile.ranks, cache_dir)
 
 
 @pytest.fixture(scope="session")
-def model(tokenizer_json: bytes) -> TargetModel:
+def model(tokenizer_json: bytes) -> profile.TargetModel:
     """Qwen2 as SFT and RM builds see it."""
-    return bind(all_profiles()[NAME], tokenizer_json, with_steps=False)
+    return probes.bind(profiles.all_profiles()[NAME], tokenizer_json, with_steps=False)
 
 
 @pytest.fixture(scope="session")
-def step_model(tokenizer_json: bytes) -> TargetModel:
+def step_model(tokenizer_json: bytes) -> profile.TargetModel:
     """Qwen2 with the step tokens of PRM builds."""
-    return bind(all_profiles()[NAME], tokenizer_json, with_steps=True)
+    return probes.bind(profiles.all_profiles()[NAME], tokenizer_json, with_steps=True)
 
 
 @pytest.fixture(scope="session")
-def reference(model: TargetModel) -> Encoder:
+def reference(model: profile.TargetModel) -> encoders.Encoder:
     """The Hugging Face tokenizer."""
     return encoders.load("tokenizers", model.tokenizer_json)
 
 
 @pytest.fixture(scope="session")
-def fast(model: TargetModel) -> Encoder:
+def fast(model: profile.TargetModel) -> encoders.Encoder:
     """The fast encoder for the same tokenizer."""
     return encoders.load("fastokens", model.tokenizer_json)
 

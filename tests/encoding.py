@@ -4,19 +4,15 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 
-from stages import encoders
+from stages import encoders, probes
 from stages.chat_template.render import Render, Renderer
 from stages.chat_template.render_steps import RenderSteps
 from stages.contract import Batch, Record, Row, Stage
-from stages.encoders import Encoder
 from stages.normalize.stage import Normalize
-from stages.probes import bind
 from stages.profile import ModelProfile, TargetModel
-from stages.tokenizers import builtin
-from stages.tokenizers.profiles import all_profiles
+from stages.tokenizers import builtin, profiles
+from stages.tokens import folded_labels, segment_encoder
 from stages.tokens.encode import Encode, EncodePair, EncodeSteps
-from stages.tokens.folded_labels import Mark, unfold
-from stages.tokens.segment_encoder import SegmentEncoder
 
 
 def vocabulary_of(profile: ModelProfile, cache: Path) -> bytes:
@@ -27,19 +23,19 @@ def vocabulary_of(profile: ModelProfile, cache: Path) -> bytes:
 
 def model_of(name: str, cache: Path) -> TargetModel:
     """A family's model, without step tokens."""
-    profile = all_profiles()[name]
-    return bind(profile, vocabulary_of(profile, cache), with_steps=False)
+    profile = profiles.all_profiles()[name]
+    return probes.bind(profile, vocabulary_of(profile, cache), with_steps=False)
 
 
 @functools.cache
-def _chosen(tokenizer_json: bytes) -> Encoder:
+def _chosen(tokenizer_json: bytes) -> encoders.Encoder:
     return encoders.load(encoders.choose(tokenizer_json), tokenizer_json)
 
 
 def encoding(
     task: str,
     model: TargetModel,
-    encoder: Encoder | None = None,
+    encoder: encoders.Encoder | None = None,
     *,
     limit: int = 1 << 20,
     policy: str = "reject",
@@ -54,12 +50,12 @@ def encoding(
         raw: steps without a template.
     """
     own = encoder or _chosen(model.tokenizer_json)
-    segments = SegmentEncoder(model, own, limit, policy)
+    segments = segment_encoder.SegmentEncoder(model, own, limit, policy)
     renderer = Renderer(model, train_on)
     if task == "sft":
         return [Render(renderer), Encode(segments)]
     if task == "prm":
-        return [RenderSteps(renderer, raw), Mark(model), EncodeSteps(model, segments)]
+        return [RenderSteps(renderer, raw), folded_labels.Mark(model), EncodeSteps(model, segments)]
     sides = [Render(renderer, f"{side}_", ends_with_turn=True) for side in ("chosen", "rejected")]
     return [*sides, EncodePair(segments)]
 
@@ -69,4 +65,4 @@ def encoded(normalize: Normalize, stages: Sequence[Stage], rows: Sequence[Row]) 
     batch = normalize([Record(line, 0, b"", row) for line, row in enumerate(rows)])
     for stage in stages:
         batch = stage(batch)
-    return unfold(batch)
+    return folded_labels.unfold(batch)

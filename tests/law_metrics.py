@@ -4,17 +4,16 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from expectations import tallies
+from expectations import stored_rows, tallies
 from expectations.contract import EXAMPLE, ROW, Context, Invariant, parameters
-from expectations.stored_rows import StoredRows
 
 
-def examples(rows: StoredRows) -> pl.DataFrame:
+def examples(rows: stored_rows.StoredRows) -> pl.DataFrame:
     """One row of metrics per example, in stored order."""
     return pl.DataFrame(tallies.measured(rows, EXAMPLE))
 
 
-def training_rows(rows: StoredRows) -> pl.DataFrame:
+def training_rows(rows: stored_rows.StoredRows) -> pl.DataFrame:
     """One row of metrics per training row: a pack, or a padded row."""
     return pl.DataFrame(tallies.measured(rows, ROW))
 

@@ -42,9 +42,8 @@ from pipeline.shards import chain, collect, examples, gather, pack_index, part
 from pipeline.shards import window_plan as windows
 from stages import columns, kinds
 from stages.chat_template import compile as compiling
-from stages.chat_template import render_steps, shapes
+from stages.chat_template import render_steps, segments, shapes
 from stages.chat_template import trained_spans as turns
-from stages.chat_template.segments import MARKER, STEP
 from stages.columns import IGNORED, list_parts, make_list, numbers, offsets_of
 from stages.contract import Lines
 from stages.files import file_hash
@@ -343,7 +342,7 @@ def slots_change_places_in_a_program_that_nobody_proved() -> None:
 def steps_are_joined_by_two_newlines() -> None:
     def change(found: Any) -> Any:
         texts, kinds, path = found
-        steps = [i for i, kind in enumerate(kinds) if kind & STEP][1:]
+        steps = [i for i, kind in enumerate(kinds) if kind & segments.STEP][1:]
         return [f"\n{t}" if i in steps else t for i, t in enumerate(texts)], kinds, path
 
     def wider(found: Any) -> Any:
@@ -515,7 +514,7 @@ def markers_stand_before_their_steps() -> None:
     def swapped(kinds: list[int]) -> list[int]:
         places = list(range(len(kinds)))
         for i in range(len(kinds) - 1, 0, -1):
-            if kinds[places[i]] & MARKER:
+            if kinds[places[i]] & segments.MARKER:
                 places[i - 1], places[i] = places[i], places[i - 1]
         return places
 
@@ -525,7 +524,7 @@ def markers_stand_before_their_steps() -> None:
 @mutant("prm", "prm-text", "prm-raw")
 def the_last_step_has_no_marker() -> None:
     def without(kinds: list[int]) -> list[int]:
-        markers = [i for i, kind in enumerate(kinds) if kind & MARKER]
+        markers = [i for i, kind in enumerate(kinds) if kind & segments.MARKER]
         return [i for i in range(len(kinds)) if i not in markers[-1:]]
 
     _marked(without)

@@ -15,18 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.tasks import kind_of
-from stages import formats
-from stages.contract import (
-    Conversation,
-    Example,
-    FormatOptions,
-    Message,
-    Pair,
-    Record,
-    Refused,
-    Row,
-    StepChain,
-)
+from stages import contract, formats
 from stages.normalize.stage import Normalize
 
 _CORPUS = Path(__file__).parent / "corpus"
@@ -38,26 +27,26 @@ class Case:
 
     reading: str
     task: str
-    row: Row
-    examples: list[Example]
+    row: contract.Row
+    examples: list[contract.Example]
     code: str
     words: str
     built: bool
 
 
-def _turns(said: list[list[Any]]) -> list[Message]:
-    return [Message(role, text, **(more[0] if more else {})) for role, text, *more in said]
+def _turns(said: list[list[Any]]) -> list[contract.Message]:
+    return [contract.Message(role, text, **(more[0] if more else {})) for role, text, *more in said]
 
 
-def _example(told: dict[str, Any]) -> Example:
+def _example(told: dict[str, Any]) -> contract.Example:
     if "turns" in told:
-        return Conversation(_turns(told.pop("turns")), **told)
+        return contract.Conversation(_turns(told.pop("turns")), **told)
     if "chosen" in told:
         sides = [_turns(told.pop(name)) for name in ("prompt", "chosen", "rejected")]
-        return Pair(*sides, **told)
+        return contract.Pair(*sides, **told)
     if "refused" in told:
-        return Refused(told["refused"], told["detail"])
-    return StepChain(**told)
+        return contract.Refused(told["refused"], told["detail"])
+    return contract.StepChain(**told)
 
 
 def _cases(name: str) -> dict[str, Case]:
@@ -71,7 +60,7 @@ def _cases(name: str) -> dict[str, Case]:
     return found
 
 
-def turns(*pairs: tuple[str, Any]) -> list[Row]:
+def turns(*pairs: tuple[str, Any]) -> list[contract.Row]:
     """Turns in the spelling of ``messages``."""
     return [{"role": role, "content": content} for role, content in pairs]
 
@@ -84,13 +73,13 @@ UNUSABLE = _cases("rows_unusable.jsonl")
 
 def normalizing(task: str, name: str, *more: Any, **options: Any) -> Normalize:
     """What a task normalizes rows of a format with, as a build does that was given no options."""
-    return Normalize(kind_of(task), formats.load(name), FormatOptions(), *more, **options)
+    return Normalize(kind_of(task), formats.load(name), contract.FormatOptions(), *more, **options)
 
 
-def records(rows: list[Any], typed: bool = False) -> list[Record]:
+def records(rows: list[Any], typed: bool = False) -> list[contract.Record]:
     """Rows as a reader gives them, on lines with gaps; None is one that could not be parsed."""
     bad = ("bad_json", "no object")
     return [
-        Record(3 * at, None, b"", row, None if row is not None else bad, typed)
+        contract.Record(3 * at, None, b"", row, None if row is not None else bad, typed)
         for at, row in enumerate(rows)
     ]

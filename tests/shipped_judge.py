@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from expectations import gate, gx_library, gx_runner
+from expectations import gate, gx_library, gx_runner, gx_suites
 from expectations.contract import Between, Equal
-from expectations.gx_suites import SHIPPED, Suite, resolved
 from stages.findings import NAMED, Judged
 
 NAME = "TESTS_SHIPPED_JUDGE"  # variable of the environment: set where it judges
@@ -29,11 +28,11 @@ class ShippedJudge:
         self.results: list[Any] = []
 
     def run(
-        self, suite: Suite, parameters: Mapping[str, int], frame: pa.Table
+        self, suite: gx_suites.Suite, parameters: Mapping[str, int], frame: pa.Table
     ) -> list[tuple[Judged, tuple[int, ...]]]:
         """What ``Runner.run`` returns."""
         types = {declared.type for declared in suite.expectations}
-        if not suite.name.startswith(SHIPPED) or not types <= _TYPES:
+        if not suite.name.startswith(gx_suites.SHIPPED) or not types <= _TYPES:
             if self._library is None:
                 self._library = _LIBRARY()
                 self.results = self._library.results
@@ -44,7 +43,7 @@ class ShippedJudge:
         metrics = {name: frame[name].to_numpy() for name in frame.column_names}
         found = []
         for declared in suite.expectations:
-            kwargs = resolved(declared.kwargs, parameters)
+            kwargs = gx_suites.resolved(declared.kwargs, parameters)
             if "column" in kwargs:
                 bounds = (kwargs.get("min_value"), kwargs.get("max_value"))
                 bad = Between(kwargs["column"], *bounds).broken(metrics, parameters)

@@ -22,8 +22,7 @@ from tokenizers import (
     trainers,
 )
 
-from stages.probes import bind
-from stages.profile import ModelProfile, TargetModel
+from stages import probes, profile
 from stages.tokenizers.profiles import all_profiles
 
 _TABLE = table("small_tokenizers.toml")
@@ -119,16 +118,16 @@ SMALL = {
 
 
 @functools.cache  # training breaks ties at random; all of a test run speaks of one tokenizer
-def small(name: str) -> tuple[ModelProfile, bytes]:
+def small(name: str) -> tuple[profile.ModelProfile, bytes]:
     """A family's profile for its small tokenizer: the vendor's ids are not those it declares."""
     tokenizer = SMALL[name]()
     profile = replace(all_profiles()[name], token_ids=())
     return profile, tokenizer.to_str().encode()
 
 
-def bound(name: str) -> TargetModel:
+def bound(name: str) -> profile.TargetModel:
     """A family's profile on its small tokenizer."""
-    return bind(*small(name), with_steps=False)
+    return probes.bind(*small(name), with_steps=False)
 
 
 def model_folder(folder: Path, name: str) -> Path:

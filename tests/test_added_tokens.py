@@ -20,9 +20,7 @@ from pipeline.manifest import in_words
 from pipeline.options.config import Config
 from pipeline.serving import serving
 from pipeline.serving.overlay import overlay
-from stages.encoders import parsed
-from stages.errors import ModelError, UsageError
-from stages.probes import bind
+from stages import encoders, errors, probes
 from stages.tokenizers import resolve
 from stages.tokenizers.profiles import all_profiles
 
@@ -79,7 +77,7 @@ def test_the_overlay_gives_its_row_a_meaning(
     """The mean of the rows of what the text was before."""
     original = model_dir(tmp_path / "model", "F32", tied=False)
     notes = overlay(original, folder, tmp_path / "out")
-    before = parsed(tokenizer_json).encode("<search>", add_special_tokens=False).ids
+    before = encoders.parsed(tokenizer_json).encode("<search>", add_special_tokens=False).ids
     assert len(before) > 1
     path = original / "model.safetensors"
     for name in ("model.embed_tokens.weight", "lm_head.weight"):
@@ -92,7 +90,7 @@ def test_the_overlay_gives_its_row_a_meaning(
 def test_step_tokens_keep_their_ids(tokenizer_json: bytes) -> None:
     """Tokens of one's own come behind those that process reward models use."""
     profile = resolve.register_added(all_profiles()["qwen2-1.5b"], tokenizer_json, ("<search>",))
-    model = bind(profile, tokenizer_json, with_steps=True)
+    model = probes.bind(profile, tokenizer_json, with_steps=True)
     assert (model.step_id, model.good_id, model.bad_id) == (151646, 151647, 151648)
     assert model.added_ids == {"<search>": 151649}
     assert "<search>" not in model.controls
@@ -107,7 +105,7 @@ def test_what_cannot_be_a_token_is_refused(tokenizer_json: bytes) -> None:
         ("a<|im_end|>", "holds the control token"),
         ("search", r"is one token of qwen2-1\.5b already"),
     ):
-        with pytest.raises(UsageError, match=words):
+        with pytest.raises(errors.UsageError, match=words):
             resolve.register_added(all_profiles()["qwen2-1.5b"], tokenizer_json, (text,))
 
 
@@ -115,8 +113,8 @@ def test_a_token_without_a_row_needs_a_resize(tokenizer_json: bytes) -> None:
     """No id may lie outside the model's embedding."""
     profile: Any = replace(all_profiles()["qwen2-1.5b"], embedding_size=151646)
     profile = resolve.register_added(profile, tokenizer_json, ("<search>",))
-    with pytest.raises(ModelError, match="resize_token_embeddings"):
-        bind(profile, tokenizer_json, with_steps=False)
+    with pytest.raises(errors.ModelError, match="resize_token_embeddings"):
+        probes.bind(profile, tokenizer_json, with_steps=False)
 
 
 @pytest.mark.slow

@@ -28,16 +28,14 @@ from whole_rendering import Expected, WholeRendering
 
 from pipeline.serving.serving import write_tokenizer
 from pipeline.shards.chain import Refusal, refusals, through
-from stages import encoders
+from stages import encoders, profile
 from stages.chat_template.render import Render, Renderer
 from stages.contract import Row
-from stages.profile import TargetModel
 from stages.readers import jsonl
 from stages.tokenizers.profiles import all_profiles
+from stages.tokens import folded_labels, segment_encoder
 from stages.tokens.encode import COLUMNS, Encode
-from stages.tokens.folded_labels import unfold
 from stages.tokens.outline_tokens import OutlineEncoder
-from stages.tokens.segment_encoder import SegmentEncoder
 
 ROWS = int(os.environ.get("PARITY_ROWS", "3000"))
 BATCH = 2000
@@ -69,13 +67,13 @@ class Options(NamedTuple):
 class Build:
     """A build from lines of JSON to ids, as columns or row by row."""
 
-    def __init__(self, model: TargetModel, options: Options, columnar: bool) -> None:
+    def __init__(self, model: profile.TargetModel, options: Options, columnar: bool) -> None:
         by_turn = model.profile.one_example_per_turn
         encoder = encoders.load(encoders.choose(model.tokenizer_json), model.tokenizer_json)
         train_on = options.train_on
         self._normalize = normalizing("sft", "openai", train_on, by_turn)
         render = Render(Renderer(model, train_on), system=options.system)
-        encode = Encode(SegmentEncoder(model, encoder, 1 << 20, "reject"))
+        encode = Encode(segment_encoder.SegmentEncoder(model, encoder, 1 << 20, "reject"))
         if not columnar:
             vars(self._normalize)["_may_be_plain"] = False
             vars(render)["_shapes"] = lambda batch, column: []
@@ -88,11 +86,11 @@ class Build:
         (read,) = jsonl.records(io.BytesIO(b"".join(line + b"\n" for line in lines)), at_start=True)
         made, gone = through(self._normalize(read.records), self._stages)
         fast = sum(way == COLUMNS for way in made.column("encoded").to_pylist())
-        kept = pa.Table.from_batches([unfold(made).select(_COMPARED)])
+        kept = pa.Table.from_batches([folded_labels.unfold(made).select(_COMPARED)])
         return kept, sorted(refusals(gone), key=lambda one: (one.line, one.sequence)), fast
 
 
-def _both(model: TargetModel, options: Options) -> tuple[Options, Build, Build]:
+def _both(model: profile.TargetModel, options: Options) -> tuple[Options, Build, Build]:
     return options, Build(model, options, columnar=True), Build(model, options, columnar=False)
 
 
@@ -252,7 +250,7 @@ def _columns_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def _controls_forged(patch: pytest.MonkeyPatch) -> None:
-    for kind, name in ((SegmentEncoder, "_pieces"), (OutlineEncoder, "_own")):
+    for kind, name in ((segment_encoder.SegmentEncoder, "_pieces"), (OutlineEncoder, "_own")):
         patch.setattr(kind, name, functools.partialmethod(_forged, getattr(kind, name)))
 
 

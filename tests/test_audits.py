@@ -32,13 +32,10 @@ from expectations.contract import Context
 from expectations.stored_rows import Chunk, chunk_of
 from expectations.undo_layout import Sequences
 from pipeline.builder.assembly import taken
-from pipeline.builds import limits
-from pipeline.builds.build import Build
+from pipeline.builds import build, limits
 from pipeline.shards.measured import read
 from pipeline.tasks import kind_of
-from stages.columns import offsets_of
-from stages.errors import ExpectationError, UsageError
-from stages.profile import TargetModel
+from stages import columns, errors, profile
 
 NOTHING = BuildCounts(0, 0, 0, 0, 0, 0, 0, 0, 0, None, 64)
 
@@ -79,7 +76,7 @@ ANSWERS = st.lists(st.integers(0, 9), max_size=5)
 @settings(max_examples=30)
 @given(pairs=st.lists(st.tuples(ANSWERS, ANSWERS), min_size=2, max_size=30), cut=st.integers(1, 29))
 def test_length_counts_are_those_of_a_plain_loop(
-    model: TargetModel, pairs: list[tuple[list[int], list[int]]], cut: int
+    model: profile.TargetModel, pairs: list[tuple[list[int], list[int]]], cut: int
 ) -> None:
     """Longer, equal, shorter: counted in flat arrays as in lists, however the rows are cut."""
     total = Totals()
@@ -91,12 +88,12 @@ def test_length_counts_are_those_of_a_plain_loop(
     assert total.summed("length").tolist() == counts
 
 
-def pair_chunk(model: TargetModel, pairs: list[tuple[list[int], list[int]]]) -> Chunk:
+def pair_chunk(model: profile.TargetModel, pairs: list[tuple[list[int], list[int]]]) -> Chunk:
     """Pairs behind a prompt of two tokens, each side closed by the end of turn."""
     sides = []
     for which in (0, 1):
         rows = [[5, 6, *pair[which], model.end_of_turn_id] for pair in pairs]
-        offsets = offsets_of(np.array([len(row) for row in rows]))
+        offsets = columns.offsets_of(np.array([len(row) for row in rows]))
         ids = np.array([i for row in rows for i in row], np.int32)
         sides.append(Sequences(offsets, ids, offsets[:-1] + 2))
     names = pa.array([str(i) for i in range(len(pairs))])
@@ -104,7 +101,7 @@ def pair_chunk(model: TargetModel, pairs: list[tuple[list[int], list[int]]]) -> 
     return Chunk("train", context, names, sides[0], np.zeros(len(sides[0].ids), bool), sides[1])
 
 
-def test_a_token_seen_once_tells_nothing_about_itself(model: TargetModel) -> None:
+def test_a_token_seen_once_tells_nothing_about_itself(model: profile.TargetModel) -> None:
     """Unique last tokens are guessed, whatever they are; one that all share tells all."""
     context = Context(kind_of("rm"), "ragged", 64, model)
     facts = AuditFacts(context, NOTHING, (np.zeros(0, np.int64),) * 2, 0, ())
@@ -133,7 +130,7 @@ def test_a_shortcut_fails_the_build_and_is_named(
 ) -> None:
     """Nothing is published, and the message names audit, feature and way on."""
     data = pairs_file(tmp_path / "pairs.jsonl", [doctor(a, b) for a, b in answers(60)])
-    with pytest.raises(ExpectationError, match=f"shortcuts, {feature}: ") as caught:
+    with pytest.raises(errors.ExpectationError, match=f"shortcuts, {feature}: ") as caught:
         make("rm", data)
     assert caught.value.exit_code == 3
     assert "--tolerance shortcuts.fail=1" in caught.value.remedy
@@ -175,11 +172,11 @@ def test_limits() -> None:
     assert [level(v, allowed, 49) for v in (0.75, 0.99)] == [PASS, FEW]
     assert level(1.0, {}, 10) == PASS
     for given_ in ({"nothing.fail": 1.0}, {"shortcuts.most": 1.0}, {"lengths.warn": 1.0}):
-        with pytest.raises(UsageError):
+        with pytest.raises(errors.UsageError):
             with_tolerances(given_)
 
 
-def test_layouts_unpack_to_the_same_examples(make: Make, step_model: TargetModel) -> None:
+def test_layouts_unpack_to_the_same_examples(make: Make, step_model: profile.TargetModel) -> None:
     """Packed, ragged and padded builds of one input: same tokens, training, steps and figures."""
     data = SAMPLES / "prm" / "first_error.json"
     found = []
@@ -250,7 +247,7 @@ def test_prompts_that_ids_make_equal_are_found_on_both_sides(make: Make, tmp_pat
     data = rows_to(tmp_path / "rows.jsonl", *rows)
     asked = {"test_size": 0.4, "group_by": "topic", "layout": "ragged"}
     with pytest.raises(
-        ExpectationError, match=r"leaked prompts: .* asks what rows\.jsonl"
+        errors.ExpectationError, match=r"leaked prompts: .* asks what rows\.jsonl"
     ) as caught:
         make("sft", data, **asked)
     assert "--group-by COLUMN+question" in caught.value.remedy
@@ -284,7 +281,7 @@ def test_a_budget_does_not_change_how_many_were_equal(pipeline: Run, tmp_path: P
     assert equal["detail"].startswith("8 of 32 examples, ")
 
 
-def test_prompts_of_chains_end_where_the_problem_ends(step_model: TargetModel) -> None:
+def test_prompts_of_chains_end_where_the_problem_ends(step_model: profile.TargetModel) -> None:
     """Two chains over one problem have one prompt, whatever their first steps are."""
     step, end = step_model.step_id, step_model.end_of_turn_id
     rows = [
@@ -292,7 +289,7 @@ def test_prompts_of_chains_end_where_the_problem_ends(step_model: TargetModel) -
         [1, end, 2, 3, end, 4, step, end],
         [7, step],
     ]
-    offsets = offsets_of(np.array([len(row) for row in rows]))
+    offsets = columns.offsets_of(np.array([len(row) for row in rows]))
     ids = np.array([i for row in rows for i in row], np.int32)
     context = Context(kind_of("prm"), "ragged", 64, step_model)
     names = pa.array(["a", "b", "c"])
@@ -313,7 +310,7 @@ def test_text_of_control_tokens_is_found(make: Make, tmp_path: Path) -> None:
 
 
 def test_what_a_shard_leaves_behind_is_as_small_as_its_sample(
-    built: Make, step_model: TargetModel
+    built: Make, step_model: profile.TargetModel
 ) -> None:
     """The measures of all shards are kept until the end: none is as long as the vocabulary."""
     out = built("sft", SAMPLES / "sft" / "chat.jsonl", "--layout", "ragged")
@@ -326,7 +323,7 @@ def test_what_a_shard_leaves_behind_is_as_small_as_its_sample(
             assert values.nbytes <= 512 + 64 * table.num_rows, (audit.name, name)
 
 
-def test_scripts(model: TargetModel) -> None:
+def test_scripts(model: profile.TargetModel) -> None:
     """A token's script is that of its letters; punctuation has none, control tokens neither."""
     vocab = language.of(model)
     names = [*language.SCRIPTS, "none"]
@@ -357,9 +354,9 @@ def test_drift_is_told_and_changes_no_byte(make: Make, tmp_path: Path) -> None:
     out, fresh = make("sft", data), make("sft", data, "fresh")
     record = json.loads((out / "run.json").read_text("utf-8"))
     assert record["drift"]["rows.in"] == {"before": 10, "after": 30, "change": 2.0}
-    found = Build.open(out).run.drift
+    found = build.Build.open(out).run.drift
     assert limits.lines(found)[0] == "drift     rows.in: 10 -> 30 (+200.0%)"
-    assert Build.open(fresh).run.drift is None
+    assert build.Build.open(fresh).run.drift is None
     same = [(folder / "manifest.json").read_bytes() for folder in (out, fresh)]
     assert same[0] == same[1]
 

@@ -27,9 +27,8 @@ from pipeline.cli import cli
 from pipeline.inputs.detection import recognise_all
 from pipeline.inputs.scan import expand, scan
 from pipeline.options.config import Config
-from stages import readers
+from stages import errors, readers
 from stages.chat_template.template import LONGEST, Template
-from stages.errors import ContainerError, DataError, ModelError, PipelineError, UsageError
 from stages.files import frames
 from stages.tokenizers.resolve import Overrides, resolve
 
@@ -38,7 +37,7 @@ GOOD = b'{"question": "q", "answer": "a"}\n'
 MANY = 1 << 20
 
 
-def _within(action: Callable[[], object], *kinds: type[PipelineError]) -> str:
+def _within(action: Callable[[], object], *kinds: type[errors.PipelineError]) -> str:
     """What an action was refused with; "" when it was not."""
     began = time.process_time()
     said = ""
@@ -135,7 +134,7 @@ def _read(path: Path, plan: bool) -> None:
         glimpses(expand(config.source.data, config.run.cache_dir))
         return
     for source in scan(config):
-        with contextlib.suppress(DataError):
+        with contextlib.suppress(errors.DataError):
             recognise_all([source], config)
         for split in source.splits:
             for _ in readers.load(split.reader).read(split):
@@ -147,7 +146,7 @@ def test_a_file_has_not_many_more_rows_than_bytes(tmp_path: Path, name: str, pla
     """Blank lines, empty rows, repeated values: the count stops them, and the message says so."""
     path = tmp_path / name
     path.write_bytes(CROWDED[name]())
-    said = _within(lambda: _read(path, plan), ContainerError)
+    said = _within(lambda: _read(path, plan), errors.ContainerError)
     assert ROWS in said or (plan and name in ENOUGH)
 
 
@@ -157,7 +156,7 @@ def test_strange_values_take_the_time_of_their_size(tmp_path: Path, name: str) -
     path = tmp_path / name
     path.write_bytes(LARGE[name]())
     for plan in (True, False):
-        _within(lambda p=plan: _read(path, p), DataError)
+        _within(lambda p=plan: _read(path, p), errors.DataError)
 
 
 def test_an_archive_expands_no_more_than_text(
@@ -167,7 +166,7 @@ def test_an_archive_expands_no_more_than_text(
     monkeypatch.setattr(frames, "FREE_TEXT", 1 << 20)
     path = tmp_path / "bomb.jsonl.zst"
     path.write_bytes(_zst(GOOD, 1) + _zst(b"x" * (1 << 20), 100))
-    said = _within(lambda: _read(path, False), ContainerError)
+    said = _within(lambda: _read(path, False), errors.ContainerError)
     assert f"expands more than {frames.EXPANSION} times" in said
     assert frames.EXPANSION > 1032  # what gzip comes to at most
 
@@ -178,7 +177,7 @@ def test_a_table_is_refused_before_it_swells(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(SWOLLEN[name]())
     before = pa.total_allocated_bytes()
-    said = _within(lambda: _read(path, False), ContainerError)
+    said = _within(lambda: _read(path, False), errors.ContainerError)
     assert f"expands more than {frames.EXPANSION} times" in said
     assert pa.total_allocated_bytes() - before < frames.FREE_TEXT
 
@@ -224,7 +223,7 @@ SLOW = {
 def test_a_template_compiles_soon_or_not_at_all(name: str) -> None:
     """By its length; whatever else is wrong with it is told as a fault of the template."""
     source = (WIDE | SLOW)[name]
-    said = _within(lambda: Template(source, "2024-07-26"), ModelError)
+    said = _within(lambda: Template(source, "2024-07-26"), errors.ModelError)
     assert (f"the limit is {LONGEST}" in said) == (len(source) > LONGEST)
     assert said or "digits" not in name
 
@@ -266,7 +265,7 @@ def test_a_models_files_may_hold_anything(sound: str, tmp_path: Path, name: str)
     """What they must not hold is a fault of the model, and never one of ours."""
     file, content = MODELS[name]
     (tmp_path / file).write_text(content, "utf-8")
-    assert _within(lambda: resolve(sound, tmp_path, Overrides()), ModelError)
+    assert _within(lambda: resolve(sound, tmp_path, Overrides()), errors.ModelError)
 
 
 def test_our_faults_are_ours(sound: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,7 +297,7 @@ def test_profiles_and_recipes_may_hold_anything(tmp_path: Path, name: str) -> No
     """The same for what is written in TOML."""
     path = tmp_path / "odd.toml"
     path.write_text(TOML[name], "utf-8")
-    assert _within(lambda: resolve(str(path), tmp_path, Overrides()), ModelError)
+    assert _within(lambda: resolve(str(path), tmp_path, Overrides()), errors.ModelError)
     head = 'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "rows.jsonl"\n'
     path.write_text(head + TOML[name], "utf-8")
 
@@ -307,4 +306,4 @@ def test_profiles_and_recipes_may_hold_anything(tmp_path: Path, name: str) -> No
         if ran.exception is not None and not isinstance(ran.exception, SystemExit):
             raise ran.exception
 
-    assert _within(build, UsageError)
+    assert _within(build, errors.UsageError)

@@ -13,17 +13,12 @@ from test_render import declared
 
 from pipeline.shards.chain import split_off
 from pipeline.tasks import kind_of
-from stages import formats
+from stages import contract, formats, probes, profile
 from stages.chat_template.render import Render, Renderer
 from stages.chat_template.segments import TRAINED
-from stages.contract import FormatOptions, Record, Row
 from stages.normalize.stage import Normalize
-from stages.probes import bind
-from stages.profile import TargetModel
 from stages.rows import stop_text
-from stages.rows.stop_text import FLAGS, opens_reasoning
-from stages.tokenizers import builtin
-from stages.tokenizers.profiles import all_profiles
+from stages.tokenizers import builtin, profiles
 from stages.tokens.outline_tokens import segments_of
 
 FAMILIES = (
@@ -35,43 +30,45 @@ THOUGHT = "<think>\nadd them\n</think>\n\n"
 
 
 @functools.lru_cache(maxsize=8)
-def bound(name: str, cache: Path) -> TargetModel:
+def bound(name: str, cache: Path) -> profile.TargetModel:
     """A family's model; where its tokenizer is absent, on a small one."""
-    profile = all_profiles()[name]
+    profile = profiles.all_profiles()[name]
     if name in SMALL:
         return rendering(name)
     assert profile.ranks is not None
     tokenizer = builtin.tokenizer_json(profile, profile.ranks, cache, fetch=True)
-    return bind(profile, tokenizer, with_steps=False)
+    return probes.bind(profile, tokenizer, with_steps=False)
 
 
 @functools.cache
-def rendering(name: str) -> TargetModel:
+def rendering(name: str) -> profile.TargetModel:
     """A family's model as far as rendering needs one."""
-    return bind(*small(name), with_steps=False) if name in SMALL else declared(name)
+    return probes.bind(*small(name), with_steps=False) if name in SMALL else declared(name)
 
 
-def door(task: str, name: str, model: TargetModel | None = None, **options: Any) -> Normalize:
+def door(
+    task: str, name: str, model: profile.TargetModel | None = None, **options: Any
+) -> Normalize:
     """Normalize as a build of the model has it."""
     stop = options.pop("stop_text", stop_text.REJECT)
     by_turn = bool(model and model.profile.one_example_per_turn and task == "sft")
-    allowed = FormatOptions(already_templated=True)
+    allowed = contract.FormatOptions(already_templated=True)
     return Normalize(
         kind_of(task), formats.load(name), allowed, turn_by_turn=by_turn, stop_text=stop, **options
     )
 
 
-def rows_of(normalize: Normalize, *rows: Row) -> list[dict[str, Any]]:
+def rows_of(normalize: Normalize, *rows: contract.Row) -> list[dict[str, Any]]:
     """What normalize makes of rows."""
-    records = [Record(i, 0, b"", row) for i, row in enumerate(rows)]
+    records = [contract.Record(i, 0, b"", row) for i, row in enumerate(rows)]
     return list(normalize(records).to_pylist())
 
 
-def trained(model: TargetModel, *turns: Row, **row: Any) -> list[str]:
+def trained(model: profile.TargetModel, *turns: contract.Row, **row: Any) -> list[str]:
     """What is trained of each example of a row; the code where it is refused."""
     kind = "openai" if turns else "prompt_completion"
     given = {"messages": list(turns)} if turns else row
-    batch = door("sft", kind, model)([Record(0, 0, b"", given)])
+    batch = door("sft", kind, model)([contract.Record(0, 0, b"", given)])
     batch, refused = split_off(batch)
     said = [str(code) for code in refused["reject_code"].to_pylist()] if refused else []
     if not batch.num_rows:
@@ -84,7 +81,7 @@ def trained(model: TargetModel, *turns: Row, **row: Any) -> list[str]:
     return said
 
 
-def says(content: str | None, **fields: Any) -> Row:
+def says(content: str | None, **fields: Any) -> contract.Row:
     """An assistant's turn."""
     return {"role": "assistant", "content": content, **fields}
 
@@ -144,7 +141,7 @@ def test_reasoning_is_open_exactly_where_a_line_opens_it_last(parts: list[str]) 
     behind = text.rpartition("</think>")
     lines = behind[2].split("\n")
     opened = any(line.lstrip().startswith("<think>") for line in lines[bool(behind[1]) :])
-    assert opens_reasoning(text) == opened
+    assert stop_text.opens_reasoning(text) == opened
 
 
 def test_a_turn_that_says_it_goes_on_is_no_finished_answer() -> None:
@@ -157,7 +154,7 @@ def test_a_turn_that_says_it_goes_on_is_no_finished_answer() -> None:
         "stop_reason": ("max_tokens", "end_turn"),
         "status": ("incomplete", "completed"),
     }
-    assert values.keys() == {*FLAGS}
+    assert values.keys() == {*stop_text.FLAGS}
     sft, rm = door("sft", "openai"), door("rm", "preference")
     for flag, (more, done) in values.items():
         cut, whole = says("4", **{flag: more}), says("5")
@@ -214,7 +211,7 @@ def test_stop_text_is_refused_kept_or_taken_off() -> None:
     """In a text, a turn, either side of a pair and the last step; what stands before it stays."""
     for stop, behind in itertools.product(stop_text.STOPS, ("", " \n")):
         said = f"five {stop}{behind}"
-        shapes: tuple[tuple[str, str, Row], ...] = (
+        shapes: tuple[tuple[str, str, contract.Row], ...] = (
             ("sft", "openai", {"messages": [U, says(said)]}),
             ("sft", "openai", {"messages": [U, says(said), U, says("six")]}),
             ("sft", "query_response", {"question": "q", "answer": said}),
@@ -262,9 +259,9 @@ def test_what_is_no_stop_text_and_what_is_nothing_else() -> None:
     row = {"question": "q", "answer": "<|im_end|>"}
     (made,) = rows_of(door("sft", "query_response", stop_text="strip"), row)
     assert made["reject_code"] == "empty_answer"
-    for profile in all_profiles().values():
-        if profile.pair is None:
-            assert {profile.end_of_turn, *profile.generation_eos} <= set(stop_text.STOPS)
+    for one in profiles.all_profiles().values():
+        if one.pair is None:
+            assert {one.end_of_turn, *one.generation_eos} <= set(stop_text.STOPS)
 
 
 def test_a_side_of_several_answers_in_a_row_is_noted() -> None:

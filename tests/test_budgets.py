@@ -17,9 +17,8 @@ from support import Run, read_manifest, write_rows
 from pipeline.builder.build import build
 from pipeline.options.build_options import Budget, require_mixture
 from pipeline.options.recipe import builds_of
+from pipeline.shards import collect, doubles
 from pipeline.shards.budgets import Portions, portions
-from pipeline.shards.collect import Collector, Picks
-from pipeline.shards.doubles import DIGEST
 from pipeline.shards.examples import PlannedExamples
 from stages.errors import ExpectationError, UsageError
 
@@ -37,7 +36,7 @@ def examples(of: Sequence[Own]) -> PlannedExamples:
     """Examples of several sources; those of one source have a digest each that stays with them."""
     rows = [(source, at, *one) for source, own in enumerate(of) for at, one in enumerate(own)]
     source, at, group, extra, trained = np.array(rows, np.int64).reshape(-1, 5).T
-    digest = np.zeros(len(rows), DIGEST)
+    digest = np.zeros(len(rows), doubles.DIGEST)
     digest["a"] = source * 1000 + at
     digest["b"] = extra
     return PlannedExamples(
@@ -279,13 +278,13 @@ def test_a_wrong_source_closes_the_gate(
     _write(tmp_path / "math.jsonl", "math", 5)
     _write(tmp_path / "chat.jsonl", "chat", 5)
     recipe = _recipe(tmp_path, f'workers = 1\ncache-dir = "{cache_dir}"\n', "math", "chat")
-    named = Collector.source_names
+    named = collect.Collector.source_names
 
-    def wrong(self: Collector, picked: Picks) -> Callable[[int, int], pa.Array]:
+    def wrong(self: collect.Collector, picked: collect.Picks) -> Callable[[int, int], pa.Array]:
         names = named(self, picked)
         return lambda first, last: names(first, last)[::-1]
 
-    monkeypatch.setattr(Collector, "source_names", wrong)
+    monkeypatch.setattr(collect.Collector, "source_names", wrong)
     (config,) = builds_of(recipe)
     with pytest.raises(ExpectationError, match="sources_named: 10 of 10"):
         build(config, lambda *_: None)

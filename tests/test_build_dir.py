@@ -22,25 +22,13 @@ from pipeline.builds import packs as rows
 from pipeline.builds.build import Build
 from pipeline.builds.build import read_manifest as parse
 from pipeline.builds.summary import summary
-from pipeline.manifest import json_records
-from pipeline.manifest.dataset_files import write_json
-from pipeline.manifest.json_records import (
-    MalformedError,
-    as_json,
-    dump,
-    from_json,
-    load,
-    one_line,
-    sealed,
-)
+from pipeline.manifest import dataset_files, json_records, records
 from pipeline.manifest.manifest import SCHEMA_VERSION, Manifest, id_of_manifest
-from pipeline.manifest.records import Reject, RunRecord, Serving
 from pipeline.publish.check import check
 from pipeline.report.drawing import Shards
 from pipeline.report.page import make as page
+from stages import findings, json_record
 from stages.errors import DataError, SurroundingsError, UsageError
-from stages.findings import Audits, Validation
-from stages.json_record import JsonRecord
 
 BUILDS = {  # every task and layout, one with a second split, one for a trainer's own columns
     "sft-packed": "sft/word_problems.jsonl",
@@ -52,12 +40,12 @@ BUILDS = {  # every task and layout, one with a second split, one for a trainer'
     "prm-ragged": "prm/first_error.json --layout ragged --for trl",
 }
 EXPORT = "prm-ragged/trl"
-RECORDS: dict[str, type[JsonRecord]] = {
+RECORDS: dict[str, type[json_record.JsonRecord]] = {
     "manifest.json": Manifest,
-    "run.json": RunRecord,
-    "serving.json": Serving,
-    "validation.json": Validation,
-    "audits.json": Audits,
+    "run.json": records.RunRecord,
+    "serving.json": records.Serving,
+    "validation.json": findings.Validation,
+    "audits.json": findings.Audits,
 }
 OPTIONAL: dict[str, list[str]] = table("optional_keys.toml")
 
@@ -113,14 +101,16 @@ def test_a_build_is_opened_whole(builds: Path, name: str) -> None:
         path = builds / name / file
         if path.is_file():
             data = path.read_bytes()
-            assert dump(load(kind, data)) == data, file
-            assert json.loads(one_line(load(kind, data))) == json.loads(data)
+            assert json_records.dump(json_records.load(kind, data)) == data, file
+            assert json.loads(json_records.one_line(json_records.load(kind, data))) == json.loads(
+                data
+            )
     manifest = Build.open(builds / name).manifest
-    assert sealed(manifest) == manifest
+    assert json_records.sealed(manifest) == manifest
     assert id_of_manifest(manifest) == manifest.build_id
     rejects = builds / name / "rejects.jsonl"
     for line in rejects.read_bytes().splitlines() if rejects.is_file() else ():
-        assert one_line(load(Reject, line)).encode() == line
+        assert json_records.one_line(json_records.load(records.Reject, line)).encode() == line
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -145,15 +135,15 @@ def dotted(path: tuple[Any, ...]) -> str:
     return ".".join(map(str, path))
 
 
-def fields_of(kind: type[JsonRecord], document: Any) -> Iterator[tuple[Any, ...]]:
+def fields_of(kind: type[json_record.JsonRecord], document: Any) -> Iterator[tuple[Any, ...]]:
     """Paths that name a field of a record, and none that is a name of the data (a file, a code)."""
     for path in places(document):
         if isinstance(path[-1], str):
             without = json.loads(json.dumps(document))
             at(without, path[:-1]).clear()  # a mapping may be empty; a record may not
             try:
-                from_json(kind, without)
-            except MalformedError:
+                json_records.from_json(kind, without)
+            except json_records.MalformedError:
                 yield path
 
 
@@ -169,10 +159,10 @@ def test_every_missing_key_is_named(builds: Path, file: str) -> None:
         del at(damaged, path[:-1])[path[-1]]
         tried.add(plain)
         if plain in optional:
-            assert as_json(from_json(kind, damaged)) == damaged
+            assert json_records.as_json(json_records.from_json(kind, damaged)) == damaged
             continue
-        with pytest.raises(MalformedError) as caught:
-            from_json(kind, damaged)
+        with pytest.raises(json_records.MalformedError) as caught:
+            json_records.from_json(kind, damaged)
         assert str(caught.value) == f"{dotted(path)} is missing"
     assert len(tried) > len(optional)
 
@@ -192,11 +182,11 @@ def test_any_value_of_another_type_is_named_or_kept(
     path = data.draw(st.sampled_from(list(places(document))))
     at(document, path[:-1])[path[-1]] = data.draw(st.sampled_from(WRONG))
     try:
-        found = from_json(kind, document)
-    except MalformedError as error:
+        found = json_records.from_json(kind, document)
+    except json_records.MalformedError as error:
         said = error
     else:
-        assert as_json(found) == document
+        assert json_records.as_json(found) == document
         return
     assert said.key.startswith(dotted(path)), said
     assert re.fullmatch(r"is missing|is .+, not .+|has \d+ values, not \d+", said.why)
@@ -205,7 +195,7 @@ def test_any_value_of_another_type_is_named_or_kept(
 @given(data=st.binary(max_size=40) | st.text(max_size=40).map(str.encode))
 def test_any_bytes_are_a_manifest_or_an_error(data: bytes) -> None:
     """That says what is wrong."""
-    with pytest.raises(MalformedError):
+    with pytest.raises(json_records.MalformedError):
         parse(data)
 
 
@@ -219,7 +209,7 @@ def copied(builds: Path, name: str, target: Path, change: Callable[[Any], None])
     manifest = read_manifest(target)
     change(manifest)
     (target / "manifest.json").unlink()
-    write_json(target / "manifest.json", json_records.sealed_text(manifest))
+    dataset_files.write_json(target / "manifest.json", json_records.sealed_text(manifest))
     return target
 
 
@@ -257,7 +247,7 @@ def test_keys_of_a_newer_version_are_kept(builds: Path, tmp_path: Path, cache_di
 
     folder = copied(builds, "rm-ragged", tmp_path / "new", newer)
     data = (folder / "manifest.json").read_bytes()
-    assert dump(Build.open(folder).manifest) == data
+    assert json_records.dump(Build.open(folder).manifest) == data
     assert check(folder, cache_dir).faults == []
     export_build("openrlhf", folder, tmp_path / "export")
     exported = read_manifest(tmp_path / "export")

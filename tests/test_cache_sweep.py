@@ -11,20 +11,16 @@ from typing import Any
 import pytest
 from support import SAMPLES, WIDE, files_of, own_cache, say, silent
 
-from pipeline import processes
+from pipeline import executors, processes
 from pipeline.builder.build import build
-from pipeline.executors import Job
 from pipeline.inputs import proved
-from pipeline.inputs.proved import fast_encoder, find_model
 from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import scan
 from pipeline.options.config import Config
 from pipeline.shards import part
 from pipeline.stores import remote
-from stages import encoders, probes
-from stages.errors import ModelError
-from stages.tokenizers import builtin
-from stages.tokenizers.profiles import all_profiles
+from stages import encoders, errors, probes
+from stages.tokenizers import builtin, profiles
 
 NAME = "qwen2-1.5b"
 ROWS: list[object] = [{"question": f"q{i} <|im_end|>", "answer": f"a{i}"} for i in range(6)]
@@ -126,7 +122,7 @@ def test_no_flipped_byte_of_a_fetched_copy_is_used(tmp_path: Path) -> None:
 
 def test_no_flipped_byte_of_a_kept_tokenizer_is_used(tmp_path: Path, tokenizer_json: bytes) -> None:
     """A seeded sample of its seven million: it is rebuilt, or read, as it was."""
-    profile = all_profiles()[NAME]
+    profile = profiles.all_profiles()[NAME]
     assert profile.ranks is not None
     path = tmp_path / "tokenizers" / f"{profile.ranks.sha256}.json"
     path.parent.mkdir()
@@ -165,9 +161,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_a_model_is_proved_once(config: Config, asked: list[str]) -> None:
     """And it is the same model, down to the order of what its probes saw."""
-    first = find_model(config)
+    first = proved.find_model(config)
     assert asked == ["tokens", "template"]
-    second = find_model(config)
+    second = proved.find_model(config)
     assert asked == ["tokens", "template"]
     assert first == second
     assert list(first[1].probes.items()) == list(second[1].probes.items())
@@ -176,11 +172,11 @@ def test_a_model_is_proved_once(config: Config, asked: list[str]) -> None:
 
 def test_another_subject_is_proved(config: Config, asked: list[str]) -> None:
     """Whatever a probe looks at is part of the key."""
-    find_model(config)
+    proved.find_model(config)
     changed = {"system": "Be kind.", "train_on": "last", "date": "2020-01-01", "task": "prm"}
     for name, value in changed.items():
         asked.clear()
-        find_model(config.but(**{name: value}))
+        proved.find_model(config.but(**{name: value}))
         assert asked == ["tokens", "template"], name
 
 
@@ -188,25 +184,25 @@ def test_other_code_or_another_library_proves_again(
     config: Config, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A verdict holds for the code and the libraries that gave it."""
-    find_model(config)
+    proved.find_model(config)
     for owner, name in ((proved, "code_version"), (encoders, "version_of")):
         asked.clear()
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, lambda *_: "another")
-            find_model(config)
+            proved.find_model(config)
         assert asked == ["tokens", "template"]
 
 
 def test_a_damaged_verdict_is_none(config: Config, asked: list[str]) -> None:
     """Neither is one that was copied from another model's, seal and all."""
-    find_model(config)
+    proved.find_model(config)
     (kept,) = (config.run.cache_dir / "proved").iterdir()
-    find_model(config.but(system="Be kind."))
+    proved.find_model(config.but(system="Be kind."))
     (other,) = {*(config.run.cache_dir / "proved").iterdir()} - {kept}
     for damage in (b"", b"{}", b"null", other.read_bytes()):
         kept.write_bytes(damage)
         asked.clear()
-        find_model(config)
+        proved.find_model(config)
         assert asked == ["tokens", "template"], damage
 
 
@@ -215,8 +211,8 @@ def test_a_model_that_fails_is_not_kept(config: Config, asked: list[str]) -> Non
     broken = config.but(chat_template="{{ messages[0].content }}")
     for _ in range(2):
         asked.clear()
-        with pytest.raises(ModelError):
-            find_model(broken)
+        with pytest.raises(errors.ModelError):
+            proved.find_model(broken)
         assert asked
     assert not (config.run.cache_dir / "proved").exists()
 
@@ -226,12 +222,12 @@ def test_encoders_are_compared_where_workers_come_from(
 ) -> None:
     """Once, and they have both loaded by then, so this process loads neither to know which one a
     build takes."""
-    content = find_model(config)[1].tokenizer_json
+    content = proved.find_model(config)[1].tokenizer_json
     asked.clear()
     calls: list[str] = []
 
     def copied(
-        function: Any, shared: Any, items: Any, workers: int, job: Job
+        function: Any, shared: Any, items: Any, workers: int, job: executors.Job
     ) -> Iterator[tuple[int, Any]]:
         there = pickle.loads(pickle.dumps(shared))  # it goes to another process
         there.load()
@@ -240,7 +236,7 @@ def test_encoders_are_compared_where_workers_come_from(
             yield at, function(there, item)
 
     monkeypatch.setattr(processes, "copied", copied)
-    names = [fast_encoder(config.run.cache_dir, content) for _ in range(2)]
+    names = [proved.fast_encoder(config.run.cache_dir, content) for _ in range(2)]
     assert names == ["fastokens", "fastokens"]
     assert (calls, asked) == ([], ["encoder"])
 
@@ -251,5 +247,5 @@ def test_a_cache_that_takes_no_verdict_stops_no_model(config: Config, asked: lis
     (config.run.cache_dir / "proved").write_text("a file, not a folder")
     for _ in range(2):
         asked.clear()
-        find_model(config)
+        proved.find_model(config)
         assert asked == ["tokens", "template"]

@@ -17,8 +17,7 @@ from support import ROOT, SAMPLES, Make, Run, few, files_of, read_manifest, writ
 
 from pipeline.builder.exporting import export_build
 from pipeline.builds.build import Build
-from pipeline.manifest import json_records
-from pipeline.manifest.dataset_files import write_json
+from pipeline.manifest import dataset_files, json_records
 from pipeline.publish.check import check
 from pipeline.report import card
 from pipeline.report.card import block, code, plain
@@ -100,7 +99,7 @@ def test_check_compares_what_datasets_reads_with_what_the_trainer_reads(
         writer.write_table(turned)
     manifest = json.loads((tmp_path / "e" / "manifest.json").read_bytes())
     manifest["files"][name] = file_hash.sha256(shard)
-    write_json(tmp_path / "e" / "manifest.json", json_records.sealed_text(manifest))
+    dataset_files.write_json(tmp_path / "e" / "manifest.json", json_records.sealed_text(manifest))
     (fault,) = check(tmp_path / "e", tmp_path).faults
     assert (fault.where, fault.code) == (name, "datasets")
 

@@ -14,11 +14,8 @@ from transformers import AutoTokenizer
 
 from benchmarks import cases as every_case
 from pipeline.tasks import kind_of
-from stages import formats
-from stages.contract import FormatOptions, Record
-from stages.errors import DataError
-from stages.normalize.evidence import detect
-from stages.normalize.stage import Normalize
+from stages import contract, errors, formats
+from stages.normalize import evidence, stage
 
 pytestmark = pytest.mark.cases
 
@@ -115,17 +112,17 @@ def test_every_case_is_read_as_what_it_is(cases: Path) -> None:
         rows = rows_of(cases / name)
         templated = "dolly" in name
         if templated:
-            with pytest.raises(DataError, match="1,000 of 1,000 sampled rows") as caught:
-                detect(rows, kind_of(task), name)
+            with pytest.raises(errors.DataError, match="1,000 of 1,000 sampled rows") as caught:
+                evidence.detect(rows, kind_of(task), name)
             assert "--already-templated" in caught.value.remedy
-        found = detect(rows, kind_of(task), name, already_templated=templated)
+        found = evidence.detect(rows, kind_of(task), name, already_templated=templated)
         assert found.reading == reading, name
         assert f"in {len(rows):,} of {len(rows):,} sampled rows" in found.evidence, name
         if "twitter" in name:  # a column Label, which pipeline run asks about
             rows = [{key: value for key, value in row.items() if key != "Label"} for row in rows]
-        options = FormatOptions(already_templated=templated)
-        normalize = Normalize(kind_of(task), formats.load(reading), options)
-        made = normalize([Record(i, 0, b"", row) for i, row in enumerate(rows)])
+        options = contract.FormatOptions(already_templated=templated)
+        normalize = stage.Normalize(kind_of(task), formats.load(reading), options)
+        made = normalize([contract.Record(i, 0, b"", row) for i, row in enumerate(rows)])
         refused = Counter(made["reject_code"].drop_null().to_pylist())
         assert refused == codes, name
         assert made.num_rows - refused.total() == examples, name

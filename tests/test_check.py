@@ -12,15 +12,13 @@ import pyarrow as pa
 import pytest
 from support import SAMPLES, Make, Run, few, files_of, writable
 
-from pipeline import exports
+from pipeline import exports, tasks
 from pipeline.builder.exporting import export_build
 from pipeline.builds.publish import MANIFEST
-from pipeline.manifest import json_records
-from pipeline.manifest.dataset_files import write_json
+from pipeline.manifest import dataset_files, json_records
 from pipeline.publish.check import check
 from pipeline.publish.checked_files import Checked
 from pipeline.shards.measured import read
-from pipeline.tasks import kind_of
 from stages.errors import UsageError
 from stages.files import file_hash
 from stages.tokenizers.resolve import Overrides, resolve
@@ -113,10 +111,10 @@ def test_an_edited_manifest_is_found(copy: Path, cache_dir: Path, name: str) -> 
     path = copy / "manifest.json"
     content = json.loads(path.read_bytes())
     EDITS[name](content)
-    write_json(path, json_records.sealed_text(content))
+    dataset_files.write_json(path, json_records.sealed_text(content))
     assert check(copy, cache_dir).faults
     if name in ("rows", "files"):
-        write_json(path, content)
+        dataset_files.write_json(path, content)
         assert "manifest" in codes(check(copy, cache_dir))
 
 
@@ -129,7 +127,7 @@ def resealed(folder: Path, *names: str) -> None:
         for shard in content["splits"]["train"]["shards"]:
             if shard["path"] == name:
                 shard["sha256"] = file_hash.sha256(folder / name)
-    write_json(path, json_records.sealed_text(content))
+    dataset_files.write_json(path, json_records.sealed_text(content))
 
 
 def test_a_swapped_tokenizer_is_found(copy: Path, cache_dir: Path) -> None:
@@ -172,7 +170,7 @@ def test_a_source_that_changed_is_no_fault(copy: Path, cache_dir: Path, tmp_path
     moved = tmp_path / SOURCE.name
     moved.write_bytes(SOURCE.read_bytes() + b"\n")
     record["inputs"] = [str(moved)]
-    write_json(copy / "run.json", json_records.sealed_text(record))
+    dataset_files.write_json(copy / "run.json", json_records.sealed_text(record))
     found = check(copy, cache_dir)
     assert found.faults == []
     assert found.rows_made_again == 0
@@ -223,7 +221,7 @@ TAKEN = [
     (name, task)
     for name in exports.names()
     for task in SOURCES
-    if kind_of(task).trains_as in exports.load(name).takes
+    if tasks.kind_of(task).trains_as in exports.load(name).takes
 ]
 
 
@@ -280,7 +278,7 @@ def test_rows_are_judged_even_when_all_hashes_are_written_anew(
     shard = manifest["splits"]["train"]["shards"][0]
     shard["sha256"] = manifest["files"][SHARD] = file_hash.sha256(folder / SHARD)
     shard["bytes"] = (folder / SHARD).stat().st_size
-    write_json(folder / "manifest.json", json_records.sealed_text(manifest))
+    dataset_files.write_json(folder / "manifest.json", json_records.sealed_text(manifest))
     found = check(folder, tmp_path)
     assert {"turns_end_supervised", "counts_match"} <= {fault.code for fault in found.faults}
     assert any("word_problems.jsonl:1" in fault.where for fault in found.faults)

@@ -15,16 +15,13 @@ from support import table
 
 from pipeline.shards.chain import through
 from pipeline.tasks import kind_of
-from stages import encoders, formats
+from stages import encoders, formats, probes, profile
 from stages.chat_template.render import Render, Renderer
 from stages.chat_template.render_steps import RenderSteps
 from stages.contract import Batch, FormatOptions, Row, Stage
 from stages.normalize import plain as plain_rows
 from stages.normalize.stage import Normalize
-from stages.probes import bind
-from stages.profile import TargetModel
-from stages.rows import stop_text
-from stages.rows.carried import batch_of
+from stages.rows import carried, stop_text
 from stages.tokenizers.profiles import all_profiles
 from stages.tokens.encode import Encode, EncodePair, EncodeSteps
 from stages.tokens.folded_labels import Mark
@@ -144,8 +141,8 @@ FAMILIES = ("gemma-3-1b-it", "smollm2-1.7b-instruct", "phi-4")
 
 
 @functools.cache
-def _small(name: str, with_steps: bool = False) -> TargetModel:
-    return bind(*small(name), with_steps=with_steps)
+def _small(name: str, with_steps: bool = False) -> profile.TargetModel:
+    return probes.bind(*small(name), with_steps=with_steps)
 
 
 @functools.cache
@@ -154,7 +151,7 @@ def _renderer(name: str, train_on: str, with_steps: bool = False) -> Renderer:
 
 
 def _same_both_ways(
-    model: TargetModel,
+    model: profile.TargetModel,
     batch: Batch,
     limit: tuple[int, str],
     make: Callable[[SegmentEncoder], list[Stage]],
@@ -292,7 +289,7 @@ def _chain(draw: st.DrawFn) -> Any:
 
 def _chains(rows: list[Any]) -> Batch:
     """Rows of steps as normalize leaves them."""
-    return batch_of(
+    return carried.batch_of(
         [*range(len(rows))],
         [-1] * len(rows),
         refused={at: ("bad_json", "x") for at, row in enumerate(rows) if row is None},

@@ -12,11 +12,8 @@ from support import table
 from test_recipe import RIGHT, recipe_with, write_recipe
 
 from pipeline.inputs.recipe import Recipe, resolve_recipe
-from pipeline.options import overlaps, recipe_model
-from pipeline.options.build_options import OPTIONS, UNLESS_DEFAULT
-from pipeline.options.command_line import BUILD, with_options
+from pipeline.options import build_options, command_line, overlaps, recipe, recipe_model
 from pipeline.options.config import PHASE_OF, PHASES, Config, from_record
-from pipeline.options.recipe import builds_of
 from posttrain_pipeline.api import config_of
 from stages.errors import UsageError
 
@@ -39,7 +36,7 @@ def _given(key: str, folder: Path, cache_dir: Path) -> tuple[Config, Config]:
         texts = [text.replace(NAME, "qwen3-8b") for text in texts]
     flags = {} if key == "cache-dir" else {"cache_dir": cache_dir}
     (without,), (given,) = (
-        builds_of(write_recipe(folder, text), flags=flags, trust=True) for text in texts
+        recipe.builds_of(write_recipe(folder, text), flags=flags, trust=True) for text in texts
     )
     return without, given
 
@@ -76,7 +73,7 @@ def _resolved(config: Config) -> Recipe:
 def test_each_option_is_one_field() -> None:
     """The command line, a recipe and a call have each field of each phase once."""
 
-    @with_options(BUILD)
+    @command_line.with_options(command_line.BUILD)
     def command(**given: Any) -> None:
         """Takes the options of every build."""
 
@@ -104,7 +101,7 @@ def test_an_option_changes_the_hashes_of_its_phase(key: str, folder: Path, cache
     """One changed option changes what is recorded for parts, for the build, for both or neither;
     and the same of a recipe's two hashes, which have the model's profile in them."""
     base, changed = _given(key, folder, cache_dir)
-    phase = PHASE_OF[recipe_model.keys(OPTIONS)[key].name]
+    phase = PHASE_OF[recipe_model.keys(build_options.OPTIONS)[key].name]
     assert changed != base
     spelled = key in ("data", "model")  # recorded as the hash of what they name
     assert (changed.for_build != base.for_build) == (phase != "run" and not spelled)
@@ -129,7 +126,7 @@ def test_a_manifest_keeps_the_order_of_its_options(tmp_path: Path) -> None:
     later = "group_by pack_within total empty title license origin"
     assert names[first:] == later.split()
     every = [one for phase in PHASES.values() for one in fields(phase)]
-    where_given = {one.name for one in every if one.metadata.get(UNLESS_DEFAULT)}
+    where_given = {one.name for one in every if one.metadata.get(build_options.UNLESS_DEFAULT)}
     others = {n for n in PHASE_OF if PHASE_OF[n] != "run"} - {"data", "model", "test"}
     assert set(names) == others - where_given
 

@@ -23,9 +23,7 @@ from support import ROOT, Run, few, read_manifest, rows_to, started, table_bytes
 from pipeline.inputs.scan import scan
 from pipeline.options.config import Config
 from pipeline.tasks import kind_of
-from stages import formats, readers
-from stages.contract import FormatOptions, Record, Row
-from stages.errors import AskError, ContainerError
+from stages import contract, errors, formats, readers
 from stages.files import row_counts
 from stages.normalize.stage import Normalize
 from stages.readers import _values, jsonl
@@ -52,10 +50,10 @@ FORMS: dict[str, Callable[[Rows], bytes]] = {
 }
 
 
-def records(path: str, salvage: bool = False) -> tuple[list[Record], str | None]:
+def records(path: str, salvage: bool = False) -> tuple[list[contract.Record], str | None]:
     """All records of a path, numbered over its splits, and the damage that ended them."""
     config = Config.of("sft", (path,), "m", Path("o"), salvage=salvage, cache_dir=Path(path).parent)
-    found: list[Record] = []
+    found: list[contract.Record] = []
     damage = None
     for source in scan(config):
         for split in source.splits:
@@ -146,7 +144,7 @@ def test_salvage_keeps_what_stands_before_a_cut(folder: Path, suffix: str, keep:
     cut = packed[: int(len(packed) * keep)]
     path = folder / f"cut.jsonl.{suffix}"
     path.write_bytes(cut)
-    with pytest.raises(ContainerError, match="--salvage"):
+    with pytest.raises(errors.ContainerError, match="--salvage"):
         records(str(path))
     found, damage = records(str(path), salvage=True)
     opened: Any = zlib.decompressobj(31) if suffix == "gz" else None
@@ -193,7 +191,7 @@ def test_salvage_keeps_the_items_before_the_damage_of_a_table(folder: Path, name
     }[name]
     path = folder / name
     path.write_bytes(content)
-    with pytest.raises(ContainerError, match=name):
+    with pytest.raises(errors.ContainerError, match=name):
         records(str(path))
     found, damage = records(str(path), salvage=True)
     assert damage
@@ -282,7 +280,7 @@ def test_a_bad_byte_in_an_array_is_named(folder: Path) -> None:
     for window in (7, 1 << 20):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(_values, "WINDOW", window)
-            with pytest.raises(ContainerError, match=f"byte {at} is 0xe9"):
+            with pytest.raises(errors.ContainerError, match=f"byte {at} is 0xe9"):
                 records(str(path))
 
 
@@ -290,7 +288,7 @@ def test_two_columns_of_one_name_are_refused(folder: Path) -> None:
     """A row could hold only one of them."""
     path = folder / "twice.parquet"
     pq.write_table(pa.table([pa.array(["a"]), pa.array(["b"])], names=["q", "q"]), path)
-    with pytest.raises(ContainerError, match=r"twice\.parquet: Two columns are called 'q'"):
+    with pytest.raises(errors.ContainerError, match=r"twice\.parquet: Two columns are called 'q'"):
         records(str(path))
 
 
@@ -313,16 +311,16 @@ ARGUMENTS = st.dictionaries(
 )
 
 
-def chat(arguments: Row, answer: str) -> Row:
+def chat(arguments: contract.Row, answer: str) -> contract.Row:
     """A question, a call, its result and an answer."""
     told = {"type": "function", "function": {"name": "f", "arguments": arguments}}
     call = {"role": "assistant", "content": None, "tool_calls": [told]}
-    turns: list[Row] = [{"role": "user", "content": "q"}, call]
+    turns: list[contract.Row] = [{"role": "user", "content": "q"}, call]
     turns += [{"role": "tool", "content": "r"}, {"role": "assistant", "content": answer}]
     return {"messages": turns}
 
 
-def written(folder: Path, rows: list[Row]) -> dict[str, Path]:
+def written(folder: Path, rows: list[contract.Row]) -> dict[str, Path]:
     """The same rows as lines, as Parquet and as Arrow."""
     paths = {name: folder / f"rows.{name}" for name in ("jsonl", "parquet", "arrow")}
     rows_to(paths["jsonl"], *rows)
@@ -335,7 +333,7 @@ def written(folder: Path, rows: list[Row]) -> dict[str, Path]:
 def normalized(path: Path, reading: str, choice: str | None) -> tuple[list[Any], set[Any]]:
     """The turns of every row that is used, and the codes of the others."""
     reader = readers.load(path.suffix[1:])
-    options = FormatOptions(null_fields=choice)
+    options = contract.FormatOptions(null_fields=choice)
     stage = Normalize(kind_of("sft"), formats.load(reading), options)
     turns, codes = [], set()
     for split in reader.splits(str(path)):
@@ -354,7 +352,7 @@ def objects(value: Any) -> Any:
 @settings(max_examples=15, deadline=None)
 @given(rows=st.lists(st.tuples(ARGUMENTS, WORDS), min_size=1, max_size=4))
 def test_every_container_gives_the_same_examples_or_asks(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[Row, str]]
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[contract.Row, str]]
 ) -> None:
     """Arguments that differ between rows are nulls in a table: dropped when told, never printed."""
     folder = tmp_path_factory.mktemp("rows")
@@ -382,7 +380,7 @@ def test_every_container_gives_the_same_examples_or_asks(
     )
 )
 def test_a_null_column_is_a_column_that_the_row_lacks(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[Row]
+    tmp_path_factory: pytest.TempPathFactory, rows: list[contract.Row]
 ) -> None:
     """Columns that only some rows have are null in the others, and mean nothing there."""
     paths = written(tmp_path_factory.mktemp("rows"), rows)
@@ -398,5 +396,5 @@ def test_nothing_but_what_a_template_prints_whole_is_asked_about() -> None:
     row["tools"] = [{"name": "f", "parameters": None}]
     assert column_names.settled(row, "keep") == row
     assert column_names.settled(row, "drop")["tools"] == [{"name": "f"}]
-    with pytest.raises(AskError, match="tools holds nulls"):
+    with pytest.raises(errors.AskError, match="tools holds nulls"):
         column_names.settled(row, None)

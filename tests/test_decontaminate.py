@@ -19,10 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Make, Run, files_of, read_manifest, read_rows, table_bytes, write_rows
 
-from stages import kinds
-from stages.columns import schema
-from stages.overlap import signatures
-from stages.overlap.search import Index, Items, Overlap, Questions
+from stages import columns, kinds
+from stages.overlap import search, signatures
 from stages.overlap.words import letters_before, plain, solid
 
 WORDS = (
@@ -305,12 +303,12 @@ ANY = st.text(max_size=40)
 ARABIC = {ord(str(n)): chr(0x0660 + n) for n in range(10)}
 
 
-def _index(questions: Sequence[str | None], size: int = 8) -> Index:
-    read = Questions("question", tuple(range(1, len(questions) + 1)), tuple(questions))
-    return Index(Items.of([read]), size)
+def _index(questions: Sequence[str | None], size: int = 8) -> search.Index:
+    read = search.Questions("question", tuple(range(1, len(questions) + 1)), tuple(questions))
+    return search.Index(search.Items.of([read]), size)
 
 
-def _found(index: Index, *texts: str) -> dict[int, list[Overlap]]:
+def _found(index: search.Index, *texts: str) -> dict[int, list[search.Overlap]]:
     """What each text shares, as a row of its own."""
     return index.overlaps(texts, np.arange(len(texts)))
 
@@ -506,7 +504,7 @@ def test_the_instruction_of_an_evaluation_is_no_part_of_its_questions() -> None:
 def _said(kind: str, rows: list[dict[str, Any]], *, whole: bool) -> tuple[list[str], list[int]]:
     """The texts of rows that are compared, and the row of each."""
     names = list(rows[0])
-    batch = pa.RecordBatch.from_pylist(rows, schema=schema(names))
+    batch = pa.RecordBatch.from_pylist(rows, schema=columns.schema(names))
     texts, numbers = signatures.compared_texts(batch, kinds.load(kind), whole=whole)
     return list(texts), numbers.tolist()
 

@@ -15,9 +15,8 @@ from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import FormatOptions, Pair, Refused, Row, StepChain
 from stages.errors import DataError, RowError, UsageError
-from stages.normalize.evidence import detect
+from stages.normalize import evidence, survey
 from stages.normalize.mixture import detect_mixture
-from stages.normalize.survey import answered, offer
 
 MODEL = ("--model", "qwen2-1.5b")
 MESSAGES: Row = {
@@ -44,7 +43,7 @@ def test_an_index_is_read_as_the_rows_together_show() -> None:
         (pairs(["output_2", "output_1"]), "indexed_pair", ["two", "one"]),
     ]
     for rows, reading, wanted in indexed:
-        found = detect(rows, kind_of("rm"), "x.jsonl")
+        found = evidence.detect(rows, kind_of("rm"), "x.jsonl")
         assert found.reading == reading, rows
         for row, better in zip(rows, wanted, strict=True):
             if better is None:
@@ -69,7 +68,7 @@ def test_a_label_beside_steps_is_read_by_what_it_holds() -> None:
     ]
     for labels, reading, wanted in labelled:
         rows = [{"problem": "P", "steps": ["s0", "s1", "s2", "s3"], "label": one} for one in labels]
-        found = detect(rows, kind_of("prm"), "x.jsonl")
+        found = evidence.detect(rows, kind_of("prm"), "x.jsonl")
         assert found.reading == reading, labels
         (chain,) = found.format.read(rows[-1], FormatOptions())
         assert isinstance(chain, StepChain)
@@ -84,7 +83,7 @@ def test_nothing_is_guessed() -> None:
     """
     for one in table("open_readings.jsonl"):
         with pytest.raises(DataError) as caught:
-            detect(one["rows"], kind_of(one["task"]), "x.jsonl")
+            evidence.detect(one["rows"], kind_of(one["task"]), "x.jsonl")
         assert one["what"] in caught.value.what, one["name"]
         assert all(flag in caught.value.remedy for flag in one["flags"]), one["name"]
         for name in re.findall(r"--format (\S+?)[.;,]?(?:\s|$)", caught.value.remedy):
@@ -159,7 +158,7 @@ def test_a_stray_row_is_left_to_the_door() -> None:
         ([MESSAGES] * 5 + [ALPACA] * 4 + [{"id": 1}], True),
     ]
     for number, (rows, change) in enumerate(mixed):
-        found = detect(rows, kind_of("sft"), "x.jsonl")
+        found = evidence.detect(rows, kind_of("sft"), "x.jsonl")
         assert set(found.change or ()) == ({"openai", "alpaca"} if change else set()), number
 
 
@@ -202,28 +201,28 @@ def test_an_offer_rests_on_a_sign() -> None:
     """Turns, names that ask and answer, or two texts, in every row; and nothing where more than one
     would do."""
     for row, offered in OFFERS:
-        assert offer([row], kind_of("sft")) == offered, row
-        assert offer([row], kind_of("rm")) == "", row
-    assert offer([{"left": "q", "right": "a"}, {"left": "q"}], kind_of("sft")) == ""
-    assert answered([{"query": "q", "targets": "a"}, {"query": "q", "targets": 1}]) == ""
-    both_ways = offer([{"left": "q", "right": "a", "n": 3}], kind_of("sft"))
+        assert survey.offer([row], kind_of("sft")) == offered, row
+        assert survey.offer([row], kind_of("rm")) == "", row
+    assert survey.offer([{"left": "q", "right": "a"}, {"left": "q"}], kind_of("sft")) == ""
+    assert survey.answered([{"query": "q", "targets": "a"}, {"query": "q", "targets": 1}]) == ""
+    both_ways = survey.offer([{"left": "q", "right": "a", "n": 3}], kind_of("sft"))
     assert "--map prompt=left --map completion=right" in both_ways
     assert "--map prompt=right --map completion=left" in both_ways
 
 
 def test_rows_of_single_turns_are_told_as_such() -> None:
     """An array of turns in a file of its own is read as rows; role and text are no two texts."""
-    assert offer(TURNS, kind_of("sft")).startswith("Each row is one turn")
-    assert offer([{"role": "user", "content": "q"}], kind_of("sft")).startswith(
+    assert survey.offer(TURNS, kind_of("sft")).startswith("Each row is one turn")
+    assert survey.offer([{"role": "user", "content": "q"}], kind_of("sft")).startswith(
         "Each row is one turn"
     )
-    assert "--map" in offer([{"role": "a clown", "content": "q"}], kind_of("sft"))
+    assert "--map" in survey.offer([{"role": "a clown", "content": "q"}], kind_of("sft"))
 
 
 @given(st.dictionaries(st.text("abxy_", min_size=1), st.text(max_size=3) | st.integers()))
 def test_what_is_offered_names_columns_of_the_rows(row: dict[str, Any]) -> None:
     """Whatever the columns are called."""
-    for word in shlex.split(offer([row], kind_of("sft"))) if row else []:
+    for word in shlex.split(survey.offer([row], kind_of("sft"))) if row else []:
         name, sign, column = word.partition("=")
         if sign:
             assert name in ("prompt", "completion", "messages")
@@ -234,12 +233,12 @@ def test_an_answer_by_another_name_is_no_data_for_reinforcement_learning() -> No
     """A prompt alone is; a prompt beside a column that may answer it is asked about. A column that
     a format knows under a rare name says nothing about the rows."""
     with pytest.raises(DataError) as caught:
-        detect([{"prompt": "q", "generation": "a"}], kind_of("sft"), "x.jsonl")
+        evidence.detect([{"prompt": "q", "generation": "a"}], kind_of("sft"), "x.jsonl")
     assert "--map completion=generation" in caught.value.remedy
     with pytest.raises(DataError, match="reinforcement learning"):
-        detect([{"prompt": "q", "level": "3"}], kind_of("sft"), "x.jsonl")
+        evidence.detect([{"prompt": "q", "level": "3"}], kind_of("sft"), "x.jsonl")
     with pytest.raises(DataError) as caught:
-        detect([{"text": "q a"}], kind_of("rm"), "x.jsonl")
+        evidence.detect([{"text": "q a"}], kind_of("rm"), "x.jsonl")
     assert "message_tree, but" not in caught.value.what
 
 

@@ -13,19 +13,17 @@ from support import SAMPLES, Make, Run, write_rows
 
 from pipeline.builds.build import Build
 from pipeline.report import difference, numbers
-from pipeline.report.difference import match
-from pipeline.report.numbers import Numbers
 from pipeline.shards.doubles import DIGEST
 
 
-def _numbers(rows: list[tuple[int, int]]) -> Numbers:
+def _numbers(rows: list[tuple[int, int]]) -> numbers.Numbers:
     """Examples by row id and content."""
     what = np.zeros(len(rows), DIGEST)
     what["a"] = 7
     what["b"] = [content for _, content in rows]
     ones = np.ones(len(rows), np.int32)
     who = np.array([name for name, _ in rows], np.uint64)
-    return Numbers(
+    return numbers.Numbers(
         ("train",), ("x",), who, what, ones, ones, np.zeros(len(rows), np.uint8), ones * 0
     )
 
@@ -38,7 +36,7 @@ ROWS = st.dictionaries(st.integers(0, 30), st.integers(0, 6), max_size=20).map(
 @given(ROWS, ROWS)
 def test_every_example_is_in_one_group(one: list[Any], other: list[Any]) -> None:
     """Against the definition, by sets and counters: moved by content, changed by id."""
-    found = match(_numbers(one), _numbers(other))
+    found = difference.match(_numbers(one), _numbers(other))
     left = [found.same.one, found.moved.one, found.changed.one, found.removed]
     right = [found.same.other, found.moved.other, found.changed.other, found.added]
     assert sorted(np.concatenate(left).tolist()) == list(range(len(one)))
@@ -74,7 +72,7 @@ def test_content_is_all_that_a_trainer_reads(built: Make) -> None:
         ]
         assert len(read[0]) > 5
         for other in read[1:]:
-            found = match(read[0], other)
+            found = difference.match(read[0], other)
             assert len(found.same) == len(read[0]) == len(other)
             for one in ("length", "trained"):
                 assert sorted(getattr(read[0], one)) == sorted(getattr(other, one))

@@ -27,11 +27,8 @@ from support import ROOT, SAMPLES, Run, run_python, write_rows
 from pipeline import exports, tasks
 from pipeline.cli import cli
 from pipeline.options.recipe import builds_of
-from stages import readers
-from stages.contract import Record
-from stages.errors import ContainerError
+from stages import contract, errors, readers
 from stages.tokenizers import profiles
-from stages.tokenizers.profiles import all_profiles
 
 DOCS = ROOT / "docs"
 
@@ -320,7 +317,7 @@ def _documented_cases() -> list[tuple[str, bytes, str, str]]:
     return found
 
 
-def _records(path: Path) -> list[Record]:
+def _records(path: Path) -> list[contract.Record]:
     reader = readers.load(path.suffix[1:])
     if reader.name == "csv":  # others are not refused for what a look at them shows
         reader.glimpse(str(path), 10)
@@ -344,7 +341,7 @@ def test_inputs_are_read_as_documented(tmp_path: Path, case: tuple[str, bytes, s
     path.write_bytes(content)
     refusal = re.search(r"file refused: `([^`]+)`", outcome)
     if refusal is not None:
-        with pytest.raises(ContainerError, match=re.escape(refusal[1])):
+        with pytest.raises(errors.ContainerError, match=re.escape(refusal[1])):
             _records(path)
         return
     found = _records(path)
@@ -365,10 +362,10 @@ def _declared() -> dict[str, list[str]]:
 def test_the_page_of_models_says_what_profiles_declare() -> None:
     """End of turn, eos, pad, stops, bos and what becomes of a dialogue."""
     declared = _declared()
-    known = sorted(set(declared) & set(all_profiles()))
+    known = sorted(set(declared) & set(profiles.all_profiles()))
     assert len(known) >= 5
     for name in known:
-        profile = all_profiles()[name]
+        profile = profiles.all_profiles()[name]
         assert declared[name] == [
             f"`{profile.end_of_turn}`",
             f"`{profile.eos_token}`",

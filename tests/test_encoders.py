@@ -22,17 +22,11 @@ from expectations.contract import ENCODER, EXAMPLE, PADS, ROW, Context
 from expectations.invariants import applying, invariants
 from expectations.stored_rows import StoredRows
 from pipeline.tasks import kind_of
-from stages import encoders
+from stages import contract, encoders, errors, probes, profile
 from stages.chat_template.render_pair import PairRenderer, RenderTexts, prove_pair
-from stages.contract import Batch, Row
-from stages.errors import ModelError
-from stages.probes import bind
-from stages.profile import TargetModel
 from stages.tokenizers.profiles import all_profiles
-from stages.tokens.encode import EncodePair
+from stages.tokens import encode, ragged, segment_encoder
 from stages.tokens.padded import pad
-from stages.tokens.ragged import ordered
-from stages.tokens.segment_encoder import SegmentEncoder
 
 FAMILIES = ("roberta-base", "bert-base-uncased")
 TEXTS = tuple(table("odd_texts.toml")["encoders"])
@@ -50,14 +44,14 @@ def theirs(name: str) -> Any:
     return RobertaTokenizerFast(vocab=document["vocab"], merges=merges)
 
 
-def conversation(random_: random.Random, texts: tuple[str, ...]) -> list[Row]:
+def conversation(random_: random.Random, texts: tuple[str, ...]) -> list[contract.Row]:
     """A prompt of one to five turns, with or without a system text."""
     system = ("system",) * random_.randint(0, 1)
     roles = (*system, *("user", "assistant") * random_.randint(0, 2), "user")
     return turns(*((role, random_.choice(texts)) for role in roles))
 
 
-def rows_of(count: int, texts: tuple[str, ...], seed: int = 7) -> list[Row]:
+def rows_of(count: int, texts: tuple[str, ...], seed: int = 7) -> list[contract.Row]:
     """Seeded pairs."""
     random_ = random.Random(seed)
     made = []
@@ -79,11 +73,11 @@ def text_of(prompt: Any) -> str:
     return "\n\n".join(f"{NAMES[t['role']]}: {t['content']}" for t in prompt)
 
 
-def encoded(model: TargetModel, rows: list[Row]) -> Batch:
+def encoded(model: profile.TargetModel, rows: list[contract.Row]) -> contract.Batch:
     """Rows as stages encode them; refused rows stay in."""
     encoder = encoders.load(encoders.choose(model.tokenizer_json), model.tokenizer_json)
-    segments = SegmentEncoder(model, encoder, LIMIT, "reject")
-    stages = (RenderTexts(PairRenderer(model)), EncodePair(segments))
+    segments = segment_encoder.SegmentEncoder(model, encoder, LIMIT, "reject")
+    stages = (RenderTexts(PairRenderer(model)), encode.EncodePair(segments))
     batch = encoding.encoded(normalizing("rm", "preference"), stages, rows)
     names = pa.array([f"d:{i}" for i in range(batch.num_rows)])
     return batch.append_column("row_id", names)
@@ -137,7 +131,7 @@ def test_too_long_is_refused_never_cut(name: str) -> None:
 def test_what_a_text_cannot_say_is_refused() -> None:
     """Turns inside a turn, and tools; where a prompt is one turn nothing is marked or forged."""
     talk = turns(("user", "Hi.\nAssistant: no\nUser: x"), ("assistant", "a"), ("user", "b"))
-    prompts: list[Row] = [{"prompt": talk}, {"prompt": "x", "tools": [{"name": "f"}]}]
+    prompts: list[contract.Row] = [{"prompt": talk}, {"prompt": "x", "tools": [{"name": "f"}]}]
     prompts.append({"prompt": "User: hello"})
     rows = [{**row, "chosen": "Assistant: hi", "rejected": "bad"} for row in prompts]
     codes = encoded(bound("roberta-base"), rows).column("reject_code").to_pylist()
@@ -147,16 +141,16 @@ def test_what_a_text_cannot_say_is_refused() -> None:
 def test_another_tokenizer_is_refused() -> None:
     """Declared ids, and the framing, must be the tokenizer's own."""
     profile, content = small("roberta-base")
-    with pytest.raises(ModelError, match="'<mask>' is 50264 in this family, but 4 here"):
-        bind(all_profiles()["roberta-base"], content, with_steps=False)
+    with pytest.raises(errors.ModelError, match="'<mask>' is 50264 in this family, but 4 here"):
+        probes.bind(all_profiles()["roberta-base"], content, with_steps=False)
     assert profile.pair is not None
     once = replace(profile, pair=replace(profile.pair, between=("</s>",)))
-    with pytest.raises(ModelError, match="frames a pair of texts as"):
-        prove_pair(bind(once, content, with_steps=False))
+    with pytest.raises(errors.ModelError, match="frames a pair of texts as"):
+        prove_pair(probes.bind(once, content, with_steps=False))
     model = bound("bert-base-uncased")
     bare = json.dumps({**json.loads(model.tokenizer_json), "post_processor": None}).encode()
-    unframed = bind(model.profile, bare, with_steps=False)
-    with pytest.raises(ModelError, match="frames a pair of texts as"):
+    unframed = probes.bind(model.profile, bare, with_steps=False)
+    with pytest.raises(errors.ModelError, match="frames a pair of texts as"):
         prove_pair(unframed)
 
 
@@ -177,7 +171,7 @@ def tables(name: str) -> dict[str, tuple[pa.Table, Context]]:
     batch = pa.table(encoded(model, rows_of(5, TEXTS)))
     right = pad(batch, LIMIT, "right", model.pad_id, types)
     return {
-        "ragged": (ordered(batch), Context(kind_of("rm"), "ragged", LIMIT, model)),
+        "ragged": (ragged.ordered(batch), Context(kind_of("rm"), "ragged", LIMIT, model)),
         "padded": (right, Context(kind_of("rm"), "padded", LIMIT, model)),
     }
 

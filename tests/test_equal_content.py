@@ -11,37 +11,29 @@ from hypothesis import strategies as st
 from rows import normalizing
 
 from pipeline.tasks import kind_of
-from stages import formats
-from stages.contract import (
-    Columns,
-    Conversation,
-    Example,
-    FormatOptions,
-    Message,
-    Record,
-    Row,
-    StepChain,
-)
-from stages.errors import DataError, RowError
+from stages import contract, errors, formats
 from stages.format import Format
-from stages.normalize.evidence import detect
-from stages.normalize.stage import Normalize
+from stages.normalize import evidence, stage
 
 TAG = "<extra_0>"
 WORDS = st.text(st.sampled_from("ab +-1é好\n.:<"), min_size=1, max_size=10)
 FILLED = WORDS.filter(lambda text: bool(text.strip()))
 
 
-def door(rows: Sequence[Row], task: str, **options: Any) -> tuple[str, list[dict[str, Any]]]:
+def door(
+    rows: Sequence[contract.Row], task: str, **options: Any
+) -> tuple[str, list[dict[str, Any]]]:
     """The reading of some rows, and what they become."""
-    found = detect(rows, kind_of(task), "x.jsonl")
-    records = [Record(i, 0, b"", row) for i, row in enumerate(rows)]
-    batch = Normalize(kind_of(task), found.format, FormatOptions(**options))(records)
+    found = evidence.detect(rows, kind_of(task), "x.jsonl")
+    records = [contract.Record(i, 0, b"", row) for i, row in enumerate(rows)]
+    batch = stage.Normalize(kind_of(task), found.format, contract.FormatOptions(**options))(records)
     own = ["sequence", *(["note"] if task == "prm" else [])]  # what this row lost, not the example
     return found.reading, batch.drop_columns(own).to_pylist()
 
 
-def spoken(*said: tuple[str, str], role: str = "role", content: str = "content") -> list[Row]:
+def spoken(
+    *said: tuple[str, str], role: str = "role", content: str = "content"
+) -> list[contract.Row]:
     """Turns in either spelling."""
     return [{role: who, content: text} for who, text in said]
 
@@ -70,7 +62,7 @@ def test_five_forms_of_a_rated_solution(
     rated = [
         pair for turn, sign in zip(turns, signs, strict=True) for pair in (turn, ("gpt", sign))
     ]
-    forms: dict[str, Row] = {
+    forms: dict[str, contract.Row] = {
         "math_shepherd": {"input": text, "label": joined(problem, steps, signs, gap)},
         "openrlhf_prm": {"input": text, "value": signs},
         "stepwise": {"prompt": problem, "completions": steps, "labels": [g for _, g in solution]},
@@ -147,7 +139,7 @@ def test_two_column_sets_of_a_preference(
         talk.insert(0, ("system", system))
     turns = spoken(*talk, role="from", content="value")
     chosen, rejected = answers
-    forms: list[Row] = [
+    forms: list[contract.Row] = [
         {"conversations": turns, "chosen": chosen, "rejected": rejected},
         {
             "conversations": turns,
@@ -225,37 +217,39 @@ STEPS = {"completions": ["s", "t"], "labels": [True, False]}
 def test_a_templated_problem_is_read_where_that_is_allowed() -> None:
     """Its question is the problem; a template that holds more than one stays refused."""
     twice = f"{TEMPLATED}x<|im_end|>\n{TEMPLATED}"
-    allowed = FormatOptions(already_templated=True)
+    allowed = contract.FormatOptions(already_templated=True)
     for name, column, row in (
         ("stepwise", "prompt", {**STEPS, "prompt": TEMPLATED}),
         ("openrlhf_prm", "input", {"input": f"{TEMPLATED}Step 1: s ки", "value": ["+"]}),
     ):
         (chain,) = formats.load(name).read(row, allowed)
-        assert isinstance(chain, StepChain)
+        assert isinstance(chain, contract.StepChain)
         assert chain.problem == "P"
         longer = {**row, column: str(row[column]).replace(TEMPLATED, twice)}
-        with pytest.raises(RowError):
+        with pytest.raises(errors.RowError):
             formats.load(name).read(longer, allowed)
 
 
 def test_an_instruction_that_says_nothing_is_none() -> None:
     """Beside a question; ``--map`` would be needed where it said something."""
     row = {"instruction": "", "question": "q", "answer": "a"}
-    (found,) = formats.load("query_response").read(row, FormatOptions())
-    assert found == Conversation([Message("user", "q"), Message("assistant", "a")])
+    (found,) = formats.load("query_response").read(row, contract.FormatOptions())
+    assert found == contract.Conversation(
+        [contract.Message("user", "q"), contract.Message("assistant", "a")]
+    )
 
 
 def test_a_file_of_templated_problems_is_refused_whole() -> None:
     """The message names the column and the way on, as for prompts of other tasks."""
-    with pytest.raises(DataError, match="'prompt' already carries a chat template"):
-        detect([{**STEPS, "prompt": TEMPLATED}], kind_of("prm"), "rows.jsonl")
+    with pytest.raises(errors.DataError, match="'prompt' already carries a chat template"):
+        evidence.detect([{**STEPS, "prompt": TEMPLATED}], kind_of("prm"), "rows.jsonl")
 
 
 def test_two_answers_to_an_instruction_are_asked_about() -> None:
     """An output and a response are two answers, until one is named."""
     row = {"instruction": "q", "output": "a", "response": "b"}
-    with pytest.raises(DataError, match="output and response could each be the answer"):
-        detect([row], kind_of("sft"), "rows.jsonl")
+    with pytest.raises(errors.DataError, match="output and response could each be the answer"):
+        evidence.detect([row], kind_of("sft"), "rows.jsonl")
     found = formats.load("alpaca")
     assert found.doubt([row], {"output": "response"}) is None
     assert found.doubt([{"instruction": "q", "output": "a", "response": None}], {}) is None
@@ -265,10 +259,10 @@ def test_two_answers_to_an_instruction_are_asked_about() -> None:
 def test_the_input_of_an_instruction_is_the_one_that_is_named(named: str) -> None:
     """--map input=input settles what --map input=context does."""
     row = {"instruction": "q", "input": "input", "context": "context", "output": "a"}
-    door = Normalize(
-        kind_of("sft"), formats.load("alpaca"), FormatOptions(columns={"input": named})
+    door = stage.Normalize(
+        kind_of("sft"), formats.load("alpaca"), contract.FormatOptions(columns={"input": named})
     )
-    batch = door([Record(1, 0, b"", row)])
+    batch = door([contract.Record(1, 0, b"", row)])
     assert batch["messages"].to_pylist()[0][0]["content"] == f"q\n\n{named}"
 
 
@@ -276,7 +270,7 @@ def test_a_stray_instruction_is_refused_among_plain_exchanges() -> None:
     """A batch that columns could carry as a whole is still read by the format's own rules."""
     rows = [{"instruction": "q", "input": str(i), "output": "a"} for i in range(3)]
     door = normalizing("sft", "query_response")
-    codes = door([Record(i, 0, b"", row) for i, row in enumerate(rows)])["reject_code"]
+    codes = door([contract.Record(i, 0, b"", row) for i, row in enumerate(rows)])["reject_code"]
     assert codes.to_pylist() == ["bad_column"] * 3
 
 
@@ -285,16 +279,18 @@ class _Empty(Format):
 
     name = "empty"
     kinds = ("conversation",)
-    columns: Columns = {"rows": ("rows",)}
+    columns: contract.Columns = {"rows": ("rows",)}
 
-    def matches(self, row: Row) -> str | None:
+    def matches(self, row: contract.Row) -> str | None:
         return "rows"
 
-    def read(self, row: Row, options: FormatOptions) -> list[Example]:
+    def read(self, row: contract.Row, options: contract.FormatOptions) -> list[contract.Example]:
         return []
 
 
 def test_a_row_without_any_example_is_refused() -> None:
     """A format that gives none for a row loses nothing: the row is refused by name."""
-    batch = Normalize(kind_of("sft"), _Empty(), FormatOptions())([Record(0, 0, b"", {"rows": 1})])
+    batch = stage.Normalize(kind_of("sft"), _Empty(), contract.FormatOptions())(
+        [contract.Record(0, 0, b"", {"rows": 1})]
+    )
     assert batch.column("reject_code").to_pylist() == ["no_examples"]

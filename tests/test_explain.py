@@ -23,9 +23,7 @@ from pipeline.cli import cli
 from pipeline.messages import explanations
 from pipeline.messages.explanations import AUDITS, GROUPS, INVARIANTS, Explanation, find, group
 from pipeline.tasks import kind_of
-from stages import catalog, formats, readers
-from stages.contract import FormatOptions
-from stages.errors import DataError, UsageError
+from stages import catalog, contract, errors, formats, readers
 from stages.formats._asked import open_question
 from stages.formats.unusable import Unusable
 from stages.normalize.stage import Normalize
@@ -216,7 +214,7 @@ def test_the_example_of_a_row_gives_its_code(one: Explanation, here: Path) -> No
     assert one.example is not None
     _write(one, here, fixed=False)
     if one.example.asks:
-        with pytest.raises(DataError):
+        with pytest.raises(errors.DataError):
             _through(one, fixed=False)
     else:
         assert _through(one, fixed=False) == {one.code}
@@ -235,7 +233,7 @@ def _of_normalize(one: Explanation, here: Path) -> str:
     reader = readers.load(Path(one.example.file).suffix[1:])
     (split,) = reader.splits(one.example.file)
     (lines,) = reader.read(split)
-    stage = Normalize(kind_of(task), formats.load(reading), FormatOptions())
+    stage = Normalize(kind_of(task), formats.load(reading), contract.FormatOptions())
     codes = stage(lines.records).column("reject_code").to_pylist()
     (code,) = {code for code in codes if code is not None}
     return str(code)
@@ -386,7 +384,7 @@ def test_explain_prints_the_page(pipeline: Run) -> None:
 def test_a_name_of_two_meanings_shows_both() -> None:
     """An audit is called as a code of rows is."""
     assert [one.group for one in find("control_text")] == ["tokens", AUDITS]
-    with pytest.raises(UsageError, match="List all codes with: pipeline explain"):
+    with pytest.raises(errors.UsageError, match="List all codes with: pipeline explain"):
         find("zzzzzz")
 
 

@@ -43,10 +43,7 @@ from pipeline.builds.build import Build
 from pipeline.exports import ExportFacts
 from stages import columns
 from stages.errors import DataError, UsageError
-from stages.tokens import packed
-from stages.tokens.packed import pack
-from stages.tokens.padded import pad
-from stages.tokens.ragged import ordered
+from stages.tokens import packed, padded, ragged
 
 SOURCE = {
     "sft": SAMPLES / "sft" / "chat.jsonl",
@@ -107,7 +104,7 @@ def examples(draw: st.DrawFn, task: str) -> pa.Table:
                 row |= {"step_positions": places, "step_labels": rated}
         made.append(row)
     names = [name for name in columns.TYPES if name in made[0]]
-    return ordered(pa.Table.from_pylist(made, schema=columns.schema(names)))
+    return ragged.ordered(pa.Table.from_pylist(made, schema=columns.schema(names)))
 
 
 def laid_out(table: pa.Table, layout: str) -> pa.Table:
@@ -116,8 +113,8 @@ def laid_out(table: pa.Table, layout: str) -> pa.Table:
         lengths = np.array([len(x) for x in table.column("input_ids").to_pylist()])
         packs = packed.plan(lengths, LONGEST)
         order = np.argsort(packs, kind="stable")
-        return pack(table.take(pa.array(order)).combine_chunks(), np.bincount(packs))
-    return pad(table, LONGEST, "left", 0) if layout == "padded" else table
+        return packed.pack(table.take(pa.array(order)).combine_chunks(), np.bincount(packs))
+    return padded.pad(table, LONGEST, "left", 0) if layout == "padded" else table
 
 
 @pytest.mark.parametrize(

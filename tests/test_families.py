@@ -17,10 +17,8 @@ from support import table
 from transformers import AutoTokenizer
 
 from pipeline.serving.serving import write_tokenizer
+from stages import columns, probes, profile
 from stages.chat_template.segments import controls_pattern
-from stages.columns import IGNORED
-from stages.probes import bind
-from stages.profile import AddedToken, TargetModel
 from stages.tokenizers.profiles import all_profiles
 
 TABLE = table("families.toml")
@@ -38,7 +36,7 @@ STAND_INS = {
         sha256="709191b3ddf7b35c6dbfa57385db754aa6e663c2ec9b9b6998046e6f0d1e8560",
         of_vendor=False,
         added_tokens=tuple(
-            AddedToken(
+            profile.AddedToken(
                 _DISTILLED.get(token.content, token.content),
                 special=token.content not in list(_DISTILLED)[2:],
             )
@@ -52,7 +50,7 @@ STAND_INS = {
 class Family:
     """A bound model, and its emitted tokenizer as a trainer loads it."""
 
-    model: TargetModel
+    model: profile.TargetModel
     tokenizer: Any
 
     def template(self, messages: list[Any], tools: Any, **variables: Any) -> list[int]:
@@ -69,7 +67,7 @@ def family(name: str, cache: Path, folder: Path) -> Family:
     """One at a time: their tokenizers are large."""
     profile = all_profiles()[name]
     profile = replace(profile, ranks=profile.ranks or STAND_INS[name])
-    model = bind(profile, vocabulary_of(profile, cache), with_steps=False)
+    model = probes.bind(profile, vocabulary_of(profile, cache), with_steps=False)
     target = folder / name
     if not target.is_dir():
         write_tokenizer(target, model)
@@ -90,7 +88,7 @@ class Made:
     @property
     def starts(self) -> list[int]:
         """Where each run of trained tokens starts."""
-        trained = [label != IGNORED for label in self.labels]
+        trained = [label != columns.IGNORED for label in self.labels]
         return [i for i, (a, b) in enumerate(itertools.pairwise([False, *trained])) if b > a]
 
 

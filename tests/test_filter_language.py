@@ -15,14 +15,11 @@ from support import table
 from expectations import second_rows
 from pipeline.options.build_options import PlanOptions, SourceOptions
 from pipeline.options.config import Config, carried
-from pipeline.shards import doubles
+from pipeline.shards import doubles, values
 from pipeline.shards.choose import choose
 from pipeline.shards.examples import Fate, PlannedExamples, rows_left_out
 from pipeline.shards.filters import SourceFilters
-from pipeline.shards.values import Seen
-from stages import columns
-from stages.contract import Record
-from stages.errors import DataError, ReadingError, UsageError
+from stages import columns, contract, errors
 from stages.rows import carried as carrying
 from stages.rows.expressions import FIGURES, FUNCTIONS, parse
 
@@ -204,7 +201,7 @@ def _options(*filters: str) -> SourceOptions:
 def _batch(rows: list[Row], asked: carrying.Carried) -> pa.RecordBatch:
     """What parts have of rows."""
     data = [{k: x for k, x in row.items() if not k.startswith("n_")} for row in rows]
-    records = [Record(line, None, b"", one) for line, one in enumerate(data)]
+    records = [contract.Record(line, None, b"", one) for line, one in enumerate(data)]
     columns = {
         "line": pa.array(range(len(rows)), pa.int64()),
         "length": pa.array([row["n_tokens"] for row in rows], pa.int32()),
@@ -217,7 +214,7 @@ def applied(rows: list[Row], *filters: str) -> tuple[list[int], list[bool]]:
     """The number of the filter that drops each row, and whether that one is null."""
     asked = carried(_options(*filters), PlanOptions())
     batch = _batch(rows, asked)
-    seen = Seen(asked.paths)
+    seen = values.Seen(asked.paths)
     if asked.paths:
         seen.add(batch, lambda at: f"x.jsonl:{at + 1}")
     machine = SourceFilters(tuple(map(parse, filters)), asked.paths, seen)
@@ -231,7 +228,7 @@ def test_a_filter_says_what_a_naive_reading_says(said: Said, rows: list[Row]) ->
     text, meaning = said
     try:
         parse(text)
-    except UsageError as error:
+    except errors.UsageError as error:
         assert "reads no column" in error.what  # noqa: PT017  # literals alone
         return
     by, null = applied(rows, text)
@@ -250,7 +247,7 @@ def test_the_order_of_rows_and_pieces_changes_nothing(
     for text, _ in (one, other):
         try:
             parse(text)
-        except UsageError:
+        except errors.UsageError:
             return
         texts.append(text)
     by, null = applied(rows, *texts)
@@ -264,7 +261,7 @@ def test_the_order_of_rows_and_pieces_changes_nothing(
 
 @pytest.mark.parametrize(("text", "at", "why"), table("filters.toml")["no_expressions"])
 def test_what_is_no_expression_is_refused_with_its_place(text: str, at: str, why: str) -> None:
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(errors.UsageError) as raised:
         parse(text)
     assert at in raised.value.what
     assert why in f"{raised.value.what} {raised.value.remedy}"
@@ -273,7 +270,7 @@ def test_what_is_no_expression_is_refused_with_its_place(text: str, at: str, why
 @pytest.mark.parametrize(("text", "why"), table("filters.toml")["types"])
 def test_types_that_do_not_go_together_are_refused(text: str, why: str) -> None:
     rows: list[Row] = [{"n_tokens": 1, "n_trained": 1, "a": 1, "t": "x", "b": True}]
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(errors.UsageError) as raised:
         applied(rows, text)
     assert why in raised.value.what
 
@@ -289,7 +286,7 @@ def test_types_that_do_not_go_together_are_refused(text: str, why: str) -> None:
 )
 def test_a_column_of_several_types_is_refused_with_rows(values: list[Any], said: str) -> None:
     rows = [{"n_tokens": 1, "n_trained": 1, "a": value} for value in values]
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(errors.DataError, match=said):
         applied(rows, "a = 1")
 
 
@@ -355,14 +352,14 @@ def test_a_value_of_another_row_is_noticed() -> None:
     rows[3] |= {"a": None, "t": None, "b": None, "meta": []}
     asked = carrying.Carried(("a", "b", "meta.q", "t"))
     batch = _batch(rows, asked)
-    records = {n: Record(n, None, b"", row) for n, row in enumerate(rows)}
+    records = {n: contract.Record(n, None, b"", row) for n, row in enumerate(rows)}
     second_rows.check_values(batch, asked.paths, records, "row {}".format)
     for first, other in ((0, 1), (2, 3), (3, 4)):
         moved = list(range(5))
         moved[first], moved[other] = other, first
         values = batch.column("carried").take(pa.array(moved))
         damaged = batch.set_column(batch.schema.get_field_index("carried"), "carried", values)
-        with pytest.raises(ReadingError, match=f"row {first}: the value at"):
+        with pytest.raises(errors.ReadingError, match=f"row {first}: the value at"):
             second_rows.check_values(damaged, asked.paths, records, "row {}".format)
 
 

@@ -15,23 +15,10 @@ from rows import READ, REFUSED, UNUSABLE, WHOLE, normalizing, turns
 from support import ROOT, SAMPLES, Run, check_reading, few, read_manifest, rows_to
 
 from pipeline.tasks import kind_of
-from stages import catalog, formats, readers
-from stages.contract import (
-    Conversation,
-    Example,
-    FormatOptions,
-    Message,
-    Pair,
-    Record,
-    Refused,
-    Row,
-    StepChain,
-)
-from stages.errors import DataError, RowError, UsageError
+from stages import catalog, contract, errors, formats, readers
 from stages.files.line_block import parse
 from stages.format import Format
-from stages.normalize.evidence import detect
-from stages.normalize.stage import Normalize
+from stages.normalize import evidence, stage
 from stages.rows import examples, loss_mask, stop_text
 from stages.rows.selection import renamed
 
@@ -41,7 +28,7 @@ def test_a_row_says_what_it_says(name: str) -> None:
     """Detected among all formats of its task, and turned into exactly these examples."""
     one = READ[name]
     assert formats.choose(one.reading, kind_of(one.task)).matches(one.row)
-    assert "3 of 3" in detect([one.row] * 3, kind_of(one.task), "x.jsonl").evidence
+    assert "3 of 3" in evidence.detect([one.row] * 3, kind_of(one.task), "x.jsonl").evidence
     check_reading(one.reading, one.task, one.row, one.examples)
 
 
@@ -49,8 +36,8 @@ def test_a_row_says_what_it_says(name: str) -> None:
 def test_a_row_that_says_nothing_clear_is_refused(name: str) -> None:
     """Each fault has its code, and a reason that names it; nobody guesses what was meant."""
     one = REFUSED[name]
-    with pytest.raises(RowError) as caught:
-        formats.choose(one.reading, kind_of(one.task)).read(one.row, FormatOptions())
+    with pytest.raises(errors.RowError) as caught:
+        formats.choose(one.reading, kind_of(one.task)).read(one.row, contract.FormatOptions())
     assert caught.value.code == one.code
     assert caught.value.detail
     assert one.words in caught.value.detail
@@ -60,15 +47,15 @@ def test_a_row_that_says_nothing_clear_is_refused(name: str) -> None:
 def test_data_for_another_kind_of_training_is_refused_by_its_name(name: str) -> None:
     """Detection says what the rows are for and what to give instead; no option has them read."""
     one = UNUSABLE[name]
-    with pytest.raises(DataError) as refused:
-        detect([one.row] * 3, kind_of(one.task), "x.jsonl")
+    with pytest.raises(errors.DataError) as refused:
+        evidence.detect([one.row] * 3, kind_of(one.task), "x.jsonl")
     assert one.words in refused.value.what
     assert refused.value.remedy
     if one.reading:
         found = formats.load(one.reading)
         assert found.matches(one.row)
-        with pytest.raises(RowError):
-            found.read(one.row, FormatOptions())
+        with pytest.raises(errors.RowError):
+            found.read(one.row, contract.FormatOptions())
 
 
 @pytest.mark.parametrize("task", few(["prm", "rm", "sft"], 1))
@@ -82,7 +69,7 @@ def test_rows_are_planned_and_built(pipeline: Run, tmp_path: Path, task: str) ->
     pipeline("run", task, *command, "-o", "out", "--max-reject", 1).ended()
     manifest = read_manifest(tmp_path / "out")
     wanted = [example for case in cases.values() for example in case.examples]
-    refused = Counter(example.code for example in wanted if isinstance(example, Refused))
+    refused = Counter(example.code for example in wanted if isinstance(example, contract.Refused))
     assert manifest["rows"]["used"] == len(cases)
     assert manifest["examples"]["kept"] >= len(wanted) - refused.total()
     assert manifest["examples"]["rejected_by_code"] == refused
@@ -125,8 +112,8 @@ def test_ratings_are_read_at_the_tags_whatever_the_texts_hold(
         "input": problem + "".join(piece + tag for piece in pieces),
         "label": problem + "".join(p + sign for p, sign in zip(pieces, signs, strict=True)),
     }
-    (found,) = formats.load("math_shepherd").read(row, FormatOptions())
-    assert isinstance(found, StepChain)
+    (found,) = formats.load("math_shepherd").read(row, contract.FormatOptions())
+    assert isinstance(found, contract.StepChain)
     assert found.labels == [1.0 if sign == "+" else 0.0 for sign in signs]
     assert (found.problem, found.steps) == (problem, pieces)
     assert found.pieces == [problem + pieces[0], *pieces[1:], ""]
@@ -134,10 +121,10 @@ def test_ratings_are_read_at_the_tags_whatever_the_texts_hold(
 
 def test_the_step_tag_and_the_separator_can_be_named() -> None:
     """A tag and a separator that nobody knows are read when they are named."""
-    options = FormatOptions(step_tag="#", prompt_separator="||")
+    options = contract.FormatOptions(step_tag="#", prompt_separator="||")
     row = {"input": "P|| s #\nt #", "value": ["+", "-"]}
     (found,) = formats.load("openrlhf_prm").read(row, options)
-    assert isinstance(found, StepChain)
+    assert isinstance(found, contract.StepChain)
     chain = examples.chain(found)
     assert (chain.problem, chain.steps, chain.labels) == ("P", ["|| s", "t"], [1.0, 0.0])
 
@@ -148,18 +135,18 @@ def test_alternatives_are_rated_as_neutral_says(neutral: str, value: float | Non
     one = READ["prm800k"]
     wanted = [
         replace(made, labels=[value if rating is None else rating for rating in made.labels])
-        if isinstance(made, StepChain)
+        if isinstance(made, contract.StepChain)
         else made
         for made in one.examples
     ]
-    assert formats.load("prm800k").read(one.row, FormatOptions(neutral=neutral)) == wanted
+    assert formats.load("prm800k").read(one.row, contract.FormatOptions(neutral=neutral)) == wanted
 
 
 def test_completions_that_are_no_list_are_refused_as_a_row() -> None:
     """A row of another shape in a PRM800K file is refused by name and stops nothing."""
     row = {"question": {"problem": "P"}, "label": {"steps": [{"completions": 5}]}}
     door = normalizing("prm", "prm800k")
-    (found,) = door([Record(0, 0, b"", row)]).to_pylist()
+    (found,) = door([contract.Record(0, 0, b"", row)]).to_pylist()
     assert found["reject_code"] == "malformed_row"
     assert found["reject_detail"]
 
@@ -178,12 +165,12 @@ def test_every_completion_is_in_an_example_or_refused_by_name(data: st.DataObjec
             {"completions": made or None, "chosen_completion": chosen, "human_completion": human}
         )
     row = {"question": {"problem": "P"}, "label": {"steps": steps}}
-    found = formats.load("prm800k").read(row, FormatOptions())
-    chains = [one for one in found if isinstance(one, StepChain)]
+    found = formats.load("prm800k").read(row, contract.FormatOptions())
+    chains = [one for one in found if isinstance(one, contract.StepChain)]
     used = {text for chain in chains for text in chain.steps}
     written = sum(len(step["completions"] or []) for step in steps)
     written += sum(step["human_completion"] is not None for step in steps)
-    assert len(used) + sum(isinstance(one, Refused) for one in found) == written
+    assert len(used) + sum(isinstance(one, contract.Refused) for one in found) == written
 
 
 KEYS = (
@@ -215,25 +202,27 @@ SHAPES = st.recursive(
 @pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(row=st.dictionaries(st.sampled_from(KEYS), SHAPES, max_size=6), raw=st.booleans())
-def test_no_row_crashes_the_door(row: Row, raw: bool) -> None:
+def test_no_row_crashes_the_door(row: contract.Row, raw: bool) -> None:
     """Any object comes out of any format's door once or refused; nothing else is raised."""
     for task in ("sft", "rm", "prm"):
         for base in formats.for_kind(kind_of(task)):
             for found in (base, *base.variants.values()):
-                door = Normalize(kind_of(task), found, FormatOptions(), raw=raw, reasoning=None)
-                batch = door([Record(0, 0, b"", row)])
+                door = stage.Normalize(
+                    kind_of(task), found, contract.FormatOptions(), raw=raw, reasoning=None
+                )
+                batch = door([contract.Record(0, 0, b"", row)])
                 assert batch.num_rows == 1 or found.fans_out
                 assert found.matches(row) is None or isinstance(found.matches(row), str)
 
 
 @settings(max_examples=40, deadline=None)
 @given(rows=st.lists(st.dictionaries(st.sampled_from(KEYS), SHAPES, max_size=6), max_size=4))
-def test_no_rows_crash_detection(rows: list[Row]) -> None:
+def test_no_rows_crash_detection(rows: list[contract.Row]) -> None:
     """Any sample has one reading or is refused with a sentence; nothing else is raised."""
     for task in ("sft", "rm", "prm"):
         try:
-            found = detect(rows, kind_of(task), "x.jsonl")
-        except DataError as error:
+            found = evidence.detect(rows, kind_of(task), "x.jsonl")
+        except errors.DataError as error:
             said = str(error)
         else:
             said = found.evidence
@@ -244,26 +233,31 @@ def test_no_rows_crash_detection(rows: list[Row]) -> None:
 def test_the_format_of_most_rows_is_detected() -> None:
     """Some odd rows do not hide the format; their own refusal will name them."""
     good, odd = {"instruction": "q", "output": "a"}, {"id": 1}
-    assert detect([good, odd, good], kind_of("sft"), "x.jsonl").reading == "alpaca"
-    with pytest.raises(DataError, match="no format of conversations fits"):
-        detect([good, odd, odd], kind_of("sft"), "x.jsonl")
+    assert evidence.detect([good, odd, good], kind_of("sft"), "x.jsonl").reading == "alpaca"
+    with pytest.raises(errors.DataError, match="no format of conversations fits"):
+        evidence.detect([good, odd, odd], kind_of("sft"), "x.jsonl")
 
 
 def test_rows_that_read_two_ways_are_not_guessed_at() -> None:
     """Where two formats fit equally well the user says which."""
-    turned: Row = {"messages": turns(Q, A), "prompt": "q", "completion": "a"}
-    stepped: Row = {"input": "P ки", "label": "P +", "completions": ["s"], "labels": [True]}
+    turned: contract.Row = {"messages": turns(Q, A), "prompt": "q", "completion": "a"}
+    stepped: contract.Row = {
+        "input": "P ки",
+        "label": "P +",
+        "completions": ["s"],
+        "labels": [True],
+    }
     for task, row in (("sft", turned), ("prm", stepped)):
-        with pytest.raises(DataError, match="reads as") as caught:
-            detect([row], kind_of(task), "x.jsonl")
+        with pytest.raises(errors.DataError, match="reads as") as caught:
+            evidence.detect([row], kind_of(task), "x.jsonl")
         assert "--format" in caught.value.remedy
 
 
 @pytest.mark.parametrize("task", ["sft", "rm", "prm"])
 def test_undetectable_rows_are_refused_with_their_columns(task: str) -> None:
     """The message names the columns that were found and the formats that read rows."""
-    with pytest.raises(DataError, match="alpha, beta") as caught:
-        detect([{"beta": 1, "alpha": 2}], kind_of(task), "x.jsonl")
+    with pytest.raises(errors.DataError, match="alpha, beta") as caught:
+        evidence.detect([{"beta": 1, "alpha": 2}], kind_of(task), "x.jsonl")
     names = {found.name for found in formats.usable_for(kind_of(task))}
     assert all(name in caught.value.remedy for name in names)
     refused = {found.name for found in formats.for_kind(kind_of(task))} - names
@@ -272,9 +266,9 @@ def test_undetectable_rows_are_refused_with_their_columns(task: str) -> None:
 
 def test_a_format_of_another_task_is_a_usage_error() -> None:
     """A format that cannot feed the task is refused, and so is one that does not exist."""
-    with pytest.raises(UsageError, match="gives conversations, not preference pairs"):
+    with pytest.raises(errors.UsageError, match="gives conversations, not preference pairs"):
         formats.choose("alpaca", kind_of("rm"))
-    with pytest.raises(UsageError, match="alpacca") as caught:
+    with pytest.raises(errors.UsageError, match="alpacca") as caught:
         formats.choose("alpacca", kind_of("sft"))
     assert "alpaca" in caught.value.remedy
 
@@ -321,9 +315,9 @@ def test_sample_files_are_recognised_and_read() -> None:
         found = [record for batch in batches for record in batch.records]
         kind = kind_of(name.partition("/")[0])
         rows = [record.data for record in found if record.data is not None]
-        detected = detect(rows, kind, name).format
+        detected = evidence.detect(rows, kind, name).format
         assert (detected.name, len(found)) == (reading, count), name
-        batch = Normalize(kind, detected, FormatOptions())(found)
+        batch = stage.Normalize(kind, detected, contract.FormatOptions())(found)
         assert sorted(batch["reject_code"].drop_null().to_pylist()) == codes, name
         assert set(batch["line"].to_pylist()) == {record.line for record in found}
         if reading in ("math_shepherd", "openrlhf_prm") or name == "prm/stepwise.jsonl":
@@ -338,20 +332,20 @@ THINK = "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n"
 @pytest.mark.parametrize("opening", ["", "<think>\n", "So"])
 def test_a_templated_prompt_of_a_pair_is_never_templated_again(opening: str) -> None:
     """Refused unasked; read once with the option; what it begins goes into texts alone."""
-    form, allowed = formats.load("preference"), FormatOptions(already_templated=True)
+    form, allowed = formats.load("preference"), contract.FormatOptions(already_templated=True)
     for column, listed in itertools.product(("prompt", "question", "instruction"), (True, False)):
         sides: list[Any] = [turns(A), turns(B)] if listed else ["a", "b"]
         row = {column: THINK + opening, "chosen": sides[0], "rejected": sides[1]}
-        with pytest.raises(RowError, match="already carries a chat template") as caught:
-            form.read(row, FormatOptions())
+        with pytest.raises(errors.RowError, match="already carries a chat template") as caught:
+            form.read(row, contract.FormatOptions())
         assert caught.value.code == "already_templated"
         if listed and opening:
-            with pytest.raises(RowError, match="begins the answer with"):
+            with pytest.raises(errors.RowError, match="begins the answer with"):
                 form.read(row, allowed)
             continue
         (pair,) = form.read(row, allowed)
-        assert isinstance(pair, Pair)
-        assert pair.prompt == [Message("user", "q")]
+        assert isinstance(pair, contract.Pair)
+        assert pair.prompt == [contract.Message("user", "q")]
         wanted = ["a", "b"] if listed else [opening + side for side in sides]
         assert [pair.chosen[0].content, pair.rejected[0].content] == wanted
 
@@ -359,22 +353,22 @@ def test_a_templated_prompt_of_a_pair_is_never_templated_again(opening: str) -> 
 def test_an_input_has_no_place_behind_a_templated_instruction() -> None:
     """It would stand where the answer begins."""
     row = {"instruction": THINK, "input": "more", "output": "a"}
-    with pytest.raises(RowError, match="input has no place after it"):
-        formats.load("alpaca").read(row, FormatOptions(already_templated=True))
+    with pytest.raises(errors.RowError, match="input has no place after it"):
+        formats.load("alpaca").read(row, contract.FormatOptions(already_templated=True))
 
 
 def test_a_format_that_crashes_is_a_fault_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no format fits, the nearest one is asked what is wrong; it must not break down."""
 
-    def broken(*_: object) -> list[Example]:
+    def broken(*_: object) -> list[contract.Example]:
         raise TypeError("a fault of ours")
 
-    with pytest.raises(DataError, match="but not its values"):
-        detect([{"problem": 1, "steps": 2}] * 3, kind_of("prm"), "x.jsonl")
+    with pytest.raises(errors.DataError, match="but not its values"):
+        evidence.detect([{"problem": 1, "steps": 2}] * 3, kind_of("prm"), "x.jsonl")
     for found in formats.usable_for(kind_of("prm")):
         monkeypatch.setattr(type(found), "read", broken)
     with pytest.raises(TypeError, match="a fault of ours"):
-        detect([{"problem": 1, "steps": 2}] * 3, kind_of("prm"), "x.jsonl")
+        evidence.detect([{"problem": 1, "steps": 2}] * 3, kind_of("prm"), "x.jsonl")
 
 
 def test_a_masked_speaker_is_not_trained() -> None:
@@ -382,18 +376,18 @@ def test_a_masked_speaker_is_not_trained() -> None:
     said = [{"from": "human", "value": "q"}, {"from": "Assistant", "value": "a"}]
     for value in ("User", "human", "gpt", "ASSISTANT"):
         row = {"mask": value, "conversations": said}
-        (found,) = formats.load("sharegpt").read(row, FormatOptions())
-        assert isinstance(found, Conversation)
+        (found,) = formats.load("sharegpt").read(row, contract.FormatOptions())
+        assert isinstance(found, contract.Conversation)
         trained = [None, False] if value in ("gpt", "ASSISTANT") else [False, None]
         assert [turn.trained for turn in found.messages] == trained, value
 
 
-def node(role: str, text: str, *replies: Row, **more: Any) -> Row:
+def node(role: str, text: str, *replies: contract.Row, **more: Any) -> contract.Row:
     """A message with the replies to it."""
     return {"role": role, "text": text, "replies": list(replies), **more}
 
 
-TREE: Row = {
+TREE: contract.Row = {
     "message_tree_id": "1",
     "prompt": node(
         "prompter",
@@ -404,7 +398,7 @@ TREE: Row = {
         node("assistant", "gone", rank=2, deleted=True),
     ),
 }
-SEVERAL: Row = {"prompt": "q", "chosen": ["a", "c"], "rejected": ["b", "d"]}
+SEVERAL: contract.Row = {"prompt": "q", "chosen": ["a", "c"], "rejected": ["b", "d"]}
 
 
 def test_what_is_open_is_asked_and_each_answer_reads() -> None:
@@ -413,18 +407,18 @@ def test_what_is_open_is_asked_and_each_answer_reads() -> None:
         ("rm", SEVERAL, ["answer_lists/first", "answer_lists/all"]),
         ("sft", TREE, ["message_paths/best", "message_paths/all"]),
     ):
-        with pytest.raises(DataError) as asked:
-            detect([row] * 2, kind_of(task), "x.jsonl")
+        with pytest.raises(errors.DataError) as asked:
+            evidence.detect([row] * 2, kind_of(task), "x.jsonl")
         for one in offered:
             assert f"--format {one}" in asked.value.remedy
-            found = formats.choose(one, kind_of(task)).read(row, FormatOptions())
-            assert any(not isinstance(example, Refused) for example in found)
+            found = formats.choose(one, kind_of(task)).read(row, contract.FormatOptions())
+            assert any(not isinstance(example, contract.Refused) for example in found)
 
 
-def texts(reading: str, row: Row) -> list[tuple[str | None, str | None]]:
+def texts(reading: str, row: contract.Row) -> list[tuple[str | None, str | None]]:
     """Both answers of each pair."""
-    found = formats.choose(reading, kind_of("rm")).read(row, FormatOptions())
-    pairs = [one for one in found if isinstance(one, Pair)]
+    found = formats.choose(reading, kind_of("rm")).read(row, contract.FormatOptions())
+    pairs = [one for one in found if isinstance(one, contract.Pair)]
     return [(pair.chosen[0].content, pair.rejected[0].content) for pair in pairs]
 
 
@@ -438,32 +432,32 @@ def test_several_answers_pair_up_as_asked() -> None:
 
 def test_trees_follow_the_best_or_all() -> None:
     """The best path has what is ranked first at each message; the others are counted."""
-    best = formats.choose("message_paths/best", kind_of("sft")).read(TREE, FormatOptions())
+    best = formats.choose("message_paths/best", kind_of("sft")).read(TREE, contract.FormatOptions())
     path = zip(("user", "assistant") * 2, "qarc", strict=True)
-    assert [one for one in best if isinstance(one, Conversation)] == [
-        Conversation([Message(*turn) for turn in path])
+    assert [one for one in best if isinstance(one, contract.Conversation)] == [
+        contract.Conversation([contract.Message(*turn) for turn in path])
     ]
-    codes = [one.code for one in best if isinstance(one, Refused)]
+    codes = [one.code for one in best if isinstance(one, contract.Refused)]
     assert codes == ["deleted_message", "not_the_best", "not_the_best"]
-    whole = formats.choose("message_paths/all", kind_of("sft")).read(TREE, FormatOptions())
-    assert sum(isinstance(one, Conversation) for one in whole) == 3
+    whole = formats.choose("message_paths/all", kind_of("sft")).read(TREE, contract.FormatOptions())
+    assert sum(isinstance(one, contract.Conversation) for one in whole) == 3
 
 
 def test_the_sign_of_a_strength_can_be_turned() -> None:
     """By --format; the evidence says which way it is read."""
     name, row = READ["strength"].reading, READ["strength"].row
-    found = detect([row], kind_of("rm"), "x")
+    found = evidence.detect([row], kind_of("rm"), "x")
     assert "below 0 the first answer is the better one" in found.evidence
     assert texts(name, row) == [("a", "b")]
     assert texts("strength_pair/positive-is-first", row) == [("b", "a")]
 
 
 @st.composite
-def trees(draw: st.DrawFn, depth: int = 3) -> Row:
+def trees(draw: st.DrawFn, depth: int = 3) -> contract.Row:
     """Messages whose texts are all different, answered by turns."""
     count = [0]
 
-    def grow(role: str, left: int) -> Row:
+    def grow(role: str, left: int) -> contract.Row:
         count[0] += 1
         text = f"t{count[0]}"
         number = draw(st.integers(0, 3)) if left else 0
@@ -478,7 +472,7 @@ def trees(draw: st.DrawFn, depth: int = 3) -> Row:
     return {"prompt": grow("prompter", depth)}
 
 
-def answers_of(found: Row) -> list[str]:
+def answers_of(found: contract.Row) -> list[str]:
     """The texts of all answers of a tree."""
     own = [found["text"]] if found["role"] == "assistant" else []
     return own + [text for reply in found["replies"] for text in answers_of(reply)]
@@ -486,10 +480,10 @@ def answers_of(found: Row) -> list[str]:
 
 @settings(deadline=None, max_examples=40)
 @given(trees())
-def test_every_answer_of_a_tree_is_trained_once_or_counted(tree: Row) -> None:
+def test_every_answer_of_a_tree_is_trained_once_or_counted(tree: contract.Row) -> None:
     """All paths together train each answer exactly once."""
-    found = formats.choose("message_paths/all", kind_of("sft")).read(tree, FormatOptions())
-    made = [one for one in found if isinstance(one, Conversation)]
+    found = formats.choose("message_paths/all", kind_of("sft")).read(tree, contract.FormatOptions())
+    made = [one for one in found if isinstance(one, contract.Conversation)]
     ready = [loss_mask.conversation(one, "assistant") for one in made]
     trained = [m.content for one in ready for m in one.messages if m.trained]
     assert sorted(map(str, trained)) == sorted(answers_of(tree["prompt"]))
@@ -497,15 +491,15 @@ def test_every_answer_of_a_tree_is_trained_once_or_counted(tree: Row) -> None:
 
 @settings(deadline=None, max_examples=40)
 @given(trees())
-def test_every_answer_of_a_ranked_tree_is_in_a_pair_or_counted(tree: Row) -> None:
+def test_every_answer_of_a_ranked_tree_is_in_a_pair_or_counted(tree: contract.Row) -> None:
     """Those in no pair are refused by name, and the better one has the lower rank."""
     if not tree["prompt"]["replies"]:
         return
-    found = formats.choose("message_tree/all", kind_of("rm")).read(tree, FormatOptions())
-    pairs = [one for one in found if isinstance(one, Pair)]
+    found = formats.choose("message_tree/all", kind_of("rm")).read(tree, contract.FormatOptions())
+    pairs = [one for one in found if isinstance(one, contract.Pair)]
     used = {m.content for p in pairs for m in (*p.prompt, *p.chosen, *p.rejected)}
     lost = [text for text in answers_of(tree["prompt"]) if text not in used]
-    refused = " ".join(one.detail for one in found if isinstance(one, Refused))
+    refused = " ".join(one.detail for one in found if isinstance(one, contract.Refused))
     single = [text for text in lost if f"'{text}'" not in refused]
     assert not single
 
@@ -571,23 +565,23 @@ def test_what_is_no_format_is_refused_where_it_is_loaded(monkeypatch: pytest.Mon
         (type("Toy", (Format,), {**NEEDED, "name": "other"})(), "its name is other"),
     ):
         monkeypatch.setattr(catalog, "load", lambda *_, toy=toy: toy)
-        with pytest.raises(UsageError, match=message):
+        with pytest.raises(errors.UsageError, match=message):
             formats.load("toy")
 
 
-def judged(name: str, row: Row) -> tuple[str | None, set[str]]:
+def judged(name: str, row: contract.Row) -> tuple[str | None, set[str]]:
     """What a row is refused with, and what of it is not read."""
     stage = normalizing("sft", name)
-    (code,) = stage([Record(0, 0, b"", row)]).column("reject_code").to_pylist()
+    (code,) = stage([contract.Record(0, 0, b"", row)]).column("reject_code").to_pylist()
     return code, set(stage.tally.rows)
 
 
 def test_a_row_without_an_answer_is_refused_by_the_code_of_its_format() -> None:
     """Where the rows around it have one, alone; the page on formats lists these codes."""
     file = [{"messages": turns(Q, A)}] * 20 + [{"messages": turns(Q)}]
-    found = detect(file, kind_of("sft"), "x.jsonl")
+    found = evidence.detect(file, kind_of("sft"), "x.jsonl")
     assert found.reading == "openai"
-    rows: list[tuple[str, Row, str]] = [
+    rows: list[tuple[str, contract.Row, str]] = [
         ("openai", {"messages": turns(Q)}, "no_answer"),
         ("sharegpt", {"conversations": [{"from": "human", "value": "q"}]}, "no_answer"),
         ("prompt_completion", {"prompt": "q"}, "bad_column"),
@@ -605,7 +599,11 @@ EXTRA = "<extra_id_0>System\n{}\n\n<extra_id_1>User\nq\n<extra_id_1>Assistant"
 def test_a_prompt_in_the_template_of_nemo_is_its_turns() -> None:
     """With a system text or an empty one, with the last line break or without; what
     ``<extra_id_2>`` opens steers the answer, so that such a text is not taken apart."""
-    talk = [Message("system", "s"), Message("user", "q"), Message("assistant", "a")]
+    talk = [
+        contract.Message("system", "s"),
+        contract.Message("user", "q"),
+        contract.Message("assistant", "a"),
+    ]
     for system, end in itertools.product(("s", ""), ("\n", "")):
         found = stop_text.read(EXTRA.format(system) + end)
         assert found is not None
@@ -616,10 +614,10 @@ def test_a_prompt_in_the_template_of_nemo_is_its_turns() -> None:
 
 def test_a_list_of_turns_without_a_name_says_what_it_must_be() -> None:
     """Other lists have no such remedy."""
-    with pytest.raises(RowError) as refused:
+    with pytest.raises(errors.RowError) as refused:
         parse(json.dumps(turns(Q, A)).encode())
     assert refused.value.detail.endswith('{"messages": [...]}')
-    with pytest.raises(RowError) as refused:
+    with pytest.raises(errors.RowError) as refused:
         parse(b"[1]")
     assert "messages" not in refused.value.detail
 

@@ -21,9 +21,7 @@ from support import few, read_manifest, silent
 from pipeline.builder.build import build
 from pipeline.options.config import Config
 from pipeline.stores import open_store
-from stages import readers
-from stages.contract import Split
-from stages.errors import ContainerError, SurroundingsError
+from stages import contract, errors, readers
 from stages.files import content, file_version, row_counts
 from stages.files.file_version import FilePiece, FileVersion, look
 from stages.readers import jsonl
@@ -98,7 +96,7 @@ def elsewhere(name: str, content: bytes) -> FileVersion:
     return FileVersion(name, len(content), head=content[:8], pieces=whole, stored=_Stored(content))
 
 
-def rows_of(splits: list[Split]) -> list[tuple[int, int, bytes, Any]]:
+def rows_of(splits: list[contract.Split]) -> list[tuple[int, int, bytes, Any]]:
     """Line and offset in the text of the file, bytes and content of each row."""
     rows, line = [], 0
     for split in splits:
@@ -112,7 +110,7 @@ def rows_of(splits: list[Split]) -> list[tuple[int, int, bytes, Any]]:
     return rows
 
 
-def cut(version: FileVersion, least: int, looked: int = 1 << 14) -> list[Split]:
+def cut(version: FileVersion, least: int, looked: int = 1 << 14) -> list[contract.Split]:
     """The pieces of a version, which cover it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jsonl, "SPLIT_BYTES", least)
@@ -135,7 +133,7 @@ def test_what_is_too_large_for_memory_is_copied_for_as_long_as_it_is_read(
         assert known.sha256 == hashlib.sha256(packed).hexdigest()
         (copy,) = (tmp_path / "copies").iterdir()
         copy.write_bytes(packed[:-9] + b'"changed"]')
-        with pytest.raises(SurroundingsError, match="changed while"):
+        with pytest.raises(errors.SurroundingsError, match="changed while"):
             rows_of([replace(known)])
     assert not list((tmp_path / "copies").iterdir())
 
@@ -240,10 +238,10 @@ def test_damage_is_never_read_as_something_else(
     path = tmp_path / f"rows.jsonl.{suffix}"
     path.write_bytes(packed)
 
-    def read(splits: Callable[[], list[Split]]) -> list[Any] | None:
+    def read(splits: Callable[[], list[contract.Split]]) -> list[Any] | None:
         try:
             return rows_of(splits())
-        except ContainerError:
+        except errors.ContainerError:
             return None
 
     whole = read(lambda: [content.whole(look(str(path)), "jsonl")])
@@ -261,7 +259,7 @@ def test_a_table_with_other_sizes_is_noticed(tmp_path: Path) -> None:
     path.write_bytes(packed)
     splits = cut(look(str(path)), 100)
     assert len(splits) > 5
-    with pytest.raises(ContainerError, match="text than it should"):
+    with pytest.raises(errors.ContainerError, match="text than it should"):
         rows_of(splits)
     assert rows_of([content.whole(look(str(path)), "jsonl")])
 

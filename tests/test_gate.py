@@ -18,15 +18,12 @@ from support import table as tables
 
 from expectations import gate, gx_library, gx_runner, gx_suites, tallies
 from expectations.contract import EXAMPLE, PLANNED, Context, parameters
-from expectations.gate import Table
 from expectations.invariants import applying
 from pipeline.builds import publish
 from pipeline.manifest.json_records import Sealed, one_line
 from pipeline.tasks import kind_of
 from pipeline.tasks import load as load_task
-from stages import catalog, findings
-from stages.errors import GateError
-from stages.findings import SEVERITIES
+from stages import catalog, errors, findings
 from stages.profile import TargetModel
 
 pytestmark = pytest.mark.great_expectations
@@ -42,9 +39,9 @@ def suite(*expectations: Any, **given: Any) -> str:
     return json.dumps({"name": "mine", "expectations": list(expectations), **given})
 
 
-def table(frame: pl.DataFrame, name: str = EXAMPLE, rows: int | None = None) -> Table:
+def table(frame: pl.DataFrame, name: str = EXAMPLE, rows: int | None = None) -> gate.Table:
     """A table of one piece."""
-    return Table(name, len(frame) if rows is None else rows, lambda: iter([frame.to_arrow()]))
+    return gate.Table(name, len(frame) if rows is None else rows, lambda: iter([frame.to_arrow()]))
 
 
 @pytest.fixture
@@ -72,7 +69,7 @@ GOOD = pl.DataFrame({"n_tokens": [3, 64, 7], "n_trained": [1, 2, 3]})
 def test_what_does_not_load_whole_is_not_judged(context: Context) -> None:
     """Unknown types, severities, arguments, columns; nothing asked; a metric that raises."""
     for one in tables("unloadable_suites.toml")["suite"]:
-        with pytest.raises(GateError, match=one["why"]) as caught:
+        with pytest.raises(errors.GateError, match=one["why"]) as caught:
             judged(GOOD, one["text"], context)
         assert caught.value.exit_code == 4
 
@@ -89,7 +86,7 @@ def test_a_table_that_says_nothing_does_not_pass(context: Context) -> None:
         (GOOD.with_columns(n_tokens=pl.lit(float("nan"))), None, "is double"),
         (GOOD.with_columns(n_tokens=pl.lit("<script>")), None, "is large_string"),
     ):
-        with pytest.raises(GateError, match=why):
+        with pytest.raises(errors.GateError, match=why):
             judged(frame, suite(LENGTH), context, rows)
 
 
@@ -106,7 +103,7 @@ def test_bad_rows_are_counted_and_named(context: Context) -> None:
 def test_severities_decide(context: Context) -> None:
     """Only what is critical fails; the rest is told."""
     bad = pl.DataFrame({"n_tokens": [65]})
-    for severity in SEVERITIES:
+    for severity in findings.SEVERITIES:
         found = judged(bad, suite({**LENGTH, "severity": severity}), context)
         assert found.passed == (severity != "critical")
         assert found.summary()["failed"][severity] == ["expect_column_values_to_be_between_1"]
@@ -115,7 +112,7 @@ def test_severities_decide(context: Context) -> None:
 def test_what_is_about_a_whole_column_is_judged_over_all_of_it(context: Context) -> None:
     """A user may ask for a mean, or for what is unique, of a table that comes in pieces."""
     frame = pl.DataFrame({"n_tokens": [1, 2, 3, 1]})
-    pieces = Table(EXAMPLE, 4, lambda: iter([frame[:2].to_arrow(), frame[2:].to_arrow()]))
+    pieces = gate.Table(EXAMPLE, 4, lambda: iter([frame[:2].to_arrow(), frame[2:].to_arrow()]))
     wanted = suite(
         {"type": "expect_column_values_to_be_unique", "kwargs": {"column": "n_tokens"}},
         {
@@ -145,7 +142,7 @@ def test_a_suite_in_python_can_be_loaded_again(context: Context) -> None:
         loaded = gx_suites.load("again.py", PLUGIN.format(name="ExpectEditedRows", low=low))
         (finding,) = gate.judge({EXAMPLE: table(GOOD)}, loaded, context, places).findings
         assert (finding.broken, finding.checks[0].kwargs["min_value"]) == (broken, low)
-    with pytest.raises(GateError, match=r"other\.py redefines expect_edited_rows"):
+    with pytest.raises(errors.GateError, match=r"other\.py redefines expect_edited_rows"):
         gx_suites.load("other.py", PLUGIN.format(name="ExpectEditedRows", low=5))
 
 
@@ -153,10 +150,10 @@ def test_a_suite_cannot_redefine_an_expectation(context: Context) -> None:
     """A class that takes a core expectation's name would be the judge of every later suite."""
     text = PLUGIN.format(name="ExpectColumnPairValuesToBeEqual", low=0)
     before = gx_library.registry()["expect_column_pair_values_to_be_equal"]
-    with pytest.raises(GateError, match="redefines expect_column_pair_values_to_be_equal"):
+    with pytest.raises(errors.GateError, match="redefines expect_column_pair_values_to_be_equal"):
         gx_suites.load("plugin.py", text)
     assert gx_library.registry()["expect_column_pair_values_to_be_equal"] is before
-    with pytest.raises(GateError, match="does not load: ZeroDivisionError"):
+    with pytest.raises(errors.GateError, match="does not load: ZeroDivisionError"):
         gx_suites.load("plugin.py", "1 / 0")
 
 
@@ -183,7 +180,7 @@ def test_two_judges_that_disagree_stop_the_build(
         return run(self, *suite, frame=good.to_arrow(), **more)
 
     monkeypatch.setattr(gx_runner.Runner, "run", blind)
-    with pytest.raises(GateError, match="disagree on something_trained"):
+    with pytest.raises(errors.GateError, match="disagree on something_trained"):
         gate.judge({EXAMPLE: table(frame)}, one_law, context, places)
 
 
@@ -193,14 +190,14 @@ def test_telling_rows_that_tell_something_else_stop_the_build(
     """All rows of a table, counted where they were, against the rows that stand for them."""
     all_rows = tallies.Laws(context, EXAMPLE).tally({"n_trained": np.array([1, 0, 0, 7, 2])})
     shown = pl.DataFrame(dict(all_rows.shown))
-    told = Table(EXAMPLE, len(shown), lambda: iter([shown.to_arrow()]), all_rows)
+    told = gate.Table(EXAMPLE, len(shown), lambda: iter([shown.to_arrow()]), all_rows)
     (finding,) = gate.judge({EXAMPLE: told}, one_law, context, places).findings
     assert (finding.checked, finding.broken) == (5, 2)
     assert finding.rows == ({"row": "x:2"}, {"row": "x:3"})
     assert (finding.checks[0].broken, finding.seen) == (2, {"n_trained": 0})
     good = shown.with_columns(pl.lit(1, pl.Int64).alias("n_trained"))
-    blind = Table(EXAMPLE, len(good), lambda: iter([good.to_arrow()]), all_rows)
-    with pytest.raises(GateError, match="disagree on something_trained"):
+    blind = gate.Table(EXAMPLE, len(good), lambda: iter([good.to_arrow()]), all_rows)
+    with pytest.raises(errors.GateError, match="disagree on something_trained"):
         gate.judge({EXAMPLE: blind}, one_law, context, places)
 
 
@@ -305,7 +302,7 @@ def test_no_manifest_without_the_verdict(context: Context, tmp_path: Path) -> No
     none = replace(good, findings=())
     for written, given in ((bad, bad), (good, bad), (bad, good), (none, none)):
         (tmp_path / "validation.json").write_text(one_line(written.record()))
-        with pytest.raises(GateError):
+        with pytest.raises(errors.GateError):
             publish.write_manifest(tmp_path, Sealed(), given)
         assert not (tmp_path / "manifest.json").exists()
     (tmp_path / "validation.json").write_text(one_line(good.record()))

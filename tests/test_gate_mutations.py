@@ -21,8 +21,7 @@ from expectations.invariants import invariants
 from pipeline.builder import assembly, description
 from pipeline.inputs import recipe
 from pipeline.options.config import Config
-from pipeline.shards import gather
-from pipeline.shards.measured import read
+from pipeline.shards import gather, measured
 from stages.errors import ExpectationError
 from stages.tokens import packed
 
@@ -43,7 +42,7 @@ CASES = damages("shard")
 
 def rewritten(path: Path, change: Callable[[Rows], None]) -> None:
     """The shard once more, with other rows."""
-    table = read(path)
+    table = measured.read(path)
     rows = table.to_pylist()
     change(rows)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:

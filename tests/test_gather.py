@@ -10,21 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from expectations import tallies
-from expectations.contract import EXAMPLE, PLANNED, Context
-from expectations.stored_rows import Sources, as_one, n_distinct, n_distinct_pairs
-from pipeline.shards import collect, doubles
+from expectations import contract, stored_rows, tallies
+from pipeline.shards import collect, doubles, gather
 from pipeline.shards.collect import Collector, PartSource
-from pipeline.shards.doubles import DIGEST
 from pipeline.shards.expected import Expected
-from pipeline.shards.gather import BATCH_ROWS, write
 from pipeline.tasks import kind_of
-from stages import columns
-from stages.columns import offsets_of
-from stages.errors import DataError
+from stages import columns, errors
 from stages.profile import TargetModel
 from stages.tokens import layouts
-from stages.tokens.layouts import Shape
 
 SIZES = (7, 1, 12)
 WIDTH = 16
@@ -51,12 +44,12 @@ def test_bytes_do_not_depend_on_blocks(tmp_path: Path, layout: str) -> None:
     table = examples(700)
     if layout == "packed":
         table = table.drop_columns(["margin"])
-    shape = Shape(width=WIDTH)
+    shape = layouts.Shape(width=WIDTH)
     written = set()
     table = table.combine_chunks()
-    for at_once in (BATCH_ROWS, 2 * BATCH_ROWS, 4 * BATCH_ROWS):
+    for at_once in (gather.BATCH_ROWS, 2 * gather.BATCH_ROWS, 4 * gather.BATCH_ROWS):
         path = tmp_path / f"{at_once}.arrow"
-        write(
+        gather.write(
             path,
             np.ones(700, np.int64),
             examples=lambda first, last: table.take(pa.array(np.arange(first, last))),
@@ -103,11 +96,11 @@ def test_what_is_fetched_and_what_is_expected_are_the_examples(
     parts: list[PartSource], order: list[int], cut: int
 ) -> None:
     """In any order, repeated or not, and in any two blocks: both readings, against a plain one."""
-    starts = offsets_of(np.array(SIZES))
+    starts = columns.offsets_of(np.array(SIZES))
     collect, chosen = Collector(parts, starts), np.array(order)
     picked = collect.picks(chosen)
     lists, names = collect.blocks(picked, "folded"), collect.row_ids(picked)
-    inputs = Sources(("0.jsonl", "1.jsonl"), (False, False))
+    inputs = stored_rows.Sources(("0.jsonl", "1.jsonl"), (False, False))
     stored = ["folded", "loss_weights"]
     expected = Expected(collect, parts, inputs, starts=starts, order=chosen, stored=stored)
     rows = [(number, row) for number, size in enumerate(SIZES) for row in range(size)]
@@ -141,8 +134,8 @@ def test_what_is_fetched_and_what_is_expected_are_the_examples(
 def test_telling_rows_break_what_any_row_breaks(model: TargetModel, data: st.DataObject) -> None:
     """On any metrics, in any pieces: the counts are those of all rows, and a check that any row
     breaks is broken by a row that is shown."""
-    context = Context(kind_of("sft"), "ragged", 64, model, PLANNED)
-    laws = tallies.Laws(context, EXAMPLE)
+    context = contract.Context(kind_of("sft"), "ragged", 64, model, contract.PLANNED)
+    laws = tallies.Laws(context, contract.EXAMPLE)
     rows = data.draw(st.integers(1, 12))
     values = st.lists(st.sampled_from([-1, 0, 1, 2, 99]), min_size=rows, max_size=rows)
     metrics = {name: np.array(data.draw(values)) for name in laws._columns}
@@ -166,8 +159,8 @@ def test_telling_rows_break_what_any_row_breaks(model: TargetModel, data: st.Dat
 def test_distinct_rows_are_counted(rows: list[tuple[int, int, int]]) -> None:
     """Also of numbers too large to be joined into one."""
     a, b, c = (np.array([row[i] for row in rows], np.int64) for i in range(3))
-    assert n_distinct(as_one(a, b, c)) == len(set(rows))
-    assert n_distinct_pairs(a, b) == len({row[:2] for row in rows})
+    assert stored_rows.n_distinct(stored_rows.as_one(a, b, c)) == len(set(rows))
+    assert stored_rows.n_distinct_pairs(a, b) == len({row[:2] for row in rows})
 
 
 LISTS = st.lists(st.lists(st.integers(-3, 3), min_size=1, max_size=3), min_size=1, max_size=8)
@@ -189,7 +182,7 @@ def test_examples_with_one_digest_must_be_equal(
         data = {"line": many, "sequence": [-1 for _ in many], "folded": lists, "margin": many}
         sources.append(write_part(folder, number, f"{number}.jsonl", 0, data))
     every = [*one, *other]
-    digest = np.zeros(len(every), DIGEST)
+    digest = np.zeros(len(every), doubles.DIGEST)
     digest["b"] = [every.index(values) if honest else 7 for values in every]
     starts = np.array([0, len(one), len(every)])
     pairs = doubles.pairs(digest)
@@ -199,5 +192,5 @@ def test_examples_with_one_digest_must_be_equal(
     else:
         odd = next(i for i, values in enumerate(every) if values != every[0])
         name = f"0.jsonl:{odd + 1}" if odd < len(one) else f"1.jsonl:{odd - len(one) + 1}"
-        with pytest.raises(DataError, match=f"{name} and 0.jsonl:1 differ"):
+        with pytest.raises(errors.DataError, match=f"{name} and 0.jsonl:1 differ"):
             collect.require_equal(pairs, sources, starts, names)

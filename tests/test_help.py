@@ -20,8 +20,7 @@ from tokenizers import Tokenizer
 from pipeline import lines, tasks
 from pipeline.cli import cli
 from pipeline.commands.list import columns
-from pipeline.options import help_page
-from pipeline.options.build_options import OPTIONS
+from pipeline.options import build_options, help_page
 from stages import catalog, formats
 
 
@@ -74,7 +73,7 @@ def test_options_stand_under_their_headings(name: str) -> None:
     assert found == of_builds
     parts = re.split(r"^(\w[\w ]+):$", text, flags=re.M)
     under = dict(zip(parts[1::2], parts[2::2], strict=True))
-    for option in OPTIONS.values():
+    for option in build_options.OPTIONS.values():
         if option.flags and f"  {option.flags[-1]} " in text:
             assert f"{option.flags[-1]} " in under[option.heading], option.name
 

@@ -13,9 +13,7 @@ import pytest
 from support import rows_to, silent
 
 import pipeline.shards.plan
-from expectations import tallies
-from expectations.contract import Context
-from expectations.stored_rows import IndexRows
+from expectations import contract, stored_rows, tallies
 from pipeline.builder.build import build
 from pipeline.builder.exporting import export_build
 from pipeline.builds.build import Build
@@ -26,7 +24,6 @@ from pipeline.options.config import Config
 from pipeline.options.recipe import builds_of
 from pipeline.publish.check import check
 from pipeline.report import difference, numbers
-from pipeline.report.difference import match
 from pipeline.shards import gather, pack_index, plan
 from stages.errors import DataError, UsageError
 from stages.kinds import load as kind_of
@@ -138,7 +135,7 @@ OPTIONS = [
 def same_to_diff(packed: Build, indexed: Build) -> None:
     """Both train the same examples, copies included, and ``diff`` names each as stored."""
     rows, of_packs = numbers.read(packed), numbers.read(indexed)
-    matched = match(rows, of_packs)
+    matched = difference.match(rows, of_packs)
     assert len(matched.same) == len(rows) == len(of_packs)
     places = matched.same.one[::7], matched.same.other[::7]
     each = [
@@ -359,10 +356,10 @@ def test_a_damaged_index_is_found(indexed: Build) -> None:
 def _index(entries: list[list[int]], planned: tuple[list[int], list[int]]) -> dict[str, Any]:
     lengths = np.array([3, 4, 5])
     tokens = [int(lengths[one].sum()) for one in entries]
-    rows = IndexRows(
+    rows = stored_rows.IndexRows(
         pa.table({"examples": entries, "tokens": tokens}, schema=pack_index.SCHEMA),
         lengths,
-        Context(kind_of("conversation"), "indexed", 16, None),
+        contract.Context(kind_of("conversation"), "indexed", 16, None),
         (np.array(planned[0]), np.array(planned[1])),
     )
     return tallies.of_index(rows)

@@ -16,15 +16,11 @@ from support import Make, read_manifest, write_rows
 from transformers import AutoTokenizer
 
 from pipeline.builds.build import Build
-from pipeline.manifest import in_words
-from pipeline.manifest.counts import AnswerTokens
+from pipeline.manifest import counts, in_words
 from pipeline.shards import answers
-from pipeline.shards.answers import Answers, Counting
+from stages import encoders, errors, profile
 from stages.chat_template.render import template_of
 from stages.chat_template.template import Template
-from stages.encoders import parsed
-from stages.errors import ModelError
-from stages.profile import TargetModel
 from stages.tokenizers.profiles import all_profiles, template
 from stages.tokens.inference import prompts, switch_of, variants
 
@@ -77,7 +73,7 @@ def test_every_hybrid_profile_has_two_prompts(cache_dir: Path) -> None:
     for name in HYBRIDS:  # whose prompts are the same
         for said in ("ranks", "chat_template", "template_variants"):
             assert getattr(all_profiles()[name], said) == getattr(model.profile, said)
-    tokenizer = parsed(model.tokenizer_json)
+    tokenizer = encoders.parsed(model.tokenizer_json)
     for prompt in found.values():
         text = template_of(model).render(QUESTION, add_generation_prompt=True, **prompt.arguments)
         ids = tokenizer.encode(text, add_special_tokens=False).ids
@@ -108,7 +104,7 @@ def test_a_build_of_both_is_warned_about_and_can_choose(make: Make, tmp_path: Pa
         for how in ("keep", "mask")
     )
     assert kept["max_new_tokens"] == masked["max_new_tokens"]
-    with pytest.raises(ModelError, match="has only one generation prompt"):
+    with pytest.raises(errors.ModelError, match="has only one generation prompt"):
         make("sft", data, "none", thinking="on")
 
 
@@ -128,7 +124,7 @@ def test_directories_are_asked_for_their_switch() -> None:
 
 @settings(max_examples=30)
 @given(st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=5), min_size=1, max_size=30))
-def test_limits_are_exact(model: TargetModel, rows: list[list[int]]) -> None:
+def test_limits_are_exact(model: profile.TargetModel, rows: list[list[int]]) -> None:
     """The maximum, and the smallest number that 99.9 % do not exceed, over any packing of turns."""
     end = model.end_of_turn_id
     ids: list[int] = []
@@ -137,7 +133,7 @@ def test_limits_are_exact(model: TargetModel, rows: list[list[int]]) -> None:
         for length in turns:
             ids += [1, 2, *[5] * (length - 1), end, 3]
             labels += [-100, -100, *[5] * (length - 1), end, -100]
-    counting = Counting(model, masked=False, everything=False)
+    counting = answers.Counting(model, masked=False, everything=False)
     flat = sorted(itertools.chain(*rows))
     counting(pa.table([pa.array([x], pa.list_(pa.int32())) for x in (ids, labels)], NAMES))
     found = answers.limits(counting.answers)
@@ -150,10 +146,10 @@ def test_limits_are_exact(model: TargetModel, rows: list[list[int]]) -> None:
 
 def test_percentile_leaves_out_the_rare_giant() -> None:
     """One answer of two thousand does not decide the 99.9th percentile."""
-    found = Answers()
+    found = answers.Answers()
     found.lengths.update({7: 1999, 4000: 1})
-    assert answers.limits(found) == AnswerTokens(p999=7, max=4000, turns=2000)
-    assert answers.limits(Answers()) is None
+    assert answers.limits(found) == counts.AnswerTokens(p999=7, max=4000, turns=2000)
+    assert answers.limits(answers.Answers()) is None
 
 
 def test_the_limit_reaches_every_engine(make: Make, tmp_path: Path) -> None:

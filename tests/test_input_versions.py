@@ -30,8 +30,7 @@ from pipeline.builder.planning import works_of
 from pipeline.inputs import recipe as recipes
 from pipeline.inputs import scan
 from pipeline.options.config import Config
-from stages import readers
-from stages.errors import PipelineError, SurroundingsError
+from stages import errors, readers
 from stages.files import file_hash, file_version
 from stages.readers import jsonl
 
@@ -156,7 +155,7 @@ def _parts(config: Config) -> Outcome:
         prepared = building.prepare(config)
         made = building.make_parts(prepared, lambda *_: None)
         prepared = prepared.having_read(made.reports)
-    except (PipelineError, OSError) as error:
+    except (errors.PipelineError, OSError) as error:
         return "error", getattr(error, "exit_code", 5)
     found = [(i.name, i.bytes, i.sha256) for i in prepared.inputs]
     works = works_of(prepared, made.backend)
@@ -169,7 +168,7 @@ def _built(config: Config) -> Outcome:
     """A whole build: every file of it, but the one that tells when it was made."""
     try:
         building.build(config, lambda *_: None)
-    except (PipelineError, OSError) as error:
+    except (errors.PipelineError, OSError) as error:
         return "error", getattr(error, "exit_code", 5)
     files = sorted(p for p in config.run.output.rglob("*") if p.is_file() and p.name != "run.json")
     described = json.loads((config.run.output / "manifest.json").read_bytes())
@@ -303,7 +302,7 @@ def test_a_shard_that_is_cut_off_while_it_is_read_kills_nobody(
     found = reader.read(replace(split, version=version))
     next(found)
     os.truncate(path, 4096)
-    with pytest.raises(SurroundingsError, match="changed"):
+    with pytest.raises(errors.SurroundingsError, match="changed"):
         list(found)
 
 
@@ -336,7 +335,7 @@ def test_bytes_that_are_only_counted_are_hashed_again_where_the_file_has_changed
         file.write(content.swapcase())
     modified = version.state.modified  # which anybody can set, and the time of change stays
     os.utime(path, ns=(modified, modified))
-    with pytest.raises(SurroundingsError, match="changed while"):
+    with pytest.raises(errors.SurroundingsError, match="changed while"):
         version.open(again=True).read()
 
 

@@ -21,13 +21,9 @@ from expectations.invariants import applying, invariants, subjects
 from expectations.stored_rows import IndexRows, Planned, Sources, StoredRows
 from pipeline.shards import pack_index
 from pipeline.tasks import kind_of
+from stages import contract, findings, profile
 from stages.chat_template import loss_weights
-from stages.contract import Batch, Row
-from stages.findings import SEVERITIES
-from stages.profile import TargetModel
-from stages.tokens.packed import pack
-from stages.tokens.padded import pad
-from stages.tokens.ragged import ordered
+from stages.tokens import packed, padded, ragged
 
 LIMIT = 256
 WIDTH = 64
@@ -44,8 +40,8 @@ CASES = [(task, layout) for task, layouts in LAYOUTS.items() for layout in layou
 class Bench:
     """The models of the tasks, and their good tables."""
 
-    models: dict[str, TargetModel]
-    batches: dict[str, Batch]
+    models: dict[str, profile.TargetModel]
+    batches: dict[str, contract.Batch]
 
     def context(self, task: str, layout: str, side: str = "left") -> Context:
         """What the tables are judged against."""
@@ -63,17 +59,17 @@ class Bench:
         examples = self.batch_table(task).append_column("row_id", names)
         if layout == "packed":
             kept = [n for n in examples.schema.names if n in PACKED]
-            return pack(examples.select(kept), np.array(PACKS))
+            return packed.pack(examples.select(kept), np.array(PACKS))
         if layout == "padded":
-            return pad(examples, WIDTH, side, self.models[task].pad_id)
-        made: pa.Table = ordered(examples)
+            return padded.pad(examples, WIDTH, side, self.models[task].pad_id)
+        made: pa.Table = ragged.ordered(examples)
         return made
 
 
 PACKED = ("row_id", "input_ids", "labels", "step_positions", "step_labels")
 
 
-def good_rows(task: str, model: TargetModel) -> Batch:
+def good_rows(task: str, model: profile.TargetModel) -> contract.Batch:
     """The sample rows of a task through its stages."""
     found = [one for one in table("good_rows.jsonl") if one["task"] == task]
     gate = Validate(Context(kind_of(task), "ragged", LIMIT, model))
@@ -85,7 +81,7 @@ def good_rows(task: str, model: TargetModel) -> Batch:
 
 
 @pytest.fixture(scope="module")
-def bench(model: TargetModel, step_model: TargetModel) -> Bench:
+def bench(model: profile.TargetModel, step_model: profile.TargetModel) -> Bench:
     """Tables that break nothing."""
     models = {"sft": model, "rm": model, "prm": step_model}
     return Bench(models, {task: good_rows(task, bound) for task, bound in models.items()})
@@ -216,7 +212,7 @@ def test_every_invariant_is_tested_where_it_applies() -> None:
     for law in invariants():
         assert law.breaks
         assert law.why
-        assert law.severity in SEVERITIES
+        assert law.severity in findings.SEVERITIES
 
 
 def test_a_subject_has_metrics_and_laws_of_the_same_tables() -> None:
@@ -240,7 +236,7 @@ def test_good_tables_break_nothing(bench: Bench, task: str, layout: str, side: s
     assert checked == {law.name: rows[law.level] for law in laws}
 
 
-def corrupted(table: pa.Table, change: Callable[[list[Row]], None]) -> pa.Table:
+def corrupted(table: pa.Table, change: Callable[[list[contract.Row]], None]) -> pa.Table:
     """The table with one row changed."""
     rows = copy.deepcopy(table.to_pylist())
     change(rows)
@@ -281,7 +277,7 @@ def test_one_corrupted_row_breaks_the_right_law_and_is_named(
 def test_labels_of_another_length_are_found(bench: Bench) -> None:
     """A row with fewer labels than ids is a finding, not a crash of the gate."""
 
-    def drop(rows: list[Row]) -> None:
+    def drop(rows: list[contract.Row]) -> None:
         rows[1]["labels"].pop()
 
     for task, layout in CASES:
@@ -364,7 +360,7 @@ def test_a_forged_control_token_is_refused_in_the_stream(bench: Bench, task: str
     """A control id that the template did not print is found by its number alone."""
     context = bench.context(task, "ragged")
 
-    def forge(rows: list[Row]) -> None:
+    def forge(rows: list[contract.Row]) -> None:
         for name in ("chosen_ids", "rejected_ids") if task == "rm" else ("input_ids",):
             rows[2][name][4] = context.model.controls["<|im_start|>"]
 

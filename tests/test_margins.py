@@ -13,12 +13,11 @@ from expectations.audits import FAIL, PASS, Totals
 from expectations.audits import step_labels as audit
 from pipeline.manifest import in_words
 from pipeline.shards.facts import Margins, of_column
-from stages.contract import FormatOptions, Pair, Row
-from stages.errors import RowError
+from stages import contract, errors
 from stages.formats import _pairs, load
 
 
-def written(path: Path, rows: list[Row]) -> Path:
+def written(path: Path, rows: list[contract.Row]) -> Path:
     """Rows as lines of JSON; each gets a prompt and two answers of its own."""
     texts = ({"prompt": f"Q{i}", "chosen": f"a{i}", "rejected": f"b{i}"} for i in range(len(rows)))
     return write_rows(path, [text | row for text, row in zip(texts, rows, strict=True)])
@@ -28,35 +27,35 @@ def written(path: Path, rows: list[Row]) -> Path:
 def test_every_spelling_of_scores_gives_a_margin_or_a_tie(names: tuple[str, str]) -> None:
     """The difference of the two, refused where they are equal."""
     better, worse = names
-    row: Row = {"prompt": "q", "chosen": "a", "rejected": "b", better: 4, worse: 1.5}
-    (made,) = load("preference").read(row, FormatOptions())
-    assert isinstance(made, Pair)
+    row: contract.Row = {"prompt": "q", "chosen": "a", "rejected": "b", better: 4, worse: 1.5}
+    (made,) = load("preference").read(row, contract.FormatOptions())
+    assert isinstance(made, contract.Pair)
     assert made.margin == 2.5
-    with pytest.raises(RowError) as refused:
-        load("preference").read({**row, worse: 4.0}, FormatOptions())
+    with pytest.raises(errors.RowError) as refused:
+        load("preference").read({**row, worse: 4.0}, contract.FormatOptions())
     assert (refused.value.code, better in refused.value.detail) == ("tie", True)
     for alone in ({**row, worse: None}, {k: v for k, v in row.items() if k != worse}):
-        (made,) = load("preference").read(alone, FormatOptions())
-        assert isinstance(made, Pair)
+        (made,) = load("preference").read(alone, contract.FormatOptions())
+        assert isinstance(made, contract.Pair)
         assert made.margin is None
-    with pytest.raises(RowError, match=r"'4' is not a finite number") as refused:
-        load("preference").read({**row, better: "4"}, FormatOptions())
+    with pytest.raises(errors.RowError, match=r"'4' is not a finite number") as refused:
+        load("preference").read({**row, better: "4"}, contract.FormatOptions())
     assert refused.value.code == "bad_margin"
 
 
 def test_a_margin_that_is_no_finite_number_is_refused() -> None:
     """Tables can hold NaN and infinities, which JSON cannot."""
-    row: Row = {"prompt": "q", "chosen": "a", "rejected": "b"}
+    row: contract.Row = {"prompt": "q", "chosen": "a", "rejected": "b"}
     for value in (float("nan"), float("inf"), -float("inf"), 1e39, -1e300, "1", True):
         for named in ({"margin": value}, {"score_chosen": value, "score_rejected": 0}):
-            with pytest.raises(RowError) as refused:
-                load("preference").read(row | named, FormatOptions())
+            with pytest.raises(errors.RowError) as refused:
+                load("preference").read(row | named, contract.FormatOptions())
             assert refused.value.code == "bad_margin", named
 
 
 def test_one_row_without_a_margin_takes_none_from_the_others(pipeline: Run, tmp_path: Path) -> None:
     """Null where a row has none; manifest, summary and plan count them, but for duplicates."""
-    rows: list[Row] = [{"margin": i + 0.5} for i in range(5)]
+    rows: list[contract.Row] = [{"margin": i + 0.5} for i in range(5)]
     del rows[3]["margin"]
     written(tmp_path / "pairs.jsonl", [*rows, {"prompt": "Q0", "chosen": "a0", "rejected": "b0"}])
     command = ("pairs.jsonl", "--model", "qwen2-1.5b")

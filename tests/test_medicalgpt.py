@@ -22,8 +22,7 @@ from pipeline.builds.build import Build
 from pipeline.builds.packs import examples
 from pipeline.tasks import kind_of
 from stages.contract import FormatOptions, Record
-from stages.normalize.evidence import detect
-from stages.normalize.stage import Normalize
+from stages.normalize import evidence, stage
 
 Ids = tuple[list[int], ...]
 # Form: task, commit, file, function; read in copies of these commits' files.
@@ -172,9 +171,9 @@ def test_its_scripts_make_our_ids_from_its_rows(pipeline: Run, tmp_path: Path, m
 def test_raw_rows_of_every_form_say_the_same() -> None:
     """The column forms of its own data sets, as they changed."""
     for task, forms in table("medicalgpt.toml").items():
-        read = [detect([row], kind_of(task), "x.jsonl").format for row in forms.values()]
+        read = [evidence.detect([row], kind_of(task), "x.jsonl").format for row in forms.values()]
         made = [
-            Normalize(kind_of(task), form, FormatOptions())([Record(0, 0, b"", row)])
+            stage.Normalize(kind_of(task), form, FormatOptions())([Record(0, 0, b"", row)])
             for form, row in zip(read, forms.values(), strict=True)
         ]
         assert all(batch.equals(made[0]) for batch in made), task

@@ -15,8 +15,7 @@ from preloaded import Server, outputs
 from support import SAMPLES, Make, Ran, Run, read_manifest
 
 from pipeline.builds import failed
-from pipeline.messages import corrected, lines, notify
-from pipeline.messages.result import of_error
+from pipeline.messages import corrected, lines, notify, result
 from pipeline.messages.session import Session
 from pipeline.report.headline import counted as on_a_page
 from stages.errors import counted, were
@@ -230,8 +229,8 @@ def test_a_folder_that_cannot_be_copied_is_told_as_one_file(code: int) -> None:
     """Copying a folder gathers its failures, and loses their numbers but in words."""
     failed.begin()  # another test of this process may have published
     errors = [OSError(code, os.strerror(code), name) for name in "xy"]
-    told = of_error(shutil.Error([("a", str(one.filename), str(one)) for one in errors]))
-    assert told == of_error(errors[0])
+    told = result.of_error(shutil.Error([("a", str(one.filename), str(one)) for one in errors]))
+    assert told == result.of_error(errors[0])
     assert told.code == 5
     assert ("Make room" in told.remedy) == (code == errno.ENOSPC)
 

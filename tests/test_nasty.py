@@ -16,9 +16,7 @@ from hypothesis import strategies as st
 from nasty import CASES, reference, same
 from support import Run, read_manifest, read_rows, table_bytes
 
-from stages import readers
-from stages.contract import Record
-from stages.errors import PipelineError, RowError
+from stages import contract, errors, readers
 from stages.files.line_block import MAX_DEPTH, dump, parse
 from stages.readers import arrow
 
@@ -35,7 +33,7 @@ PACK: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-def records(path: Path) -> Iterator[Record]:
+def records(path: Path) -> Iterator[contract.Record]:
     """Every record of a file."""
     name = readers.of_path(path.name)
     assert name is not None
@@ -82,7 +80,7 @@ def test_each_item_of_an_array_is_read_or_the_array_is_refused(tmp_path: Path) -
             items = None
         try:
             found = list(records(path))
-        except PipelineError:
+        except errors.PipelineError:
             assert items is None, raw[:80]
             continue
         assert items is not None, raw[:80]
@@ -110,11 +108,11 @@ def _count(content: bytes, as_lines: bool) -> int:
     return filled if as_lines else values
 
 
-def _outcome(path: Path) -> tuple[list[Record], PipelineError | None]:
+def _outcome(path: Path) -> tuple[list[contract.Record], errors.PipelineError | None]:
     """The records of a file, or why there are none."""
     try:
         return list(records(path)), None
-    except PipelineError as error:
+    except errors.PipelineError as error:
         return [], error
 
 
@@ -217,7 +215,7 @@ def refusal(raw: bytes) -> tuple[str, str]:
     """The code that a line is refused with, and the detail; empty where it is read."""
     try:
         parse(raw)
-    except RowError as error:
+    except errors.RowError as error:
         return error.code, error.detail
     return "", ""
 
@@ -331,6 +329,6 @@ def test_no_bytes_crash_the_parser(raw: bytes) -> None:
     """Any line is either an object that the standard parser reads alike, or refused as a row."""
     try:
         row = parse(raw)
-    except RowError:
+    except errors.RowError:
         return
     assert same(row, json.loads(raw))

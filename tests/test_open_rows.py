@@ -14,9 +14,7 @@ from stages import formats
 from stages.contract import FormatOptions, Pair, Refused, Row, StepChain
 from stages.errors import AskError, DataError, RowError
 from stages.normalize.evidence import detect
-from stages.rows import examples
-from stages.rows.column_names import Watched
-from stages.rows.selection import Selection, lookup, rest
+from stages.rows import column_names, examples, selection
 
 # reading: a row, and by meaning a value that says something else
 ROWS: dict[str, tuple[Row, dict[str, Any]]] = {
@@ -154,8 +152,8 @@ def test_a_path_leaves_exactly_the_rest(value: Any, data: st.DataObject) -> None
     """Every leaf is under a path that was taken, or under one that is left; never both."""
     paths = list(_leaves(value, "ask"))
     taken = data.draw(st.lists(st.sampled_from(paths), unique=True, min_size=1))
-    left = dict(rest("ask", value, taken))
-    assert all(lookup({"ask": value}, path) == one for path, one in left.items())
+    left = dict(selection.rest("ask", value, taken))
+    assert all(selection.lookup({"ask": value}, path) == one for path, one in left.items())
     found = list(itertools.chain.from_iterable(_leaves(one, path) for path, one in left.items()))
     assert sorted(found + taken) == sorted(paths)
 
@@ -221,10 +219,10 @@ def test_a_second_rating_that_differs_is_asked_about(reading: str) -> None:
             assert doubt[1] == refused.value.remedy
             assert f"--ignore {mine}" in doubt[1]
             assert f"--ignore {name}" in doubt[1]
-            assert read(reading, Selection(ignore=(name,)).read(both)) == wanted
+            assert read(reading, selection.Selection(ignore=(name,)).read(both)) == wanted
             assert read(reading, both, **{mine: mine}) == wanted
         for value in same:
-            watched = Watched({**row, name: value})
+            watched = column_names.Watched({**row, name: value})
             assert read(reading, watched) == wanted
             assert name in watched.read_columns or value in ([None, None], [0.5])
             assert form.doubt([dict(watched)], {}) is None
@@ -265,7 +263,7 @@ def test_no_text_of_a_step_is_dropped(other: str) -> None:
     """A second text that differs is asked about; one that is empty or says the same is not."""
     step = {"step": "s", "rating": 1}
     for same in ("s", " s\n", "", None):
-        row = Watched({"problem": "P", "steps": [{**step, other: same}]})
+        row = column_names.Watched({"problem": "P", "steps": [{**step, other: same}]})
         (chain,) = read("rated_steps", row)
         assert [text.strip() for text in chain.steps] == ["s"]
         assert not list(row.unread())
@@ -283,7 +281,7 @@ def test_no_text_of_a_step_is_dropped(other: str) -> None:
         assert f"--ignore '{place}.{other}'" in doubt[1]
     both = {"problem": "P", "steps": steps[1:]}
     for dropped, kept in (("step", "all of s"), (other, "s")):
-        row = Selection(ignore=(f"steps[].{dropped}",)).read(both)
+        row = selection.Selection(ignore=(f"steps[].{dropped}",)).read(both)
         assert read("rated_steps", row) == [StepChain("P", [kept], [1.0])]
     with pytest.raises(AskError, match="text of a step in steps"):
         read("rated_steps", {"problem": "P", "steps": steps})
@@ -299,7 +297,7 @@ def test_no_text_of_a_node_is_dropped(other: str) -> None:
         return {"problem": "P", "tree": {"children": [{"step": "s", "value": 1, **more}]}}
 
     for same in ("s", " s\n", "", None):
-        row = Watched(tree(**{other: same}))
+        row = column_names.Watched(tree(**{other: same}))
         (chain,) = read("step_tree", row)
         assert [text.strip() for text in chain.steps] == ["s"]
         assert not list(row.unread())

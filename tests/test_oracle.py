@@ -18,8 +18,7 @@ from support import Make, few, read_manifest, rows_to, say
 
 from stages import encoders
 from stages.errors import PipelineError
-from stages.tokenizers import builders, builtin, oracle, sentencepiece
-from stages.tokenizers.profiles import all_profiles
+from stages.tokenizers import builders, builtin, oracle, profiles, sentencepiece
 
 NAMES = (
     "qwen2-1.5b",
@@ -35,8 +34,8 @@ class Subject:
     """One converted tokenizer, and the vocabulary that it was converted from."""
 
     def __init__(self, name: str, cache: Path) -> None:
-        self.json = vocabulary_of(all_profiles()[name], cache)
-        layout = all_profiles()[name].ranks
+        self.json = vocabulary_of(profiles.all_profiles()[name], cache)
+        layout = profiles.all_profiles()[name].ranks
         assert layout is not None
         self.layout = layout
         table = builtin.at_hand(builtin.CARRIERS[layout.carrier], cache)
@@ -203,9 +202,9 @@ def test_a_wrong_merge_stops_the_build(
 ) -> None:
     """A table without one word's merges: both encoders agree, the vocabulary does not."""
     name, word = "mistral-7b-instruct-v0.3", "▁" * 16
-    layout = all_profiles()[name].ranks
+    layout = profiles.all_profiles()[name].ranks
     assert layout is not None
-    good = vocabulary_of(all_profiles()[name], cache_dir)
+    good = vocabulary_of(profiles.all_profiles()[name], cache_dir)
     data = rows_to(tmp_path / "data.jsonl", CODE)
     built = make("sft", data, "good", model=name)
     parity = read_manifest(built)["encoder"]["parity"]
@@ -253,7 +252,7 @@ def _model(*pieces: tuple[str, float, int]) -> bytes:
 def test_a_model_that_ranked_merges_cannot_follow_is_refused() -> None:
     """The conversion refuses what it could not convert exactly."""
     singles = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), *((c, -9.0, 1) for c in "ab▁")]
-    layout = all_profiles()["mistral-7b-v0.1"].ranks
+    layout = profiles.all_profiles()["mistral-7b-v0.1"].ranks
     assert layout is not None
     assert builders.BUILDERS["sentencepiece"](_model(*singles, ("ab", -1.0, 1)), layout)
     for words, *pieces in (

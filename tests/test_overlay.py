@@ -13,7 +13,6 @@ from support import SAMPLES, Make, read_row
 from transformers import AutoTokenizer
 
 from pipeline.serving import checkpoint
-from pipeline.serving.checkpoint import narrow, set_means, widen
 from pipeline.serving.overlay import overlay
 from stages.errors import DataError, UsageError
 
@@ -27,7 +26,7 @@ def save(path: Path, tensors: dict[str, np.ndarray[Any, Any]], dtype: str) -> No
     """A safetensors file, by its published layout."""
     entries, blobs, at = {}, [], 0
     for name, values in tensors.items():
-        blob = narrow(values.astype(np.float32), dtype).tobytes()
+        blob = checkpoint.narrow(values.astype(np.float32), dtype).tobytes()
         offsets = [at, at + len(blob)]
         entries[name] = {"dtype": dtype, "shape": list(values.shape), "data_offsets": offsets}
         blobs.append(blob)
@@ -156,13 +155,13 @@ def test_what_is_wrong_is_said(builds: dict[str, Path], tmp_path: Path) -> None:
 def test_bf16_is_rounded_to_the_nearest(value: float) -> None:
     """No other bf16 number is nearer, and bf16 numbers stay what they are."""
     exact = np.array([value], np.float32)
-    stored = narrow(exact, "BF16")
-    back = widen(stored, "BF16")
-    assert (narrow(back, "BF16") == stored).all()
+    stored = checkpoint.narrow(exact, "BF16")
+    back = checkpoint.widen(stored, "BF16")
+    assert (checkpoint.narrow(back, "BF16") == stored).all()
     error = abs(float(back[0]) - value)
     for neighbour in (int(stored[0]) - 1, int(stored[0]) + 1):
         if 0 <= neighbour < 1 << 16:
-            other = float(widen(np.array([neighbour], "<u2"), "BF16")[0])
+            other = float(checkpoint.widen(np.array([neighbour], "<u2"), "BF16")[0])
             if np.isfinite(other):
                 assert error <= abs(other - value)
 
@@ -171,8 +170,8 @@ def test_means_are_taken_before_any_row_is_written(tmp_path: Path) -> None:
     """Two rows that exchange their values do not see each other's new ones."""
     table = np.array([[1, 1], [3, 5]], np.float32)
     save(tmp_path / "m.safetensors", {"t": table}, "F32")
-    set_means(tmp_path / "m.safetensors", "t", {0: (1,), 1: (0, 1)})
+    checkpoint.set_means(tmp_path / "m.safetensors", "t", {0: (1,), 1: (0, 1)})
     assert read_row(tmp_path / "m.safetensors", "t", 0).tolist() == [3, 5]
     assert read_row(tmp_path / "m.safetensors", "t", 1).tolist() == [2, 3]
     with pytest.raises(UsageError, match="row 2 is needed"):
-        set_means(tmp_path / "m.safetensors", "t", {2: (0,)})
+        checkpoint.set_means(tmp_path / "m.safetensors", "t", {2: (0,)})

@@ -11,14 +11,12 @@ import pytest
 from conftest import NAME
 from support import Make, Run, contributed, install_examples, read_manifest, rows_to
 
-from expectations import invariants, tallies
+from expectations import invariants, stored_rows, tallies
 from expectations.contract import EXAMPLE, Between, Context, Invariant, Metrics, Subject, none
-from expectations.stored_rows import StoredRows
 from pipeline.inputs import versions
 from pipeline.tasks import kind_of
-from stages import catalog
+from stages import catalog, profile
 from stages.errors import GateError, UsageError
-from stages.profile import TargetModel
 
 GOOD = [{"question": f"{n} + 1?", "answer": f"{n + 1}."} for n in range(4)]
 BAD = [*GOOD[:2], {"question": "Stop.", "answer": "no" + " no" * 40}, GOOD[3]]
@@ -88,13 +86,13 @@ def subject(values: Any, column: str = "n_own", law: str = "own") -> Subject:
 
 
 def test_metrics_that_would_judge_wrongly_are_refused(
-    model: TargetModel, monkeypatch: pytest.MonkeyPatch
+    model: profile.TargetModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No fraction is cut off, nothing is missing, and no metric of ours is replaced."""
     known = invariants.subjects()
     ids = pa.array([[5, model.end_of_turn_id]], pa.list_(pa.int32()))
     context = Context(kind_of("sft"), "ragged", 64, model)
-    rows = StoredRows(pa.table({"input_ids": ids, "labels": ids}), context)
+    rows = stored_rows.StoredRows(pa.table({"input_ids": ids, "labels": ids}), context)
     cases: tuple[tuple[Any, str, str], ...] = (
         ([0.5], "n_own", "own measures n_own as float64"),
         ([None], "n_own", "own measures n_own as object"),

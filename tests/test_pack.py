@@ -8,13 +8,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stages import columns
-from stages.columns import IGNORED, Ints
-from stages.errors import UsageError
+from stages import columns, errors
 from stages.tokens import packed as packed_layout
+from stages.tokens import padded, ragged
 from stages.tokens.packed import pack
-from stages.tokens.padded import LAYOUT, pad
-from stages.tokens.ragged import ordered
 
 PAD = 151643
 SIDES = st.sampled_from(["left", "right"])
@@ -22,7 +19,7 @@ IDS = st.lists(st.integers(0, 99), min_size=1, max_size=7)
 RATINGS = st.lists(st.none() | st.sampled_from([0.0, 0.5, 1.0]), max_size=3)
 
 
-def ints(values: list[int]) -> Ints:
+def ints(values: list[int]) -> columns.Ints:
     """Numbers as the plan takes them."""
     return np.array(values, np.int64)
 
@@ -46,7 +43,7 @@ def best_fit_decreasing(lengths: list[int], capacity: int) -> list[int]:
     return sorted(capacity - room for room in rooms)
 
 
-def check_valid(lengths: list[int], capacity: int, packs: Ints) -> list[int]:
+def check_valid(lengths: list[int], capacity: int, packs: columns.Ints) -> list[int]:
     """Every example has one pack, packs are full at most, and numbered by their first example.
 
     Returns:
@@ -138,7 +135,7 @@ def examples(found: list[list[int]], ratings: list[list[float | None]] | None = 
     values: dict[str, Any] = {
         "row_id": [f"x:{i}" for i in range(len(found))],
         "input_ids": found,
-        "labels": [[IGNORED, *ids[1:]] for ids in found],
+        "labels": [[columns.IGNORED, *ids[1:]] for ids in found],
     }
     if ratings is not None:
         steps = [row[: len(ids)] for row, ids in zip(ratings, found, strict=True)]
@@ -208,7 +205,7 @@ def test_the_mask_undoes_the_padding(
     ratings = data.draw(st.lists(RATINGS, min_size=len(found), max_size=len(found)))
     before = examples(found, ratings)
     size = max(map(len, found)) + more
-    after = pad(before, size, side, PAD)
+    after = padded.pad(before, size, side, PAD)
     for old, new in zip(before.to_pylist(), after.to_pylist(), strict=True):
         assert len(new["input_ids"]) == len(new["labels"]) == len(new["attention_mask"]) == size
         assert unpadded(new, "input_ids", "attention_mask") == old["input_ids"]
@@ -218,7 +215,7 @@ def test_the_mask_undoes_the_padding(
         assert new["attention_mask"] == (padding + mask if side == "left" else mask + padding)
         added = slice(0, missing) if side == "left" else slice(size - missing, size)
         assert new["input_ids"][added] == [PAD] * missing
-        assert new["labels"][added] == [IGNORED] * missing
+        assert new["labels"][added] == [columns.IGNORED] * missing
         assert new["row_id"] == old["row_id"]
         assert new["step_labels"] == old["step_labels"]
         pointed = [old["input_ids"][i] for i in old["step_positions"]]
@@ -238,7 +235,7 @@ def test_both_sides_of_a_pair_have_one_width(
         prompt_length=[1] * len(pairs),
     )
     size = max(len(ids) for pair in pairs for ids in pair)
-    after = pad(before, size, side, PAD)
+    after = padded.pad(before, size, side, PAD)
     for old, new in zip(before.to_pylist(), after.to_pylist(), strict=True):
         for name in ("chosen", "rejected"):
             assert len(new[f"{name}_ids"]) == size
@@ -260,13 +257,13 @@ def test_width_follows_what_is_asked_for() -> None:
         ("max-length", 9, 100, 100),
         ("512", 9, 4096, 512),
     ):
-        assert LAYOUT.width(pad_to, longest, max_length) == wanted
+        assert padded.LAYOUT.width(pad_to, longest, max_length) == wanted
 
 
 def test_an_example_wider_than_the_width_is_refused() -> None:
     """Nothing is cut off to fit a width."""
-    with pytest.raises(UsageError, match="3 tokens"):
-        pad(examples([[1, 2, 3], [1]]), 2, "left", PAD)
+    with pytest.raises(errors.UsageError, match="3 tokens"):
+        padded.pad(examples([[1, 2, 3], [1]]), 2, "left", PAD)
 
 
 @pytest.mark.parametrize("with_steps", [False, True])
@@ -277,8 +274,8 @@ def test_rows_have_their_declared_columns(with_steps: bool) -> None:
     names = columns.schema(["row_ids", "input_ids", "labels", "seq_lengths", *steps])
     assert pack(found, ints([1])).schema == pack(found.slice(1), ints([])).schema == names
     names = columns.schema(["row_id", "input_ids", "attention_mask", "labels", *steps])
-    empty = pad(found.slice(1), 8, "left", PAD)
-    assert pad(found, 8, "left", PAD).schema == empty.schema == names
+    empty = padded.pad(found.slice(1), 8, "left", PAD)
+    assert padded.pad(found, 8, "left", PAD).schema == empty.schema == names
     assert empty.num_rows == 0
 
 
@@ -288,10 +285,10 @@ def test_pairs_have_their_declared_columns() -> None:
         margin=[0.5], rejected_ids=[[2]], chosen_ids=[[1]], prompt_length=[1], row_id=["x:1"]
     )
     order = ["row_id", "chosen_ids", "rejected_ids", "prompt_length", "margin"]
-    assert ordered(found).schema == columns.schema(order)
+    assert ragged.ordered(found).schema == columns.schema(order)
     for at, side in ((2, "chosen"), (4, "rejected")):
         order.insert(at, f"{side}_attention_mask")
-    assert pad(found, 1, "right", PAD).schema == columns.schema(order)
+    assert padded.pad(found, 1, "right", PAD).schema == columns.schema(order)
 
 
 @settings(max_examples=30)
@@ -301,5 +298,5 @@ def test_ragged_rows_are_the_examples(found: list[list[int]], cut: int) -> None:
     whole = examples(found).add_column(0, "length", pa.array([7] * len(found), pa.int32()))
     pieces = pa.concat_tables([whole.slice(0, cut), whole.slice(cut)])
     rows = [{**row, "length": 7} for row in examples(found).to_pylist()]
-    assert ordered(pieces).to_pylist() == rows
-    assert ordered(pieces).column_names == ["row_id", "input_ids", "labels", "length"]
+    assert ragged.ordered(pieces).to_pylist() == rows
+    assert ragged.ordered(pieces).column_names == ["row_id", "input_ids", "labels", "length"]

@@ -11,9 +11,8 @@ from rows import records
 from support import table
 
 from pipeline.tasks import kind_of
-from stages import formats
+from stages import formats, kinds
 from stages.contract import Example, FormatOptions, Row
-from stages.kinds import Pairs
 from stages.normalize.stage import Normalize
 from stages.rows import stop_text
 
@@ -284,7 +283,7 @@ def test_sides_that_begin_with_one_answer_come_out_the_same_in_every_order() -> 
     assert codes == {None, "questions_differ", "identical_pair"}
 
 
-class OwnPairs(Pairs):
+class OwnPairs(kinds.Pairs):
     """A kind that changes what becomes of a pair."""
 
     name = "own_pairs"
@@ -313,5 +312,5 @@ def test_a_format_derived_from_a_plain_one_reads_its_rows_itself(name: str) -> N
 def test_a_kind_derived_from_a_plain_one_is_not_plain_itself() -> None:
     """What it overrides would not be called."""
     one = Normalize(OwnPairs(), formats.load("preference"), FormatOptions())
-    assert Pairs.plain
+    assert kinds.Pairs.plain
     assert not columnar(one, [{"prompt": "q", "chosen": "a", "rejected": "b"}] * 40)

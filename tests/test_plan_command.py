@@ -13,7 +13,6 @@ from transformers import AutoTokenizer
 from pipeline.builder import population
 from pipeline.builder.forecast import Forecast, forecast
 from pipeline.builder.plan_page import as_json, as_text
-from pipeline.builder.population import packing_table
 from pipeline.cli import cli
 from pipeline.options.config import Config
 from stages.errors import DataError
@@ -85,7 +84,7 @@ def test_pairs_show_both_sides(cache_dir: Path) -> None:
 def test_the_packing_table_is_the_builds(built: Make, cache_dir: Path) -> None:
     """Of a file that is sampled whole, packs and fill are exactly what a build gives."""
     data = SAMPLES / "sft" / "word_problems.jsonl"
-    table = packing_table(planned(cache_dir, "sft", data, max_length=256))
+    table = population.packing_table(planned(cache_dir, "sft", data, max_length=256))
     assert [entry["max_length"] for entry in table] == [256, *population.MAX_LENGTHS]
     manifest = read_manifest(built("sft", data, "--max-length", 256))
     assert table[0]["packs"] == manifest["packing"]["packs"]

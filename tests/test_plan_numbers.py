@@ -15,7 +15,6 @@ from pipeline.options.config import Config, PlanOptions
 from pipeline.shards import doubles
 from pipeline.shards import plan as planning
 from pipeline.shards.choose import choose
-from pipeline.shards.doubles import DIGEST
 from pipeline.shards.examples import PlannedExamples, part_of
 from stages.columns import Ints
 
@@ -27,7 +26,7 @@ DIGESTS = st.lists(st.tuples(HALF, HALF), max_size=30)
 
 def digests(pairs: Halves) -> doubles.Digests:
     """Digests with these halves."""
-    return np.array(pairs, DIGEST)
+    return np.array(pairs, doubles.DIGEST)
 
 
 def planned(
@@ -35,7 +34,7 @@ def planned(
 ) -> PlannedExamples:
     """Examples of parts with so many each; each row has ``fan_out`` of them, and its own group."""
     size = np.array(lengths, np.int32)
-    values = np.zeros(len(size), DIGEST)
+    values = np.zeros(len(size), doubles.DIGEST)
     values["a"] = np.arange(len(size)) // 2  # every second one shares its first half
     values["b"] = np.arange(len(size))
     return PlannedExamples(

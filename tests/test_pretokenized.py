@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from rows import normalizing
 from support import SAMPLES, Make, Run, read_manifest, rows_to
 
-from stages.contract import Row
-from stages.profile import TargetModel
+from stages import contract, profile
 from stages.tokens.pretokenized import Accept
 
 MODEL = ("--model", "qwen2-1.5b")
 
 
-def accepted(model: TargetModel, limit: int, rows: list[Row]) -> pa.RecordBatch:
+def accepted(model: profile.TargetModel, limit: int, rows: list[contract.Row]) -> pa.RecordBatch:
     """Rows behind the stage that takes them as they are."""
     return encoded(normalizing("sft", "pretokenized"), [Accept(model, limit)], rows)
 
@@ -28,13 +27,13 @@ IDS = st.lists(st.integers(0, 151645), min_size=2, max_size=12)
 @settings(max_examples=40)
 @given(ids=IDS, data=st.data(), pads=st.tuples(st.integers(0, 3), st.integers(0, 3)))
 def test_what_is_given_is_what_is_stored(
-    ids: list[int], data: st.DataObject, pads: tuple[int, int], model: TargetModel
+    ids: list[int], data: st.DataObject, pads: tuple[int, int], model: profile.TargetModel
 ) -> None:
     """Labels or a mask, padded or not: the same ids and labels, the first of which is -100."""
     mask = data.draw(st.lists(st.booleans(), min_size=len(ids), max_size=len(ids)))
     labels = [one if kept else -100 for one, kept in zip(ids, mask, strict=True)]
     left, right = pads
-    rows: list[Row] = [
+    rows: list[contract.Row] = [
         {"input_ids": ids, "labels": labels},
         {"input_ids": ids, "loss_mask": list(map(int, mask))},
         {
@@ -52,9 +51,9 @@ def test_what_is_given_is_what_is_stored(
     assert len(set(made["digest"].to_pylist())) == 1
 
 
-def test_ids_beyond_the_vocabulary_and_the_limit_are_refused(model: TargetModel) -> None:
+def test_ids_beyond_the_vocabulary_and_the_limit_are_refused(model: profile.TargetModel) -> None:
     """Each with its code; equal ids under other labels are other examples."""
-    rows: list[Row] = [
+    rows: list[contract.Row] = [
         {"input_ids": [1, model.vocab_size], "labels": [-100, -100]},
         {"input_ids": [1] * 9, "labels": [1] * 9},
         {"input_ids": [1, 2], "labels": [-100, 2]},

@@ -11,8 +11,7 @@ from support import ROOT, SAMPLES, table
 from pipeline.inputs.recipe import resolve_recipe
 from pipeline.inputs.scan import scan
 from pipeline.options.config import Config
-from stages.errors import ModelError
-from stages.probes import bind
+from stages import errors, probes
 from stages.profile import AddedToken, ModelProfile, PairFraming, StepTokens
 from stages.tokenizers import hub, profiles, resolve
 from stages.tokenizers.profiles import all_profiles, find
@@ -45,7 +44,7 @@ def test_errors_name_the_key(tmp_path: Path) -> None:
     """Each mistake is answered with the file and the key."""
     for error in table("profile_errors.toml")["error"]:
         assert error["old"] in WHOLE
-        with pytest.raises(ModelError, match=re.escape(error["words"])) as caught:
+        with pytest.raises(errors.ModelError, match=re.escape(error["words"])) as caught:
             load(tmp_path, WHOLE.replace(error["old"], error["new"]))
         assert "mine.toml" in caught.value.what
         assert caught.value.remedy
@@ -58,12 +57,12 @@ def test_errors_of_the_places_that_a_file_names(tmp_path: Path) -> None:
         ('template = "none"', "template must be chatml or"),
         ('like = "no.toml"', r"no\.toml cannot be read"),
     ):
-        with pytest.raises(ModelError, match=words):
+        with pytest.raises(errors.ModelError, match=words):
             load(tmp_path, said)
-    with pytest.raises(ModelError, match=r"no\.toml cannot be read"):
+    with pytest.raises(errors.ModelError, match=r"no\.toml cannot be read"):
         resolve.resolve("no.toml", tmp_path, Overrides())
     (tmp_path / "mine.toml").write_text('tokenizer = "./no"\n' + WHOLE)
-    with pytest.raises(ModelError, match=r"tokenizer './no' is not a directory next to it"):
+    with pytest.raises(errors.ModelError, match=r"tokenizer './no' is not a directory next to it"):
         resolve.resolve(str(tmp_path / "mine.toml"), tmp_path, Overrides())
 
 
@@ -81,12 +80,12 @@ def test_like_takes_over_a_file_beside_it(tmp_path: Path) -> None:
     profile, _ = load(tmp_path, 'like = "larger.toml"\nvocab_size = 20\n')
     assert (profile.name, profile.vocab_size, profile.embedding_size) == ("mine", 20, 32)
     assert profile.pair == PairFraming(("<c>",), ("<s>",), ("<e>",), True, 2)
-    with pytest.raises(ModelError, match=r"larger\.toml has no vocab_size"):
+    with pytest.raises(errors.ModelError, match=r"larger\.toml has no vocab_size"):
         profiles.load(tmp_path / "larger.toml")
     (tmp_path / "a.toml").write_text('like = "b.toml"')
     (tmp_path / "b.toml").write_text('like = "a.toml"')
     for like in ("mine.toml", "a.toml", "../base.toml"):
-        with pytest.raises(ModelError, match="like must be another file beside this one"):
+        with pytest.raises(errors.ModelError, match="like must be another file beside this one"):
             load(tmp_path, f'like = "{like}"')
 
 
@@ -104,7 +103,7 @@ def test_several_models_in_one_file(tmp_path: Path) -> None:
     first, second = profiles.models_of(path)
     assert (first.name, first.embedding_size, first.vocab_size) == ("s", 12, 10)
     assert second == dataclasses.replace(first, name="l", model_ids=(), embedding_size=99)
-    with pytest.raises(ModelError, match="describes several models"):
+    with pytest.raises(errors.ModelError, match="describes several models"):
         profiles.load(path)
     for models, words in (
         ('"s"', "models must be an array of tables, not 's'"),
@@ -115,7 +114,7 @@ def test_several_models_in_one_file(tmp_path: Path) -> None:
         ('[{name = "s", model_ids = [], tokenizer = ""}]', "models[0] names a tokenizer"),
     ):
         path.write_text(FAMILY % f"models = {models}")
-        with pytest.raises(ModelError, match=re.escape(words)):
+        with pytest.raises(errors.ModelError, match=re.escape(words)):
             profiles.models_of(path)
 
 
@@ -130,7 +129,7 @@ def test_added_tokens_are_written_in_runs(tmp_path: Path) -> None:
     assert profile.ranks.added_tokens == (AddedToken("<a>"), *plain, AddedToken("{x}"))
     for wrong in ("3", "[3]", "[{}]", "[{content = [3]}]", '[{content = "x", specials = true}]'):
         ranks = f'[ranks]\nsha256 = "0"\nadded_tokens = {wrong}\n'
-        with pytest.raises(ModelError, match=r"ranks\.added_tokens"):
+        with pytest.raises(errors.ModelError, match=r"ranks\.added_tokens"):
             load(tmp_path, WHOLE.replace("[pair]", f"{ranks}[pair]"))
 
 
@@ -186,10 +185,10 @@ def test_names_match_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """What only looks like a known model is asked about, and the way on is named."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert find("Gemma-2-9b-it") is None
-    with pytest.raises(ModelError, match="Did you mean gemma-2-9b-it") as caught:
+    with pytest.raises(errors.ModelError, match="Did you mean gemma-2-9b-it") as caught:
         resolve.resolve("gemma-2-9b-itt", tmp_path, Overrides())
     assert "profile.toml" in caught.value.remedy
-    with pytest.raises(ModelError, match=r"Did you mean google/gemma-2-9b-it") as caught:
+    with pytest.raises(errors.ModelError, match=r"Did you mean google/gemma-2-9b-it") as caught:
         resolve.resolve("google/gemma2-9b-it", tmp_path, Overrides())
     assert "hf download google/gemma2-9b-it" in caught.value.remedy
 
@@ -219,5 +218,5 @@ def test_a_profile_takes_its_tokenizer_from_the_hubs_cache(
     monkeypatch.setattr(hub, "cached", lambda model_id: hub.Snapshot(tmp_path, "abc"))
     found = resolve.resolve("gemma-2-2b-it", tmp_path, Overrides())
     assert found.source == "hub cache"
-    with pytest.raises(ModelError, match="is 106 in this family, but 4 here"):
-        bind(found.profile, found.tokenizer_json, with_steps=False)
+    with pytest.raises(errors.ModelError, match="is 106 in this family, but 4 here"):
+        probes.bind(found.profile, found.tokenizer_json, with_steps=False)

@@ -17,10 +17,8 @@ from support import SAMPLES, Run, run_python
 
 from pipeline import executors, processes
 from pipeline.executors import NOTHING, Amount, Job
-from pipeline.messages import lines, painted, progress
-from pipeline.messages.corrected import following
+from pipeline.messages import corrected, lines, painted, progress, session
 from pipeline.messages.progress import ENCODE, Follower, Phase, Whole, follower_of
-from pipeline.messages.session import Session
 
 DATA = SAMPLES / "sft" / "word_problems.jsonl"
 CONTROL = "\x1b"
@@ -318,7 +316,7 @@ def test_a_file_gets_no_control_codes(pipeline: Run) -> None:
 
 def test_what_is_open_takes_what_is_said_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
     """A warning is a line of its own, whoever shows progress; nothing stays open."""
-    with following(Session(), quiet=True) as report:
+    with corrected.following(session.Session(), quiet=True) as report:
         assert progress.open_now == [report]
         progress.aside("warning: one was lost")
     assert progress.open_now == []

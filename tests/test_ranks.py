@@ -15,19 +15,15 @@ from packaging.requirements import Requirement
 from stub_s3 import BUCKET, S3Stub
 from support import ROOT, SAMPLES, Ran, Run, files_of, flip, silent, table
 
-from pipeline import run_build
+from pipeline import run_build, stores
 from pipeline.builder import planning, ranks
 from pipeline.builder.build import build, finish, make_shards, plan, prepare
-from pipeline.builder.planning import REFERENCE
-from pipeline.builder.ranks import Rank
 from pipeline.commands import _ranks
 from pipeline.inputs import equal_build, recipe, scan, versions
-from pipeline.manifest import json_records
-from pipeline.manifest.dataset_files import json_text
+from pipeline.manifest import dataset_files, json_records
 from pipeline.options.config import Config
 from pipeline.shards import part
 from pipeline.shards import plan as laid
-from pipeline.stores import open_store
 from stages.errors import ParityError, SurroundingsError, UsageError
 from stages.files import file_hash
 
@@ -94,7 +90,7 @@ def test_ranks_whose_inputs_are_read_by_workers_make_the_same_build(
     config = config.but(output=tmp_path / "apart")
     assert not prepare(config).is_read
     for number in (1, 0):
-        ranks.make_share(prepare(config), Rank(number, 2), silent)
+        ranks.make_share(prepare(config), ranks.Rank(number, 2), silent)
     prepared = prepare(config)
     made = ranks.joined(prepared)
     read = prepared.having_read(made.reports)
@@ -102,7 +98,7 @@ def test_ranks_whose_inputs_are_read_by_workers_make_the_same_build(
     finish(prepare(config), made, silent)
     assert not list((config.run.cache / "builds").glob("*"))
     assert files_of(tmp_path / "apart") == files_of(tmp_path / "one")
-    ranks.make_share(prepare(config), Rank(0, 2), silent)
+    ranks.make_share(prepare(config), ranks.Rank(0, 2), silent)
     os.utime(names[1], (1e9 + 1, 1e9 + 1))
     time.sleep(0.2)
     with pytest.raises(UsageError, match="made parts with other options or inputs than these"):
@@ -131,7 +127,7 @@ def test_ranks_meet_in_a_store(pipeline: Run, tmp_path: Path, cache: Path, in_s3
     run("b", "parts", *_ranked(1, 2)).ended()
     run("a", "shards", *_ranked(0, 1)).refused(2, "pipeline commit makes the shards")
     run("c", "commit").ended()
-    store = open_store(f"s3://{BUCKET}/ranks/out")
+    store = stores.open_store(f"s3://{BUCKET}/ranks/out")
     built = {name.partition("/")[2]: store.get(name) for name in store.list()}
     whole = files_of(tmp_path / "one")
     assert {name: content for name, content in built.items() if name in whole} == whole
@@ -167,7 +163,7 @@ def test_a_rank_reads_the_parts_of_its_shards_alone(
     build(config.but(output=tmp_path / "one"), silent)
     prepared = prepare(config)
     for number in range(4):
-        ranks.make_share(prepared, Rank(number, 4), silent)
+        ranks.make_share(prepared, ranks.Rank(number, 4), silent)
     read: set[str] = set()
     hashed = file_hash.sha256
     monkeypatch.setattr(file_hash, "sha256", lambda path: read.add(str(path)) or hashed(path))
@@ -178,19 +174,19 @@ def test_a_rank_reads_the_parts_of_its_shards_alone(
     planned = plan(prepared, joined())
     parts, total = [str(source.path) for source in planned.sources], planned.n_shards
     assert read.isdisjoint(parts)
-    assert run_build.shards(config, Rank(0, total), silent).figures["made"] == 1
+    assert run_build.shards(config, ranks.Rank(0, total), silent).figures["made"] == 1
     assert read.intersection(parts) == {parts[0]}
     last = Path(parts[-1])
     flip(last)
     changed = r"a part of zh_dialogues.jsonl, is not as it was"
     with pytest.raises(SurroundingsError, match=changed):
-        run_build.shards(config, Rank(total - 1, total), silent)
+        run_build.shards(config, ranks.Rank(total - 1, total), silent)
     with pytest.raises(SurroundingsError, match=changed):
         finish(prepared, joined(), silent)
     last.unlink()
     with pytest.raises(UsageError, match=r"those of rank 3 of 4."):
         joined()
-    ranks.make_share(prepared, Rank(3, 4), silent)
+    ranks.make_share(prepared, ranks.Rank(3, 4), silent)
     finish(prepared, joined(), silent)
     assert files_of(tmp_path / "out") == files_of(tmp_path / "one")
 
@@ -208,38 +204,38 @@ def test_one_difference_turns_all_ranks_to_the_reference(
     """Ranks that ran before are named; those that run later begin with the reference."""
     monkeypatch.setattr(recipe, "FAST_FROM", 0)
     prepared = prepare(config)
-    assert prepared.recipe.backend != REFERENCE
-    first, again = ranks.make_share(prepared, Rank(0, 3), silent)
+    assert prepared.recipe.backend != planning.REFERENCE
+    first, again = ranks.make_share(prepared, ranks.Rank(0, 3), silent)
     assert (first.backend, again) == (prepared.recipe.backend, [])
-    assert ranks.make_share(prepared, Rank(5, 6), silent)[0].reports == {}  # more than parts
+    assert ranks.make_share(prepared, ranks.Rank(5, 6), silent)[0].reports == {}  # more than parts
     make = part.make
 
     def differs(recipe: Any, work: Any) -> Any:
-        if recipe.backend != REFERENCE:
+        if recipe.backend != planning.REFERENCE:
             raise ParityError("zh_dialogues.jsonl:1: input_ids")
         return make(recipe, work)
 
     monkeypatch.setattr(part, "make", differs)
-    assert ranks.make_share(prepared, Rank(1, 3), silent)[1] == [0]
+    assert ranks.make_share(prepared, ranks.Rank(1, 3), silent)[1] == [0]
     monkeypatch.setattr(part, "make", make)
-    assert ranks.make_share(prepared, Rank(2, 3), silent)[0].backend == REFERENCE
+    assert ranks.make_share(prepared, ranks.Rank(2, 3), silent)[0].backend == planning.REFERENCE
     missing = r"2 of 4 parts are missing \(.* has to make all\)"
     with pytest.raises(UsageError, match=missing) as told:
         ranks.joined(prepared)
     assert told.value.figures == {"ranks": [0], "of": 3}
-    assert ranks.make_share(prepared, Rank(0, 3), silent)[1] == []
+    assert ranks.make_share(prepared, ranks.Rank(0, 3), silent)[1] == []
     built = finish(prepared, ranks.joined(prepared), silent)
-    assert built.build.manifest.encoder.backend == REFERENCE
+    assert built.build.manifest.encoder.backend == planning.REFERENCE
 
 
 def test_versions_are_not_mixed(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another version of a library, or of this program, is named by every phase."""
     prepared = prepare(config)
-    ranks.make_share(prepared, Rank(0, 2), silent)
+    ranks.make_share(prepared, ranks.Rank(0, 2), silent)
     others = {**versions.here(), "pyarrow": "1.2.3"}
     monkeypatch.setattr(versions, "here", lambda: others)
     for phase in (
-        lambda: ranks.make_share(prepared, Rank(1, 2), silent),
+        lambda: ranks.make_share(prepared, ranks.Rank(1, 2), silent),
         lambda: ranks.joined(prepared),
     ):
         with pytest.raises(UsageError, match=r"Rank 0 of 2 ran with pyarrow .* instead of 1.2.3"):
@@ -251,7 +247,7 @@ def test_versions_are_not_mixed(config: Config, monkeypatch: pytest.MonkeyPatch)
     (record,) = config.run.cache.glob("builds/*/parts-0-of-2.json")
     content = json.loads(record.read_bytes())
     content["reports"]["0"]["later"] = 1  # another version may count other things
-    record.write_text(json_text(json_records.sealed_text(content)))
+    record.write_text(dataset_files.json_text(json_records.sealed_text(content)))
     with pytest.raises(UsageError, match=r"Rank 0 of 2 made parts with this program's code"):
         ranks.joined(prepared)
 
@@ -268,8 +264,8 @@ def test_the_job_array_says_which_rank_it_is(
         monkeypatch.setenv(name, value)
     options = [None if one == "none" else one for one in given] or [None, None]
     if isinstance(wanted, list):
-        assert _ranks.rank_of(*options) == Rank(*wanted)
-        shares = (Rank(i, wanted[1]).share(9) for i in range(wanted[1]))
+        assert _ranks.rank_of(*options) == ranks.Rank(*wanted)
+        shares = (ranks.Rank(i, wanted[1]).share(9) for i in range(wanted[1]))
         assert sorted(x for share in shares for x in share) == [*range(9)]
     else:
         with pytest.raises(UsageError, match=wanted):

@@ -15,8 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support import table_bytes
 
-from stages import readers
-from stages.errors import ContainerError, SurroundingsError
+from stages import errors, readers
 from stages.files import line_block
 from stages.readers import _tables, jsonl
 
@@ -243,7 +242,7 @@ DAMAGED = {
 def test_a_damaged_file_is_refused_as_a_whole_and_named(folder: Path, name: str) -> None:
     """Past the damage nobody knows where a row starts; no row of a broken archive is trusted."""
     path = put(folder, name.partition(":")[0], DAMAGED[name])
-    with pytest.raises(ContainerError, match=re.escape(name)):
+    with pytest.raises(errors.ContainerError, match=re.escape(name)):
         read(path)
 
 
@@ -265,7 +264,7 @@ def test_json_that_is_something_else_is_named_so(
     """Another encoding, or binary, is one error that names the byte; not a thousand bad rows."""
     packed = gzip.compress(content) if suffix.endswith("gz") else content
     path = put(folder, f"other.{suffix}", packed)
-    with pytest.raises(ContainerError, match=words):
+    with pytest.raises(errors.ContainerError, match=words):
         readers.load(suffix.split(".")[0]).splits(path)
 
 
@@ -376,7 +375,7 @@ def test_an_input_that_changed_is_noticed(folder: Path, suffix: str) -> None:
     shrunk = [before[: before.rindex(b"{")]] if suffix == "jsonl" else []
     for content in (flipped(before, at, 1), *shrunk):
         Path(path).write_bytes(content)
-        with pytest.raises(SurroundingsError, match="changed"):
+        with pytest.raises(errors.SurroundingsError, match="changed"):
             [list(reader.read(piece)) for piece in pieces]
 
 
@@ -398,7 +397,7 @@ def test_no_bytes_crash_the_line_reader(folder: Path, content: bytes) -> None:
     path = put(folder, "bytes.jsonl", content)
     try:
         found = read(path)
-    except ContainerError:
+    except errors.ContainerError:
         return
     assert len(found) <= content.count(b"\n") + 1
     assert all((row is None) == (code is not None) for _, _, _, row, code in found)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from stages.chat_template import reasoning
-from stages.chat_template.render import Renderer, Row
+from stages.chat_template import reasoning, render
 from stages.chat_template.segments import CONTROL, TRAINED
 from stages.contract import Message
 from stages.errors import RowError
@@ -53,7 +52,7 @@ def test_mask_changes_no_text_and_trains_the_answer(content: str, model: TargetM
     turns = [("user", "2 + 2?"), ("assistant", content), ("user", "again"), ("assistant", "4")]
     roles, texts = [r for r, _ in turns], [t for _, t in turns]
     flags = [role == "assistant" for role in roles]
-    found = Renderer(model)(Row(roles, texts, [None] * 4, flags, None))
+    found = render.Renderer(model)(render.Row(roles, texts, [None] * 4, flags, None))
     masked = reasoning.untrain(found[0], found[1])
     assert "".join(masked[0]) == "".join(found[0])
     said = content.removeprefix(THOUGHT)

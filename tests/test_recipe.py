@@ -16,16 +16,14 @@ from hypothesis import strategies as st
 from support import ROOT, SAMPLES, Run, table
 
 from pipeline import tasks
+from pipeline.options import command_line, many_values
 from pipeline.options import recipe_model as declared
 from pipeline.options.build_options import OPTIONS, Option
-from pipeline.options.command_line import BUILD, config_from, with_options
 from pipeline.options.config import PHASE_OF, Config
-from pipeline.options.many_values import Pairs, Texts
 from pipeline.options.paths import Data, ModelName, Place, TextFile, TextFiles
 from pipeline.options.recipe import builds_of
 from pipeline.options.values import Amount, Number, OneOf, Switch, Value, Whole, Width
-from stages import catalog
-from stages.errors import UsageError
+from stages import catalog, errors
 from stages.files import toml_file
 from stages.tokenizers.profiles import all_profiles
 
@@ -93,7 +91,7 @@ def test_a_key_takes_its_values_and_no_others(key: str, tmp_path: Path) -> None:
         (config,) = builds_of(write_recipe(tmp_path, right), trust=True)
         if of != "source":
             assert getattr(getattr(config, PHASE_OF[option.name]), option.name) != option.default
-        with pytest.raises(UsageError) as raised:
+        with pytest.raises(errors.UsageError) as raised:
             builds_of(write_recipe(tmp_path, wrong), trust=True)
         where = f"recipe.toml:{wrong.count(chr(10))}: {f'{of} 1: ' if of else ''}"
         assert where in raised.value.what
@@ -113,7 +111,7 @@ def test_the_schema_takes_the_examples(path: Path) -> None:
 def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
     """Each with its line: of keys, types, ranges, choices, and of what does not go together."""
     wrong = table("refusals.toml")["mistakes"]
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(errors.UsageError) as raised:
         builds_of(write_recipe(tmp_path, wrong["recipe"]))
     assert f"recipe.toml has {len(wrong['said'])} mistakes" in raised.value.what
     for line, words in wrong["said"]:
@@ -152,13 +150,13 @@ def _values(option: Option) -> st.SearchStrategy[Any]:
         return st.integers(1, 10**6) | st.sampled_from(["5k", "1.5M"])
     if isinstance(kind, Whole):
         return st.integers(kind.least or 8, min(kind.most or 99, 99))
-    if isinstance(kind, Pairs):
+    if isinstance(kind, many_values.Pairs):
         return st.dictionaries(_NAMES, _TEXT, max_size=3)
     if isinstance(kind, TextFile | TextFiles):
         return st.just([str(ROOT / "README.md")] if kind.many else str(ROOT / "README.md"))
     if isinstance(kind, Place | ModelName | Data):
         return st.sampled_from(["/a b/c", "/x.toml"])
-    if isinstance(kind, Texts):
+    if isinstance(kind, many_values.Texts):
         return st.lists(_TEXT, max_size=3)
     if isinstance(kind, Number):
         return st.floats(0, 1, exclude_min=kind.above == 0, exclude_max=kind.below == 1)
@@ -175,7 +173,7 @@ def _words(option: Option, value: Any) -> list[str]:
 
 
 @click.command()
-@with_options(BUILD)
+@command_line.with_options(command_line.BUILD)
 def _options(**given: Any) -> dict[str, Any]:
     """Exists for its parameters."""
     return given
@@ -184,7 +182,7 @@ def _options(**given: Any) -> dict[str, Any]:
 def _tried(make: Callable[[], Config]) -> Config | str:
     try:
         return make()
-    except UsageError:
+    except errors.UsageError:
         return "refused"
 
 
@@ -208,7 +206,7 @@ def test_a_recipe_and_a_command_are_one(
 
     def by_command() -> Config:
         parsed = _options.main(words, standalone_mode=False)
-        return config_from(task, ("/rows.jsonl",), parsed)
+        return command_line.config_from(task, ("/rows.jsonl",), parsed)
 
     read = _tried(lambda: builds_of(path, trust=True)[0])
     assert _tried(by_command) == read
@@ -248,7 +246,7 @@ def test_whatever_is_written_is_read_or_explained(
     said = "r.toml"
     try:
         assert builds_of(path, [f"{key}={value}" for key, value in changes])
-    except UsageError as error:
+    except errors.UsageError as error:
         said = error.what.splitlines()[0]
     assert "r.toml" in said or "--set" in said
 
@@ -279,7 +277,7 @@ def test_paths_from_elsewhere_are_told(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "rows.jsonl").write_text("{}\n")
     (tmp_path / "sub").mkdir()
     path = write_recipe(tmp_path / "sub", 'task = "sft"\nmodel = "m"\ndata = "rows.jsonl"\n')
-    with pytest.raises(UsageError, match=r"recipe.toml:3: .*Write '../rows.jsonl'"):
+    with pytest.raises(errors.UsageError, match=r"recipe.toml:3: .*Write '../rows.jsonl'"):
         builds_of(path.relative_to(tmp_path))
 
 
@@ -299,7 +297,7 @@ def test_variables_of_the_environment(tmp_path: Path, monkeypatch: pytest.Monkey
     assert config.plan.stop == ("<2048>",)
     assert VALIDATOR.is_valid(_json(HEAD + text))
     bad = HEAD + '# here\nlayout = "${NO_LAYOUT}"\nstop = ["a",\n"${NO_STOP}", "${1}"]\n'
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(errors.UsageError) as raised:
         builds_of(write_recipe(tmp_path, bad))
     assert ":5: layout needs the environment variable NO_LAYOUT" in raised.value.what
     assert ":7: stop needs the environment variable NO_STOP" in raised.value.what
@@ -325,7 +323,7 @@ def test_set_changes_a_key(tmp_path: Path) -> None:
         ("speed=9", "^--set speed=9: there is no option 'speed'"),
         *((wrong, "is not KEY=VALUE") for wrong in ("max-length", "=3", "map.=3")),
     ):
-        with pytest.raises(UsageError, match=says):
+        with pytest.raises(errors.UsageError, match=says):
             builds_of(path, [wrong])
 
 

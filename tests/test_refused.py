@@ -12,9 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import SAMPLES, Run, few, files_of, read_manifest, read_rows, write_rows
 
-from pipeline.builder import rejects
-from pipeline.builder.rejects import Ledger
-from pipeline.builder.stagewise import stage_table
+from pipeline.builder import rejects, stagewise
 from pipeline.cli import cli
 from pipeline.manifest.json_records import load, one_line
 from pipeline.manifest.records import Reject
@@ -116,7 +114,7 @@ def test_the_offered_lengths_keep_their_word(
     fits = rejects.fitting(long)
     assert all(count == sum(n <= length for n in long) for length, count in fits.items())
     assert fits[max(fits)] == len(long)
-    ledger, count = Ledger(), len(long) + others + good
+    ledger, count = rejects.Ledger(), len(long) + others + good
     for n in long:
         ledger.count("too_long", f"{n} tokens", "r")
     for _ in range(others):
@@ -261,7 +259,7 @@ def written(task: str, folder: Path) -> Path:
 def test_a_stage_writes_the_rejects_that_the_build_writes(task: str, tmp_path: Path) -> None:
     """``_run``, ``_run --until`` and ``stage`` by ``stage``: the same lines, keys and order."""
     source = written(task, tmp_path)
-    stages = [name for kind, name, *_ in stage_table() if kind == task]
+    stages = [name for kind, name, *_ in stagewise.stage_table() if kind == task]
     stages = stages[1 : stages.index("validate") + 1]
     options = ("--format", {"sft": "openai", "rm": "preference", "prm": "stepwise"}[task], *OPTIONS)
     _run("run", task, source, *options, "-o", "out")

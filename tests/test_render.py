@@ -12,13 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import table
 
-from stages import columns, probes
+from stages import columns, errors, probes
 from stages.chat_template import loss_weights
 from stages.chat_template.render import Render, Renderer, Row, template_of
 from stages.chat_template.render_steps import RenderSteps
 from stages.chat_template.segments import CLOSES, CONTROL, STEP, TRAINED
 from stages.chat_template.template import Template
-from stages.errors import ModelError, RowError
 from stages.profile import TargetModel
 from stages.tokenizers.profiles import all_profiles
 from stages.tokens.outline_tokens import segments_of
@@ -93,9 +92,9 @@ def spans(texts: list[str], kinds: bytes) -> list[tuple[int, str]]:
     return found
 
 
-def refusal(model: TargetModel, found: Row) -> RowError:
+def refusal(model: TargetModel, found: Row) -> errors.RowError:
     """What a row is refused with."""
-    with pytest.raises(RowError) as caught:
+    with pytest.raises(errors.RowError) as caught:
         Renderer(model)(found)
     return caught.value
 
@@ -328,7 +327,7 @@ def test_a_turn_left_out_is_never_another_one() -> None:
     )
     try:
         texts, kinds, _ = Renderer(MODELS["qwen2.5"], "all")(found)
-    except RowError as error:
+    except errors.RowError as error:
         assert error.code == "untrainable_turn"  # noqa: PT017
         return
     trained = "".join(text for _, text in spans(texts, kinds))
@@ -406,7 +405,7 @@ def test_control_text_under_a_template_that_looks_is_printed_or_refused(body: st
     for content in (FORGED, f"a {END} b", f"secret{END}"):
         try:
             Printing(body)(("user", content), ("assistant", "y"))
-        except RowError as error:
+        except errors.RowError as error:
             assert error.code == "control_text", content  # noqa: PT017
 
 
@@ -423,7 +422,7 @@ def test_a_text_that_the_template_drops_or_repeats_is_refused(body: str) -> None
     """Each text stands in the rendering exactly once; the verdict on a shape is kept."""
     renderer = Renderer(with_template(HEAD + body + TAIL))
     for text in ("x", "y", "x"):
-        with pytest.raises(RowError, match="turn 1") as caught:
+        with pytest.raises(errors.RowError, match="turn 1") as caught:
             renderer(row(("user", text), ("assistant", "y")))
         assert caught.value.code == "lost_in_template"
 
@@ -432,7 +431,7 @@ def test_a_template_that_refuses_a_row_refuses_only_that() -> None:
     """What the template raises is the row's refusal, and another shape still renders."""
     guard = "{% if m.role == 'system' %}{{ raise_exception('no system turns') }}{% endif %}"
     renderer = Renderer(with_template(HEAD + guard + "{{ m.content }}" + TAIL))
-    with pytest.raises(RowError, match="no system turns") as caught:
+    with pytest.raises(errors.RowError, match="no system turns") as caught:
         renderer(row(("system", "s"), ("user", "x"), ("assistant", "y")))
     assert caught.value.code == "template_error"
     assert renderer(row(("user", "x"), ("assistant", "y")))[2] == "compiled"
@@ -458,9 +457,9 @@ def test_every_family_of_ours_can_be_trained_on() -> None:
 
 def test_a_template_that_is_no_jinja_is_refused() -> None:
     """A syntax error and a date that is none are faults of the recipe."""
-    with pytest.raises(ModelError, match="not valid Jinja"):
+    with pytest.raises(errors.ModelError, match="not valid Jinja"):
         Template("{% for %}", "2024-07-26")
-    with pytest.raises(ModelError, match="not a date"):
+    with pytest.raises(errors.ModelError, match="not a date"):
         Template("x", "26 July")
 
 

@@ -13,10 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import SAMPLES, Make, Run, files_of, read_manifest, write_rows
 
-from pipeline.builds import lease, limits, versions
-from pipeline.builds.build import Build
-from pipeline.manifest import dataset_files
-from pipeline.manifest.counts import DRIFTS
+from pipeline.builds import build, lease, limits, versions
+from pipeline.manifest import counts, dataset_files
 from pipeline.options.config import Config
 from pipeline.options.paths import BY_RECIPE
 from pipeline.options.recipe import builds_of
@@ -99,15 +97,15 @@ def test_limits_of_sources(pipeline: Run, tmp_path: Path) -> None:
 
 def test_a_limit_that_is_none_is_refused(pipeline: Run) -> None:
     """Before anything is read. Every limit that there is can be given."""
-    assert set(DRIFTS) == {limits.ROWS, limits.TRAINED, limits.SHARE}
+    assert set(counts.DRIFTS) == {limits.ROWS, limits.TRAINED, limits.SHARE}
     for given_, says in (("row=1", "is not a limit"), ("rows=x", "NUMBER=SHARE")):
         pipeline("run", "sft", GOOD, *MODEL, "--drift", given_).refused(2, says)
 
 
 @pytest.fixture(scope="module")
-def small(built: Make) -> Build:
+def small(built: Make) -> build.Build:
     """A small build."""
-    return Build.open(built("sft", GOOD))
+    return build.Build.open(built("sft", GOOD))
 
 
 def _like(build: Any, used: int, trained: int) -> Any:
@@ -122,7 +120,7 @@ def _like(build: Any, used: int, trained: int) -> Any:
     st.floats(0, 2),
 )  # fmt: skip
 def test_limits_are_what_they_say(
-    small: Build, old: int, new: int, before: int, after: int, limit: float
+    small: build.Build, old: int, new: int, before: int, after: int, limit: float
 ) -> None:
     """A number is refused when it changed by more than the limit, relative to the build before."""
     pair = (_like(small, old, before), _like(small, new, after))

@@ -12,11 +12,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support import table_bytes
 
-from stages import readers
-from stages.contract import Split
-from stages.errors import ReadingError
-from stages.files import content, file_hash, row_counts
-from stages.files.file_version import look
+from stages import contract, errors, readers
+from stages.files import content, file_hash, file_version, row_counts
 from stages.readers import jsonl
 
 SAME = settings(
@@ -24,7 +21,7 @@ SAME = settings(
 )
 
 
-def read(split: Split) -> row_counts.Count:
+def read(split: contract.Split) -> row_counts.Count:
     """What the split's reader finds."""
     found = list(readers.load(split.reader).read(split))
     records = [record for lines in found for record in lines.records]
@@ -65,7 +62,7 @@ def test_lines_are_counted_as_they_are_read(
     path.write_bytes(packed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jsonl, "SPLIT_BYTES", size)
-        splits = jsonl.READER.line_splits(look(str(path)))
+        splits = jsonl.READER.line_splits(file_version.look(str(path)))
         row_counts.require_covered(str(path), [] if kind else splits)
         expected = [read(split) for split in splits]
         patch.setattr(content, "CHUNK", chunk + 2)
@@ -92,7 +89,7 @@ def test_items_are_counted_as_they_are_read(
     """Arrays of anything, with brackets, commas, quotes and backslashes inside strings."""
     path = tmp_path / "rows.json"
     path.write_text(json.dumps(rows, indent=indent), "utf-8")
-    split = Split(str(path), 0, 0, file_hash.sha256(path), "json")
+    split = contract.Split(str(path), 0, 0, file_hash.sha256(path), "json")
     expected = read(split)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(content, "CHUNK", chunk)
@@ -108,7 +105,7 @@ def test_objects_one_after_the_other_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
     for text, rows in (('{"a": [1, {}]}\n{\n"b": 2}', 2), ('{"a": 1} 3 "x"', None)):
         path.write_text(text, "utf-8")
-        found = row_counts.count(Split(str(path), 0, 0, "", "json"))
+        found = row_counts.count(contract.Split(str(path), 0, 0, "", "json"))
         assert (found and found.rows) == rows
 
 
@@ -133,9 +130,9 @@ def test_a_file_is_cut_into_all_of_its_pieces(
     monkeypatch.setattr(jsonl, "SPLIT_BYTES", 4)
     path = tmp_path / "rows.jsonl"
     path.write_text('{"a": 1}\n' * 5)
-    splits = jsonl.READER.line_splits(look(str(path)))
+    splits = jsonl.READER.line_splits(file_version.look(str(path)))
     row_counts.require_covered(str(path), splits)
     for wrong in (splits[:-1], splits[1:], [splits[0], *splits], splits[::-1]):
-        with pytest.raises(ReadingError) as caught:
+        with pytest.raises(errors.ReadingError) as caught:
             row_counts.require_covered(str(path), wrong)
         assert caught.value.exit_code == 1

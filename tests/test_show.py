@@ -22,24 +22,9 @@ from pipeline.builds.build import Build
 from pipeline.builds.packs import examples
 from pipeline.cli import cli
 from pipeline.options.recipe import builds_of
-from pipeline.report import terminal
-from pipeline.report.drawing import (
-    ANSWER,
-    BAD,
-    CONTEXT,
-    GOOD,
-    OPEN,
-    PADDING,
-    SCORED,
-    TRAINED,
-    Drawer,
-    Shards,
-    visible,
-)
+from pipeline.report import drawing, terminal
 from pipeline.report.search import Condition, Search, of_build
-from stages.encoders import Encoder, parsed
-from stages.errors import UsageError
-from stages.profile import TargetModel
+from stages import encoders, errors, profile
 
 MODEL = model_record()
 CHAT = SAMPLES / "sft" / "chat.jsonl"
@@ -55,16 +40,16 @@ def show(*arguments: object) -> str:
 @given(st.text(max_size=60))
 @settings(max_examples=100, deadline=None)
 def test_pieces_say_what_the_tokenizer_says(
-    model: TargetModel, reference: Encoder, text: str
+    model: profile.TargetModel, reference: encoders.Encoder, text: str
 ) -> None:
     """Joined, the pieces are the whole text decoded; every token is in exactly one of them."""
     ids = reference.encode([text])[0].tolist()
-    tokenizer = parsed(model.tokenizer_json)
-    pieces = list(Drawer(tokenizer, MODEL).pieces(ids, [CONTEXT] * len(ids)))
+    tokenizer = encoders.parsed(model.tokenizer_json)
+    pieces = list(drawing.Drawer(tokenizer, MODEL).pieces(ids, [drawing.CONTEXT] * len(ids)))
     assert [i for piece in pieces for i in piece.ids] == ids
     whole = tokenizer.decode(ids, skip_special_tokens=False)
     if "\ufffd" not in "".join(piece.text for piece in pieces):
-        assert "".join(piece.text for piece in pieces) == visible(whole)
+        assert "".join(piece.text for piece in pieces) == drawing.visible(whole)
 
 
 SPELLED = st.sampled_from(["<|im_end|>", "<|im_start|>", "<|endoftext|>", "</s>", "<|eot_id|>"])
@@ -73,14 +58,18 @@ SPELLED = st.sampled_from(["<|im_end|>", "<|im_start|>", "<|endoftext|>", "</s>"
 @given(st.lists(st.tuples(SPELLED | st.text(max_size=4), st.booleans()), max_size=6))
 @settings(max_examples=100, deadline=None)
 def test_text_that_spells_a_control_token_is_drawn_apart_from_it(
-    model: TargetModel, reference: Encoder, parts: list[tuple[str, bool]]
+    model: profile.TargetModel, reference: encoders.Encoder, parts: list[tuple[str, bool]]
 ) -> None:
     """Every real one is marked as such and none of the spelled; the spelled are marked whole."""
     ids: list[int] = []
     for text, real in parts:
         real &= text in model.controls
         ids += [model.controls[text]] if real else reference.encode([text])[0].tolist()
-    pieces = list(Drawer(parsed(model.tokenizer_json), MODEL).pieces(ids, [CONTEXT] * len(ids)))
+    pieces = list(
+        drawing.Drawer(encoders.parsed(model.tokenizer_json), MODEL).pieces(
+            ids, [drawing.CONTEXT] * len(ids)
+        )
+    )
     assert not any(piece.control and piece.spelled for piece in pieces)
     assert [p.ids[0] for p in pieces if p.control] == [
         i for i in ids if i in set(model.controls.values())
@@ -119,7 +108,7 @@ def test_stop_text_stands_apart_where_rows_are_drawn(policy: str, tmp_path: Path
 @given(st.text())
 def test_visible_text_controls_nothing(text: str) -> None:
     """Only printable characters and line ends are left; printable text is left alone."""
-    shown = visible(text)
+    shown = drawing.visible(text)
     assert all(c.isprintable() or c == "\n" for c in shown)
     assert shown == text or not text.isprintable()
 
@@ -127,7 +116,7 @@ def test_visible_text_controls_nothing(text: str) -> None:
 def test_packs_show_every_example_in_its_place(built: Make) -> None:
     """One strip per example, its kinds from the labels, its text the tokenizer's."""
     folder = built("sft", CHAT)
-    shards = Shards(Build.open(folder))
+    shards = drawing.Shards(Build.open(folder))
     row = shards.row("train", 0)
     strips = shards.strips(row)
     tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
@@ -136,10 +125,10 @@ def test_packs_show_every_example_in_its_place(built: Make) -> None:
     for strip, length in zip(strips, row["seq_lengths"], strict=True):
         ids = row["input_ids"][start : start + length]
         labels = row["labels"][start : start + length]
-        assert "".join(p.text for p in strip.pieces) == visible(tokenizer.decode(ids))
+        assert "".join(p.text for p in strip.pieces) == drawing.visible(tokenizer.decode(ids))
         kinds = [p.kind for p in strip.pieces for _ in p.ids]
-        assert kinds == [TRAINED if label != -100 else CONTEXT for label in labels]
-        assert strip.trained == kinds.count(TRAINED)
+        assert kinds == [drawing.TRAINED if label != -100 else drawing.CONTEXT for label in labels]
+        assert strip.trained == kinds.count(drawing.TRAINED)
         start += length
     text = show(folder)
     assert "train row 0 of 1" in text
@@ -151,31 +140,37 @@ def test_markers_padding_and_scores(built: Make) -> None:
     """Each kind of token is drawn as what its row says."""
     data = SAMPLES / "prm" / "first_error.json"
     folder = built("prm", data, "--layout", "padded")
-    shards = Shards(Build.open(folder))
+    shards = drawing.Shards(Build.open(folder))
     source = json.loads(data.read_text("utf-8"))
     for number in (0, 5):
         (strip,) = shards.strips(shards.row("train", number))
         at = int(strip.name.rpartition(":")[2]) - 1
         steps, wrong = len(source[at]["steps"]), source[at]["label"]
-        kinds = [piece.kind for piece in strip.pieces if piece.kind in (GOOD, BAD, OPEN)]
-        expected = [GOOD] * steps if wrong < 0 else [GOOD] * wrong + [BAD]
-        assert kinds == expected + [OPEN] * (steps - len(expected))
+        kinds = [
+            piece.kind
+            for piece in strip.pieces
+            if piece.kind in (drawing.GOOD, drawing.BAD, drawing.OPEN)
+        ]
+        expected = [drawing.GOOD] * steps if wrong < 0 else [drawing.GOOD] * wrong + [drawing.BAD]
+        assert kinds == expected + [drawing.OPEN] * (steps - len(expected))
         ids = shards.row("train", number)["input_ids"]
-        padding = [piece.kind == PADDING for piece in strip.pieces]
+        padding = [piece.kind == drawing.PADDING for piece in strip.pieces]
         assert padding == [True] + [False] * strip.tokens
         assert strip.pieces[0].text.endswith(f"x {len(ids) - strip.tokens}]")
     folder = built("rm", SAMPLES / "rm" / "pairs_margin.jsonl")
-    pairs = Shards(Build.open(folder))
+    pairs = drawing.Shards(Build.open(folder))
     row = pairs.row("train", 0)
     for side, strip in zip(("chosen", "rejected"), pairs.strips(row), strict=True):
         kinds = [piece.kind for piece in strip.pieces for _ in piece.ids]
         answer = len(row[f"{side}_ids"]) - row["prompt_length"] - 1
-        assert kinds == [CONTEXT] * row["prompt_length"] + [ANSWER] * answer + [SCORED]
+        assert kinds == [drawing.CONTEXT] * row["prompt_length"] + [drawing.ANSWER] * answer + [
+            drawing.SCORED
+        ]
 
 
 def test_long_examples_are_cut_in_the_middle(built: Make) -> None:
     """Head and tail are the whole strip's, and every token is drawn or counted."""
-    shards = Shards(Build.open(built("sft", CHAT, "--layout", "ragged")))
+    shards = drawing.Shards(Build.open(built("sft", CHAT, "--layout", "ragged")))
     row = shards.row("train", 0)
     (whole,), (cut,) = shards.strips(row), shards.strips(row, tokens=12)
     at, gone = cut.left_out
@@ -197,12 +192,12 @@ def test_rows_are_found_by_id_in_any_layout(built: Make) -> None:
     assert drawn[0] == drawn[1]
     assert show(folder, "--pack", 2).partition("\n")[2].partition("\nNext:")[0] == drawn[1]
     assert show(folder, "--random", 2, "--seed", 7) == show(folder, "--random", 2, "--seed", 7)
-    shards = Shards(Build.open(folder))
-    with pytest.raises(UsageError, match="No example has the row_id 'word_problems"):
+    shards = drawing.Shards(Build.open(folder))
+    with pytest.raises(errors.UsageError, match="No example has the row_id 'word_problems"):
         shards.find("word_problems.jsonl:99")
-    with pytest.raises(UsageError, match="train has no row 10"):
+    with pytest.raises(errors.UsageError, match="train has no row 10"):
         shards.row("train", 10)
-    with pytest.raises(UsageError, match="There is no split 'test'"):
+    with pytest.raises(errors.UsageError, match="There is no split 'test'"):
         shards.row("test", 0)
 
 
@@ -241,12 +236,12 @@ def test_other_families_are_drawn_by_their_own_tokenizer(
     (tmp_path / "small.toml").write_text(profile)
     rows = [{"prompt": f"is it {i}", "chosen": "yes it is", "rejected": "no"} for i in range(4)]
     write_rows(tmp_path / "rows.jsonl", rows)
-    shards = Shards(Build.open(make("rm", Path("rows.jsonl"), model="small.toml")))
+    shards = drawing.Shards(Build.open(make("rm", Path("rows.jsonl"), model="small.toml")))
     row = shards.row("train", 0)
     chosen = shards.strips(row)[0]
     kinds = [piece.kind for piece in chosen.pieces for _ in piece.ids]
     at = 0 if name.startswith("bert") else len(row["chosen_ids"]) - 1
-    assert [i for i, kind in enumerate(kinds) if kind == SCORED] == [at]
+    assert [i for i, kind in enumerate(kinds) if kind == drawing.SCORED] == [at]
     text = "".join(piece.text for piece in chosen.pieces)
     squeezed = "".join(text.replace("##", "").split())
     assert "isit0" in squeezed
@@ -269,7 +264,7 @@ BUILDS: dict[str, tuple[object, ...]] = {
 
 def refused(*arguments: object) -> str:
     """The error of a command that is wrong."""
-    with pytest.raises(UsageError) as error:
+    with pytest.raises(errors.UsageError) as error:
         CliRunner().invoke(cli, ["show", *map(str, arguments)], catch_exceptions=False)
     return str(error.value)
 
@@ -324,7 +319,7 @@ def test_an_example_that_is_stored_twice_is_found_once(tmp_path: Path, cache_dir
     )
     sides = {}
     for split, side in build.splits.items():
-        search = Search(Shards(build), None, split)
+        search = Search(drawing.Shards(build), None, split)
         sides[split] = search.different
         assert search.different == len(list(search.matches()))
         assert search.examples == side.record.examples
@@ -336,7 +331,7 @@ def compare(build: Build) -> None:
     """Every search of a build with a count over its plain rows."""
     rows = stored(build)
     end = build.manifest.model.end_of_turn_id
-    shards = Shards(build)
+    shards = drawing.Shards(build)
     values = {row_id: plainly(row, end) for row_id, row in rows.items()}
     names = {field for fields in values.values() for field in fields}
     assert names <= {*of_build(build)}
@@ -359,7 +354,7 @@ def test_texts_places_and_the_names_of_filters_are_read(built: Make) -> None:
     """The split, the source and the pack of an example, and figures as --filter calls them."""
     build = Build.open(built(*SPLIT))
     every = [*stored(build)]
-    shards = Shards(build)
+    shards = drawing.Shards(build)
 
     def ids(text: str, split: str | None = None) -> list[str]:
         found = list(Search(shards, Condition(text, build), split).matches())
@@ -381,8 +376,8 @@ def test_the_index_says_the_pack_of_an_example(built: Make) -> None:
     """A build with --index-only has examples as rows, and packs beside them."""
     folder = built(*INDEXED)
     build = Build.open(folder)
-    pack = Shards(build).pack("train", 1)
-    found = Search(Shards(build), Condition("pack = 1", build), None).matches()
+    pack = drawing.Shards(build).pack("train", 1)
+    found = Search(drawing.Shards(build), Condition("pack = 1", build), None).matches()
     assert sorted(one.row_id for one in found) == sorted(pack["row_ids"])
     text = show(folder, "--pack", 1)
     assert text.startswith(f"train pack 1 of {build.manifest.packs['train'].packs}\n")
@@ -407,7 +402,7 @@ def test_the_printed_commands_lead_through_all_matches(make: Make, tmp_path: Pat
         texts.append(text)
     assert f"No example after {ids[-1]} has tokens > 80." in text
     build = Build.open(folder)
-    fit = Search(Shards(build), Condition("tokens > 80", build), None).matches()
+    fit = Search(drawing.Shards(build), Condition("tokens > 80", build), None).matches()
     assert ids == [one.row_id for one in fit]
     assert show(folder, "--where", "tokens > 80", "--count") == (
         f"{len(ids)} of {build.manifest.examples.kept} examples have tokens > 80\n"
@@ -467,7 +462,7 @@ def test_every_token_has_its_mark(built: Make) -> None:
     """With --ids the ids of the row can be read off; with --boundaries each token ends in a line.
     Content that has such a mark itself is escaped."""
     folder = built("sft", CHAT, "--layout", "ragged")
-    shards = Shards(Build.open(folder))
+    shards = drawing.Shards(Build.open(folder))
     row = shards.row("train", 2)
     text = show(folder, "--row", row["row_id"], "--ids")
     drawn = "".join(re.findall(r"(?<= \| ).*", text))

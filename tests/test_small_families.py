@@ -18,12 +18,8 @@ from support import table
 from transformers import AutoTokenizer
 
 from pipeline.serving.serving import write_tokenizer
-from stages.chat_template.render import template_of
-from stages.chat_template.template import Template
-from stages.columns import IGNORED
-from stages.contract import Row
-from stages.errors import RowError
-from stages.profile import TargetModel
+from stages import columns, contract, errors, profile
+from stages.chat_template import render, template
 from stages.tokenizers.profiles import all_profiles
 
 CHATS = tuple(name for name in SMALL if all_profiles()[name].pair is None)
@@ -31,11 +27,13 @@ VENDORS = table("families.toml")["vendors"]
 TEXTS = tuple(table("odd_texts.toml")["small_families"])
 
 
-def examples(model: TargetModel, rows: list[Row]) -> list[Row]:
+def examples(model: profile.TargetModel, rows: list[contract.Row]) -> list[contract.Row]:
     return list(encoded(normalizing("sft", "openai"), encoding("sft", model), rows).to_pylist())
 
 
-def conversations(count: int, texts: tuple[str, ...], system: bool, seed: int = 11) -> list[Row]:
+def conversations(
+    count: int, texts: tuple[str, ...], system: bool, seed: int = 11
+) -> list[contract.Row]:
     """Seeded chats of one to eight turns that every family takes."""
     random_ = random.Random(seed)
     made = []
@@ -63,8 +61,8 @@ def test_ids_are_those_of_the_emitted_tokenizer(name: str, count: int, tmp_path:
         assert (got["input_ids"] == wanted) == (not got["merged_cuts"])
         ends = [
             label
-            for label, after in itertools.pairwise([*got["labels"], IGNORED])
-            if label != IGNORED and after == IGNORED
+            for label, after in itertools.pairwise([*got["labels"], columns.IGNORED])
+            if label != columns.IGNORED and after == columns.IGNORED
         ]
         assert ends == [model.end_of_turn_id] * sum(t["role"] == "user" for t in row["messages"])
         assert model.pad_id not in got["input_ids"]
@@ -75,7 +73,7 @@ def test_ids_are_those_of_the_emitted_tokenizer(name: str, count: int, tmp_path:
                 )
                 if not got["merged_cuts"]:
                     assert got["input_ids"][: len(prompt)] == prompt
-                    assert got["labels"][len(prompt) - 1] == IGNORED
+                    assert got["labels"][len(prompt) - 1] == columns.IGNORED
                     assert got["labels"][len(prompt)] == got["input_ids"][len(prompt)]
     expected = {"gemma-2-2b-it": 0, "gemma-3-1b-it": 0, "phi-4": 0}
     assert merged == expected.get(name, merged)
@@ -111,8 +109,8 @@ def test_what_a_family_does_not_know_is_refused_by_name() -> None:
         ("phi-4", "user tool assistant", "knows no tool turn"),
     ):
         messages = [{"role": role, "content": "x"} for role in roles.split()]
-        with pytest.raises(RowError, match=words):
-            template_of(bound(name)).render(messages)
+        with pytest.raises(errors.RowError, match=words):
+            render.template_of(bound(name)).render(messages)
 
 
 @pytest.mark.slow
@@ -122,8 +120,8 @@ def test_our_templates_print_what_the_vendors_do(name: str) -> None:
     file = VENDORS[name][1]
     source = peers.member("trl==1.16.0", f"trl/chat_templates/{file}.jinja")
     tokens = {"bos_token": "<bos>", "eos_token": "<|endoftext|>"}
-    vendor = Template(source, "2024-07-26", **tokens)
-    ours = template_of(bound(name))
+    vendor = template.Template(source, "2024-07-26", **tokens)
+    ours = render.template_of(bound(name))
     for row in conversations(500, (*TEXTS, "<end_of_turn>", ""), system=file != "gemma"):
         for prompt in (False, True):
             wanted = vendor.render(row["messages"], add_generation_prompt=prompt)

@@ -20,8 +20,7 @@ from support import SAMPLES, Run, read_manifest, read_rows
 
 from pipeline.inputs.scan import Input, scan
 from pipeline.options.config import Config
-from pipeline.stores import filesystem, hub
-from pipeline.stores.sources import locate
+from pipeline.stores import filesystem, hub, sources
 from stages import readers
 from stages.errors import ContainerError, SurroundingsError, UsageError
 
@@ -86,7 +85,7 @@ def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(os, "scandir", scandir)
     with pytest.raises(PermissionError, match="shut"):
-        locate(str(tmp_path / "data"), tmp_path / "cache")
+        sources.locate(str(tmp_path / "data"), tmp_path / "cache")
 
 
 @pytest.fixture
@@ -237,7 +236,7 @@ def test_a_missing_extra_names_the_command(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(fsspec.core, "url_to_fs", absent)
     for scheme, extra in (("s3", "s3"), ("gs", "gcs"), ("abfs", "azure")):
         with pytest.raises(UsageError, match=rf"pip install 'posttrain-pipeline\[{extra}\]'"):
-            locate(f"{scheme}://bucket/a.jsonl", tmp_path)
+            sources.locate(f"{scheme}://bucket/a.jsonl", tmp_path)
 
 
 def test_a_build_from_an_address(pipeline: Run, tmp_path: Path, site: Any) -> None:
@@ -331,9 +330,9 @@ def test_an_id_may_be_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """Without a hub, and for anything that is there, words with a slash are a path."""
     monkeypatch.setattr(hub.hub, "answers", lambda: False)
     with pytest.raises(UsageError, match="There is no file or folder org/name"):
-        locate("org/name", tmp_path)
+        sources.locate("org/name", tmp_path)
     monkeypatch.chdir(SAMPLES)
-    assert len(locate("sft", tmp_path)) == len([*(SAMPLES / "sft").iterdir()])
+    assert len(sources.locate("sft", tmp_path)) == len([*(SAMPLES / "sft").iterdir()])
     assert not hub.is_dataset_id("data/train.jsonl")
     assert not hub.is_dataset_id("./data/train")
 

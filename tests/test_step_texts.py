@@ -10,12 +10,10 @@ from support import Make, read_manifest, stored_rows, write_rows
 from test_render import declared
 from tokenizers import Tokenizer
 
-from stages import formats
+from stages import contract, errors, formats
 from stages.chat_template.render import Renderer
 from stages.chat_template.render_steps import RenderSteps
 from stages.chat_template.segments import STEP
-from stages.contract import FormatOptions, Record, Row, StepChain
-from stages.errors import RowError
 from stages.rows import examples
 from stages.tokens.outline_tokens import segments_of
 
@@ -49,7 +47,7 @@ def test_rows_whose_steps_a_chat_changes_are_counted_and_raw_keeps_them(
     make: Make, tmp_path: Path
 ) -> None:
     """A note in chat, once a row; the text as written in raw, which has no such note."""
-    rows: list[Row] = [
+    rows: list[contract.Row] = [
         {"prompt": "Sort.", "completions": ["for x in y:", "    x += 1", "\n\nreturn"]},
         {"prompt": "Add.", "completions": ["1 + 1", "= 2"]},
     ]
@@ -72,7 +70,7 @@ def test_the_process_reward_model_reads_steps_as_its_card_gives_them() -> None:
     """The marker behind each step and nothing between two; the family's own system text."""
     row = {"prompt": "1 + 1?", "completions": ["Add.", "It is 2."], "labels": [1, 0]}
     model = declared("qwen2.5-math-prm-7b")
-    batch = normalizing("prm", "stepwise")([Record(0, 0, b"", row)])
+    batch = normalizing("prm", "stepwise")([contract.Record(0, 0, b"", row)])
     (segments,) = segments_of(RenderSteps(Renderer(model))(batch), "").to_pylist()
     marker = model.profile.step_tokens.step
     printed = [one["text"] + marker * bool(one["kind"] & STEP) for one in segments]
@@ -85,10 +83,10 @@ def test_the_process_reward_model_reads_steps_as_its_card_gives_them() -> None:
 
 def split_of(text: str, separator: str = "Step 1:") -> tuple[str, list[str]]:
     """Problem and steps of a joined text."""
-    options = FormatOptions(prompt_separator=separator)
-    row: Row = {"input": text, "value": [1] * text.count(TAG)}
+    options = contract.FormatOptions(prompt_separator=separator)
+    row: contract.Row = {"input": text, "value": [1] * text.count(TAG)}
     (made,) = formats.load("openrlhf_prm").read(row, options)
-    assert isinstance(made, StepChain)
+    assert isinstance(made, contract.StepChain)
     return made.problem, made.steps
 
 
@@ -110,7 +108,7 @@ def test_a_question_that_names_the_first_step_alone_is_refused_with_a_way_on() -
         "Is Step 1: or Step 1: it?",
     ):
         text = f"{question} Step 1: It means to stir. {TAG}\nStep 2: So stir. {TAG}"
-        with pytest.raises(RowError, match="--prompt-separator a longer text") as refused:
+        with pytest.raises(errors.RowError, match="--prompt-separator a longer text") as refused:
             split_of(text)
         assert refused.value.code == "two_first_steps"
         assert split_of(text, "Step 1: It means")[0] == f"{question} "
@@ -119,7 +117,7 @@ def test_a_question_that_names_the_first_step_alone_is_refused_with_a_way_on() -
         (f"Why? Step 1: As in 'Step 1: mix', stir. {TAG}", "Step 1"),
         (alone, "'Step 2:' occurs after"),
     ):
-        with pytest.raises(RowError, match=says) as refused:
+        with pytest.raises(errors.RowError, match=says) as refused:
             split_of(text)
         assert refused.value.code == "two_first_steps"
     assert split_of(alone, "Two.")[1] == ["Two. "]
@@ -133,11 +131,11 @@ def test_a_separator_without_a_number_ends_the_problem_where_it_first_stands() -
 
 def test_notes_are_a_column_of_the_door() -> None:
     """Refused rows have none."""
-    rows: list[Row] = [
+    rows: list[contract.Row] = [
         {"prompt": "P", "completions": [" s"], "labels": [1]},
         {"prompt": "", "completions": [" s"], "labels": [1]},
         {"prompt": "P", "completions": ["s"], "labels": [1]},
     ]
-    records = [Record(i, 0, b"", row) for i, row in enumerate(rows)]
+    records = [contract.Record(i, 0, b"", row) for i, row in enumerate(rows)]
     batch = normalizing("prm", "stepwise")(records)
     assert batch.column("note").to_pylist() == ["steps_rewritten", None, None]

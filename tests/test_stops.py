@@ -17,10 +17,7 @@ from transformers import GenerationConfig
 from pipeline.serving import serving
 from pipeline.serving.declared import KINDS, prompts, read
 from pipeline.serving.examine import StopRun, examine
-from pipeline.serving.serving import write_tokenizer
-from stages.errors import SurroundingsError, UsageError
-from stages.probes import bind
-from stages.profile import TargetModel
+from stages import errors, probes, profile
 from stages.tokenizers.profiles import all_profiles, template
 
 TOOL = {"type": "function", "function": {"name": "count", "parameters": {"type": "object"}}}
@@ -143,7 +140,7 @@ def test_the_command_has_a_status(stub: Stub, folder: Path, pipeline: Run) -> No
     assert (said["passed"], said["share_running_on"]) == (False, 1.0)
     assert said["findings"][0]["code"] == "eos_not_in_generation_config"
     assert "generation_config.json" in said["findings"][0]["remedy"]
-    with pytest.raises(SurroundingsError, match="cannot be reached"):
+    with pytest.raises(errors.SurroundingsError, match="cannot be reached"):
         examine(StopRun("http://127.0.0.1:9/v1", folder))
 
 
@@ -198,22 +195,22 @@ def test_each_file_that_keeps_a_model_from_stopping(checkpoint: Path, folder: Pa
 def test_without_torch_the_way_on_is_said(checkpoint: Path, folder: Path, tmp_path: Path) -> None:
     """A checkpoint cannot answer here, and a folder that is none is refused."""
     words = "has no weights" if importlib.util.find_spec("torch") else "needs torch"
-    with pytest.raises(UsageError, match=words):
+    with pytest.raises(errors.UsageError, match=words):
         examine(StopRun(str(checkpoint), folder))
-    with pytest.raises(UsageError, match=r"has no config\.json"):
+    with pytest.raises(errors.UsageError, match=r"has no config\.json"):
         examine(StopRun(str(tmp_path), folder, tokenizer_only=True))
 
 
 @pytest.fixture(scope="module")
-def searching(tokenizer_json: bytes) -> TargetModel:
+def searching(tokenizer_json: bytes) -> profile.TargetModel:
     """Qwen2 as someone's directory, whose tokenizer was given ``<search>``."""
     tokenizer = Tokenizer.from_str(tokenizer_json.decode())
     tokenizer.add_tokens([AddedToken("<search>", normalized=False)])
     profile = replace(all_profiles()["qwen2-1.5b"], name="searching", ranks=None)
-    return bind(profile, tokenizer.to_str().encode(), with_steps=False)
+    return probes.bind(profile, tokenizer.to_str().encode(), with_steps=False)
 
 
-def test_what_a_marker_is(step_model: TargetModel, searching: TargetModel) -> None:
+def test_what_a_marker_is(step_model: profile.TargetModel, searching: profile.TargetModel) -> None:
     """Several tokens, a registered one, a word, and one that this build added.
 
     A token of a directory may be its maker's, so its id is not relied on.
@@ -232,7 +229,7 @@ def test_what_a_marker_is(step_model: TargetModel, searching: TargetModel) -> No
     assert serving.marker(searching, "search")["stock_tokenizer_sees_it"] is True
 
 
-def test_special_tokens_are_shown_to_whoever_stops_at_strings(model: TargetModel) -> None:
+def test_special_tokens_are_shown_to_whoever_stops_at_strings(model: profile.TargetModel) -> None:
     """A special token appears in decoded text only where special tokens are not skipped."""
     found = serving.contract(model, ())
     engines = found["engines"]
@@ -246,12 +243,12 @@ def test_special_tokens_are_shown_to_whoever_stops_at_strings(model: TargetModel
     assert "stop_strings" not in engines["transformers"]["GenerationConfig"]
 
 
-def test_the_snippet_for_transformers_loads(model: TargetModel, tmp_path: Path) -> None:
+def test_the_snippet_for_transformers_loads(model: profile.TargetModel, tmp_path: Path) -> None:
     """GenerationConfig takes it, and the emitted file says the same."""
     snippet = serving.contract(model, ("<search>",))["engines"]["transformers"]["GenerationConfig"]
     config = GenerationConfig(**snippet)
     assert config.stop_strings == ["<search>"]
-    write_tokenizer(tmp_path / "tokenizer", model)
+    serving.write_tokenizer(tmp_path / "tokenizer", model)
     written = json.loads((tmp_path / "tokenizer" / "generation_config.json").read_text())
     assert written["eos_token_id"] == config.eos_token_id == [151645, 151643]
     assert written["pad_token_id"] == config.pad_token_id == 151643

@@ -16,8 +16,7 @@ from pipeline.builder import planning
 from pipeline.options.config import Config
 from pipeline.publish.check import check
 from pipeline.shards.part import PartReport
-from stages import probes
-from stages.errors import ModelError
+from stages import errors, probes
 from stages.profile import declare
 from stages.tokenizers.survival import loss
 
@@ -106,7 +105,7 @@ def test_one_odd_row_is_allowed_and_so_is_a_small_share() -> None:
     for lost in ([""], ["x", "", ""], ["x", "y", *[""] * 40]):
         planning.require_text_kept(config, _reports(*lost))
     lost = _reports("x", "y", "")
-    with pytest.raises(ModelError, match="loses text in 2 of 6 sampled rows: x"):
+    with pytest.raises(errors.ModelError, match="loses text in 2 of 6 sampled rows: x"):
         planning.require_text_kept(config, lost)
     planning.require_text_kept(config.but(tolerance={"lost_text.fail": 0.4}), lost)
 

@@ -11,10 +11,9 @@ from rows import normalizing
 from support import table
 
 from pipeline.tasks import kind_of
-from stages import formats
+from stages import errors, formats
 from stages.chat_template.template import Template
 from stages.contract import Conversation, FormatOptions, Message, Pair, Record, Row
-from stages.errors import DataError, RowError
 from stages.normalize.evidence import detect
 from stages.profile import ModelProfile
 from stages.rows import carried, stop_text
@@ -163,10 +162,10 @@ ROWS: dict[str, tuple[str, Row]] = {
 def test_templated_rows_are_refused_until_somebody_says_so(name: str, task: str, row: Row) -> None:
     """By the file, with the flag that lets them in; by the row; and then their turns are read."""
     found = formats.load(name.removesuffix("_whole"))
-    with pytest.raises(DataError, match=r"ChatML\) in 3 of 3 sampled rows") as caught:
+    with pytest.raises(errors.DataError, match=r"ChatML\) in 3 of 3 sampled rows") as caught:
         detect([row] * 3, kind_of(task), "x.jsonl")
     assert "--already-templated" in caught.value.remedy
-    with pytest.raises(RowError) as refused:
+    with pytest.raises(errors.RowError) as refused:
         found.read(row, FormatOptions())
     assert refused.value.code == "already_templated"
     assert "--already-templated" in refused.value.detail
@@ -186,7 +185,7 @@ def test_a_system_column_does_not_hide_one_inside_the_prompt() -> None:
     row = {"system": "Be exact.", "question": PROMPT, "answer": "five"}
     found = formats.load("query_response")
     assert found.read(row, ALLOWED) == [Conversation(wanted(TALK))]
-    with pytest.raises(RowError) as caught:
+    with pytest.raises(errors.RowError) as caught:
         found.read({**row, "system": "Be brief."}, ALLOWED)
     assert caught.value.code == "two_system_texts"
 
@@ -244,7 +243,7 @@ def test_a_familys_prompt_is_known_wherever_it_was_cut(name: str) -> None:
             role, content = turns[-1]
             assert role == "assistant"
             assert content.removeprefix("<think>\n").removeprefix("<think>") == answer
-        with pytest.raises(RowError) as caught:
+        with pytest.raises(errors.RowError) as caught:
             formats.load("query_response").read(
                 {"question": prompt, "answer": answer}, FormatOptions()
             )

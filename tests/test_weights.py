@@ -19,8 +19,7 @@ from pipeline.builder import stagewise
 from pipeline.options.config import Config
 from pipeline.publish.check import check
 from pipeline.shards.chain import split_off
-from stages.chat_template import loss_weights
-from stages.chat_template.segments import CONTROL, TRAINED
+from stages.chat_template import loss_weights, segments
 from stages.columns import IGNORED
 from stages.contract import Record
 from stages.errors import RowError, UsageError
@@ -163,7 +162,7 @@ def test_only_trained_turns_take_a_weight(model: TargetModel) -> None:
 def test_turns_that_a_template_joins_have_no_weights_of_their_own() -> None:
     """Where a turn has no end of its own, its weight has no place; nothing is guessed."""
     texts = ["ask", " answer", "</s>"]
-    kinds = bytes([TRAINED, TRAINED, CONTROL | TRAINED])
+    kinds = bytes([segments.TRAINED, segments.TRAINED, segments.CONTROL | segments.TRAINED])
     assert loss_weights.of_segments(texts[1:], kinds[1:], [0.0, 0.5], "</s>", None) == [0.5, 0.5]
     for ends in (None, [3, 14]):
         with pytest.raises(RowError, match="weights cannot be placed") as caught:

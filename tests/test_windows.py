@@ -24,13 +24,10 @@ from pipeline import tasks
 from pipeline.builder import windowed
 from pipeline.builder.build import build, finish, make_parts, make_shards, plan, prepare
 from pipeline.options.config import Config, PlanOptions
-from pipeline.shards import doubles, facts
+from pipeline.shards import collect, doubles, facts, part, window_plan
 from pipeline.shards import plan as planning
 from pipeline.shards.choose import choose
-from pipeline.shards.collect import PartSource
 from pipeline.shards.examples import Numbers, read_numbers
-from pipeline.shards.part import PartReport
-from pipeline.shards.window_plan import Head, shards_of
 from stages.errors import DataError, UsageError
 from stages.readers import jsonl
 from stages.tokens import layouts
@@ -166,9 +163,9 @@ def test_a_window_is_as_long_as_its_two_limits_allow(counts: list[int], more: li
 
 def _cut(examples: list[int]) -> list[int]:
     """The part with which each window begins, and the number of parts."""
-    reports = [PartReport(lines=count, examples=count) for count in examples]
+    reports = [part.PartReport(lines=count, examples=count) for count in examples]
     works: Any = [SimpleNamespace(files=SimpleNamespace(plan=Path()), source=0) for _ in examples]
-    sources = [PartSource("", "", 0) for _ in examples]
+    sources = [collect.PartSource("", "", 0) for _ in examples]
     bounds = [0]
     for one in planning.windows_of(works, reports, sources):
         assert one.first == sum(examples[: bounds[-1]])
@@ -283,24 +280,24 @@ def _many(draw: st.DrawFn) -> tuple[list[list[tuple[int, int, int]]], int]:
 def _written(folder: Path, parts: list[list[tuple[int, int, int]]]) -> list[Numbers]:
     """The numbers of parts. Examples that say the same have one digest, length and group."""
     found = []
-    for number, part in enumerate(parts):
-        said = np.array([what for *_, what in part], np.uint64)
+    for number, rows in enumerate(parts):
+        said = np.array([what for *_, what in rows], np.uint64)
         halves = np.stack([said << np.uint64(60) | said, said], axis=1)
-        length = np.array([1 + what for *_, what in part], np.int32)
+        length = np.array([1 + what for *_, what in rows], np.int32)
         content = pa.py_buffer(halves.astype("<u8").tobytes())
         table = pa.table(
             {
-                "line": np.array([line for line, *_ in part], np.int64),
+                "line": np.array([line for line, *_ in rows], np.int64),
                 "length": length,
                 "trained": length // 2,
-                "digest": pa.Array.from_buffers(pa.binary(16), len(part), [None, content]),
+                "digest": pa.Array.from_buffers(pa.binary(16), len(rows), [None, content]),
                 "group": said * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1),
             }
         )
         path = folder / f"{number}.plan"
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as out:
             out.write_table(table)
-        found.append(Numbers(str(path), lines=6, examples=len(part)))
+        found.append(Numbers(str(path), lines=6, examples=len(rows)))
     return found
 
 
@@ -329,11 +326,11 @@ def test_windows_of_any_size_plan_what_one_memory_plans(
     config = replace(Config.of("sft", ("x.jsonl",), NAME, folder / "o", **fixed), plan=options)
     task = SimpleNamespace(stored=(), kind=tasks.kind_of("sft"))
     build: Any = SimpleNamespace(config=config, recipe=SimpleNamespace(task=task), inputs=())
-    reports = [PartReport(lines=6, examples=one.examples) for one in numbers]
+    reports = [part.PartReport(lines=6, examples=one.examples) for one in numbers]
     works: Any = [
         SimpleNamespace(files=SimpleNamespace(plan=Path(one.path)), source=0) for one in numbers
     ]
-    sources = [PartSource("", f"{at}", 0) for at in range(len(parts))]
+    sources = [collect.PartSource("", f"{at}", 0) for at in range(len(parts))]
     with mock.patch.object(planning, "WINDOW_PARTS", size):
         windows = planning.windows_of(works, reports, sources)
     examples = read_numbers(numbers, config)
@@ -344,10 +341,10 @@ def test_windows_of_any_size_plan_what_one_memory_plans(
             windowed.in_buckets(build, windows, folder / "plan", silent)
         return
     outline, laid = windowed.in_buckets(build, windows, folder / "plan", silent)
-    refs = shards_of(laid)
+    refs = window_plan.shards_of(laid)
     stored: dict[str, list[int]] = {}
     for ref in refs:
-        head = Head.read(ref.plan)
+        head = window_plan.Head.read(ref.plan)
         order, sizes = head.numbers(ref)
         assert sizes.sum() == len(order)
         stored.setdefault(ref.split, []).extend((order + head.window.first).tolist())

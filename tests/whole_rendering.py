@@ -15,8 +15,7 @@ from typing import Any
 import jinja2
 from tokenizers import Tokenizer
 
-from stages.columns import IGNORED
-from stages.profile import TargetModel
+from stages import columns, profile
 
 _SIGNS = range(0x100000, 0x10FFFE)  # private-use characters, which stand for control tokens
 _EVERY = 16  # conversations of which the template is asked for ids as well as for the text
@@ -49,7 +48,7 @@ class WholeRendering:
         tokenizer: the emitted one, as ``AutoTokenizer`` loads it.
     """
 
-    def __init__(self, model: TargetModel, tokenizer: Any) -> None:
+    def __init__(self, model: profile.TargetModel, tokenizer: Any) -> None:
         self._model = model
         self._tokenizer = tokenizer
         self._backend: Tokenizer = tokenizer.backend_tokenizer
@@ -138,14 +137,14 @@ class WholeRendering:
     ) -> tuple[list[int], list[int]]:
         """Ids and labels: an answer is trained from its cut to its end of turn."""
         ids = self._ids(text[: cuts[0] if cuts else None], signs)
-        labels = [IGNORED] * len(ids)
+        labels = [columns.IGNORED] * len(ids)
         end = self._model.end_of_turn_id
         for a, b in itertools.pairwise([*cuts, len(text)]):
             tail = self._ids(text[a:b], signs)
             size = tail.index(end) + 1
             ids += tail
-            labels += tail[:size] + [IGNORED] * (len(tail) - size)
-        return ids, [IGNORED, *labels[1:]]
+            labels += tail[:size] + [columns.IGNORED] * (len(tail) - size)
+        return ids, [columns.IGNORED, *labels[1:]]
 
     def _restored(self, text: str, signs: dict[str, str]) -> str:
         for name, sign in signs.items():

@@ -16,7 +16,6 @@ from support import ROOT, SAMPLES, Run, model_record, started
 
 from pipeline import exports
 from pipeline.builder.launch import check_version, split_arguments
-from pipeline.exports import ExportFacts
 from stages.errors import UsageError
 
 FLASH_ATTENTION = "flash-attn-2.8.3.post2"
@@ -100,7 +99,7 @@ def test_every_version_knows_the_options_of_its_spelling(
 ) -> None:
     """What a launch script passes on, with a test split and margins, its program declares."""
     model = model_record(step_token="<s>", good_token="+", bad_token="-")
-    known = ExportFacts(task, "ragged", 512, model, ("margin",), ("train", "test"), rows=40)
+    known = exports.ExportFacts(task, "ragged", 512, model, ("margin",), ("train", "test"), rows=40)
     export = exports.load(trainer)
     scripts = {task: export.launch(known)}
     if task == "rm" and trainer == "openrlhf":
