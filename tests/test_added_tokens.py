@@ -56,6 +56,7 @@ def test_one_id_wherever_it_stands(folder: Path, pipeline: Callable[..., Ran]) -
     assert "2 examples rebuilt" in again.out
 
 
+@pytest.mark.slow
 def test_the_contract_says_which_servers_need_the_tokenizer(folder: Path) -> None:
     """A stock tokenizer decodes the id to nothing, so its string alone stops nobody there."""
     told = in_words.inference(Build.open(folder).manifest)

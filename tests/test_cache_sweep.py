@@ -120,6 +120,7 @@ def test_no_flipped_byte_of_a_fetched_copy_is_used(tmp_path: Path) -> None:
     say(f"{points} flipped bytes of a copy and its note")
 
 
+@pytest.mark.slow
 def test_no_flipped_byte_of_a_kept_tokenizer_is_used(tmp_path: Path, tokenizer_json: bytes) -> None:
     """A seeded sample of its seven million: it is rebuilt, or read, as it was."""
     profile = profiles.all_profiles()[NAME]

@@ -132,6 +132,7 @@ def require_the_same(pipeline: Run, folder: Path) -> str:
     return str(recipe)
 
 
+@pytest.mark.slow
 def test_the_recipe_in_the_card_builds_the_same(pipeline: Run, make: Make, tmp_path: Path) -> None:
     """With options of many kinds."""
     options: dict[str, Any] = {

@@ -130,6 +130,7 @@ def resealed(folder: Path, *names: str) -> None:
     dataset_files.write_json(path, json_records.sealed_text(content))
 
 
+@pytest.mark.slow
 def test_a_swapped_tokenizer_is_found(copy: Path, cache_dir: Path) -> None:
     """Even one that the manifest's hashes were made to agree with."""
     other = resolve("qwen3-0.6b", cache_dir, Overrides()).tokenizer_json

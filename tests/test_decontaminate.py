@@ -86,6 +86,7 @@ def planted(built: Make, tmp_path_factory: pytest.TempPathFactory) -> Planted:
     return train, built("sft", train, "--decontaminate", f"held-out={evals}"), ids
 
 
+@pytest.mark.slow
 def test_every_planted_copy_is_found_and_no_other(planted: Planted, pipeline: Run) -> None:
     """Exact copies, and those in another case, with other digits and spaces; short ones too."""
     train, out, ids = planted
@@ -340,6 +341,7 @@ QUESTION = (
 )
 
 
+@pytest.mark.slow
 @given(QUESTION.flatmap(lambda text: st.tuples(st.just(text), disguised(text))), ANY, ANY)
 def test_a_disguise_leaves_a_hit_a_hit(both: tuple[str, str], before: str, after: str) -> None:
     """Case, spaces, punctuation, accents and digits of other scripts change nothing, nor does what

@@ -150,6 +150,7 @@ def test_the_command_says_what_changed(pipeline: Run, tmp_path: Path) -> None:
     assert "changed sides: test -> train" in pipeline("diff", "split", "three").out
 
 
+@pytest.mark.slow
 def test_a_second_pass_is_added(pipeline: Run, tmp_path: Path) -> None:
     """Copies have one row id; sources are those of the recipe, whatever their files are called."""
     _sft(tmp_path / "a.jsonl", [(f"Question {n}?", f"Answer {n}.") for n in range(12)])

@@ -167,6 +167,7 @@ def canonical(folder: Path) -> list[dict[str, Any]]:
     return sorted(pa.concat_tables(tables).to_pylist(), key=lambda row: str(row["row_id"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", few(["rm", "prm", "sft"], 1))
 def test_any_trainer_to_any_other_and_back(
     builds: dict[str, Path], tmp_path: Path, task: str

@@ -131,6 +131,7 @@ def test_the_hub_is_asked_only_with_fetch(model: str, hub: Hub, build: Run) -> N
     assert hub.asked == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "message"),
     few([("someone/nothing", "The hub has no model"), (GATED, "accepted its licence")], 1),

@@ -197,6 +197,7 @@ def _without(content: bytes, word: str) -> bytes:
     return json.dumps(document).encode()
 
 
+@pytest.mark.slow
 def test_a_wrong_merge_stops_the_build(
     make: Make, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -293,6 +293,7 @@ def test_a_terminal_sees_every_phase(tmp_path: Path, cache_dir: Path) -> None:
     assert CONTROL not in shown("--seed", "7", TERM="dumb")
 
 
+@pytest.mark.slow
 def test_ctrl_c_gives_the_terminal_back(tmp_path: Path, cache_dir: Path) -> None:
     """While phases are drawn: the cursor is shown again, and nothing is left of the build."""
     command = _command(cache_dir, "--seed", "8")

@@ -351,6 +351,7 @@ def to_hub(publication: Publication) -> Any:
     return hub.publish(hub.Repository(NAME, "nightly"), publication, private=True, report=silent)
 
 
+@pytest.mark.slow
 def test_stopped_at_each_large_file_the_next_call_finishes(
     builds: Builds, copies: Copies, hub_stub: HubStub, tmp_path: Path
 ) -> None:
@@ -412,9 +413,9 @@ def test_killed_after_each_upload_to_s3_the_next_call_finishes(
     is there is checked, and sent no more. A bucket is not made."""
     total, calls, sent = len(copies["new"].all), 0, 1 if WIDE else 4
     code = (
-        f"import os\nfrom pipeline.publish import store\nsend, left = store.Store.send, [{sent}]\n"
+        f"import os\nfrom pipeline.publish import hub\nsend, left = hub.Store.send, [{sent}]\n"
         "def stopped(self, piece):\n    left[0] -= 1\n    left[0] < 0 and os._exit(9)\n"
-        "    send(self, piece)\nstore.Store.send = stopped\n"
+        "    send(self, piece)\nhub.Store.send = stopped\n"
     )
     base = {**os.environ, **s3.environment, "XDG_CACHE_HOME": str(cache_home)}
     words = ["publish", str(builds["new"]), "s3://data/sets/killed"]

@@ -110,6 +110,7 @@ def _parquet(rows: list[dict[str, Any]]) -> bytes:
     return sink.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.json", "rows.parquet"])
 def test_each_byte_is_fetched_once(
     tmp_path: Path, cache_dir: Path, tokenizer_json: bytes, site: Site, name: str
@@ -147,6 +148,7 @@ def test_each_byte_is_fetched_once(
     assert site.got == {}
 
 
+@pytest.mark.slow
 def test_an_object_that_changes_is_refused(
     tmp_path: Path, cache_dir: Path, tokenizer_json: bytes, site: Site
 ) -> None:

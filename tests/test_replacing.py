@@ -33,6 +33,7 @@ def rows(path: Path, count: int, words: int = 1) -> Path:
     )
 
 
+@pytest.mark.slow
 def test_another_task_or_model_asks(make: Make, tmp_path: Path) -> None:
     """Before any row is encoded; the old build stays until --replace."""
     out = make("sft", GOOD)

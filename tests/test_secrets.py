@@ -102,6 +102,7 @@ def test_errors_about_an_address_show_none_of_its_secrets(
         assert ("commands" in found) is (name == "rated" and command[0] == "run")
 
 
+@pytest.mark.slow
 def test_builds_of_an_address_hold_none_of_its_secrets(
     silent: Run, host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -194,6 +194,7 @@ def test_named_files_and_a_share_are_not_both_given(pipeline: Run, tmp_path: Pat
     pipeline(*command, data, "--test", again).refused(2, "leave nothing to train on")
 
 
+@pytest.mark.slow
 def test_a_value_and_a_question_stay_together(pipeline: Run, make: Make, tmp_path: Path) -> None:
     """A column alone leaks: the error names a pair and the option, which keeps both together."""
     rows = [

@@ -17,7 +17,7 @@ FULL = 'OSError(28, "No space left on device")'
 # Raises at one call of the system behind the publication; all such calls are in the file "calls".
 _FAILING = """
 import os, sys, threading
-from pipeline.builds import standing
+from pipeline.builds import failed
 inside, calls, fsync, process = [], [], os.fsync, os.getpid()
 EVENTS = ("open", "os.", "shutil.", "fcntl.", "subprocess.", "tempfile.")
 def hook(event, details):
@@ -27,7 +27,7 @@ def hook(event, details):
         return
     inside.append(event)
     try:
-        if standing.now() is not None:
+        if failed.now() is not None:
             calls.append(event)
             with open("calls", "a") as told:
                 told.write(event + chr(10))
@@ -135,6 +135,7 @@ def _started(folder: Path, cache_home: Path, line: str) -> Ran:
 RUN = " ".join(SFT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "said"),
     few(
@@ -158,6 +159,7 @@ def test_a_build_does_not_depend_on_its_reader(
     assert (tmp_path / "out" / "manifest.json").is_file()
 
 
+@pytest.mark.slow
 def test_a_command_that_nobody_reads_ends_as_if_somebody_did(
     tmp_path: Path, cache_home: Path
 ) -> None:

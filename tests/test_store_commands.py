@@ -163,10 +163,10 @@ def test_a_killed_writer_is_followed_by_the_next(
     """Processes that end at once after nine puts, without any handler of their own: their lock runs
     out, the next one takes it over and goes on, and one of them finishes."""
     code = (
-        "import os\nfrom pipeline.builds import lease\nfrom pipeline.stores import transfer\n"
-        "lease.LEASE, lease.RENEWAL = 4.0, 0.5\nsend, left = transfer.send, [9]\n"
+        "import os\nfrom pipeline.builds import lease\nfrom pipeline.stores import objects\n"
+        "lease.LEASE, lease.RENEWAL = 4.0, 0.5\nsend, left = objects.send, [9]\n"
         "def stopped(*given):\n    left[0] -= 1\n    left[0] < 0 and os._exit(9)\n"
-        "    return send(*given)\ntransfer.send = stopped\n"
+        "    return send(*given)\nobjects.send = stopped\n"
     )
     words = [*map(str, COMMAND), "-o", store.shown, "--workers", "1"]
     variables = {**os.environ, **s3.environment, "XDG_CACHE_HOME": str(cache_home)}

@@ -280,6 +280,7 @@ def written(folder: Path) -> Path:
     return write_rows(folder / "talk.jsonl", rows)
 
 
+@pytest.mark.slow
 def test_the_factor_is_told_by_plan_summary_manifest_and_report(
     pipeline: Run, tmp_path: Path, cache_dir: Path
 ) -> None:
