@@ -1,4 +1,4 @@
-"""Engines by name: each provides ``pmap``, a function over items, any order, at least once.
+"""Engines by name, what they may know of the work, and how much of it they tell is done.
 
 One that has a parameter ``job`` is given a ``Job``; each tells how much is done as an ``Amount``.
 """

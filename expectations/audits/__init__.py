@@ -1,8 +1,8 @@
-"""Figures about the data as a whole, with tolerances that can fail a build: one audit per file.
+"""Figures about the data as a whole, with tolerances that can fail a build, by what is measured.
 
 One row breaks an invariant; an audit finds that rows which are all well-formed would together train
-something unwanted. It measures the written shards in chunks and judges the totals. Each file
-provides AUDIT.
+something unwanted. It measures the written shards in chunks and judges the totals. A file provides
+AUDIT; ``MEMBERS`` names those that share one.
 """
 
 from collections.abc import Callable, Iterable, Mapping

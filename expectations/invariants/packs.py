@@ -1,4 +1,4 @@
-"""Packs: rows of several examples, cut at ``seq_lengths``, and how full they are."""
+"""Training rows: packs of several examples and how full they are; padding, its side and mask."""
 
 from functools import partial
 

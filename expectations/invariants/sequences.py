@@ -1,4 +1,4 @@
-"""Sequences of token ids: their lengths, their vocabulary, and their control tokens."""
+"""Sequences of token ids and their labels: lengths, vocabulary, control tokens, what is trained."""
 
 import numpy as np
 

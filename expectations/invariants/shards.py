@@ -1,4 +1,4 @@
-"""Shards as files: every library that opens one gets the rows and columns that were planned.
+"""Shards as files, and the dataset as a whole: its rows and columns are those that were planned.
 
 What is known of a whole build only (the planned hash and number of rows of a shard, and whether
 ``datasets`` lists it) is added where the build is checked.

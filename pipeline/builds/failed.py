@@ -1,4 +1,4 @@
-"""``DIR.failed/``: what a refused build leaves, beside its output DIR.
+"""How a run ends: what it published stands; ``DIR.failed/`` is what a refused build leaves.
 
 ``reasons.json`` is what ``--json`` prints, ``report.html`` the same for people; ``rejects.jsonl``
 (every refused row) and ``validation.json`` (the verdict) are there if the build came that far. The

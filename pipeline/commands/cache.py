@@ -1,4 +1,4 @@
-"""``pipeline cache``: what the cache holds, and how to empty it."""
+"""``pipeline cache`` and ``stage``: what builds keep for the next ones; one of their steps."""
 
 import shutil
 import time

@@ -1,4 +1,4 @@
-"""``pipeline export``: a finished build in another trainer's columns, without encoding again."""
+"""``pipeline export``, ``overlay``, ``publish``: a build for a trainer, a server, others."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``pipeline list``: what there is to choose from."""
+"""``pipeline list``, ``explain``, ``completion``: what there is, and what it means."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -9,7 +9,6 @@ from click.shell_completion import CompletionItem
 
 from pipeline import lines
 from pipeline.options import help_page, shells
-from pipeline.options import help_page as under
 from pipeline.options.help_page import DATA, Choice, argument, command, option
 from stages.errors import UsageError
 
@@ -185,7 +184,7 @@ _SHELL = help_page.argument(
     metavar="[SHELL]",
     type=click.Choice(sorted(shells.shells())),
     help="bash, fish or zsh [the one in $SHELL].",
-    heading=under.RUN,
+    heading=help_page.RUN,
 )
 
 
@@ -193,7 +192,7 @@ _SHELL = help_page.argument(
     name="completion",
     cls=help_page.Group,
     help="Have the Tab key complete files, models, formats, trainers and builds.",
-    heading=under.FIRST,
+    heading=help_page.FIRST,
     examples=(
         ("pipeline completion install bash", "In bash, from the next shell on"),
         ("pipeline completion show zsh", "The script alone, to put it elsewhere"),

@@ -1,4 +1,4 @@
-"""``pipeline show``: the tokens of stored rows, coloured by what they are."""
+"""``pipeline show``, ``overlaps``, ``report`` and ``diff``: what looks at finished builds."""
 
 import hashlib
 import json

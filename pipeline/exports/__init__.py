@@ -1,4 +1,4 @@
-"""One trainer per file: each provides EXPORT, which says which builds that trainer takes, and how.
+"""Trainers by name: each EXPORT says which builds one takes, and how; small ones share a file.
 
 A projection converts our columns to a trainer's and back. Columns that the trainer does not have
 are stored beside the shards, in the same rows, in ``__lineage__/``; so an export can be exported

@@ -1,4 +1,4 @@
-"""Publishes to a dataset repository of the Hugging Face hub: all files in one commit.
+"""Publishes to a dataset repository of the Hugging Face hub, in one commit, or to a store.
 
 Large files are sent before it, shards first; the hub keeps them by their hashes, so a later call
 does not send them again. Until the commit, readers see the build that was there before.

@@ -1,4 +1,4 @@
-"""The page's first line: may one train on this, and what was lost on the way.
+"""The page's first line (may one train on this; what was lost), and the engine of templates.
 
 Its colour is that of the worst answer: whether the expectations hold, whether an audit warns, and
 how much was lost. What was left out on purpose (filters, budgets, duplicates) is not lost.

@@ -1,4 +1,4 @@
-"""Equal examples, found by their 128-bit digests.
+"""Equal examples, found by their 128-bit digests, and near-equal ones, by signatures.
 
 Digests are random numbers, so the first 64 bits of almost all of them differ: one sort of these
 shows which examples can have an equal at all, and only those few are compared in full.

@@ -1,4 +1,4 @@
-"""The plan: which training row, shard and side each used example goes to.
+"""The plan: which training row, shard and side each used example goes to, window by window.
 
 It sees numbers, never text.
 """

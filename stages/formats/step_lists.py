@@ -1,4 +1,4 @@
-"""Steps in a list, each a text, beside a list of their ratings."""
+"""Steps in a list beside their ratings, or in one text or in turns with a tag after each."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

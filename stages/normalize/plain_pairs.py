@@ -1,4 +1,4 @@
-"""Pairs that say no more than a prompt and two answers: they become columns without an object.
+"""Rows of a prompt and two answers, or of rated steps, alone: columns without an object.
 
 Both answers are texts, turns, or one turn each, behind a prompt that is a text or turns; or both
 are whole conversations that begin alike. Every other row is read by its format, one by one, which

@@ -1,4 +1,4 @@
-"""What the name of a column suggests, where no format reads the column.
+"""What a column's name suggests where no format reads it; which columns of a row were read.
 
 Three kinds of columns must not be ignored without an option: those that the model should probably
 see, those that rate an answer, and those that weigh a row. Names are compared without case,

@@ -1,4 +1,4 @@
-"""Stop tokens that were written as text at the end of an answer.
+"""Stop tokens that were written as text, and texts that already carry a chat template.
 
 Answers copied from a chat log or a completion API often end in ``<|im_end|>`` or ``</s>``. In a
 row that is ordinary text: the model would learn to write those characters, and then to stop. So
