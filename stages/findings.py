@@ -1,13 +1,28 @@
-"""What was found in the rows of a build, as ``validation.json`` and ``audits.json`` have it.
+"""Records of what a build says: their base class, and what was found in its rows.
 
-Gate and audits make these records, and whoever reads a finished build gets the same ones.
+``validation.json`` and ``audits.json`` have these; who reads a finished build gets the same ones.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stages.json_record import OPTIONAL, SPARSE, JsonRecord
+OPTIONAL = {"optional": True}  # metadata of a key that older builds lack; they get its default
+SPARSE = {"optional": True, "sparse": True}  # of one that is left out where it has its default
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonRecord:
+    """One JSON object.
+
+    Attributes:
+        unknown: keys that this version does not know, with their values.
+        order: the keys as they were read; empty for a record that was made here.
+    """
+
+    unknown: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    order: tuple[str, ...] = field(default=(), repr=False)
+
 
 SEVERITIES = ("critical", "warning", "info")
 

@@ -479,7 +479,7 @@ def a_turn_is_cut_in_its_middle() -> None:
             kept[a:b] = np.cumsum(lengths[a:b]) <= limit
         return kept
 
-    segment_encoder._truncated = keep
+    segment_encoder.trimmed = keep
 
 
 # Mark

@@ -27,7 +27,7 @@ from pipeline.manifest.manifest import SCHEMA_VERSION, Manifest, id_of_manifest
 from pipeline.publish.check import check
 from pipeline.report.drawing import Shards
 from pipeline.report.page import make as page
-from stages import findings, json_record
+from stages import findings
 from stages.errors import DataError, SurroundingsError, UsageError
 
 BUILDS = {  # every task and layout, one with a second split, one for a trainer's own columns
@@ -40,7 +40,7 @@ BUILDS = {  # every task and layout, one with a second split, one for a trainer'
     "prm-ragged": "prm/first_error.json --layout ragged --for trl",
 }
 EXPORT = "prm-ragged/trl"
-RECORDS: dict[str, type[json_record.JsonRecord]] = {
+RECORDS: dict[str, type[findings.JsonRecord]] = {
     "manifest.json": Manifest,
     "run.json": records.RunRecord,
     "serving.json": records.Serving,
@@ -135,7 +135,7 @@ def dotted(path: tuple[Any, ...]) -> str:
     return ".".join(map(str, path))
 
 
-def fields_of(kind: type[json_record.JsonRecord], document: Any) -> Iterator[tuple[Any, ...]]:
+def fields_of(kind: type[findings.JsonRecord], document: Any) -> Iterator[tuple[Any, ...]]:
     """Paths that name a field of a record, and none that is a name of the data (a file, a code)."""
     for path in places(document):
         if isinstance(path[-1], str):

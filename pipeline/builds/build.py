@@ -30,10 +30,10 @@ from pipeline.manifest.records import ModelRecord
 from pipeline.secrets import redacted
 from pipeline.stores import address_of, open_store
 from pipeline.stores.objects import Copies
-from stages import findings, json_record
+from stages import findings
 from stages.errors import DataError, IrregularError, UsageError, require_reading
 from stages.files import file_hash
-from stages.json_record import OPTIONAL, JsonRecord
+from stages.findings import OPTIONAL, JsonRecord
 from stages.late import pa
 from stages.profile import ModelProfile, PairFraming, StepTokens, TargetModel, declare
 
@@ -124,7 +124,7 @@ class Whereabouts:
         return self.copies.path(name, self.manifest.files.get(name))
 
 
-_R = TypeVar("_R", bound=json_record.JsonRecord)
+_R = TypeVar("_R", bound=findings.JsonRecord)
 
 
 def read_manifest(data: bytes) -> Manifest:

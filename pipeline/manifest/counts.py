@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from stages.errors import UsageError
-from stages.json_record import OPTIONAL, JsonRecord
+from stages.findings import OPTIONAL, JsonRecord
 
 # What becomes of a row, one of them.
 FATES = "used rejected duplicates filtered contaminated near_duplicates left_out".split()

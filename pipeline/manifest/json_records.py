@@ -22,7 +22,7 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 import orjson
 
 from pipeline.manifest.dataset_files import json_text
-from stages.json_record import JsonRecord
+from stages.findings import JsonRecord
 
 _OWN = ("unknown", "order")  # of a record; never keys
 _WORDS: dict[type, str] = {

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from pipeline.manifest import counts, json_records, records
-from stages.json_record import OPTIONAL, JsonRecord
+from stages.findings import OPTIONAL, JsonRecord
 
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1

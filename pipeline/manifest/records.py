@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pipeline.manifest import counts, json_records
-from stages.json_record import OPTIONAL, JsonRecord
+from stages.findings import OPTIONAL, JsonRecord
 from stages.tokenizers.claims import Repair
 
 RUN = "run.json"

@@ -6,7 +6,7 @@ from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError, UndecidedError, counted
-from stages.formats import _steps, _turns
+from stages.formats import _rated_steps, _turns
 from stages.formats._asked import Asking, meant, require_same, required
 from stages.kinds import STEPS
 from stages.rows.column_names import peek
@@ -51,7 +51,7 @@ class _Numbered(Asking, abstract=True):
     """A format that names wrong steps by their numbers."""
 
     kinds = (STEPS,)
-    prompts = _steps.PROBLEMS
+    prompts = _rated_steps.PROBLEMS
     ways = (_ZERO, _ONE)
 
     def _chain(
@@ -67,7 +67,7 @@ class _Numbered(Asking, abstract=True):
             labels[wrong[0] :] = [None] * (len(steps) - wrong[0])
         for one in wrong:
             labels[one] = 0.0
-        return [StepChain(_steps.problem(row, options), steps, labels)]
+        return [StepChain(_rated_steps.problem(row, options), steps, labels)]
 
 
 _OWN = "label"
@@ -108,11 +108,11 @@ class _ProcessBench(_Numbered):
     """
 
     name = "processbench"
-    columns: Columns = {**_steps.LISTED, "first error": _INDICES}
+    columns: Columns = {**_rated_steps.LISTED, "first error": _INDICES}
     first_error = True
 
     def matches(self, row: Row) -> str | None:
-        steps = _steps.step_column(row)
+        steps = _rated_steps.step_column(row)
         name = next((n for n in _INDICES if n in row and _is_index(row[n])), None)
         if name is None or steps is None:
             return None
@@ -123,7 +123,7 @@ class _ProcessBench(_Numbered):
         said = [row[name] for name, row in others]
         if all(_said(value) == _said(None) for value in said):  # none, or the same from 0 and 1
             return "", ""
-        counts = [len(row[_steps.step_column(row) or ""]) for _, row in others]
+        counts = [len(row[_rated_steps.step_column(row) or ""]) for _, row in others]
         numbers = [[value] if type(value) is int else [] for value in said]
         named = [*zip(numbers, counts, strict=True)]
         none_said = any(_said(value) == _said(None) for value in said)
@@ -135,7 +135,7 @@ class _ProcessBench(_Numbered):
         if len(rows) < _ENOUGH or any(name in columns for name in _INDICES):
             return None
         seen = {row.get(_OWN, -1) for row in rows if _column(row, _NAMED) is None}
-        longest = max(len(row[_steps.step_column(row) or ""]) for row in rows)
+        longest = max(len(row[_rated_steps.step_column(row) or ""]) for row in rows)
         if seen != {0, 1} or longest < 3:
             return None
         what = "label is 0 or 1 in every row: the index of the first wrong step, or a verdict"
@@ -163,7 +163,7 @@ class _ProcessBench(_Numbered):
         return number - base
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        steps = _steps.listed(row)
+        steps = _rated_steps.listed(row)
         column = _column(row, meant(_INDICES, options.columns))
         column = required(column, "nothing says which step is the first wrong one")
         what = "the index of the first wrong step"
@@ -187,7 +187,7 @@ def _is_list(value: Any, steps: int) -> bool:
 
 def _list_of(row: Row) -> str | None:
     """The column with the step numbers."""
-    name = _steps.step_column(row)
+    name = _rated_steps.step_column(row)
     if name is None:
         return None
     for column in _LISTED:
@@ -213,22 +213,22 @@ class _ErrorList(_Numbered):
     """
 
     name = "error_list"
-    columns: Columns = {**_steps.LISTED, "wrong steps": _LISTS}
+    columns: Columns = {**_rated_steps.LISTED, "wrong steps": _LISTS}
 
     def matches(self, row: Row) -> str | None:
         column = _list_of(row)
-        return f"{_steps.step_column(row)} and the wrong ones in {column}" if column else None
+        return f"{_rated_steps.step_column(row)} and the wrong ones in {column}" if column else None
 
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         named = [
-            (row[name], len(row[_steps.step_column(row) or ""]))
+            (row[name], len(row[_rated_steps.step_column(row) or ""]))
             for row in rows
             if (name := _meant(row, columns)) and isinstance(row[name], list) and row[name]
         ]
         return _settle(named, "the lists of wrong steps name")
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        steps = _steps.listed(row)
+        steps = _rated_steps.listed(row)
         column = _turns.chosen_of(row, _LISTS, options.columns) or _list_of(row)
         column = required(column, "nothing says which steps are wrong")
         what = "the list of wrong steps"

@@ -6,7 +6,7 @@ from typing import Any
 from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
 from stages.format import Format
-from stages.formats import _steps, _turns
+from stages.formats import _rated_steps, _turns
 from stages.formats._asked import Asking, meant
 from stages.kinds import STEPS
 from stages.rows.column_names import peek
@@ -21,38 +21,38 @@ def _counts_from_minus_one(value: Any) -> bool:
     known = isinstance(value, list) and all(
         one is None or (type(one) in (int, float) and one in (-1, 0, 1)) for one in value
     )
-    return known and _steps.is_signed(value)
+    return known and _rated_steps.is_signed(value)
 
 
 def _fits(value: Any, steps: int) -> bool:
     """Whether a value can be a rating per step; bare integers could also be step numbers."""
     if _counts_from_minus_one(value):
         return len(value) == steps
-    if not isinstance(value, list) or not all(map(_steps.is_rating, value)):
+    if not isinstance(value, list) or not all(map(_rated_steps.is_rating, value)):
         return False
     return len(value) == steps or any(type(one) is not int for one in value)
 
 
 def _labels(row: Row, names: Sequence[str] = _LABELS) -> str | None:
     """The column with a rating for each step."""
-    steps = _steps.step_column(row)
+    steps = _rated_steps.step_column(row)
     if steps is None:
         return None
     return next((name for name in names if _fits(peek(row, name), len(peek(row, steps)))), None)
 
 
-class _Stepwise(Asking, _steps.Signed):
+class _Stepwise(Asking, _rated_steps.Signed):
     """``prompt``, ``completions`` (the steps) and ``labels`` (one per step, hard or soft).
 
     ``stepwise/signed`` reads ratings of -1 (bad), 0 (neutral) and 1 (good).
     """
 
     name = "stepwise"
-    columns: Columns = {**_steps.LISTED, "ratings": _LABELS}
-    prompts = _steps.PROBLEMS
+    columns: Columns = {**_rated_steps.LISTED, "ratings": _LABELS}
+    prompts = _rated_steps.PROBLEMS
     step_lists: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None = (
-        _steps.PROBLEMS,
-        _steps.LISTS,
+        _rated_steps.PROBLEMS,
+        _rated_steps.LISTS,
         _LABELS,
     )
 
@@ -69,13 +69,13 @@ class _Stepwise(Asking, _steps.Signed):
 
     def matches(self, row: Row) -> str | None:
         labels = _labels(row)
-        return f"{_steps.step_column(row)} and a rating each in {labels}" if labels else None
+        return f"{_rated_steps.step_column(row)} and a rating each in {labels}" if labels else None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        steps = _steps.listed(row, "completions")
-        column = _steps.rated(row, _LABELS, options.columns)
-        labels = _steps.ratings(row.get(column), len(steps), column, self._label(options))
-        return [StepChain(_steps.problem(row, options), steps, labels)]
+        steps = _rated_steps.listed(row, "completions")
+        column = _rated_steps.rated(row, _LABELS, options.columns)
+        labels = _rated_steps.ratings(row.get(column), len(steps), column, self._label(options))
+        return [StepChain(_rated_steps.problem(row, options), steps, labels)]
 
 
 _PREFIXES = ("prefixes", "prefix", "partial_solutions", "step_prefixes", "cumulative_steps")
@@ -106,8 +106,8 @@ class _SoftPrefix(Asking):
 
     name = "soft_prefix"
     kinds = (STEPS,)
-    columns: Columns = {**_steps.PROBLEM, "prefixes": _PREFIXES, "values": _VALUES}
-    prompts = _steps.PROBLEMS
+    columns: Columns = {**_rated_steps.PROBLEM, "prefixes": _PREFIXES, "values": _VALUES}
+    prompts = _rated_steps.PROBLEMS
 
     def matches(self, row: Row) -> str | None:
         prefixes, values = _turns.first_of(row, _PREFIXES), _turns.first_of(row, _VALUES)
@@ -118,10 +118,10 @@ class _SoftPrefix(Asking):
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         name = _turns.chosen_of(row, _PREFIXES, options.columns) or "prefixes"
-        steps = _steps_of(_steps.texts(row.get(name), name))
-        column = _steps.rated(row, _VALUES, options.columns)
-        labels = _steps.ratings(row.get(column), len(steps), column)
-        return [StepChain(_steps.problem(row, options), steps, labels)]
+        steps = _steps_of(_rated_steps.texts(row.get(name), name))
+        column = _rated_steps.rated(row, _VALUES, options.columns)
+        labels = _rated_steps.ratings(row.get(column), len(steps), column)
+        return [StepChain(_rated_steps.problem(row, options), steps, labels)]
 
 
 # Steps in one text or in turns, with a tag after each or a turn that rates it.
@@ -145,10 +145,10 @@ class _MathShepherd(Format):
         return "input and label texts" if texts else None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        _steps.require_alone(row, options)
-        pieces = _steps.cut(_turns.text(row, "input"), options)
-        labels = _steps.aligned(pieces, _turns.text(row, "label"))
-        return [_steps.chain(pieces, labels, options)]
+        _rated_steps.require_alone(row, options)
+        pieces = _rated_steps.cut(_turns.text(row, "input"), options)
+        labels = _rated_steps.aligned(pieces, _turns.text(row, "label"))
+        return [_rated_steps.chain(pieces, labels, options)]
 
 
 _TEXT_VALUES = ("value", "label", "labels", "values")
@@ -170,11 +170,11 @@ class _OpenRLHF(Asking):
         return None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        _steps.require_alone(row, options)
-        name = _steps.rated(row, _TEXT_VALUES, options.columns)
-        pieces = _steps.cut(_turns.text(row, "input"), options)
-        labels = _steps.ratings(row.get(name), len(pieces) - 1, name)
-        return [_steps.chain(pieces, labels, options)]
+        _rated_steps.require_alone(row, options)
+        name = _rated_steps.rated(row, _TEXT_VALUES, options.columns)
+        pieces = _rated_steps.cut(_turns.text(row, "input"), options)
+        labels = _rated_steps.ratings(row.get(name), len(pieces) - 1, name)
+        return [_rated_steps.chain(pieces, labels, options)]
 
 
 _TEXT_LABELS = ("labels", "label", "values", "value", "ratings", "step_labels")
@@ -185,24 +185,24 @@ class _TaggedMessages(Asking):
 
     name = "tagged_messages"
     kinds = (STEPS,)
-    columns: Columns = {**_steps.TURNS, "ratings": _TEXT_LABELS}
+    columns: Columns = {**_rated_steps.TURNS, "ratings": _TEXT_LABELS}
 
     def matches(self, row: Row) -> str | None:
-        column, labels = _steps.turn_column(row), _turns.first_of(row, _TEXT_LABELS)
+        column, labels = _rated_steps.turn_column(row), _turns.first_of(row, _TEXT_LABELS)
         if column is None or labels is None or not isinstance(row[labels], list):
             return None
-        role, content = _steps.spoken(row[column])[-1]
+        role, content = _rated_steps.spoken(row[column])[-1]
         known = role == "assistant" and isinstance(content, str)
         return f"{column} with steps in the answer, and {labels}" if known else None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        column = _steps.rated(row, _TEXT_LABELS, options.columns)
-        turns = _steps.conversation(row, options)
+        column = _rated_steps.rated(row, _TEXT_LABELS, options.columns)
+        turns = _rated_steps.conversation(row, options)
         if [message.role for message in turns] != ["user", "assistant"]:
             raise RowError("bad_column", "the turns are not one question and one answer")
-        pieces = _steps.cut(turns[1].content or "", options)
-        _steps.require_tail(pieces)
-        labels = _steps.ratings(row.get(column), len(pieces) - 1, column)
+        pieces = _rated_steps.cut(turns[1].content or "", options)
+        _rated_steps.require_tail(pieces)
+        labels = _rated_steps.ratings(row.get(column), len(pieces) - 1, column)
         return [StepChain(turns[0].content or "", pieces[:-1], labels)]
 
 
@@ -215,27 +215,27 @@ class _StepConversations(Format):
 
     name = "step_conversations"
     kinds = (STEPS,)
-    columns: Columns = _steps.TURNS
+    columns: Columns = _rated_steps.TURNS
 
     def matches(self, row: Row) -> str | None:
-        column = _steps.turn_column(row)
-        turns = _steps.spoken(row[column]) if column else []
+        column = _rated_steps.turn_column(row)
+        turns = _rated_steps.spoken(row[column]) if column else []
         answers = [content for role, content in turns if role == "assistant"]
         if answers and all(isinstance(a, str) and a.strip() in ("+", "-") for a in answers):
             return f"{column} with one step per user turn, then + or -"
         return None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        turns = _steps.conversation(row, options)
+        turns = _rated_steps.conversation(row, options)
         roles = [message.role for message in turns]
         if not turns or roles != ["user", "assistant"] * (len(turns) // 2):
             raise RowError("bad_column", "the turns do not alternate between a step and its rating")
         labels = [
-            _steps.rating(message.content, f"the rating of step {i + 1}")
+            _rated_steps.rating(message.content, f"the rating of step {i + 1}")
             for i, message in enumerate(turns[1::2])
         ]
         pieces = [message.content or "" for message in turns[::2]]
-        return [_steps.chain([*pieces, ""], labels, options, own_text=False)]
+        return [_rated_steps.chain([*pieces, ""], labels, options, own_text=False)]
 
 
 TABLE = (

@@ -5,7 +5,7 @@ from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Refused, Row, StepChain
 from stages.errors import AskError, RowError
-from stages.formats import _messages, _steps, _turns
+from stages.formats import _messages, _rated_steps, _turns
 from stages.formats._asked import Question, open_question, question, required, which
 from stages.rows.column_names import read_key
 
@@ -26,7 +26,7 @@ def _rivals(steps: Iterable[Any]) -> list[str]:
     """Keys under which one of the steps is rated twice, and differently."""
     for step in steps:
         keys = [name for name in RATINGS if isinstance(step, dict) and step.get(name) is not None]
-        if _steps.differ(dict.get(step, key) for key in keys):
+        if _rated_steps.differ(dict.get(step, key) for key in keys):
             return keys
     return []
 
@@ -41,8 +41,8 @@ def _twice_rated(keys: Sequence[str], column: str) -> tuple[str, str]:
 def _two_texts(steps: Iterable[Any], column: str) -> Question | None:
     """What a step with two texts that differ leaves open, and the options that settle it."""
     for step in steps:
-        names = _steps.own_texts(step, _TEXTS) if isinstance(step, dict) else []
-        if _steps.differing(step, names):
+        names = _rated_steps.own_texts(step, _TEXTS) if isinstance(step, dict) else []
+        if _rated_steps.differing(step, names):
             return which(names, f"the text of a step in {column}", f"{column}[].")
     return None
 
@@ -59,14 +59,16 @@ def _objects(row: Row) -> str | None:
         value = dict.get(row, name)
         if not isinstance(value, list) or not value:
             continue
-        if not all(isinstance(one, dict) and _steps.own_texts(one, _TEXTS) for one in value):
+        if not all(isinstance(one, dict) and _rated_steps.own_texts(one, _TEXTS) for one in value):
             continue
         if any(_rating_of(one) for one in value) and not any("completions" in one for one in value):
             return name
     return None
 
 
-def _rated(row: Row, label: _steps.Label, before: str = "") -> tuple[list[str], list[float | None]]:
+def _rated(
+    row: Row, label: _rated_steps.Label, before: str = ""
+) -> tuple[list[str], list[float | None]]:
     """Texts and labels of the row's steps.
 
     Args:
@@ -82,13 +84,13 @@ def _rated(row: Row, label: _steps.Label, before: str = "") -> tuple[list[str], 
     for number, step in enumerate(row[name]):
         if question := _two_texts([step], f"{before}{name}"):
             raise open_question(*question)
-        said = [step[key] for key in _steps.own_texts(step, _TEXTS)]  # all of them are read
+        said = [step[key] for key in _rated_steps.own_texts(step, _TEXTS)]  # all of them are read
         texts.append(said[0])
-        labels.append(_steps.one_rating(step, RATINGS, f"{name}[{number}]", label))
+        labels.append(_rated_steps.one_rating(step, RATINGS, f"{name}[{number}]", label))
     return texts, labels
 
 
-class _RatedSteps(_steps.Signed):
+class _RatedSteps(_rated_steps.Signed):
     """``steps`` as objects with a text and a rating each, under any of their usual names.
 
     ``rated_steps/signed`` reads ratings of -1 (bad), 0 (neutral) and 1 (good); otherwise they are
@@ -96,8 +98,8 @@ class _RatedSteps(_steps.Signed):
     """
 
     name = "rated_steps"
-    columns: Columns = {"steps": _OBJECTS, **_steps.PROBLEM}
-    prompts = _steps.PROBLEMS
+    columns: Columns = {"steps": _OBJECTS, **_rated_steps.PROBLEM}
+    prompts = _rated_steps.PROBLEMS
 
     def _shown(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Iterable[Any]:
         steps = (step for row in rows for step in row[_objects(row) or ""])
@@ -112,7 +114,7 @@ class _RatedSteps(_steps.Signed):
         return _left_open(dict.get(row, name) or [], name)
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        return [StepChain(_steps.problem(row, options), *_rated(row, self._label(options)))]
+        return [StepChain(_rated_steps.problem(row, options), *_rated(row, self._label(options)))]
 
 
 _OUTER = tuple(
@@ -135,17 +137,17 @@ def _beside(inner: Row, outer: str) -> tuple[str, str] | None:
     Raises:
         AskError: two lists of ratings say different things; where they do not, all count as read.
     """
-    steps, labels = _steps.step_column(inner), _labels(inner)
+    steps, labels = _rated_steps.step_column(inner), _labels(inner)
     if steps is None or labels is None:
         return None
-    _steps.require_same_ratings(inner, labels, _LISTS, {}, before=f"{outer}[].")
+    _rated_steps.require_same_ratings(inner, labels, _LISTS, {}, before=f"{outer}[].")
     return steps, labels
 
 
 def _is_solution(inner: Any) -> bool:
     if not isinstance(inner, dict):
         return False
-    beside = _steps.step_column(inner) is not None and _labels(inner) is not None
+    beside = _rated_steps.step_column(inner) is not None and _labels(inner) is not None
     return beside or _objects(inner) is not None
 
 
@@ -168,7 +170,7 @@ def _shown_by(inner: Any) -> list[Any]:
     return [step.get(_rating_of(step) or "") for step in inner[name]]
 
 
-class _NestedSteps(_steps.Signed):
+class _NestedSteps(_rated_steps.Signed):
     """Several solutions of one problem, each with its own ``steps``: ``chain_of_thoughts[].steps``.
 
     The steps of a solution are objects with a text and a rating each, or texts beside a list of
@@ -176,8 +178,8 @@ class _NestedSteps(_steps.Signed):
     """
 
     name = "nested_steps"
-    columns: Columns = {"solutions": _OUTER, **_steps.PROBLEM}
-    prompts = _steps.PROBLEMS
+    columns: Columns = {"solutions": _OUTER, **_rated_steps.PROBLEM}
+    prompts = _rated_steps.PROBLEMS
     fans_out = True
 
     def _shown(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Iterable[Any]:
@@ -202,7 +204,7 @@ class _NestedSteps(_steps.Signed):
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         name = required(_solutions(row), "there is no list of solutions with rated steps")
-        problem = _steps.problem(row, options)
+        problem = _rated_steps.problem(row, options)
         examples: list[Example] = []
         for number, inner in enumerate(row[name]):
             try:
@@ -220,8 +222,8 @@ class _NestedSteps(_steps.Signed):
         if beside is None:
             return _rated(inner, self._label(options), f"{outer}[].")
         steps, labels = beside
-        texts = _steps.texts(inner[steps], steps)
-        return texts, _steps.ratings(inner[labels], len(texts), labels, self._label(options))
+        texts = _rated_steps.texts(inner[steps], steps)
+        return texts, _rated_steps.ratings(inner[labels], len(texts), labels, self._label(options))
 
 
 _TURNS = ("messages", "conversations", "conversation")
@@ -243,7 +245,7 @@ def _rated_turns(row: Row) -> str | None:
     return None
 
 
-class _RatedMessages(_steps.Signed):
+class _RatedMessages(_rated_steps.Signed):
     """Turns where each assistant turn has a rating: a question, then one rated step per turn.
 
     ``rated_messages/signed`` reads ratings of -1 (bad), 0 (neutral) and 1 (good). A turn of
@@ -271,7 +273,7 @@ class _RatedMessages(_steps.Signed):
         turns = row[name]
         plain = [{k: v for k, v in turn.items() if k not in RATINGS} for turn in turns]
         before = {key: row[key] for key in (*_turns.SYSTEM, "history") if key in row}
-        said = _steps.conversation({**before, name: plain}, options)
+        said = _rated_steps.conversation({**before, name: plain}, options)
         roles = [message.role for message in said]
         if roles[0] != "user" or set(roles[1:]) != {"assistant"}:
             role = next((role for role in roles[1:] if role != "assistant"), roles[0])
@@ -281,7 +283,7 @@ class _RatedMessages(_steps.Signed):
         labels: list[float | None] = []
         for number, turn in enumerate(turns):
             if _speaks(turn):
-                labels.append(_steps.one_rating(turn, RATINGS, f"{name}[{number}]", label))
+                labels.append(_rated_steps.one_rating(turn, RATINGS, f"{name}[{number}]", label))
             elif key := next((k for k in RATINGS if turn.get(k) is not None), None):
                 what = f"{name}[{number}] has a {key}, but only assistant turns are steps"
                 raise RowError("bad_label", what)

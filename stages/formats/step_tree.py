@@ -10,7 +10,7 @@ from typing import Any
 from stages.contract import Columns, Example, FormatOptions, Refused, Row, StepChain
 from stages.errors import RowError
 from stages.format import Format
-from stages.formats import _steps, _turns
+from stages.formats import _rated_steps, _turns
 from stages.formats._asked import Question, required
 from stages.kinds import STEPS
 
@@ -63,8 +63,8 @@ def _nodes(node: Any, before: str = "") -> Iterator[tuple[Row, str]]:
 
 def _two_texts(node: Row, before: str) -> list[str]:
     """The keys of a node's own step and of all steps up to it, where these do not fit."""
-    own, whole = _steps.own_texts(node, _OWN), _key(node, _WHOLE, str)
-    if _steps.differing(node, own):
+    own, whole = _rated_steps.own_texts(node, _OWN), _key(node, _WHOLE, str)
+    if _rated_steps.differing(node, own):
         return own
     if not own or whole is None:
         return []
@@ -83,7 +83,7 @@ def _rivals(node: Row, before: str) -> tuple[list[str], str] | None:
     if keys := _two_texts(node, before):
         return keys, "text"
     values = _given(node)
-    return (list(values), "value") if _steps.differ(values.values()) else None
+    return (list(values), "value") if _rated_steps.differ(values.values()) else None
 
 
 class _Tree:
@@ -93,7 +93,7 @@ class _Tree:
         column: that holds it, for messages.
     """
 
-    def __init__(self, column: str, label: _steps.Label, options: FormatOptions) -> None:
+    def __init__(self, column: str, label: _rated_steps.Label, options: FormatOptions) -> None:
         self.column, self._label, self._options = column, label, options
 
     def value(self, node: Row, where: str) -> float | None:
@@ -102,7 +102,7 @@ class _Tree:
         Raises:
             RowError: it is no rating, or two keys give different ones.
         """
-        return _steps.one_rating(node, _VALUES, where, self._label)
+        return _rated_steps.one_rating(node, _VALUES, where, self._label)
 
     def own(self, node: Row, before: str) -> tuple[str, str]:
         """A node's own step, and the text up to its end.
@@ -111,7 +111,7 @@ class _Tree:
             RowError: it has no text, one that does not begin with the text before, or two that
                 say different things.
         """
-        own, whole = _steps.own_texts(node, _OWN), _key(node, _WHOLE, str)
+        own, whole = _rated_steps.own_texts(node, _OWN), _key(node, _WHOLE, str)
         if keys := _two_texts(node, before):
             both = " and ".join(f"{key} is {node[key][:40]!r}" for key in keys)
             raise RowError("bad_column", f"a node of the tree has two texts: {both}")
@@ -156,22 +156,22 @@ class _Tree:
             if _given(node):
                 detail = f"the first node of {self.column} has a value, as a step has"
                 raise RowError("no_problem", f"{detail}; nothing else says what the problem is")
-            _steps.require_alone(row, self._options)
-            return _steps.asked(text, self._options), [], whole
-        asked = _steps.problem(row, self._options)
+            _rated_steps.require_alone(row, self._options)
+            return _rated_steps.asked(text, self._options), [], whole
+        asked = _rated_steps.problem(row, self._options)
         if not text.strip() or text.strip() == asked.strip():
             return asked, [], whole
         return asked, [(text, self.value(node, "the first node"))], whole
 
 
 def _names_problem(row: Row) -> bool:
-    return any(dict.get(row, name) is not None for name in _steps.PROBLEMS)
+    return any(dict.get(row, name) is not None for name in _rated_steps.PROBLEMS)
 
 
-class _StepTree(_steps.Signed):
+class _StepTree(_rated_steps.Signed):
     name = "step_tree"
-    columns: Columns = {"tree": _TREES, **_steps.PROBLEM}
-    prompts = _steps.PROBLEMS
+    columns: Columns = {"tree": _TREES, **_rated_steps.PROBLEM}
+    prompts = _rated_steps.PROBLEMS
     fans_out = True
     _word = "values"
 
@@ -233,7 +233,7 @@ def _rated(completion: Any, where: str, options: FormatOptions) -> Rated:
     value = completion.get("rating")
     if value is not None and value not in (-1, 0, 1):
         raise RowError("bad_label", f"{where} has the rating {value!r}, not -1, 0 or 1")
-    label = None if value is None else _steps.signed_ratings(options)[value]
+    label = None if value is None else _rated_steps.signed_ratings(options)[value]
     return _turns.text(completion, "text"), label
 
 

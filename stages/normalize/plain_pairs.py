@@ -18,7 +18,7 @@ import pyarrow as pa
 from stages import columns, contract, kinds
 from stages.columns import offsets_of
 from stages.format import Format
-from stages.formats import _pairs, _steps, _turns
+from stages.formats import _pairs, _rated_steps, _turns
 from stages.normalize import plain, turns
 from stages.normalize.plain import SAID, Reading, reading_beside
 from stages.normalize.turns import ASSISTANT, FOLLOWS, SPELLED, USER, Made, Turns
@@ -283,7 +283,7 @@ def _rated(values: Any, count: int) -> list[float | None]:
     )
     if usual and all(value in _USUAL for value in values):
         return [_USUAL[value] for value in values]
-    return _steps.ratings(values, count, "")
+    return _rated_steps.ratings(values, count, "")
 
 
 def _take_lists(made: Chains, problem: Any, steps: Any, values: Any) -> bool:
@@ -306,7 +306,7 @@ def _take_text(made: Chains, text: Any, label: Any, cut: _Cut, listed: bool) -> 
     if listed:
         ratings = _rated(label, len(steps))
     else:
-        ratings = _steps.aligned(pieces, _turns.text({"label": label}, "label"))
+        ratings = _rated_steps.aligned(pieces, _turns.text({"label": label}, "label"))
     return made.add(problem, steps, ratings, pieces)
 
 
@@ -316,7 +316,7 @@ def _wanted(format_: Format, options: contract.FormatOptions) -> tuple[Any, plai
         return format_.step_lists, _take_lists
     separator = options.prompt_separator
     second = re.sub(r"\b1\b", "2", separator, count=1)
-    tags = (options.step_tag,) if options.step_tag else _steps.TAGS
+    tags = (options.step_tag,) if options.step_tag else _rated_steps.TAGS
     names = format_.step_text or format_.step_texts
     if second == separator or names is None:
         return None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stages import errors, json_record
+from stages import errors, findings
 from stages.encoders import parsed
 from stages.profile import ModelProfile
 
@@ -93,7 +93,7 @@ def tokenizer_json(folder: Path) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Repair(json_record.JsonRecord):
+class Repair(findings.JsonRecord):
     """One value of a model directory that the build does not use as it stands.
 
     Attributes:

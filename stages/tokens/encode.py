@@ -19,6 +19,7 @@ from stages.columns import IGNORED, Ints, count_per_row, list_parts, make_list, 
 from stages.contract import Batch
 from stages.errors import counted
 from stages.tokens import folded_labels, outline_tokens
+from stages.tokens.max_length import too_long
 from stages.tokens.segment_encoder import Encoded, SegmentEncoder, digests, weighted_digests
 
 Bools = npt.NDArray[np.bool_]
@@ -98,17 +99,6 @@ def _of_outlines(
         )
         made.append(one)
     return made
-
-
-def too_long(batch: Batch, lengths: Ints, limit: int, name: str = "") -> Batch:
-    """Refuse rows that are above the limit.
-
-    Args:
-        lengths: tokens of each row; ``name``: what is so long, if it is not the whole row.
-    """
-    over = lengths > limit
-    details = [f"{n} tokens{name}; --max-length is {limit}" for n in lengths[over]]
-    return columns.refuse(batch, over, "too_long", details)
 
 
 def _both_ways(

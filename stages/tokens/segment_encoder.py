@@ -3,10 +3,6 @@
 Each distinct text of a batch is encoded once; rows are then put together from the pieces by one
 ``take`` of Arrow. Labels come from the kinds of the segments: no character offsets are mapped to
 tokens, no prefixes are encoded twice to compare them, and no Python runs per token.
-
-Of an example that is too long, whole turns or whole steps are dropped from its end. Nothing is ever
-cut inside a turn or a step, and no end-of-turn token is lost or added: what is left is what the row
-would be without the turns or steps that were dropped.
 """
 
 import itertools
@@ -19,58 +15,12 @@ import pyarrow.compute as pc
 from xxhash import xxh3_128_digest
 
 from stages import columns
-from stages.chat_template.segments import CLOSES, CONTROL, MARKER
+from stages.chat_template.segments import CONTROL
 from stages.encoders import Encoder
 from stages.profile import TargetModel
+from stages.tokens.max_length import POLICIES, trimmed
 from stages.tokens.merged_cuts import Edges, MergedCuts
 from stages.tokens.outline_tokens import OutlineEncoder
-
-Kinds = npt.NDArray[np.uint8]
-
-
-def _keep_turns(kinds: Kinds, lengths: columns.Ints, limit: int) -> npt.NDArray[np.bool_] | None:
-    """Everything up to the last complete turn that fits; None where not even the first does."""
-    ends = np.flatnonzero((kinds & CLOSES) > 0)
-    fitting = ends[np.cumsum(lengths)[ends] <= limit]
-    if not len(fitting):
-        return None
-    kept: npt.NDArray[np.bool_] = np.arange(len(kinds)) <= fitting[-1]
-    return kept
-
-
-def _keep_steps(kinds: Kinds, lengths: columns.Ints, limit: int) -> npt.NDArray[np.bool_] | None:
-    """The steps that fit, and what the template prints behind the last of them (``tail``)."""
-    markers = np.flatnonzero((kinds & MARKER) > 0)
-    tail = int(lengths[markers[-1] + 1 :].sum())
-    fitting = markers[np.cumsum(lengths)[markers] + tail <= limit]
-    if not len(fitting):
-        return None
-    at = np.arange(len(kinds))
-    kept: npt.NDArray[np.bool_] = (at <= fitting[-1]) | (at > markers[-1])
-    return kept
-
-
-_POLICIES = {"trim-turns": _keep_turns, "trim-steps": _keep_steps}
-POLICIES = ("reject", *_POLICIES)
-
-
-def _truncated(
-    policy: str, kinds: Kinds, lengths: columns.Ints, offsets: columns.Ints, limit: int
-) -> npt.NDArray[np.bool_]:
-    """Which segments stay, so that as many rows as possible are at most ``limit`` tokens.
-
-    Args:
-        kinds, lengths: of each segment; lengths in tokens.
-        offsets: where each row's segments start.
-    """
-    kept = np.ones(len(kinds), bool)
-    totals = np.diff(np.concatenate([[0], np.cumsum(lengths)])[offsets])
-    for row in np.flatnonzero(totals > limit) if policy in _POLICIES else ():
-        span = slice(int(offsets[row]), int(offsets[row + 1]))
-        choice = _POLICIES[policy](kinds[span], lengths[span], limit)
-        if choice is not None:
-            kept[span] = choice
-    return kept
 
 
 @dataclass(slots=True)
@@ -145,7 +95,7 @@ class SegmentEncoder:
         merged = self._merged_cuts.per_row(
             swallowed=swallowed, kinds=kinds, pieces=(ids, starts), offsets=offsets
         )
-        kept = _truncated(
+        kept = trimmed(
             self._policy, kinds=kinds, lengths=lengths, offsets=offsets, limit=self.max_length
         )
         truncated = columns.sum_per_row(offsets, np.where(kept, 0, lengths))

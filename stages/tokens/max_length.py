@@ -1,0 +1,72 @@
+"""The limit of length, ``--max-length``: longer examples lose whole turns or steps, or are refused.
+
+With ``--too-long trim-turns`` or ``trim-steps`` they are dropped from an example's end. Nothing is
+ever cut inside a turn or a step, and no end-of-turn token is lost or added: what is left is what
+the row would be without the turns or steps that were dropped.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from stages import columns
+from stages.chat_template.segments import CLOSES, MARKER
+from stages.columns import Ints
+from stages.contract import Batch
+
+Kinds = npt.NDArray[np.uint8]
+
+
+def _keep_turns(kinds: Kinds, lengths: Ints, limit: int) -> npt.NDArray[np.bool_] | None:
+    """Everything up to the last complete turn that fits; None where not even the first does."""
+    ends = np.flatnonzero((kinds & CLOSES) > 0)
+    fitting = ends[np.cumsum(lengths)[ends] <= limit]
+    if not len(fitting):
+        return None
+    kept: npt.NDArray[np.bool_] = np.arange(len(kinds)) <= fitting[-1]
+    return kept
+
+
+def _keep_steps(kinds: Kinds, lengths: Ints, limit: int) -> npt.NDArray[np.bool_] | None:
+    """The steps that fit, and what the template prints behind the last of them (``tail``)."""
+    markers = np.flatnonzero((kinds & MARKER) > 0)
+    tail = int(lengths[markers[-1] + 1 :].sum())
+    fitting = markers[np.cumsum(lengths)[markers] + tail <= limit]
+    if not len(fitting):
+        return None
+    at = np.arange(len(kinds))
+    kept: npt.NDArray[np.bool_] = (at <= fitting[-1]) | (at > markers[-1])
+    return kept
+
+
+_POLICIES = {"trim-turns": _keep_turns, "trim-steps": _keep_steps}
+POLICIES = ("reject", *_POLICIES)
+
+
+def trimmed(
+    policy: str, kinds: Kinds, lengths: Ints, offsets: Ints, limit: int
+) -> npt.NDArray[np.bool_]:
+    """Which segments stay, so that as many rows as possible are at most ``limit`` tokens.
+
+    Args:
+        kinds, lengths: of each segment; lengths in tokens.
+        offsets: where each row's segments start.
+    """
+    kept = np.ones(len(kinds), bool)
+    totals = np.diff(np.concatenate([[0], np.cumsum(lengths)])[offsets])
+    for row in np.flatnonzero(totals > limit) if policy in _POLICIES else ():
+        span = slice(int(offsets[row]), int(offsets[row + 1]))
+        choice = _POLICIES[policy](kinds[span], lengths[span], limit)
+        if choice is not None:
+            kept[span] = choice
+    return kept
+
+
+def too_long(batch: Batch, lengths: Ints, limit: int, name: str = "") -> Batch:
+    """Refuse rows that are above the limit.
+
+    Args:
+        lengths: tokens of each row; ``name``: what is so long, if it is not the whole row.
+    """
+    over = lengths > limit
+    details = [f"{n} tokens{name}; --max-length is {limit}" for n in lengths[over]]
+    return columns.refuse(batch, over, "too_long", details)
