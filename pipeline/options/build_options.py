@@ -216,7 +216,7 @@ class PlanOptions:
     overlap_words: int = option(8, v.Whole(least=3, most=50), "For --decontaminate: size of the word n-grams that rows and questions are compared by.", recorded=_GIVEN, heading=under.DATA)
     overlap_share: float = option(0.5, v.Number("SHARE", least=0, below=1), "For --decontaminate: leave a row out if more than this share of a question's words is in shared n-grams.", recorded=_GIVEN, heading=under.DATA)
     overlap_in: str = option("question", v.one_of("question", "row"), "For --decontaminate: search the questions of a row, or all of its text.", recorded=_GIVEN, heading=under.DATA)
-    near_dedup: float = option(0.0, v.Number("LIKENESS", least=0, most=1), "Keep only the first of rows whose similarity (Jaccard, of word n-grams) is at least this, for example 0.8. Needs posttrain-pipeline[near].", recorded=_GIVEN, heading=under.DATA)
+    near_dedup: float = option(0.0, v.Number("SIMILARITY", least=0, most=1), "Keep only the first of rows whose similarity (Jaccard, of word n-grams) is at least this, for example 0.8. Needs posttrain-pipeline[near].", recorded=_GIVEN, heading=under.DATA)
     near_words: int = option(5, v.Whole(least=1, most=50), "For --near-dedup: size of the word n-grams.", recorded=_GIVEN, heading=under.DATA)
     near_in: str = option("row", v.one_of("row", "question"), "For --near-dedup: compare all text of rows, or only their questions.", recorded=_GIVEN, heading=under.DATA)
 
