@@ -175,7 +175,8 @@ def _counted(manifest: "Manifest", evaluation: str | None) -> Iterator[str]:
             asked = f"{one.found:,} of {counted(one.questions, 'question')}"
             yield f"{one.name}: {counted(one.rows, 'row')} left out for {asked}"
     if alike and evaluation is None:
-        yield f"{counted(alike.rows, 'row')} left out for {alike.clusters:,} like them"
+        others = f"near-duplicates of {alike.clusters:,} others"
+        yield f"{counted(alike.rows, 'row')} left out as {others}"
     if record is None and alike is None:
         yield "built without --decontaminate and without --near-dedup"
 
