@@ -157,7 +157,7 @@ def _lines(manifest: Manifest, fix: Fix) -> list[str]:
     packing, padding = manifest.packing, manifest.padding
     if packing:
         lines.append(
-            f"packs     {packing.packs:,} (at least {packing.lower_bound:,}), "
+            f"packs     {packing.packs:,} (lower bound {packing.lower_bound:,}), "
             f"{packing.efficiency:.2%} full"
         )
     lines += in_words.choice(manifest)
