@@ -112,7 +112,7 @@ def test_every_table_tells_how_far_runs_lie_apart(tmp_path: Path) -> None:
         "does alone | at most 0.5 us | 1500.00 (1000.00 to 2000.00) us |",
     ):
         assert line in text
-    assert "1.5 (1.0 to 2.0) s from its first read to the verdict" in text
+    assert "1.5 (1.0 to 2.0) s from its first read to the result" in text
 
 
 def test_names_of_measurements_are_their_own() -> None:

@@ -333,7 +333,7 @@ def test_a_link_in_a_build_is_refused(builds: Path, tmp_path: Path, cache_dir: P
         (folder / name).rename(tmp_path / "elsewhere")
         (folder / name).symlink_to(tmp_path / "elsewhere")
         for refuse in (Build.open, pp.open):
-            with pytest.raises(DataError, match="is a link, or behind one"):
+            with pytest.raises(DataError, match="is a link, or in a linked folder"):
                 refuse(tmp_path / "current")
         faults = check(folder, cache_dir).faults
         assert any(fault.detail == "a link is in its place" for fault in faults), name

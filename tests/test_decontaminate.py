@@ -187,7 +187,7 @@ def test_evaluations_that_cannot_be_used(pipeline: Run, tmp_path: Path) -> None:
         ("--decontaminate e.jsonl", "its columns are: zzz"),
         ("--decontaminate e.jsonl#other", "no text in the column 'other'"),
         ("--decontaminate a=q.txt --decontaminate a=e.jsonl#zzz", "called a"),
-        ("--decontaminate e.bin", "no reader is for its name"),
+        ("--decontaminate e.bin", "no reader knows its suffix"),
     ):
         pipeline("run", "sft", train, *MODEL, "-o", "out", *words.split()).refused(2, why)
 
@@ -207,7 +207,7 @@ def test_a_build_of_nothing_but_evaluations_is_refused(pipeline: Run, tmp_path: 
     train = _train(tmp_path / "t.jsonl", ASKED[:5])
     evals = write_rows(tmp_path / "e.jsonl", [{"question": one} for one in ASKED])
     ran = pipeline("run", "sft", train, *MODEL, "-o", "out", "--decontaminate", evals)
-    ran.refused(3, "every example asks what an evaluation file asks")
+    ran.refused(3, "every example overlaps with an evaluation file")
 
 
 @pytest.mark.slow

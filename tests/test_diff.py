@@ -147,7 +147,7 @@ def test_the_command_says_what_changed(pipeline: Run, tmp_path: Path) -> None:
     pipeline(*command, "-o", "split", "--test-size", "0.3").ended()
     turned = pipeline("diff", "split", "three", "--json").told["examples"]["changed_side"]
     assert turned["test -> train"] > 0  # a leak between two versions
-    assert "changed sides: test -> train" in pipeline("diff", "split", "three").out
+    assert "changed splits: test -> train" in pipeline("diff", "split", "three").out
 
 
 @pytest.mark.slow

@@ -196,7 +196,7 @@ def test_near_copies_are_left_out(pipeline: Run, tmp_path: Path) -> None:
     assert files_of(tmp_path / "one") == files_of(tmp_path / "two")
     shown = pipeline("overlaps", tmp_path / "one").out
     assert "t.jsonl:61  is 0." in shown
-    assert "12 rows left out for 12 like them" in shown
+    assert "12 rows left out as near-duplicates of 12 others" in shown
 
 
 def test_a_plan_says_what_would_be_left_out(pipeline: Run, tmp_path: Path) -> None:

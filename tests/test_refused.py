@@ -184,7 +184,7 @@ def test_each_is_counted_by_its_code(pipeline: Run, tmp_path: Path) -> None:
     # of the first row three are kept, one has no rating, and one is behind the chain's end
     assert (examples["made"], examples["kept"], examples["rejected"]) == (7, 3, 4)
     assert examples["rejected_by_code"] == {"behind_chain_end": 1, "unrated_completion": 3}
-    assert "1 example refused from rows that kept others: behind_chain_end" in done.err
+    assert "1 example refused, of rows with other examples: behind_chain_end" in done.err
     found = [(r["id"], r["code"]) for r in read_rows(tmp_path / "out" / "rejects.jsonl")]
     assert found == [
         ("steps.jsonl:1#0", "unrated_completion"),

@@ -309,7 +309,7 @@ def test_the_first_line_counts_what_was_lost(make: Make) -> None:
         first = headline.headline(build.manifest, build.validation, build.audits)
         assert first.answers[1].status == status
         assert (first.status == "fail") == (status == "fail")
-        assert (first.text == "Sound, but much was lost") == (status == "fail")
+        assert (first.text == "Fit to train on, but much was lost") == (status == "fail")
         page = report.make(build)
         assert f'class="verdict {first.status}"' in page
         told = f"{rejected} of 1\u202f000 rows were refused ({rejected / 1000:.1%})"

@@ -345,5 +345,5 @@ def test_an_input_is_named_once(tmp_path: Path, memory: Any, site: Any) -> None:
         scanned(tmp_path, "memory://set/b.jsonl", "memory://set")
     site.files["/data.jsonl"] = LINES
     address = f"{site.url}/data.jsonl"
-    with pytest.raises(UsageError, match=r"/data.jsonl, have one name"):
+    with pytest.raises(UsageError, match=r"/data.jsonl, have the same name"):
         scanned(tmp_path, f"{address}?piece=1", f"{address}?piece=2")

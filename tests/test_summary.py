@@ -58,10 +58,10 @@ def test_a_build_says_what_it_came_to_and_lost(pipeline: Run, tmp_path: Path) ->
     lossy = write_rows(tmp_path / "rows.jsonl", [*good, *bad, *good[:4]])
     ran = pipeline("run", "sft", lossy, *MODEL, "-o", "out", "--dedup").ended()
     said = _said(ran.err)
-    assert said["rows"] == ["1,209 in = 1,200 used + 5 rejected + 4 duplicates"]
+    assert said["rows"] == ["1,209 in = 1,200 used + 5 refused + 4 duplicates"]
     assert said["lost"][0] == "9 of 1,209 rows (0.7%)"
     assert said["lost"][1].startswith("5 refused, by the codes below; every one is in rejects.jso")
-    assert said["lost"][2].startswith("4 equal to an earlier row")
+    assert said["lost"][2].startswith("4 equal to an earlier example")
     head, *codes = said["refused"]
     assert head.endswith("pipeline explain CODE")
     assert all(": " in line for line in codes)  # the fix

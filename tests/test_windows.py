@@ -217,7 +217,7 @@ def test_equal_examples_of_two_windows_are_not_put_apart(shop: Shop) -> None:
     options = {"layout": "ragged", "test_size": 0.4, "group_by": "of", "seed": 1}
     said = []
     for parts in (64, 2):
-        with pytest.raises(DataError, match="equal to an example on the other side") as caught:
+        with pytest.raises(DataError, match="equal to an example in the other split") as caught:
             shop.build("sft", data, f"out{parts}", parts, **options)
         said.append(caught.value.what)
     assert said[0] == said[1]

@@ -138,10 +138,10 @@ def _head(task: str, model: str) -> list[str]:
     return [
         "# Build it:              pipeline build RECIPE.toml",
         "# What it would give:    pipeline plan RECIPE.toml",
-        "# Change a key for once: --set max-length=2048, or any option of pipeline run",
+        "# Change a key once:     --set max-length=2048, or any option of pipeline run",
         "# For an editor:         pipeline init --schema > recipe.schema.json, and as first line",
         "#                        the comment #:schema ./recipe.schema.json",
-        "# Paths count from the folder of this file; ${NAME} is a variable of the environment.",
+        "# Paths are relative to the folder of this file; ${NAME} is an environment variable.",
         "",
         f"task = {_toml(task)}  # {tasks.load(task).help}",
         f"model = {_toml(model)}  # or another: pipeline list models; org/name; ./dir",
@@ -158,7 +158,9 @@ def _body(groups: Sequence[_Group], task: str, given: Mapping[str, Any], path: P
         if name not in ("model", "cache_dir") and value not in (OPTIONS[name].default, None, (), "")
     ]
     if given.get("test"):
-        said.append("# Its rows are the test split; rows above that ask the same are left out.")
+        said.append(
+            "# Its rows are the test split; rows above with the same questions are left out."
+        )
     offered = _offers(task, given)
     if len(groups) == 1:
         return [*_data(groups[0], path), *said, "", *offered]
@@ -198,7 +200,7 @@ def _relative(path: Path, other: str) -> str:
 
 def _offers(task: str, given: Mapping[str, Any]) -> list[str]:
     """Lines that can be uncommented."""
-    lines = ["# What else can be said; each line has the default, or an example:"]
+    lines = ["# More options; each line has the default, or an example:"]
     for name in _OFFERED:
         option = OPTIONS[name]
         if not_read(name, task) or given.get(name) not in (option.default, None):
@@ -251,7 +253,7 @@ def reasons(estimate: Forecast) -> list[str]:
     if sampled.long:
         limit = estimate.recipe.config.plan.longest_example
         found.append(f"{counted(sampled.long, 'example')} longer than {counted(limit, 'token')}")
-    return found or ["most margins are below zero: chosen and rejected may be exchanged"]
+    return found or ["most margins are below zero: chosen and rejected may be swapped"]
 
 
 # Which task the rows of inputs are for, as far as sampled rows say.

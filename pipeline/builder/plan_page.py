@@ -251,8 +251,8 @@ def _reject_lines(plan: dict[str, Any]) -> Iterator[str]:
         yield f"          {examples} are longer than --max-length{trimmed}; they are refused too"
     if rejects["build_would_stop"]:
         yield (
-            "          a build would stop: more rows than --max-reject allows, nothing left, "
-            "or most margins below zero"
+            "          a build would stop: more refused rows than --max-reject allows, nothing "
+            "left, or most margins below zero"
         )
         first = next(iter(rejects["by_code"]), None)
         if first is not None:

@@ -372,6 +372,6 @@ def require_complete(prepared: Prepared, made: MadeParts) -> None:
         listed = ", ".join(map(str, lacking[:8])) + (" and more" if len(lacking) > 8 else "")
         raise UsageError(
             f"{len(lacking)} of {len(prepared.splits)} parts are missing or damaged: those of the "
-            f"splits {listed}.",
+            f"input splits {listed}.",
             f"Make them with the encoder {made.backend}, and join the reports.",
         )

@@ -243,7 +243,7 @@ class Build(Whereabouts):
             raise _damaged(str(place / MANIFEST), folder, error) from error
         for name in () if build.address else stored.links(place, build.manifest.files):
             raise DataError(
-                f"{place / name} is a link, or behind one, and so is not the build's own.",
+                f"{place / name} is a link, or in a linked folder, so it is not the build's own.",
                 f"Put the file itself there (cp -RL {place} COPY copies all), or build again.",
             )
         return build

@@ -116,7 +116,7 @@ class Lease:
         if self.store.put_if_absent(LOCK, again) or self.store.put_if_match(LOCK, again, "0" * 32):
             self.store.delete(LOCK)
             raise UsageError(
-                f"{self.store.shown} cannot decide between two writers: it ignores conditions.",
+                f"{self.store.shown} has no conditional writes, so two runs could mix their files.",
                 "Add --single-writer, and see to it that no other run writes there.",
             )
 

@@ -192,7 +192,7 @@ def require_within(before: Build, after: Build, limits: Mapping[str, float]) -> 
     allowed = allowing(over, limits)
     flags = f", or allow it with {allowed}" if allowed else ""
     raise DataError(
-        f"The build differs more from the one before than it may:\n{lines}",
+        f"The build differs from the previous one by more than the limits allow:\n{lines}",
         f"{_AGREE}{flags}.",
         {"drift": {name: _rounded(one) for name, one in over.items()}},
     )

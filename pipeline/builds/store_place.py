@@ -57,7 +57,7 @@ class StorePlace(place.Place):
         store = open_store(address)
         if not store.conditions and not single:
             raise UsageError(
-                f"{store.shown} is in a store that cannot decide between two writers here.",
+                f"{store.shown} is in a store without conditional writes here.",
                 "Add --single-writer, and see to it that no other run writes there.",
             )
         return cls(Path(address), here, keep or KEPT, store=store, single=single)

@@ -120,8 +120,8 @@ class Writer:
 
         if not exchange(self.store, CURRENT, changed, self.lock.single):
             raise SurroundingsError(
-                f"{self.store.shown} was taken over by another run, which found this one's lock "
-                f"over.",
+                f"{self.store.shown} was taken over by another run, because this run's "
+                "lock had expired.",
                 "Build again when it has ended.",
             )
 
@@ -130,7 +130,7 @@ class Writer:
         a version current."""
         if not exchange(self.store, CURRENT, _with_fence_raised, self.lock.single):
             raise SurroundingsError(
-                f"{self.store.shown}/{CURRENT} could not be exchanged.", "Run again."
+                f"{self.store.shown}/{CURRENT} could not be updated.", "Run again."
             )
         return replace(self, fence=current(self.store).fence)
 

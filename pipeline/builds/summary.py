@@ -22,10 +22,10 @@ MOST = 6  # codes on the terminal
 _LONG = 110  # characters of a fix that is said as a whole
 _REASONS = {
     "rejected": f"refused, by the codes below; every one is in {REJECTS}",
-    "duplicates": "equal to an earlier row; without --dedup they stay",
+    "duplicates": "equal to an earlier example (--dedup)",
     "filtered": "left out by --where or a filter",
-    "contaminated": "too much like a row of an evaluation file (--decontaminate)",
-    "near_duplicates": "too much like another row (--near-dedup)",
+    "contaminated": "contaminated: they overlap with an evaluation or --test file",
+    "near_duplicates": "near-duplicates of another row (--near-dedup)",
     "left_out": "not needed for the budget of their source",
 }
 
@@ -74,7 +74,7 @@ def _beside(rows: RowCounts, examples: ExampleCounts) -> list[str]:
     """Refused examples of rows that are not refused: others of theirs are kept."""
     left = Counter(examples.rejected_by_code) - Counter(rows.rejected_by_code)
     return [
-        f"          {counted(count, 'example')} refused from rows that kept others: {code}"
+        f"          {counted(count, 'example')} refused, of rows with other examples: {code}"
         for code, count in left.items()
     ]
 
@@ -96,9 +96,9 @@ def _ledger(rows: RowCounts, examples: ExampleCounts) -> list[str]:
     def lost(counts: RowCounts | ExampleCounts) -> str:
         seldom = [(getattr(counts, name), words) for name, words in _SELDOM.items()]
         named = "".join(f" + {count:,} {words}" for count, words in seldom if count)
-        return f"{counts.rejected:,} rejected + {counted(counts.duplicates, 'duplicate')}{named}"
+        return f"{counts.rejected:,} refused + {counted(counts.duplicates, 'duplicate')}{named}"
 
-    copies = f", {examples.copies:,} copies of them beside" if examples.copies else ""
+    copies = f", {examples.copies:,} copies of them as well" if examples.copies else ""
     return [
         f"rows      {rows.in_:,} in = {rows.used:,} used + {lost(rows)}",
         f"examples  {examples.made:,} made = {examples.kept:,} kept + {lost(examples)}{copies}",
@@ -157,7 +157,7 @@ def _lines(manifest: Manifest, fix: Fix) -> list[str]:
     packing, padding = manifest.packing, manifest.padding
     if packing:
         lines.append(
-            f"packs     {packing.packs:,} (no fewer than {packing.lower_bound:,}), "
+            f"packs     {packing.packs:,} (lower bound {packing.lower_bound:,}), "
             f"{packing.efficiency:.2%} full"
         )
     lines += in_words.choice(manifest)

@@ -98,7 +98,7 @@ def normalize(data: tuple[str, ...], task: str, **given: Any) -> None:
     _done(run_until(config, "normalize"), config.run.output)
 
 
-_IN = argument("source", type=FILE, help="The file of the stage before.", heading=DATA)
+_IN = argument("source", type=FILE, help="The previous stage's Arrow file.", heading=DATA)
 _OUT = output("Where to.", LocalPath(), required=True)
 
 

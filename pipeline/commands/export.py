@@ -16,7 +16,7 @@ from stages.tokens import layouts
 @command("export")
 @argument(
     "trainer",
-    help="As pipeline list trainers has it.",
+    help="Trainer, as pipeline list trainers names it.",
     heading=LAYOUT,
     shell_complete=shells.trainers,
 )
@@ -89,7 +89,7 @@ def OVERLAY(model_dir: Path, output: Path, build: Path) -> None:
 @click.option("--recipe", type=FILE, help="Recipe to print in the card [made of the manifest].")
 @click.option("--with-rejects", is_flag=True, help="Publish the text of refused rows too.")
 @click.option("--public", is_flag=True, help="Create the hub's repository public [private].")
-@click.option("--verify", is_flag=True, help="Read all of a store back, also what is known.")
+@click.option("--verify", is_flag=True, help="Read back all files, also those verified before.")
 @CACHE
 @JSON
 @click.option("--quiet", is_flag=True, help="Print no progress and no summary.")

@@ -161,7 +161,7 @@ def _codes(_: click.Context, __: click.Parameter, incomplete: str) -> list[Compl
 @argument(
     "code",
     required=False,
-    help="As messages, rejects.jsonl and the report have it; without it, all codes are listed.",
+    help="Code, as in messages, rejects.jsonl and the report; without one, all codes are listed.",
     heading=DATA,
     shell_complete=_codes,
 )

@@ -123,7 +123,7 @@ def of_task(name: str) -> click.Command:
 )
 @shared.with_options(shared.OF_RECIPE, shared.OUTPUT, shared.CHANGES)
 def BUILD(recipe: Path, changes: tuple[str, ...], as_json: bool, quiet: bool, **given: Any) -> None:
-    """Paths in the recipe count from its folder, those given here from where the command runs."""
+    """Paths in a recipe are relative to its folder, those given here to the working directory."""
     from pipeline.options.recipe import builds_of, notified_by
     from pipeline.run_build import build_each
 

@@ -37,14 +37,14 @@ _drawn = partial(click.option, cls=Option, heading=DRAWN)
     help="Show the first example for which this is true: 'trained = 0', 'tokens > 2000 and turns "
     "< 4'. The language is that of --filter.",
 )
-@_which("--after", metavar="ID", help="Search from behind this row_id.")
+@_which("--after", metavar="ID", help="Search after this row_id.")
 @_which("--before", metavar="ID", help="Search backwards from this row_id.")
 @_which("--limit", type=click.IntRange(1), metavar="N", help="Show N examples (1).")
-@_which("--count", is_flag=True, help="With --where: only say how many examples it is true for.")
+@_which("--count", is_flag=True, help="With --where: only count the examples for which it is true.")
 @_which("--fields", is_flag=True, help="List what --where can read of this build's examples.")
 @_which("--split", help="train or test; by default train, and both for searches.")
-@_drawn("--boundaries", is_flag=True, help="Draw a line behind every token.")
-@_drawn("--ids", is_flag=True, help="Write the id of every token behind it.")
+@_drawn("--boundaries", is_flag=True, help="Draw a line after every token.")
+@_drawn("--ids", is_flag=True, help="Write the id of every token after it.")
 @_drawn(
     "--color",
     type=click.Choice(["auto", "always", "never"]),
@@ -175,7 +175,8 @@ def _counted(manifest: "Manifest", evaluation: str | None) -> Iterator[str]:
             asked = f"{one.found:,} of {counted(one.questions, 'question')}"
             yield f"{one.name}: {counted(one.rows, 'row')} left out for {asked}"
     if alike and evaluation is None:
-        yield f"{counted(alike.rows, 'row')} left out for {alike.clusters:,} like them"
+        others = f"near-duplicates of {alike.clusters:,} others"
+        yield f"{counted(alike.rows, 'row')} left out as {others}"
     if record is None and alike is None:
         yield "built without --decontaminate and without --near-dedup"
 
@@ -210,7 +211,7 @@ def REPORT(folder: Path, output: Path | None, against: Path | None) -> None:
         return
     if against is not None:
         raise UsageError(
-            "The page in a build says nothing of other builds: equal builds have equal pages.",
+            "The page in a build cannot compare it with others: equal builds have equal pages.",
             "Name a file for the page with -o FILE.",
         )
     if is_address(folder):

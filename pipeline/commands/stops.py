@@ -67,22 +67,22 @@ def _print(examined: "Examined", seen: dict[str, Any]) -> None:
     type=click.IntRange(1),
     default=4,
     show_default=True,
-    help="Of each kind: single, multi-turn, with tools, a batch with padding.",
+    help="Prompts of each kind: single, multi-turn, with tools, a batch with padding.",
 )
 @click.option(
     "--max-new-tokens",
     "most",
     type=click.IntRange(1),
-    help="Tokens after which an answer has run on [twice the longest trained answer].",
+    help="Tokens after which an answer counts as running on [twice the longest trained answer].",
 )
 @click.option(
     "--temperature",
     type=click.FloatRange(0, min_open=True),
     default=1.0,
     show_default=True,
-    help="Of the sampled answers.",
+    help="Temperature of the sampled answers.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the sampled answers.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the sampled answers.")
 @click.option(
     "--limit",
     type=click.FloatRange(0, 1),
@@ -90,7 +90,7 @@ def _print(examined: "Examined", seen: dict[str, Any]) -> None:
     show_default=True,
     help="Share of answers that may run on.",
 )
-@click.option("--served", default="", help="Name of the model on the server [the first it lists].")
+@click.option("--served", default="", help="Model name on the server [the first that it lists].")
 @click.option(
     "--key-env",
     default="OPENAI_API_KEY",

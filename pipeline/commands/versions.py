@@ -150,7 +150,7 @@ def release(releases: Path, version: str, name: str) -> None:
     "--single-writer",
     is_flag=True,
     heading=OUTPUT,
-    help="In a store that cannot decide between two writers: no other run writes there.",
+    help="For a store without conditional writes; make sure that no other run writes there.",
 )
 @JSON
 def ROLLBACK(releases: Path, version: str | None, single_writer: bool, as_json: bool) -> None:

@@ -264,7 +264,7 @@ def asked_about_cells(
     except DataError as error:
         plain = [f"--cells {column}=json" for column, kind in kinds.items() if kind == "scalars"]
         if plain:
-            said = f"Numbers, true and false are text here, but with {' '.join(plain)}."
+            said = f"To read numbers, true and false as values, add {' '.join(plain)}."
             error.remedy = f"{error.remedy} {said}".lstrip()
             error.args = (error.what, error.remedy)
         raise
@@ -279,7 +279,7 @@ def _require_said(nested: Mapping[str, str], where: str) -> None:
     ways = [" ".join(f"--cells {column}={kind}" for column in nested) for kind in ("json", "text")]
     raise DataError(
         f"{where}: the cells of column {first!r}{others} are JSON {nested[first]}, but cells are "
-        "text unless it is said that they are JSON.",
+        "read as text unless --cells says that they are JSON.",
         f"Say which: {ways[0]} or {ways[1]}.",
     )
 

@@ -111,13 +111,13 @@ def _each_once(files: list[Located]) -> list[Located]:
         other = called.setdefault(file.parts, file)
         if other is not file:
             raise UsageError(
-                f"{other.origin} and another input, {file.origin}, have one name: rows are named "
-                "by bucket or host and path alone.",
+                f"{other.origin} and another input, {file.origin}, have the same name: row ids "
+                "have only bucket or host, and path.",
                 "Download one of them, and give the file.",
             )
     odd = next((file.origin for file in files if not _is_unicode(file.origin)), None)
     if odd is not None:
-        raise UsageError(f"The name of {odd!r} is not UTF-8.", "Rename it; rows are named by it.")
+        raise UsageError(f"The name of {odd!r} is not UTF-8.", "Rename it; row ids contain it.")
     return files
 
 

@@ -72,8 +72,9 @@ def overlaps(manifest: Manifest) -> list[str]:
     lines, alike = [], manifest.near_duplicates
     if alike is not None:
         lines.append(
-            f"alike     {counted(alike.rows, 'row')} left out for {alike.clusters} that are at "
-            f"least {alike.likeness:g} like them (see {records.NEAR_DUPLICATES})"
+            f"alike     {counted(alike.rows, 'row')} left out as near-duplicates of "
+            f"{alike.clusters} others, similarity {alike.likeness:g} or more "
+            f"(see {records.NEAR_DUPLICATES})"
         )
     evaluations = manifest.decontamination.evaluations if manifest.decontamination else ()
     lines += _labelled(
@@ -132,7 +133,7 @@ def _unmet(one: counts.SourceRecord, records: Sequence[counts.SourceRecord]) -> 
         )
     if one.scarcest and any(other.given < other.has.trained for other in records if other != one):
         found.append(
-            f"          all that {one.name} has is used, and sets the size of the mixture "
+            f"          all that {one.name} has is used, which limits the size of the mixture "
             "(give it more epochs, or a smaller share)"
         )
     return found

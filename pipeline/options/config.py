@@ -108,7 +108,7 @@ def with_test(
     if not sources[0].name:  # the one source of a command
         sources = (replace(sources[0], name=TRAIN),)
     if TEST in (one.name for one in sources):
-        raise UsageError("A source is called 'test', as that of --test is.", "Rename it.")
+        raise UsageError("A source is called 'test', the name of --test.", "Rename it.")
     return (*sources, Source(replace(common, data=test), TEST, test=True))
 
 

@@ -177,7 +177,7 @@ def require_fitting(plan: PlanOptions) -> None:
         )
     if plan.near_dedup and not 0.3 <= plan.near_dedup <= 1:
         raise UsageError(
-            f"--near-dedup {plan.near_dedup:g} is below 0.3: rows with little in common are alike "
-            "then.",
+            f"--near-dedup {plan.near_dedup:g} is below 0.3, where rows with little in common "
+            "count as near-duplicates.",
             "Give 0.8, say.",
         )

@@ -62,7 +62,9 @@ def check_files(build: Build, result: Checked) -> None:
     what programs leave in any folder, which is a note."""
     for file in build.differences():
         if file.code == stored.UNKNOWN and dataset_files.is_one(file.name):
-            result.notes.append(f"{file.name} was left by another program; it is not of the build")
+            result.notes.append(
+                f"{file.name} was left by another program; it is not part of the build"
+            )
         else:
             result.add(file.name, file.code, file.detail)
 
@@ -313,9 +315,9 @@ def remake(
             there = stored.get((ordinal, line + 1, sequence))
             gone = out or row in left_out
             if gone and there is not None:
-                remade.differ.append((row, "it is to be left out, and a shard has it"))
+                remade.differ.append((row, "it should be left out, but a shard has it"))
             elif there is None and not (gone or unlisted or made in known):
-                remade.differ.append((row, "the source has it, but no shard has"))
+                remade.differ.append((row, "the source has it, but no shard does"))
             elif there is not None and there != made:
                 remade.differ.append((row, "rebuilt from the source, it is a different example"))
     return remade

@@ -388,7 +388,7 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
     fates = ("same", "moved", "changed", "removed", "added")
     yield f"{'':<9} {', '.join(f'{count[fate]} {fate}' for fate in fates)}"
     for kind, number in count["changed_side"].items():
-        yield f"warning   {counted(number, 'example')} with equal content changed sides: {kind}"
+        yield f"warning   {counted(number, 'example')} with equal content changed splits: {kind}"
     yield from _figures(found)
     yield from _lengths_told(found)
     yield from _values("option", by_source(found["options"]))

@@ -91,7 +91,7 @@ def _beside(manifest: Manifest) -> list[Answer]:
     if beside and examples.made:
         lost = beside / examples.made
         more = f"{counted(beside, 'example')} more {were(beside)} refused"
-        text = f"{more}, of rows that kept others."
+        text = f"{more}, of rows with other examples."
         found.append(Answer(_severity(lost), text))
     if tokens.truncated:
         lost = tokens.truncated / (manifest.tokens_in_rows + tokens.truncated)
@@ -106,12 +106,12 @@ def headline(manifest: Manifest, validation: Validation, audits: Audits) -> Head
     answers = [_of_expectations(validation), _of_rows(manifest), *_beside(manifest)]
     notes = sum(figure.status == one.status for one in warned(audits) for figure in one.figures)
     if notes:
-        answers.append(Answer(WARN, f"{counted(notes, 'finding')} of the audits to look at."))
+        answers.append(Answer(WARN, f"{counted(notes, 'audit finding')} to look at."))
     lost = max((answer.status for answer in answers[1:]), key=_WORST.index)
     if not validation.passed:
         text = "Not fit to train on"
     elif lost == BAD:
-        text = "Sound, but much was lost"
+        text = "Fit to train on, but much was lost"
     elif WARN in (lost, answers[0].status):
         text = "Fit to train on, with warnings"
     else:

@@ -41,7 +41,7 @@ def _leave_out_evaluations(options: PlanOptions, examples: PlannedExamples, fate
     asked = examples.overlap > options.overlap_share
     if asked.any() and not ((fate == Fate.USED) & ~asked).any():
         raise DataError(
-            "Nothing is left: every example asks what an evaluation file asks.",
+            "Nothing is left: every example overlaps with an evaluation file.",
             "Look at one with pipeline plan, and give other rows or other evaluation files.",
         )
     _drop(fate, asked, Fate.CONTAMINATED)
@@ -120,8 +120,8 @@ def _of_test_files(
     _drop(fate, ~test & np.isin(examples.group, asked[asked != NO_QUESTION]), Fate.CONTAMINATED)
     if not (~test & (fate == Fate.USED)).any():
         raise UsageError(
-            "The files of --test leave nothing to train on: every other row asks what one of "
-            "theirs asks.",
+            "The files of --test leave nothing to train on: every other row has a "
+            "question of theirs.",
             "Give other files.",
         )
     return test
@@ -166,8 +166,8 @@ def require_none_apart(apart: int) -> None:
     """
     if apart:
         raise DataError(
-            f"{counted(apart, 'example')} {'is' if apart == 1 else 'are'} equal to an example on "
-            "the other side of the split.",
+            f"{counted(apart, 'example')} {'is' if apart == 1 else 'are'} equal to an example in "
+            "the other split.",
             "Leave equal examples out with --dedup, or group the rows by another column.",
         )
 

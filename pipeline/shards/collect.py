@@ -298,5 +298,5 @@ def require_equal(
             names = [collect.row_ids(picked)(row, row + 1)[0].as_py() for picked in pair]
             raise DataError(
                 f"{names[0]} and {names[1]} differ, and have the same digest.",
-                "Somebody made them so: look at both rows, and leave one out.",
+                "Such a collision is no accident: look at both rows, and leave one out.",
             )

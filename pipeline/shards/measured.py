@@ -38,9 +38,9 @@ PIECE = 1 << 19  # examples whose names or contents are compared with each other
 _HASHED = 1 << 23  # bytes
 # Bytes of a kept part that have changed on the disk, while its size and times have not, end here.
 OURS = (
-    "Nothing was published. Build again with --verify, which reads all that earlier builds have "
-    "left in the cache: a disk may have damaged it. If that breaks the same, please report it with "
-    "the recipe."
+    "Nothing was published. Build again with --verify, which reads everything that earlier builds "
+    "left in the cache, in case the disk damaged it. If the same expectation breaks again, please "
+    "report it with the recipe."
 )
 _NOT_OURS = (PipelineError, OSError, MemoryError)  # they say by themselves what is wrong
 

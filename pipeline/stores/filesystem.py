@@ -57,7 +57,7 @@ def _missing(scheme: str, extra: str) -> UsageError:
     remedy = "Install the fsspec package for it."
     if extra:
         remedy = f"Install it with: pip install 'posttrain-pipeline[{extra}]'"
-    return UsageError(f"What reads {scheme}:// is not installed.", remedy)
+    return UsageError(f"No package for {scheme}:// is installed.", remedy)
 
 
 def is_refused(error: BaseException) -> bool:

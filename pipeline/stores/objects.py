@@ -184,9 +184,7 @@ class ObjectStore:
     def _deciding(self) -> Conditions:
         kind = deciding(self.filesystem)
         if kind is None:
-            raise UsageError(
-                f"{self.shown} cannot decide between two writers.", "Add --single-writer."
-            )
+            raise UsageError(f"{self.shown} has no conditional writes.", "Add --single-writer.")
         return kind
 
     def _looked(self, shown: str, look: Callable[[], _T], missing: _T) -> _T:

@@ -78,7 +78,7 @@ def _by_http(filesystem: Any, path: str, start: int, stop: int, version: str) ->
             if answer.headers.get(key) != value:
                 return None
             if answer.status != _PART:
-                raise NoRangesError(f"{redacted(path)} gives no ranges of its bytes.")
+                raise NoRangesError(f"{redacted(path)} does not support range requests.")
             content: bytes = await answer.read()
             return content
 

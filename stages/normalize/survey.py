@@ -144,7 +144,8 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
         return ""
     one, other = texts
     return (
-        f"Say which column asks and which answers: {_asked(one, other)}, or {_asked(other, one)}."
+        "Say which column is the question and which the answer: "
+        f"{_asked(one, other)}, or {_asked(other, one)}."
     )
 
 

@@ -248,7 +248,7 @@ def _rows(path: str) -> Iterator[tuple[int, contract.Row | None]]:
     name = readers.of_path(path)
     if name is None:
         raise UsageError(
-            f"{path} is no evaluation file: no reader is for its name.",
+            f"{path} is not an evaluation file: no reader knows its suffix.",
             "Give JSON lines, JSON, Parquet or a text file with one question a line.",
         )
     line = 1  # of the split's first row
@@ -274,8 +274,8 @@ def _column(path: str, rows: list[tuple[int, contract.Row | None]]) -> str:
             return f"{name}{JOINED}{other}" if any(row.get(other) for row in looked) else name
     found = ", ".join(dict.fromkeys(name for row in looked for name in row)) or "none"
     raise UsageError(
-        f"{path} has no column that is known to have questions; its columns are: {found}.",
-        f"Name it behind a #, for example {path}#COLUMN.",
+        f"{path} has no column with a known name for questions; its columns are: {found}.",
+        f"Name it after a #, for example {path}#COLUMN.",
     )
 
 

@@ -33,7 +33,7 @@ _QUOTES = (
     "Write it as RFC 4180 has it: a cell with a quote in it stands in quotes, and the quote is "
     "doubled. Where quotes are text like any other: --quoting none."
 )
-_RETURN = "Where its lines end so, give them others: tr '\\r' '\\n'."
+_RETURN = "If its lines end in carriage returns, convert them: tr '\\r' '\\n'."
 
 
 @dataclass(frozen=True, slots=True)

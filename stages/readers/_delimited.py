@@ -87,8 +87,8 @@ class Delimited(content.Whole):
         wrong = [one for one in found.records if one.error and one.error[0] == _WIDTH]
         if len(wrong) * 2 > len(found.records):
             raise ContainerError(
-                f"{path}:{wrong[0].line + 1}: {_said(wrong[0])}, and most rows that were looked at "
-                f"are like it ({self.words}).",
+                f"{path}:{wrong[0].line + 1}: {_said(wrong[0])}; most sampled rows are "
+                f"like it ({self.words}).",
                 _OTHER_WAYS,
             )
         return found
