@@ -23,7 +23,7 @@ FILES = {
 def _uncommented(text: str) -> str:
     """With every offered line, each alone in front of its comment."""
     lines = text.splitlines()
-    start = next(at for at, line in enumerate(lines) if line.startswith("# What else"))
+    start = next(at for at, line in enumerate(lines) if line.startswith("# More options"))
     offered = [line.removeprefix("# ") if " = " in line else line for line in lines[start:]]
     return "\n".join([*lines[:start], *offered, ""])
 
