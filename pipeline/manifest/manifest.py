@@ -134,16 +134,11 @@ class ProbeRecord(JsonRecord):
 
 @dataclass(frozen=True, slots=True)
 class Parity(JsonRecord):
-    """Sequences that were encoded again by the reference tokenizer.
-
-    Attributes:
-        oracle: the vocabulary that some were compared with as well.
-    """
+    """Sequences that were encoded again by the reference tokenizer."""
 
     sampled: int
     skipped: int
     mismatches: int
-    oracle: str | None
 
 
 @dataclass(frozen=True, slots=True)

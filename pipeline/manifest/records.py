@@ -39,7 +39,6 @@ class RunRecord(json_records.Sealed):
         inputs: addresses or paths as they were opened.
         drift: numbers that differ from the build that was replaced; None when there was none.
         files_left_out: names of files in named folders that no reader is for.
-        oracle_compared: sequences that were compared with the vocabulary itself.
     """
 
     started: str
@@ -54,7 +53,6 @@ class RunRecord(json_records.Sealed):
     python: str
     drift: Mapping[str, Change] | None
     files_left_out: tuple[str, ...] = field(default=(), metadata=OPTIONAL)
-    oracle_compared: int = field(default=0, metadata=OPTIONAL)
     fetched: str | None = field(default=None, metadata=OPTIONAL)
 
 

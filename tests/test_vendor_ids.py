@@ -1,4 +1,4 @@
-"""Converted tokenizers give the ids of their vocabularies, and a build sees it when they do not."""
+"""Converted tokenizers give the ids of the vendors' own libraries."""
 
 import itertools
 import json
@@ -12,13 +12,12 @@ from pathlib import Path
 
 import hard_texts
 import pytest
-from encoding import model_of, vocabulary_of
+from encoding import vocabulary_of
 from peers import packages
-from support import Make, few, read_manifest, rows_to, say
+from support import few, say
 
 from stages import encoders
-from stages.errors import PipelineError
-from stages.tokenizers import builders, builtin, oracle, profiles, sentencepiece
+from stages.tokenizers import builders, builtin, profiles, sentencepiece
 
 NAMES = (
     "qwen2-1.5b",
@@ -92,26 +91,6 @@ def ids(encoder: encoders.Encoder, texts: list[str]) -> list[list[int]]:
     return [flat[a:b].tolist() for a, b in itertools.pairwise(offsets.tolist())]
 
 
-@pytest.mark.parametrize("name", few(["qwen2-1.5b", "mistral-7b-v0.3"], 1))
-def test_ids_are_those_of_the_vocabulary(name: str, cache_dir: Path) -> None:
-    """Both encoders give what the oracle reads from the vocabulary."""
-    subject = Subject(name, cache_dir)
-    some = (
-        hard_texts.runs(hard_texts.CHARS, (1, 2, 3, 15, 16, 17, 18, 33, 64)),
-        hard_texts.runs(" ", range(1, 201)),
-        hard_texts.pairs(hard_texts.CHARS[:9], lengths=(1, 18)),
-        hard_texts.indented(50),
-    )
-    texts = subject.led(itertools.chain.from_iterable(some))
-    encode = oracle.of_table(subject.table, subject.layout.builder)
-    found = [encode(text) for text in texts]
-    sure = [i for i, own in enumerate(found) if own is not None]
-    assert len(sure) > 0.9 * len(texts)
-    for backend in encoders.BACKENDS:
-        ours = ids(encoders.load(backend, subject.json), texts)
-        assert [texts[i] for i in sure if ours[i] != found[i]] == []
-
-
 def _hard(subject: Subject) -> Iterator[str]:
     """Runs, pairs, code and vocabulary words."""
     yield from hard_texts.runs(hard_texts.CHARS)
@@ -141,17 +120,28 @@ def _real(cases: Path) -> list[str]:
 
 
 def _same_as_the_vendors(subject: Subject, texts: Iterable[str], folder: Path) -> None:
-    """All three of ours give the vendor's ids; with ``-s`` it prints of how many texts."""
+    """Both encoders of a build give the vendor's ids; with ``-s`` it prints of how many texts."""
     texts = subject.led(texts)
     wanted = subject.vendor(folder, texts)
     for backend in encoders.BACKENDS:
         ours = ids(encoders.load(backend, subject.json), texts)
         assert [t for t, a, b in zip(texts, ours, wanted, strict=True) if a != b] == []
-    encode = oracle.of_table(subject.table, subject.layout.builder)
-    some = range(0, len(texts), 5 + len(texts) // 20_000)
-    own = ((texts[i], encode(texts[i]), wanted[i]) for i in some)
-    assert [text for text, found, theirs in own if found not in (None, theirs)] == []
     say(f"{len(texts)} texts")
+
+
+@pytest.mark.parametrize("name", few(["qwen2-1.5b", "mistral-7b-v0.3"], 1))
+def test_some_ids_are_those_of_the_vendors_library(
+    name: str, cache_dir: Path, tmp_path: Path
+) -> None:
+    """Of a small share of the hard texts."""
+    some = (
+        hard_texts.runs(hard_texts.CHARS, (1, 2, 3, 15, 16, 17, 18, 33, 64)),
+        hard_texts.runs(" ", range(1, 201)),
+        hard_texts.pairs(hard_texts.CHARS[:9], lengths=(1, 18)),
+        hard_texts.indented(50),
+    )
+    texts = itertools.chain.from_iterable(some)
+    _same_as_the_vendors(Subject(name, cache_dir), texts, tmp_path)
 
 
 @pytest.mark.sweep(2)
@@ -182,61 +172,6 @@ def test_real_texts_have_the_ids_of_the_vendors_library(
 ) -> None:
     """GSM8K among them."""
     _same_as_the_vendors(Subject(name, cache_dir), _real(cases), tmp_path)
-
-
-CODE = {"prompt": "Indent it.", "completion": "def f():\n" + " " * 20 + "return 1"}
-
-
-def _without(content: bytes, word: str) -> bytes:
-    document = json.loads(content)
-    merges = document["model"]["merges"]
-    pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in merges]
-    kept = [m for m, pair in zip(merges, pairs, strict=True) if "".join(pair) != word]
-    assert 0 < len(merges) - len(kept) < 20
-    document["model"]["merges"] = kept
-    return json.dumps(document).encode()
-
-
-@pytest.mark.slow
-def test_a_wrong_merge_stops_the_build(
-    make: Make, cache_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A table without one word's merges: both encoders agree, the vocabulary does not."""
-    name, word = "mistral-7b-instruct-v0.3", "▁" * 16
-    layout = profiles.all_profiles()[name].ranks
-    assert layout is not None
-    good = vocabulary_of(profiles.all_profiles()[name], cache_dir)
-    data = rows_to(tmp_path / "data.jsonl", CODE)
-    built = make("sft", data, "good", model=name)
-    parity = read_manifest(built)["encoder"]["parity"]
-    wanted = {"sampled": 1, "skipped": 0, "mismatches": 0, "oracle": oracle.vocabulary(layout)}
-    assert parity == wanted
-    assert json.loads((built / "run.json").read_bytes())["oracle_compared"] >= 1
-    bad = _without(good, word)
-    monkeypatch.setattr(builtin, "tokenizer_json", lambda profile, layout, cache, **_: bad)
-    with pytest.raises(PipelineError, match="ids differ from those of the vocabulary") as caught:
-        make("sft", data, "bad", model=name)
-    assert caught.value.exit_code == 1
-    assert not (tmp_path / "bad" / "manifest.json").exists()
-
-
-@pytest.mark.parametrize("name", ["qwen2-1.5b", "mistral-7b-instruct-v0.3"])
-def test_a_row_is_compared_to_its_last_id(name: str, cache_dir: Path) -> None:
-    """The ids are those of the vocabulary, with none missing at either end and none too many."""
-    model = model_of(name, cache_dir)
-    text = f"two and two are four{model.profile.end_of_turn}"
-    own = encoders.load("tokenizers", model.tokenizer_json).encode_whole([text])[0].tolist()
-
-    def differs(found: list[int]) -> bool:
-        judge = oracle.find(model, cache_dir)
-        assert judge is not None
-        seen = judge.differs(text, found)
-        assert judge.compared == 1
-        return seen
-
-    assert not differs(own)
-    for wrong in (own[:-1], own[:1], [], [*own, own[-1]], own[1:], [*own[:-1], own[0]]):
-        assert differs(wrong)
 
 
 def _model(*pieces: tuple[str, float, int]) -> bytes:
