@@ -29,12 +29,14 @@ READ_AT_START = ("HF_", "PYTHON")
 os.environ.pop("COLUMNS", None)
 os.unsetenv("COLUMNS")  # pytest imports readline, which sets it behind Python's back
 
+vars(os)["fsync"] = lambda fd: None  # no test cuts the power
+
 # Training needs torch, in an environment of its own (`make test-training`).
 collect_ignore = [] if importlib.util.find_spec("torch") else ["failures"]
 
 # A loaded machine fails no test, and equal code has equal results: the same examples are drawn in
-# each run. ``make fuzz`` draws others.
-settings.register_profile("repeatable", deadline=None, derandomize=True)
+# each run. ``make fuzz`` draws others, and more of them.
+settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=40)
 settings.register_profile("fuzz", deadline=None)
 settings.load_profile("fuzz" if os.environ.get("FUZZ") else "repeatable")
 
