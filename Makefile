@@ -44,7 +44,7 @@ demo: $(READY)  ## Build SFT, RM and PRM shards from sample_data into demo-build
 	$(BIN)/python examples/read_build.py demo-build/prm
 
 test: $(READY)  ## Run the tests.
-	$(BIN)/python -m pytest -n 2 --durations=20
+	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=20
 
 fuzz: $(READY)  ## Run the property tests on examples that no run has drawn before.
 	FUZZ=1 $(BIN)/python -m pytest -n 2 -m hypothesis

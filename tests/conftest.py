@@ -1,5 +1,7 @@
 """Fixtures that the tests share: a bound model, a cache for the session, the command line."""
 
+import fcntl
+import hashlib
 import importlib.util
 import os
 import random
@@ -27,12 +29,14 @@ READ_AT_START = ("HF_", "PYTHON")
 os.environ.pop("COLUMNS", None)
 os.unsetenv("COLUMNS")  # pytest imports readline, which sets it behind Python's back
 
+vars(os)["fsync"] = lambda fd: None  # no test cuts the power
+
 # Training needs torch, in an environment of its own (`make test-training`).
 collect_ignore = [] if importlib.util.find_spec("torch") else ["failures"]
 
 # A loaded machine fails no test, and equal code has equal results: the same examples are drawn in
-# each run. ``make fuzz`` draws others.
-settings.register_profile("repeatable", deadline=None, derandomize=True)
+# each run. ``make fuzz`` draws others, and more of them.
+settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=40)
 settings.register_profile("fuzz", deadline=None)
 settings.load_profile("fuzz" if os.environ.get("FUZZ") else "repeatable")
 
@@ -67,9 +71,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture(scope="session")
-def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``XDG_CACHE_HOME`` of this test process: tokenizers are rebuilt once."""
-    return tmp_path_factory.mktemp("cache")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of all processes of this run of the tests."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session")
+def cache_home(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Path:
+    """``XDG_CACHE_HOME`` of this test process: all rebuild a tokenizer once."""
+    home = tmp_path_factory.mktemp("cache")
+    own_cache(home / "posttrain-pipeline", shared / "rebuilt")
+    return home
 
 
 @pytest.fixture(scope="session")
@@ -133,9 +146,9 @@ def fast(model: profile.TargetModel) -> encoders.Encoder:
 
 
 @pytest.fixture(scope="session")
-def commands() -> Iterator[Server]:
+def commands(shared: Path) -> Iterator[Server]:
     """Runs commands in forks of a process that has imported everything."""
-    server = Server()
+    server = Server(shared / "commands")
     yield server
     server.stop()
 
@@ -170,27 +183,28 @@ def pipeline(commands: Server, cache_home: Path, tmp_path: Path) -> Callable[...
 
 @pytest.fixture(scope="session")
 def built(
-    commands: Server, cache_home: Path, tmp_path_factory: pytest.TempPathFactory
+    commands: Server, cache_home: Path, shared: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., Path]:
     """A build by the command line, made once for equal arguments: tests look at it, no more.
 
     ``built(task, data, *options)`` returns the folder of ``pipeline run task data ...``.
     """
-    home = tmp_path_factory.mktemp("built")
-    made: dict[tuple[str, ...], Path] = {}
+    here, folders = tmp_path_factory.mktemp("built"), shared / "builds"
+    folders.mkdir(exist_ok=True)
 
     def run(task: str, data: object, *options: object) -> Path:
         variables = {**os.environ, "XDG_CACHE_HOME": str(cache_home), "HF_HUB_OFFLINE": "1"}
-        words = (task, *map(str, (data, *options)))
-        if words not in made:
-            folder = home / str(len(made))
-            model = () if "--model" in words else ("--model", NAME)
-            command = ["run", *words, *model, "--workers", "1", "--output", str(folder)]
-            assert commands(command, home, variables) == 0, outputs(home)[1].read_text("utf-8")
-            for path in folder.rglob("*"):
-                path.chmod(0o555 if path.is_dir() else 0o444)
-            made[words] = folder
-        return made[words]
+        words = [task, *map(str, (data, *options))]
+        folder = folders / hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]
+        with folder.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not folder.exists():
+                model = () if "--model" in words else ("--model", NAME)
+                command = ["run", *words, *model, "--workers", "1", "--output", str(folder)]
+                assert commands(command, here, variables) == 0, outputs(here)[1].read_text("utf-8")
+                for path in folder.rglob("*"):
+                    path.chmod(0o555 if path.is_dir() else 0o444)
+        return folder
 
     return run
 

@@ -1,20 +1,26 @@
 """The command line without its start: forks of a process that has imported all it needs.
 
 A command takes seconds to import what it uses, and the tests run hundreds of them. One process
-imports it once, loads one model's tokenizers and forks for every command. Nothing is encoded in it
-before the fork, so a child is what a fresh process is after its start. What concerns the start
-itself is tested with real processes.
+imports it once for all processes of a test run, loads one model's tokenizers and forks for every
+command. Nothing is encoded in it before the fork, so a child is what a fresh process is after its
+start. What concerns the start itself is tested with real processes.
 
-    python tests/preloaded.py     reads requests as lines of JSON, answers each with a status
+    python tests/preloaded.py FD     accepts connections on a socket until its stdin ends. Requests
+                                     are lines of JSON, and each is answered with a status
 """
 
+import fcntl
+import gc
 import importlib
 import json
 import os
 import pkgutil
+import select
+import socket
 import subprocess
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,10 +30,14 @@ NOT_IMPORTED = ("pipeline.__main__", "pipeline.ray", "pipeline.torch_data")
 
 
 class Server:
-    """The parent's end: starts the process at the first command."""
+    """A client's end: who first needs the process starts it, and ends it."""
 
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
+    def __init__(self, address: Path) -> None:
+        """Args: address: of the socket; those who give the same share a process."""
+        self._address = address
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._stream: IO[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
 
     def __call__(
         self, arguments: list[str], cwd: Path, environment: dict[str, str], before: str = ""
@@ -40,26 +50,40 @@ class Server:
         Returns:
             The exit status.
         """
-        if self._process is None:
-            command = [sys.executable, str(Path(__file__))]
-            pipe = subprocess.PIPE
-            self._process = subprocess.Popen(
-                command, stdin=pipe, stdout=pipe, env=environment, text=True
-            )
+        if self._stream is None:
+            with self._address.with_suffix(".lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                self._connect(environment)
+            self._stream = self._socket.makefile("rw")
         request = {"arguments": arguments, "cwd": str(cwd), "environment": environment}
-        request["before"] = before
-        said, heard = self._process.stdin, self._process.stdout
-        assert said is not None
-        assert heard is not None
-        said.write(json.dumps(request) + "\n")
-        said.flush()
-        return int(heard.readline())
+        self._stream.write(json.dumps({**request, "before": before}) + "\n")
+        self._stream.flush()
+        return int(self._stream.readline())
+
+    def _connect(self, environment: dict[str, str]) -> None:
+        try:
+            self._socket.connect(str(self._address))
+        except OSError:  # nobody has started it, or who did is gone
+            self._address.unlink(missing_ok=True)
+            with socket.socket(socket.AF_UNIX) as listening:
+                listening.bind(str(self._address))
+                listening.listen()
+                number = listening.fileno()
+                self._process = subprocess.Popen(
+                    [sys.executable, str(Path(__file__)), str(number)],
+                    stdin=subprocess.PIPE,
+                    env=environment,
+                    pass_fds=[number],
+                )
+            self._socket.connect(str(self._address))
 
     def stop(self) -> None:
-        """End the process."""
-        if self._process is not None and self._process.stdin and self._process.stdout:
+        """Leave the process; who has started it waits until the others have left it, too."""
+        if self._stream is not None:
+            self._stream.close()
+        self._socket.close()
+        if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
-            self._process.stdout.close()
             self._process.wait()
 
 
@@ -117,8 +141,8 @@ def load_tokenizers(cache: Path) -> None:
             encoders.load(backend, tokenizer)
 
 
-def serve(requests: IO[str]) -> None:
-    """Fork for every request, and answer with how the child ended."""
+def load() -> None:
+    """Import everything, and make what each command would make."""
     from pipeline import memory
 
     memory.keep_freed()
@@ -130,22 +154,48 @@ def serve(requests: IO[str]) -> None:
                 importlib.import_module(module.name)
 
     from expectations import gx_library
+    from pipeline.inputs.versions import code_version
     from pipeline.options.build_options import default_cache
     from pipeline.report import page as report
 
     gx_library.registry()
     report.prepare()
+    code_version()
     load_tokenizers(default_cache())
-    for line in requests:
+    vars(os)["fsync"] = lambda handle: None  # no test cuts the power
+    gc.collect()
+    gc.freeze()
+
+
+def serve(listening: socket.socket) -> None:
+    """Fork for every client until stdin ends, and then wait for those who are still served."""
+    while sys.stdin not in select.select([listening, sys.stdin], [], [])[0]:
+        connection, _ = listening.accept()
+        if os.fork() == 0:
+            listening.close()
+            answer(connection.makefile("rw"))
+            os._exit(0)
+        connection.close()
+    listening.close()
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
+
+
+def answer(client: IO[str]) -> None:
+    """Fork for every request, and say how the child ended."""
+    for line in client:
         child = os.fork()
         if child == 0:
             _become(json.loads(line))
         _, ended = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(ended), flush=True)  # noqa: T201
+        client.write(f"{os.waitstatus_to_exitcode(ended)}\n")
+        client.flush()
 
 
 if __name__ == "__main__":
     import shipped_judge
 
     sys.path.pop(0)  # this folder is no place to import from
-    serve(sys.stdin)
+    load()
+    serve(socket.socket(fileno=int(sys.argv[1])))

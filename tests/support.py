@@ -61,7 +61,7 @@ class Ran:
         return self
 
 
-Run = Callable[..., Ran]
+Run = Callable[..., Ran]  # a command line: see the fixture ``pipeline``
 Make = Callable[..., Path]
 
 
@@ -77,9 +77,6 @@ def in_shell(line: str, folder: Path, **variables: str) -> Ran:
         check=False,
     )
     return Ran(done.returncode, done.stdout, done.stderr)
-
-
-Run = Callable[..., Ran]  # a command line: see the fixture ``pipeline``
 
 
 def rows_to(path: Path, *rows: Row) -> Path:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from rows import turns
 from support import SAMPLES, Make, Run, few, read_manifest, rows_to
@@ -73,7 +73,6 @@ def test_the_paired_auc_is_its_definition() -> None:
 ANSWERS = st.lists(st.integers(0, 9), max_size=5)
 
 
-@settings(max_examples=30)
 @given(pairs=st.lists(st.tuples(ANSWERS, ANSWERS), min_size=2, max_size=30), cut=st.integers(1, 29))
 def test_length_counts_are_those_of_a_plain_loop(
     model: profile.TargetModel, pairs: list[tuple[list[int], list[int]]], cut: int
@@ -336,7 +335,6 @@ def test_scripts(model: profile.TargetModel) -> None:
 @given(
     st.lists(st.integers(0, 4), max_size=60), st.lists(st.integers(0, 4), min_size=1, max_size=3)
 )
-@settings(max_examples=40)
 def test_places_of_phrases(ids: list[int], phrase: list[int]) -> None:
     """Found in flat arrays as by comparing slices."""
     found = language.places(np.array(ids, np.int32), [tuple(phrase)], 5).tolist()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from small_tokenizers import SMALL, small
 from test_render import declared
@@ -133,7 +133,6 @@ def test_reasoning_in_a_field_is_the_block_that_a_prompt_opened() -> None:
     assert field == [f"{THOUGHT}4<|im_end|>"]
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from(["<think>", "</think>", "\n", "a", " "]), max_size=8))
 def test_reasoning_is_open_exactly_where_a_line_opens_it_last(parts: list[str]) -> None:
     """Against a reading by lines of what stands behind the last end."""
@@ -233,7 +232,6 @@ def test_stop_text_is_refused_kept_or_taken_off() -> None:
             assert "five" in str(stripped)
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.text(st.sampled_from("ab <>|/s\n"), max_size=12),
     st.lists(st.sampled_from([*stop_text.STOPS, " ", "\n"]), max_size=4),

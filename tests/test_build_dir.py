@@ -172,7 +172,6 @@ WRONG = [None, True, 3, 0.5, "text", ["text"], [3], {"key": "text"}, {"key": 3}]
 
 @pytest.mark.parametrize("file", RECORDS)
 @given(data=st.data())
-@settings(max_examples=30, deadline=None)
 def test_any_value_of_another_type_is_named_or_kept(
     builds: Path, file: str, data: st.DataObject
 ) -> None:
@@ -271,7 +270,7 @@ def test_commands_name_the_key_that_is_missing(
 
 
 @given(data=st.data())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_check_never_ends_in_an_error_of_pythons(
     builds: Path, tmp_path_factory: pytest.TempPathFactory, cache_dir: Path, data: st.DataObject
 ) -> None:

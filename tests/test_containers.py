@@ -247,7 +247,6 @@ def test_a_monstrous_line_does_not_exhaust_memory(folder: Path, suffix: str) -> 
     assert int(peak) < 3 * (jsonl.MAX_LINE >> 20)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     rows=st.lists(st.dictionaries(TEXT, st.integers(-(2**63), 2**63 - 1) | TEXT, max_size=3)),
     indent=st.sampled_from([None, 2]),
@@ -349,7 +348,7 @@ def objects(value: Any) -> Any:
     return [[{**t, "fields": json.loads(t["fields"] or "{}")} for t in turns] for turns in value]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(rows=st.lists(st.tuples(ARGUMENTS, WORDS), min_size=1, max_size=4))
 def test_every_container_gives_the_same_examples_or_asks(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[contract.Row, str]]
@@ -368,7 +367,7 @@ def test_every_container_gives_the_same_examples_or_asks(
         assert objects(told) == objects(wanted)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     rows=st.lists(
         st.fixed_dictionaries(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import Run, read_manifest, rows_to, stored_rows, table
 
@@ -121,7 +121,6 @@ def test_ranked_answers_pair_up_as_asked() -> None:
         ranked("ranked", {**row, "scores": [1, 1, 1, 1]})
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from([0, 1, 2]), min_size=2, max_size=6).filter(lambda s: len({*s}) > 1))
 def test_ranked_pairs_are_every_two_that_differ(scores: list[int]) -> None:
     """With ranked/all, as many pairs as there are two answers of different scores."""

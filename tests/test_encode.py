@@ -153,7 +153,6 @@ def talks(draw: st.DrawFn) -> Talk:
     ]
 
 
-@settings(max_examples=25)
 @given(
     found=st.lists(talks(), min_size=1, max_size=4),
     flags=st.lists(st.sampled_from([None, 0, 1, True, False]), min_size=8, max_size=8),
@@ -252,7 +251,6 @@ def test_what_fits_exactly_is_kept_and_one_more_token_is_refused(qwen2: Bench) -
     assert str(length - 1) in row["reject_detail"]
 
 
-@settings(max_examples=25)
 @given(talk=talks(), weights=st.lists(st.sampled_from([0, 1, 1]), min_size=8), data=st.data())
 def test_trimming_keeps_whole_turns_from_the_start(
     qwen2: Bench, talk: Talk, weights: list[int], data: st.DataObject
@@ -342,7 +340,6 @@ def check_steps(bench: Bench, row: Done, ratings: Sequence[float | None]) -> Non
     assert row["trained"] == sum(rating is not None for rating in ratings)
 
 
-@settings(max_examples=25)
 @given(steps=SOLUTIONS, problem=STEP_TEXTS)
 def test_markers_steps_and_labels_are_equally_many(
     steps2: Bench, steps: Steps, problem: str
@@ -355,7 +352,6 @@ def test_markers_steps_and_labels_are_equally_many(
     check_steps(steps2, row, [rating for _, rating in steps])
 
 
-@settings(max_examples=25)
 @given(steps=st.lists(st.tuples(STEP_TEXTS, st.sampled_from([0.0, 1.0])), min_size=1, max_size=4))
 def test_steps_are_what_a_trainer_would_encode(steps2: Bench, steps: Steps) -> None:
     """Ids equal the whole text with step tokens, and align with the text of the ratings' tokens."""
@@ -389,7 +385,6 @@ def test_raw_steps_are_the_text_with_the_tag_replaced(steps2: Bench) -> None:
         check_steps(steps2, row, [1.0, 0.0])
 
 
-@settings(max_examples=25)
 @given(steps=SOLUTIONS, data=st.data(), raw=st.booleans())
 def test_trimming_keeps_whole_steps_from_the_start(
     steps2: Bench, steps: Steps, data: st.DataObject, raw: bool
@@ -441,7 +436,6 @@ def test_equal_examples_have_equal_digests(qwen2: Bench, steps2: Bench) -> None:
 LISTS = st.lists(st.lists(st.integers(0, 3), max_size=4), min_size=1, max_size=5)
 
 
-@settings(max_examples=50)
 @given(one=LISTS, data=st.data())
 def test_digests_differ_exactly_where_the_numbers_do(
     one: list[list[int]], data: st.DataObject
@@ -462,7 +456,6 @@ def test_a_batch_without_rows_goes_through_every_stage(qwen2: Bench, steps2: Ben
     assert [row["reject_code"] for row in sft(qwen2, messages([("user", "x")]))] == ["no_answer"]
 
 
-@settings(max_examples=50)
 @given(
     texts=st.lists(
         TEXTS | st.text(st.sampled_from("aé1 \n\t.'ки好\u0301\u200b<|>")) | st.just(FORGED),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rows import normalizing
 
@@ -44,7 +44,6 @@ def joined(problem: str, steps: list[str], marks: list[str], gap: str) -> str:
     return f"{problem}{gap}" + "\n".join(parts)
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     problem=FILLED,
     solution=st.lists(st.tuples(WORDS, st.booleans()), min_size=1, max_size=4),
@@ -87,7 +86,6 @@ def test_five_forms_of_a_rated_solution(
     assert all(rows == made["stepwise"] for rows in made.values())
 
 
-@settings(max_examples=40, deadline=None)
 @given(steps=st.lists(FILLED, min_size=2, max_size=5), wrong=st.integers(-1, 4), problem=FILLED)
 def test_first_errors_in_three_conventions(steps: list[str], wrong: int, problem: str) -> None:
     """From 0 with -1 for none, from 0 with null for none, and as a list that counts from 1."""
@@ -121,7 +119,6 @@ def test_first_errors_in_three_conventions(steps: list[str], wrong: int, problem
     assert all(label is None for label in labels[wrong + 1 :]) or wrong < 0
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     system=st.sampled_from(["", "Be exact."]),
     history=st.lists(st.tuples(WORDS, WORDS), max_size=2),

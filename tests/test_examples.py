@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rows import normalizing
 
@@ -89,7 +89,6 @@ TURNS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(turns=TURNS, policy=st.sampled_from(["assistant", "last", "all"]))
 def test_a_kept_conversation_trains_an_answer_and_keeps_its_turns(
     turns: list[str | tuple[str, bool | None]], policy: str
@@ -111,7 +110,6 @@ def test_a_kept_conversation_trains_an_answer_and_keeps_its_turns(
     assert all(m.role == "assistant" or policy == "all" for m in ready.messages if m.trained)
 
 
-@settings(max_examples=60, deadline=None)
 @given(turns=TURNS)
 def test_turn_by_turn_gives_one_example_for_each_trained_turn(
     turns: list[str | tuple[str, bool | None]],
@@ -304,7 +302,6 @@ def test_chains_that_teach_nothing_are_refused() -> None:
         examples.chain(StepChain("p", ["s", ""], [1.0, 1.0]))
 
 
-@settings(max_examples=40, deadline=None)
 @given(labels=st.lists(st.none() | st.floats(0, 1, width=32), min_size=1, max_size=5))
 def test_ratings_travel_through_the_door_unchanged(labels: list[float | None]) -> None:
     """A soft rating is stored as float32, a missing one as null, in their order."""

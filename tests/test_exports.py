@@ -120,7 +120,7 @@ def laid_out(table: pa.Table, layout: str) -> pa.Table:
 @pytest.mark.parametrize(
     ("name", "task", "layout"), [taken for taken in TAKEN if taken[0] not in TEXTS]
 )
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_a_projection_gives_back_what_it_keeps(
     name: str, task: str, layout: str, data: st.DataObject
@@ -141,7 +141,7 @@ def test_a_projection_gives_back_what_it_keeps(
     ("task", "layout"),
     [("sft", "packed"), ("sft", "padded"), ("rm", "padded"), ("prm", "packed"), ("prm", "padded")],
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_layouts_are_taken_apart_into_the_same_examples(
     task: str, layout: str, data: st.DataObject

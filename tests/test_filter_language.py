@@ -237,7 +237,6 @@ def test_a_filter_says_what_a_naive_reading_says(said: Said, rows: list[Row]) ->
     assert null == [value is None for value in wanted], text
 
 
-@settings(max_examples=40)
 @given(CONDITIONS, CONDITIONS, ROWS, st.randoms())
 def test_the_order_of_rows_and_pieces_changes_nothing(
     one: Said, other: Said, rows: list[Row], random: Any
@@ -363,7 +362,6 @@ def test_a_value_of_another_row_is_noticed() -> None:
             second_rows.check_values(damaged, asked.paths, records, "row {}".format)
 
 
-@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(st.integers(0, 4), st.integers(0, 2), st.none() | st.integers(0, 3)), max_size=15

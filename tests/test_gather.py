@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from expectations import contract, stored_rows, tallies
@@ -90,7 +90,6 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> list[PartSource]:
     return made
 
 
-@settings(max_examples=30)
 @given(order=st.lists(st.integers(0, sum(SIZES) - 1), min_size=1, max_size=40), cut=st.integers(0))
 def test_what_is_fetched_and_what_is_expected_are_the_examples(
     parts: list[PartSource], order: list[int], cut: int
@@ -129,7 +128,6 @@ def test_what_is_fetched_and_what_is_expected_are_the_examples(
         assert digests == b"".join(bytes([part, row] * 8) for part, row in wanted)
 
 
-@settings(max_examples=40)
 @given(data=st.data())
 def test_telling_rows_break_what_any_row_breaks(model: TargetModel, data: st.DataObject) -> None:
     """On any metrics, in any pieces: the counts are those of all rows, and a check that any row
@@ -152,7 +150,6 @@ def test_telling_rows_break_what_any_row_breaks(model: TargetModel, data: st.Dat
         assert column.tolist() == metrics[name][found.at].tolist()
 
 
-@settings(max_examples=80)
 @given(
     rows=st.lists(st.tuples(*[st.sampled_from([-(2**63), -1, 0, 1, 2**63 - 1])] * 3), max_size=9)
 )
@@ -166,7 +163,6 @@ def test_distinct_rows_are_counted(rows: list[tuple[int, int, int]]) -> None:
 LISTS = st.lists(st.lists(st.integers(-3, 3), min_size=1, max_size=3), min_size=1, max_size=8)
 
 
-@settings(max_examples=25)
 @given(LISTS, LISTS, st.booleans())
 def test_examples_with_one_digest_must_be_equal(
     tmp_path_factory: pytest.TempPathFactory,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from datasets import load_from_disk
 from encoding import model_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import Make, read_manifest, write_rows
 from transformers import AutoTokenizer
@@ -122,7 +122,6 @@ def test_directories_are_asked_for_their_switch() -> None:
     assert variants(Template(source, "2024-07-26")) == ((), (("thinking", True),))
 
 
-@settings(max_examples=30)
 @given(st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=5), min_size=1, max_size=30))
 def test_limits_are_exact(model: profile.TargetModel, rows: list[list[int]]) -> None:
     """The maximum, and the smallest number that 99.9 % do not exceed, over any packing of turns."""

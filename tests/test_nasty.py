@@ -11,7 +11,7 @@ import datasets
 import pyarrow as pa
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from nasty import CASES, reference, same
 from support import Run, read_manifest, read_rows, table_bytes
@@ -269,7 +269,6 @@ SEPARATORS = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(row=ROWS, ascii_only=st.booleans(), separators=SEPARATORS)
 def test_any_object_round_trips_like_the_standard_parser(
     row: dict[str, Any], ascii_only: bool, separators: tuple[str, str]
@@ -305,7 +304,6 @@ def objects(value: Any) -> int:
     return sum(map(objects, value)) if isinstance(value, list) else 0
 
 
-@settings(max_examples=60, deadline=None)
 @given(row=ROWS, separators=SEPARATORS, data=st.data())
 def test_a_duplicate_key_anywhere_is_always_refused(
     row: dict[str, Any], separators: tuple[str, str], data: st.DataObject
@@ -315,7 +313,6 @@ def test_a_duplicate_key_anywhere_is_always_refused(
     assert refusal(spelled(row, separators, [which]).encode())[0] == "duplicate_key"
 
 
-@settings(max_examples=30, deadline=None)
 @given(row=ROWS, number=st.integers(2**63, 2**70) | st.integers(-(2**70), -(2**63) - 1))
 def test_an_integer_beyond_64_bits_is_always_refused(row: dict[str, Any], number: int) -> None:
     """No integer is silently turned into a float, wherever it stands."""
@@ -323,7 +320,6 @@ def test_an_integer_beyond_64_bits_is_always_refused(row: dict[str, Any], number
     assert refusal(raw)[0] == "integer_range"
 
 
-@settings(max_examples=100, deadline=None)
 @given(raw=st.binary(max_size=40) | st.text('{}[]":,\\ \t01e-NaN', max_size=25).map(str.encode))
 def test_no_bytes_crash_the_parser(raw: bytes) -> None:
     """Any line is either an object that the standard parser reads alike, or refused as a row."""

@@ -80,7 +80,6 @@ def test_what_map_names_is_what_is_read() -> None:
 SCORES = st.lists(st.sampled_from([None, 0, 1, 2.5]), min_size=2, max_size=6)
 
 
-@settings(max_examples=60, deadline=None)
 @given(SCORES, st.sampled_from(["", "all", "extremes"]), st.booleans())
 def test_answers_without_a_number_are_counted_and_never_ordered(
     scores: list[float | None], which: str, inside: bool
@@ -146,7 +145,6 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(VALUES, st.data())
 def test_a_path_leaves_exactly_the_rest(value: Any, data: st.DataObject) -> None:
     """Every leaf is under a path that was taken, or under one that is left; never both."""
@@ -324,7 +322,6 @@ def test_a_verdict_beside_the_first_error_is_no_index() -> None:
     assert detect(both, kind_of("prm"), "x.jsonl").reading == "processbench"
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     firsts=st.lists(st.integers(-1, 2), min_size=1, max_size=5),
     base=st.sampled_from([0, 1]),

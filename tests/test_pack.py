@@ -75,7 +75,6 @@ def test_every_example_is_in_exactly_one_pack(load: tuple[list[int], int]) -> No
     assert packed_layout.lower_bound(ints(lengths), capacity) <= len(fills)
 
 
-@settings(max_examples=80)
 @given(load=loads(), limit=st.integers(1, 12), packs_per_bucket=st.integers(1, 3))
 def test_a_plan_in_buckets_is_valid_as_well(
     load: tuple[list[int], int], limit: int, packs_per_bucket: int
@@ -100,7 +99,6 @@ def test_buckets_cost_little() -> None:
     assert packed_layout.lower_bound(lengths, 2048) >= 0.98 * (whole.max() + 1)
 
 
-@settings(max_examples=60)
 @given(lengths=st.lists(st.integers(1, 5), min_size=1, max_size=7), capacity=st.integers(5, 9))
 def test_the_bound_is_below_the_best_packing(lengths: list[int], capacity: int) -> None:
     """No packing at all needs fewer packs than the bound."""
@@ -144,7 +142,6 @@ def examples(found: list[list[int]], ratings: list[list[float | None]] | None = 
     return table(**values)
 
 
-@settings(max_examples=60)
 @given(
     found=st.lists(st.tuples(IDS, RATINGS), min_size=1, max_size=9),
     with_steps=st.booleans(),
@@ -188,7 +185,6 @@ def unpadded(row: dict[str, Any], ids: str, mask: str) -> list[int]:
     return [token for token, real in zip(row[ids], row[mask], strict=True) if real]
 
 
-@settings(max_examples=50)
 @given(
     found=st.lists(IDS | st.just([PAD]), min_size=1, max_size=6),
     side=SIDES,
@@ -222,7 +218,6 @@ def test_the_mask_undoes_the_padding(
         assert [new["input_ids"][i] for i in new["step_positions"]] == pointed
 
 
-@settings(max_examples=40)
 @given(pairs=st.lists(st.tuples(IDS, IDS), min_size=1, max_size=5), side=SIDES)
 def test_both_sides_of_a_pair_have_one_width(
     pairs: list[tuple[list[int], list[int]]], side: str
@@ -291,7 +286,6 @@ def test_pairs_have_their_declared_columns() -> None:
     assert padded.pad(found, 1, "right", PAD).schema == columns.schema(order)
 
 
-@settings(max_examples=30)
 @given(found=st.lists(IDS, min_size=1, max_size=6), cut=st.integers(0, 6))
 def test_ragged_rows_are_the_examples(found: list[list[int]], cut: int) -> None:
     """Ragged rows hold what was stored, from a column in any number of pieces; ours come first."""

@@ -5,7 +5,7 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rows import records
 from support import table
@@ -172,7 +172,6 @@ def columnar(one: Normalize, rows: list[Any]) -> list[int]:
     return sorted(number for numbers, _ in one._plain(records(rows)) for number in numbers)
 
 
-@settings(deadline=None, max_examples=100)
 @given(
     st.sampled_from(sorted(CASES)).flatmap(
         lambda name: st.tuples(st.just(name), st.lists(CASES[name][1] | st.none(), max_size=6))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 from datasets import load_from_disk
 from encoding import encoded
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rows import normalizing
 from support import SAMPLES, Make, Run, read_manifest, rows_to
@@ -24,7 +24,6 @@ def accepted(model: profile.TargetModel, limit: int, rows: list[contract.Row]) -
 IDS = st.lists(st.integers(0, 151645), min_size=2, max_size=12)
 
 
-@settings(max_examples=40)
 @given(ids=IDS, data=st.data(), pads=st.tuples(st.integers(0, 3), st.integers(0, 3)))
 def test_what_is_given_is_what_is_stored(
     ids: list[int], data: st.DataObject, pads: tuple[int, int], model: profile.TargetModel

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support import table_bytes
 
@@ -104,7 +104,6 @@ LINE = st.sampled_from(ODD_LINES) | ROW.map(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     lines=st.lists(LINE, max_size=12),
     ends=st.lists(st.sampled_from([b"\n", b"\r\n"]), min_size=12, max_size=12),
@@ -140,7 +139,6 @@ def test_records_do_not_depend_on_where_a_file_is_split(
         assert read(path) == one_by_one(content)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(ODD_LINES), min_size=1, max_size=5))
 def test_lines_parsed_together_are_those_parsed_apart(lines: list[bytes]) -> None:
     rows = line_block.parse_all(lines, b"\n".join(lines))
@@ -388,7 +386,6 @@ def test_a_line_added_behind_a_split_changes_nothing_in_it(folder: Path) -> None
     assert rows == ROWS
 
 
-@settings(max_examples=40, deadline=None)
 @given(content=st.binary(max_size=80))
 @example(content=b"\r\n\r\n")
 @example(content=b"\r\r\n{}")

@@ -135,7 +135,6 @@ def check(family: str, found: Row) -> str:
 
 
 @pytest.mark.parametrize("family", ["qwen2", "qwen2.5", "qwen3-2507"])
-@settings(max_examples=40)
 @given(data=st.data())
 def test_compiled_rendering_prints_what_the_template_prints(
     family: str, data: st.DataObject
@@ -153,7 +152,6 @@ def test_compiled_rendering_prints_what_the_template_prints(
     assert [text for _, text in spans(texts, kinds)] == [answer + END for answer in answers]
 
 
-@settings(max_examples=40)
 @given(data=st.data())
 def test_rendering_row_by_row_prints_what_the_template_prints(data: st.DataObject) -> None:
     """A template that searches texts for reasoning is rendered with the texts that hold some."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from expectations import stored_rows
@@ -10,7 +10,6 @@ from expectations import stored_rows
 _TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_what_is_written_is_read_again(data: st.DataObject) -> None:
     """Names of inputs may hold colons, hashes, digits and line breaks."""

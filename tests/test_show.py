@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import support
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from small_tokenizers import small
 from support import SAMPLES, Make, model_record, silent, write_rows
@@ -38,7 +38,6 @@ def show(*arguments: object) -> str:
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=100, deadline=None)
 def test_pieces_say_what_the_tokenizer_says(
     model: profile.TargetModel, reference: encoders.Encoder, text: str
 ) -> None:
@@ -56,7 +55,6 @@ SPELLED = st.sampled_from(["<|im_end|>", "<|im_start|>", "<|endoftext|>", "</s>"
 
 
 @given(st.lists(st.tuples(SPELLED | st.text(max_size=4), st.booleans()), max_size=6))
-@settings(max_examples=100, deadline=None)
 def test_text_that_spells_a_control_token_is_drawn_apart_from_it(
     model: profile.TargetModel, reference: encoders.Encoder, parts: list[tuple[str, bool]]
 ) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from datasets import load_from_disk
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import Make, Run, read_manifest, read_rows, write_rows
 
@@ -69,7 +69,6 @@ ANSWERS = st.sampled_from(["4", "It is so.", "<think>x</think>y"])
 exchanges = st.fixed_dictionaries({"prompt": QUESTIONS, "completion": ANSWERS})
 
 
-@settings(max_examples=25)
 @given(st.lists(exchanges, min_size=1, max_size=40), st.randoms(use_true_random=False))
 def test_a_row_has_its_group_among_any_rows(rows: list[dict[str, Any]], random: Any) -> None:
     """Alone, in another order, doubled, among others: the fast path and the careful one agree."""

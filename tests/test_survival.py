@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from small_tokenizers import SMALL, model_folder, small
 from support import Ran, Run, read_manifest, rows_to
@@ -44,7 +44,6 @@ def _without_newline(content: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-@settings(max_examples=40)
 @given(text=st.text(max_size=60))
 def test_any_text_survives_the_families_that_write(name: str, text: str) -> None:
     assert loss(_model(name), text) is None

@@ -5,7 +5,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rows import normalizing
 from support import table
@@ -97,7 +97,6 @@ def test_an_alpaca_prompt_is_the_alpaca_row_that_it_was_made_from() -> None:
 WORDS = st.text(st.sampled_from("ab \n.<|#:é好"), max_size=12)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     said=st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=3),
     system=st.none() | WORDS,
@@ -275,7 +274,6 @@ HEADERS = {
 }
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     prompt=st.sampled_from(list(HEADERS)),
     kept=st.integers(0, 2),

@@ -69,7 +69,7 @@ def test_a_row_that_says_no_more_leaves_nothing_over() -> None:
         assert watched.read_columns <= set(formats.names_of(found)), reading
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     reading=st.sampled_from(sorted(ROWS)),
     name=st.sampled_from(KNOWN) | st.sampled_from(MEANT) | st.text("abcDEF_é", min_size=1),
@@ -239,7 +239,7 @@ def test_an_object_where_text_belongs_is_called_one() -> None:
 TURNS = {reading: row for reading, (_, row) in ROWS.items() if "messages" in row}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     reading=st.sampled_from(sorted(TURNS)),
     key=st.one_of(st.sampled_from(MEANT), st.text("abcXYZ_", min_size=1)),

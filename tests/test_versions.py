@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from preloaded import Server, outputs
 from support import Make, Run, write_rows
@@ -138,7 +138,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60)
 @given(st.integers(1, 4), STEPS)
 def test_whatever_happens_the_link_names_a_version(keep: int, steps: list[tuple[str, int]]) -> None:
     """And what is held stays, no more than allowed are there, and nothing else is left."""

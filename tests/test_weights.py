@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from datasets import load_from_disk
 from encoding import encoding
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rows import normalizing
 from support import SAMPLES, Make, read_manifest, rows_to
@@ -81,7 +81,6 @@ WEIGHTS = st.sampled_from([None, 0, 1, 0.5, 2, 0.1, 3.75])
 ANSWERS = st.tuples(st.sampled_from(["Yes.", "It is 4.", "好", "Why\n\nnot?"]), WEIGHTS)
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     answers=st.lists(ANSWERS, min_size=1, max_size=4),
     asked=WEIGHTS,
