@@ -242,7 +242,7 @@ def test_an_export_is_sound_and_every_file_of_it_counts(
     found = check(tmp_path / "out", tmp_path)
     assert not found.faults
     assert found.verdict is not None
-    assert found.verdict.summary()["judged"] > 10
+    assert found.verdict.judged > 10
     whole = files_of(writable(tmp_path / "out"), with_run=True)
 
     def named(*names: str, gone: bool = False) -> bool:

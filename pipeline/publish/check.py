@@ -172,13 +172,13 @@ def _judge(build: Build, metrics: Path, model: TargetModel, result: Checked) -> 
         evidence = gate.Evidence(
             build.folder, metrics, shards, hashes=hashes, declared=declared, indexes=indexes
         )
-        verdict = gate.judge(evidence, context, [])
+        verdict = gate.judge(evidence, context)
     except (GateError, OSError, ValueError, KeyError, TypeError) as error:
         require_reading(error)
         result.add(VALIDATION, "unjudged", f"the shards cannot be checked: {error}")
         return []
     result.verdict = verdict
-    for finding in verdict.findings:
+    for finding in verdict.expectations:
         if finding.fatal:
             places = finding.rows or ({"row": "the dataset", "shard": ""},)
             for place in places:

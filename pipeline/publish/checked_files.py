@@ -200,7 +200,7 @@ class Checked:
 
     faults: list[Fault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    verdict: findings.Verdict | None = None
+    verdict: findings.Validation | None = None
     rows_made_again: int = 0
     expectations: int = 0
 
@@ -210,7 +210,8 @@ class Checked:
 
     def described(self) -> dict[str, Any]:
         """What ``--json`` prints."""
-        judged = self.verdict.summary() if self.verdict else None
+        names = ("passed", "judged", "failed")
+        judged = {name: getattr(self.verdict, name) for name in names} if self.verdict else None
         return {
             "passed": not self.faults,
             "faults": [{"where": f.where, "code": f.code, "detail": f.detail} for f in self.faults],

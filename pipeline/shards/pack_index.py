@@ -31,7 +31,7 @@ class MeasuredIndex:
 
     Attributes:
         path: in the build; ``sha256``: of the bytes that were read.
-        tally: what the laws found in its packs.
+        tally: what is kept of the metrics of its packs.
     """
 
     path: str
@@ -101,7 +101,7 @@ def measure(
     context: contract.Context,
     planned: Sequence[Piece] | None,
 ) -> MeasuredIndex:
-    """Read the index of a side back, hash it, and judge its packs.
+    """Read the index of a side back, hash it, and measure its packs.
 
     Args:
         lengths: tokens of each stored example of the side.
@@ -124,8 +124,7 @@ def measure(
         context=context,
         planned=None if planned is None else _joined(planned),
     )
-    laws = tallies.Laws(context, contract.ROW)
-    tally = laws.condensed(laws.tally(tallies.of_index(rows)))
+    tally = tallies.tally(tallies.of_index(rows), tallies.checks_of(context, contract.ROW))
     return MeasuredIndex(path_of(split), split, sha256, tally)
 
 
