@@ -15,11 +15,12 @@ import pyarrow as pa
 
 from expectations import gate, gx_runner, gx_suites, stored_rows, tallies, undo_layout
 from expectations.contract import DATASET, EXAMPLE, ROW, SHARD, Context
+from expectations.invariants import are_ours
 from pipeline.manifest.dataset_files import listed_and_alike
 from pipeline.messages.session import current
 from pipeline.shards import measured, pack_index
 from pipeline.shards.measured import OURS, Measured, metrics_file
-from stages.errors import ExpectationError, UsageError
+from stages.errors import ExpectationError, OwnLawError, UsageError
 from stages.files import file_hash
 from stages.findings import NAMED, Finding, Validation
 from stages.tokens import layouts
@@ -210,10 +211,9 @@ def line(finding: Finding) -> str:
 
 def _broken(finding: Finding) -> str:
     """How many rows break it; more than are named are not counted where only some are judged."""
-    sampled = finding.suite == gx_suites.SHIPPED and finding.table in (EXAMPLE, ROW)
-    return (
-        f"{finding.broken} or more" if sampled and finding.broken >= NAMED else f"{finding.broken}"
-    )
+    some = finding.suite == gx_suites.SHIPPED and finding.table in (EXAMPLE, ROW)
+    more = " or more" if some and NAMED <= finding.broken < finding.checked else ""
+    return f"{finding.broken}{more}"
 
 
 def _named(place: Mapping[str, Any]) -> str:
@@ -230,14 +230,16 @@ def require_passed(verdict: Validation) -> None:
     """Stop a build that breaks a critical expectation.
 
     Raises:
-        ExpectationError: with every broken expectation and the first rows that break it.
+        ExpectationError: with every broken expectation and the first rows that break it;
+            ``OwnLawError`` where all of them are of this program.
     """
     broken = [finding for finding in verdict.expectations if finding.fatal]
     if not broken:
         return
     lines = "\n".join(line(finding) for finding in broken)
     ours = all(finding.suite == gx_suites.SHIPPED for finding in broken)
-    raise ExpectationError(
+    own = ours and are_ours({finding.name for finding in broken})
+    raise (OwnLawError if own else ExpectationError)(
         f"The written shards break {', '.join(f.name for f in broken)}:\n{lines}",
         OURS if ours else "Nothing was published; fix the data, or the suite.",
     )
