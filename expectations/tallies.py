@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from expectations import contract, stored_rows
+from expectations import contract, stored_rows, undo_layout
 from expectations.invariants import applying, metrics_of
 from stages import columns, errors, findings
 
@@ -154,7 +154,7 @@ def measured(rows: stored_rows.StoredRows, level: str) -> dict[str, npt.NDArray[
     return _measured(rows, context, level=level, count=count)
 
 
-def of_index(rows: stored_rows.IndexRows) -> dict[str, npt.NDArray[np.int64]]:
+def of_index(rows: undo_layout.IndexRows) -> dict[str, npt.NDArray[np.int64]]:
     """The metrics of packs that are an index, as columns."""
     context = replace(rows.context, evidence=rows.evidence)
     return _measured(rows, context, level=contract.ROW, count=rows.table.num_rows)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from expectations import contract, stored_rows, tallies
+from expectations.invariants import shards
 from pipeline.shards import collect, doubles, gather
 from pipeline.shards.collect import Collector, PartSource
 from pipeline.shards.expected import Expected
@@ -164,8 +165,8 @@ def test_rows_that_decide_break_what_any_row_breaks(model: TargetModel) -> None:
 def test_distinct_rows_are_counted(rows: list[tuple[int, int, int]]) -> None:
     """Also of numbers too large to be joined into one."""
     a, b, c = (np.array([row[i] for row in rows], np.int64) for i in range(3))
-    assert stored_rows.n_distinct(stored_rows.as_one(a, b, c)) == len(set(rows))
-    assert stored_rows.n_distinct_pairs(a, b) == len({row[:2] for row in rows})
+    assert shards.n_distinct(shards.as_one(a, b, c)) == len(set(rows))
+    assert shards.n_distinct_pairs(a, b) == len({row[:2] for row in rows})
 
 
 LISTS = st.lists(st.lists(st.integers(-3, 3), min_size=1, max_size=3), min_size=1, max_size=8)

@@ -36,6 +36,7 @@ _NAMED = np.dtype((np.int64, len(stored_rows.IDENTITY)))
 _DIGEST = np.dtype((np.int64, 2))
 PIECE = 1 << 19  # examples whose names or contents are compared with each other at once, about
 _HASHED = 1 << 23  # bytes
+GROUP_TOKENS = 1 << 20  # measured at once
 # Bytes of a kept part that have changed on the disk, while its size and times have not, end here.
 OURS = (
     "Nothing was published. Build again with --verify, which reads everything that earlier builds "
@@ -189,11 +190,20 @@ Plan = Callable[[int, int], stored_rows.Planned]  # of the examples from .. to .
 _Group = Mapping[str, Values]  # tables of metrics, by name
 
 
+def _in_groups(table: pa.Table) -> Iterator[pa.Table]:
+    """The table in pieces of about a million tokens, each column in one chunk."""
+    batches = table.to_batches()
+    tokens = sum(chunk.nbytes for chunk in batches) // 8
+    each = max(1, GROUP_TOKENS * len(batches) // max(tokens, 1))
+    for start in range(0, len(batches), each):
+        yield pa.Table.from_batches(batches[start : start + each]).combine_chunks()
+
+
 # A large shard is measured in groups of rows, to bound the memory that its metrics take.
 def _groups(table: pa.Table, wanted: Wanted, plan: Plan | None) -> Iterator[_Group]:
     layout = layouts.load(wanted.context.layout)
     start = 0
-    for group in stored_rows.groups(table):
+    for group in _in_groups(table):
         stop = start + undo_layout.count(group, wanted.context)
         planned = plan and plan(start, stop)
         rows = stored_rows.StoredRows(

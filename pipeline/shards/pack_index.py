@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from expectations import contract, stored_rows, tallies
+from expectations import contract, tallies, undo_layout
 from pipeline.manifest.manifest import IndexRecord
 from pipeline.shards.facts import Counts
 from stages.columns import Ints, list_parts, make_list, offsets_of, sum_per_row, whole
@@ -118,7 +118,7 @@ def measure(
     except (OSError, KeyError, pa.ArrowException) as error:
         require_reading(error)
         raise GateError(f"{path_of(split)} cannot be read: {error}.", "Build it again.") from error
-    rows = stored_rows.IndexRows(
+    rows = undo_layout.IndexRows(
         table=pa.table({name: whole(table.column(name)) for name in SCHEMA.names}),
         lengths=lengths,
         context=context,
