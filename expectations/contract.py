@@ -2,8 +2,8 @@
 
 A subject (labels, packs, shards, ...) has both. Its metrics are columns of whole numbers, computed
 from rows as they are stored; its invariants are checks on such columns. The same declarations are
-checked on every row while parts are made (refusing it early, by name) and on the written shards
-(which a trainer will read).
+checked on every row while parts are made (refusing it early, by name), and judged by Great
+Expectations on the written shards (which a trainer will read).
 """
 
 from collections.abc import Callable, Mapping
@@ -169,12 +169,12 @@ class Subject:
     invariants: tuple[Invariant, ...]
 
 
-# The two kinds of checks on columns of metrics, each for our own code and for Great Expectations.
+# The two kinds of checks on columns of metrics.
 #
 # A check is data: bounds on one column, or two columns that must be equal. Three things are derived
-# from it: the predicate that checks every row where rows are, the few rows that would break it if
-# any row does, and the Great Expectations expectation that judges these. A bound may be the name of
-# a parameter, such as ``max_length``.
+# from it: the predicate that refuses rows while parts are made, the Great Expectations expectation
+# that judges what was read back, and the numbers of which only the lowest and the highest have to
+# be judged. A bound may be the name of a parameter, such as ``max_length``.
 
 
 Bound = int | str | None
@@ -210,10 +210,9 @@ class Between:
             outside |= values > high
         return outside
 
-    def telling(self, metrics: Values) -> tuple[int, ...]:
-        """Some rows, at least one of which breaks it if any row does, whatever the parameters."""
-        values = metrics[self.column]
-        return (int(values.argmin()), int(values.argmax())) if len(values) else ()
+    def deciding(self, metrics: Values) -> npt.NDArray[np.int64]:
+        """A number for each row: if any row breaks it, one with the lowest or the highest does."""
+        return metrics[self.column]
 
     def expectation(self) -> tuple[str, dict[str, Any]]:
         """Type and arguments of the expectation, parameters by name."""
@@ -242,9 +241,9 @@ class Equal:
         differs: npt.NDArray[np.bool_] = metrics[self.column] != metrics[self.other]
         return differs
 
-    def telling(self, metrics: Values) -> tuple[int, ...]:
-        differs = metrics[self.column] != metrics[self.other]
-        return (int(differs.argmax()),) if len(differs) else ()
+    def deciding(self, metrics: Values) -> npt.NDArray[np.int64]:
+        differs: npt.NDArray[np.bool_] = metrics[self.column] != metrics[self.other]
+        return differs.astype(np.int64)
 
     def expectation(self) -> tuple[str, dict[str, Any]]:
         columns = {"column_A": self.column, "column_B": self.other}

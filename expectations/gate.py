@@ -1,14 +1,13 @@
-"""The gate: Great Expectations checks tables of metrics; what it cannot check does not pass.
+"""The gate: Great Expectations judges tables of metrics; what it cannot judge does not pass.
 
 The bare library passes an empty suite, an empty table, a column of nulls, and a suite from which it
-dropped misspelt expectations. Here each of these is an error (``GateError``). Every shipped
-expectation is also checked by our own code, on the same rows and, where these stand for a larger
-table, on all rows of that; different results stop the build.
+dropped misspelt expectations. Here each of these is an error (``GateError``).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,9 @@ from expectations import gx_suites, stored_rows, tallies
 from expectations.contract import EXAMPLE, STREAM, Check, Context, Invariant, parameters
 from expectations.gx_runner import HELP, Runner
 from expectations.invariants import applying
-from expectations.tallies import Broken, Laws, Tally
 from stages import columns, contract, errors
 from stages.chat_template import loss_weights
-from stages.findings import Finding, Judged, Verdict
+from stages.findings import NAMED, Finding, Judged, Validation
 from stages.tokens.folded_labels import unfold
 
 OPENS = "shards_open"  # checked first
@@ -35,16 +33,15 @@ class Table:
     """The metrics of one level.
 
     Attributes:
-        rows: how many the frames must have together.
+        rows: how many it has.
         frames: reads them in order, in pieces.
-        tally: what our own code found in all rows, where that is known; the frames may then have
-            only the telling ones.
+        at: the numbers of the rows that the frames have, where these decide for all; None: all.
     """
 
     name: str
     rows: int
     frames: Frames
-    tally: Tally | None = None
+    at: columns.Ints | None = None
 
 
 def _require_sound(frame: pa.Table, name: str) -> None:
@@ -59,25 +56,25 @@ def _require_sound(frame: pa.Table, name: str) -> None:
         raise errors.GateError(f"The {name} table has nulls in {', '.join(empty)}.", HELP)
 
 
-def _rows_of(table: Table) -> pa.Table:
-    """All rows of a table; an error if they are not as many as expected."""
+def _frame_of(table: Table) -> pa.Table:
+    """The rows of a table that are judged; an error if they are not as many as expected."""
     frames = list(table.frames())
     for frame in frames:
         _require_sound(frame, table.name)
-    count = sum(map(len, frames))
-    if count != table.rows or not table.rows:
+    count, wanted = sum(map(len, frames)), table.rows if table.at is None else len(table.at)
+    if count != wanted or not count:
         raise errors.GateError(
-            f"The {table.name} table has {count} rows, but {table.rows} were written.",
-            HELP if table.rows else "The table has no rows, so nothing was published.",
+            f"The {table.name} table has {count} rows, but {wanted} were written.",
+            HELP if wanted else "The table has no rows, so nothing was published.",
         )
     return pa.concat_tables(frames)
 
 
-def _run(
+def _findings(
     runner: Runner, suite: gx_suites.Suite, table: Table, context: Context, places: Places
-) -> tuple[list[Finding], int]:
-    """The findings of a suite, and how many rows they are about."""
-    frame, names = _rows_of(table), gx_suites.columns_of(suite.expectations)
+) -> Iterator[Finding]:
+    """The findings of a suite: one for each law that is shipped, or for each expectation."""
+    frame, names = _frame_of(table), gx_suites.columns_of(suite.expectations)
     missing = sorted(set(names) - set(frame.column_names))
     if missing:
         raise errors.GateError(
@@ -88,96 +85,62 @@ def _run(
     ours = suite.name.startswith(gx_suites.SHIPPED)
     shown = frame.select(names) if ours else frame  # an expectation of a user may look at any
     judged = runner.run(suite, parameters(context), frame=shown)
-    if ours:
-        metrics = {name: frame[name].to_numpy() for name in frame.column_names}
-        mine = Laws(context, table.name).tally(metrics)
-        whole = table.tally or mine
-        return list(_of_laws(suite, judged, mine, whole, context, places)), whole.rows
-    findings = [
-        Finding(
-            name=declared.law,
-            suite=suite.name,
-            table=suite.table,
-            severity=declared.severity,
-            passed=check.passed,
-            checked=len(frame),
-            broken=check.broken,
-            why=declared.why,
-            checks=(check,),
-            rows=tuple(places(suite.table, rows)) if rows else (),
-        )
-        for declared, (check, rows) in zip(suite.expectations, judged, strict=True)
-    ]
-    return findings, len(frame)
+    every = enumerate(zip(suite.expectations, judged, strict=True))
+    for _, some in groupby(every, lambda one: one[1][0].law if ours else one[0]):
+        declared, found = zip(*(pair for _, pair in some), strict=True)
+        finding, rows = _finding(declared, found, suite, table)
+        if rows:
+            at = rows if table.at is None else table.at[rows].tolist()
+            used = gx_suites.columns_of(declared) if ours else ()
+            seen = {name: frame[name][rows[0]].as_py() for name in used}
+            finding = replace(finding, rows=tuple(places(suite.table, at)), seen=seen)
+        yield finding
 
 
-def _of_laws(
-    suite: gx_suites.Suite,
+def _finding(
+    declared: Sequence[gx_suites.DeclaredExpectation],
     judged: Sequence[tuple[Judged, tuple[int, ...]]],
-    mine: Tally,
-    whole: Tally,
-    context: Context,
-    places: Places,
-) -> Iterator[Finding]:
-    """The findings of a shipped suite, one for each law that its expectations are of.
-
-    Args:
-        mine: our own counts, of the rows that Great Expectations has judged; ``whole``: of all.
-    """
-    for law in applying(context, suite.table):
-        found = whole.laws[law.name]
-        declared = zip(suite.expectations, judged, strict=True)
-        checks = [check for one, (check, _) in declared if one.law == law.name]
-        _require_agreed(law.name, checks, mine.laws[law.name], found)
-        yield Finding(
-            name=law.name,
-            suite=gx_suites.SHIPPED,
-            table=suite.table,
-            severity=law.severity,
-            passed=not found.count,
-            checked=whole.rows,
-            broken=found.count,
-            why=law.why,
-            checks=tuple(replace(j, broken=n) for j, n in zip(checks, found.each, strict=True)),
-            rows=tuple(places(suite.table, found.rows)) if found.rows else (),
-            seen=whole.seen(law, context),
-        )
-
-
-def _require_agreed(name: str, judged: Sequence[Judged], mine: Broken, whole: Broken) -> None:
-    """Check that Great Expectations and our own code come to the same result.
-
-    Args:
-        mine: our own counts, of the rows that Great Expectations has judged; ``whole``: of all.
-
-    Raises:
-        GateError: they do not.
-    """
-    theirs = tuple(one.broken for one in judged)
-    agreed = theirs == mine.each and all(one.passed != bool(one.broken) for one in judged)
-    if not agreed or [bool(n) for n in theirs] != [bool(n) for n in whole.each]:
-        raise errors.GateError(
-            f"Great Expectations and our own code disagree on {name}: rows that break it are "
-            f"{list(theirs)} and {list(mine.each)}, in all {list(whole.each)}.",
-            "Nothing was published; please report it with the recipe.",
-        )
+    suite: gx_suites.Suite,
+    table: Table,
+) -> tuple[Finding, list[int]]:
+    """What one or several checks of one name found, and the first rows that break one of them."""
+    ours = suite.name.startswith(gx_suites.SHIPPED)
+    checks = tuple(check for check, _ in judged)
+    rows = sorted({row for _, found in judged for row in found})
+    finding = Finding(
+        name=declared[0].law,
+        suite=gx_suites.SHIPPED if ours else suite.name,
+        table=suite.table,
+        severity=declared[0].severity,
+        passed=all(check.passed for check in checks),
+        checked=table.rows,
+        broken=max(len(rows), *(check.broken for check in checks)),
+        why=declared[0].why,
+        checks=checks,
+    )
+    return finding, rows[:NAMED]
 
 
 def judge(
-    tables: Mapping[str, Table], suites: Sequence[gx_suites.Suite], context: Context, places: Places
-) -> Verdict:
-    """Check tables of metrics by suites, every table to its last row.
+    tables: Mapping[str, Table],
+    suites: Sequence[gx_suites.Suite],
+    context: Context,
+    places: Places,
+    runner: Runner | None = None,
+) -> Validation:
+    """Judge tables of metrics by suites.
 
     Args:
         suites: shipped ones and users'.
         places: gives shard and position of rows of a table, for the findings.
+        runner: keeps the results of Great Expectations for its own pages.
 
     Raises:
-        GateError: something could not be checked, so there is no verdict.
+        GateError: something could not be judged, so there is no verdict.
     """
     if not suites:
         raise errors.GateError("There is no suite to check against.", HELP)
-    runner = Runner()
+    runner = runner or Runner()
     findings: list[Finding] = []
     counts: dict[str, int] = {}
     for suite in suites:
@@ -186,16 +149,15 @@ def judge(
                 f"Suite {suite.name} needs a {suite.table} table; this layout has none.", HELP
             )
         table = tables[suite.table]
-        suite_findings, counts[suite.table] = _run(runner, suite, table, context, places)
-        findings += suite_findings
-        if any(finding.fatal and finding.name == OPENS for finding in suite_findings):
+        found = list(_findings(runner, suite, table, context, places))
+        counts[suite.table] = table.rows
+        findings += found
+        if any(finding.fatal and finding.name == OPENS for finding in found):
             break  # a shard that does not open has no rows to check
     dataset: dict[str, int] = {}
     if "dataset" in counts:
-        (dataset,) = _rows_of(tables["dataset"]).slice(0, 1).to_pylist()
-    return Verdict(
-        findings=tuple(findings), tables=counts, dataset=dataset, results=tuple(runner.results)
-    )
+        (dataset,) = _frame_of(tables["dataset"]).slice(0, 1).to_pylist()
+    return Validation.of(findings, counts, dataset)
 
 
 # The stage that checks the invariants on every row while a part is made; see also ``gate``.

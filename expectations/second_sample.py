@@ -52,6 +52,7 @@ class Witness:
 
     Attributes:
         reading: what a row's texts must become; ``normalize``: reads a record again.
+        every: all rows are sampled.
         sampled: rows that were read twice.
         skipped: rows that cannot be compared: the template changes control tokens in their texts.
         lost: rows whose texts the tokenizer does not give back; ``loss``: what the first one lost.
@@ -59,6 +60,7 @@ class Witness:
 
     reading: SecondReading
     normalize: Normalize
+    every: bool = False
     sampled: int = 0
     skipped: int = 0
     lost: int = 0
@@ -82,7 +84,12 @@ class Witness:
         lengths = batch.column("length").to_numpy().astype(np.int64)
         number = np.arange(self._rows, self._rows + batch.num_rows)
         ends = self._tokens + np.cumsum(lengths)
-        chosen = (ends <= HEAD) | (number < LEAST) | (ends // EVERY > (ends - lengths) // EVERY)
+        chosen = (
+            self.every
+            | (ends <= HEAD)
+            | (number < LEAST)
+            | (ends // EVERY > (ends - lengths) // EVERY)
+        )
         self._rows += batch.num_rows
         self._tokens = int(ends[-1]) if len(ends) else self._tokens
         for name in _OUTLINES:

@@ -5,7 +5,7 @@ sequence), and the texts that such numbers are written as.
 """
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from expectations import contract, undo_layout
-from expectations.undo_layout import Bools, Ids, Sequences, StoredExamples, column
+from expectations.undo_layout import Bools, Ids, Sequences, StoredExamples
 from stages.columns import IGNORED, Ints, count_per_row, list_parts, numbers
 from stages.tokens.folded_labels import folded_ids
 from stages.tokens.segment_encoder import digests, weighted_digests
@@ -186,9 +185,6 @@ def chunk_of(table: pa.Table, split: str, context: contract.Context) -> Chunk:
     )
 
 
-GROUP_TOKENS = 1 << 20  # measured at once
-
-
 @dataclass(frozen=True, slots=True)
 class Sources:
     """The inputs to which row ids may refer.
@@ -280,19 +276,10 @@ class StoredRows:
         ids = self.names[1]
         if self.planned is not None:
             place = self.planned.place
-            if ids.equals(names_written(self.sources.names, place)):
+            if ids.equals(undo_layout.names_written(self.sources.names, place)):
                 return {name: fitted(values, len(self), -1) for name, values in place.items()}
-        found = names_read(self.sources.names, ids)
+        found = undo_layout.names_read(self.sources.names, ids)
         return {name: fitted(values, len(self), -1) for name, values in found.items()}
-
-
-def groups(table: pa.Table) -> Iterator[pa.Table]:
-    """The table in pieces of about a million tokens, each column in one chunk."""
-    batches = table.to_batches()
-    tokens = sum(chunk.nbytes for chunk in batches) // 8
-    each = max(1, GROUP_TOKENS * len(batches) // max(tokens, 1))
-    for start in range(0, len(batches), each):
-        yield pa.Table.from_batches(batches[start : start + each]).combine_chunks()
 
 
 _N = TypeVar("_N", bound=np.generic)
@@ -303,47 +290,6 @@ def fitted(values: npt.NDArray[_N], count: int, fill: int) -> npt.NDArray[_N]:
     if len(values) >= count:
         return values[:count]
     return np.concatenate([values, np.full(count - len(values), fill, values.dtype)])
-
-
-PLACE = ("source", "line", "sequence")
-# Path, line and sequence of a row id; numbers of more digits are none of ours.
-_NAME = r"(?s)^(?P<source>.*):(?P<line>\d{1,18})(?:#(?P<sequence>\d{1,18}))?$"
-
-
-def names_written(sources: Sequence[str], place: Mapping[str, Ints]) -> pa.Array:
-    """The ids of examples.
-
-    Args:
-        sources: names of the inputs; ``place``: ``source`` among them, ``line`` from 1 and
-            ``sequence``, -1 for none, of each example.
-    """
-    starts = pa.array([f"{name}:" for name in sources], pa.string())
-    which = place["source"]
-    first = starts[0] if len(sources) == 1 else starts.take(pa.array(which))
-    ids = pc.binary_join_element_wise(first, pa.array(place["line"]).cast(pa.string()), "")
-    fanned = place["sequence"] >= 0
-    if not fanned.any():
-        return ids
-    numbers = pa.array(place["sequence"]).cast(pa.string())
-    ends = pc.binary_join_element_wise("#", numbers, "")
-    return pc.binary_join_element_wise(ids, pc.if_else(pa.array(fanned), ends, ""), "")
-
-
-def names_read(sources: Sequence[str], ids: pa.Array) -> dict[str, Ints]:
-    """``source``, ``line`` and ``sequence`` of each id; -1 where it says none."""
-    parts = pc.extract_regex(ids, _NAME)  # null where it is no such id
-    known = parts.is_valid()
-
-    def whole(values: pa.Array) -> Ints:
-        return np.asarray(pc.fill_null(values.cast(pa.int64()), -1).to_numpy())
-
-    def number(name: str) -> Ints:
-        text = parts.field(name)  # empty where it is left out
-        return whole(pc.if_else(pc.and_(known, pc.not_equal(text, "")), text, None))
-
-    ordinals = pc.index_in(parts.field("source"), pa.array(sources, pa.string()))
-    source = whole(pc.if_else(known, ordinals, None))
-    return {"source": source, "line": number("line"), "sequence": number("sequence")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,89 +347,3 @@ class Dataset:
     def total(self, table: str, column: str, side: str | None = None) -> int:
         """The sum of a column of a table of metrics, of one side or of both."""
         return sum(one.sums[column] for one in self._sums(table, side))
-
-
-def as_one(*columns: Ints) -> Ints:
-    """One number for each row of some columns: equal exactly where all columns are equal."""
-    code = np.zeros(len(columns[0]), np.int64)
-    span = 1
-    for values in columns:
-        low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
-        width = high - low + 1
-        if width == 1:
-            continue
-        if span * width >= 2**63:  # too large for one number: count the different ones instead
-            code, span = _ranked(code)
-            values, width = _ranked(values)
-            low = 0
-        code = code * width + (values - low)
-        span *= width
-    return code
-
-
-def _ranked(values: Ints) -> tuple[Ints, int]:
-    distinct, ranks = np.unique(values, return_inverse=True)
-    return ranks.astype(np.int64), len(distinct)
-
-
-def n_distinct(*values: Ints) -> int:
-    """How many different numbers there are in some arrays."""
-    # Not np.unique: it puts them into a hash table, which takes ten times as long as a sort.
-    ordered = np.sort(np.concatenate(values))
-    return len(ordered) - int(np.count_nonzero(ordered[1:] == ordered[:-1]))
-
-
-def n_distinct_pairs(a: Ints, b: Ints) -> int:
-    """How many different pairs of numbers there are; fast where few of the first repeat."""
-    ordered = np.sort(a)
-    again = np.isin(a, ordered[1:][ordered[1:] == ordered[:-1]])
-    return len(a) - int(again.sum()) + n_distinct(as_one(a[again], b[again]))
-
-
-def n_in_both(one: tuple[Ints, Ints], other: tuple[Ints, Ints]) -> int:
-    """How many pairs of numbers of the second are in the first, too."""
-    few = np.isin(other[0], one[0])
-    if not few.any():
-        return 0
-    known = np.isin(one[0], other[0][few])
-    a = np.concatenate([one[0][known], other[0][few]])
-    b = np.concatenate([one[1][known], other[1][few]])
-    code, split = as_one(a, b), int(known.sum())
-    return int(np.isin(code[split:], code[:split]).sum())
-
-
-# An index of packs as it is stored, beside the lengths of the examples that it names.
-
-
-@dataclass(frozen=True)
-class IndexRows:
-    """All packs of one side: input of metrics of rows, where packs are an index.
-
-    Attributes:
-        table: ``examples`` (list<int64>: numbers of the side's examples in stored order, from 0)
-            and ``tokens`` (int32), one row a pack.
-        lengths: tokens of each stored example of the side, read from its shards.
-        planned: the examples of all packs, flat, and how many each has; None for a finished build.
-    """
-
-    table: pa.Table
-    lengths: npt.NDArray[np.integer]
-    context: contract.Context
-    planned: tuple[Ints, Ints] | None = None
-
-    @property
-    def evidence(self) -> str:
-        """What is known besides the index and the shards, as ``Context.evidence``."""
-        return contract.STORED if self.planned is None else contract.PLANNED
-
-    @cached_property
-    def packs(self) -> tuple[Ints, Ints]:
-        """Where each pack's examples begin, and the examples, flat."""
-        offsets, values = list_parts(column(self.table, "examples"))
-        return offsets, values.to_numpy()
-
-    @property
-    def tokens(self) -> Ints:
-        """What the index says of each pack's tokens."""
-        stored: Ints = column(self.table, "tokens").to_numpy().astype(np.int64)
-        return stored

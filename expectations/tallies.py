@@ -1,11 +1,8 @@
-"""What the laws find in a table of metrics, kept in place of the table: counts and telling rows.
+"""Tables of metrics, and what is kept in place of one: sums, and the rows that decide.
 
-A table has a row for every example of a shard. Where the shard is, our own code checks all of them
-and keeps how many break each check, the numbers of the first, and the sums of all columns. It also
-keeps the metrics of some rows: those with the lowest and the highest value of each bounded column,
-one in which two columns differ that must be equal, and the first that breaks a law. A check holds
-for all rows exactly if it holds for these, so Great Expectations judges these by the same suites,
-and must come to the same result as the counts.
+A table has a row for every example of a shard. Where the shard is, the sums of all columns are
+taken, and of each number that a law bounds the rows with the lowest and the highest values. A check
+holds for all rows exactly if it holds for these, so Great Expectations is shown these alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,23 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from expectations import contract, stored_rows
+from expectations import contract, stored_rows, undo_layout
 from expectations.invariants import applying, metrics_of
 from stages import columns, errors, findings
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """What breaks one law.
-
-    Attributes:
-        count: rows that break any of its checks; ``each``: those that break each of them.
-        rows: the first of these rows.
-    """
-
-    count: int
-    each: tuple[int, ...]
-    rows: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,101 +23,77 @@ class Tally:
 
     Attributes:
         rows: how many rows it has.
-        laws: what breaks each of the laws that apply to it.
         sums: of every column.
-        at: the numbers of the telling rows; ``shown``: their metrics, of the columns that laws use.
+        at: the numbers of the rows that decide; ``shown``: their metrics, of the columns that laws
+            use.
     """
 
     rows: int
-    laws: Mapping[str, Broken]
     sums: Mapping[str, int]
     at: columns.Ints
     shown: contract.Values
 
-    def seen(self, law: contract.Invariant, context: contract.Context) -> dict[str, int]:
-        """The metrics of the first row that breaks a law; empty where none does."""
-        rows = self.laws[law.name].rows
-        if not rows:
-            return {}
-        (place,) = np.flatnonzero(self.at == rows[0])
-        names = dict.fromkeys(c for check in law.checks_for(context) for c in check.columns)
-        return {name: int(self.shown[name][place]) for name in names}
+
+Checks = Sequence[contract.Check]
 
 
-class Laws:
-    """The laws that apply to one table of a build."""
+def checks_of(context: contract.Context, level: str) -> Checks:
+    """Each check of the laws that apply to a table, once."""
+    laws = applying(context, level)
+    return list(dict.fromkeys(check for law in laws for check in law.checks_for(context)))
 
-    def __init__(self, context: contract.Context, level: str) -> None:
-        self._level = level
-        self._bounds = contract.parameters(context)
-        self._checks = {law.name: law.checks_for(context) for law in applying(context, level)}
-        columns = (c for checks in self._checks.values() for check in checks for c in check.columns)
-        self._columns = list(dict.fromkeys(columns))
 
-    def _telling(self, metrics: contract.Values) -> columns.Ints:
-        """Rows among which each check is broken that is broken at all."""
-        checks = {check for checks in self._checks.values() for check in checks}
-        return np.array(sorted({at for one in checks for at in one.telling(metrics)}), np.int64)
+def _lowest(values: columns.Ints) -> columns.Ints:
+    """As many rows as a finding names, with the lowest values; of equal ones the first."""
+    most = findings.NAMED
+    if len(values) <= most:
+        return np.arange(len(values))
+    edge = np.partition(values, most - 1)[most - 1]
+    below = np.flatnonzero(values < edge)
+    return np.concatenate([below, np.flatnonzero(values == edge)[: most - len(below)]])
 
-    def tally(self, metrics: contract.Values) -> Tally:
-        """Check every row of a table.
 
-        Args:
-            metrics: its columns.
+def _deciding(metrics: contract.Values, checks: Checks) -> columns.Ints:
+    """The rows that decide whether checks hold for all rows."""
+    each = [check.deciding(metrics) for check in checks]
+    # The bits of a number inverted: the order turned round, where a minus could overflow.
+    ends = [_lowest(values) for one in each for values in (one, ~one)]
+    return np.unique(np.concatenate([np.zeros(0, np.int64), *ends]))
 
-        Raises:
-            GateError: it has not all columns that the laws use.
-        """
-        missing = sorted(set(self._columns) - metrics.keys())
-        if missing:
-            raise errors.GateError(
-                f"The {self._level} table has no columns {', '.join(missing)}.",
-                "Nothing was published.",
-            )
-        found: dict[str, Broken] = {}
-        for name, checks in self._checks.items():
-            bad = [check.broken(metrics, self._bounds) for check in checks]
-            rows = np.flatnonzero(np.logical_or.reduce(bad))
-            each = tuple(int(np.count_nonzero(one)) for one in bad)
-            found[name] = Broken(len(rows), each, tuple(rows[: findings.NAMED].tolist()))
-        firsts = [law.rows[0] for law in found.values() if law.rows]
-        at = np.union1d(self._telling(metrics), np.array(firsts, np.int64))
-        return Tally(
-            rows=len(next(iter(metrics.values()))),
-            laws=found,
-            sums={name: int(values.sum()) for name, values in metrics.items()},
-            at=at,
-            shown={name: metrics[name][at] for name in self._columns},
+
+def tally(metrics: contract.Values, checks: Checks) -> Tally:
+    """What is kept of a table.
+
+    Raises:
+        GateError: it has not all columns that the checks use.
+    """
+    names = list(dict.fromkeys(name for check in checks for name in check.columns))
+    missing = sorted(set(names) - metrics.keys())
+    if missing:
+        raise errors.GateError(
+            f"No metric is called {', '.join(missing)}, which a law uses.", "Nothing was published."
         )
-
-    def condensed(self, one: Tally) -> Tally:
-        """The same with no more telling rows than are needed: for pieces that were joined."""
-        firsts = [law.rows[0] for law in one.laws.values() if law.rows]
-        kept = np.isin(one.at, firsts)
-        kept[self._telling(one.shown)] = True
-        shown = {name: values[kept] for name, values in one.shown.items()}
-        return Tally(one.rows, laws=one.laws, sums=one.sums, at=one.at[kept], shown=shown)
-
-
-def _plus(one: Broken, other: Broken, before: int) -> Broken:
-    each = tuple(a + b for a, b in zip(one.each, other.each, strict=True))
-    rows = (*one.rows, *(row + before for row in other.rows))[: findings.NAMED]
-    return Broken(one.count + other.count, each, rows)
+    at = _deciding(metrics, checks)
+    return Tally(
+        rows=len(next(iter(metrics.values()))),
+        sums={name: int(values.sum()) for name, values in metrics.items()},
+        at=at,
+        shown={name: metrics[name][at] for name in names},
+    )
 
 
-def joined(tallies: Sequence[Tally]) -> Tally:
+def joined(tallies: Sequence[Tally], checks: Checks) -> Tally:
     """Tables of one level, one after another, as one: at least one."""
-    laws, sums = dict(tallies[0].laws), dict(tallies[0].sums)
-    starts = np.concatenate([[0], np.cumsum([one.rows for one in tallies])])
-    for one, before in zip(tallies[1:], starts[1:-1].tolist(), strict=True):
-        laws = {name: _plus(law, one.laws[name], before) for name, law in laws.items()}
-        sums = {name: value + one.sums[name] for name, value in sums.items()}
+    starts = np.cumsum([0, *(one.rows for one in tallies)])
+    at = np.concatenate([one.at + start for one, start in zip(tallies, starts, strict=False)])
+    names = tallies[0].shown
+    shown = {name: np.concatenate([one.shown[name] for one in tallies]) for name in names}
+    kept = _deciding(shown, checks)
     return Tally(
         rows=int(starts[-1]),
-        laws=laws,
-        sums=sums,
-        at=np.concatenate([one.at + start for one, start in zip(tallies, starts, strict=False)]),
-        shown={n: np.concatenate([one.shown[n] for one in tallies]) for n in tallies[0].shown},
+        sums={name: sum(one.sums[name] for one in tallies) for name in tallies[0].sums},
+        at=at[kept],
+        shown={name: values[kept] for name, values in shown.items()},
     )
 
 
@@ -195,7 +154,7 @@ def measured(rows: stored_rows.StoredRows, level: str) -> dict[str, npt.NDArray[
     return _measured(rows, context, level=level, count=count)
 
 
-def of_index(rows: stored_rows.IndexRows) -> dict[str, npt.NDArray[np.int64]]:
+def of_index(rows: undo_layout.IndexRows) -> dict[str, npt.NDArray[np.int64]]:
     """The metrics of packs that are an index, as columns."""
     context = replace(rows.context, evidence=rows.evidence)
     return _measured(rows, context, level=contract.ROW, count=rows.table.num_rows)

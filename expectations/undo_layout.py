@@ -4,13 +4,16 @@ Only the columns themselves are used: ``seq_lengths`` cut a pack, the attention 
 No code is shared with the layouts that pack and pad, because their results are checked with it.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from expectations.contract import PACKS, PADS, Context
+from expectations.contract import PACKS, PADS, PLANNED, STORED, Context
 from stages import columns
 
 SIDES = ("chosen_", "rejected_")
@@ -230,3 +233,84 @@ def _step_columns(
         pa.ListArray.from_arrays(pa.array(counts), pa.array(relative)),
         pa.ListArray.from_arrays(pa.array(rated), values),
     )
+
+
+# Row ids as numbers (input, line and sequence), and the texts that such numbers are written as.
+
+
+PLACE = ("source", "line", "sequence")
+# Path, line and sequence of a row id; numbers of more digits are none of ours.
+_NAME = r"(?s)^(?P<source>.*):(?P<line>\d{1,18})(?:#(?P<sequence>\d{1,18}))?$"
+
+
+def names_written(sources: Sequence[str], place: Mapping[str, columns.Ints]) -> pa.Array:
+    """The ids of examples.
+
+    Args:
+        sources: names of the inputs; ``place``: ``source`` among them, ``line`` from 1 and
+            ``sequence``, -1 for none, of each example.
+    """
+    starts = pa.array([f"{name}:" for name in sources], pa.string())
+    which = place["source"]
+    first = starts[0] if len(sources) == 1 else starts.take(pa.array(which))
+    ids = pc.binary_join_element_wise(first, pa.array(place["line"]).cast(pa.string()), "")
+    fanned = place["sequence"] >= 0
+    if not fanned.any():
+        return ids
+    numbers = pa.array(place["sequence"]).cast(pa.string())
+    ends = pc.binary_join_element_wise("#", numbers, "")
+    return pc.binary_join_element_wise(ids, pc.if_else(pa.array(fanned), ends, ""), "")
+
+
+def names_read(sources: Sequence[str], ids: pa.Array) -> dict[str, columns.Ints]:
+    """``source``, ``line`` and ``sequence`` of each id; -1 where it says none."""
+    parts = pc.extract_regex(ids, _NAME)  # null where it is no such id
+    known = parts.is_valid()
+
+    def whole(values: pa.Array) -> columns.Ints:
+        return np.asarray(pc.fill_null(values.cast(pa.int64()), -1).to_numpy())
+
+    def number(name: str) -> columns.Ints:
+        text = parts.field(name)  # empty where it is left out
+        return whole(pc.if_else(pc.and_(known, pc.not_equal(text, "")), text, None))
+
+    ordinals = pc.index_in(parts.field("source"), pa.array(sources, pa.string()))
+    source = whole(pc.if_else(known, ordinals, None))
+    return {"source": source, "line": number("line"), "sequence": number("sequence")}
+
+
+# An index of packs as it is stored, beside the lengths of the examples that it names.
+
+
+@dataclass(frozen=True)
+class IndexRows:
+    """All packs of one side: input of metrics of rows, where packs are an index.
+
+    Attributes:
+        table: ``examples`` (list<int64>: numbers of the side's examples in stored order, from 0)
+            and ``tokens`` (int32), one row a pack.
+        lengths: tokens of each stored example of the side, read from its shards.
+        planned: the examples of all packs, flat, and how many each has; None for a finished build.
+    """
+
+    table: pa.Table
+    lengths: npt.NDArray[np.integer]
+    context: Context
+    planned: tuple[columns.Ints, columns.Ints] | None = None
+
+    @property
+    def evidence(self) -> str:
+        """What is known besides the index and the shards, as ``Context.evidence``."""
+        return STORED if self.planned is None else PLANNED
+
+    @cached_property
+    def packs(self) -> tuple[columns.Ints, columns.Ints]:
+        """Where each pack's examples begin, and the examples, flat."""
+        offsets, values = columns.list_parts(column(self.table, "examples"))
+        return offsets, values.to_numpy()
+
+    @property
+    def tokens(self) -> columns.Ints:
+        """What the index says of each pack's tokens."""
+        stored: columns.Ints = column(self.table, "tokens").to_numpy().astype(np.int64)
+        return stored

@@ -7,6 +7,7 @@
     |   |-- ContainerError        a file is damaged as a whole
     |   |-- UnknownFormatError    no record format fits the rows of a file
     |   `-- ExpectationError      what was written breaks a critical expectation
+    |       `-- OwnLawError exit 1  one of ours: a bug of this program
     |-- ReadingError    exit 1    a second reading of the input differs: a bug of this program
     |-- IrregularError  exit 2    where a file must be, there is a pipe, a device or a folder
     |-- GateError       exit 4    the gate could not judge
@@ -73,6 +74,12 @@ class UnknownFormatError(DataError):
 
 class ExpectationError(DataError):
     """What was written breaks a critical expectation."""
+
+
+class OwnLawError(ExpectationError):
+    """What this program wrote breaks an invariant of its own: a bug, whatever the data is."""
+
+    exit_code = 1
 
 
 class ReadingError(PipelineError):

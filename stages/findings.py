@@ -3,7 +3,7 @@
 ``validation.json`` and ``audits.json`` have these; who reads a finished build gets the same ones.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,7 +50,8 @@ class Finding(JsonRecord):
 
     Attributes:
         table: what it is about: examples, rows, shards or the dataset.
-        checked: rows of that table; ``broken``: how many of them break any of its checks.
+        checked: rows of that table; ``broken``: how many of them break any of its checks, from ten
+            on at least so many.
         rows: where the first of these are (``row``, ``shard`` and ``at``); ``seen``: the metrics of
             the very first.
     """
@@ -73,12 +74,18 @@ class Finding(JsonRecord):
         return not self.passed and self.severity == "critical"
 
 
+SCHEMA_VERSION = 1
+NAMED = 10  # rows that a finding names
+
+
 @dataclass(frozen=True, slots=True)
 class Validation(JsonRecord):
-    """``validation.json``: without times and paths, so it is equal for equal builds.
+    """The verdict on a build, and ``validation.json``: without times and paths, so it is equal for
+    equal builds.
 
     Attributes:
-        failed: names of the expectations that failed, by severity.
+        passed: no critical expectation is broken, so the build may be published.
+        judged: how many expectations; ``failed``: names of those that failed, by severity.
         tables: rows of metrics by table; ``dataset``: the one row of that table.
     """
 
@@ -90,6 +97,23 @@ class Validation(JsonRecord):
     tables: Mapping[str, int]
     dataset: Mapping[str, int]
     expectations: tuple[Finding, ...]
+
+    @classmethod
+    def of(
+        cls, findings: Sequence[Finding], tables: Mapping[str, int], dataset: Mapping[str, int]
+    ) -> "Validation":
+        """The verdict that follows from all findings."""
+        broken = [one for one in findings if not one.passed]
+        return cls(
+            SCHEMA_VERSION,
+            "great_expectations",
+            passed=not any(one.fatal for one in broken),
+            judged=len(findings),
+            failed={s: tuple(f.name for f in broken if f.severity == s) for s in SEVERITIES},
+            tables=tables,
+            dataset=dataset,
+            expectations=tuple(findings),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,50 +157,3 @@ class Audits(JsonRecord):
 
     every_nth_row: int
     audits: tuple[AuditResult, ...]
-
-
-# The results of the gate, and the verdict on a build.
-
-
-SCHEMA_VERSION = 1
-NAMED = 10  # rows that a finding names
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """All findings, and whether the build may be published.
-
-    Attributes:
-        tables: how many rows of metrics each table has.
-        dataset: the one row of the dataset table.
-        results: the results of Great Expectations, for its own pages; not in ``validation.json``.
-    """
-
-    findings: tuple[Finding, ...]
-    tables: Mapping[str, int]
-    dataset: Mapping[str, int]
-    results: tuple[Any, ...] = field(default=(), repr=False, compare=False)
-
-    @property
-    def passed(self) -> bool:
-        return not any(finding.fatal for finding in self.findings)
-
-    def summary(self) -> dict[str, Any]:
-        """The number of expectations, and the broken ones by severity."""
-        broken = [f for f in self.findings if not f.passed]
-        return {
-            "passed": self.passed,
-            "judged": len(self.findings),
-            "failed": {s: [f.name for f in broken if f.severity == s] for s in SEVERITIES},
-        }
-
-    def record(self) -> Validation:
-        """The verdict as it is written down."""
-        return Validation(
-            SCHEMA_VERSION,
-            "great_expectations",
-            **self.summary(),
-            tables=self.tables,
-            dataset=self.dataset,
-            expectations=self.findings,
-        )

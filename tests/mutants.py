@@ -34,7 +34,7 @@ from support import table
 import expectations
 import pipeline.builder.build
 import stages
-from expectations import gx_library, tallies
+from expectations import gx_library
 from pipeline.builder import planning
 from pipeline.builds import publish
 from pipeline.options.config import Config
@@ -826,19 +826,6 @@ def the_end_of_a_shard_is_lost() -> None:
         return tokens
 
     wrap(gather, "write", change)
-
-
-@mutant("flat", by="disagree on examples_as_encoded")
-def a_token_changes_and_the_library_is_not_shown_its_row() -> None:
-    _lists_changed("folded", _a_context_token)
-
-    def change(found: Any) -> Any:
-        if "digest_differs" not in found.shown:
-            return found
-        blank = {"digest_differs": found.shown["digest_differs"] * 0}
-        return replace(found, shown={**found.shown, **blank})
-
-    after(tallies.Laws, "tally", change)
 
 
 def _packs_changed(name: str, change: Callable[[list[int]], list[int]]) -> None:

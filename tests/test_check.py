@@ -12,6 +12,8 @@ import pyarrow as pa
 import pytest
 from support import SAMPLES, Make, Run, few, files_of, writable
 
+from expectations.second_ids import SecondReading
+from expectations.second_sample import Witness
 from pipeline import exports, tasks
 from pipeline.builder.exporting import export_build
 from pipeline.builds.publish import MANIFEST
@@ -165,6 +167,27 @@ def test_a_row_changed_with_all_its_hashes_is_found(copy: Path, cache_dir: Path)
     assert named == {f"{rows[2]['row_id']} {SHARD}"}
 
 
+def test_rows_made_again_are_read_a_second_time(
+    copy: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of the sample, as in a build, and what differs is a fault of the row."""
+    compare, seen = Witness._compare, []
+
+    def compared(self: Witness, row: Any, expected: Any) -> bool:
+        seen.append(row["line"])
+        return compare(self, row, expected)
+
+    monkeypatch.setattr(Witness, "_compare", compared)
+    monkeypatch.setattr("expectations.second_sample.LEAST", 0)
+    monkeypatch.setattr("expectations.second_sample.HEAD", 0)
+    assert check(copy, cache_dir).faults == []
+    assert len(set(seen)) == 6
+    monkeypatch.setattr(SecondReading, "whole", lambda self, text: [1, 2, 3])
+    (fault,) = check(copy, cache_dir).faults
+    assert (fault.code, fault.where) == ("made_again", f"{SOURCE.name}:1")
+    assert "the reference" in fault.detail
+
+
 def test_a_source_that_changed_is_no_fault(copy: Path, cache_dir: Path, tmp_path: Path) -> None:
     """It is said that nothing was made again, and why."""
     record = orjson.loads((copy / "run.json").read_bytes())
@@ -242,7 +265,7 @@ def test_an_export_is_sound_and_every_file_of_it_counts(
     found = check(tmp_path / "out", tmp_path)
     assert not found.faults
     assert found.verdict is not None
-    assert found.verdict.summary()["judged"] > 10
+    assert found.verdict.judged > 10
     whole = files_of(writable(tmp_path / "out"), with_run=True)
 
     def named(*names: str, gone: bool = False) -> bool:

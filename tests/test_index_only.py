@@ -13,7 +13,7 @@ import pytest
 from support import rows_to, silent
 
 import pipeline.shards.plan
-from expectations import contract, stored_rows, tallies
+from expectations import contract, tallies, undo_layout
 from pipeline.builder.build import build
 from pipeline.builder.exporting import export_build
 from pipeline.builds.build import Build
@@ -356,7 +356,7 @@ def test_a_damaged_index_is_found(indexed: Build) -> None:
 def _index(entries: list[list[int]], planned: tuple[list[int], list[int]]) -> dict[str, Any]:
     lengths = np.array([3, 4, 5])
     tokens = [int(lengths[one].sum()) for one in entries]
-    rows = stored_rows.IndexRows(
+    rows = undo_layout.IndexRows(
         pa.table({"examples": entries, "tokens": tokens}, schema=pack_index.SCHEMA),
         lengths,
         contract.Context(kind_of("conversation"), "indexed", 16, None),

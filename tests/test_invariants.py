@@ -18,7 +18,8 @@ from expectations import tallies
 from expectations.contract import DATASET, ENCODER, EXAMPLE, PLANNED, ROW, SHARD, STREAM, Context
 from expectations.gate import Validate
 from expectations.invariants import applying, invariants, subjects
-from expectations.stored_rows import IndexRows, Planned, Sources, StoredRows
+from expectations.stored_rows import Planned, Sources, StoredRows
+from expectations.undo_layout import IndexRows
 from pipeline.shards import pack_index
 from pipeline.tasks import kind_of
 from stages import contract, findings, profile

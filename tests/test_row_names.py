@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from expectations import stored_rows
+from expectations import undo_layout
 
 _TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 
@@ -24,16 +24,16 @@ def test_what_is_written_is_read_again(data: st.DataObject) -> None:
         )
     )
     columns = np.array(rows, np.int64).T
-    place = dict(zip(stored_rows.PLACE, columns, strict=True))
-    found = stored_rows.names_read(sources, stored_rows.names_written(sources, place))
-    for name in stored_rows.PLACE:
+    place = dict(zip(undo_layout.PLACE, columns, strict=True))
+    found = undo_layout.names_read(sources, undo_layout.names_written(sources, place))
+    for name in undo_layout.PLACE:
         assert found[name].tolist() == place[name].tolist()
 
 
 def test_what_is_no_row_id_names_nothing() -> None:
     """Not even a line, where a part of it looks like one."""
     odd = f"|:|x|x:|x:1#|x:1#2#|x:a|x:\u0663|x:-1|x:1\n|x:{10**19}".split("|")
-    found = stored_rows.names_read(["x"], pa.array([*odd, None, "y:1", "x:7"], pa.string()))
+    found = undo_layout.names_read(["x"], pa.array([*odd, None, "y:1", "x:7"], pa.string()))
     assert found["source"].tolist() == [-1] * 13 + [0]
     assert found["line"].tolist() == [-1] * 12 + [1, 7]
     assert found["sequence"].tolist() == [-1] * 14

@@ -4,6 +4,8 @@ A package of your own adds a subject through an entry point of the group
 ``posttrain_pipeline.invariants``.
 """
 
+from collections.abc import Collection
+
 from expectations.contract import Context, Invariant, Metrics, Subject
 from stages import catalog
 from stages.errors import UsageError
@@ -51,6 +53,13 @@ def invariants() -> list[Invariant]:
                 )
             by_name[law.name], owner[law.name] = law, subject
     return [by_name[name] for name in sorted(by_name)]
+
+
+def are_ours(names: Collection[str]) -> bool:
+    """Whether all of these invariants are our own, and none is of another package."""
+    found = subjects()
+    ours = {law.name for name in catalog.own(__name__) for law in found[name].invariants}
+    return ours.issuperset(names)
 
 
 def applying(context: Context, level: str) -> list[Invariant]:

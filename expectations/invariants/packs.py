@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from expectations import contract
-from expectations.stored_rows import SIDES, Dataset, IndexRows, StoredRows
-from expectations.undo_layout import Bools, column, counts
+from expectations.stored_rows import SIDES, Dataset, StoredRows
+from expectations.undo_layout import Bools, IndexRows, column, counts
 from stages.columns import Ints, count_per_row, numbers, offsets_of, sum_per_row
 from stages.tokens.packed import GLOBAL_EXAMPLES
 

@@ -36,7 +36,7 @@ from pipeline.shards.measured import METRICS, read
 from stages.columns import Ints, offsets_of
 from stages.errors import DataError
 from stages.files import file_hash
-from stages.findings import AuditResult, Audits, Verdict
+from stages.findings import AuditResult, Audits, Validation
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Assembled:
     """
 
     build: Build
-    verdict: Verdict
+    verdict: Validation
     seen: Mapping[str, file_hash.FileState]
 
 
@@ -136,7 +136,7 @@ def _outcome(
     )
 
 
-def _checked(outcome: Outcome, folder: Path, judge: Judge) -> tuple[Verdict, list[AuditResult]]:
+def _checked(outcome: Outcome, folder: Path, judge: Judge) -> tuple[Validation, list[AuditResult]]:
     """The verdict on what lies in the staging directory, and the audits of it, made meanwhile.
 
     Raises:
@@ -155,7 +155,7 @@ def _checked(outcome: Outcome, folder: Path, judge: Judge) -> tuple[Verdict, lis
     return judged, audits
 
 
-def _judge(outcome: Outcome, folder: Path, judge: Judge) -> Callable[[], Verdict]:
+def _judge(outcome: Outcome, folder: Path, judge: Judge) -> Callable[[], Validation]:
     """Let what lies in the staging directory be judged.
 
     Returns:
@@ -174,11 +174,10 @@ def _judge(outcome: Outcome, folder: Path, judge: Judge) -> Callable[[], Verdict
     )
     asked = judge.ask(evidence, outcome.recipe.context)
 
-    def verdict() -> Verdict:
+    def verdict() -> Validation:
         found = asked()
         shutil.rmtree(folder / METRICS)
-        gate.offer(outcome.recipe.config.run.data_docs, found)
-        write_json(folder / VALIDATION, as_json(found.record()))  # a refused build leaves it, too
+        write_json(folder / VALIDATION, as_json(found))  # a refused build leaves it, too
         gate.require_passed(found)
         return found
 
@@ -186,7 +185,7 @@ def _judge(outcome: Outcome, folder: Path, judge: Judge) -> Callable[[], Verdict
 
 
 def _completed(
-    outcome: Outcome, folder: Path, verdict: Verdict, audits: list[AuditResult]
+    outcome: Outcome, folder: Path, verdict: Validation, audits: list[AuditResult]
 ) -> Build:
     """The report and a trainer's files; then the hash of every file."""
     described = replace(description.describe(outcome, verdict), audits=in_lines(audits))

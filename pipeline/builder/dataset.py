@@ -53,7 +53,7 @@ def _keeping(prepared: Prepared, planned: Planned, folder: Path) -> reused_shard
         with_margin=bool(rated and rated.present),
         # The column is stored for all rows or for none.
         with_weights=any(part.weighted for part in planned.reports),
-        # Somebody's own suite or page is about every row, not only telling ones.
+        # Somebody's own suite or page is about every row, not only those that decide.
         tables=bool(config.judge.expectations) or run.data_docs is not None,
     )
     return reused_shards.Keeping(

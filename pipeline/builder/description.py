@@ -24,7 +24,6 @@ from pipeline.manifest.counts import (
     TokenCounts,
     TurnSplit,
 )
-from pipeline.manifest.json_records import from_json
 from pipeline.manifest.records import Decontamination, Likeness
 from pipeline.serving import serving
 from pipeline.shards import budgets, facts, filters, gather, pack_index
@@ -255,7 +254,7 @@ def tokens_of(outcome: Outcome) -> TokenCounts:
     )
 
 
-def describe(outcome: Outcome, verdict: findings.Verdict) -> records.Manifest:
+def describe(outcome: Outcome, verdict: findings.Validation) -> records.Manifest:
     """The manifest, without writing it; what is read back from the shards is filled in later:
     ``audits``, ``columns``, ``trainers``, ``for_`` and ``files``."""
     recipe, outline = outcome.recipe, outcome.outline
@@ -299,6 +298,6 @@ def describe(outcome: Outcome, verdict: findings.Verdict) -> records.Manifest:
         audits={},
         trainers={},
         files={},
-        validation=from_json(records.ValidationSummary, verdict.summary()),
+        validation=records.ValidationSummary(verdict.passed, verdict.judged, verdict.failed),
         columns=(),
     )

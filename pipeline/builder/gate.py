@@ -15,13 +15,14 @@ import pyarrow as pa
 
 from expectations import gate, gx_runner, gx_suites, stored_rows, tallies, undo_layout
 from expectations.contract import DATASET, EXAMPLE, ROW, SHARD, Context
+from expectations.invariants import are_ours
 from pipeline.manifest.dataset_files import listed_and_alike
 from pipeline.messages.session import current
 from pipeline.shards import measured, pack_index
 from pipeline.shards.measured import OURS, Measured, metrics_file
-from stages.errors import ExpectationError, UsageError
+from stages.errors import ExpectationError, OwnLawError, UsageError
 from stages.files import file_hash
-from stages.findings import Finding, Verdict
+from stages.findings import NAMED, Finding, Validation
 from stages.tokens import layouts
 
 SHOWN = 3  # rows that an error names
@@ -37,7 +38,7 @@ class Evidence:
         hashes: the sha256 that each shard must have, by path.
         declared: totals of the whole dataset, from the ledger and the plan or from the manifest.
         indexes: of the sides, where packs are an index; otherwise none.
-        tables: the files include whole tables of metrics; otherwise suites are run on telling rows.
+        tables: the files include whole tables of metrics; else the rows that decide are judged.
     """
 
     folder: Path
@@ -49,7 +50,7 @@ class Evidence:
     indexes: Sequence[pack_index.MeasuredIndex] = ()
 
     def found(self, table: str, side: str | None = None) -> list[tallies.Tally]:
-        """What the laws found in a table of rows, by shard or, where packs are an index, by that.
+        """What is kept of a table of rows, by shard or, where packs are an index, by that.
 
         Args:
             side: whose; None for both.
@@ -86,18 +87,18 @@ def _shard_table(evidence: Evidence) -> pa.Table:
     return pa.table({name: pa.array([row.get(name) for row in rows], pa.int64()) for name in names})
 
 
-def _of_rows(evidence: Evidence, name: str) -> gate.Table:
+def _of_rows(evidence: Evidence, context: Context, name: str) -> gate.Table:
     """The table of examples or of training rows: all of it, or what is kept in its place."""
     found = evidence.found(name)
-    total = tallies.joined(found) if found else None
-    if total is None:
+    if not found:
         return gate.Table(name, 0, lambda: iter(()))
+    total = tallies.joined(found, tallies.checks_of(context, name))
     if evidence.tables and not (name == ROW and evidence.indexes):
         paths = [metrics_file(evidence.metrics, shard.path, name) for shard in evidence.shards]
         written = [path for path in paths if path.exists()]
-        return gate.Table(name, total.rows, lambda: map(measured.read_metrics, written), total)
+        return gate.Table(name, total.rows, lambda: map(measured.read_metrics, written))
     shown = pa.table(dict(total.shown))
-    return gate.Table(name, len(shown), lambda: iter([shown]), total)
+    return gate.Table(name, total.rows, lambda: iter([shown]), total.at)
 
 
 def _tables(evidence: Evidence, context: Context) -> dict[str, gate.Table]:
@@ -112,12 +113,12 @@ def _tables(evidence: Evidence, context: Context) -> dict[str, gate.Table]:
 
     tables = {
         SHARD: gate.Table(SHARD, len(evidence.shards), lambda: iter([shards])),
-        EXAMPLE: _of_rows(evidence, EXAMPLE),
+        EXAMPLE: _of_rows(evidence, context, EXAMPLE),
         DATASET: gate.Table(DATASET, 1, dataset),
     }
     layout = layouts.load(context.layout)
     if layout.packs or layout.pads or layout.indexed:  # otherwise a training row is an example
-        tables[ROW] = _of_rows(evidence, ROW)
+        tables[ROW] = _of_rows(evidence, context, ROW)
     return tables
 
 
@@ -127,7 +128,7 @@ def _dataset(evidence: Evidence, context: Context) -> stored_rows.Dataset:
         for table in (EXAMPLE, ROW):
             found = evidence.found(table, side)
             if found:
-                sums[side, table] = tallies.joined(found)
+                sums[side, table] = tallies.joined(found, ())
 
     names, contents = (
         partial(each, evidence.metrics, evidence.shards)
@@ -176,16 +177,27 @@ def user_suites(files: Sequence[tuple[str, str]]) -> list[gx_suites.Suite]:
     return [suite for name, text in files for suite in gx_suites.load(name, text)]
 
 
-def judge(evidence: Evidence, context: Context, users: Sequence[gx_suites.Suite]) -> Verdict:
+def judge(
+    evidence: Evidence,
+    context: Context,
+    users: Sequence[gx_suites.Suite] = (),
+    pages: Path | None = None,
+) -> Validation:
     """Run the shipped suites and those of the user.
+
+    Args:
+        pages: the folder for the pages of ``--data-docs``.
 
     Raises:
         GateError: an expectation could not be judged.
     """
-    tables = _tables(evidence, context)
+    tables, runner = _tables(evidence, context), gx_runner.Runner()
     # Shards first: the other tables are computed from shards that open.
     shipped = sorted(gx_suites.shipped(context), key=lambda suite: suite.table != SHARD)
-    return gate.judge(tables, [*shipped, *users], context, partial(_places, evidence))
+    suites, places = [*shipped, *users], partial(_places, evidence)
+    verdict = gate.judge(tables, suites, context, places, runner)
+    _offer(pages, runner, verdict.judged)
+    return verdict
 
 
 def line(finding: Finding) -> str:
@@ -194,7 +206,14 @@ def line(finding: Finding) -> str:
     more = f" and {finding.broken - SHOWN} more" if finding.broken > SHOWN and where else ""
     numbers = "" if where else ", ".join(_values(finding))
     text = ", ".join(where) + more or numbers
-    return f"  {finding.name}: {finding.broken} of {finding.checked} {finding.table} ({text})"
+    return f"  {finding.name}: {_broken(finding)} of {finding.checked} {finding.table} ({text})"
+
+
+def _broken(finding: Finding) -> str:
+    """How many rows break it; more than are named are not counted where only some are judged."""
+    some = finding.suite == gx_suites.SHIPPED and finding.table in (EXAMPLE, ROW)
+    more = " or more" if some and NAMED <= finding.broken < finding.checked else ""
+    return f"{finding.broken}{more}"
 
 
 def _named(place: Mapping[str, Any]) -> str:
@@ -207,18 +226,20 @@ def _values(finding: Finding) -> list[str]:
     return [f"{key}={value}" for key, value in finding.seen.items()]
 
 
-def require_passed(verdict: Verdict) -> None:
+def require_passed(verdict: Validation) -> None:
     """Stop a build that breaks a critical expectation.
 
     Raises:
-        ExpectationError: with every broken expectation and the first rows that break it.
+        ExpectationError: with every broken expectation and the first rows that break it;
+            ``OwnLawError`` where all of them are of this program.
     """
-    broken = [finding for finding in verdict.findings if finding.fatal]
+    broken = [finding for finding in verdict.expectations if finding.fatal]
     if not broken:
         return
     lines = "\n".join(line(finding) for finding in broken)
     ours = all(finding.suite == gx_suites.SHIPPED for finding in broken)
-    raise ExpectationError(
+    own = ours and are_ours({finding.name for finding in broken})
+    raise (OwnLawError if own else ExpectationError)(
         f"The written shards break {', '.join(f.name for f in broken)}:\n{lines}",
         OURS if ours else "Nothing was published; fix the data, or the suite.",
     )
@@ -243,13 +264,13 @@ def check(folder: Path | None) -> None:
         raise UsageError(f"{folder} has other files in it.", "Give another with --data-docs.")
 
 
-def offer(folder: Path | None, verdict: Verdict) -> None:
+def _offer(folder: Path | None, runner: gx_runner.Runner, judged: int) -> None:
     """Write the pages, if they were asked for."""
     if folder is None:
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        gx_runner.write(folder, verdict.results, len(verdict.findings))
+        gx_runner.write(folder, runner.results, judged)
     except Exception as error:
         text = " ".join(str(error).split())[:200]
         current().warn(f"no Data Docs, {type(error).__name__}: {text}")

@@ -13,7 +13,6 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +24,10 @@ if TYPE_CHECKING:
     from pipeline.builder.gate import Evidence
     from pipeline.options.config import Config
     from pipeline.processes import Pool, Worker
-    from stages.findings import Verdict
+    from stages.findings import Validation
 
 
-def _apart(_: None, item: tuple[Evidence, Context] | None) -> Verdict | None:
+def _apart(_: None, item: tuple[Evidence, Context] | None) -> Validation | None:
     """What the other process does: import what it needs, then judge what it is sent."""
     if item is None:
         gx_library.for_shipped_suites()
@@ -40,7 +39,7 @@ def _apart(_: None, item: tuple[Evidence, Context] | None) -> Verdict | None:
         return None
     from pipeline.builder import gate
 
-    return replace(gate.judge(*item, []), results=())
+    return gate.judge(*item)
 
 
 class Judge:
@@ -53,7 +52,7 @@ class Judge:
 
     @property
     def wants_tables(self) -> bool:
-        """Whether somebody's own suite or page is about every row, not only telling ones."""
+        """Whether somebody's own suite or page is about every row, not only those that decide."""
         return bool(self._users) or self._config.run.data_docs is not None
 
     def start(self) -> None:
@@ -83,7 +82,7 @@ class Judge:
             self._users = gate.user_suites(self._config.judge.expectations)
         self.start()
 
-    def ask(self, evidence: Evidence, context: Context) -> Callable[[], Verdict]:
+    def ask(self, evidence: Evidence, context: Context) -> Callable[[], Validation]:
         """Let the shipped suites and those of the user be run.
 
         Returns:
@@ -96,7 +95,7 @@ class Judge:
             send(self._pool.workers[0], (evidence, context))
         return partial(self._verdict, evidence, context)
 
-    def _verdict(self, evidence: Evidence, context: Context) -> Verdict:
+    def _verdict(self, evidence: Evidence, context: Context) -> Validation:
         if self._pool is not None:
             (worker,) = self._pool.workers
             ready, judged = _answer(worker), _answer(worker)
@@ -104,12 +103,12 @@ class Judge:
                 good, verdict = judged
                 if not good:
                     raise verdict
-                found: Verdict = verdict
+                found: Validation = verdict
                 return found
         from pipeline.builder import gate
 
         # There is no such process, or it died, or it could not import what it needs.
-        return gate.judge(evidence, context, self._users)
+        return gate.judge(evidence, context, self._users, self._config.run.data_docs)
 
     def __enter__(self) -> Judge:
         return self

@@ -24,7 +24,7 @@ from pipeline.manifest.records import RUN, VALIDATION
 from stages.errors import GateError, SurroundingsError, UsageError
 
 if TYPE_CHECKING:  # to look for an equal build imports nothing that judges
-    from stages.findings import Verdict
+    from stages.findings import Validation
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -245,7 +245,7 @@ def _sync(folder: Path) -> None:
             lease.sync(os.path.join(root, name))
 
 
-def write_manifest(folder: Path, manifest: Manifest, verdict: "Verdict") -> Manifest:
+def write_manifest(folder: Path, manifest: Manifest, verdict: "Validation") -> Manifest:
     """Write the manifest, which makes a folder a build. This is the only function that does, and it
     requires a verdict that passed and is the one in ``validation.json``.
 
@@ -256,8 +256,8 @@ def write_manifest(folder: Path, manifest: Manifest, verdict: "Verdict") -> Mani
         GateError: the verdict did not pass, or ``validation.json`` has another one.
     """
     stored = json.loads((folder / VALIDATION).read_bytes())
-    judged = verdict.findings and verdict.passed
-    if not judged or stored != json.loads(json_records.one_line(verdict.record())):
+    judged = verdict.expectations and verdict.passed
+    if not judged or stored != json.loads(json_records.one_line(verdict)):
         raise GateError("The build was not checked, or failed its checks.", "Please report it.")
     with_seal = json_records.sealed(manifest)
     dataset_files.write_json(folder / MANIFEST, json_records.as_json(with_seal))

@@ -54,7 +54,7 @@ def COMMAND(folder: Path, cache_dir: Path, as_json: bool) -> None:
 
 def _held(result: "Checked") -> Iterator[str]:
     """What was found to hold, of all that the build was judged by."""
-    judged = result.verdict.summary()["judged"] if result.verdict else 0
+    judged = result.verdict.judged if result.verdict else 0
     yield f"{judged} of {counted(result.expectations, 'expectation')} hold"
     left = result.expectations - judged
     if left > 0:

@@ -144,8 +144,8 @@ class Recipe:
             return (Accept(self.model, self.config.plan.longest_example), Validate(tools.context))
         return self.task.stages(tools)
 
-    def witness(self, format_name: str) -> Witness:
-        """The second reading of sampled rows of one format."""
+    def witness(self, format_name: str, every: bool = False) -> Witness:
+        """The second reading of sampled rows of one format, or of every row."""
         config = self.config
         normalize = self.normalize(format_name)
         reading = SecondReading(
@@ -155,7 +155,7 @@ class Recipe:
             mask_reasoning=config.source.reasoning == "mask",
             train_all=normalize.train_on == "all",
         )
-        return Witness(reading, normalize)
+        return Witness(reading, normalize, every)
 
     def load(self) -> None:
         """Load what the stages and second readings load once per process."""

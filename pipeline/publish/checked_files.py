@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from expectations import contract, stored_rows
+from expectations.stored_rows import halves
 from pipeline.builds import stored
 from pipeline.builds.build import Build, read_manifest
 from pipeline.inputs.recipe import Recipe, model_of, resolve_recipe
@@ -21,14 +21,12 @@ from pipeline.manifest import counts, dataset_files, json_records
 from pipeline.manifest.manifest import MANIFEST, InputRecord, Manifest, id_of_manifest
 from pipeline.manifest.records import RUN
 from pipeline.options.config import Config
-from pipeline.shards import chain, collect, filters
+from pipeline.shards import collect, filters, part
 from pipeline.shards.measured import Measured, identities
 from stages import findings, profile, readers
-from stages.chat_template import loss_weights
-from stages.contract import Batch, Record
+from stages.contract import Batch, Lines, Record
 from stages.errors import SurroundingsError, UsageError, require_reading
 from stages.files import file_hash
-from stages.tokens.folded_labels import unfold
 
 
 def open_build(folder: Path, result: Checked) -> Build | None:
@@ -200,7 +198,7 @@ class Checked:
 
     faults: list[Fault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    verdict: findings.Verdict | None = None
+    verdict: findings.Validation | None = None
     rows_made_again: int = 0
     expectations: int = 0
 
@@ -210,7 +208,8 @@ class Checked:
 
     def described(self) -> dict[str, Any]:
         """What ``--json`` prints."""
-        judged = self.verdict.summary() if self.verdict else None
+        names = ("passed", "judged", "failed")
+        judged = {name: getattr(self.verdict, name) for name in names} if self.verdict else None
         return {
             "passed": not self.faults,
             "faults": [{"where": f.where, "code": f.code, "detail": f.detail} for f in self.faults],
@@ -254,10 +253,16 @@ def _records(source: Input) -> list[Record]:
 
 
 def _made(recipe: Recipe, source: Input, format_name: str) -> tuple[list[str], Batch]:
-    """Examples of those rows, and what they are called; refused rows are left out."""
+    """Examples of those rows, and what they are called; refused rows are left out.
+
+    All of them pass what a build's own rows pass, and every one is read a second time.
+    """
     recipe = recipe.of_source(source.source)
-    normalized = recipe.normalize(format_name)(_records(source))
-    batch, _ = chain.through(normalized, recipe.stages(format_name))
+    witness = recipe.witness(format_name, every=True)
+    machinery = (recipe.normalize(format_name), recipe.stages(format_name), witness)
+    records = _records(source)
+    lines = Lines(records, len(records))
+    _, batch, _ = part.examples_of(machinery, lines, lambda line: f"{source.name}:{line + 1}")
     return collect.row_ids_of(collect.PartSource("", source.name, 0), batch).to_pylist(), batch
 
 
@@ -265,14 +270,6 @@ def _stored(metrics: Path, shards: list[Measured]) -> dict[tuple[int, ...], tupl
     """The key of every stored example, by input, line and sequence."""
     every = np.concatenate([identities(metrics, shard) for shard in shards], axis=1)
     return {tuple(one[:3]): tuple(one[3:]) for one in every.T.tolist()}
-
-
-def _keys(recipe: Recipe, batch: Batch) -> list[tuple[int, ...]]:
-    """The keys of examples, as those of stored ones are computed."""
-    context = replace(recipe.context, layout=contract.STREAM)
-    rows = stored_rows.StoredRows(loss_weights.stored(unfold(pa.table(batch))), context)
-    made = stored_rows.keys(rows, stored_rows.lists(rows))
-    return [tuple(one) for one in np.stack(made, axis=1).tolist()]
 
 
 def remake(
@@ -289,6 +286,7 @@ def remake(
         left_out: ids of examples that the build lists as left out.
 
     Raises:
+        ParityError, ReadingError: a row is not what it is when it is read a second time.
         PipelineError: the source is gone or changed, or the model cannot be found here.
     """
     inputs = scan(config)
@@ -310,7 +308,7 @@ def remake(
         filtered, _ = filters.of_rows(config.only(source.source), batch, "line {}".format)
         remade.rows += batch.num_rows
         columns = (batch.column(n).to_pylist() for n in ("line", "sequence"))
-        keys = _keys(recipe, batch)
+        keys = zip(*(half.tolist() for half in halves(batch.column("digest"))), strict=True)
         for row, line, sequence, made, out in zip(names, *columns, keys, filtered, strict=True):
             there = stored.get((ordinal, line + 1, sequence))
             gone = out or row in left_out

@@ -1,13 +1,13 @@
-"""Reads a shard back from the disk and judges it, in the process that wrote it.
+"""Reads a shard back from the disk and measures it, in the process that wrote it.
 
-What is kept of it are counts and a few telling rows of metrics (``expectations.tallies``), and a
+What is kept of it are sums and the rows of metrics that decide (``expectations.tallies``), and a
 file beside the shard with five numbers for each example, for what must hold across shards. Whole
 tables of metrics are written only where somebody's own suite is to judge them.
 
-The one hash of a shard is computed here, over the mapped bytes that are then judged. So it names
-neither what a writer meant to write nor what was there before or after, but the file whose every
-token was compared with the parts. It comes first: if the file changes while it is judged, the build
-that is published does not have the hash that its manifest gives.
+The one hash of a shard is computed here, over the mapped bytes that are then measured. So it
+names neither what a writer meant to write nor what was there before or after, but the file whose
+every token was compared with the parts. It comes first: if the file changes while it is measured,
+the build that is published does not have the hash that its manifest gives.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from expectations import stored_rows, tallies, undo_layout
 from expectations.contract import EXAMPLE, ROW, Context, Values
-from expectations.tallies import Laws, Tally
+from expectations.tallies import Checks, Tally
 from pipeline.shards import storage
 from pipeline.shards.sides import mixed
 from stages.columns import Ints
@@ -36,6 +36,7 @@ _NAMED = np.dtype((np.int64, len(stored_rows.IDENTITY)))
 _DIGEST = np.dtype((np.int64, 2))
 PIECE = 1 << 19  # examples whose names or contents are compared with each other at once, about
 _HASHED = 1 << 23  # bytes
+GROUP_TOKENS = 1 << 20  # measured at once
 # Bytes of a kept part that have changed on the disk, while its size and times have not, end here.
 OURS = (
     "Nothing was published. Build again with --verify, which reads everything that earlier builds "
@@ -51,7 +52,7 @@ class Measured:
 
     Attributes:
         counts: its row of the ``shards`` table, without the columns that need the whole build.
-        tallies: what the laws found, by table of metrics; none where it does not open.
+        tallies: what is kept of its tables of metrics; none where it does not open.
         soft_labels: some rating is neither 0 nor 1.
         sha256: of the bytes that were read; ``state``: of their file before.
         settled: a change after it was read gives the file another state.
@@ -189,11 +190,20 @@ Plan = Callable[[int, int], stored_rows.Planned]  # of the examples from .. to .
 _Group = Mapping[str, Values]  # tables of metrics, by name
 
 
+def _in_groups(table: pa.Table) -> Iterator[pa.Table]:
+    """The table in pieces of about a million tokens, each column in one chunk."""
+    batches = table.to_batches()
+    tokens = sum(chunk.nbytes for chunk in batches) // 8
+    each = max(1, GROUP_TOKENS * len(batches) // max(tokens, 1))
+    for start in range(0, len(batches), each):
+        yield pa.Table.from_batches(batches[start : start + each]).combine_chunks()
+
+
 # A large shard is measured in groups of rows, to bound the memory that its metrics take.
 def _groups(table: pa.Table, wanted: Wanted, plan: Plan | None) -> Iterator[_Group]:
     layout = layouts.load(wanted.context.layout)
     start = 0
-    for group in stored_rows.groups(table):
+    for group in _in_groups(table):
         stop = start + undo_layout.count(group, wanted.context)
         planned = plan and plan(start, stop)
         rows = stored_rows.StoredRows(
@@ -211,16 +221,17 @@ class _Kept:
 
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
-        self._laws: dict[str, Laws] = {}
+        self._checks: dict[str, Checks] = {}
         self._tallies: dict[str, list[Tally]] = {}
         self._identities: list[Ints] = []
         self._tables: dict[str, list[pa.Table]] = {}
 
     def add(self, group: _Group) -> None:
         for table, metrics in group.items():
-            if table not in self._laws:
-                self._laws[table] = Laws(self._wanted.context, table)
-            self._tallies.setdefault(table, []).append(self._laws[table].tally(metrics))
+            if table not in self._checks:
+                self._checks[table] = tallies.checks_of(self._wanted.context, table)
+            kept = tallies.tally(metrics, self._checks[table])
+            self._tallies.setdefault(table, []).append(kept)
             if self._wanted.tables:
                 self._tables.setdefault(table, []).append(pa.table(dict(metrics)))
         self._identities.append(np.stack([group[EXAMPLE][name] for name in stored_rows.IDENTITY]))
@@ -236,7 +247,7 @@ class _Kept:
                 for frame in frames:
                     out.write_table(frame)
         return {
-            table: self._laws[table].condensed(tallies.joined(found))
+            table: tallies.joined(found, self._checks[table])
             for table, found in self._tallies.items()
         }
 
@@ -253,7 +264,7 @@ def _write(folder: Path, shard: str, identities: Ints) -> None:
 
 
 def measure(path: Path, shard: str, split: str, wanted: Wanted, plan: Plan | None) -> Measured:
-    """Read a shard back, hash it, and judge its rows.
+    """Read a shard back, hash it, and measure its rows.
 
     Args:
         path: the file; ``shard`` its name in the build.

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from expectations import contract, stored_rows, tallies
+from expectations import contract, tallies, undo_layout
 from pipeline.manifest.manifest import IndexRecord
 from pipeline.shards.facts import Counts
 from stages.columns import Ints, list_parts, make_list, offsets_of, sum_per_row, whole
@@ -31,7 +31,7 @@ class MeasuredIndex:
 
     Attributes:
         path: in the build; ``sha256``: of the bytes that were read.
-        tally: what the laws found in its packs.
+        tally: what is kept of the metrics of its packs.
     """
 
     path: str
@@ -101,7 +101,7 @@ def measure(
     context: contract.Context,
     planned: Sequence[Piece] | None,
 ) -> MeasuredIndex:
-    """Read the index of a side back, hash it, and judge its packs.
+    """Read the index of a side back, hash it, and measure its packs.
 
     Args:
         lengths: tokens of each stored example of the side.
@@ -118,14 +118,13 @@ def measure(
     except (OSError, KeyError, pa.ArrowException) as error:
         require_reading(error)
         raise GateError(f"{path_of(split)} cannot be read: {error}.", "Build it again.") from error
-    rows = stored_rows.IndexRows(
+    rows = undo_layout.IndexRows(
         table=pa.table({name: whole(table.column(name)) for name in SCHEMA.names}),
         lengths=lengths,
         context=context,
         planned=None if planned is None else _joined(planned),
     )
-    laws = tallies.Laws(context, contract.ROW)
-    tally = laws.condensed(laws.tally(tallies.of_index(rows)))
+    tally = tallies.tally(tallies.of_index(rows), tallies.checks_of(context, contract.ROW))
     return MeasuredIndex(path_of(split), split, sha256, tally)
 
 

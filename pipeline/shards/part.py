@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -28,6 +29,9 @@ from stages.files import content
 from stages.normalize.stage import Normalize
 from stages.rows import carried, groups
 from stages.tokens.folded_labels import fold
+
+# Normalize, the stages after it, and the second reading.
+Machinery: TypeAlias = tuple[Normalize, tuple[contract.Stage, ...], Witness]
 
 PLAN_COLUMNS = ("line", "sequence", "length", "trained", "digest")
 # Of these a plan is made, as far as a part has them: 32 to 44 bytes an example.
@@ -272,7 +276,8 @@ def _made(recipe: Recipe, work: Work) -> PartReport:
     """Make a part of bytes that are there."""
     owner = (recipe.fingerprint, recipe.backend)
     recipe = recipe.of_source(work.source)
-    normalize, stages, witness = _machinery(recipe, work, owner)
+    machinery = _machinery(recipe, work, owner)
+    normalize, _, witness = machinery
     witness.restart()
     normalize.restart()
     report, batches = PartReport(input_sha256=work.split.sha256), []
@@ -284,16 +289,12 @@ def _made(recipe: Recipe, work: Work) -> PartReport:
         records = lines.by_line
         report.lines += lines.lines
         report.damage = lines.damage or report.damage
-        normalized = normalize(lines.records)
         report.rows += len(lines.records)
         last = max(records, default=last)
+        normalized, batch, gone = examples_of(machinery, lines, work.place)
         report.made += chain.made(normalized)
-        batch, gone = chain.through(normalized, stages)
-        if not normalize.example_kind.given:  # token ids of users may break invariants
-            chain.require_theirs(gone, work.place)
         rejects += chain.rejected(gone, records)
         if batch.num_rows:
-            witness(batch, records, work.place)
             second_rows.check_values(batch, recipe.config.carried.paths, records, work.place)
             _count(recipe, report, batch)
             report.tokens += pa.compute.sum(batch.column("length")).as_py()
@@ -312,13 +313,36 @@ def _made(recipe: Recipe, work: Work) -> PartReport:
     return report
 
 
-_Machinery = tuple[Normalize, tuple[contract.Stage, ...], Witness]
+def examples_of(
+    machinery: Machinery, lines: contract.Lines, place: Callable[[int], str]
+) -> tuple[contract.Batch, contract.Batch, list[chain.Gone]]:
+    """Rows through normalize and all stages, by the laws on every row and the second reading.
+
+    Args:
+        place: gives a line its name in messages.
+
+    Returns:
+        What normalize wrote, the examples that stay, and those that a stage refused.
+
+    Raises:
+        ParityError, PipelineError, ReadingError: see ``make``.
+    """
+    normalize, stages, witness = machinery
+    normalized = normalize(lines.records)
+    batch, gone = chain.through(normalized, stages)
+    if not normalize.example_kind.given:  # token ids of users may break invariants
+        chain.require_theirs(gone, place)
+    if batch.num_rows:
+        witness(batch, lines.by_line, place)
+    return normalized, batch, gone
+
+
 _Owner = tuple[str, str]
 # Of one recipe and encoder; a process works for one build.
-_cache: dict[tuple[_Owner, int, str], _Machinery] = {}
+_cache: dict[tuple[_Owner, int, str], Machinery] = {}
 
 
-def _machinery(recipe: Recipe, work: Work, owner: _Owner) -> _Machinery:
+def _machinery(recipe: Recipe, work: Work, owner: _Owner) -> Machinery:
     """Normalize, stages and second reading of a source's format, once per process and recipe.
 
     They keep what they have compiled, and inputs of several formats take turns.
