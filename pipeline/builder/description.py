@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from pipeline import __version__
 from pipeline.builder import rejects
 from pipeline.inputs import equal_build, scan
@@ -16,7 +19,9 @@ from pipeline.inputs.recipe import Recipe, repaired
 from pipeline.manifest import manifest as records
 from pipeline.manifest.counts import (
     FATES,
+    DoubleCounts,
     ExampleCounts,
+    FilterCounts,
     PackingCounts,
     PaddingCounts,
     RowCounts,
@@ -28,11 +33,13 @@ from pipeline.manifest.json_records import from_json
 from pipeline.manifest.records import Decontamination, Likeness
 from pipeline.serving import serving
 from pipeline.shards import budgets, facts, filters, gather, pack_index
+from pipeline.shards.examples import Fate
 from pipeline.shards.part import PartReport
 from pipeline.shards.plan import Chosen
 from pipeline.shards.sides import TEST, TRAIN
 from stages import encoders, findings, formats
 from stages.chat_template import loss_weights
+from stages.errors import PipelineError
 from stages.tokenizers import oracle
 from stages.tokens import layouts
 
@@ -69,10 +76,7 @@ def splits_of(outcome: Outcome) -> dict[str, records.SplitRecord]:
             examples=sum(s.examples for s in shards),
             tokens=sum(s.tokens for s in shards),
             shards=tuple(
-                records.ShardRecord(
-                    path=s.path, rows=s.rows, tokens=s.tokens, bytes=s.bytes, sha256=s.sha256
-                )
-                for s in shards
+                records.ShardRecord(s.path, s.rows, s.tokens, s.bytes, s.sha256) for s in shards
             ),
         )
     return splits
@@ -111,17 +115,13 @@ def _padding(outcome: Outcome) -> PaddingCounts | None:
     return PaddingCounts(outcome.outline.width, round(padding / (tokens + padding), 6))
 
 
-def _notes(outcome: Outcome) -> Counter[str]:
-    notes = _tallied(outcome.parts, "note")
-    salvaged = sum(part.rows for part in outcome.parts if part.damage)
-    return notes + Counter({"salvaged_before_damage": salvaged})
-
-
 def _rows(outcome: Outcome) -> RowCounts:
     ledger, counts = outcome.ledger, outcome.outline.counts
     rows_in = sum(part.rows for part in outcome.parts)
     others: dict[str, Any] = dict(counts.rows_left_out)
     others["filtered"] += sum(part.filtered for part in outcome.parts)
+    salvaged = sum(part.rows for part in outcome.parts if part.damage)
+    notes = _tallied(outcome.parts, "note") + Counter(salvaged_before_damage=salvaged)
     return RowCounts(
         in_=rows_in,
         used=counts.rows_used,
@@ -129,7 +129,7 @@ def _rows(outcome: Outcome) -> RowCounts:
         **others,
         duplicates_found=counts.found,
         rejected_by_code=dict(sorted(ledger.rows_by_code.items())),
-        notes=dict(sorted(_notes(outcome).items())),
+        notes=dict(sorted(notes.items())),
     )
 
 
@@ -258,6 +258,47 @@ def tokens_of(outcome: Outcome) -> TokenCounts:
     )
 
 
+def _filters(outcome: Outcome) -> tuple[FilterCounts, ...]:
+    """What each filter left out; empty without filters.
+
+    Raises:
+        PipelineError: the build does not leave out just what the filters say.
+    """
+    plan, filtered = outcome.chosen, outcome.filtered
+    if filtered is None or plan is None:
+        return ()
+    if not np.array_equal(plan.choice.fate == Fate.FILTERED, filtered.by > 0):
+        raise PipelineError("What the filters leave out is not what was left out.")
+    sources, count = outcome.recipe.config.sources, len(filtered.filters) + 1
+    each = (filtered.by, filtered.by[filtered.null], _of_rows(plan, filtered))
+    found = np.stack([np.bincount(one, minlength=count) for one in each], axis=1).tolist()
+    return tuple(
+        FilterCounts(text, sources[source].name or None, *numbers)
+        for (source, text), numbers in zip(filtered.filters, found[1:], strict=True)
+    )
+
+
+def _of_rows(plan: Chosen, filtered: filters.Filtered) -> npt.NDArray[np.uint16]:
+    """Of each row whose examples are all filtered, the last filter that one of them came to."""
+    row = plan.examples.row
+    if not len(row):
+        return filtered.by
+    begin = np.flatnonzero(np.diff(row, prepend=row[0] - 1))
+    every = np.logical_and.reduceat(plan.choice.fate == Fate.FILTERED, begin)
+    return np.asarray(np.maximum.reduceat(filtered.by, begin)[every])
+
+
+def _doubles(outcome: Outcome) -> tuple[DoubleCounts, ...]:
+    """What ``--dedup`` left out, by pair of sources; empty where sources have no names."""
+    config, found = outcome.recipe.config, sorted(outcome.outline.counts.doubles.items())
+    names = [one.name for one in config.sources]
+    return tuple(
+        DoubleCounts(names[gone], names[stays], count)
+        for (gone, stays), count in found
+        if count and config.plan.dedup
+    )
+
+
 def describe(outcome: Outcome, verdict: findings.Verdict) -> records.Manifest:
     """The manifest, without writing it; what is read back from the shards is filled in later:
     ``audits``, ``columns``, ``trainers``, ``for_`` and ``files``."""
@@ -291,8 +332,8 @@ def describe(outcome: Outcome, verdict: findings.Verdict) -> records.Manifest:
         splits=splits_of(outcome),
         sides=_sides(outcome),
         sources=budgets.records(config, outline.counts.portions, outline.asked, sides),
-        filters=rejects.filters(config, outcome.chosen, outcome.filtered),
-        doubles=rejects.doubles(config, outline.counts),
+        filters=_filters(outcome),
+        doubles=_doubles(outcome),
         decontamination=outcome.decontamination,
         near_duplicates=outcome.near_duplicates,
         probes={name: records.ProbeRecord(True, detail) for name, detail in probes},
