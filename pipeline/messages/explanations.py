@@ -106,20 +106,18 @@ def _example(given: Mapping[str, Any]) -> Example | None:
     return Example(**content) if content else None
 
 
-def _read(name: str) -> Group:
+@functools.cache
+def group(name: str) -> Group:
+    """A group by its name, one of ``GROUPS``."""
     text = resources.files(__package__).joinpath("codes", f"{name}.toml").read_text("utf-8")
     table = tomllib.loads(text)
-    codes = _of_invariants(table) if name == INVARIANTS else []
+    title, codes = table["title"], _of_invariants(table) if name == INVARIANTS else []
     for code, given in {} if codes else table.get("codes", {}).items():
-        means, fix = (given.pop(key).strip() for key in ("means", "fix"))
-        example = _example(given)
-        codes.append(
-            Explanation(
-                code=code, group=name, title=table["title"], means=means, fix=fix, example=example
-            )
-        )
-    about = table["about"].strip()
-    return Group(name, table["title"], about, tuple(sorted(codes, key=lambda one: one.code)))
+        said = {key: given.pop(key).strip() for key in ("means", "fix")}
+        one = Explanation(code=code, group=name, title=title, example=_example(given), **said)
+        codes.append(one)
+    ordered = tuple(sorted(codes, key=lambda one: one.code))
+    return Group(name, title, table["about"].strip(), ordered)
 
 
 def _of_invariants(table: Mapping[str, Any]) -> list[Explanation]:
@@ -173,12 +171,6 @@ def _damaged(builds: Mapping[str, str], given: Mapping[str, str]) -> Example | N
         commands=(build, "python damage.py", check),
         fixed_commands=(build, check),
     )
-
-
-@functools.cache
-def group(name: str) -> Group:
-    """A group by its name, one of ``GROUPS``."""
-    return _read(name)
 
 
 def find(code: str) -> list[Explanation]:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.options.build_options import EVERY, NAME, OF_SOURCE, OPTIONS, Option
+from pipeline.options.build_options import EVERY, NAME, OF_SOURCE, OPTIONS
+from pipeline.options.many_values import Option
 from pipeline.options.paths import BY_RECIPE
 from pipeline.options.recipe_file import Mistakes
 from pipeline.options.values import OneOf, Schema, misfit

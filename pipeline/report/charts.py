@@ -14,7 +14,7 @@ from pipeline.builds.build import Build
 from pipeline.report.drawing import Shards, visible
 from stages.columns import list_parts, numbers, whole
 from stages.errors import counted
-from stages.findings import AuditResult, Audits
+from stages.findings import Audits, Figure
 from stages.tokens import layouts
 
 # What the page's charts show of a build: lengths, packs, sources, losses, shares of audits.
@@ -34,14 +34,13 @@ def name(text: str) -> str:
     return visible(text)
 
 
-def _audit(audits: Audits, wanted: str) -> AuditResult | None:
-    return next((audit for audit in audits.audits if audit.name == wanted), None)
+def _figures(audits: Audits, wanted: str) -> tuple[Figure, ...]:
+    return next((audit.figures for audit in audits.audits if audit.name == wanted), ())
 
 
 def lengths(audits: Audits) -> "Histogram | None":
     """A histogram of the examples' lengths, from the bins of the audit ``lengths``."""
-    audit = _audit(audits, "lengths")
-    figures = audit.figures if audit else ()
+    figures = _figures(audits, "lengths")
     bins = next((figure.bins for figure in figures if figure.bins), ())
     if not bins:
         return None
@@ -55,17 +54,11 @@ def sources(build: Build) -> "Bars | None":
     """The share of each source, or of each input where sources have no names; None for only one."""
     if build.manifest.sources:
         entries = [
-            Entry(
-                name(one.name),
-                one.share,
-                note="has no more" if one.short else "",
-                wanted=one.wanted_share,
-            )
+            Entry(name(one.name), one.share, "has no more" if one.short else "", one.wanted_share)
             for one in build.manifest.sources
         ]
         return bars(entries, shares=True)
-    audit = _audit(build.audits, "sources")
-    figures = [one for one in audit.figures if one.unit == "share"] if audit else []
+    figures = [one for one in _figures(build.audits, "sources") if one.unit == "share"]
     if len(figures) < 2:
         return None
     figures.sort(key=lambda figure: -figure.value)

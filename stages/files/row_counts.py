@@ -18,9 +18,9 @@ from typing import IO, Any, cast
 import orjson
 import zstandard
 
-from stages import contract
+from stages import contract, files
 from stages.errors import ReadingError, SurroundingsError, counted
-from stages.files import content, frames
+from stages.files import content
 
 _BOM = b"\xef\xbb\xbf"
 _HELD = 1 << 24  # bytes of an array whose items are counted
@@ -62,7 +62,7 @@ def _chunks(split: contract.Split) -> Iterator[bytes]:
         if kind == "gz":
             file = cast("IO[bytes]", gzip.GzipFile(fileobj=packed))  # not declared as one
         elif kind == "zst":
-            unpacked = zstandard.ZstdDecompressor(max_window_size=frames.ZSTD_WINDOW)
+            unpacked = zstandard.ZstdDecompressor(max_window_size=files.ZSTD_WINDOW)
             file = unpacked.stream_reader(packed, read_across_frames=True)
         else:
             file.seek(split.start)
