@@ -258,55 +258,6 @@ def blocks(one: Explanation) -> Iterator[Block]:
         yield from _input(one.example, fixed=True)
 
 
-def markdown(one: Explanation) -> str:
-    """The page of the site."""
-    page = [
-        f"# {one.code}",
-        "",
-        f"[{one.title}](index.md#{anchor(one.title)}), written by `make docs`.",
-        "",
-    ]
-    for block in blocks(one):
-        if block.kind == HEAD:
-            page += [f"## {block.text}", ""]
-        elif block.kind == TEXT:
-            page += [*lines.wrapped(_escaped(block.text), 100), ""]
-        else:
-            page += [f"```{block.kind}", block.text, "```", ""]
-    return "\n".join(page)
-
-
-def _escaped(text: str) -> str:
-    """Text whose ``<`` and ``_`` stay as they are in Markdown."""
-    return text.replace("<", "&lt;").replace("_", "\\_").replace("*", "\\*")
-
-
-def anchor(title: str) -> str:
-    """What a heading is linked by."""
-    return title.lower().replace(" ", "-")
-
-
-def index(groups: list[Group]) -> str:
-    """The page that lists every code."""
-    page = [
-        "# Codes",
-        "",
-        "Written by `make docs` from what `pipeline explain CODE` prints; the tests run every",
-        "example. A refused row has its code in `rejects.jsonl`; the summary, the manifest and the",
-        "report count the refused rows of a build by code. Few of them stop no build: see",
-        "`--max-reject`.",
-        "",
-    ]
-    for one in groups:
-        page += [f"## {one.title}", "", *lines.wrapped(_escaped(one.about), 100), ""]
-        page += ["| code | what it means |", "|---|---|"]
-        for code in one.codes:
-            means = _escaped(first_sentence(code.means)).replace("|", "\\|")
-            page.append(f"| [`{code.code}`]({code.page}.md) | {means} |")
-        page.append("")
-    return "\n".join(page)
-
-
 def first_sentence(text: str) -> str:
     """Up to the first full stop that ends a sentence."""
     head, stop, _ = text.replace("\n", " ").partition(". ")
