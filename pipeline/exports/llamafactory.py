@@ -12,7 +12,6 @@ from pipeline.exports._script import (
     Row,
     Texts,
     list_of,
-    nulls,
     ones,
     projection,
     rows_of_ids,
@@ -47,7 +46,7 @@ def _detail(facts: ExportFacts) -> str:
 
 
 def _media(count: int) -> dict[str, pa.Array]:
-    return {name: nulls(count) for name in _MEDIA}
+    return {name: pa.nulls(count) for name in _MEDIA}
 
 
 def _single(table: pa.Table) -> pa.Table:

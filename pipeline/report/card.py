@@ -4,19 +4,16 @@
 Texts of the data and of options are spelled so that none of them can be Markdown.
 """
 
-import functools
-import json
 import re
 from pathlib import Path
 
-import jinja2
 import pyarrow as pa
 
 from pipeline import tasks
 from pipeline.builds.build import Build
 from pipeline.builds.stored import arrow_of
+from pipeline.lines import templates
 from pipeline.report import card_details
-from stages.errors import counted
 from stages.tokens import layouts
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>()#|!~&])")
@@ -64,20 +61,6 @@ def _kind(field: pa.Field) -> str:
     return f"list<{_kind(kind.value_field)}>" if pa.types.is_list(kind) else str(kind)
 
 
-@functools.cache
-def _template() -> jinja2.Template:
-    made = jinja2.Environment(
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-    )
-    spelled = functools.partial(json.dumps, ensure_ascii=False)
-    made.filters.update(plain=plain, code=code, block=block, counted=counted)
-    made.filters.update(n="{:,}".format, json=spelled)
-    return made.get_template("card.jinja")
-
-
 CARD = "README.md"
 
 
@@ -91,7 +74,9 @@ def make(build: Build, publisher: card_details.Publisher = card_details.NOTHING)
     manifest = build.manifest
     told = publisher.about(manifest)
     licenses = card_details.licenses(manifest, told)
-    text = _template().render(
+    made = templates(Path(__file__).parent)
+    made.filters.update(plain=plain, code=code, block=block)
+    text = made.get_template("card.jinja").render(
         m=manifest,
         p=told,
         title=card_details.title(manifest, told),

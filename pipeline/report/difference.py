@@ -9,21 +9,24 @@ or *added*.
 import functools
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import numpy as np
 
+from pipeline import lines
 from pipeline.builds import versions
 from pipeline.builds.build import Build
+from pipeline.lines import templates
 from pipeline.manifest.json_records import as_json
 from pipeline.report import drawing, headline, numbers
 from pipeline.report.numbers import Matched, Numbers, Pairs, match
 from stages.columns import Ints
-from stages.errors import PipelineError, UsageError, counted
+from stages.errors import PipelineError, UsageError
 
+_FATES = ("same", "moved", "changed", "removed", "added")
 SHOWN = 3  # examples of each kind
 TOKENS = 160  # of an example that is shown
 _QUANTILES = {"p50": 50, "p90": 90, "p99": 99}
@@ -174,14 +177,13 @@ def difference(one: Build, other: Build) -> dict[str, Any]:
     first, second = numbers.read(one), numbers.read(other)
     matched = match(first, second)
     sides, turned = _changed_sides(first, second, matched)
-    fates = ("same", "moved", "changed", "removed", "added")
     return {
         "a": _named(one),
         "b": _named(other),
         "examples": {
             "a": len(first),
             "b": len(second),
-            **{name: len(getattr(matched, name)) for name in fates},
+            **{name: len(getattr(matched, name)) for name in _FATES},
             "changed_side": sides,
         },
         "splits": {"a": _groups(first, "side"), "b": _groups(second, "side")},
@@ -220,33 +222,6 @@ def relative(before: float | None, after: float | None) -> str:
     return f"{after / before - 1:+.1%}" if before else "from 0"
 
 
-def _figures(found: Mapping[str, Any]) -> Iterator[str]:
-    for name in ("splits", "sources"):
-        one, other = found[name]["a"], found[name]["b"]
-        label = name[:-1]
-        for key in [*one, *(key for key in other if key not in one)][:MOST]:
-            a, b = one.get(key), other.get(key)
-            for what in ("examples", "trained"):
-                before, after = (side[what] if side else None for side in (a, b))
-                if before != after:
-                    shown = f"{before or 0} -> {after or 0} ({relative(before, after)})"
-                    yield f"{label:<9} {key}: {what} {shown}"
-            shares = [side["share"] if side else 0.0 for side in (a, b)]
-            if abs(shares[0] - shares[1]) >= 0.0005:
-                yield f"{'':<9} {key}: share of trained tokens {shares[0]:.1%} -> {shares[1]:.1%}"
-        more = len({*one, *other}) - MOST
-        if more > 0:
-            yield f"{'':<9} and {more} more {name}"
-
-
-def _lengths_told(found: Mapping[str, Any]) -> Iterator[str]:
-    for name in ("a", "b", "removed", "added"):
-        length = found["lengths"][name]
-        if length:
-            listed = ", ".join(f"{key} {value:g}" for key, value in length.items())
-            yield f"{'tokens' if name == 'a' else '':<9} {name}: {listed}"
-
-
 def by_source(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options that changed, those of sources apart: ``source.NAME.KEY``.
 
@@ -270,45 +245,12 @@ def by_source(options: Mapping[str, Any]) -> dict[str, Any]:
     return changes
 
 
-def _values(label: str, changes: Mapping[str, Any]) -> Iterator[str]:
-    for key, change in list(changes.items())[:MOST]:
-        before, after = (_cut(json.dumps(change[s], ensure_ascii=False)) for s in ("a", "b"))
-        yield f"{label:<9} {key}: {before} -> {after}"
-    if len(changes) > MOST:
-        yield f"{'':<9} and {len(changes) - MOST} more"
-
-
-def _shown_as(found: Mapping[str, Any]) -> Iterator[str]:
-    for kind in ("removed", "added"):
-        for one in found["shown"][kind]:
-            yield f"{kind:<9} {one['row_id']} ({one['split']}): {_cut(repr(one['text']))}"
-    for pair in found["shown"]["changed"]:
-        yield f"changed   {pair['a']['row_id']}"
-        yield f"{'':<8}- {_cut(repr(pair['a']['text']))}"
-        yield f"{'':<8}+ {_cut(repr(pair['b']['text']))}"
-    for pair in found["shown"]["changed_side"]:
-        a, b = pair["a"], pair["b"]
-        yield f"side      {b['row_id']}: {a['split']} -> {b['split']}: {_cut(repr(b['text']))}"
-
-
-def lines(found: Mapping[str, Any]) -> Iterator[str]:
+def as_text(found: Mapping[str, Any]) -> str:
     """The page of the terminal."""
-    for name in ("a", "b"):
-        one = found[name]
-        yield f"{name:<9} {one['path']}: {one['task']} for {one['model']}, {one['build_id'][:12]}"
-    count = found["examples"]
-    yield f"examples  {count['a']} -> {count['b']} ({relative(count['a'], count['b'])})"
-    fates = ("same", "moved", "changed", "removed", "added")
-    yield f"{'':<9} {', '.join(f'{count[fate]} {fate}' for fate in fates)}"
-    for kind, number in count["changed_side"].items():
-        yield f"warning   {counted(number, 'example')} with equal content changed splits: {kind}"
-    yield from _figures(found)
-    yield from _lengths_told(found)
-    yield from _values("option", by_source(found["options"]))
-    yield from _values("model", found["model"])
-    yield from _values("audit", found["audits"])
-    yield from _values("rejected", found["rejected"])
-    yield from _shown_as(found)
+    made = templates(Path(__file__).parent)
+    made.filters["cut"] = _cut
+    made.globals.update(relative=relative, by_source=by_source, fates=_FATES, most=MOST)
+    return lines.fit(made.get_template("diff.jinja").render(d=found).removesuffix("\n"))
 
 
 # The difference of two builds as a page: no script, nothing from the network.
