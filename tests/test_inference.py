@@ -89,7 +89,9 @@ def test_a_build_of_both_is_warned_about_and_can_choose(make: Make, tmp_path: Pa
     assert both["inference"]["trained_turns"] == {"non_thinking": 1, "thinking": 2, "other": 0}
     assert both["inference"]["arguments"] is None
     assert both["inference"]["mixed"]
-    assert any("--thinking" in line for line in in_words.inference(Build.open(folder).manifest))
+    assert any(
+        "--thinking" in line for line in in_words.lines("inference", Build.open(folder).manifest)
+    )
     on = read_manifest(make("sft", data, "on", model="qwen3-0.6b", thinking="on"))
     assert on["inference"]["trained_turns"] == {"non_thinking": 0, "thinking": 3, "other": 0}
     assert on["inference"]["arguments"] == {"enable_thinking": True}

@@ -82,7 +82,7 @@ def test_counts_are_plain_counts(values: list[float | None]) -> None:
     given_ = [value for value in values if value is not None]
     below = sum(value < 0 for value in given_)
     assert found == Margins(len(given_), len(values) - len(given_), below)
-    assert (in_words.margins(found.recorded()) is None) == (
+    assert (in_words.lines("margins", found.recorded()) == []) == (
         not given_ or len(given_) == len(values)
     )
     totals = Totals()

@@ -218,7 +218,8 @@ def as_text(forecast: Forecast) -> str:
     """The forecast as text for the terminal."""
     plan = as_json(forecast)
     tokens = plan["model"]["tokens"].items()
-    left_out, sources = plan["files_left_out"], plan["sources"]
+    left_out = plan["files_left_out"]
+    sources = [from_json(SourceRecord, one) for one in plan["sources"]]
     made = templates(Path(__file__).parent)
     made.filters.update(
         noted=carried.of, split_told=loss_weights.sentence, piece_lines=_piece_lines
@@ -228,7 +229,7 @@ def as_text(forecast: Forecast) -> str:
         tokens=", ".join(f"{name} {text} = {i}" for name, (text, i) in tokens),
         left_out=local.in_words(left_out) if left_out else "",
         warnings=carried.WARNINGS,
-        sources=in_words.sources([from_json(SourceRecord, one) for one in sources], "about "),
+        sources=in_words.lines("sources", sources, "about "),
         alike=alike.lines(plan),
     )
     return fit(text.removesuffix("\n"))

@@ -149,8 +149,8 @@ def _lines(manifest: Manifest, fix: Fix) -> list[str]:
         lines.append(
             f"          {counted(rows.duplicates_found, 'equal example')} {fate} (see --dedup)"
         )
-    rated = in_words.margins(manifest.margins)
-    lines += [rated] if rated else []
+    rated = in_words.lines("margins", manifest.margins)
+    lines += rated
     if rated and manifest.for_:
         no_margin = exports.load(manifest.for_).no_margin
         lines += [f"          {manifest.for_}: {no_margin}"] if no_margin else []
@@ -160,10 +160,10 @@ def _lines(manifest: Manifest, fix: Fix) -> list[str]:
             f"packs     {packing.packs:,} (lower bound {packing.lower_bound:,}), "
             f"{packing.efficiency:.2%} full"
         )
-    lines += in_words.choice(manifest)
-    lines += in_words.sides(manifest.sides)
-    lines += in_words.sources(manifest.sources)
-    lines += in_words.overlaps(manifest)
+    lines += in_words.lines("choice", manifest)
+    lines += in_words.lines("sides", manifest.sides)
+    lines += in_words.lines("sources", manifest.sources)
+    lines += in_words.lines("overlaps", manifest)
     failed = manifest.validation.failed
     for severity in ("warning", "info"):
         lines += [f"{severity:<9} {name} (see {VALIDATION})" for name in failed.get(severity, ())]
@@ -211,7 +211,7 @@ def summary(built: limits.Built, fix: Fix = no_fix) -> list[str]:
     lines = [f"{head}: {manifest.task} for {manifest.model.name}, {manifest.layout}"]
     if built.fresh:
         lines += [*_time(built), *_formats(manifest.inputs), *_lines(manifest, fix)]
-        lines += in_words.inference(manifest)
+        lines += in_words.lines("inference", manifest)
     else:
         lines += [*_ledger(manifest.rows, manifest.examples)[:1], *_tokens(manifest)]
     lines += _noted(built)
