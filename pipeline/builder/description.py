@@ -306,7 +306,7 @@ def describe(outcome: Outcome, verdict: findings.Verdict) -> records.Manifest:
     config = recipe.config
     sides = (TRAIN, TEST) if outline.split else (TRAIN,)
     probes = recipe.model.probes.items()
-    answers = serving.of_build(recipe, outcome.shards)
+    inference, room = serving.of_build(recipe, outcome.shards)
     return records.Manifest(
         schema_version=records.SCHEMA_VERSION,
         version=__version__,
@@ -338,8 +338,8 @@ def describe(outcome: Outcome, verdict: findings.Verdict) -> records.Manifest:
         near_duplicates=outcome.near_duplicates,
         probes={name: records.ProbeRecord(True, detail) for name, detail in probes},
         encoder=_encoder(outcome),
-        inference=answers.inference,
-        max_new_tokens=answers.max_new_tokens,
+        inference=inference,
+        max_new_tokens=room,
         audits={},
         trainers={},
         files={},
