@@ -283,43 +283,27 @@ def histogram(
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
-    """A lying bar: its name, its length in percent of the longest, and its value as text.
+class Entry:
+    """A lying bar.
 
     Attributes:
-        wanted: where the bar should end, in percent; None where nothing was asked for.
+        value: a count, or a share from 0 to 1; ``wanted``: where the bar should end; None where
+            nothing was asked for.
     """
 
     name: str
-    length: float
-    value: str
+    value: float
     note: str = ""
     wanted: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Lying bars over one axis.
+    """Lying bars over one axis, whose values are counts, or shares from 0 to 1."""
 
-    Attributes:
-        axis: ticks; their values are counts, or shares from 0 to 1.
-    """
-
-    bars: tuple[Bar, ...]
-    axis: tuple[Tick, ...]
+    bars: tuple[Entry, ...]
+    scale: Scale
     shares: bool
-    log: bool
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What a lying bar stands for: a count, or a share from 0 to 1."""
-
-    name: str
-    value: float
-    note: str = ""
-    wanted: float | None = None
 
 
 def bars(entries: Sequence[Entry], *, shares: bool) -> Bars:
@@ -328,23 +312,8 @@ def bars(entries: Sequence[Entry], *, shares: bool) -> Bars:
     rest = entries[BARS:]
     if rest:
         shown.append(Entry(f"{len(rest):,} others", sum(one.value for one in rest)))
-    scale = _scale(shown, shares=shares)
-    drawn = tuple(
-        Bar(
-            one.name,
-            length=scale.percent(one.value),
-            value=f"{one.value:.1%}" if shares else f"{one.value:,.0f}",
-            note=one.note,
-            wanted=None if one.wanted is None else scale.percent(one.wanted),
-        )
-        for one in shown
-    )
-    text = ", ".join(f"{bar.name} {bar.value}" for bar in drawn[:6])
-    more = f" and {len(drawn) - 6} more" if len(drawn) > 6 else ""
-    return Bars(drawn, scale.ticks(), shares=shares, log=scale.log, text=f"{text}{more}.")
-
-
-def _scale(entries: Sequence[Entry], *, shares: bool) -> Scale:
-    if not shares:
-        return of_counts([round(one.value) for one in entries])
-    return up_to(max(max(one.value, one.wanted or 0) for one in entries))
+    if shares:
+        scale = up_to(max(max(one.value, one.wanted or 0) for one in shown))
+    else:
+        scale = of_counts([round(one.value) for one in shown])
+    return Bars(tuple(shown), scale, shares)
