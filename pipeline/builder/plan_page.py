@@ -12,9 +12,9 @@ import numpy as np
 from pipeline.builder import alike
 from pipeline.builder.forecast import Forecast, would_stop
 from pipeline.builder.population import packing_table, sources
+from pipeline.builds.summary import said
 from pipeline.inputs.recipe import Recipe, model_of
 from pipeline.lines import fit, templates
-from pipeline.manifest import in_words
 from pipeline.manifest.counts import SourceRecord
 from pipeline.manifest.json_records import as_json as of_record
 from pipeline.manifest.json_records import from_json
@@ -229,7 +229,7 @@ def as_text(forecast: Forecast) -> str:
         tokens=", ".join(f"{name} {text} = {i}" for name, (text, i) in tokens),
         left_out=local.in_words(left_out) if left_out else "",
         warnings=carried.WARNINGS,
-        sources=in_words.lines("sources", sources, "about "),
+        sources=said("sources", sources, "about "),
         alike=alike.lines(plan),
     )
     return fit(text.removesuffix("\n"))
