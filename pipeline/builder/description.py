@@ -16,19 +16,8 @@ from pipeline import __version__
 from pipeline.builder import rejects
 from pipeline.inputs import equal_build, scan
 from pipeline.inputs.recipe import Recipe, repaired
+from pipeline.manifest import counts as tallies
 from pipeline.manifest import manifest as records
-from pipeline.manifest.counts import (
-    FATES,
-    DoubleCounts,
-    ExampleCounts,
-    FilterCounts,
-    PackingCounts,
-    PaddingCounts,
-    RowCounts,
-    SidesRecord,
-    TokenCounts,
-    TurnSplit,
-)
 from pipeline.manifest.json_records import from_json
 from pipeline.manifest.records import Decontamination, Likeness
 from pipeline.serving import serving
@@ -82,7 +71,7 @@ def splits_of(outcome: Outcome) -> dict[str, records.SplitRecord]:
     return splits
 
 
-def _sides(outcome: Outcome) -> SidesRecord | None:
+def _sides(outcome: Outcome) -> tallies.SidesRecord | None:
     config, rule = outcome.recipe.config, outcome.outline.rule
     if rule is None:
         return None
@@ -92,10 +81,10 @@ def _sides(outcome: Outcome) -> SidesRecord | None:
         by, column = "source", None
     if config.plan.test:
         by, column = "files", None
-    return SidesRecord(by=by, column=column, asked=config.plan.test_size, **asdict(rule))
+    return tallies.SidesRecord(by=by, column=column, asked=config.plan.test_size, **asdict(rule))
 
 
-def _packing(outcome: Outcome) -> PackingCounts | None:
+def _packing(outcome: Outcome) -> tallies.PackingCounts | None:
     config = outcome.recipe.config
     rows = sum(s.rows for s in outcome.shards)
     tokens = sum(s.tokens for s in outcome.shards)
@@ -104,25 +93,25 @@ def _packing(outcome: Outcome) -> PackingCounts | None:
     elif not layouts.load(config.plan.layout).packs:
         return None
     efficiency = round(tokens / (rows * config.plan.max_length), 6)
-    return PackingCounts(rows, efficiency, outcome.outline.counts.lower_bound)
+    return tallies.PackingCounts(rows, efficiency, outcome.outline.counts.lower_bound)
 
 
-def _padding(outcome: Outcome) -> PaddingCounts | None:
+def _padding(outcome: Outcome) -> tallies.PaddingCounts | None:
     if not layouts.load(outcome.recipe.config.plan.layout).pads:
         return None
     tokens = sum(s.tokens for s in outcome.shards)
     padding = sum(s.padding for s in outcome.shards)
-    return PaddingCounts(outcome.outline.width, round(padding / (tokens + padding), 6))
+    return tallies.PaddingCounts(outcome.outline.width, round(padding / (tokens + padding), 6))
 
 
-def _rows(outcome: Outcome) -> RowCounts:
+def _rows(outcome: Outcome) -> tallies.RowCounts:
     ledger, counts = outcome.ledger, outcome.outline.counts
     rows_in = sum(part.rows for part in outcome.parts)
     others: dict[str, Any] = dict(counts.rows_left_out)
     others["filtered"] += sum(part.filtered for part in outcome.parts)
     salvaged = sum(part.rows for part in outcome.parts if part.damage)
     notes = _tallied(outcome.parts, "note") + Counter(salvaged_before_damage=salvaged)
-    return RowCounts(
+    return tallies.RowCounts(
         in_=rows_in,
         used=counts.rows_used,
         rejected=ledger.rejected_rows,
@@ -133,11 +122,11 @@ def _rows(outcome: Outcome) -> RowCounts:
     )
 
 
-def examples_of(outcome: Outcome) -> ExampleCounts:
+def examples_of(outcome: Outcome) -> tallies.ExampleCounts:
     """What became of every example."""
     ledger, counts = outcome.ledger, outcome.outline.counts
     others: dict[str, Any] = dict(counts.left_out)
-    return ExampleCounts(
+    return tallies.ExampleCounts(
         made=sum(part.made for part in outcome.parts),
         rejected=ledger.examples_by_code.total(),
         kept=counts.kept,
@@ -164,7 +153,7 @@ def ledger(outcome: Outcome) -> dict[str, int]:
     }
     return {
         "rows_in": rows.in_,
-        "rows_accounted": sum(getattr(rows, fate) for fate in FATES),
+        "rows_accounted": sum(getattr(rows, fate) for fate in tallies.FATES),
         "examples_made": made.made,
         "examples_accounted": made.accounted,
         **(pack_index.held(counts, stored) if outcome.indexes else stored),
@@ -246,19 +235,19 @@ def _inputs(outcome: Outcome) -> tuple[records.InputRecord, ...]:
     )
 
 
-def tokens_of(outcome: Outcome) -> TokenCounts:
+def tokens_of(outcome: Outcome) -> tallies.TokenCounts:
     """All stored tokens, by what they are for."""
     split = loss_weights.figures(_tallied(outcome.parts, "turn_split"))
-    return TokenCounts(
+    return tallies.TokenCounts(
         total=sum(s.tokens for s in outcome.shards),
         trained=outcome.outline.counts.trained,
         padding=sum(s.padding for s in outcome.shards),
         truncated=_tallied(outcome.parts, "sums")["truncated"],
-        turn_split=TurnSplit(**split) if split else None,
+        turn_split=tallies.TurnSplit(**split) if split else None,
     )
 
 
-def _filters(outcome: Outcome) -> tuple[FilterCounts, ...]:
+def _filters(outcome: Outcome) -> tuple[tallies.FilterCounts, ...]:
     """What each filter left out; empty without filters.
 
     Raises:
@@ -273,7 +262,7 @@ def _filters(outcome: Outcome) -> tuple[FilterCounts, ...]:
     each = (filtered.by, filtered.by[filtered.null], _of_rows(plan, filtered))
     found = np.stack([np.bincount(one, minlength=count) for one in each], axis=1).tolist()
     return tuple(
-        FilterCounts(text, sources[source].name or None, *numbers)
+        tallies.FilterCounts(text, sources[source].name or None, *numbers)
         for (source, text), numbers in zip(filtered.filters, found[1:], strict=True)
     )
 
@@ -288,12 +277,12 @@ def _of_rows(plan: Chosen, filtered: filters.Filtered) -> npt.NDArray[np.uint16]
     return np.asarray(np.maximum.reduceat(filtered.by, begin)[every])
 
 
-def _doubles(outcome: Outcome) -> tuple[DoubleCounts, ...]:
+def _doubles(outcome: Outcome) -> tuple[tallies.DoubleCounts, ...]:
     """What ``--dedup`` left out, by pair of sources; empty where sources have no names."""
     config, found = outcome.recipe.config, sorted(outcome.outline.counts.doubles.items())
     names = [one.name for one in config.sources]
     return tuple(
-        DoubleCounts(names[gone], names[stays], count)
+        tallies.DoubleCounts(names[gone], names[stays], count)
         for (gone, stays), count in found
         if count and config.plan.dedup
     )
