@@ -298,7 +298,7 @@ def test_a_shard_that_is_cut_off_while_it_is_read_kills_nobody(
     reader = readers.load("arrow")
     monkeypatch.setattr(file_version, "PIECE", 5000)
     (split,) = reader.splits(str(path))
-    version = file_version.look(str(path)).hashed()
+    version = file_version.take(str(path))
     found = reader.read(replace(split, version=version))
     next(found)
     os.truncate(path, 4096)
@@ -313,10 +313,10 @@ def test_bytes_that_are_only_counted_are_hashed_again_where_the_file_has_changed
     path = tmp_path / "rows.jsonl"
     content = _lines(ROWS)
     path.write_bytes(content)
-    assert not file_version.look(str(path)).hashed().settled
+    assert not file_version.take(str(path)).settled
     now = time.time_ns
     monkeypatch.setattr(file_hash.time, "time_ns", lambda: now() + 10**10)
-    version = file_version.look(str(path)).hashed()
+    version = file_version.take(str(path))
     assert version.state is not None
     assert version.settled
     hashed: list[int] = []

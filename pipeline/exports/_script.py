@@ -103,6 +103,11 @@ def token_labels(classes: pa.ListArray, good: int, bad: int) -> pa.ListArray:
     return _renamed(classes, {1: good, 0: bad})
 
 
+def nulls(count: int) -> pa.Array:
+    """A column of so many nulls."""
+    return pa.nulls(count)
+
+
 def rows_of_ids(facts: ExportFacts, *, masked: bool) -> Projection:
     """Ids and labels; at step tokens these become classes, 1 for the good token, 0 for the bad.
 

@@ -34,7 +34,7 @@ def _detail(facts: ExportFacts) -> str:
 
 
 def _media(count: int) -> dict[str, pa.Array]:
-    return {name: pa.nulls(count) for name in _MEDIA}
+    return {name: _script.nulls(count) for name in _MEDIA}
 
 
 def _single(table: pa.Table) -> pa.Table:

@@ -16,7 +16,7 @@ from pipeline.stores.sources import Located, locate
 from stages.contract import Cutter, Reader, Split
 from stages.errors import SurroundingsError, UsageError
 from stages.files import content, row_counts
-from stages.files.file_version import FileVersion, look
+from stages.files.file_version import FileVersion, look, take
 
 SMALL = 32 << 20  # bytes of all inputs that are hashed before anything else is done
 
@@ -153,7 +153,7 @@ def _opened(file: Located, name: str, config: Config, *, is_small: bool, hash_no
     ]
     row_counts.require_covered(file.path, splits)
     known = content.joined(splits)
-    version = known or look(file.path).hashed()
+    version = known or take(file.path)
     sha256 = sha256_of(splits) if known else version.sha256
     return Input(
         path=file.path,

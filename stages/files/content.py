@@ -115,7 +115,7 @@ def version_of(split: Split) -> FileVersion:
     """
     if split.version is not None:
         return split.version
-    current = file_version.look(split.path).hashed()
+    current = file_version.take(split.path)
     if current.sha256 != split.sha256:
         raise file_version.changed(split.path)
     return current

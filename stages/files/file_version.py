@@ -204,13 +204,14 @@ def look(path: str) -> FileVersion:
         OSError: it cannot be read.
     """
     with Path(file_hash.required(path)).open("rb", buffering=0) as file:
-        state = file_hash.of(file)
-        head = file.read(_HEAD)
+        state, head = file_hash.of(file), file.read(_HEAD)
     pieces = (FilePiece(0, state.size),) if state.size else ()
     return FileVersion(path, state.size, head, pieces, state, settled=state.settled())
 
 
-# The bytes of a version of a file, and the refusal of any others.
+def take(path: str) -> FileVersion:
+    """Look at a file, and hash it."""
+    return look(path).hashed()
 
 
 def changed(path: str) -> SurroundingsError:
