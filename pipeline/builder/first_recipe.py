@@ -85,41 +85,45 @@ def write(
         given = {**given, "test": tuple(_from(path, one) for one in tests)}
     secret = {f"DATA_{n}": one for n, one in enumerate(data, 1) if redacted(one) != one}
     os.environ.update(secret)
-    first = [f"# First: export {name}=ADDRESS  # {redacted(secret[name], GAP)}" for name in secret]
     names: set[str] = set()
-    model = _model(path, config.parts.model)
-    sources = [{"name": _name(one.data[0], names), "group": one} for one in groups]
-    made = templates(Path(__file__).parent)
-    made.filters.update(toml=_toml, local=partial(_from, path))
-
-    def put(why: Sequence[str] = ()) -> Forecast:
-        text = made.get_template("recipe.jinja").render(
-            first=first,
-            task=task,
-            help=tasks.load(task).help,
-            model=model,
-            why=why,
-            said=_said(given),
-            given=given,
-            offered=_offers(task, given),
-            sources=sources,
-        )
-        for name, address in secret.items():
-            text = text.replace(_toml(address), f'"${{{name}}}"')
-        path.write_text(text, "utf-8")
-        (config,) = builds_of(path)
-        return forecast(config)
-
+    known: dict[str, Any] = {
+        "first": [f"# First: export {n}=ADDRESS  # {redacted(secret[n], GAP)}" for n in secret],
+        "task": task,
+        "help": tasks.load(task).help,
+        "model": _model(path, config.parts.model),
+        "sources": [{"name": _name(one.data[0], names), "group": one} for one in groups],
+    }
     path.parent.mkdir(parents=True, exist_ok=True)
-    estimate = put()
+    estimate = _put(path, known, given, secret)
     length = long_enough(estimate)
     if length is not None:
         given = {**given, "max_length": length}
-        estimate = put()
+        estimate = _put(path, known, given, secret)
     why = reasons(estimate)
     if why:
-        put(["As it stands, a build of it is refused:", *(f"  {one}" for one in why)])
+        told = ["As it stands, a build of it is refused:", *(f"  {one}" for one in why)]
+        _put(path, known, given, secret, told)
     return why
+
+
+def _put(
+    path: Path,
+    known: Mapping[str, Any],
+    given: Mapping[str, Any],
+    secret: Mapping[str, str],
+    why: Sequence[str] = (),
+) -> Forecast:
+    """Write the recipe, and say what it would give."""
+    made = templates(Path(__file__).parent)
+    made.filters.update(toml=_toml, local=partial(_from, path))
+    text = made.get_template("recipe.jinja").render(
+        known, given=given, why=why, said=_said(given), offered=_offers(known["task"], given)
+    )
+    for name, address in secret.items():
+        text = text.replace(_toml(address), f'"${{{name}}}"')
+    path.write_text(text, "utf-8")
+    (config,) = builds_of(path)
+    return forecast(config)
 
 
 def _looks(argument: str, given: Mapping[str, Any]) -> "Looks":
