@@ -27,12 +27,12 @@ from docs.guides import table
 from expectations.contract import PLANNED, Context
 from expectations.gx_suites import shipped
 from expectations.invariants import invariants
-from pipeline import tasks
+from pipeline import lines, tasks
 from pipeline.builder.stagewise import stage_table
 from pipeline.cli import cli
 from pipeline.commands.list import audits, columns, formats, trainers
 from pipeline.messages import explanations
-from pipeline.options import help_page, recipe_model
+from pipeline.options import build_options, help_page, recipe_model
 from pipeline.tasks import kind_of
 from stages import catalog
 
@@ -150,12 +150,23 @@ RECIPES = ROOT / "docs" / "recipes.md"
 _KEYS = re.compile(r"(?<=<!-- keys of recipes -->\n).*(?=<!-- end of keys -->)", re.DOTALL)
 
 
+def _keys() -> Iterator[tuple[str, str, str, str, str]]:
+    """Each key for the table of the docs: key, value, default, where, what for."""
+    for option in build_options.EVERY.values():
+        where = ["top"] if option.name in recipe_model.TOP else []
+        where += ["source"] if option.name in recipe_model.SOURCE else []
+        where += ["build"] if option.name in recipe_model.BUILD else []
+        value = recipe_model.default_of(option)
+        default = "" if value in (None, "", ()) else json.dumps(value)
+        yield option.key, option.value.words, default, ", ".join(where), option.help
+
+
 def recipes_page() -> str:
     """The page about recipes with its table of keys as they are now."""
     head = ("key", "value", "default", "where", "what it is for")
     rows = [
         (f"`{key}`", value, f"`{default}`" if default else "", where, sentence)
-        for key, value, default, where, sentence in recipe_model.rows()
+        for key, value, default, where, sentence in _keys()
     ]
     made = table(head, rows)
     return _KEYS.sub(lambda _: made, RECIPES.read_text("utf-8"))
@@ -164,12 +175,61 @@ def recipes_page() -> str:
 CODES = ROOT / "docs" / "codes"
 
 
+def _code_page(one: explanations.Explanation) -> str:
+    """The page of the site."""
+    page = [
+        f"# {one.code}",
+        "",
+        f"[{one.title}](index.md#{_anchor(one.title)}), written by `make docs`.",
+        "",
+    ]
+    for block in explanations.blocks(one):
+        if block.kind == explanations.HEAD:
+            page += [f"## {block.text}", ""]
+        elif block.kind == explanations.TEXT:
+            page += [*lines.wrapped(_escaped(block.text), 100), ""]
+        else:
+            page += [f"```{block.kind}", block.text, "```", ""]
+    return "\n".join(page)
+
+
+def _escaped(text: str) -> str:
+    """Text whose ``<`` and ``_`` stay as they are in Markdown."""
+    return text.replace("<", "&lt;").replace("_", "\\_").replace("*", "\\*")
+
+
+def _anchor(title: str) -> str:
+    """What a heading is linked by."""
+    return title.lower().replace(" ", "-")
+
+
+def _index(groups: list[explanations.Group]) -> str:
+    """The page that lists every code."""
+    page = [
+        "# Codes",
+        "",
+        "Written by `make docs` from what `pipeline explain CODE` prints; the tests run every",
+        "example. A refused row has its code in `rejects.jsonl`; the summary, the manifest and the",
+        "report count the refused rows of a build by code. Few of them stop no build: see",
+        "`--max-reject`.",
+        "",
+    ]
+    for one in groups:
+        page += [f"## {one.title}", "", *lines.wrapped(_escaped(one.about), 100), ""]
+        page += ["| code | what it means |", "|---|---|"]
+        for code in one.codes:
+            means = _escaped(explanations.first_sentence(code.means)).replace("|", "\\|")
+            page.append(f"| [`{code.code}`]({code.page}.md) | {means} |")
+        page.append("")
+    return "\n".join(page)
+
+
 def codes() -> dict[Path, str]:
     """A page for each code, and one that lists them."""
     groups = [explanations.group(name) for name in explanations.GROUPS]
     every = [one for group in groups for one in group.codes]
-    found = {CODES / f"{one.page}.md": explanations.markdown(one) for one in every}
-    return found | {CODES / "index.md": explanations.index(groups)}
+    found = {CODES / f"{one.page}.md": _code_page(one) for one in every}
+    return found | {CODES / "index.md": _index(groups)}
 
 
 EXTENDING = ROOT / "docs" / "extending.md"

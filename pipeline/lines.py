@@ -4,13 +4,22 @@ Where nobody looks (a pipe, a file) nothing is wrapped: one entry stays one line
 read it expect. ``COLUMNS`` says that lines are to be wrapped there too.
 """
 
+import functools
+import json
 import os
 import re
+import shlex
 import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TextIO
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from stages.errors import counted
+
+if TYPE_CHECKING:
+    import jinja2
 
 NARROW, WIDE = 40, 100  # columns: lines are not made shorter, nor longer, for any terminal
 _ENDLESS = 1 << 30
@@ -120,3 +129,21 @@ def command(words: Sequence[str], columns: int, indent: str = "") -> list[str]:
             line = f"{indent}    "
         line = f"{line} {word}" if line.strip() else f"{line}{word}"
     return [*lines, line]
+
+
+@functools.cache
+def templates(folder: Path) -> "jinja2.Environment":
+    """The templates of texts in a folder, read once per process. Nothing is escaped: a filter
+    quotes a value for its language, ``sh``, ``json`` (YAML too) or ``py``."""
+    import jinja2  # most commands print a line or two
+
+    made = jinja2.Environment(
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        loader=jinja2.FileSystemLoader(folder),
+    )
+    spelled = functools.partial(json.dumps, ensure_ascii=False)
+    made.filters.update(sh=shlex.quote, json=spelled, py=repr, counted=counted, n="{:,}".format)
+    return made

@@ -15,8 +15,8 @@ from test_overlay import model_dir
 from transformers import AutoTokenizer
 
 from pipeline.builds.build import Build
+from pipeline.builds.summary import said
 from pipeline.inputs.recipe import resolve_recipe
-from pipeline.manifest import in_words
 from pipeline.options.config import Config
 from pipeline.serving import serving
 from pipeline.serving.overlay import overlay
@@ -59,7 +59,7 @@ def test_one_id_wherever_it_stands(folder: Path, pipeline: Callable[..., Ran]) -
 @pytest.mark.slow
 def test_the_contract_says_which_servers_need_the_tokenizer(folder: Path) -> None:
     """A stock tokenizer decodes the id to nothing, so its string alone stops nobody there."""
-    told = in_words.inference(Build.open(folder).manifest)
+    told = said("inference", Build.open(folder).manifest)
     assert any("'<search>' is registered as 151646" in line for line in told)
     found = json.loads((folder / "serving.json").read_bytes())
     assert found["added_tokens"] == {"<search>": TOKEN}

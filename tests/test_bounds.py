@@ -27,9 +27,8 @@ from pipeline.cli import cli
 from pipeline.inputs.detection import recognise_all
 from pipeline.inputs.scan import expand, scan
 from pipeline.options.config import Config
-from stages import errors, readers
+from stages import errors, files, readers
 from stages.chat_template.template import LONGEST, Template
-from stages.files import frames
 from stages.tokenizers.resolve import Overrides, resolve
 
 PLENTY = 20.0  # seconds
@@ -163,12 +162,12 @@ def test_an_archive_expands_no_more_than_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beyond what is free; and --salvage keeps what came before."""
-    monkeypatch.setattr(frames, "FREE_TEXT", 1 << 20)
+    monkeypatch.setattr(files, "FREE_TEXT", 1 << 20)
     path = tmp_path / "bomb.jsonl.zst"
     path.write_bytes(_zst(GOOD, 1) + _zst(b"x" * (1 << 20), 100))
     said = _within(lambda: _read(path, False), errors.ContainerError)
-    assert f"expands more than {frames.EXPANSION} times" in said
-    assert frames.EXPANSION > 1032  # what gzip comes to at most
+    assert f"expands more than {files.EXPANSION} times" in said
+    assert files.EXPANSION > 1032  # what gzip comes to at most
 
 
 @pytest.mark.parametrize("name", few(SWOLLEN, 3))
@@ -178,8 +177,8 @@ def test_a_table_is_refused_before_it_swells(tmp_path: Path, name: str) -> None:
     path.write_bytes(SWOLLEN[name]())
     before = pa.total_allocated_bytes()
     said = _within(lambda: _read(path, False), errors.ContainerError)
-    assert f"expands more than {frames.EXPANSION} times" in said
-    assert pa.total_allocated_bytes() - before < frames.FREE_TEXT
+    assert f"expands more than {files.EXPANSION} times" in said
+    assert pa.total_allocated_bytes() - before < files.FREE_TEXT
 
 
 def test_categories_are_no_bomb(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from test_recipe import RIGHT, recipe_with, write_recipe
 from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.options import build_options, command_line, overlaps, recipe, recipe_model
 from pipeline.options.config import PHASE_OF, PHASES, Config, from_record
+from pipeline.options.many_values import UNLESS_DEFAULT
 from posttrain_pipeline.api import config_of
 from stages.errors import UsageError
 
@@ -126,7 +127,7 @@ def test_a_manifest_keeps_the_order_of_its_options(tmp_path: Path) -> None:
     later = "group_by pack_within total empty title license origin"
     assert names[first:] == later.split()
     every = [one for phase in PHASES.values() for one in fields(phase)]
-    where_given = {one.name for one in every if one.metadata.get(build_options.UNLESS_DEFAULT)}
+    where_given = {one.name for one in every if one.metadata.get(UNLESS_DEFAULT)}
     others = {n for n in PHASE_OF if PHASE_OF[n] != "run"} - {"data", "model", "test"}
     assert set(names) == others - where_given
 

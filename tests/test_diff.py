@@ -36,7 +36,7 @@ ROWS = st.dictionaries(st.integers(0, 30), st.integers(0, 6), max_size=20).map(
 @given(ROWS, ROWS)
 def test_every_example_is_in_one_group(one: list[Any], other: list[Any]) -> None:
     """Against the definition, by sets and counters: moved by content, changed by id."""
-    found = difference.match(_numbers(one), _numbers(other))
+    found = numbers.match(_numbers(one), _numbers(other))
     left = [found.same.one, found.moved.one, found.changed.one, found.removed]
     right = [found.same.other, found.moved.other, found.changed.other, found.added]
     assert sorted(np.concatenate(left).tolist()) == list(range(len(one)))
@@ -72,7 +72,7 @@ def test_content_is_all_that_a_trainer_reads(built: Make) -> None:
         ]
         assert len(read[0]) > 5
         for other in read[1:]:
-            found = difference.match(read[0], other)
+            found = numbers.match(read[0], other)
             assert len(found.same) == len(read[0]) == len(other)
             for one in ("length", "trained"):
                 assert sorted(getattr(read[0], one)) == sorted(getattr(other, one))

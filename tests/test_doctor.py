@@ -59,8 +59,8 @@ class Clinic:
         self, *changes: Any, task: str = "prm", system: str | None = None, **model: Any
     ) -> dict[str, probes.ProbeVerdict]:
         folder = self.directory(*changes, **model)
-        wanted = examine.ModelToExamine(folder, task, self._cache, system=system)
-        return examine.examine_model(wanted, wide=False).verdicts
+        examined = examine.examine_model(folder, task, self._cache, system=system, wide=False)
+        return examined.verdicts
 
 
 @pytest.fixture
@@ -221,5 +221,4 @@ def _distinct() -> list[str]:
 @pytest.mark.parametrize("name", _distinct())
 def test_every_profile_is_sound(name: str, cache_dir: Path) -> None:
     """Every probe of every profile whose tokenizer can be had."""
-    wanted = examine.ModelToExamine(name, "prm", cache_dir, fetch=True)
-    assert not failed(examine.examine_model(wanted).verdicts)
+    assert not failed(examine.examine_model(name, "prm", cache_dir, fetch=True).verdicts)

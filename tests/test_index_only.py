@@ -135,7 +135,7 @@ OPTIONS = [
 def same_to_diff(packed: Build, indexed: Build) -> None:
     """Both train the same examples, copies included, and ``diff`` names each as stored."""
     rows, of_packs = numbers.read(packed), numbers.read(indexed)
-    matched = difference.match(rows, of_packs)
+    matched = numbers.match(rows, of_packs)
     assert len(matched.same) == len(rows) == len(of_packs)
     places = matched.same.one[::7], matched.same.other[::7]
     each = [

@@ -16,7 +16,8 @@ from support import Make, read_manifest, write_rows
 from transformers import AutoTokenizer
 
 from pipeline.builds.build import Build
-from pipeline.manifest import counts, in_words
+from pipeline.builds.summary import said
+from pipeline.manifest import counts
 from pipeline.shards import answers
 from stages import encoders, errors, profile
 from stages.chat_template.render import template_of
@@ -71,8 +72,8 @@ def test_every_hybrid_profile_has_two_prompts(cache_dir: Path) -> None:
     found = {prompt.name: prompt for prompt in prompts(model)}
     assert set(found) == {"thinking", "non_thinking"}
     for name in HYBRIDS:  # whose prompts are the same
-        for said in ("ranks", "chat_template", "template_variants"):
-            assert getattr(all_profiles()[name], said) == getattr(model.profile, said)
+        for field in ("ranks", "chat_template", "template_variants"):
+            assert getattr(all_profiles()[name], field) == getattr(model.profile, field)
     tokenizer = encoders.parsed(model.tokenizer_json)
     for prompt in found.values():
         text = template_of(model).render(QUESTION, add_generation_prompt=True, **prompt.arguments)
@@ -89,7 +90,7 @@ def test_a_build_of_both_is_warned_about_and_can_choose(make: Make, tmp_path: Pa
     assert both["inference"]["trained_turns"] == {"non_thinking": 1, "thinking": 2, "other": 0}
     assert both["inference"]["arguments"] is None
     assert both["inference"]["mixed"]
-    assert any("--thinking" in line for line in in_words.inference(Build.open(folder).manifest))
+    assert any("--thinking" in line for line in said("inference", Build.open(folder).manifest))
     on = read_manifest(make("sft", data, "on", model="qwen3-0.6b", thinking="on"))
     assert on["inference"]["trained_turns"] == {"non_thinking": 0, "thinking": 3, "other": 0}
     assert on["inference"]["arguments"] == {"enable_thinking": True}

@@ -11,7 +11,7 @@ from support import Run, read_manifest, stored_rows, write_rows
 
 from expectations.audits import FAIL, PASS, Totals
 from expectations.audits import step_labels as audit
-from pipeline.manifest import in_words
+from pipeline.builds.summary import said
 from pipeline.shards.facts import Margins, of_column
 from stages import contract, errors
 from stages.formats import _pairs, load
@@ -82,9 +82,7 @@ def test_counts_are_plain_counts(values: list[float | None]) -> None:
     given_ = [value for value in values if value is not None]
     below = sum(value < 0 for value in given_)
     assert found == Margins(len(given_), len(values) - len(given_), below)
-    assert (in_words.margins(found.recorded()) is None) == (
-        not given_ or len(given_) == len(values)
-    )
+    assert (said("margins", found.recorded()) == []) == (not given_ or len(given_) == len(values))
     totals = Totals()
     totals.add({"pairs": np.array([found.present, found.negative]), "rows": np.zeros(0, object)})
     judged = audit.MARGINS.judge(None, totals, audit.MARGINS.tolerances)

@@ -18,8 +18,9 @@ from support import ROOT, SAMPLES, Run, table
 from pipeline import tasks
 from pipeline.options import command_line, many_values
 from pipeline.options import recipe_model as declared
-from pipeline.options.build_options import OPTIONS, Option
+from pipeline.options.build_options import OPTIONS
 from pipeline.options.config import PHASE_OF, Config
+from pipeline.options.many_values import Option
 from pipeline.options.paths import Data, ModelName, Place, TextFile, TextFiles
 from pipeline.options.recipe import builds_of
 from pipeline.options.values import Amount, Number, OneOf, Switch, Value, Whole, Width

@@ -284,7 +284,7 @@ def test_bars_of_shares_end_inside_the_axis(values: list[float]) -> None:
     """As many as fit; the rest is one bar, so that nothing is missing."""
     drawn = charts.bars([Entry(f"s{at}", value) for at, value in enumerate(values)], shares=True)
     assert len(drawn.bars) == min(len(values), charts.BARS + 1)
-    assert all(0 <= bar.length <= 100.001 for bar in drawn.bars)
+    assert all(0 <= drawn.scale.percent(bar.value) <= 100.001 for bar in drawn.bars)
     if len(values) > charts.BARS:
         assert drawn.bars[-1].name == f"{len(values) - charts.BARS} others"
 

@@ -3,12 +3,11 @@
 import gzip
 import json
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 import zstandard
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import table_bytes
 
@@ -69,58 +68,34 @@ def test_lines_are_counted_as_they_are_read(
         assert [row_counts.count(split) for split in splits] == expected
 
 
-VALUES = st.recursive(
-    st.none() | st.integers() | st.text(st.sampled_from('ab"\\[]{},'), max_size=6),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
-    ),
-    max_leaves=6,
-)
-
-
-@SAME
-@example(rows=["[["], indent=None, chunk=4)  # a string from one chunk into the next, alone
-@given(
-    rows=st.lists(VALUES, max_size=6), indent=st.sampled_from([None, 1]), chunk=st.integers(4, 12)
-)
-def test_items_are_counted_as_they_are_read(
-    tmp_path: Path, rows: list[Any], indent: int | None, chunk: int
+def test_the_items_of_an_array_are_counted_and_no_more_than_can_be_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Arrays of anything, with brackets, commas, quotes and backslashes inside strings."""
+    """Brackets, commas, quotes and backslashes inside strings; one value alone, and several."""
+    items = [{"a": '],[{"\\'}, [1, [2]], None, "x,y"]
     path = tmp_path / "rows.json"
-    path.write_text(json.dumps(rows, indent=indent), "utf-8")
-    split = contract.Split(str(path), 0, 0, file_hash.sha256(path), "json")
-    expected = read(split)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(content, "CHUNK", chunk)
-        assert (
-            row_counts.count(split)
-            == expected
-            == row_counts.Count(len(rows), len(rows), len(rows) - 1)
-        )
-
-
-def test_objects_one_after_the_other_are_counted(tmp_path: Path) -> None:
-    """Pretty-printed objects without an array; other values have no marks to count by."""
-    path = tmp_path / "rows.json"
-    for text, rows in (('{"a": [1, {}]}\n{\n"b": 2}', 2), ('{"a": 1} 3 "x"', None)):
+    for text, known in (
+        (json.dumps(items), True),
+        (json.dumps(items, indent=1), True),
+        ("[]", True),
+        ('{"a": [1, {}]}\n{\n"b": 2}', False),
+        ('{"a": 1}', False),
+    ):
         path.write_text(text, "utf-8")
-        found = row_counts.count(contract.Split(str(path), 0, 0, "", "json"))
-        assert (found and found.rows) == rows
+        split = contract.Split(str(path), 0, 0, file_hash.sha256(path), "json")
+        assert row_counts.count(split) == (read(split) if known else None)
+    path.write_text(json.dumps(items), "utf-8")
+    monkeypatch.setattr(row_counts, "_HELD", 8)
+    assert row_counts.count(contract.Split(str(path), 0, 0, "", "json")) is None
 
 
-def test_tables_are_counted_by_what_they_say_of_themselves(tmp_path: Path) -> None:
-    """Parquet by row group; Arrow as a file and as a stream."""
-    table = pa.table({"a": list(range(7))})
-    (tmp_path / "rows.parquet").write_bytes(table_bytes(table, "parquet", 3))
-    for kind in ("file", "stream"):
-        (tmp_path / f"{kind}.arrow").write_bytes(table_bytes(table, kind, 4))
-    for path in sorted(map(str, tmp_path.iterdir())):
-        name = readers.of_path(path)
-        assert name is not None
-        splits = readers.load(name).splits(path)
-        assert [row_counts.count(split) for split in splits] == [read(split) for split in splits]
-        assert sum(found.rows for found in map(row_counts.count, splits) if found) == 7
+def test_parquet_is_counted_by_what_it_says_of_itself(tmp_path: Path) -> None:
+    """Row group by row group."""
+    path = tmp_path / "rows.parquet"
+    path.write_bytes(table_bytes(pa.table({"a": list(range(7))}), "parquet", 3))
+    splits = readers.load("parquet").splits(str(path))
+    assert [row_counts.count(split) for split in splits] == [read(split) for split in splits]
+    assert sum(found.rows for found in map(row_counts.count, splits) if found) == 7
 
 
 def test_a_file_is_cut_into_all_of_its_pieces(

@@ -23,7 +23,8 @@ from pipeline.builds.packs import examples
 from pipeline.cli import cli
 from pipeline.options.recipe import builds_of
 from pipeline.report import drawing, terminal
-from pipeline.report.search import Condition, Search, of_build
+from pipeline.report.pages import Condition
+from pipeline.report.search import Search, of_build
 from stages import encoders, errors, profile
 
 MODEL = model_record()

@@ -9,29 +9,26 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from pipeline import __version__
 from pipeline.builder import rejects
 from pipeline.inputs import equal_build, scan
 from pipeline.inputs.recipe import Recipe, repaired
+from pipeline.manifest import counts as tallies
 from pipeline.manifest import manifest as records
-from pipeline.manifest.counts import (
-    FATES,
-    ExampleCounts,
-    PackingCounts,
-    PaddingCounts,
-    RowCounts,
-    SidesRecord,
-    TokenCounts,
-    TurnSplit,
-)
+from pipeline.manifest.json_records import from_json
 from pipeline.manifest.records import Decontamination, Likeness
 from pipeline.serving import serving
 from pipeline.shards import budgets, facts, filters, gather, pack_index
+from pipeline.shards.examples import Fate
 from pipeline.shards.part import PartReport
 from pipeline.shards.plan import Chosen
 from pipeline.shards.sides import TEST, TRAIN
 from stages import encoders, findings, formats
 from stages.chat_template import loss_weights
+from stages.errors import PipelineError
 from stages.tokens import layouts
 
 
@@ -67,16 +64,13 @@ def splits_of(outcome: Outcome) -> dict[str, records.SplitRecord]:
             examples=sum(s.examples for s in shards),
             tokens=sum(s.tokens for s in shards),
             shards=tuple(
-                records.ShardRecord(
-                    path=s.path, rows=s.rows, tokens=s.tokens, bytes=s.bytes, sha256=s.sha256
-                )
-                for s in shards
+                records.ShardRecord(s.path, s.rows, s.tokens, s.bytes, s.sha256) for s in shards
             ),
         )
     return splits
 
 
-def _sides(outcome: Outcome) -> SidesRecord | None:
+def _sides(outcome: Outcome) -> tallies.SidesRecord | None:
     config, rule = outcome.recipe.config, outcome.outline.rule
     if rule is None:
         return None
@@ -86,10 +80,10 @@ def _sides(outcome: Outcome) -> SidesRecord | None:
         by, column = "source", None
     if config.plan.test:
         by, column = "files", None
-    return SidesRecord(by=by, column=column, asked=config.plan.test_size, **asdict(rule))
+    return tallies.SidesRecord(by=by, column=column, asked=config.plan.test_size, **asdict(rule))
 
 
-def _packing(outcome: Outcome) -> PackingCounts | None:
+def _packing(outcome: Outcome) -> tallies.PackingCounts | None:
     config = outcome.recipe.config
     rows = sum(s.rows for s in outcome.shards)
     tokens = sum(s.tokens for s in outcome.shards)
@@ -98,44 +92,40 @@ def _packing(outcome: Outcome) -> PackingCounts | None:
     elif not layouts.load(config.plan.layout).packs:
         return None
     efficiency = round(tokens / (rows * config.plan.max_length), 6)
-    return PackingCounts(rows, efficiency, outcome.outline.counts.lower_bound)
+    return tallies.PackingCounts(rows, efficiency, outcome.outline.counts.lower_bound)
 
 
-def _padding(outcome: Outcome) -> PaddingCounts | None:
+def _padding(outcome: Outcome) -> tallies.PaddingCounts | None:
     if not layouts.load(outcome.recipe.config.plan.layout).pads:
         return None
     tokens = sum(s.tokens for s in outcome.shards)
     padding = sum(s.padding for s in outcome.shards)
-    return PaddingCounts(outcome.outline.width, round(padding / (tokens + padding), 6))
+    return tallies.PaddingCounts(outcome.outline.width, round(padding / (tokens + padding), 6))
 
 
-def _notes(outcome: Outcome) -> Counter[str]:
-    notes = _tallied(outcome.parts, "note")
-    salvaged = sum(part.rows for part in outcome.parts if part.damage)
-    return notes + Counter({"salvaged_before_damage": salvaged})
-
-
-def _rows(outcome: Outcome) -> RowCounts:
+def _rows(outcome: Outcome) -> tallies.RowCounts:
     ledger, counts = outcome.ledger, outcome.outline.counts
     rows_in = sum(part.rows for part in outcome.parts)
     others: dict[str, Any] = dict(counts.rows_left_out)
     others["filtered"] += sum(part.filtered for part in outcome.parts)
-    return RowCounts(
+    salvaged = sum(part.rows for part in outcome.parts if part.damage)
+    notes = _tallied(outcome.parts, "note") + Counter(salvaged_before_damage=salvaged)
+    return tallies.RowCounts(
         in_=rows_in,
         used=counts.rows_used,
         rejected=ledger.rejected_rows,
         **others,
         duplicates_found=counts.found,
         rejected_by_code=dict(sorted(ledger.rows_by_code.items())),
-        notes=dict(sorted(_notes(outcome).items())),
+        notes=dict(sorted(notes.items())),
     )
 
 
-def examples_of(outcome: Outcome) -> ExampleCounts:
+def examples_of(outcome: Outcome) -> tallies.ExampleCounts:
     """What became of every example."""
     ledger, counts = outcome.ledger, outcome.outline.counts
     others: dict[str, Any] = dict(counts.left_out)
-    return ExampleCounts(
+    return tallies.ExampleCounts(
         made=sum(part.made for part in outcome.parts),
         rejected=ledger.examples_by_code.total(),
         kept=counts.kept,
@@ -162,7 +152,7 @@ def ledger(outcome: Outcome) -> dict[str, int]:
     }
     return {
         "rows_in": rows.in_,
-        "rows_accounted": sum(getattr(rows, fate) for fate in FATES),
+        "rows_accounted": sum(getattr(rows, fate) for fate in tallies.FATES),
         "examples_made": made.made,
         "examples_accounted": made.accounted,
         **(pack_index.held(counts, stored) if outcome.indexes else stored),
@@ -242,15 +232,56 @@ def _inputs(outcome: Outcome) -> tuple[records.InputRecord, ...]:
     )
 
 
-def tokens_of(outcome: Outcome) -> TokenCounts:
+def tokens_of(outcome: Outcome) -> tallies.TokenCounts:
     """All stored tokens, by what they are for."""
     split = loss_weights.figures(_tallied(outcome.parts, "turn_split"))
-    return TokenCounts(
+    return tallies.TokenCounts(
         total=sum(s.tokens for s in outcome.shards),
         trained=outcome.outline.counts.trained,
         padding=sum(s.padding for s in outcome.shards),
         truncated=_tallied(outcome.parts, "sums")["truncated"],
-        turn_split=TurnSplit(**split) if split else None,
+        turn_split=tallies.TurnSplit(**split) if split else None,
+    )
+
+
+def _filters(outcome: Outcome) -> tuple[tallies.FilterCounts, ...]:
+    """What each filter left out; empty without filters.
+
+    Raises:
+        PipelineError: the build does not leave out just what the filters say.
+    """
+    plan, filtered = outcome.chosen, outcome.filtered
+    if filtered is None or plan is None:
+        return ()
+    if not np.array_equal(plan.choice.fate == Fate.FILTERED, filtered.by > 0):
+        raise PipelineError("What the filters leave out is not what was left out.")
+    sources, count = outcome.recipe.config.sources, len(filtered.filters) + 1
+    each = (filtered.by, filtered.by[filtered.null], _of_rows(plan, filtered))
+    found = np.stack([np.bincount(one, minlength=count) for one in each], axis=1).tolist()
+    return tuple(
+        tallies.FilterCounts(text, sources[source].name or None, *numbers)
+        for (source, text), numbers in zip(filtered.filters, found[1:], strict=True)
+    )
+
+
+def _of_rows(plan: Chosen, filtered: filters.Filtered) -> npt.NDArray[np.uint16]:
+    """Of each row whose examples are all filtered, the last filter that one of them came to."""
+    row = plan.examples.row
+    if not len(row):
+        return filtered.by
+    begin = np.flatnonzero(np.diff(row, prepend=row[0] - 1))
+    every = np.logical_and.reduceat(plan.choice.fate == Fate.FILTERED, begin)
+    return np.asarray(np.maximum.reduceat(filtered.by, begin)[every])
+
+
+def _doubles(outcome: Outcome) -> tuple[tallies.DoubleCounts, ...]:
+    """What ``--dedup`` left out, by pair of sources; empty where sources have no names."""
+    config, found = outcome.recipe.config, sorted(outcome.outline.counts.doubles.items())
+    names = [one.name for one in config.sources]
+    return tuple(
+        tallies.DoubleCounts(names[gone], names[stays], count)
+        for (gone, stays), count in found
+        if count and config.plan.dedup
     )
 
 
@@ -261,7 +292,7 @@ def describe(outcome: Outcome, verdict: findings.Validation) -> records.Manifest
     config = recipe.config
     sides = (TRAIN, TEST) if outline.split else (TRAIN,)
     probes = recipe.model.probes.items()
-    answers = serving.of_build(recipe, outcome.shards)
+    inference, room = serving.of_build(recipe, outcome.shards)
     return records.Manifest(
         schema_version=records.SCHEMA_VERSION,
         version=__version__,
@@ -287,14 +318,14 @@ def describe(outcome: Outcome, verdict: findings.Validation) -> records.Manifest
         splits=splits_of(outcome),
         sides=_sides(outcome),
         sources=budgets.records(config, outline.counts.portions, outline.asked, sides),
-        filters=rejects.filters(config, outcome.chosen, outcome.filtered),
-        doubles=rejects.doubles(config, outline.counts),
+        filters=_filters(outcome),
+        doubles=_doubles(outcome),
         decontamination=outcome.decontamination,
         near_duplicates=outcome.near_duplicates,
         probes={name: records.ProbeRecord(True, detail) for name, detail in probes},
         encoder=_encoder(outcome),
-        inference=answers.inference,
-        max_new_tokens=answers.max_new_tokens,
+        inference=inference,
+        max_new_tokens=room,
         audits={},
         trainers={},
         files={},

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,6 +17,7 @@ from pipeline.builder.forecast import Forecast, forecast, glimpses, would_stop
 from pipeline.builder.population import MAX_LENGTHS
 from pipeline.inputs import opening, scan
 from pipeline.inputs.detection import recognise_glimpse, two_shapes
+from pipeline.lines import templates
 from pipeline.options.build_options import OPTIONS, default_cache
 from pipeline.options.command_line import config_from, not_read, stem
 from pipeline.options.config import Config
@@ -83,28 +85,45 @@ def write(
         given = {**given, "test": tuple(_from(path, one) for one in tests)}
     secret = {f"DATA_{n}": one for n, one in enumerate(data, 1) if redacted(one) != one}
     os.environ.update(secret)
-    head = [f"# First: export {name}=ADDRESS  # {redacted(secret[name], GAP)}" for name in secret]
-    head += _head(task, _model(path, config.parts.model))
-
-    def put(why: Sequence[str] = ()) -> Forecast:
-        lines = [*head, *map("# {}".format, why), *_body(groups, task, given, path), ""]
-        text = "\n".join(lines)
-        for name, address in secret.items():
-            text = text.replace(_toml(address), f'"${{{name}}}"')
-        path.write_text(text, "utf-8")
-        (config,) = builds_of(path)
-        return forecast(config)
-
+    names: set[str] = set()
+    known: dict[str, Any] = {
+        "first": [f"# First: export {n}=ADDRESS  # {redacted(secret[n], GAP)}" for n in secret],
+        "task": task,
+        "help": tasks.load(task).help,
+        "model": _model(path, config.parts.model),
+        "sources": [{"name": _name(one.data[0], names), "group": one} for one in groups],
+    }
     path.parent.mkdir(parents=True, exist_ok=True)
-    estimate = put()
+    estimate = _put(path, known, given, secret)
     length = long_enough(estimate)
     if length is not None:
         given = {**given, "max_length": length}
-        estimate = put()
+        estimate = _put(path, known, given, secret)
     why = reasons(estimate)
     if why:
-        put(["As it stands, a build of it is refused:", *(f"  {one}" for one in why)])
+        told = ["As it stands, a build of it is refused:", *(f"  {one}" for one in why)]
+        _put(path, known, given, secret, told)
     return why
+
+
+def _put(
+    path: Path,
+    known: Mapping[str, Any],
+    given: Mapping[str, Any],
+    secret: Mapping[str, str],
+    why: Sequence[str] = (),
+) -> Forecast:
+    """Write the recipe, and say what it would give."""
+    made = templates(Path(__file__).parent)
+    made.filters.update(toml=_toml, local=partial(_from, path))
+    text = made.get_template("recipe.jinja").render(
+        known, given=given, why=why, said=_said(given), offered=_offers(known["task"], given)
+    )
+    for name, address in secret.items():
+        text = text.replace(_toml(address), f'"${{{name}}}"')
+    path.write_text(text, "utf-8")
+    (config,) = builds_of(path)
+    return forecast(config)
 
 
 def _looks(argument: str, given: Mapping[str, Any]) -> "Looks":
@@ -134,51 +153,12 @@ def _grouped(looks: "Mapping[str, Looks]", config: Config) -> list[_Group]:
     return list(groups.values())
 
 
-def _head(task: str, model: str) -> list[str]:
+def _said(given: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The keys that were given, with their values."""
     return [
-        "# Build it:              pipeline build RECIPE.toml",
-        "# What it would give:    pipeline plan RECIPE.toml",
-        "# Change a key once:     --set max-length=2048, or any option of pipeline run",
-        "# For an editor:         pipeline init --schema > recipe.schema.json, and as first line",
-        "#                        the comment #:schema ./recipe.schema.json",
-        "# Paths are relative to the folder of this file; ${NAME} is an environment variable.",
-        "",
-        f"task = {_toml(task)}  # {tasks.load(task).help}",
-        f"model = {_toml(model)}  # or another: pipeline list models; org/name; ./dir",
-        "# Builds are versions in the folder output, with a link current. How many are kept:",
-        "# keep = 7  # 0: output is one build, and the next one replaces it",
-    ]
-
-
-def _body(groups: Sequence[_Group], task: str, given: Mapping[str, Any], path: Path) -> list[str]:
-    """The data, in sources where it is not read alike, and what may be changed."""
-    said = [
-        f"{OPTIONS[name].key} = {_toml(OPTIONS[name].value.loosened(value))}"
+        (OPTIONS[name].key, OPTIONS[name].value.loosened(value))
         for name, value in given.items()
         if name not in ("model", "cache_dir") and value not in (OPTIONS[name].default, None, (), "")
-    ]
-    if given.get("test"):
-        said.append(
-            "# Its rows are the test split; rows above with the same questions are left out."
-        )
-    offered = _offers(task, given)
-    if len(groups) == 1:
-        return [*_data(groups[0], path), *said, "", *offered]
-    lines = [*said, "", *offered]
-    names: set[str] = set()
-    for group in groups:
-        name = _name(group.data[0], names)
-        lines += ["", "[[source]]", f"name = {_toml(name)}", *_data(group, path)]
-        lines += ["# What differs for this source goes here: map, system, where, max-reject."]
-    return lines
-
-
-def _data(group: _Group, path: Path) -> list[str]:
-    listed = ", ".join(_toml(_from(path, argument)) for argument in group.data)
-    evidence = " ".join(group.found.evidence.split())
-    return [
-        f"# about {counted(group.rows, 'row')}; {group.found.reading}: {evidence}",
-        f"data = [{listed}]",
     ]
 
 

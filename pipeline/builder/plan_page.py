@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,9 +12,9 @@ import numpy as np
 from pipeline.builder import alike
 from pipeline.builder.forecast import Forecast, would_stop
 from pipeline.builder.population import packing_table, sources
+from pipeline.builds.summary import said
 from pipeline.inputs.recipe import Recipe, model_of
-from pipeline.lines import fit
-from pipeline.manifest import in_words
+from pipeline.lines import fit, templates
 from pipeline.manifest.counts import SourceRecord
 from pipeline.manifest.json_records import as_json as of_record
 from pipeline.manifest.json_records import from_json
@@ -23,7 +24,6 @@ from pipeline.stores import local
 from stages import encoders
 from stages.chat_template import loss_weights
 from stages.columns import IGNORED
-from stages.errors import counted
 from stages.rows import carried
 
 Piece = tuple[str, str]  # its kind (context, trained, marker), and its text
@@ -214,115 +214,22 @@ def _piece_lines(pieces: list[Piece]) -> Iterator[str]:
                 yield f"  {label:<8} {click.style(line, fg=_COLOURS.get(kind, 'yellow'))}"
 
 
-def _input_lines(plan: dict[str, Any]) -> Iterator[str]:
-    for look in plan["inputs"]:
-        about = "" if look["rows_exact"] else "about "
-        yield (
-            f"input     {look['path']}: {look['format']} ({look['evidence']}), "
-            f"{look['bytes']:,} bytes, {about}{counted(look['rows'], 'row')}; "
-            f"sampled: {look['looked_at']}"
-        )
-        if look["left_out_by_where"]:
-            yield (
-                f"          {counted(look['left_out_by_where'], 'sampled row')} left out by --where"
-            )
-        if look["unread"]:
-            columns = ", ".join(
-                f"{name} ({counted(n, 'row')})" for name, n in look["unread"].items()
-            )
-            yield f"          not read: {columns}"
-    if plan["files"] > len(plan["inputs"]):
-        yield f"          {len(plan['inputs']):,} of {counted(plan['files'], 'file')} sampled"
-    if plan["files_left_out"]:
-        yield f"not read  {local.in_words(plan['files_left_out'])}"
-
-
-def _reject_lines(plan: dict[str, Any]) -> Iterator[str]:
-    rejects = plan["rejects"]
-    yield (
-        f"rejects   {rejects['refused']:,} of {counted(rejects['sampled'], 'sampled row')} refused"
-    )
-    for code, entry in rejects["by_code"].items():
-        yield f"          {entry['rows']:>6} {code}: {', '.join(entry['first'])}"
-        yield f"                 {entry['detail']}"
-    if rejects["too_long"]:
-        trimmed = "" if plan["too_long"] == "reject" else ", and cannot be trimmed to that"
-        examples = f"{rejects['too_long']} of {plan['lengths']['examples']} sampled examples"
-        yield f"          {examples} are longer than --max-length{trimmed}; they are refused too"
-    if rejects["build_would_stop"]:
-        yield (
-            "          a build would stop: more refused rows than --max-reject allows, nothing "
-            "left, or most margins below zero"
-        )
-        first = next(iter(rejects["by_code"]), None)
-        if first is not None:
-            yield f"          what it means, and the fix: pipeline explain {first}"
-    for name, count in plan["notes"].items():
-        label = "warning" if name in carried.WARNINGS else "note"
-        of = f"{count:,} of {counted(rejects['sampled'], 'sampled row')}"
-        yield f"{label:<9} {of}: {name} ({carried.of(name)})"
-    if rejects["too_large_to_sample"]:
-        yield f"          {rejects['too_large_to_sample']} more rows are too large for a sample"
-
-
-def _filter_lines(plan: dict[str, Any]) -> Iterator[str]:
-    for number, one in enumerate(plan["filters"]):
-        null = f", {one['null']} of them because it is null" if one["null"] else ""
-        name = f"{one['source']}: " if one["source"] else ""
-        yield (
-            f"{'' if number else 'filters':<9} {name}{one['expression']} leaves out "
-            f"{one['examples']:,} of {counted(one['of'], 'sampled example')}{null}"
-        )
-
-
-def _margin_lines(plan: dict[str, Any]) -> Iterator[str]:
-    margins = plan["margins"]
-    if margins and margins["present"]:
-        total = margins["present"] + margins["absent"]
-        below = f"{margins['negative']:,} below zero: the rejected answer is rated higher"
-        yield f"margins   of {counted(total, 'sampled pair')}, {margins['absent']:,} without one"
-        yield from [f"          {below}"] if margins["negative"] else []
-
-
-def _length_lines(plan: dict[str, Any]) -> Iterator[str]:
-    lengths = plan["lengths"]
-    if not lengths["examples"]:
-        return
-    words = "  ".join(f"{name} {lengths[name]:,}" for name in ("mean", *_QUANTILES))
-    yield f"tokens    {words}  ({lengths['trained_share']:.1%} trained)"
-    if plan["turn_split"]:
-        yield f"turns     of the sample, {loss_weights.sentence(plan['turn_split'])}"
-    yield f"{'length':>12} {'too long':>9} {'packs':>10} {'full':>8}"
-    for entry in plan["packing"]:
-        packs = "-" if entry["packs"] is None else f"{entry['packs']:,}"
-        full = "-" if entry["efficiency"] is None else f"{entry['efficiency']:.2%}"
-        mark = "  <- --max-length" if entry["max_length"] == plan["max_length"] else ""
-        yield (f"{entry['max_length']:>12,} {entry['too_long']:>9.2%} {packs:>10} {full:>8}{mark}")
-    yield "          packs and fill are estimated from the sample's lengths"
-
-
 def as_text(forecast: Forecast) -> str:
     """The forecast as text for the terminal."""
     plan = as_json(forecast)
-    model = plan["model"]
-    tokens = ", ".join(f"{name} {text} = {i}" for name, (text, i) in model["tokens"].items())
-    lines = [
-        f"task      {plan['task']}, {plan['layout']}, at most {plan['max_length']} tokens",
-        f"model     {model['name']} (tokenizer: {model['tokenizer_source']})",
-        f"tokens    {tokens}",
-        *(f"repaired  {sentence}" for sentence in model["repairs"]),
-        *_input_lines(plan),
-        f"stages    {' -> '.join(plan['stages'])}",
-        *_reject_lines(plan),
-        *_filter_lines(plan),
-        *in_words.sources([from_json(SourceRecord, one) for one in plan["sources"]], "about "),
-        *alike.lines(plan),
-        *_margin_lines(plan),
-        *_length_lines(plan),
-    ]
-    for row in plan["first_rows"]:
-        for side, pieces in row["sequences"].items():
-            lines.append(f"row       {row['id']}{f' {side}' if side else ''}")
-            lines += _piece_lines(pieces)
-    page = [*lines, f"output    {plan['output']} (nothing was written)"]
-    return fit("\n".join(page))
+    tokens = plan["model"]["tokens"].items()
+    left_out = plan["files_left_out"]
+    sources = [from_json(SourceRecord, one) for one in plan["sources"]]
+    made = templates(Path(__file__).parent)
+    made.filters.update(
+        noted=carried.of, split_told=loss_weights.sentence, piece_lines=_piece_lines
+    )
+    text = made.get_template("plan.jinja").render(
+        p=plan,
+        tokens=", ".join(f"{name} {text} = {i}" for name, (text, i) in tokens),
+        left_out=local.in_words(left_out) if left_out else "",
+        warnings=carried.WARNINGS,
+        sources=said("sources", sources, "about "),
+        alike=alike.lines(plan),
+    )
+    return fit(text.removesuffix("\n"))

@@ -7,32 +7,25 @@ import bisect
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from pipeline import tasks
 from pipeline.builds import failed
 from pipeline.manifest import dataset_files, json_records, records
-from pipeline.manifest.counts import DoubleCounts, FilterCounts
 from pipeline.messages.result import of_error
 from pipeline.options.config import Config
-from pipeline.shards import facts, part
-from pipeline.shards.chain import Gone, PartReject, Refusal, raw_text, refusals
-from pipeline.shards.collect import PartSource, row_ids_of
-from pipeline.shards.examples import Fate
-from pipeline.shards.filters import Filtered
-from pipeline.shards.plan import Chosen
+from pipeline.shards import part
+from pipeline.shards.chain import PartReject, Refusal
+from pipeline.shards.collect import PartSource
 from pipeline.shards.storage import here
 from stages import columns
-from stages.contract import Batch, Record, Split
-from stages.errors import DataError, PipelineError, counted, were
-
-ORIGIN = ("row_id", "offset", "raw")  # columns of a stage file
+from stages.contract import Split
+from stages.errors import DataError, counted, were
 
 
 @dataclass(slots=True)
@@ -79,10 +72,11 @@ def _entries(work: part.Work, source: PartSource) -> Iterator[tuple[int, records
             entry = PartReject(**json.loads(text))
             suffix = f"#{entry.sequence}" if entry.sequence >= 0 else ""
             row_id = f"{source.name}:{source.first_line + entry.line + 1}{suffix}"
-            yield entry.line, _reject(entry, row_id, _in_file(work.split, entry.offset), entry.raw)
+            yield entry.line, reject(entry, row_id, in_file(work.split, entry.offset), entry.raw)
 
 
-def _reject(why: Refusal | PartReject, row_id: str, offset: int | None, raw: str) -> records.Reject:
+def reject(why: Refusal | PartReject, row_id: str, offset: int | None, raw: str) -> records.Reject:
+    """The line of ``rejects.jsonl`` of a row; ``offset``: in its file."""
     source, _, place = row_id.rpartition(":")
     return records.Reject(
         id=row_id,
@@ -96,38 +90,9 @@ def _reject(why: Refusal | PartReject, row_id: str, offset: int | None, raw: str
     )
 
 
-def _in_file(split: Split, offset: int | None) -> int | None:
+def in_file(split: Split, offset: int | None) -> int | None:
     """Where a row begins in its file, by where it begins in its split."""
     return None if offset is None else offset + (split.start if split.reader == "jsonl" else 0)
-
-
-def with_origin(batch: Batch, source: PartSource, split: Split, records: Sequence[Record]) -> Batch:
-    """What normalize made of records, with the columns ``ORIGIN``.
-
-    A stage file has them, so that a stage that runs alone can write down what it refuses.
-    """
-    by_line = {record.line: record for record in records}
-    rows = [by_line[line] for line in batch.column("line").to_pylist()]
-    offsets = [_in_file(split, record.offset) for record in rows]
-    batch = columns.put(batch, "row_id", row_ids_of(source, batch))
-    batch = columns.put(batch, "offset", pa.array(offsets, pa.int64()))
-    return columns.put(batch, "raw", pa.array(map(raw_text, rows), pa.string()))
-
-
-def of_batch(gone: Iterable[Gone]) -> list[records.Reject]:
-    """The refused rows of one batch of a stage file, in input order.
-
-    Args:
-        gone: with the columns ``ORIGIN``.
-    """
-    found: list[records.Reject] = []
-    for one in gone:
-        origins = zip(*(one.rows.column(name).to_pylist() for name in ORIGIN), strict=True)
-        found += [
-            _reject(refusal, *origin)
-            for refusal, origin in zip(refusals([one]), origins, strict=True)
-        ]
-    return sorted(found, key=lambda reject: reject.line)
 
 
 def _with_examples(refused: columns.Ints, encoded: columns.Ints) -> set[int]:
@@ -375,57 +340,3 @@ def error_of(
         ((first, _),) = ledger.rows_by_code.most_common(1)
         ways.append(f"What it means, and the fix: pipeline explain {first}")
     return DataError(f"{what}:\n{reasons}", " ".join(ways), figures)
-
-
-# What filters and ``--dedup`` left out of a build, by filter and by source: for its manifest.
-
-
-def filters(
-    config: Config, plan: Chosen | None, filtered: Filtered | None
-) -> tuple[FilterCounts, ...]:
-    """What each filter left out; empty without filters.
-
-    Raises:
-        PipelineError: the build does not leave out just what the filters say.
-    """
-    if filtered is None or plan is None:
-        return ()
-    if not np.array_equal(plan.choice.fate == Fate.FILTERED, filtered.by > 0):
-        raise PipelineError("What the filters leave out is not what was left out.")
-    count = len(filtered.filters) + 1
-    examples = np.bincount(filtered.by, minlength=count).tolist()
-    null = np.bincount(filtered.by[filtered.null], minlength=count).tolist()
-    rows = np.bincount(_of_rows(plan, filtered), minlength=count).tolist()
-    return tuple(
-        FilterCounts(
-            expression=text,
-            source=config.sources[source].name or None,
-            examples=examples[number],
-            null=null[number],
-            rows=rows[number],
-        )
-        for number, (source, text) in enumerate(filtered.filters, 1)
-    )
-
-
-def _of_rows(plan: Chosen, filtered: Filtered) -> np.ndarray[tuple[int], np.dtype[np.uint16]]:
-    """Of each row whose examples are all filtered, the last filter that one of them came to."""
-    row = plan.examples.row
-    if not len(row):
-        return filtered.by
-    begin = np.flatnonzero(np.concatenate([[True], row[1:] != row[:-1]]))
-    every = np.logical_and.reduceat(plan.choice.fate == Fate.FILTERED, begin)
-    last: np.ndarray[tuple[int], np.dtype[np.uint16]] = np.maximum.reduceat(filtered.by, begin)
-    return last[every]
-
-
-def doubles(config: Config, counts: facts.Counts) -> tuple[DoubleCounts, ...]:
-    """What ``--dedup`` left out, by pair of sources; empty where sources have no names."""
-    if not config.plan.dedup:
-        return ()
-    names = [one.name for one in config.sources]
-    return tuple(
-        DoubleCounts(source=names[gone], kept_in=names[stays], examples=count)
-        for (gone, stays), count in sorted(counts.doubles.items())
-        if count
-    )

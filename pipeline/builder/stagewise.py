@@ -30,7 +30,7 @@ from pipeline.shards import plan as planning
 from pipeline.shards.measured import read
 from stages import columns, formats, readers
 from stages.chat_template import loss_weights
-from stages.contract import Batch, Stage
+from stages.contract import Batch, Record, Split, Stage
 from stages.errors import DataError, UsageError
 from stages.files import file_hash
 from stages.rows.carried import IDENTITY
@@ -38,6 +38,7 @@ from stages.tokens import layouts, pretokenized
 from stages.tokens.folded_labels import unfold
 
 METADATA = b"posttrain-pipeline"
+_ORIGIN = ("row_id", "offset", "raw")  # columns of a stage file
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,37 @@ def _write(path: Path, batches: list[Batch], recipe: Recipe, stage: str) -> None
             writer.write_batch(batch.replace_schema_metadata(schema.metadata))
 
 
+def _with_origin(
+    batch: Batch, source: collect.PartSource, split: Split, records: Sequence[Record]
+) -> Batch:
+    """What normalize made of records, with the columns ``_ORIGIN``.
+
+    A stage file has them, so that a stage that runs alone can write down what it refuses.
+    """
+    by_line = {record.line: record for record in records}
+    rows = [by_line[line] for line in batch.column("line").to_pylist()]
+    offsets = [rejects.in_file(split, record.offset) for record in rows]
+    batch = columns.put(batch, "row_id", collect.row_ids_of(source, batch))
+    batch = columns.put(batch, "offset", pa.array(offsets, pa.int64()))
+    return columns.put(batch, "raw", pa.array(map(chain.raw_text, rows), pa.string()))
+
+
+def _refused(gone: Iterable[chain.Gone]) -> list[records.Reject]:
+    """The refused rows of one batch of a stage file, in input order.
+
+    Args:
+        gone: with the columns ``_ORIGIN``.
+    """
+    found: list[records.Reject] = []
+    for one in gone:
+        origins = zip(*(one.rows.column(name).to_pylist() for name in _ORIGIN), strict=True)
+        found += [
+            rejects.reject(refusal, *origin)
+            for refusal, origin in zip(chain.refusals([one]), origins, strict=True)
+        ]
+    return sorted(found, key=lambda reject: reject.line)
+
+
 def _normalized(recipe: Recipe, inputs: Sequence[Input]) -> Iterator[Batch]:
     for source, name in zip(inputs, recipe.formats, strict=True):
         normalize = recipe.of_source(source.source).normalize(name)
@@ -98,7 +130,7 @@ def _normalized(recipe: Recipe, inputs: Sequence[Input]) -> Iterator[Batch]:
             for lines in readers.load(split.reader).read(split):
                 named = collect.PartSource("", source.name, first)
                 batch = normalize(lines.records)
-                yield rejects.with_origin(batch, named, split, lines.records)
+                yield _with_origin(batch, named, split, lines.records)
                 lines_read += lines.lines
             first += lines_read
 
@@ -111,7 +143,7 @@ def _run(
     refused: list[records.Reject] = []
     for start in batches:
         batch, gone = chain.through(start, stages)
-        refused += rejects.of_batch(gone)
+        refused += _refused(gone)
         if batch.num_rows:
             kept.append(batch)
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -187,7 +219,7 @@ def run_stage(name: str, source: Path, output: Path, cache_dir: Path) -> int:
         known = ", ".join(["normalize", *stages, *laid])
         raise UsageError(f"{recipe.config.task} has no stage {name!r}.", f"Its stages: {known}.")
     batches = _batches(source)
-    _require(batches, [*stages[name].reads, *rejects.ORIGIN], name=name, source=source)
+    _require(batches, [*stages[name].reads, *_ORIGIN], name=name, source=source)
     return _run(batches, [stages[name]], output, recipe, name)
 
 

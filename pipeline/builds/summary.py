@@ -7,11 +7,13 @@ them where the terminal is narrow.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from pipeline import executors, exports
 from pipeline.builds import limits, versions
-from pipeline.lines import wrapped
-from pipeline.manifest import dataset_files, in_words, json_records
+from pipeline.lines import templates, wrapped
+from pipeline.manifest import dataset_files, json_records
 from pipeline.manifest.counts import ExampleCounts, RowCounts
 from pipeline.manifest.manifest import InputRecord, Manifest
 from pipeline.manifest.records import REJECTS, REPORT, VALIDATION
@@ -30,6 +32,14 @@ _REASONS = {
 }
 
 Fix = Callable[[str], str]  # what to do about a code; empty where nothing is known
+
+
+def said(about: str, *values: Any) -> list[str]:
+    """What ``words.jinja`` says about one thing: ``margins``, ``sides``, ``choice``, ``overlaps``,
+    ``sources`` or ``inference``."""
+    words: Any = templates(Path(__file__).parent).get_template("words.jinja").module
+    text: str = getattr(words, about)(*values)
+    return text.split("\n")[:-1]
 
 
 def no_fix(code: str) -> str:
@@ -149,8 +159,8 @@ def _lines(manifest: Manifest, fix: Fix) -> list[str]:
         lines.append(
             f"          {counted(rows.duplicates_found, 'equal example')} {fate} (see --dedup)"
         )
-    rated = in_words.margins(manifest.margins)
-    lines += [rated] if rated else []
+    rated = said("margins", manifest.margins)
+    lines += rated
     if rated and manifest.for_:
         no_margin = exports.load(manifest.for_).no_margin
         lines += [f"          {manifest.for_}: {no_margin}"] if no_margin else []
@@ -160,10 +170,10 @@ def _lines(manifest: Manifest, fix: Fix) -> list[str]:
             f"packs     {packing.packs:,} (lower bound {packing.lower_bound:,}), "
             f"{packing.efficiency:.2%} full"
         )
-    lines += in_words.choice(manifest)
-    lines += in_words.sides(manifest.sides)
-    lines += in_words.sources(manifest.sources)
-    lines += in_words.overlaps(manifest)
+    lines += said("choice", manifest)
+    lines += said("sides", manifest.sides)
+    lines += said("sources", manifest.sources)
+    lines += said("overlaps", manifest)
     failed = manifest.validation.failed
     for severity in ("warning", "info"):
         lines += [f"{severity:<9} {name} (see {VALIDATION})" for name in failed.get(severity, ())]
@@ -211,7 +221,7 @@ def summary(built: limits.Built, fix: Fix = no_fix) -> list[str]:
     lines = [f"{head}: {manifest.task} for {manifest.model.name}, {manifest.layout}"]
     if built.fresh:
         lines += [*_time(built), *_formats(manifest.inputs), *_lines(manifest, fix)]
-        lines += in_words.inference(manifest)
+        lines += said("inference", manifest)
     else:
         lines += [*_ledger(manifest.rows, manifest.examples)[:1], *_tokens(manifest)]
     lines += _noted(built)

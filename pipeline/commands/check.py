@@ -16,7 +16,6 @@ from stages.errors import UsageError, counted
 
 if TYPE_CHECKING:
     from pipeline.publish.checked_files import Checked
-if TYPE_CHECKING:
     from stages.probes import ProbeVerdict
 
 SHOWN = 20
@@ -91,15 +90,16 @@ def _lines(name: str, verdict: "ProbeVerdict", column: int, columns: int) -> lis
 def DOCTOR(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """Ends with status 2 when a probe fails."""
     from pipeline.serving import examine, serving
+    from stages.tokenizers.resolve import Overrides
 
     if not all(stop):
         raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
     from pipeline.options.paths import read_text
 
-    template: Path | None = given.pop("chat_template")
+    template, eos, date = (given.pop(name) for name in ("chat_template", "eos", "date"))
     given["cache_dir"] = paths.local_cache(given["cache_dir"] or build_options.default_cache())
     source = read_text(template) if template else None
-    examined = examine.examine_model(examine.ModelToExamine(**given, chat_template=source))
+    examined = examine.examine_model(**given, overrides=Overrides(source, eos, date))
     described = examine.described(examined, stop)
     failed = sum(verdict.passed is False for verdict in examined.verdicts.values())
     if as_json:

@@ -8,8 +8,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from pipeline import lines
-from pipeline.options import help_page, shells
-from pipeline.options.help_page import DATA, Choice, argument, command, option
+from pipeline.options import shells
+from pipeline.options.help_page import DATA, RUN, Choice, argument, command, group, option
 from stages.errors import UsageError
 
 
@@ -178,27 +178,17 @@ def EXPLAIN(code: str | None) -> None:
 # ``pipeline completion``: the Tab key completes files, models, formats, trainers and builds.
 
 
-_SHELL = help_page.argument(
+_SHELL = argument(
     "shell",
     required=False,
     metavar="[SHELL]",
     type=click.Choice(sorted(shells.shells())),
     help="bash, fish or zsh [the one in $SHELL].",
-    heading=help_page.RUN,
+    heading=RUN,
 )
 
 
-@click.group(
-    name="completion",
-    cls=help_page.Group,
-    help="Have the Tab key complete files, models, formats, trainers and builds.",
-    heading=help_page.FIRST,
-    examples=(
-        ("pipeline completion install bash", "In bash, from the next shell on"),
-        ("pipeline completion show zsh", "The script alone, to put it elsewhere"),
-        ("pipeline completion remove bash", "Undo it"),
-    ),
-)
+@group("completion")
 def COMPLETION() -> None:
     """For bash, zsh and fish."""
 
@@ -216,14 +206,7 @@ def _listed(paths: list[Path], words: str) -> None:
         click.echo(f"{words} {path}")
 
 
-@COMPLETION.command(
-    help="Install it for a shell; says which files it wrote, and how to undo it.",
-    examples=(
-        ("pipeline completion install", "For the shell that you use"),
-        ("pipeline completion install zsh", "For zsh"),
-        ("pipeline completion install fish", "For fish"),
-    ),
-)
+@COMPLETION.subcommand("install")
 @_SHELL
 def install(shell: str | None) -> None:
     """A second time it writes nothing."""
@@ -234,14 +217,7 @@ def install(shell: str | None) -> None:
     click.echo(f"{said} To undo it: pipeline completion remove {named.name}")
 
 
-@COMPLETION.command(
-    help="Undo the installation.",
-    examples=(
-        ("pipeline completion remove", "For the shell that you use"),
-        ("pipeline completion remove zsh", "For zsh"),
-        ("pipeline completion remove fish", "For fish"),
-    ),
-)
+@COMPLETION.subcommand("remove")
 @_SHELL
 def remove(shell: str | None) -> None:
     """What else is in the shell's files stays."""
@@ -251,14 +227,7 @@ def remove(shell: str | None) -> None:
         click.echo("It was not installed.")
 
 
-@COMPLETION.command(
-    help="Print the script that the shell reads.",
-    examples=(
-        ("pipeline completion show bash", "For bash"),
-        ("pipeline completion show zsh > _pipeline.zsh", "Into a file"),
-        ("pipeline completion show fish | head", "The begin of it"),
-    ),
-)
+@COMPLETION.subcommand("show")
 @_SHELL
 def show(shell: str | None) -> None:
     """Nothing is installed."""

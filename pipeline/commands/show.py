@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline import lines
 from pipeline.messages.result import print_object
 from pipeline.options.command_line import JSON, folder
 from pipeline.options.help_page import DRAWN, ROWS, Option, command
@@ -255,4 +254,4 @@ def DIFF(one: Path, other: Path, page: Path | None, as_json: bool) -> None:
     if as_json:
         print_object(0, found)
     else:
-        click.echo(lines.fit("\n".join(difference.lines(found))))
+        click.echo(difference.as_text(found))

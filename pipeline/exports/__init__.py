@@ -96,18 +96,6 @@ class Projection:
     back: "Callable[[pa.Table], pa.Table]"
 
 
-def _as_it_is(facts: ExportFacts) -> Projection | None:
-    return None
-
-
-def _no_more(facts: ExportFacts) -> str | None:
-    return None
-
-
-def _no_files(facts: ExportFacts) -> Mapping[str, str]:
-    return {}
-
-
 @dataclass(frozen=True, slots=True)
 class Export:
     """One trainer.
@@ -135,9 +123,9 @@ class Export:
     detail: Callable[[ExportFacts], str]
     launch: Callable[[ExportFacts], str]
     why_not: Mapping[str, str] = field(default_factory=dict)
-    refuses: Callable[[ExportFacts], str | None] = _no_more
-    files: Callable[[ExportFacts], Mapping[str, str]] = _no_files
-    projection: Callable[[ExportFacts], Projection | None] = _as_it_is
+    refuses: Callable[[ExportFacts], str | None] = lambda facts: None
+    files: Callable[[ExportFacts], Mapping[str, str]] = lambda facts: {}
+    projection: Callable[[ExportFacts], Projection | None] = lambda facts: None
     container: str = "arrow"
     takes_weights: bool = False
     takes_margins: bool = False

@@ -5,54 +5,29 @@ A template is called like the file that it becomes, with ``.jinja`` behind.
 
 from __future__ import annotations
 
-import functools
-import json
-import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from pipeline.exports import ExportFacts, Projection
+from pipeline.lines import templates
 from stages.columns import IGNORED, list_parts, make_list, numbers, whole
 from stages.encoders import parsed
 from stages.errors import UsageError, counted
 
-if TYPE_CHECKING:
-    import jinja2
-
-    from pipeline.exports import ExportFacts
-
 _RATE = "2e-5"  # default learning rate of reward models on small sets
-
-
-@functools.cache
-def _environment() -> jinja2.Environment:
-    """The engine, made once per process; it escapes nothing: a filter quotes a value for its
-    language, ``sh``, ``json`` (YAML too) or ``py``."""
-    import jinja2
-
-    made = jinja2.Environment(
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        loader=jinja2.FileSystemLoader(Path(__file__).with_name("scripts")),
-    )
-    made.filters.update(
-        sh=shlex.quote, json=functools.partial(json.dumps, ensure_ascii=False), py=repr
-    )
-    return made
 
 
 def render(file: str, **values: Any) -> str:
     """The text of a file, from its template."""
-    return _environment().get_template(f"{file}.jinja").render(file=file, rate=_RATE, **values)
+    made = templates(Path(__file__).with_name("scripts")).get_template(f"{file}.jinja")
+    return made.render(file=file, rate=_RATE, **values)
 
 
 def script(file: str, **more: Callable[[ExportFacts], Any]) -> Callable[[ExportFacts], str]:

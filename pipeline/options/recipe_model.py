@@ -2,11 +2,12 @@
 values in their usual spelling, and every mistake in our words."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.options.build_options import EVERY, NAME, OF_SOURCE, OPTIONS, Option
+from pipeline.options.build_options import NAME, OF_SOURCE, OPTIONS
+from pipeline.options.many_values import Option
 from pipeline.options.paths import BY_RECIPE
 from pipeline.options.recipe_file import Mistakes
 from pipeline.options.values import OneOf, Schema, misfit
@@ -72,7 +73,7 @@ def _properties(options: Mapping[str, Option]) -> Schema:
     found = {}
     for option in options.values():
         found[option.key] = {"description": option.help, **option.value.spellings()}
-        if (default := _default(option)) not in (None, "", ()):
+        if (default := default_of(option)) not in (None, "", ()):
             found[option.key]["default"] = default
     return found
 
@@ -82,20 +83,9 @@ def schema_text() -> str:
     return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
 
 
-def _default(option: Option) -> Any:
+def default_of(option: Option) -> Any:
     """What a recipe has that says nothing of an option; a command may have another."""
     return BY_RECIPE if option.name == "keep" else option.default
-
-
-def rows() -> Iterator[tuple[str, str, str, str, str]]:
-    """Each key for the table of the docs: key, value, default, where, what for."""
-    for option in EVERY.values():
-        where = ["top"] if option.name in TOP else []
-        where += ["source"] if option.name in SOURCE else []
-        where += ["build"] if option.name in BUILD else []
-        value = _default(option)
-        default = "" if value in (None, "", ()) else json.dumps(value)
-        yield option.key, option.value.words, default, ", ".join(where), option.help
 
 
 def checked(table: Mapping[str, Any], mistakes: Mistakes) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from pipeline.manifest.manifest import MANIFEST, Manifest, PublishedRecord
 from pipeline.manifest.records import CONTAMINATED, NEAR_DUPLICATES, REJECTS, REPORT, RUN, Reject
 from pipeline.report import card
 from pipeline.report import page as report_page
-from pipeline.report.card_details import Publisher, licenses, said_of_sources, title
+from pipeline.report.card_details import Publisher, licenses, recorded_sources, title
 from stages.columns import IGNORED, TYPES
 from stages.encoders import parsed
 from stages.errors import UsageError, counted
@@ -250,7 +250,7 @@ def describe(
     found = licenses(manifest, publisher)
     if found:
         about["license"] = found[0] if len(found) == 1 else found
-    origins = [*publisher.origins, *(one.origin for one in said_of_sources(manifest))]
+    origins = [*publisher.origins, *(one.get("origin") for one in recorded_sources(manifest))]
     if any(origins):
         about["isBasedOn"] = list(dict.fromkeys(filter(None, origins)))
     about["distribution"] = [

@@ -3,12 +3,13 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline import tasks
 from pipeline.manifest.manifest import Manifest
-from pipeline.options.build_options import PHASES
+from pipeline.options.build_options import OPTIONS
+from pipeline.options.many_values import Pairs
 from stages.kinds import CONVERSATION, PAIR
 
 # The card's front matter: what ``datasets`` and the hub read of it.
@@ -36,48 +37,14 @@ def title(manifest: Manifest, publisher: "Publisher") -> str:
     return publisher.title or f"{manifest.task.upper()} data for {manifest.model.name}"
 
 
-def _size(rows: int) -> str:
+def size(rows: int) -> str:
+    """How many rows, in the hub's words."""
     return next((word for limit, word in _SIZES if rows < limit), "n>1T")
 
 
-def _about(manifest: Manifest, publisher: "Publisher") -> Iterator[str]:
-    tags = ["posttrain-pipeline", manifest.task, manifest.model.name]
-    category = _CATEGORIES.get(tasks.kind_of(manifest.task).trains_as, "token-classification")
-    yield f"pretty_name: {json.dumps(title(manifest, publisher), ensure_ascii=False)}"
-    for key, value in for_hub(licenses(manifest, publisher)):
-        yield f"{key}: {json.dumps(value)}"
-    yield f"task_categories: {json.dumps([category])}"
-    yield f"size_categories: {json.dumps([_size(manifest.examples.kept)])}"
-    yield f"tags: {json.dumps(tags, ensure_ascii=False)}"
-
-
-def _splits(manifest: Manifest) -> Iterator[str]:
-    yield "configs:"
-    yield "- config_name: default"
-    yield "  data_files:"
-    for name in manifest.splits:
-        yield f"  - split: {name}"
-        # Caches that datasets writes beside the shards are no shards.
-        yield f'    path: "{name}/data-*.arrow"'
-    # With these numbers, load_dataset refuses a folder in which a shard is missing.
-    yield "dataset_info:"
-    yield "  splits:"
-    for name, split in manifest.splits.items():
-        yield f"  - name: {name}"
-        yield f"    num_bytes: {sum(shard.bytes for shard in split.shards)}"
-        yield f"    num_examples: {split.rows}"
-    size = sum(shard.bytes for shard in manifest.shards)
-    yield f"  download_size: {size}"
-    yield f"  dataset_size: {size}"
-
-
-def front_matter(manifest: Manifest, publisher: "Publisher") -> str:
-    """Between two lines of three dashes."""
-    lines = ["---", *_about(manifest, publisher), *_splits(manifest), "---"]
-    return "\n".join(lines) + "\n"
-
-
-# The recipe of a build as TOML, from what its manifest says: ``pipeline build`` takes it.
+def category(manifest: Manifest) -> str:
+    """What the data trains, in the hub's words."""
+    return _CATEGORIES.get(tasks.kind_of(manifest.task).trains_as, "token-classification")
 
 
 _FIRST = ("task", "model", "data")
@@ -86,17 +53,9 @@ _FILES = (
     "decontaminate",
     "expectations",
 )  # a recipe has their paths, a manifest their content
-
-
-def _defaults() -> dict[str, object]:
-    values: dict[str, object] = {}
-    for phase in PHASES.values():
-        for one in fields(phase):
-            if one.default_factory is not MISSING:
-                values[one.name] = one.default_factory()
-            elif one.default is not MISSING:
-                values[one.name] = one.default
-    return values
+_DEFAULTS: dict[str, object] = {
+    name: {} if isinstance(one.value, Pairs) else one.default for name, one in OPTIONS.items()
+}
 
 
 def spelled(value: object) -> str:
@@ -114,7 +73,7 @@ def _options(options: Mapping[str, object], known: Mapping[str, object]) -> Iter
     for name, value in options.items():
         default = known.get(name)
         plain = list(default) if isinstance(default, tuple) else default
-        if name in _FIRST or value is None or value == plain:
+        if name in _FIRST or value in (None, plain):
             continue
         key = "for" if name == "trainer" else name.replace("_", "-")
         if name in _FILES:
@@ -136,7 +95,7 @@ def _top(manifest: Manifest, tests: Mapping[str, object]) -> Iterator[str]:
         yield f"test = {spelled(_paths(manifest, tests['name']))}"
     own = {name: value for name, value in manifest.options.items() if name != "sources"}
     # What a source says of itself, the top says of the build.
-    yield from _options(_without_names(tests) | own, _defaults())
+    yield from _options(_without_names(tests) | own, _DEFAULTS)
 
 
 def _table(
@@ -147,7 +106,7 @@ def _table(
     yield "[[source]]"
     yield f"name = {spelled(one['name'])}"
     yield f"data = {spelled(_paths(manifest, one['name']))}"
-    yield from _options(_without_names(one), _defaults() | _without_names(top))
+    yield from _options(_without_names(one), _DEFAULTS | _without_names(top))
     if one.get("max_reject") is not None:  # a limit of its own, even where it is that of the top
         yield f"max-reject = {spelled(one['max_reject'])}"
 
@@ -207,27 +166,10 @@ class Publisher:
 NOTHING = Publisher()
 
 
-@dataclass(frozen=True, slots=True)
-class SaidOfSource:
-    """What the recipe says of one of its sources; empty where it says nothing."""
-
-    name: str
-    license: str
-    origin: str
-
-
 def recorded_sources(manifest: Manifest) -> Sequence[Mapping[str, Any]]:
     """The options of each named source; empty for a build of one without a name."""
     options: Mapping[str, Any] = manifest.options
     return tuple(options.get("sources", ()))
-
-
-def said_of_sources(manifest: Manifest) -> list[SaidOfSource]:
-    """The named sources, in their order; empty for a build of one without a name."""
-    return [
-        SaidOfSource(one["name"], one.get("license") or "", one.get("origin") or "")
-        for one in recorded_sources(manifest)
-    ]
 
 
 def licenses(manifest: Manifest, publisher: Publisher) -> list[str]:
@@ -235,7 +177,7 @@ def licenses(manifest: Manifest, publisher: Publisher) -> list[str]:
     each source has one."""
     if publisher.license:
         return [publisher.license]
-    found = [one.license for one in said_of_sources(manifest)]
+    found = [one.get("license") or "" for one in recorded_sources(manifest)]
     return list(dict.fromkeys(found)) if all(found) else []
 
 

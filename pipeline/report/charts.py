@@ -14,7 +14,7 @@ from pipeline.builds.build import Build
 from pipeline.report.drawing import Shards, visible
 from stages.columns import list_parts, numbers, whole
 from stages.errors import counted
-from stages.findings import AuditResult, Audits
+from stages.findings import Audits, Figure
 from stages.tokens import layouts
 
 # What the page's charts show of a build: lengths, packs, sources, losses, shares of audits.
@@ -34,14 +34,13 @@ def name(text: str) -> str:
     return visible(text)
 
 
-def _audit(audits: Audits, wanted: str) -> AuditResult | None:
-    return next((audit for audit in audits.audits if audit.name == wanted), None)
+def _figures(audits: Audits, wanted: str) -> tuple[Figure, ...]:
+    return next((audit.figures for audit in audits.audits if audit.name == wanted), ())
 
 
 def lengths(audits: Audits) -> "Histogram | None":
     """A histogram of the examples' lengths, from the bins of the audit ``lengths``."""
-    audit = _audit(audits, "lengths")
-    figures = audit.figures if audit else ()
+    figures = _figures(audits, "lengths")
     bins = next((figure.bins for figure in figures if figure.bins), ())
     if not bins:
         return None
@@ -55,17 +54,11 @@ def sources(build: Build) -> "Bars | None":
     """The share of each source, or of each input where sources have no names; None for only one."""
     if build.manifest.sources:
         entries = [
-            Entry(
-                name(one.name),
-                one.share,
-                note="has no more" if one.short else "",
-                wanted=one.wanted_share,
-            )
+            Entry(name(one.name), one.share, "has no more" if one.short else "", one.wanted_share)
             for one in build.manifest.sources
         ]
         return bars(entries, shares=True)
-    audit = _audit(build.audits, "sources")
-    figures = [one for one in audit.figures if one.unit == "share"] if audit else []
+    figures = [one for one in _figures(build.audits, "sources") if one.unit == "share"]
     if len(figures) < 2:
         return None
     figures.sort(key=lambda figure: -figure.value)
@@ -290,43 +283,27 @@ def histogram(
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
-    """A lying bar: its name, its length in percent of the longest, and its value as text.
+class Entry:
+    """A lying bar.
 
     Attributes:
-        wanted: where the bar should end, in percent; None where nothing was asked for.
+        value: a count, or a share from 0 to 1; ``wanted``: where the bar should end; None where
+            nothing was asked for.
     """
 
     name: str
-    length: float
-    value: str
+    value: float
     note: str = ""
     wanted: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Lying bars over one axis.
+    """Lying bars over one axis, whose values are counts, or shares from 0 to 1."""
 
-    Attributes:
-        axis: ticks; their values are counts, or shares from 0 to 1.
-    """
-
-    bars: tuple[Bar, ...]
-    axis: tuple[Tick, ...]
+    bars: tuple[Entry, ...]
+    scale: Scale
     shares: bool
-    log: bool
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What a lying bar stands for: a count, or a share from 0 to 1."""
-
-    name: str
-    value: float
-    note: str = ""
-    wanted: float | None = None
 
 
 def bars(entries: Sequence[Entry], *, shares: bool) -> Bars:
@@ -335,23 +312,8 @@ def bars(entries: Sequence[Entry], *, shares: bool) -> Bars:
     rest = entries[BARS:]
     if rest:
         shown.append(Entry(f"{len(rest):,} others", sum(one.value for one in rest)))
-    scale = _scale(shown, shares=shares)
-    drawn = tuple(
-        Bar(
-            one.name,
-            length=scale.percent(one.value),
-            value=f"{one.value:.1%}" if shares else f"{one.value:,.0f}",
-            note=one.note,
-            wanted=None if one.wanted is None else scale.percent(one.wanted),
-        )
-        for one in shown
-    )
-    text = ", ".join(f"{bar.name} {bar.value}" for bar in drawn[:6])
-    more = f" and {len(drawn) - 6} more" if len(drawn) > 6 else ""
-    return Bars(drawn, scale.ticks(), shares=shares, log=scale.log, text=f"{text}{more}.")
-
-
-def _scale(entries: Sequence[Entry], *, shares: bool) -> Scale:
-    if not shares:
-        return of_counts([round(one.value) for one in entries])
-    return up_to(max(max(one.value, one.wanted or 0) for one in entries))
+    if shares:
+        scale = up_to(max(max(one.value, one.wanted or 0) for one in shown))
+    else:
+        scale = of_counts([round(one.value) for one in shown])
+    return Bars(tuple(shown), scale, shares)

@@ -9,108 +9,24 @@ or *added*.
 import functools
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import numpy as np
-import numpy.typing as npt
 
+from pipeline import lines
 from pipeline.builds import versions
 from pipeline.builds.build import Build
+from pipeline.lines import templates
 from pipeline.manifest.json_records import as_json
 from pipeline.report import drawing, headline, numbers
-from pipeline.report.numbers import Numbers
+from pipeline.report.numbers import Matched, Numbers, Pairs, match
 from stages.columns import Ints
-from stages.errors import PipelineError, UsageError, counted
+from stages.errors import PipelineError, UsageError
 
-
-@dataclass(frozen=True)
-class Pairs:
-    """Places of examples of two builds, ascending; those of a pair stand at the same index."""
-
-    one: Ints
-    other: Ints
-
-    def __len__(self) -> int:
-        return len(self.one)
-
-
-@dataclass(frozen=True)
-class Matched:
-    """Every example of the first build is in one of same, moved, changed and removed; every one of
-    the second in one of same, moved, changed and added."""
-
-    same: Pairs
-    moved: Pairs
-    changed: Pairs
-    removed: Ints
-    added: Ints
-
-
-def _by_key(
-    one: npt.NDArray[Any], other: npt.NDArray[Any], left: tuple[Ints, Ints]
-) -> tuple[Ints, Ints]:
-    """Places whose keys are equal; keys are unique on each side.
-
-    Args:
-        left: the places that the keys belong to.
-    """
-    _, first, second = np.intersect1d(one, other, assume_unique=True, return_indices=True)
-    order = np.argsort(left[0][first], kind="stable")
-    return left[0][first][order], left[1][second][order]
-
-
-def _rest(count: int, *taken: Ints) -> Ints:
-    mask = np.ones(count, bool)
-    for places in taken:
-        mask[places] = False
-    return np.flatnonzero(mask)
-
-
-def _counted(one: Any, other: Any) -> tuple[Ints, Ints]:
-    """Keys of contents that are unique on each side: the content, and its how manieth it is."""
-    both = np.concatenate([one, other])
-    order = np.lexsort((both["b"], both["a"]))
-    ordered = both[order]
-    begins = np.ones(len(order), bool)
-    begins[1:] = (ordered["a"][1:] != ordered["a"][:-1]) | (ordered["b"][1:] != ordered["b"][:-1])
-    group = np.empty(len(order), np.int64)
-    group[order] = np.cumsum(begins) - 1
-    return _with_rank(group[: len(one)], len(both)), _with_rank(group[len(one) :], len(both))
-
-
-def _with_rank(group: Ints, most: int) -> Ints:
-    order = np.argsort(group, kind="stable")
-    ordered = group[order]
-    begins = np.searchsorted(ordered, ordered)  # of the group in the sorted order
-    rank = np.empty(len(group), np.int64)
-    rank[order] = np.arange(len(group)) - begins
-    return group * (most + 1) + rank
-
-
-def match(one: Numbers, other: Numbers) -> Matched:
-    """Match the examples of two builds by their row ids and contents."""
-    every = (np.arange(len(one)), np.arange(len(other)))
-    first, second = _by_key(one.who, other.who, every)
-    equal = one.what[first] == other.what[second]
-    same = Pairs(first[equal], second[equal])
-    left = (_rest(len(one), same.one), _rest(len(other), same.other))
-    keys = _counted(one.what[left[0]], other.what[left[1]])
-    moved = Pairs(*_by_key(*keys, left))
-    left = (_rest(len(one), same.one, moved.one), _rest(len(other), same.other, moved.other))
-    changed = Pairs(*_by_key(one.who[left[0]], other.who[left[1]], left))
-    return Matched(
-        same=same,
-        moved=moved,
-        changed=changed,
-        removed=_rest(len(one), same.one, moved.one, changed.one),
-        added=_rest(len(other), same.other, moved.other, changed.other),
-    )
-
-
+_FATES = ("same", "moved", "changed", "removed", "added")
 SHOWN = 3  # examples of each kind
 TOKENS = 160  # of an example that is shown
 _QUANTILES = {"p50": 50, "p90": 90, "p99": 99}
@@ -261,14 +177,13 @@ def difference(one: Build, other: Build) -> dict[str, Any]:
     first, second = numbers.read(one), numbers.read(other)
     matched = match(first, second)
     sides, turned = _changed_sides(first, second, matched)
-    fates = ("same", "moved", "changed", "removed", "added")
     return {
         "a": _named(one),
         "b": _named(other),
         "examples": {
             "a": len(first),
             "b": len(second),
-            **{name: len(getattr(matched, name)) for name in fates},
+            **{name: len(getattr(matched, name)) for name in _FATES},
             "changed_side": sides,
         },
         "splits": {"a": _groups(first, "side"), "b": _groups(second, "side")},
@@ -307,33 +222,6 @@ def relative(before: float | None, after: float | None) -> str:
     return f"{after / before - 1:+.1%}" if before else "from 0"
 
 
-def _figures(found: Mapping[str, Any]) -> Iterator[str]:
-    for name in ("splits", "sources"):
-        one, other = found[name]["a"], found[name]["b"]
-        label = name[:-1]
-        for key in [*one, *(key for key in other if key not in one)][:MOST]:
-            a, b = one.get(key), other.get(key)
-            for what in ("examples", "trained"):
-                before, after = (side[what] if side else None for side in (a, b))
-                if before != after:
-                    shown = f"{before or 0} -> {after or 0} ({relative(before, after)})"
-                    yield f"{label:<9} {key}: {what} {shown}"
-            shares = [side["share"] if side else 0.0 for side in (a, b)]
-            if abs(shares[0] - shares[1]) >= 0.0005:
-                yield f"{'':<9} {key}: share of trained tokens {shares[0]:.1%} -> {shares[1]:.1%}"
-        more = len({*one, *other}) - MOST
-        if more > 0:
-            yield f"{'':<9} and {more} more {name}"
-
-
-def _lengths_told(found: Mapping[str, Any]) -> Iterator[str]:
-    for name in ("a", "b", "removed", "added"):
-        length = found["lengths"][name]
-        if length:
-            listed = ", ".join(f"{key} {value:g}" for key, value in length.items())
-            yield f"{'tokens' if name == 'a' else '':<9} {name}: {listed}"
-
-
 def by_source(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options that changed, those of sources apart: ``source.NAME.KEY``.
 
@@ -357,45 +245,12 @@ def by_source(options: Mapping[str, Any]) -> dict[str, Any]:
     return changes
 
 
-def _values(label: str, changes: Mapping[str, Any]) -> Iterator[str]:
-    for key, change in list(changes.items())[:MOST]:
-        before, after = (_cut(json.dumps(change[s], ensure_ascii=False)) for s in ("a", "b"))
-        yield f"{label:<9} {key}: {before} -> {after}"
-    if len(changes) > MOST:
-        yield f"{'':<9} and {len(changes) - MOST} more"
-
-
-def _shown_as(found: Mapping[str, Any]) -> Iterator[str]:
-    for kind in ("removed", "added"):
-        for one in found["shown"][kind]:
-            yield f"{kind:<9} {one['row_id']} ({one['split']}): {_cut(repr(one['text']))}"
-    for pair in found["shown"]["changed"]:
-        yield f"changed   {pair['a']['row_id']}"
-        yield f"{'':<8}- {_cut(repr(pair['a']['text']))}"
-        yield f"{'':<8}+ {_cut(repr(pair['b']['text']))}"
-    for pair in found["shown"]["changed_side"]:
-        a, b = pair["a"], pair["b"]
-        yield f"side      {b['row_id']}: {a['split']} -> {b['split']}: {_cut(repr(b['text']))}"
-
-
-def lines(found: Mapping[str, Any]) -> Iterator[str]:
+def as_text(found: Mapping[str, Any]) -> str:
     """The page of the terminal."""
-    for name in ("a", "b"):
-        one = found[name]
-        yield f"{name:<9} {one['path']}: {one['task']} for {one['model']}, {one['build_id'][:12]}"
-    count = found["examples"]
-    yield f"examples  {count['a']} -> {count['b']} ({relative(count['a'], count['b'])})"
-    fates = ("same", "moved", "changed", "removed", "added")
-    yield f"{'':<9} {', '.join(f'{count[fate]} {fate}' for fate in fates)}"
-    for kind, number in count["changed_side"].items():
-        yield f"warning   {counted(number, 'example')} with equal content changed splits: {kind}"
-    yield from _figures(found)
-    yield from _lengths_told(found)
-    yield from _values("option", by_source(found["options"]))
-    yield from _values("model", found["model"])
-    yield from _values("audit", found["audits"])
-    yield from _values("rejected", found["rejected"])
-    yield from _shown_as(found)
+    made = templates(Path(__file__).parent)
+    made.filters["cut"] = _cut
+    made.globals.update(relative=relative, by_source=by_source, fates=_FATES, most=MOST)
+    return lines.fit(made.get_template("diff.jinja").render(d=found).removesuffix("\n"))
 
 
 # The difference of two builds as a page: no script, nothing from the network.

@@ -9,6 +9,7 @@ how long they are.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -169,14 +170,17 @@ def read(build: Build) -> Numbers:
 
 
 def _apart(who: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The same with other values for the second and later copies of an example that is stored
-    several times, so that a copy is found by its row id and its number."""
-    order = np.argsort(who, kind="stable")
-    ordered = who[order]
-    copy = np.arange(len(who)) - np.searchsorted(ordered, ordered)
-    made = np.empty_like(who)
-    made[order] = ordered + copy.astype(np.uint64) * _STEP  # wraps around
-    return made
+    """Hashes of row ids that are unique: those of copies follow from their number."""
+    return who + _copies(who).astype(np.uint64) * _STEP  # wraps around
+
+
+def _copies(values: npt.NDArray[Any]) -> Ints:
+    """How many equal values stand before each."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    copies = np.empty(len(values), np.int64)
+    copies[order] = np.arange(len(values)) - np.searchsorted(ordered, ordered)
+    return copies
 
 
 def names(build: Build, places: Sequence[int]) -> list[str]:
@@ -212,3 +216,83 @@ def _ids_of(names: pa.Array, places: Ints) -> pa.Array:
 
 def _ids_in_packs(packs: Packs, members: Ints, places: Ints) -> pa.Array:
     return whole(packs.examples(members[places]).column("row_id"))
+
+
+# Which examples of two builds are the same.
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Places of examples of two builds, ascending; those of a pair stand at the same index."""
+
+    one: Ints
+    other: Ints
+
+    def __len__(self) -> int:
+        return len(self.one)
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Every example of the first build is in one of same, moved, changed and removed; every one of
+    the second in one of same, moved, changed and added."""
+
+    same: Pairs
+    moved: Pairs
+    changed: Pairs
+    removed: Ints
+    added: Ints
+
+
+def _by_key(
+    one: npt.NDArray[Any], other: npt.NDArray[Any], left: tuple[Ints, Ints]
+) -> tuple[Ints, Ints]:
+    """Places whose keys are equal; keys are unique on each side.
+
+    Args:
+        left: the places that the keys belong to.
+    """
+    _, first, second = np.intersect1d(one, other, assume_unique=True, return_indices=True)
+    order = np.argsort(left[0][first], kind="stable")
+    return left[0][first][order], left[1][second][order]
+
+
+def _rest(count: int, *taken: Ints) -> Ints:
+    mask = np.ones(count, bool)
+    for places in taken:
+        mask[places] = False
+    return np.flatnonzero(mask)
+
+
+def _counted(one: Any, other: Any) -> tuple[Ints, Ints]:
+    """Keys of contents that are unique on each side: the content, and its how manieth it is."""
+    both = np.concatenate([one, other])
+    order = np.lexsort((both["b"], both["a"]))
+    ordered = both[order]
+    begins = np.ones(len(order), bool)
+    begins[1:] = (ordered["a"][1:] != ordered["a"][:-1]) | (ordered["b"][1:] != ordered["b"][:-1])
+    group = np.empty(len(order), np.int64)
+    group[order] = np.cumsum(begins) - 1
+    sides = group[: len(one)], group[len(one) :]
+    first, second = (side * (len(both) + 1) + _copies(side) for side in sides)
+    return first, second
+
+
+def match(one: Numbers, other: Numbers) -> Matched:
+    """Match the examples of two builds by their row ids and contents."""
+    every = (np.arange(len(one)), np.arange(len(other)))
+    first, second = _by_key(one.who, other.who, every)
+    equal = one.what[first] == other.what[second]
+    same = Pairs(first[equal], second[equal])
+    left = (_rest(len(one), same.one), _rest(len(other), same.other))
+    keys = _counted(one.what[left[0]], other.what[left[1]])
+    moved = Pairs(*_by_key(*keys, left))
+    left = (_rest(len(one), same.one, moved.one), _rest(len(other), same.other, moved.other))
+    changed = Pairs(*_by_key(one.who[left[0]], other.who[left[1]], left))
+    return Matched(
+        same=same,
+        moved=moved,
+        changed=changed,
+        removed=_rest(len(one), same.one, moved.one, changed.one),
+        added=_rest(len(other), same.other, moved.other, changed.other),
+    )

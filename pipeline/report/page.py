@@ -85,10 +85,8 @@ def page() -> jinja2.Template:
 
 def _ledger(build: Build, shown: dict[str, list[records.Reject]]) -> list[dict[str, Any]]:
     """For each code, the refused rows and examples, and the first few rows; the most rows first."""
-    rows, examples = (
-        build.manifest.rows.rejected_by_code,
-        build.manifest.examples.rejected_by_code,
-    )
+    manifest = build.manifest
+    rows, examples = manifest.rows.rejected_by_code, manifest.examples.rejected_by_code
     codes = sorted(
         {**rows, **examples}, key=lambda code: (-rows.get(code, 0), -examples.get(code, 0), code)
     )

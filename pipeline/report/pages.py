@@ -5,12 +5,73 @@ now.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from pipeline import tasks
+from pipeline.builds.build import Build
 from pipeline.report import drawing, search, terminal
+from pipeline.shards.values import TEXT
+from stages.errors import UsageError, did_you_mean
+from stages.rows.expressions import Asked, key_of, parse
+
+OPTION = "--where"
+
+
+class Condition:
+    """One ``--where`` over the examples of a build.
+
+    Raises:
+        UsageError: the text is no condition, or reads what the examples do not have.
+    """
+
+    def __init__(self, text: str, build: Build) -> None:
+        fields = search.of_build(build)
+        named = f"Fields are {', '.join(fields)}; --fields says what they are."
+        self._expression = parse(text, Asked(OPTION, named, named, "trained = 0"))
+        names = [("column", name) for name in self._expression.columns]
+        names += [("figure", name) for name in self._expression.figures]
+        self._read = {key_of(*name): self._field(name[1], fields, named) for name in names}
+        self._types = {key: field.type for key, field in self._read.items()}
+        self([])  # types that do not go together are found before any row is read
+
+    def _field(self, name: str, fields: Mapping[str, search.Field], named: str) -> search.Field:
+        field = fields.get(search.known_as(name))
+        if field is None:
+            text = self._expression.text
+            raise UsageError(
+                f"{OPTION} {text!r} reads {name}, which examples of this build do not have.",
+                did_you_mean(name, fields, named, most=1),
+            )
+        return field
+
+    def __call__(self, held: Sequence[search.Held]) -> search.Bools:
+        """Whether it is true for each example of some record batches.
+
+        Raises:
+            UsageError: it compares what cannot be compared.
+        """
+        import polars as pl
+
+        from pipeline.shards.filter_expressions import evaluate
+
+        frame: dict[str, Any] = {".": pl.Series(np.zeros(sum(len(h.row) for h in held), bool))}
+        for key, field in self._read.items():
+            kind = pa.string() if field.type == TEXT else pa.float64()
+            chunks = [_array(field.values(one), kind) for one in held]
+            frame[key] = pl.Series(pa.chunked_array(chunks, kind))
+        found = evaluate(self._expression, pl.DataFrame(frame), self._types)
+        return found.fill_null(False).to_numpy()
+
+
+def _array(values: Any, kind: pa.DataType) -> pa.Array:
+    array = values if isinstance(values, pa.Array) else pa.array(values)
+    return array.cast(kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +176,7 @@ class Pages:
             self._canvas.command("Previous", self._shown.again(*asked, "--before", ids[0]))
 
     def _search(self, where: str | None) -> search.Search:
-        condition = search.Condition(where, self._build) if where is not None else None
+        condition = Condition(where, self._build) if where is not None else None
         return search.Search(self._shards, condition, self._shown.split)
 
     def _rows(self, split: str) -> int:

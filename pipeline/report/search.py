@@ -21,67 +21,14 @@ from pipeline.builds.packs import Packs
 from pipeline.report.drawing import Shards, row_ids
 from pipeline.shards.values import NUMBER, TEXT
 from stages.columns import IGNORED, Ints, count_per_row, list_parts, numbers, whole
-from stages.errors import UsageError, did_you_mean
-from stages.rows.expressions import Asked, key_of, parse
 from stages.tokens import layouts
 
 Bools = npt.NDArray[np.bool_]
-OPTION = "--where"
-
-
-class Condition:
-    """One ``--where`` over the examples of a build.
-
-    Raises:
-        UsageError: the text is no condition, or reads what the examples do not have.
-    """
-
-    def __init__(self, text: str, build: Build) -> None:
-        fields = of_build(build)
-        named = f"Fields are {', '.join(fields)}; --fields says what they are."
-        self._expression = parse(text, Asked(OPTION, named, named, "trained = 0"))
-        names = [("column", name) for name in self._expression.columns]
-        names += [("figure", name) for name in self._expression.figures]
-        self._read = {key_of(*name): self._field(name[1], fields, named) for name in names}
-        self._types = {key: field.type for key, field in self._read.items()}
-        self.fits([])  # types that do not go together are found before any row is read
-
-    def _field(self, name: str, fields: "Mapping[str, Field]", named: str) -> "Field":
-        field = fields.get(known_as(name))
-        if field is None:
-            text = self._expression.text
-            raise UsageError(
-                f"{OPTION} {text!r} reads {name}, which examples of this build do not have.",
-                did_you_mean(name, fields, named, most=1),
-            )
-        return field
-
-    def fits(self, held: "Sequence[Held]") -> Bools:
-        """Whether it is true for each example of some record batches.
-
-        Raises:
-            UsageError: it compares what cannot be compared.
-        """
-        import polars as pl
-
-        from pipeline.shards.filter_expressions import evaluate
-
-        frame: dict[str, Any] = {".": pl.Series(np.zeros(sum(len(h.row) for h in held), bool))}
-        for key, field in self._read.items():
-            kind = pa.string() if field.type == TEXT else pa.float64()
-            chunks = [_array(field.values(one), kind) for one in held]
-            frame[key] = pl.Series(pa.chunked_array(chunks, kind))
-        found = evaluate(self._expression, pl.DataFrame(frame), self._types)
-        return found.fill_null(False).to_numpy()
-
-
-def _array(values: Any, kind: pa.DataType) -> pa.Array:
-    array = values if isinstance(values, pa.Array) else pa.array(values)
-    return array.cast(kind)
 
 
 _BATCH, _TOGETHER = 256, 8192  # rows that are unpacked, and that are compared, at a time
 _Key: TypeAlias = tuple[int, int, int]
+Condition: TypeAlias = "Callable[[Sequence[Held]], Bools]"  # whether each example fits
 
 
 class Place(NamedTuple):
@@ -135,7 +82,7 @@ class Search:
         UsageError: there is no such split.
     """
 
-    def __init__(self, shards: Shards, condition: Condition | None, split: str | None) -> None:
+    def __init__(self, shards: Shards, condition: "Condition | None", split: str | None) -> None:
         self._shards, self._condition = shards, condition
         build = shards.build
         shards.require_split(split)
@@ -218,7 +165,7 @@ class Search:
             first += len(batch)
         fits = [np.ones(len(one.row), bool) for one in held]
         if self._condition is not None:
-            every = self._condition.fits(held)
+            every = self._condition(held)
             fits = np.split(every, np.cumsum([len(one.row) for one in held])[:-1])
         self.looked += sum(map(len, fits))
         return [found for one, which in zip(held, fits, strict=True) for found in _of(one, which)]

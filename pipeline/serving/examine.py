@@ -1,7 +1,7 @@
 """Runs prompts through a checkpoint or a server, and explains answers that do not end."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -244,22 +244,16 @@ class ExaminedModel:
         return all(verdict.passed for verdict in self.verdicts.values())
 
 
-@dataclass(frozen=True, slots=True)
-class ModelToExamine:
-    """The model to examine; names as on the command line."""
-
-    model: str
-    task: str
-    cache_dir: Path
-    chat_template: str | None = None
-    eos: str | None = None
-    date: str | None = None
-    system: str | None = None
-    train_on: str = "assistant"
-    fetch: bool = False
-
-
-def examine_model(wanted: ModelToExamine, wide: bool = True) -> ExaminedModel:
+def examine_model(
+    model: str,
+    task: str,
+    cache_dir: Path,
+    overrides: Overrides | None = None,
+    system: str | None = None,
+    train_on: str = "assistant",
+    fetch: bool = False,
+    wide: bool = True,
+) -> ExaminedModel:
     """Run every probe.
 
     Args:
@@ -268,21 +262,15 @@ def examine_model(wanted: ModelToExamine, wide: bool = True) -> ExaminedModel:
     Raises:
         ModelError: there is no such model, or its files do not describe one.
     """
-    overrides = Overrides(wanted.chat_template, wanted.eos, wanted.date)
-    resolved = resolve(wanted.model, wanted.cache_dir, overrides, fetch=wanted.fetch)
-    with_steps = tasks.load(wanted.task).with_steps and resolved.profile.pair is None
-    model = profile.declare(resolved.profile, resolved.tokenizer_json, with_steps)
-    subject = probes.ProbeSubject(
-        model,
-        stock=resolved.tokenizer_json,
-        train_on=wanted.train_on,
-        system=wanted.system,
-        wide=wide,
-    )
-    folder = Path(wanted.model).expanduser()
-    if resolved.source == "directory" and folder.is_dir():
-        subject = replace(subject, claims=claims.read(folder))
-    return ExaminedModel(model, resolved.source, probes.examine(subject))
+    resolved = resolve(model, cache_dir, overrides or Overrides(), fetch=fetch)
+    with_steps = tasks.load(task).with_steps and resolved.profile.pair is None
+    target = profile.declare(resolved.profile, resolved.tokenizer_json, with_steps)
+    folder = Path(model).expanduser()
+    own = resolved.source == "directory" and folder.is_dir()
+    said = claims.read(folder) if own else claims.Claims()
+    stock = resolved.tokenizer_json
+    subject = probes.ProbeSubject(target, stock, train_on, system, wide, said)
+    return ExaminedModel(target, resolved.source, probes.examine(subject))
 
 
 def described(examined: ExaminedModel, stops: tuple[str, ...]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ skipped, so the snippets for the engines switch that off.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -236,29 +235,21 @@ def write_tokenizer(folder: Path, model: TargetModel) -> None:
 # The manifest, ``serving.json`` and the summary on the terminal say it.
 
 
-@dataclass(frozen=True, slots=True)
-class Inferred:
-    """The manifest's ``inference`` and ``max_new_tokens``."""
-
-    inference: counts.Inference | None
-    max_new_tokens: counts.AnswerTokens | None
-
-
-def of_build(recipe: Recipe, shards: Sequence[gather.ShardReport]) -> Inferred:
-    """The inference part of the manifest, from the answers counted in each shard."""
-    counts = answers.total(shard.answers for shard in shards)
+def of_build(
+    recipe: Recipe, shards: Sequence[gather.ShardReport]
+) -> tuple[counts.Inference | None, counts.AnswerTokens | None]:
+    """The manifest's ``inference`` and ``max_new_tokens``, from the answers of each shard."""
+    counted = answers.total(shard.answers for shard in shards)
     trained = not recipe.task.kind.marks
-    return Inferred(
-        answers.described(counts, prompts(recipe.model)) if trained else None,
-        answers.limits(counts),
-    )
+    described = answers.described(counted, prompts(recipe.model)) if trained else None
+    return described, answers.limits(counted)
 
 
 def contract_of(recipe: Recipe, shards: Sequence[gather.ShardReport]) -> dict[str, Any]:
     """``serving.json`` of a build."""
-    inferred = of_build(recipe, shards)
-    return contract(recipe.model, recipe.config.plan.stop, inferred.max_new_tokens) | {
-        "chat_template": _template(inferred.inference),
+    inference, room = of_build(recipe, shards)
+    return contract(recipe.model, recipe.config.plan.stop, room) | {
+        "chat_template": _template(inference),
         "repairs": [repair.sentence for repair in recipe.repairs],
     }
 

@@ -15,9 +15,9 @@ import torch
 
 from pipeline.builds.build import Build
 from pipeline.torch_data.rows import Row, documents
+from stages.columns import IGNORED
 from stages.tokens import layouts
 
-IGNORED = -100
 WEIGHTS = "loss_weights"
 Tensor = Any  # torch.Tensor; torch may be missing where types are checked
 Batch = dict[str, Any]
@@ -70,6 +70,15 @@ def _positions(mask: Tensor, start: int) -> Tensor:
     Padding gets ``start - 1``, but not less than 0: RoBERTa reserves the position before its first.
     """
     return (mask.cumsum(-1) - 1 + start) * mask + (1 - mask) * max(start - 1, 0)
+
+
+def _even(ids: Sequence[Any], to: "Pad | PadPairs") -> tuple[Batch, int]:
+    """Ids, mask and positions of one width, which is rounded up."""
+    width = -(-max(map(len, ids)) // to.multiple) * to.multiple
+    mask = _padded([np.ones(len(x)) for x in ids], fill=0, side=to.side, width=width)
+    padded = _padded(ids, fill=to.pad_id, side=to.side, width=width)
+    positions = _positions(mask, to.position_start)
+    return {"input_ids": padded, "attention_mask": mask, "position_ids": positions}, width
 
 
 @dataclass(frozen=True)
@@ -170,18 +179,10 @@ class Pad:
 
     def __call__(self, rows: Iterable[Row]) -> Batch:
         docs = [doc for row in rows for doc in documents(row)]
-        ids = [doc["input_ids"] for doc in docs]
-        width = -(-max(map(len, ids)) // self.multiple) * self.multiple  # rounded up
-        mask = _padded([np.ones(len(x)) for x in ids], fill=0, side=self.side, width=width)
-        return {
-            "input_ids": _padded(ids, fill=self.pad_id, side=self.side, width=width),
-            "attention_mask": mask,
-            "position_ids": _positions(mask, self.position_start),
-            "labels": _padded(
-                [doc["labels"] for doc in docs], fill=IGNORED, side=self.side, width=width
-            ),
-            **_weights(docs, self.side, width),
-        }
+        batch, width = _even([doc["input_ids"] for doc in docs], self)
+        labels = [doc["labels"] for doc in docs]
+        batch["labels"] = _padded(labels, fill=IGNORED, side=self.side, width=width)
+        return batch | _weights(docs, self.side, width)
 
 
 @dataclass(frozen=True)
@@ -227,14 +228,7 @@ class PadPairs:
     def __call__(self, rows: Iterable[Row]) -> Batch:
         listed = list(rows)
         pairs = [(row, row[f"{side}_ids"]) for side in ("chosen", "rejected") for row in listed]
-        ids = [values for _, values in pairs]
-        width = -(-max(map(len, ids)) // self.multiple) * self.multiple
-        mask = _padded([np.ones(len(x)) for x in ids], fill=0, side=self.side, width=width)
-        batch = {
-            "input_ids": _padded(ids, fill=self.pad_id, side=self.side, width=width),
-            "attention_mask": mask,
-            "position_ids": _positions(mask, self.position_start),
-        }
+        batch, width = _even([values for _, values in pairs], self)
         if self.token_types:
             types = [np.arange(len(values)) >= row["prompt_length"] for row, values in pairs]
             batch["token_type_ids"] = _padded(types, fill=0, side=self.side, width=width)

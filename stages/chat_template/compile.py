@@ -55,7 +55,7 @@ class Unit:
         """The segment's text for a row's contents."""
         text = self.literals[0]
         for (slot, how), literal in zip(self.slots, self.literals[1:], strict=True):
-            text += template.stripped(contents[slot] or "", how) + literal
+            text += outlines.stripped(contents[slot] or "", how) + literal
         return text
 
     def given(self, slot: int, text: str) -> "Unit":
@@ -63,7 +63,7 @@ class Unit:
         literals, slots = [self.literals[0]], []
         for (number, how), literal in zip(self.slots, self.literals[1:], strict=True):
             if number == slot:
-                literals[-1] += template.stripped(text, how) + literal
+                literals[-1] += outlines.stripped(text, how) + literal
             else:
                 slots.append((number, how))
                 literals.append(literal)
@@ -80,7 +80,7 @@ class Program:
     """
 
     units: tuple[Unit, ...]
-    guards: tuple[template.Guard, ...] = ()
+    guards: tuple[outlines.Guard, ...] = ()
 
     @functools.cached_property
     def kinds(self) -> bytes:
@@ -159,21 +159,21 @@ class Compiler:
             RowError: the template refuses the shape, loses a text, or does not end a trained turn.
         """
         placed = [
-            replace(t, content=template.placeholder(i) if t.content else t.content)
+            replace(t, content=outlines.placeholder(i) if t.content else t.content)
             for i, t in enumerate(turns)
         ]
         # Placeholders append to this list of their class whatever the template asks about them.
-        guards: list[template.Guard] = []
-        template.Placeholder.guards = guards
+        guards: list[outlines.Guard] = []
+        outlines.Placeholder.guards = guards
         try:
             chat = Chat(placed, tools, placed=True)
             text = self._template.render(chat.seen, tools)
             spans = self._spans(chat, text)
             self._printed.require(chat, text)
-        except template.LookedIntoError:
+        except outlines.LookedIntoError:
             return None
         # Each text must be printed once: SLOT finds the placeholders that are left in the output.
-        present = sorted(int(match[1]) for match in template.SLOT.finditer(text))
+        present = sorted(int(match[1]) for match in outlines.SLOT.finditer(text))
         wanted = [i for i, turn in enumerate(turns) if turn.content]
         if present != wanted:
             times = Counter(present)
@@ -269,6 +269,6 @@ class Compiler:
 def _unit(segment: Segment) -> Unit:
     """A segment with placeholders as a unit of a program."""
     # split with two groups gives: literal, slot, strips, literal, slot, strips, ..., literal.
-    parts = template.SLOT.split(segment[0])
+    parts = outlines.SLOT.split(segment[0])
     slots = tuple((int(slot), how) for slot, how in zip(parts[1::3], parts[2::3], strict=True))
     return Unit(tuple(parts[::3]), slots, segment[1])

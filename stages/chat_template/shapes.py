@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from stages import columns
 from stages.chat_template.compile import Program, Unit
-from stages.chat_template.template import Guard
+from stages.chat_template.segments import Guard
 from stages.columns import Ints, list_parts, make_list, offsets_of
 from stages.contract import BARE, Batch
 from stages.errors import RowError

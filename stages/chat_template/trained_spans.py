@@ -19,8 +19,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
-from stages.chat_template.segments import Span
-from stages.chat_template.template import SLOT, Excerpts, Guard, Placeholder, Template
+from stages.chat_template.segments import SLOT, Guard, Placeholder, Span
+from stages.chat_template.template import Excerpts, Template
 from stages.errors import RowError
 
 # How many turns the extra renderings of one conversation may print in all.

@@ -14,6 +14,7 @@ from typing import IO, Any, TypeAlias
 
 import zstandard
 
+from stages import files
 from stages.contract import Cutter, Lines, Split
 from stages.errors import ContainerError, SurroundingsError
 from stages.files import file_version, frames
@@ -189,7 +190,7 @@ def rows_unsplit(
     with opened(version, split.salvage) as file:
         try:
             batches = read(file, name_in_messages(split))
-            yield from frames.counted(batches, split.path, version.size)
+            yield from files.counted(batches, split.path, version.size)
         except ContainerError as error:
             if not split.salvage:
                 raise

@@ -15,7 +15,7 @@ import hashlib
 import io
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
@@ -176,11 +176,13 @@ class FileVersion:
         length = sum(piece.stop - piece.start for piece in self.pieces)
         held = length <= hold
         step = max(length, 1) if held else PIECE
+        starts = ((at, one.stop) for one in self.pieces for at in range(one.start, one.stop, step))
+        ranges = [(start, min(start + step, stop)) for start, stop in starts]
         digest, pieces, ends, last = hashlib.sha256(), [], 0, b"\n"
         with contextlib.ExitStack() as stack:
             source = stack.enter_context(VersionBytes(self))
             target = stack.enter_context(copy.open("wb")) if copy and not held else None
-            for start, stop in self._steps(step):
+            for start, stop in ranges:
                 content = source.read(start, stop)
                 digest.update(content)
                 ends, last = ends + content.count(b"\n"), content[-1:] or last
@@ -194,11 +196,6 @@ class FileVersion:
             there, pieces=tuple(pieces), sha256=digest.hexdigest(), ends=ends, whole=last == b"\n"
         )
 
-    def _steps(self, step: int) -> Iterator[tuple[int, int]]:
-        for piece in self.pieces:
-            for start in range(piece.start, piece.stop, step):
-                yield start, min(start + step, piece.stop)
-
 
 def look(path: str) -> FileVersion:
     """The version of a file that is there, of which only the first bytes are read.
@@ -207,29 +204,14 @@ def look(path: str) -> FileVersion:
         OSError: it cannot be read.
     """
     with Path(file_hash.required(path)).open("rb", buffering=0) as file:
-        state = file_hash.of(file)
-        head = file.read(_HEAD)
-    return FileVersion(
-        path,
-        state.size,
-        head=head,
-        pieces=(FilePiece(0, state.size),) if state.size else (),
-        state=state,
-        settled=state.settled(),
-    )
+        state, head = file_hash.of(file), file.read(_HEAD)
+    pieces = (FilePiece(0, state.size),) if state.size else ()
+    return FileVersion(path, state.size, head, pieces, state, settled=state.settled())
 
 
 def take(path: str) -> FileVersion:
-    """Look at a file, and hash it.
-
-    Raises:
-        SurroundingsError: another process writes to it meanwhile.
-        OSError: it cannot be read.
-    """
+    """Look at a file, and hash it."""
     return look(path).hashed()
-
-
-# The bytes of a version of a file, and the refusal of any others.
 
 
 def changed(path: str) -> SurroundingsError:
@@ -240,7 +222,7 @@ def changed(path: str) -> SurroundingsError:
     )
 
 
-class VersionBytes:
+class VersionBytes(contextlib.AbstractContextManager["VersionBytes"]):
     """Ranges of a file, open until the block ends: of one of this machine, or of a store, which
     compares the version itself.
 
@@ -259,9 +241,6 @@ class VersionBytes:
                     f"{version.path} disappeared while the build was reading it.",
                     "Put it back and build again.",
                 ) from error
-
-    def __enter__(self) -> VersionBytes:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
@@ -326,9 +305,6 @@ class Compared(io.RawIOBase):
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._stop}[whence]
         self._at = base + offset
-        return self._at
-
-    def tell(self) -> int:
         return self._at
 
     def _piece(self, number: int) -> memoryview:

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
-from stages import errors, late
-from stages.files import frames
+from stages import errors, files, late
 from stages.readers import _values
 
 if TYPE_CHECKING:
@@ -202,7 +201,7 @@ def of(array: Any, size: int) -> Ints:
     Raises:
         ContainerError: there are more values than such a file has; see ``inflate.require_text``.
     """
-    frames.require_text(size, frames.VALUE * len(array))
+    files.require_text(size, files.VALUE * len(array))
     kind, types = array.type, pa.types
     if isinstance(array, pa.ExtensionArray):
         return of(array.storage, size)

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any
 
-from stages import errors, late
+from stages import errors, files, late
 from stages.contract import Glimpse, Lines, Record
-from stages.files import content, frames
+from stages.files import content
 from stages.files.content import Source
 from stages.readers import _cells
 
@@ -121,7 +121,7 @@ def records(
         weights = (_cells.of(column, size) for column in whole.columns)
         sums = text + np.cumsum(sum(weights, np.zeros(whole.num_rows, np.int64)))
         start, before, text = 0, text, int(sums.max(initial=text))
-        frames.require_text(size, round(text / share))
+        files.require_text(size, round(text / share))
         while start < whole.num_rows:
             fitting = int(np.searchsorted(sums, before + HELD, "right"))
             stop = min(max(fitting, start + 1), start + BATCH_ROWS)
@@ -164,7 +164,7 @@ def first_rows(source: Source, records: Records, rows: int, salvage: bool = Fals
     with content.opened(source, salvage) as file:
         ended = True
         try:
-            for lines in frames.counted(records(file, True), content.path_of(source), size):
+            for lines in files.counted(records(file, True), content.path_of(source), size):
                 records_read += lines.records
                 far = (records_read[-1].offset or 0) > 3 * WINDOW if records_read else False
                 if len(records_read) >= rows and (far or len(records_read) >= MOST):

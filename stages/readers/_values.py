@@ -13,9 +13,10 @@ from typing import IO
 
 import orjson
 
+from stages import files
 from stages.contract import Lines, Record
 from stages.errors import ContainerError
-from stages.files import content, frames, line_block
+from stages.files import content, line_block
 
 BATCH_ROWS = 8192
 BATCH_BYTES = 4 << 20
@@ -200,7 +201,7 @@ def in_batches(records: Iterable[Record | None], lines: Callable[[], int]) -> It
             if one is not None:
                 batch.append(one)
                 size += len(one.raw)
-            blank = lines() - given >= frames.FREE_ROWS  # told, so that they are counted
+            blank = lines() - given >= files.FREE_ROWS  # told, so that they are counted
             if len(batch) >= BATCH_ROWS or size >= BATCH_BYTES or blank:
                 yield Lines(batch, lines() - given)
                 batch, size, given = [], 0, lines()

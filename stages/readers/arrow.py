@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from stages import contract, late
 from stages.errors import ContainerError, SurroundingsError, UsageError
-from stages.files import content, frames
+from stages.files import content, require_rows, require_text
 from stages.files.file_version import FileVersion
 from stages.readers import _tables
 
@@ -34,12 +34,12 @@ def _batches(source: Any, path: str, size: int) -> Iterator[pa.RecordBatch]:
     source.seek(0 if listed is None else 8)  # a file is a stream between two marks
     stream = pa.ipc.open_stream(source)
     batches = rows = 0
-    frames.require_text(size, text := _next_bytes(source))
+    require_text(size, text := _next_bytes(source))
     for batch in stream:
         batches, rows = batches + 1, rows + batch.num_rows
-        frames.require_rows(path, rows, size)
+        require_rows(path, rows, size)
         yield batch
-        frames.require_text(size, text := text + _next_bytes(source))
+        require_text(size, text := text + _next_bytes(source))
     if listed not in (None, batches):
         raise ContainerError(f"It has {batches} batches, but lists {listed}.", "Fetch it again.")
 

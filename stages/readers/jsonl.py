@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Iterator
 from typing import IO
 
+from stages import files
 from stages.contract import Glimpse, Lines, Split
 from stages.files import content, file_version, frames
 from stages.files.line_block import LineBlock, too_long
@@ -115,7 +116,7 @@ class Jsonl(content.Whole):
         version = content.version_of(split)
         with content.opened_split(version, split) as stream:
             batches = records(stream, at_start=split.start == 0)
-            yield from frames.counted(batches, split.path, version.size)
+            yield from files.counted(batches, split.path, version.size)
             if damage := content.damage_of(stream):
                 yield Lines([], 0, damage)
 

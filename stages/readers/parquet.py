@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from stages import contract, late
-from stages.files import content, file_version, frames
+from stages import contract, files, late
+from stages.files import content, file_version
 from stages.readers import _tables
 from stages.readers.arrow import named
 
@@ -43,12 +43,12 @@ class _File:
             for at in range(group.num_columns):
                 chunk, width = group.column(at), self.meta.schema.column(at).length
                 name, length = chunk.path_in_schema, chunk.total_uncompressed_size
-                text += length + max(frames.VALUE, width) * chunk.num_values
+                text += length + max(files.VALUE, width) * chunk.num_values
                 if chunk.physical_type == "BYTE_ARRAY":
                     texts.add(name)
                     if not _KEPT.issuperset(chunk.encodings):
                         apart[name] = max(length, apart.get(name, 1))
-        frames.require_text(size, text)
+        files.require_text(size, text)
         self._rows = min(_tables.BATCH_ROWS, max(_LEAST, _tables.HELD // max(apart.values())))
         self._file = pq.ParquetFile(
             source, metadata=self.meta, read_dictionary=sorted(texts - {*apart})
@@ -98,7 +98,7 @@ class _Parquet(content.Whole):
         path = version.path
         with named(path, "is not Parquet"), version.open() as source:
             meta = _File(source, version.size).meta
-        frames.require_rows(path, meta.num_rows, version.size)
+        files.require_rows(path, meta.num_rows, version.size)
         starts = _starts(meta)
         if starts is None:  # not as anybody writes it: one split, which reads all of the file
             split = content.whole(version, self.name)
@@ -127,7 +127,7 @@ class _Parquet(content.Whole):
             count = sum(file.meta.row_group(group).num_rows for group in groups)
             share = count / max(file.meta.num_rows, 1)
             rows = _tables.records(file.batches(groups), version.size, share, file.plain)
-            yield from frames.counted(rows, split.path, version.size)
+            yield from files.counted(rows, split.path, version.size)
 
     def glimpse(self, source: content.Source, rows: int, salvage: bool = False) -> contract.Glimpse:
         path = content.path_of(source)
@@ -144,7 +144,7 @@ class _Parquet(content.Whole):
             file = _File(opened, size_of_file)
             meta = file.meta
             counts = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
-            frames.require_rows(path, sum(counts), size_of_file)
+            files.require_rows(path, sum(counts), size_of_file)
             return _tables.of_table(counts, rows, fetch, size_of_file, enter=False)
 
 
