@@ -18,7 +18,6 @@ from pipeline.inputs import equal_build, scan
 from pipeline.inputs.recipe import Recipe, repaired
 from pipeline.manifest import counts as tallies
 from pipeline.manifest import manifest as records
-from pipeline.manifest.json_records import from_json
 from pipeline.manifest.records import Decontamination, Likeness
 from pipeline.serving import serving
 from pipeline.shards import budgets, facts, filters, gather, pack_index
