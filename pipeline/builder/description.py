@@ -27,9 +27,9 @@ from pipeline.manifest.counts import (
 from pipeline.manifest.json_records import from_json
 from pipeline.manifest.records import Decontamination, Likeness
 from pipeline.serving import serving
-from pipeline.shards import budgets, facts, filters, gather, pack_index
+from pipeline.shards import budgets, facts, gather, pack_index
+from pipeline.shards.choose import Chosen
 from pipeline.shards.part import PartReport
-from pipeline.shards.plan import Chosen
 from pipeline.shards.sides import TEST, TRAIN
 from stages import encoders, findings, formats
 from stages.chat_template import loss_weights
@@ -42,7 +42,7 @@ class Outcome:
     """All that a finished build knows about itself.
 
     Attributes:
-        chosen: every example, where the choice was made in one memory; None where it was not.
+        chosen: every example, where the choice was made in one memory; None elsewhere.
     """
 
     recipe: Recipe
@@ -53,7 +53,6 @@ class Outcome:
     chosen: Chosen | None
     shards: list[gather.ShardReport]
     ledger: rejects.Ledger
-    filtered: filters.Filtered | None = None
     decontamination: Decontamination | None = None
     near_duplicates: Likeness | None = None
     indexes: tuple[pack_index.MeasuredIndex, ...] = ()  # of packs, by side
@@ -291,7 +290,7 @@ def describe(outcome: Outcome, verdict: findings.Verdict) -> records.Manifest:
         splits=splits_of(outcome),
         sides=_sides(outcome),
         sources=budgets.records(config, outline.counts.portions, outline.asked, sides),
-        filters=rejects.filters(config, outcome.chosen, outcome.filtered),
+        filters=rejects.filters(config, outcome.chosen),
         doubles=rejects.doubles(config, outline.counts),
         decontamination=outcome.decontamination,
         near_duplicates=outcome.near_duplicates,

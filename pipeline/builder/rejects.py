@@ -23,10 +23,10 @@ from pipeline.messages.result import of_error
 from pipeline.options.config import Config
 from pipeline.shards import facts, part
 from pipeline.shards.chain import Gone, PartReject, Refusal, raw_text, refusals
+from pipeline.shards.choose import Chosen
 from pipeline.shards.collect import PartSource, row_ids_of
 from pipeline.shards.examples import Fate
 from pipeline.shards.filters import Filtered
-from pipeline.shards.plan import Chosen
 from pipeline.shards.storage import here
 from stages import columns
 from stages.contract import Batch, Record, Split
@@ -380,16 +380,15 @@ def error_of(
 # What filters and ``--dedup`` left out of a build, by filter and by source: for its manifest.
 
 
-def filters(
-    config: Config, plan: Chosen | None, filtered: Filtered | None
-) -> tuple[FilterCounts, ...]:
+def filters(config: Config, plan: Chosen | None) -> tuple[FilterCounts, ...]:
     """What each filter left out; empty without filters.
 
     Raises:
         PipelineError: the build does not leave out just what the filters say.
     """
-    if filtered is None or plan is None:
+    if plan is None or plan.filtered is None:
         return ()
+    filtered = plan.filtered
     if not np.array_equal(plan.choice.fate == Fate.FILTERED, filtered.by > 0):
         raise PipelineError("What the filters leave out is not what was left out.")
     count = len(filtered.filters) + 1
