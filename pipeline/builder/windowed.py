@@ -56,6 +56,7 @@ def _search(prepared: Prepared, windows: Sequence[Window], folder: Path) -> Iter
             config=prepared.config,
             folder=str(scratch),
             windows=len(windows),
+            examples=windows[-1].end if windows else 0,
             stored=tuple(prepared.recipe.task.stored),
         )
     finally:
@@ -88,7 +89,8 @@ def plan(
         require_none_apart(sum(one.apart for one in found))
         layout = layouts.load(options.layout)
         width = layout.width(options.pad_to, longest, options.max_length)
-        laying = Laying(search, prepared.recipe.task.kind, str(folder), width)
+        names = tuple(source.name for source in prepared.inputs)
+        laying = Laying(search, prepared.recipe.task.kind, str(folder), width, names)
         laid, counted = _laid(workers, laying, items)
         counts = facts.joined([*counted, *found])
         if chosen is not None:  # its bound is that of one packing of everything
@@ -124,11 +126,8 @@ def _laid(
             f"more than one window ({WINDOW_EXAMPLES:,} examples) before they are packed.",
             "Leave --shuffle out: trainers shuffle packs. Or leave --index-only out.",
         )
-    names = tuple(source.name for source in workers.prepared.inputs)
-    windows = [window for window, _ in items]
-    dealing = exchange.Dealing(laying, windows[-1].end, names)
-    dealt = workers.each(exchange.deal, dealing, items)
-    buckets = exchange.buckets(dealt, digest_of(windows))
+    dealt = workers.each(exchange.deal, laying, items)
+    buckets = exchange.buckets(dealt, digest_of([window for window, _ in items]))
     return workers.each(exchange.lay, laying, buckets), [one.counts for one in dealt]
 
 

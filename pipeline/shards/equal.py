@@ -10,6 +10,7 @@ import shutil
 from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,13 +41,14 @@ class Search:
 
     Attributes:
         folder: for files that nobody needs once the plan is made.
-        windows: how many there are.
+        windows: how many there are; ``examples``: of all of them.
         stored: columns of parts that shards are made of: what ``--dedup`` compares.
     """
 
     config: Config
     folder: str
     windows: int
+    examples: int
     stored: tuple[str, ...]
 
     @property
@@ -142,10 +144,7 @@ def find(search: Search, bucket: int) -> Counts:
     """
     entries, window = search.bucket("digests", bucket, ENTRY)
     fate, test = entries["of"] & _FATE, (entries["of"] & _TEST).astype(bool)
-    there = np.flatnonzero(~np.isin(fate, _NO_EXAMPLE))
-    # Where somebody has chosen already, the one that is no duplicate stays; else the first.
-    stay = (fate[there] != Fate.DUPLICATE).astype(np.float64)
-    again, stays = (there[one] for one in doubles.pairs(entries[there], stay))
+    again, stays = _pairs(entries, fate)
     by_source: Counter[tuple[int, int]] = Counter()
     if search.config.plan.dedup:
         order = np.argsort(again)
@@ -169,6 +168,17 @@ def find(search: Search, bucket: int) -> Counts:
         leaked=doubles.count_in(entries[used & test], entries[used & ~test]) if test.any() else 0,
         doubles=by_source,
     )
+
+
+def _pairs(entries: doubles.Digests, fate: npt.NDArray[np.integer[Any]]) -> tuple[Ints, Ints]:
+    """The examples that equal one that stays, and for each that one: the first, or where somebody
+    has chosen already the one that is no duplicate."""
+    if not fate.any():  # nobody has
+        return doubles.pairs(entries)
+    there = np.flatnonzero(~np.isin(fate, _NO_EXAMPLE))
+    stay = (fate[there] != Fate.DUPLICATE).astype(np.float64)
+    again, stays = doubles.pairs(entries[there], stay)
+    return there[again], there[stays]
 
 
 def _equal_among(entries: doubles.Digests, some: Bools, again: Ints) -> int:

@@ -31,24 +31,6 @@ _PLANNED = ("line", "sequence", "length", "digest")
 
 
 @dataclass(frozen=True, slots=True)
-class Dealing:
-    """What dealing out a window needs. It can be pickled.
-
-    Attributes:
-        examples: of the build, used or not.
-        inputs: all that row ids name.
-    """
-
-    laying: window_plan.Laying
-    examples: int
-    inputs: tuple[str, ...]
-
-    def file(self, window: int) -> Path:
-        """What a window has dealt out."""
-        return Path(self.laying.folder) / "dealt" / f"{window}.arrow"
-
-
-@dataclass(frozen=True, slots=True)
 class Dealt:
     """What became of a window.
 
@@ -62,13 +44,13 @@ class Dealt:
 
 
 def _places(
-    dealing: Dealing, window: Window, choice: Choice
+    laying: window_plan.Laying, window: Window, choice: Choice
 ) -> tuple[Ints, Ints, npt.NDArray[np.bool_], Ints]:
     """Of all that is stored of a window, bucket by bucket: the example in the window, its key, its
     side and its bucket."""
-    search = dealing.laying.search
+    search = laying.search
     places, keys, tests = [], [], []
-    for side, (own, one) in keys_of(choice, window.first, dealing.examples).items():
+    for side, (own, one) in keys_of(choice, window.first, search.examples).items():
         places.append(own)
         keys.append(one)
         tests.append(np.full(len(own), side == TEST))
@@ -97,13 +79,13 @@ def _cuts(bucket: Ints, parts: Ints | None, lengths: Ints) -> Ints:
     return np.concatenate([[0], np.flatnonzero(new) + 1, [len(bucket)]])
 
 
-def deal(dealing: Dealing, item: equal.Item) -> Dealt:
+def deal(laying: window_plan.Laying, item: equal.Item) -> Dealt:
     """Write the examples of a window, bucket by bucket."""
-    window, laying = item[0], dealing.laying
+    window = item[0]
     examples, choice = equal.chosen(laying.search, item)
     counts = window_plan.count(laying, window, examples, choice)
-    place, key, test, bucket = _places(dealing, window, choice)
-    path = dealing.file(window.number)
+    place, key, test, bucket = _places(laying, window, choice)
+    path = laying.file("dealt", window.number)
     if not len(place):
         return Dealt(str(path), (), counts)
     collect = Collector(window.sources, window.starts)
@@ -111,7 +93,7 @@ def deal(dealing: Dealing, item: equal.Item) -> Dealt:
     parts = collect.picks(place).parts if within else None
     cuts = _cuts(bucket, parts, examples.length[place].astype(np.int64))
     stored = laying.search.stored
-    ordinals = {name: number for number, name in enumerate(dealing.inputs)}
+    ordinals = {name: number for number, name in enumerate(laying.inputs)}
     origins = np.array([ordinals[source.name] for source in window.sources], np.int64)
     tables = (
         _table(stored, collect, place[a:b], origins=origins, key=key[a:b], test=test[a:b])
@@ -197,4 +179,4 @@ def lay(laying: window_plan.Laying, bucket: Window) -> window_plan.Laid:
     split = {TRAIN: np.flatnonzero(test == 0), TEST: np.flatnonzero(test)}
     keys = {name: (own, key[own]) for name, own in split.items()}
     laid = in_order(options, keys, length, starts=bucket.starts, width=laying.width)
-    return window_plan.written(laying.plan(bucket.number), bucket, laid, facts.Counts())
+    return window_plan.written(laying.file("plans", bucket.number), bucket, laid, facts.Counts())

@@ -1,7 +1,7 @@
 """What a plan counts of its examples: all that a manifest, a ledger and the audits say of them.
 
-What is counted of one window of a large build adds up with what is counted of the others, so
-whoever has the counts needs no example.
+What is counted of one window adds up with what is counted of the others, so whoever has the counts
+needs no example.
 """
 
 from collections import Counter

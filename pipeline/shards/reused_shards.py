@@ -246,11 +246,8 @@ def remember(keeping: Keeping, key: str, report: ShardReport) -> None:
         dataset_files.write_json(path, json_records.sealed_text(content))
 
 
-# Parts that nobody has read since they were written, compared with their hashes before a shard is
-# made of them.
-#
-# Whoever goes on from parts that others made needs the bytes of those that its shards are made of.
-# To compare all of them first would have each of n ranks read what all have made.
+# Parts that others made, compared with their hashes before a shard is made of them: to compare all
+# of them first would have each of n ranks read what all have made.
 
 
 _alike: set[str] = set()  # paths of the parts that this process has compared
@@ -283,10 +280,9 @@ def require_parts(keeping: Keeping, shard: ShardWork) -> None:
 
 # Shards that other processes have made for a build that is not assembled yet.
 #
-# They lie in the cache, in a folder of the build, each under its key and the hash of its bytes.
-# What was measured of it is remembered where that of every shard is (``kept``). A file gets its
-# name when it is whole and remembered, so whatever has a name here can be taken over; two processes
-# that make the same shard give it the same name. The folder goes when the build is published.
+# They lie in a folder of the cache, each under its key and the hash of its bytes, a name that it
+# gets when it is whole and remembered. So whatever has a name here can be taken over, and two
+# processes that make one shard name it alike. The folder goes when the build is published.
 
 
 WORKSPACE = "builds"  # in the cache

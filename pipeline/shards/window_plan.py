@@ -33,16 +33,18 @@ class Laying:
         folder: for the files that the makers of shards read. Their names say all that they follow
             from, so that several processes may plan one build.
         width: of padded rows, in tokens; 0 otherwise.
+        inputs: all that row ids name.
     """
 
     search: equal.Search
     kind: kinds.Kind
     folder: str
     width: int
+    inputs: tuple[str, ...]
 
-    def plan(self, window: int) -> Path:
-        """The file of a window's plan."""
-        return Path(self.folder) / "plans" / str(window)
+    def file(self, kind: str, window: int) -> Path:
+        """The file of a window's plan, or of what it has dealt out."""
+        return Path(self.folder) / kind / str(window)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ def lay(laying: Laying, item: equal.Item) -> Laid:
     if options.index_only:
         packs = (one.packs for one in laid if one.packs is not None)
         laid += [replace(one, name=INDEX_OF + one.name) for one in packs]
-    return written(laying.plan(window.number), window, laid, counts)
+    return written(laying.file("plans", window.number), window, laid, counts)
 
 
 def written(path: Path, window: Window, laid: list[Side], counts: facts.Counts) -> Laid:
