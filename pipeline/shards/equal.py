@@ -8,7 +8,7 @@ out by their numbers. A build of one window has one bucket.
 
 import shutil
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +99,9 @@ def chosen(search: Search, item: Item) -> tuple[PlannedExamples, Choice]:
     """The examples of a window, and what becomes of them."""
     examples, choice = begun(search, item)
     if search.config.plan.dedup:
-        choice.fate[_of_window(search, item[0].number)] = Fate.DUPLICATE
+        fate = choice.fate.copy()  # an engine may have given it to be read alone
+        fate[_of_window(search, item[0].number)] = Fate.DUPLICATE
+        choice = replace(choice, fate=fate)
     return examples, choice
 
 
