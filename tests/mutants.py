@@ -35,10 +35,9 @@ import expectations
 import pipeline.builder.build
 import stages
 from expectations import gx_library
-from pipeline.builder import planning
 from pipeline.builds import publish
 from pipeline.options.config import Config
-from pipeline.shards import chain, collect, examples, gather, pack_index, part
+from pipeline.shards import chain, collect, equal, examples, gather, pack_index, part
 from pipeline.shards import window_plan as windows
 from stages import columns, kinds
 from stages.chat_template import compile as compiling
@@ -673,16 +672,6 @@ def _planned(change: Callable[[Any], Any]) -> None:
     after(windows, "sides_of", change)
 
 
-def _counted(change: Callable[[Any], dict[str, Any]]) -> None:
-    """Count another choice than the one that is stored."""
-
-    def changed(old: Any, prepared: Any, works: Any, chosen: Any) -> Any:
-        choice = replace(chosen.choice, **change(chosen.choice))
-        return old(prepared, works, replace(chosen, choice=choice))
-
-    wrap(planning, "_counts", changed)
-
-
 def _ordered(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def changed(sides: Any) -> Any:
         return [replace(sides[0], order=change(sides[0].order)), *sides[1:]]
@@ -703,8 +692,13 @@ def the_plan_loses_the_last_example() -> None:
 
 @mutant("flat")
 def the_plan_forgets_what_it_keeps() -> None:
-    last = [examples.Fate.DUPLICATE]
-    _counted(lambda choice: {"fate": np.append(choice.fate[:-1], last)})
+    """Another choice is counted than the one that is stored."""
+
+    def changed(old: Any, laying: Any, window: Any, every: Any, choice: Any) -> Any:
+        fate = np.append(choice.fate[:-1], [examples.Fate.DUPLICATE])
+        return old(laying, window, every, replace(choice, fate=fate))
+
+    wrap(windows, "count", changed)
 
 
 def _rolled(column: pa.Array) -> pa.Array:
@@ -762,9 +756,10 @@ def unfolding_gives_the_labels_of_the_neighbour() -> None:
 
 @mutant("dedup")
 def a_duplicate_is_stored_though_it_is_declared_left_out() -> None:
-    def change(old: Any, options: Any, examples: Any, choice: Any, width: int) -> Any:
-        side = old(options, examples, choice, width)[0]
-        order = np.concatenate([side.order, np.flatnonzero(choice.duplicate)[:1]])
+    def change(old: Any, options: Any, every: Any, choice: Any, width: int) -> Any:
+        side = old(options, every, choice, width)[0]
+        gone = np.flatnonzero(choice.fate == examples.Fate.DUPLICATE)
+        order = np.concatenate([side.order, gone[:1]])
         sizes = np.append(side.sizes, 1)
         shards = np.append(side.shards[:-1], len(sizes))
         return [replace(side, order=order, sizes=sizes, shards=shards)]
@@ -774,7 +769,7 @@ def a_duplicate_is_stored_though_it_is_declared_left_out() -> None:
 
 @mutant("twice", by="duplicates_as_declared")
 def the_plan_finds_no_duplicates() -> None:
-    _counted(lambda choice: {"duplicate": choice.duplicate & False})
+    after(equal, "find", lambda found: replace(found, found=0, equal=0))
 
 
 @mutant("index", by="packs_as_planned")

@@ -363,7 +363,7 @@ def test_what_the_disk_does_not_give_is_no_fault_of_the_data(
         changed.setattr("pipeline.builds.stored.read_file", _unreadable)
         with pytest.raises(SurroundingsError, match="Input/output error"):
             list(build.splits["train"].tables())
-    for name in ("pipeline.shards.storage.Mapped", "pipeline.publish.check.stored_model"):
+    for name in ("pipeline.shards.mapped.Mapped", "pipeline.publish.check.stored_model"):
         with monkeypatch.context() as changed:
             changed.setattr(name, _unreadable)
             with pytest.raises(SurroundingsError, match="Input/output error"):

@@ -292,13 +292,13 @@ def test_who_touches_the_old_build_meanwhile_does_not_fail_the_new_one(
     """A link shares its inode with the build in place: its times change with the other name."""
     data = [workshop.write("data.jsonl", ROWS)]
     workshop.build("sft", data, "out", "cache", layout="ragged")
-    taken_over = reused_shards._taken_over
+    reused = reused_shards._reused
 
-    def touched(keeping: Any, shard: Any, there: Any) -> Any:
-        report = taken_over(keeping, shard, there)
+    def touched(keeping: Any, shard: Any, key: str, there: Any) -> Any:
+        report = reused(keeping, shard, key, there)
         os.chmod(there.path, 0o640)
         return report
 
-    monkeypatch.setattr(reused_shards, "_taken_over", touched)
+    monkeypatch.setattr(reused_shards, "_reused", touched)
     workshop.write("data.jsonl", [*ROWS, ROWS[0]])
     assert workshop.again("sft", data, layout="ragged") < len(shards(workshop.folder / "out"))

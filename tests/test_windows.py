@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
@@ -26,11 +26,10 @@ from pipeline.builder.build import build, finish, make_parts, make_shards, plan,
 from pipeline.options.config import Config, PlanOptions
 from pipeline.shards import collect, doubles, facts, part, window_plan
 from pipeline.shards import plan as planning
-from pipeline.shards.choose import choose
+from pipeline.shards.choose import Chosen, choose
 from pipeline.shards.examples import Numbers, read_numbers
 from stages.errors import DataError, UsageError
 from stages.readers import jsonl
-from stages.tokens import layouts
 
 Rows = list[dict[str, Any]]
 SAME = ("rows", "examples", "sides", "sources", "doubles", "filters", "rm", "format", "inputs")
@@ -301,6 +300,38 @@ def _written(folder: Path, parts: list[list[tuple[int, int, int]]]) -> list[Numb
     return found
 
 
+class Plan(NamedTuple):
+    """What a plan came to, and the examples of each side in the order of storing."""
+
+    outline: facts.Outline
+    stored: dict[str, list[int]]
+
+
+def _planned(
+    build: Any, numbers: list[Numbers], size: int, folder: Path, chosen: Chosen | None = None
+) -> Plan:
+    """The plan of parts, so many a window."""
+    reports = [part.PartReport(lines=6, examples=one.examples) for one in numbers]
+    works: Any = [
+        SimpleNamespace(files=SimpleNamespace(plan=Path(one.path)), source=0) for one in numbers
+    ]
+    sources = [collect.PartSource("", f"{at}", 0) for at in range(len(numbers))]
+    with mock.patch.object(planning, "WINDOW_PARTS", size):
+        windows = planning.windows_of(works, reports, sources)
+    outline, laid = windowed.plan(build, windows, folder, silent, chosen)
+    stored: dict[str, list[int]] = {}
+    for ref in window_plan.shards_of(laid):
+        order, sizes = ref.numbers()
+        assert sizes.sum() == len(order)
+        first = window_plan.window_of(ref.plan).first
+        stored.setdefault(ref.split, []).extend((order + first).tolist())
+    return Plan(outline, stored)
+
+
+# Counts that are of packs, or lists.
+APART = {"of_parts", "lower_bound"}
+
+
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
@@ -309,7 +340,7 @@ def _written(folder: Path, parts: list[list[tuple[int, int, int]]]) -> list[Numb
     st.booleans(),
     st.sampled_from([0.0, 0.4]),
 )
-def test_windows_of_any_size_plan_what_one_memory_plans(
+def test_windows_of_any_size_plan_what_one_plans(
     tmp_path_factory: pytest.TempPathFactory,
     many: tuple[list[list[tuple[int, int, int]]], int],
     layout: str,
@@ -317,7 +348,7 @@ def test_windows_of_any_size_plan_what_one_memory_plans(
     test_size: float,
 ) -> None:
     """Every example has the fate and the side that it has in one window, and no count differs but
-    those of packs."""
+    those of packs; nor where the choice was made in one memory and is given to the windows."""
     parts, size = many
     folder = tmp_path_factory.mktemp("numbers")
     numbers = _written(folder, parts)
@@ -326,42 +357,32 @@ def test_windows_of_any_size_plan_what_one_memory_plans(
     config = replace(Config.of("sft", ("x.jsonl",), NAME, folder / "o", **fixed), plan=options)
     task = SimpleNamespace(stored=(), kind=tasks.kind_of("sft"))
     build: Any = SimpleNamespace(config=config, recipe=SimpleNamespace(task=task), inputs=())
-    reports = [part.PartReport(lines=6, examples=one.examples) for one in numbers]
-    works: Any = [
-        SimpleNamespace(files=SimpleNamespace(plan=Path(one.path)), source=0) for one in numbers
-    ]
-    sources = [collect.PartSource("", f"{at}", 0) for at in range(len(parts))]
-    with mock.patch.object(planning, "WINDOW_PARTS", size):
-        windows = planning.windows_of(works, reports, sources)
     examples = read_numbers(numbers, config)
     try:
-        choice = choose(config, examples)
+        chosen = Chosen(examples, choose(config, examples), None)
     except UsageError as error:  # nothing to train on
-        with pytest.raises(UsageError, match=error.what[:20]):
-            windowed.in_buckets(build, windows, folder / "plan", silent)
+        for at in (size, len(parts)):
+            with pytest.raises(UsageError, match=error.what[:20]):
+                _planned(build, numbers, at, folder / f"of{at}")
         return
-    outline, laid = windowed.in_buckets(build, windows, folder / "plan", silent)
-    refs = window_plan.shards_of(laid)
-    stored: dict[str, list[int]] = {}
-    for ref in refs:
-        head = window_plan.Head.read(ref.plan)
-        order, sizes = head.numbers(ref)
-        assert sizes.sum() == len(order)
-        stored.setdefault(ref.split, []).extend((order + head.window.first).tolist())
-    longest = int(examples.length[choice.used].max(initial=0))
-    width = layouts.load(layout).width(options.pad_to, longest, options.max_length)
-    whole = planning.sides_of(options, examples, choice, width)
-    wanted = {side.name: side.order.tolist() for side in whole}
-    assert {side: sorted(own) for side, own in stored.items()} == {
-        side: sorted(own) for side, own in wanted.items()
-    }
-    orders = {side.name: side.order for side in whole}
-    known = facts.of(config, examples, choice, orders=orders)
-    assert outline.counts.of_parts.tolist() == known.of_parts.tolist()
-    apart = {"of_parts", "lower_bound", "doubles", "portions"}
-    for one in fields(known):
-        if one.name not in apart:
-            assert getattr(outline.counts, one.name) == getattr(known, one.name), one.name
-    assert outline.rule == choice.rule
-    assert outline.width == width
-    assert known.left_out.total() + known.kept == len(examples)
+    one = _planned(build, numbers, len(parts), folder / "one")
+    windows = _planned(build, numbers, size, folder / "many")
+    given_ = _planned(build, numbers, size, folder / "given", chosen)
+    wanted = planning.sides_of(options, examples, chosen.choice, one.outline.width)
+    assert one.stored == {side.name: side.order.tolist() for side in wanted}
+    for other in (windows, given_):
+        assert {side: sorted(own) for side, own in other.stored.items()} == {
+            side: sorted(own) for side, own in one.stored.items()
+        }
+        known = one.outline.counts
+        assert other.outline.counts.of_parts.tolist() == known.of_parts.tolist()
+        for count in fields(known):
+            if count.name not in APART:
+                assert getattr(other.outline.counts, count.name) == getattr(known, count.name)
+        assert other.outline.rule == one.outline.rule
+        assert other.outline.width == one.outline.width
+    assert given_.outline.counts.lower_bound == one.outline.counts.lower_bound
+    counts = one.outline.counts
+    assert counts.left_out.total() + counts.kept == len(examples)
+    said = [what for part in parts for *_, what in part]
+    assert counts.found == len(said) - len(set(said))

@@ -109,8 +109,9 @@ def _refuse_too_many(prepared: Prepared, planned: Planned, ledger: Ledger) -> No
     for work, report in zip(planned.works, planned.reports, strict=True):
         rows[work.source] += report.rows - report.filtered
     kept = planned.outline.counts.kept
-    if planned.filtered is not None and planned.filtered.by.any() and not kept:
-        raise filters.nothing_left(planned.filtered)
+    filtered = planned.chosen.filtered if planned.chosen else None
+    if filtered is not None and filtered.by.any() and not kept:
+        raise filters.nothing_left(filtered)
     refuse_too_many(ledger, rows=rows, left=kept, config=prepared.config)
 
 
@@ -129,7 +130,6 @@ def _outcome(
         chosen=chosen,
         shards=shards,
         ledger=ledger,
-        filtered=planned.filtered,
         decontamination=contaminated.write(folder, recipe.config, chosen, sources),
         near_duplicates=contaminated.write_near(folder, recipe, chosen, sources),
         indexes=write_index(prepared, planned, folder, shards),

@@ -20,9 +20,9 @@ from pipeline.manifest.records import (
 )
 from pipeline.options import overlaps
 from pipeline.options.config import Config
+from pipeline.shards.choose import Chosen
 from pipeline.shards.collect import Collector, PartSource
 from pipeline.shards.examples import Fate
-from pipeline.shards.plan import Chosen
 from stages import encoders
 from stages.overlap import search, signatures
 from stages.overlap.settings import Search

@@ -45,6 +45,8 @@ def _keeping(prepared: Prepared, planned: Planned, folder: Path) -> reused_shard
     """
     config, recipe, rated = prepared.config, prepared.recipe, planned.outline.counts.margins
     run, model, cache = config.run, recipe.model, config.run.cache / reused_shards.FOLDER
+    # Somebody's own suite or page is about every row, not only those that decide.
+    tables = bool(config.judge.expectations) or run.data_docs is not None
     gather = Gather(
         recipe=recipe,
         inputs=_named(prepared),
@@ -53,12 +55,11 @@ def _keeping(prepared: Prepared, planned: Planned, folder: Path) -> reused_shard
         with_margin=bool(rated and rated.present),
         # The column is stored for all rows or for none.
         with_weights=any(part.weighted for part in planned.reports),
-        # Somebody's own suite or page is about every row, not only those that decide.
-        tables=bool(config.judge.expectations) or run.data_docs is not None,
+        tables=tables,
     )
     return reused_shards.Keeping(
         gather=gather,
-        recipe=recipe.fingerprint,
+        recipe=f"{recipe.fingerprint} {tables}",
         rows=declared.fingerprint_of_rows(config, model.profile, model.tokenizer_json),
         previous=reused_shards.previous(before(run.place, run.keep or bool(run.address)), cache)
         | reused_shards.found(workspace_of(prepared), cache),

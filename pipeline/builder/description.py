@@ -21,9 +21,9 @@ from pipeline.manifest import manifest as records
 from pipeline.manifest.records import Decontamination, Likeness
 from pipeline.serving import serving
 from pipeline.shards import budgets, facts, filters, gather, pack_index
+from pipeline.shards.choose import Chosen
 from pipeline.shards.examples import Fate
 from pipeline.shards.part import PartReport
-from pipeline.shards.plan import Chosen
 from pipeline.shards.sides import TEST, TRAIN
 from stages import encoders, findings, formats
 from stages.chat_template import loss_weights
@@ -36,7 +36,7 @@ class Outcome:
     """All that a finished build knows about itself.
 
     Attributes:
-        chosen: every example, where the choice was made in one memory; None where it was not.
+        chosen: every example, where the choice was made in one memory; None elsewhere.
     """
 
     recipe: Recipe
@@ -47,7 +47,6 @@ class Outcome:
     chosen: Chosen | None
     shards: list[gather.ShardReport]
     ledger: rejects.Ledger
-    filtered: filters.Filtered | None = None
     decontamination: Decontamination | None = None
     near_duplicates: Likeness | None = None
     indexes: tuple[pack_index.MeasuredIndex, ...] = ()  # of packs, by side
@@ -249,9 +248,10 @@ def _filters(outcome: Outcome) -> tuple[tallies.FilterCounts, ...]:
     Raises:
         PipelineError: the build does not leave out just what the filters say.
     """
-    plan, filtered = outcome.chosen, outcome.filtered
-    if filtered is None or plan is None:
+    plan = outcome.chosen
+    if plan is None or plan.filtered is None:
         return ()
+    filtered = plan.filtered
     if not np.array_equal(plan.choice.fate == Fate.FILTERED, filtered.by > 0):
         raise PipelineError("What the filters leave out is not what was left out.")
     sources, count = outcome.recipe.config.sources, len(filtered.filters) + 1

@@ -14,21 +14,12 @@ from pipeline.builder.preparation import Prepared, in_parallel
 from pipeline.inputs import equal_build
 from pipeline.messages.progress import ENCODE, Report, Whole
 from pipeline.options.config import Config
-from pipeline.shards import (
-    collect,
-    doubles,
-    facts,
-    filters,
-    part,
-    reused_shards,
-    values,
-    window_plan,
-)
-from pipeline.shards.choose import choose
+from pipeline.shards import facts, part, reused_shards, window_plan
+from pipeline.shards.choose import Chosen, in_one_memory, needs_one_memory
 from pipeline.shards.collect import PartSource
-from pipeline.shards.examples import PlannedExamples, columns_of, read_examples
+from pipeline.shards.examples import columns_of
 from pipeline.shards.part import PartReport, Work
-from pipeline.shards.plan import Chosen, digest_of, orders_of, windows_of
+from pipeline.shards.plan import digest_of, windows_of
 from stages import columns, encoders
 from stages.errors import ModelError, ParityError, PipelineError, UsageError, counted
 
@@ -44,11 +35,10 @@ class Planned:
         backend: the encoder that made the parts.
         works, reports, sources: of every part, in the order of the splits.
         outline: what the plan came to.
-        chosen: what becomes of every example, where that was decided in one memory; None in a
-            large build.
+        chosen: what becomes of every example, where an option needs all of them in one memory;
+            None elsewhere.
         shards: where they are in the plans of windows, whose files lie in the workspace.
         packs: the same of packs that are an index; empty elsewhere.
-        filtered: what filters left out; None without filters.
         compared: see ``MadeParts``.
     """
 
@@ -60,7 +50,6 @@ class Planned:
     chosen: Chosen | None = None
     shards: tuple[window_plan.ShardRef, ...] = ()
     packs: tuple[window_plan.IndexRef, ...] = ()
-    filtered: filters.Filtered | None = None
     compared: bool = True
 
     @property
@@ -73,7 +62,7 @@ class Planned:
         examples among those of the side, and how many each pack has."""
         found: dict[str, list[tuple[columns.Ints, columns.Ints]]] = {}
         for ref in self.packs:
-            order, sizes = window_plan.Head.read(ref.shard.plan).numbers(ref.shard)
+            order, sizes = ref.shard.numbers()
             found.setdefault(ref.shard.split, []).append((order + ref.before, sizes))
         return found
 
@@ -134,7 +123,7 @@ def reads_examples(config: Config) -> bool:
     """Whether a plan reads more of the parts than their numbers: the examples themselves, to
     compare them or to write them down in another order."""
     plan = config.plan
-    return plan.shuffle or plan.dedup or windowed.needs_one_memory(config)
+    return plan.shuffle or plan.dedup or needs_one_memory(config)
 
 
 def of_parts(
@@ -149,24 +138,14 @@ def of_parts(
     Raises:
         UsageError, DataError: see ``plan``.
     """
-    config, sources = prepared.config, sources_of(prepared, works, reports)
+    sources = sources_of(prepared, works, reports)
     windows = windows_of(works, reports, sources)
     folder = workspace_of(prepared) / f"{PLAN}-{digest_of(windows)}"
     if staged is not None and len(windows) == 1:
         folder = staged / STAGED
-    chosen, filtered = None, None
-    if len(windows) > 1 and not windowed.needs_one_memory(config):
-        outline, laid = windowed.in_buckets(prepared, windows, folder, report)
-    else:
-        examples, filtered = _examples(config, works, reports, sources)
-        if config.plan.dedup:
-            pairs = doubles.pairs(examples.digest)
-            collect.require_equal(pairs, sources, examples.starts, prepared.recipe.task.stored)
-        chosen = Chosen(examples, choose(config, examples))
-        counts = _counts(prepared, works, chosen)
-        outline, laid = windowed.of_chosen(
-            prepared, windows, folder, chosen=chosen, counts=counts, report=report
-        )
+    parts = [part for window in windows for part in window.members]
+    chosen = in_one_memory(prepared.config, parts, reports)
+    outline, laid = windowed.plan(prepared, windows, folder, report, chosen)
     return Planned(
         backend=prepared.recipe.backend,
         works=works,
@@ -176,31 +155,7 @@ def of_parts(
         chosen=chosen,
         shards=tuple(window_plan.shards_of(laid)),
         packs=tuple(window_plan.packs_of(laid)),
-        filtered=filtered,
     )
-
-
-def _counts(prepared: Prepared, works: Sequence[Work], chosen: Chosen) -> facts.Counts:
-    """What is counted of a choice in one memory."""
-    config, examples = prepared.config, chosen.examples
-    plans = [work.files.plan for work in works]
-    rated = facts.of_parts(prepared.recipe.task.kind, plans, examples.starts, chosen.kept)
-    orders = orders_of(chosen.choice, config.plan)
-    return facts.of(config, examples, chosen.choice, orders=orders, margins=rated)
-
-
-def _examples(
-    config: Config, works: list[Work], reports: list[PartReport], sources: Sequence[PartSource]
-) -> tuple[PlannedExamples, filters.Filtered | None]:
-    """What is chosen from, and what filters leave out of it."""
-    pieces = pieces_of(works, reports, sources)
-    filtered = filters.over_parts(config, pieces)
-    examples = replace(
-        read_examples(works, reports, config),
-        filtered=None if filtered is None else filtered.by,
-        score=values.scores(config, pieces),
-    )
-    return examples, filtered
 
 
 def sources_of(
@@ -215,22 +170,6 @@ def sources_of(
             sources.append(PartSource(path, source.name, line, source.source_name))
             line += reports[number].lines
     return sources
-
-
-def pieces_of(
-    works: Sequence[Work], reports: Sequence[PartReport], sources: Sequence[PartSource]
-) -> list[values.Piece]:
-    """The parts, as filters and the choice among equal examples read them."""
-    return [
-        values.Piece(
-            path=work.path,
-            name=source.name,
-            first_line=source.first_line,
-            source=work.source,
-            unread=frozenset(report.counts.get("unread_rows", ())),
-        )
-        for work, report, source in zip(works, reports, sources, strict=True)
-    ]
 
 
 def lines_of_part(work: Work) -> columns.Ints:

@@ -20,7 +20,7 @@ from pipeline.manifest.counts import Portion, SourceRecord
 from pipeline.options.build_options import Budget
 from pipeline.options.config import Config, Source
 from pipeline.shards import sides
-from pipeline.shards.examples import Asked, Choice, Fate, PlannedExamples
+from pipeline.shards.examples import Asked, Choice, PlannedExamples
 from pipeline.shards.sides import TEST, TRAIN
 from stages.columns import Ints
 
@@ -265,10 +265,8 @@ def source_portions(
     counted = partial(_of_sources, examples, of, len(config.sources))
     test = np.zeros(len(examples), bool) if choice.test is None else choice.test
     stored = choice.used if choice.times is None else choice.times.astype(np.int64)
-    # What a budget chose from: whatever it left out, and whatever it took.
-    chosen_from = choice.used | (choice.fate == Fate.OVER_BUDGET)
     return SourcePortions(
-        has=counted(chosen_from & ~test), train=counted(stored * ~test), test=counted(stored * test)
+        has=counted(choice.held & ~test), train=counted(stored * ~test), test=counted(stored * test)
     )
 
 

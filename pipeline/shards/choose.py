@@ -1,18 +1,30 @@
-"""The choice of a build: filters, doubles, sides and budgets, each on what those before it left."""
+"""The choice of a build whose options compare or rank all examples, made in one memory.
 
-from dataclasses import replace
+Filters, doubles, sides and budgets, each on what those before it left. It is given to the windows
+of the build, which take it for what they would decide by themselves.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline.options.build_options import PlanOptions
 from pipeline.options.config import Config
+from pipeline.options.many_values import Keep
 from pipeline.shards import doubles, sides
 from pipeline.shards.budgets import Portions, portions
-from pipeline.shards.examples import Choice, Fate, Fates, PlannedExamples
+from pipeline.shards.examples import Choice, Fate, Fates, PlannedExamples, read_examples
+from pipeline.shards.filters import Filtered, over_parts
+from pipeline.shards.part import PartReport
+from pipeline.shards.plan import Member
+from pipeline.shards.values import Piece, scores
 from stages.columns import Ints
 from stages.errors import DataError, UsageError, counted
 from stages.rows.groups import NO_QUESTION
+from stages.rows.selection import AND_QUESTION
 
 
 def _drop(fate: Fates, which: npt.NDArray[np.bool_], reason: Fate) -> None:
@@ -20,14 +32,11 @@ def _drop(fate: Fates, which: npt.NDArray[np.bool_], reason: Fate) -> None:
     fate[which & (fate == Fate.USED)] = reason
 
 
-def _doubles(examples: PlannedExamples, fate: Fates) -> tuple[Ints, Ints]:
-    """The examples that equal another of those that are left, and the one that stays for each."""
-    if not fate.any():  # none is left out: nothing has to be picked
-        return doubles.pairs(examples.digest, examples.score)
+def _doubles(examples: PlannedExamples, fate: Fates) -> Ints:
+    """The examples that equal one that stays, of those that are left."""
     left = np.flatnonzero(fate == Fate.USED)
     score = None if examples.score is None else examples.score[left]
-    again, stays = doubles.pairs(examples.digest[left], score)
-    return left[again], left[stays]
+    return left[doubles.pairs(examples.digest[left], score)[0]]
 
 
 def _leave_out_evaluations(options: PlanOptions, examples: PlannedExamples, fate: Fates) -> None:
@@ -143,21 +152,6 @@ def _portions(
     return portions(examples, train, tested, budgets, seed=seed, total=total)
 
 
-def _require_apart(equal: tuple[Ints, Ints], fate: Fates, test: npt.NDArray[np.bool_]) -> None:
-    """Equal examples are on one side: a column may have put them apart, or a tokenizer may have
-    made questions equal that differ as texts.
-
-    Args:
-        equal: examples that equal another, and that one for each.
-
-    Raises:
-        DataError: two are not.
-    """
-    again, stays = equal
-    used = (fate[again] == Fate.USED) & (fate[stays] == Fate.USED)
-    require_none_apart(int(np.count_nonzero(used & (test[again] != test[stays]))))
-
-
 def require_none_apart(apart: int) -> None:
     """No example is on the other side of the split than one that it equals.
 
@@ -186,29 +180,75 @@ def choose(config: Config, examples: PlannedExamples) -> Choice:
         _drop(fate, examples.filtered > 0, Fate.FILTERED)
     _leave_out_evaluations(options, examples, fate)
     test = _of_test_files(config, examples, fate)
-    # Among those that are left, so that a double of one that is left out stays. By default the
-    # first in input order does, whatever the order is later.
-    equal = _doubles(examples, fate)
-    duplicate = np.zeros(len(examples), bool)
-    duplicate[equal[0]] = True
     if options.dedup:
-        _drop(fate, duplicate, Fate.DUPLICATE)
+        # Among those that are left, so that a double of one that is left out stays. By default the
+        # first in input order does, whatever the order is later.
+        fate[_doubles(examples, fate)] = Fate.DUPLICATE
     alike = _near(options, examples, fate, test)
     # Only now: what is dropped is no part of a side's share.
     if test is None:
         test = _in_test(options, examples, np.equal(fate, Fate.USED))
-    if test is not None:
-        _require_apart(equal, fate, test)
     given = _portions(config, examples, np.equal(fate, Fate.USED), test)
-    if given is not None:
-        _drop(fate, given.times == 0, Fate.OVER_BUDGET)
-    rule = None
-    if test is not None and examples.group is not None:
-        used = np.equal(fate, Fate.USED)
-        if config.plan.test:  # rows that ask nothing may be in both
-            used &= examples.group != NO_QUESTION
-        rule = sides.outcome(examples.group[used], test[used], options.test_size)
-    times, asked = (given.times, given.asked) if given is not None else (None, ())
+    if given is None:
+        return Choice(fate, test=test, group=examples.group, near=alike)
+    _drop(fate, given.times == 0, Fate.OVER_BUDGET)
     return Choice(
-        fate, duplicate, test=test, times=times, rule=rule, asked=asked, doubles=equal, near=alike
+        fate, test=test, group=examples.group, times=given.times, asked=given.asked, near=alike
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Every example, and what becomes of it, in one memory.
+
+    Attributes:
+        filtered: what filters left out; None without filters.
+    """
+
+    examples: PlannedExamples
+    choice: Choice
+    filtered: Filtered | None
+
+
+def needs_one_memory(config: Config) -> bool:
+    """Whether an option compares examples in a way that needs all of them in one memory: filters,
+    budgets, files that they are compared with, groups that questions join, and which of equal
+    examples stays by a column."""
+    plan = config.plan
+    return bool(
+        plan.total is not None
+        or plan.near_dedup
+        or plan.decontaminate
+        or Keep.of(plan.dedup_keep).column
+        or any((one.options.group_by or "").endswith(AND_QUESTION) for one in config.sources)
+        or any(one.budget.given or one.test or one.options.filter for one in config.sources)
+    )
+
+
+def in_one_memory(
+    config: Config, parts: Sequence[Member], reports: Sequence[PartReport]
+) -> Chosen | None:
+    """What becomes of every example, where an option needs all of them; None where none does.
+
+    Raises:
+        UsageError, DataError: an option cannot be followed, or leaves nothing.
+    """
+    if not needs_one_memory(config):
+        return None
+    pieces = [
+        Piece(
+            path=Path(part.source.path),
+            name=part.source.name,
+            first_line=part.source.first_line,
+            source=part.numbers.source,
+            unread=frozenset(report.counts.get("unread_rows", ())),
+        )
+        for part, report in zip(parts, reports, strict=True)
+    ]
+    filtered = over_parts(config, pieces)
+    examples = replace(
+        read_examples([one.numbers for one in parts], [one.path for one in pieces], config),
+        filtered=None if filtered is None else filtered.by,
+        score=scores(config, pieces),
+    )
+    return Chosen(examples, choose(config, examples), filtered)

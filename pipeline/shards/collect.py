@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.shards import storage
+from pipeline.shards import mapped
 from pipeline.shards.examples import part_of
 from pipeline.shards.storage import here
 from stages.columns import IDS, Ints, make_list, offsets_of, whole
@@ -115,12 +115,12 @@ class _Lists:
         self,
         picked: Picks,
         column_of: Callable[[int], pa.Array],
-        bytes_of: Callable[[int], storage.MappedBytes],
+        bytes_of: Callable[[int], mapped.MappedBytes],
     ) -> None:
         self._parts = picked.parts
         self._starts = np.empty(len(picked), np.int64)
         self._stops = np.empty(len(picked), np.int64)
-        self._bytes: dict[int, storage.MappedBytes] = {}
+        self._bytes: dict[int, mapped.MappedBytes] = {}
         for part, places, rows in picked:
             column = column_of(part)
             self._kind = column.type.value_type
@@ -144,7 +144,7 @@ class _Lists:
         )
         own = self._bytes
         found = [(own[part], start, stop) for part, start, stop in pieces]
-        content = pa.py_buffer(storage.joined(found))
+        content = pa.py_buffer(mapped.joined(found))
         offsets = offsets_of(stops - starts)
         values = pa.Array.from_buffers(self._kind, int(offsets[-1]), [None, content])
         return make_list(offsets, values)
@@ -174,7 +174,7 @@ class Collector:
         self._starts = starts
         self._dealt = any(source.batch >= 0 for source in sources)
         self._named = inputs if self._dealt else sources
-        self._files: dict[str, storage.Mapped] = {}
+        self._files: dict[str, mapped.Mapped] = {}
         self._readers: dict[str, pa.RecordBatchFileReader] = {}
         self._tables: dict[int, pa.Table] = {}
         self._columns: dict[tuple[int, str], pa.Array] = {}
@@ -189,7 +189,7 @@ class Collector:
 
     def _table(self, source: PartSource) -> pa.Table:
         if source.path not in self._readers:
-            file = self._files[source.path] = storage.Mapped(here(Path(source.path)))
+            file = self._files[source.path] = mapped.Mapped(here(Path(source.path)))
             content = pa.BufferReader(pa.py_buffer(file.content))
             self._readers[source.path] = pa.ipc.open_file(content)
         reader = self._readers[source.path]
@@ -197,7 +197,7 @@ class Collector:
             return reader.read_all()
         return pa.Table.from_batches([reader.get_batch(source.batch)])
 
-    def bytes_of(self, part: int, name: str) -> storage.MappedBytes:
+    def bytes_of(self, part: int, name: str) -> mapped.MappedBytes:
         """The values of a part's column of lists of numbers."""
         values = self.column(part, name).values
         # Offsets count from the first value of the child array, not always the buffer's.

@@ -1,126 +1,191 @@
-"""Equal examples of all windows, found bucket by bucket: 24 bytes an example on the disk.
+"""What is asked of the examples of all windows: bucket by bucket, on the disk.
 
-A window writes the digests of its examples, grouped by their first byte. Whoever looks at a bucket
-sees all examples whose digests begin with that byte, in input order, and so all that equal any of
-them. What it finds goes back by window, as the places of those that equal an earlier one.
+A window writes what is asked about, grouped by a hash, in as many buckets as there are windows, up
+to 256. Whoever looks at a bucket sees all examples whose hashes fall into it, in input order. Which
+examples are equal is asked by their digests (24 bytes an example); how the groups of a split came
+out by their numbers. A build of one window has one bucket.
 """
 
 import shutil
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from pipeline.executors import Sums
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import load
 from pipeline.options.config import Config
 from pipeline.shards import collect, doubles, sides, storage
+from pipeline.shards.examples import Choice, Fate, PlannedExamples
+from pipeline.shards.facts import Counts
 from pipeline.shards.plan import Window
-from pipeline.shards.storage import replacing
+from pipeline.shards.sides import Counted
 from stages.columns import Ints, offsets_of
+from stages.rows.groups import NO_QUESTION
 
 ENTRY = np.dtype([("a", "<u8"), ("b", "<u8"), ("at", "<u4"), ("of", "<u4")])
+GROUP = np.dtype([("group", "<u8"), ("examples", "<u4"), ("test", "<u4")])
 _PLACE = np.dtype("<u4")
+_FATE, _TEST, _SOURCE = 7, 8, 4  # of ``of``: the fate, the side, and where the source begins
+_NO_EXAMPLE = (Fate.FILTERED, Fate.CONTAMINATED)  # of these nothing is a double
+Item = tuple[Window, Choice | None]  # with what was chosen of it in one memory
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What looking for equal examples needs. It can be pickled.
+    """What asking all windows needs. It can be pickled.
 
     Attributes:
         folder: for files that nobody needs once the plan is made.
-        windows: how many there are.
+        windows: how many there are; ``examples``: of all of them.
         stored: columns of parts that shards are made of: what ``--dedup`` compares.
     """
 
     config: Config
     folder: str
     windows: int
+    examples: int
     stored: tuple[str, ...]
 
-    def digests(self, window: int) -> Path:
-        """What a window has written."""
-        return Path(self.folder) / "digests" / str(window)
+    @property
+    def buckets(self) -> int:
+        """How many there are."""
+        return min(self.windows, storage.BUCKETS)
 
-    def found(self, bucket: int) -> Path:
-        """What was found in a bucket."""
-        return Path(self.folder) / "equal" / str(bucket)
+    def file(self, kind: str, number: int) -> Path:
+        """What a window has written, or what was found in a bucket."""
+        return Path(self.folder) / kind / str(number)
 
-    def forget_digests(self) -> None:
-        """Remove them: everything was looked at."""
-        shutil.rmtree(self.digests(0).parent, ignore_errors=True)
+    def forget(self, kind: str) -> None:
+        """Remove what was looked at."""
+        shutil.rmtree(Path(self.folder) / kind, ignore_errors=True)
 
-    def window(self, number: int) -> Path:
-        """What a window consists of."""
-        return Path(self.folder) / "windows" / f"{number}.json"
+    def scatter(self, kind: str, window: int, entries: storage.Records, hashed: str) -> None:
+        """Write down what is asked of a window, by bucket.
+
+        Args:
+            hashed: the field of the entries whose hash says which.
+        """
+        buckets = storage.bucket_of(entries[hashed], self.buckets)
+        storage.write_grouped(self.file(kind, window), entries, buckets, self.buckets)
+
+    def bucket(
+        self, kind: str, bucket: int, entry: np.dtype[np.void]
+    ) -> tuple[storage.Records, Ints]:
+        """What all windows have written of a bucket, and the window that each entry is of."""
+        paths = [self.file(kind, window) for window in range(self.windows)]
+        found = [storage.read_grouped(path, bucket, entry, self.buckets) for path in paths]
+        sizes = np.array([len(one) for one in found], np.int64)
+        return np.concatenate(found), np.repeat(np.arange(self.windows), sizes)
 
 
-@dataclass(frozen=True, slots=True)
-class Equal(Sums):
-    """What was found in a bucket.
-
-    Attributes:
-        by_source: examples that equal an earlier one, by their source and that one's.
-        apart: those that are on the other side of the split than the one that they equal.
-        leaked: examples of test that equal one of train.
-    """
-
-    by_source: Counter[tuple[int, int]] = field(default_factory=Counter)
-    apart: int = 0
-    leaked: int = 0
+def begun(search: Search, item: Item) -> tuple[PlannedExamples, Choice]:
+    """The examples of a window, and what becomes of them as far as none of another decides it."""
+    window, choice = item
+    examples, options = window.examples(search.config), search.config.plan
+    if choice is None:
+        test = None
+        if examples.group is not None and options.test_size:
+            test = sides.in_test(examples.group, options.test_size, options.seed)
+        choice = Choice(np.zeros(len(examples), np.uint8), test=test, group=examples.group)
+    return examples, choice
 
 
-def scatter(search: Search, window: Window) -> int:
-    """Write down the digests of a window, by bucket, and what it consists of.
+def chosen(search: Search, item: Item) -> tuple[PlannedExamples, Choice]:
+    """The examples of a window, and what becomes of them."""
+    examples, choice = begun(search, item)
+    if search.config.plan.dedup:
+        fate = choice.fate.copy()  # an engine may have given it to be read alone
+        fate[_of_window(search, item[0].number)] = Fate.DUPLICATE
+        choice = replace(choice, fate=fate)
+    return examples, choice
+
+
+def _of_window(search: Search, window: int) -> Ints:
+    """The places of a window's examples that equal another of the build, which stays."""
+    found = [
+        storage.read_grouped(search.file("equal", number), window, _PLACE, search.windows)
+        for number in range(search.buckets)
+    ]
+    return np.concatenate(found).astype(np.int64)
+
+
+def scatter(search: Search, item: Item) -> int:
+    """Write down the digests of a window; with ``--dedup``, where its examples are, too.
 
     Returns:
         The tokens of its longest example.
     """
-    examples = window.examples(search.config)
-    plan = search.config.plan
+    window, (examples, choice) = item[0], begun(search, item)
     entries = np.zeros(len(examples), ENTRY)
     for half in ("a", "b"):
         entries[half] = examples.digest[half]
     entries["at"] = np.arange(len(examples))
+    entries["of"] = choice.fate
+    if choice.test is not None:
+        entries["of"] |= np.where(choice.test, _TEST, 0).astype(np.uint32)
     if examples.source is not None:
-        entries["of"] = examples.source.astype(np.uint32) << 1
-    if examples.group is not None and plan.test_size:
-        entries["of"] |= sides.in_test(examples.group, plan.test_size, plan.seed)
-    buckets = storage.first_byte(entries["a"])
-    storage.write_grouped(search.digests(window.number), entries, buckets, storage.BUCKETS)
-    path = search.window(window.number)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary:
-        write_json(temporary, asdict(window))
-    return int(examples.length.max(initial=0))
+        entries["of"] |= examples.source.astype(np.uint32) << _SOURCE
+    search.scatter("digests", window.number, entries, "a")
+    if search.config.plan.dedup:
+        path = search.file("windows", window.number)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, asdict(window))
+    return int(examples.length[choice.used].max(initial=0))
 
 
-def find(search: Search, bucket: int) -> Equal:
-    """Find the equal examples of a bucket, and write them down by window.
+def find(search: Search, bucket: int) -> Counts:
+    """Find the equal examples of a bucket; with ``--dedup`` they are written down by window.
 
     Raises:
         DataError: with ``--dedup``, two with one digest differ.
     """
-    paths = [search.digests(window) for window in range(search.windows)]
-    entries, window = storage.read_bucket(paths, bucket, ENTRY)
-    again, stays = doubles.pairs(entries)
-    order = np.argsort(again)
-    again, stays = again[order], stays[order]
-    places = entries["at"][again].astype(_PLACE)
-    storage.write_grouped(search.found(bucket), places, window[again], search.windows)
-    if search.config.plan.dedup and len(again):
-        _compare(search, window, entries["at"].astype(np.int64), again=again, stays=stays)
-    of, test = entries["of"] >> 1, (entries["of"] & 1).astype(bool)
-    pairs = zip(of[again].tolist(), of[stays].tolist(), strict=True)
-    leaked = doubles.count_in(entries[test], entries[~test]) if test.any() else 0
-    dropped = search.config.plan.dedup  # then no two equal ones are left to be apart
-    return Equal(
-        by_source=Counter(pairs if search.config.named else ()),
-        apart=0 if dropped else int(np.count_nonzero(test[again] != test[stays])),
-        leaked=0 if dropped else leaked,
+    entries, window = search.bucket("digests", bucket, ENTRY)
+    fate, test = entries["of"] & _FATE, (entries["of"] & _TEST).astype(bool)
+    again, stays = _pairs(entries, fate)
+    by_source: Counter[tuple[int, int]] = Counter()
+    if search.config.plan.dedup:
+        order = np.argsort(again)
+        again, stays = again[order], stays[order]
+        places = entries["at"][again].astype(_PLACE)
+        storage.write_grouped(search.file("equal", bucket), places, window[again], search.windows)
+        at = entries["at"].astype(np.int64)
+        _compare(search, window, at, again=again, stays=stays)
+        fate[again] = Fate.DUPLICATE
+        source = entries["of"] >> _SOURCE
+        pairs = zip(source[again].tolist(), source[stays].tolist(), strict=True)
+        by_source = Counter(pairs if search.config.named else ())
+    used = np.equal(fate, Fate.USED)
+    held = used | (fate == Fate.OVER_BUDGET)
+    both = held[again] & held[stays]
+    return Counts(
+        found=len(again),
+        equal=_equal_among(entries, used, again),
+        held_equal=_equal_among(entries, held, again) if search.config.plan.index_only else 0,
+        apart=int(np.count_nonzero(both & (test[again] != test[stays]))),
+        leaked=doubles.count_in(entries[used & test], entries[used & ~test]) if test.any() else 0,
+        doubles=by_source,
     )
+
+
+def _pairs(entries: doubles.Digests, fate: npt.NDArray[np.integer[Any]]) -> tuple[Ints, Ints]:
+    """The examples that equal one that stays, and for each that one: the first, or where somebody
+    has chosen already the one that is no duplicate."""
+    if not fate.any():  # nobody has
+        return doubles.pairs(entries)
+    there = np.flatnonzero(~np.isin(fate, _NO_EXAMPLE))
+    stay = (fate[there] != Fate.DUPLICATE).astype(np.float64)
+    again, stays = doubles.pairs(entries[there], stay)
+    return there[again], there[stays]
+
+
+def _equal_among(entries: doubles.Digests, some: Bools, again: Ints) -> int:
+    """How many of some examples equal an earlier one of them; ``again``: those of all that do."""
+    return len(again) if some.all() else int(doubles.repeats(entries[some]).sum())
 
 
 def _compare(search: Search, window: Ints, at: Ints, *, again: Ints, stays: Ints) -> None:
@@ -129,19 +194,40 @@ def _compare(search: Search, window: Ints, at: Ints, *, again: Ints, stays: Ints
     Args:
         window, at: of each example of the bucket.
     """
+    if not len(again):
+        return
     used = np.unique(window[np.concatenate([again, stays])])
-    members = [load(Window, search.window(n).read_bytes()) for n in used.tolist()]
+    members = [load(Window, search.file("windows", n).read_bytes()) for n in used.tolist()]
     sources: list[collect.PartSource] = [one for member in members for one in member.sources]
     counts = np.concatenate([np.diff(member.starts) for member in members])
     firsts = offsets_of(np.array([int(member.starts[-1]) for member in members], np.int64))
-    number = firsts[np.searchsorted(used, window)] + at if len(used) else at
+    number = firsts[np.searchsorted(used, window)] + at
     collect.require_equal(
         (number[again], number[stays]), sources, offsets_of(counts), search.stored
     )
 
 
-def of_window(search: Search, window: int) -> Ints:
-    """The places of a window's examples that equal an earlier one of the build, ascending."""
-    buckets = range(storage.BUCKETS)
-    found = [storage.read_grouped(search.found(n), window, _PLACE, search.windows) for n in buckets]
-    return np.sort(np.concatenate(found)).astype(np.int64)
+def scatter_groups(search: Search, window: int, choice: Choice) -> None:
+    """Write down the groups that a window splits, and how many of its examples each has."""
+    if choice.test is None or choice.group is None:
+        return
+    entries = []
+    split = choice.used
+    if search.config.plan.test:  # rows that ask nothing may be in both
+        split &= choice.group != NO_QUESTION
+    for side in (False, True):
+        group, sizes = np.unique(choice.group[split & (choice.test == side)], return_counts=True)
+        mine = np.zeros(len(group), GROUP)
+        mine["group"], mine["examples"], mine["test"] = group, sizes, side
+        entries.append(mine)
+    search.scatter("groups", window, np.concatenate(entries), "group")
+
+
+def count_groups(search: Search, bucket: int) -> Counted:
+    """Count the groups of a bucket.
+
+    Raises:
+        PipelineError: one is on both sides.
+    """
+    entries, _ = search.bucket("groups", bucket, GROUP)
+    return sides.counted(entries["group"], entries["examples"], entries["test"])

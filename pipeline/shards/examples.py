@@ -14,8 +14,7 @@ from pipeline.options import overlaps
 from pipeline.options.config import Config
 from pipeline.shards import doubles
 from pipeline.shards.doubles import Digests, NearDoubles
-from pipeline.shards.part import PartReport, Work
-from pipeline.shards.sides import Groups, SplitRule
+from pipeline.shards.sides import Groups
 from pipeline.shards.storage import here
 from stages import columns
 from stages.columns import Ints, offsets_of
@@ -177,16 +176,17 @@ def read_numbers(parts: Sequence[Numbers], config: Config, base: int = 0) -> Pla
     )
 
 
-def read_examples(works: list[Work], reports: list[PartReport], config: Config) -> PlannedExamples:
+def read_examples(
+    parts: Sequence[Numbers], paths: Sequence[Path], config: Config
+) -> PlannedExamples:
     """Every example of a build: the numbers that plans need, and what rows are compared by.
+
+    Args:
+        paths: of the parts.
 
     Raises:
         PipelineError: the examples of a part are not in the order of its rows.
     """
-    parts = [
-        Numbers(str(work.files.plan), report.lines, report.examples, work.source)
-        for work, report in zip(works, reports, strict=True)
-    ]
     examples = read_numbers(parts, config)
     searched = () if overlaps.search_of(config.plan) is None else (search.NAME,)
     likeness = overlaps.likeness_of(config.plan)
@@ -194,8 +194,8 @@ def read_examples(works: list[Work], reports: list[PartReport], config: Config) 
         name: [] for name, _ in (likeness.columns if likeness else ())
     }
     overlap: list[Shares] = []
-    for work in works if searched or alike else ():
-        table = columns_of(work.path, (*searched, *alike))
+    for path in paths if searched or alike else ():
+        table = columns_of(path, (*searched, *alike))
         overlap += [most_shared(table.column(name)) for name in searched]
         for name, found in alike.items():
             found.append(signatures.numbers(table.column(name)))
@@ -272,23 +272,28 @@ class Choice:
 
     Attributes:
         fate: of every example, a ``Fate``.
-        duplicate: which examples equal another that stays (dropped only with ``--dedup``).
         test: which examples are of the test side; None where there is one side.
+        group: what decided that; None where nothing needs it.
         times: how often each example is stored, 0 where it is left out; None for once.
-        rule: how the sides were made; None where there is one side.
-        doubles: the examples in ``duplicate``, and for each the one that it equals and that stays.
         near: those that are like another; None where rows are not compared.
         asked: of each source, what its budget came to; empty where no source has a budget.
     """
 
     fate: Fates
-    duplicate: npt.NDArray[np.bool_]
     test: npt.NDArray[np.bool_] | None = None
+    group: Groups | None = None
     times: npt.NDArray[np.uint16] | None = None
-    rule: SplitRule | None = None
     asked: tuple[Asked, ...] = ()
-    doubles: tuple[Ints, Ints] | None = None
     near: NearDoubles | None = None
+
+    def of(self, first: int, end: int) -> "Choice":
+        """What becomes of the examples from .. to .."""
+        return Choice(
+            self.fate[first:end],
+            test=None if self.test is None else self.test[first:end],
+            group=None if self.group is None else self.group[first:end],
+            times=None if self.times is None else self.times[first:end],
+        )
 
     @property
     def used(self) -> npt.NDArray[np.bool_]:

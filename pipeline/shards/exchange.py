@@ -18,34 +18,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.shards import facts, gather, window_plan
+from pipeline.shards import equal, facts, gather, window_plan
 from pipeline.shards.collect import ORIGIN, Collector, PartSource
 from pipeline.shards.examples import Choice, Numbers
-from pipeline.shards.plan import Member, Window, keys_of, lay_out
+from pipeline.shards.plan import Member, Window, in_order, keys_of
 from pipeline.shards.sides import TEST, TRAIN, mixed
-from pipeline.shards.storage import replacing
+from pipeline.shards.storage import bucket_of, replacing
 from stages.columns import Ints, offsets_of
 
 _KEY, _TEST = "key", "test"  # where it stands among all, before it is hashed; its side
 _PLANNED = ("line", "sequence", "length", "digest")
-
-
-@dataclass(frozen=True, slots=True)
-class Dealing:
-    """What dealing out a window needs. It can be pickled.
-
-    Attributes:
-        examples: of the build, used or not.
-        inputs: all that row ids name.
-    """
-
-    laying: window_plan.Laying
-    examples: int
-    inputs: tuple[str, ...]
-
-    def file(self, window: int) -> Path:
-        """What a window has dealt out."""
-        return Path(self.laying.folder) / "dealt" / f"{window}.arrow"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +44,19 @@ class Dealt:
 
 
 def _places(
-    dealing: Dealing, window: Window, choice: Choice
+    laying: window_plan.Laying, window: Window, choice: Choice
 ) -> tuple[Ints, Ints, npt.NDArray[np.bool_], Ints]:
     """Of all that is stored of a window, bucket by bucket: the example in the window, its key, its
     side and its bucket."""
-    search = dealing.laying.search
+    search = laying.search
     places, keys, tests = [], [], []
-    for side, (own, passes) in keys_of(choice).items():
+    for side, (own, one) in keys_of(choice, window.first, search.examples).items():
         places.append(own)
-        keys.append(own + window.first + passes * dealing.examples)
+        keys.append(one)
         tests.append(np.full(len(own), side == TEST))
     place, key = (np.concatenate([np.zeros(0, np.int64), *one]) for one in (places, keys))
-    hashes = mixed(key, search.config.plan.seed)
-    # The upper half of the hash says which bucket, so that buckets follow one another in its order.
-    bucket = ((hashes >> np.uint64(32)) * np.uint64(search.windows) >> np.uint64(32)).astype(
-        np.int64
-    )
+    # Buckets follow one another in the order of the hashes.
+    bucket = bucket_of(mixed(key, search.config.plan.seed), search.windows)
     order = np.lexsort((place, bucket))
     test = np.concatenate([np.zeros(0, bool), *tests])
     return place[order], key[order], test[order], bucket[order]
@@ -100,30 +79,21 @@ def _cuts(bucket: Ints, parts: Ints | None, lengths: Ints) -> Ints:
     return np.concatenate([[0], np.flatnonzero(new) + 1, [len(bucket)]])
 
 
-def deal(dealing: Dealing, item: tuple[Window, Choice | None]) -> Dealt:
-    """Write the examples of a window, bucket by bucket.
-
-    Args:
-        item: what is chosen of it, where that was decided in one memory.
-    """
-    window, chosen = item
-    laying = dealing.laying
-    config = laying.search.config
-    examples = window.examples(config)
-    choice = window_plan.choose(laying.search, window, examples) if chosen is None else chosen
-    counts = (
-        facts.Counts() if laying.counted else window_plan.count(laying, window, examples, choice)
-    )
-    place, key, test, bucket = _places(dealing, window, choice)
-    path = dealing.file(window.number)
+def deal(laying: window_plan.Laying, item: equal.Item) -> Dealt:
+    """Write the examples of a window, bucket by bucket."""
+    window = item[0]
+    examples, choice = equal.chosen(laying.search, item)
+    counts = window_plan.count(laying, window, examples, choice)
+    place, key, test, bucket = _places(laying, window, choice)
+    path = laying.file("dealt", window.number)
     if not len(place):
         return Dealt(str(path), (), counts)
     collect = Collector(window.sources, window.starts)
-    within = config.plan.pack_within == "part"
+    within = laying.search.config.plan.pack_within == "part"
     parts = collect.picks(place).parts if within else None
     cuts = _cuts(bucket, parts, examples.length[place].astype(np.int64))
     stored = laying.search.stored
-    ordinals = {name: number for number, name in enumerate(dealing.inputs)}
+    ordinals = {name: number for number, name in enumerate(laying.inputs)}
     origins = np.array([ordinals[source.name] for source in window.sources], np.int64)
     tables = (
         _table(stored, collect, place[a:b], origins=origins, key=key[a:b], test=test[a:b])
@@ -206,11 +176,7 @@ def lay(laying: window_plan.Laying, bucket: Window) -> window_plan.Laid:
         )
         for name in ("length", _KEY, _TEST)
     )
-    laid = []
-    for name, which in ((TRAIN, test == 0), (TEST, test != 0)):
-        own = np.flatnonzero(which)
-        order = own[np.argsort(mixed(key[own].astype(np.int64), options.seed), kind="stable")]
-        if len(order):
-            starts = bucket.starts
-            laid.append(lay_out(name, order, length, options, width=laying.width, starts=starts))
-    return window_plan.written(laying.plan(bucket.number), bucket, laid, facts.Counts())
+    split = {TRAIN: np.flatnonzero(test == 0), TEST: np.flatnonzero(test)}
+    keys = {name: (own, key[own]) for name, own in split.items()}
+    laid = in_order(options, keys, length, starts=bucket.starts, width=laying.width)
+    return window_plan.written(laying.file("plans", bucket.number), bucket, laid, facts.Counts())

@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from expectations import stored_rows
-from pipeline.shards import storage
+from pipeline.shards import mapped
 from pipeline.shards.collect import ORIGIN, Collector, PartSource
-from pipeline.shards.storage import MappedBytes
+from pipeline.shards.mapped import MappedBytes
 from stages.columns import IGNORED, Ints, numbers, offsets_of
 from stages.tokens.folded_labels import NO_MARKER
 
@@ -54,7 +54,7 @@ class _Slices:
         heads, tails = np.append(0, runs), np.append(runs, len(part)) - 1
         begins, ends = (4 * first[heads]).tolist(), (4 * last[tails]).tolist()
         where = zip(part[heads].tolist(), begins, ends, strict=True)
-        content = storage.joined([(self._bytes[of], begin, end) for of, begin, end in where])
+        content = mapped.joined([(self._bytes[of], begin, end) for of, begin, end in where])
         return offsets_of(lengths), np.frombuffer(content, np.int32)
 
 

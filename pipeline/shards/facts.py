@@ -1,7 +1,7 @@
 """What a plan counts of its examples: all that a manifest, a ledger and the audits say of them.
 
-What is counted of one window of a large build adds up with what is counted of the others, so
-whoever has the counts needs no example.
+What is counted of one window adds up with what is counted of the others, so whoever has the counts
+needs no example.
 """
 
 from collections import Counter
@@ -18,9 +18,10 @@ from expectations.audits import share, with_tolerances
 from pipeline.executors import Sums
 from pipeline.manifest.counts import MarginCounts
 from pipeline.options.config import Config
-from pipeline.shards import budgets, doubles
+from pipeline.shards import budgets
 from pipeline.shards.examples import Asked, Choice, PlannedExamples, columns_of, rows_left_out
-from pipeline.shards.sides import TEST, TRAIN, SplitRule
+from pipeline.shards.plan import keys_of
+from pipeline.shards.sides import SplitRule
 from stages.columns import Ints
 from stages.kinds import Kind
 from stages.tokens import packed
@@ -89,6 +90,7 @@ class Counts(Sums):
             is, by the names of ``choice.fates.LEFT_OUT``, as ``left_out`` has the examples.
         found: examples that equal an earlier one; ``equal``: those of them that are used and equal
             another that is used.
+        apart: examples that equal one on the other side; a build that has some is refused.
         leaked: examples of test that equal one of train.
         lower_bound: fewer packs cannot hold all that is stored.
         held, held_tokens, held_trained: where packs are an index, what is stored, each once;
@@ -107,6 +109,7 @@ class Counts(Sums):
     rows_used: int = 0
     found: int = 0
     equal: int = 0
+    apart: int = 0
     leaked: int = 0
     lower_bound: int = 0
     held: int = 0
@@ -177,72 +180,34 @@ def _lengths(examples: PlannedExamples, choice: Choice) -> Counter[int]:
     return Counter(dict(zip(there.tolist(), counts[there].tolist(), strict=True)))
 
 
-def _of_sources(examples: PlannedExamples, choice: Choice) -> Counter[tuple[int, int]]:
-    """Examples that equal another, by their source and the source of that one."""
-    if examples.source is None or choice.doubles is None:
-        return Counter()
-    gone, stays = (examples.source[one].astype(np.int64) for one in choice.doubles)
-    span = int(examples.source.max(initial=0)) + 1
-    counts = np.bincount(gone * span + stays)
-    return Counter({divmod(at, span): n for at, n in enumerate(counts.tolist()) if n})
-
-
-def _equal_among(examples: PlannedExamples, choice: Choice, some: npt.NDArray[np.bool_]) -> int:
-    equal = choice.duplicate if some.all() else doubles.repeats(examples.digest[some])
-    return int(equal.sum())
-
-
-def leaked(examples: PlannedExamples, orders: Mapping[str, Ints]) -> int:
-    """Test examples whose ids and labels are those of a train example."""
-    if not {TRAIN, TEST} <= set(orders):
-        return 0
-    return doubles.count_in(examples.digest[orders[TEST]], examples.digest[orders[TRAIN]])
-
-
-def lower_bound(examples: PlannedExamples, orders: Mapping[str, Ints], capacity: int) -> int:
+def lower_bound(examples: PlannedExamples, choice: Choice, capacity: int) -> int:
     """Fewer packs than these cannot hold the examples of all sides."""
-    return sum(packed.lower_bound(examples.length[own], capacity) for own in orders.values())
-
-
-def _held(examples: PlannedExamples, choice: Choice) -> dict[str, int]:
-    held = choice.held
-    return {
-        "held": int(held.sum()),
-        "held_tokens": int(examples.length[held].sum(dtype=np.int64)),
-        "held_trained": int(examples.trained[held].sum(dtype=np.int64)),
-        "held_equal": _equal_among(examples, choice, held),
-    }
+    stored = (own for own, _ in keys_of(choice).values())
+    return sum(packed.lower_bound(examples.length[own], capacity) for own in stored)
 
 
 def of(
-    config: Config,
-    examples: PlannedExamples,
-    choice: Choice,
-    *,
-    orders: Mapping[str, Ints],
-    margins: Margins | None = None,
+    config: Config, examples: PlannedExamples, choice: Choice, margins: Margins | None = None
 ) -> Counts:
-    """Count a plan.
+    """Count a window, but for what its equals in others decide (``equal.find``).
 
     Args:
-        orders: what is stored of each side.
         margins: of the pairs that are used.
     """
     kept = int(choice.used.sum())
+    held = choice.held & config.plan.index_only
     return Counts(
-        **(_held(examples, choice) if config.plan.index_only else {}),
         kept=kept,
         copies=choice.stored(np.ones(len(choice.fate), np.int64)) - kept,
         tokens=choice.stored(examples.length),
         trained=choice.stored(examples.trained),
         rows_used=examples.rows(choice.used),
-        found=int(choice.duplicate.sum()),
-        equal=_equal_among(examples, choice, choice.used),
-        leaked=leaked(examples, orders),
-        lower_bound=lower_bound(examples, orders, config.plan.max_length),
+        lower_bound=lower_bound(examples, choice, config.plan.max_length),
+        held=int(held.sum()),
+        held_tokens=int(examples.length[held].sum(dtype=np.int64)),
+        held_trained=int(examples.trained[held].sum(dtype=np.int64)),
         rows_left_out=Counter(rows_left_out(examples, choice.fate)),
         left_out=Counter(choice.left_out),
-        doubles=_of_sources(examples, choice),
         lengths=_lengths(examples, choice),
         of_parts=_of_parts(examples, choice),
         portions=budgets.source_portions(config, examples, choice),

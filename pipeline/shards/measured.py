@@ -23,7 +23,7 @@ import pyarrow as pa
 from expectations import stored_rows, tallies, undo_layout
 from expectations.contract import EXAMPLE, ROW, Context, Values
 from expectations.tallies import Checks, Tally
-from pipeline.shards import storage
+from pipeline.shards import mapped, storage
 from pipeline.shards.sides import mixed
 from stages.columns import Ints
 from stages.errors import GateError, PipelineError
@@ -160,7 +160,7 @@ def read(path: Path) -> pa.Table:
         return pa.ipc.open_stream(file).read_all()
 
 
-def _sha256(file: storage.Mapped) -> str:
+def _sha256(file: mapped.Mapped) -> str:
     """The hash of a mapped file, of which little is held at a time."""
     content, digest = file.content, hashlib.sha256()
     for start in range(0, len(content), _HASHED):
@@ -255,8 +255,8 @@ class _Kept:
 def _write(folder: Path, shard: str, identities: Ints) -> None:
     """Write the examples of a shard twice: grouped by name, and by content."""
     source, line = (row.astype(np.uint64) for row in identities[:2])
-    by_name = storage.first_byte(mixed(line ^ (source << np.uint64(40)), 0))
-    by_content = storage.first_byte(identities[3].view(np.uint64))
+    by_name = storage.bucket_of(mixed(line ^ (source << np.uint64(40)), 0))
+    by_content = storage.bucket_of(identities[3].view(np.uint64))
     records = np.ascontiguousarray(identities.T)
     names, contents = (file_of(folder, shard, name) for name in (_NAMES, _CONTENTS))
     storage.write_grouped(names, records, by_name, storage.BUCKETS)
@@ -274,7 +274,7 @@ def measure(path: Path, shard: str, split: str, wanted: Wanted, plan: Plan | Non
         GateError: a metric cannot be computed, so the rows cannot be judged.
     """
     state = file_hash.of(path)
-    file = storage.Mapped(path)
+    file = mapped.Mapped(path)
     file.in_order()
     sha256 = _sha256(file)
     table = _open_table(file.content)

@@ -53,19 +53,6 @@ class Side:
             yield path, self.order[bounds[first] : bounds[last]], self.sizes[first:last]
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """Every example, and what becomes of it, in one memory."""
-
-    examples: PlannedExamples
-    choice: Choice
-
-    @property
-    def kept(self) -> npt.NDArray[np.bool_]:
-        """Which examples are stored."""
-        return self.choice.used
-
-
 def _packing(options: PlanOptions) -> ragged.Ragged:
     """The layout that says which examples share a row."""
     return layouts.load(layouts.PACKED if options.index_only else options.layout)
@@ -167,37 +154,53 @@ def _indexed(packs: Side, held: Ints, lengths: npt.NDArray[np.integer[Any]]) -> 
     )
 
 
-def keys_of(choice: Choice) -> dict[str, tuple[Ints, Ints]]:
-    """The examples of each side, in the order to be kept without a shuffle, and the pass that each
-    is of.
+def keys_of(choice: Choice, first: int = 0, total: int = 0) -> dict[str, tuple[Ints, Ints]]:
+    """The examples of each side, in the order to be kept without a shuffle, and the number of each
+    that a shuffle goes by.
 
     What is stored several times follows in passes: all that is stored once, then all that is
     stored twice, and so on; only a shuffle mixes the passes.
+
+    Args:
+        first: the number of the first example in the build; ``total``: how many the build has.
     """
     chosen = np.flatnonzero(choice.used)
     orders = {sides.TRAIN: chosen}
     if choice.test is not None:
         in_test = choice.test[chosen]
         orders = {sides.TRAIN: chosen[~in_test], sides.TEST: chosen[in_test]}
-    keys = {name: (own, np.zeros(len(own), np.int64)) for name, own in orders.items()}
+    keys = {name: (own, own + first) for name, own in orders.items()}
     if choice.times is not None:
         copies = orders[sides.TRAIN]
         times = choice.times[copies]
         again = [copies[times > number] for number in range(int(times.max(initial=0)))]
         passes = np.repeat(np.arange(len(again)), [len(one) for one in again])
-        keys[sides.TRAIN] = np.concatenate([copies[:0], *again]), passes
+        own = np.concatenate([copies[:0], *again])
+        keys[sides.TRAIN] = own, own + first + passes * total
     return keys
 
 
-def orders_of(choice: Choice, options: PlanOptions) -> dict[str, Ints]:
-    """The examples of each side that has some, in the order to be kept."""
-    orders = {}
-    for name, (own, passes) in keys_of(choice).items():
-        orders[name] = own
+def in_order(
+    options: PlanOptions,
+    keys: dict[str, tuple[Ints, Ints]],
+    lengths: npt.NDArray[np.integer[Any]],
+    starts: Ints,
+    width: int,
+) -> list[Side]:
+    """The sides that have examples, laid out in the order that the options ask for.
+
+    Args:
+        keys: of each side, as ``keys_of`` has them; ``lengths``, ``starts``, ``width``: see
+            ``lay_out``.
+    """
+    laid = []
+    for name, (own, key) in keys.items():
+        order = own
         if options.shuffle:
-            keys = own + passes * len(choice.fate)
-            orders[name] = own[np.argsort(sides.mixed(keys, options.seed), kind="stable")]
-    return {name: own for name, own in orders.items() if len(own)}
+            order = own[np.argsort(sides.mixed(key, options.seed), kind="stable")]
+        if len(own):
+            laid.append(lay_out(name, order, lengths, options, width=width, starts=starts))
+    return laid
 
 
 def sides_of(
@@ -208,12 +211,8 @@ def sides_of(
     Args:
         width: of padded rows, in tokens; 0 otherwise.
     """
-    laid = [
-        lay_out(
-            name, own, lengths=examples.length, options=options, width=width, starts=examples.starts
-        )
-        for name, own in orders_of(choice, options).items()
-    ]
+    keys = keys_of(choice, total=len(choice.fate))
+    laid = in_order(options, keys, examples.length, starts=examples.starts, width=width)
     return indexed(laid, choice, examples) if options.index_only else laid
 
 

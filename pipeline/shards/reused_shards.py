@@ -1,15 +1,15 @@
 """Shards of the build before that are what a new build would write: taken over, not made again.
 
-A shard's bytes follow from a few things: the recipe (code version included), the parts that its
-examples come from, which of their rows it holds in what order, and what its inputs are called. A
-hash of these is the shard's key. For every shard that is made, the cache remembers its key and what
-was measured of it, under the hash of its bytes. A later build of the same output finds the shards
-of the build that it replaces there; one with the right key is linked into the new build. It is
-hashed again, unless its size and times say that nothing was written to it since it was
-(``--verify`` hashes all). A shard that would have the same bytes under another recipe, such as one
-with other packs of the same stored examples, has another key but the same rows: it is linked, and
-read back and judged as if it had just been written. Whatever is missing or not as it was written
-makes the shard a new one, as if there were no build before.
+A shard's bytes follow from a few things: what of the recipe rows depend on (code version included),
+the parts that its examples come from, which of their rows it holds in what order, and what its
+inputs are called. A hash of these is the shard's key. For every shard that is made, the cache
+remembers its key, the recipe, and what was measured of it, under the hash of its bytes. A later
+build of the same output finds the shards of the build that it replaces there; one with the right
+key is linked into the new build. It is hashed again, unless its size and times say that nothing was
+written to it since it was (``--verify`` hashes all). One that another recipe has measured, such as
+one with other packs of the same stored examples, is read back and judged as if it had just been
+written. Whatever is missing or not as it was written makes the shard a new one, as if there were no
+build before.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +32,6 @@ from pipeline.shards import examples, gather
 from pipeline.shards.gather import Gather, ShardReport, ShardWork
 from pipeline.shards.measured import METRICS, file_of, files_of
 from pipeline.shards.storage import here, replacing
-from stages.columns import Ints
 from stages.errors import PipelineError, SurroundingsError
 from stages.files import file_hash
 from stages.files.file_hash import FileState, KnownHashes
@@ -58,8 +57,8 @@ class Keeping:
     """All that the shards of a build have in common, and the shards that may be taken over.
 
     Attributes:
-        recipe: its fingerprint; ``rows``: the same of what a stored row follows from alone.
-        previous: by key, and by the key of their rows.
+        recipe: all that what is measured follows from; ``rows``: what a stored row follows from.
+        previous: by key.
         cache: the folder for what is remembered.
         hashes: of files that nobody has written to since.
         compared: the parts were compared with their hashes; else each is before it is read.
@@ -88,23 +87,15 @@ def _source(keeping: Keeping, part: int) -> list[Any]:
     return [keeping.parts[part], *named, number, first_error]
 
 
-def keys_of(keeping: Keeping, shard: ShardWork) -> tuple[str, str]:
-    """The key of a shard, and the hash of what its bytes follow from alone."""
+def key_of(keeping: Keeping, shard: ShardWork) -> str:
+    """A hash of all that a shard's bytes follow from."""
     shared = keeping.gather
     parts = examples.part_of(shared.starts, shard.order)
     used = np.flatnonzero(np.bincount(parts))  # np.unique would hash every one of them
     sources = [_source(keeping, part) for part in used.tolist()]
-    order = (np.searchsorted(used, parts), shard.order - shared.starts[parts], shard.sizes)
     flags = [shard.split, shared.width, shared.with_margin, shared.with_weights]
-    return (
-        _hash([keeping.recipe, *flags, shared.tables, sources], order),
-        _hash([keeping.rows, *flags, sources], order),
-    )
-
-
-def _hash(facts: list[Any], order: tuple[Ints, ...]) -> str:
-    digest = hashlib.sha256(json.dumps(facts).encode())
-    for numbers in order:
+    digest = hashlib.sha256(json.dumps([keeping.rows, *flags, sources]).encode())
+    for numbers in (np.searchsorted(used, parts), shard.order - shared.starts[parts], shard.sizes):
         digest.update(numbers.astype("<i8").tobytes())
         digest.update(b"\0")
     return digest.hexdigest()
@@ -121,41 +112,30 @@ def previous(target: Path, cache: Path) -> dict[str, Previous]:
     for shard in shards:
         memory = memory_of(cache, shard.record.sha256)
         with suppress(*_UNREADABLE):
-            content = json_records.content_of(memory.read_bytes())
-            for key in (content["key"], content["rows"]):
-                found[key] = Previous(str(shard.path), str(memory))
+            key = json_records.content_of(memory.read_bytes())["key"]
+            found[key] = Previous(str(shard.path), str(memory))
     return found
-
-
-def require_parts(keeping: Keeping, shard: ShardWork) -> None:
-    """The parts of a shard are as they were written; raises as ``compared.require``."""
-    if not keeping.compared:
-        require(keeping.gather, keeping.parts, shard)
 
 
 def make(keeping: Keeping, shard: ShardWork) -> ShardReport:
     """Take a shard over from the build before, or make it and remember it.
 
     Raises:
-        SurroundingsError: see ``gather.make_shard``.
+        SurroundingsError: see ``gather.make_shard`` and ``require_parts``.
     """
-    key, rows = keys_of(keeping, shard)
-    there, alike = keeping.previous.get(key), keeping.previous.get(rows)
+    key = key_of(keeping, shard)
+    there = keeping.previous.get(key)
     if there is not None:
         with suppress(*_UNREADABLE):
-            return _taken_over(keeping, shard, there)
+            return _reused(keeping, shard, key, there)
         _unlink(keeping, shard)
     require_parts(keeping, shard)
-    report = None
-    if alike is not None and there is None:
-        with suppress(*_UNREADABLE):
-            report = _judged_again(keeping, shard, alike)
-        if report is None:
-            _unlink(keeping, shard)
-    if report is None:
-        report = gather.make_shard(keeping.gather, shard)
+    return _remembered(keeping, key, gather.make_shard(keeping.gather, shard))
+
+
+def _remembered(keeping: Keeping, key: str, report: ShardReport) -> ShardReport:
     with suppress(OSError):  # a full cache disk fails no build
-        remember(keeping, key, report, rows)
+        remember(keeping, key, report)
     return report
 
 
@@ -197,10 +177,24 @@ def _require(path: Path, sha256: str) -> None:
         raise ValueError(path)
 
 
-def _taken_over(keeping: Keeping, shard: ShardWork, there: Previous) -> ShardReport:
+def _reused(keeping: Keeping, shard: ShardWork, key: str, there: Previous) -> ShardReport:
+    """Link a shard, and take over what was measured of it; where another recipe has measured it,
+    it is read back and measured again.
+
+    Raises:
+        ValueError, OSError: it is not as it was written.
+        GateError: the rows cannot be judged.
+    """
     memory, folder = Path(there.memory), Path(keeping.gather.folder)
     content = json_records.content_of(memory.read_bytes())
     report = from_json(ShardReport, content["report"]).at(shard.path, shard.split)
+    if content["recipe"] != keeping.recipe:
+        require_parts(keeping, shard)
+        _link(Path(there.path), folder / shard.path)
+        again = gather.read_back(keeping.gather, shard, report.tokens, report.answers)
+        if again.sha256 != report.sha256:
+            raise ValueError(there.path)
+        return _remembered(keeping, key, again)
     for name, sha256 in content["files"].items():
         _link(memory.with_suffix(f".{name}"), file_of(folder / METRICS, shard.path, name), sha256)
     state = _linked(keeping.hashes, Path(there.path), folder / shard.path, report.sha256)
@@ -209,22 +203,6 @@ def _taken_over(keeping: Keeping, shard: ShardWork, there: Previous) -> ShardRep
     # write would show all the same: by the time of modification, which is older.
     measured = replace(report.measured, state=state, settled=state.dated())
     return replace(report, measured=measured)
-
-
-def _judged_again(keeping: Keeping, shard: ShardWork, there: Previous) -> ShardReport:
-    """Link a shard of the same bytes, and measure it by the recipe of this build.
-
-    Raises:
-        ValueError, OSError: it is not as it was written.
-        GateError: the rows cannot be judged.
-    """
-    content = json_records.content_of(Path(there.memory).read_bytes())
-    before = from_json(ShardReport, content["report"])
-    _link(Path(there.path), Path(keeping.gather.folder) / shard.path)
-    report = gather.read_back(keeping.gather, shard, before.tokens, before.answers)
-    if report.sha256 != before.sha256:
-        raise ValueError(there.path)
-    return report
 
 
 def _linked(hashes: KnownHashes, source: Path, target: Path, sha256: str) -> FileState:
@@ -250,11 +228,8 @@ def _unlink(keeping: Keeping, shard: ShardWork) -> None:
         path.unlink(missing_ok=True)
 
 
-def remember(keeping: Keeping, key: str, report: ShardReport, rows: str = "") -> None:
+def remember(keeping: Keeping, key: str, report: ShardReport) -> None:
     """Keep what was measured of a shard, for a build that takes it over.
-
-    Args:
-        rows: the hash of what its bytes follow from.
 
     Raises:
         OSError: the cache cannot be written to.
@@ -266,16 +241,13 @@ def remember(keeping: Keeping, key: str, report: ShardReport, rows: str = "") ->
         hashes[name] = file_hash.sha256(path)
         with replacing(memory.with_suffix(f".{name}")) as copy:
             _link(path, copy)
-    content = {"key": key, "rows": rows, "files": hashes, "report": plain(report)}
+    content = {"key": key, "recipe": keeping.recipe, "files": hashes, "report": plain(report)}
     with replacing(memory) as path:  # last: it vouches for the others
         dataset_files.write_json(path, json_records.sealed_text(content))
 
 
-# Parts that nobody has read since they were written, compared with their hashes before a shard is
-# made of them.
-#
-# Whoever goes on from parts that others made needs the bytes of those that its shards are made of.
-# To compare all of them first would have each of n ranks read what all have made.
+# Parts that others made, compared with their hashes before a shard is made of them: to compare all
+# of them first would have each of n ranks read what all have made.
 
 
 _alike: set[str] = set()  # paths of the parts that this process has compared
@@ -286,37 +258,31 @@ def forget() -> None:
     _alike.clear()
 
 
-def require(shared: Gather, hashes: Sequence[str], shard: ShardWork) -> None:
+def require_parts(keeping: Keeping, shard: ShardWork) -> None:
     """The parts that a shard is made of are as they were written.
-
-    Args:
-        hashes: the sha256 of each part's file.
 
     Raises:
         SurroundingsError: one is not.
     """
-    for part in np.unique(examples.part_of(shared.starts, shard.order)).tolist():
-        source = shared.sources[part]
-        if source.path not in _alike and not _is_alike(source.path, hashes[part]):
+    shared = keeping.gather
+    used = () if keeping.compared else np.unique(examples.part_of(shared.starts, shard.order))
+    for part in map(int, used):
+        path, alike = shared.sources[part].path, False
+        with suppress(OSError):
+            alike = path in _alike or file_hash.sha256(here(Path(path))) == keeping.parts[part]
+        if not alike:
             raise SurroundingsError(
-                f"{source.path}, a part of {source.name}, is not as it was written.",
+                f"{path}, a part of {shared.sources[part].name}, is not as it was written.",
                 "Remove it and run the same command again: it names the rank that has to make it.",
             )
-        _alike.add(source.path)
-
-
-def _is_alike(path: str, sha256: str) -> bool:
-    with suppress(OSError):
-        return file_hash.sha256(here(Path(path))) == sha256
-    return False
+        _alike.add(path)
 
 
 # Shards that other processes have made for a build that is not assembled yet.
 #
-# They lie in the cache, in a folder of the build, each under its key and the hash of its bytes.
-# What was measured of it is remembered where that of every shard is (``kept``). A file gets its
-# name when it is whole and remembered, so whatever has a name here can be taken over; two processes
-# that make the same shard give it the same name. The folder goes when the build is published.
+# They lie in a folder of the cache, each under its key and the hash of its bytes, a name that it
+# gets when it is whole and remembered. So whatever has a name here can be taken over, and two
+# processes that make one shard name it alike. The folder goes when the build is published.
 
 
 WORKSPACE = "builds"  # in the cache
@@ -360,14 +326,14 @@ def make_ahead(keeping: Keeping, shard: ShardWork) -> bool:
     Raises:
         SurroundingsError: the disk is full.
     """
-    key, rows = keys_of(keeping, shard)
+    key = key_of(keeping, shard)
     if key in keeping.previous:
         return False
     folder = Path(keeping.gather.folder)
     require_parts(keeping, shard)
     report = gather.make_shard(keeping.gather, shard)
     try:
-        remember(keeping, key, report, rows)
+        remember(keeping, key, report)
         # Last: the name says that it is whole.
         (folder / shard.path).replace(folder.parent / f"{key}.{report.sha256}.arrow")
     except OSError as error:

@@ -108,15 +108,3 @@ def rule_of(counts: Sequence[Counted], share: float) -> SplitRule:
         share=round(sum(one.in_test for one in counts) / total, 6),
         deviation=round(float(np.sqrt(share * (1 - share) * squares)), 6),
     )
-
-
-def outcome(groups: Groups, test: npt.NDArray[np.bool_], share: float) -> SplitRule:
-    """What came of a split in one memory.
-
-    Args:
-        groups: of the examples that are split; ``test``: those in test; ``share``: asked for.
-
-    Raises:
-        PipelineError: a group is on both sides.
-    """
-    return rule_of([counted(groups, np.ones(len(groups), np.uint8), test)], share)
