@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from pipeline import exports
-from pipeline.builds import store_versions, stored, versions
+from pipeline.builds import folder_versions, store_versions, stored
+from pipeline.builds.publish import CURRENT
 from pipeline.manifest import records
 from pipeline.manifest.json_records import MalformedError, load
 from pipeline.manifest.manifest import (
@@ -51,25 +52,25 @@ def found(folder: str | Path) -> tuple[Path, bytes]:
     address = address_of(folder)
     if address:
         return _in_store(address)
-    place = versions.resolved(Path(folder))
+    place = folder_versions.resolved(Path(folder))
     try:
         return place, file_hash.required(place / MANIFEST).read_bytes()
     except OSError as error:
         require_reading(error)
         why = "it has no manifest.json" if place.is_dir() else "there is no such folder"
         where = "Give the folder that pipeline run or pipeline export wrote."
-        if (place / versions.CURRENT).is_symlink():
-            why, where = "it holds versions", f"Give one of them: {place / versions.CURRENT}."
+        if (place / CURRENT).is_symlink():
+            why, where = "it holds versions", f"Give one of them: {place / CURRENT}."
         raise UsageError(f"{folder} is not a build: {why}.", where) from error
 
 
 def _in_store(address: str) -> tuple[Path, bytes]:
     where = address.rstrip("/")
     releases, _, last = where.rpartition("/")
-    if last == versions.CURRENT:
+    if last == CURRENT:
         where = releases
     store = open_store(where)
-    data = store.get(MANIFEST) if last != versions.CURRENT else None
+    data = store.get(MANIFEST) if last != CURRENT else None
     if data is not None:
         return Path(where), data
     now = store_versions.current(store).build_id

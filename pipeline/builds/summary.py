@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from pipeline import executors, exports
-from pipeline.builds import limits, versions
+from pipeline.builds import limits
+from pipeline.builds.versions import SHORT
 from pipeline.lines import wrapped
 from pipeline.manifest import dataset_files, in_words, json_records
 from pipeline.manifest.counts import ExampleCounts, RowCounts
@@ -248,7 +249,7 @@ def _noted(built: limits.Built) -> list[str]:
         what = "removed with the build before" if built.fresh else "in it, and not part of it"
         lines.append(f"left      by other programs, {what}: {names}")
     if built.removed:
-        lines.append(f"removed   {', '.join(one[: versions.SHORT] for one in built.removed)}")
+        lines.append(f"removed   {', '.join(one[:SHORT] for one in built.removed)}")
     lines += [f"warning   {note}" for note in built.notes]
     for name, audit in manifest.audits.items():
         if audit.status == "warn":
