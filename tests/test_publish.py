@@ -28,8 +28,9 @@ from support import (
 )
 from test_versions import MODEL, _rows, id_of, ids, publish, strangers
 
-from pipeline.builds import lease, versions
+from pipeline.builds import folder_versions, lease
 from pipeline.builds import publish as publishing
+from pipeline.builds.folder_versions import FolderVersions
 from pipeline.builds.place import Place
 from stages.errors import DataError, SurroundingsError
 
@@ -91,7 +92,7 @@ def test_a_full_disk_leaves_the_current_version(tmp_path: Path, cache_home: Path
 
     found = _ended(_start(data, cache_home, "--workers", "1", preexec_fn=small))
     assert (found["status"], found["code"]) == ("failed", 5), found["message"]
-    assert versions.current_id(tmp_path / "r") == first["build_id"]
+    assert FolderVersions(tmp_path / "r").current() == first["build_id"]
     assert strangers(tmp_path / "r") == []
     assert ids(tmp_path / "r") == {first["build_id"]}
     assert _ended(_start(data, cache_home, "--replace"))["status"] == "built"
@@ -128,7 +129,7 @@ def test_an_interruption_behind_the_exchange(
     assert not there[-1]()
     monkeypatch.setattr(publishing, "_sync", flushed)
     if keep:
-        monkeypatch.setattr(versions, "sync", stop)
+        monkeypatch.setattr(folder_versions, "sync", stop)
     else:
         monkeypatch.setattr(publishing, "_exchange", exchange_and_stop)
     with pytest.raises(KeyboardInterrupt):
@@ -183,7 +184,7 @@ def test_a_killed_run_leaves_no_half_build(
         time.sleep(0.01)
     process.kill()
     process.communicate(timeout=60)
-    assert versions.current_id(tmp_path / "r") is None
+    assert FolderVersions(tmp_path / "r").current() is None
     found = _ended(_start(data, cache_home, *options))
     assert found["status"] == "built"
     rows = read_manifest(tmp_path / "r" / "current")["rows"]
@@ -203,8 +204,8 @@ def test_a_second_run_on_the_same_output_is_refused(tmp_path: Path) -> None:
             assert folder.is_dir()
             with pytest.raises(SurroundingsError, match=held):
                 staging().__enter__()
-            versions.rollback(place.real, id_of(0))
-    assert place.current() == id_of(0)
+            FolderVersions(place.real).rollback(id_of(0))
+    assert FolderVersions(place.real).current() == id_of(0)
     assert leftovers(tmp_path) == []
 
 
@@ -354,7 +355,7 @@ def test_a_kill_at_every_step(pipeline: Run, tmp_path: Path, cache_home: Path) -
         now = read_manifest(releases / "current")
         assert now["rows"]["in"] == now["rows"]["used"] == used, f"step {step}"
         assert strangers(releases) == [], f"step {step}"
-        (there,) = versions.versions(releases)
+        (there,) = FolderVersions(releases).all()
         assert there.build_id == now["build_id"]
         pipeline("check", "releases/current").ended()
     lines = lease.read(releases)

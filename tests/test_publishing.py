@@ -35,14 +35,17 @@ from support import (
 
 from pipeline.builder.build import build
 from pipeline.builder.exporting import export_build
-from pipeline.builds import lease, versions
+from pipeline.builds import lease
 from pipeline.builds.build import Build
+from pipeline.builds.folder_versions import FolderVersions
 from pipeline.options.recipe import builds_of
 from pipeline.publish import hub, upload
 from pipeline.publish.check import check
 from pipeline.publish.publication import Publication, assemble
+from pipeline.publish.sending import StoreTarget, bring
 from pipeline.publish.upload import publish
 from pipeline.report.card_details import NOTHING, Publisher
+from pipeline.stores import Store
 from posttrain_pipeline.api import config_of
 from stages.errors import SurroundingsError, UsageError
 
@@ -149,9 +152,9 @@ def memory() -> Iterator[Watched]:
     MemoryFileSystem.store.clear()
 
 
-def place(filesystem: Any) -> hub.Store:
+def place(filesystem: Any) -> StoreTarget:
     """Its folder ``place``."""
-    return hub.Store(filesystem, "/place", "memory://place")
+    return StoreTarget(Store(filesystem, "/place", "memory://place"))
 
 
 def written(files: dict[str, bytes], target: Path) -> Path:
@@ -171,10 +174,10 @@ def test_stopped_at_any_change_the_next_call_finishes(
     """For each of its changes: no mixture is ever to be seen, and no file is sent twice. Shards go
     first, and the manifest last."""
     if over != "nothing":
-        hub.publish_to_store(place(memory), copies["old"], silent)
+        bring(place(memory), copies["old"], silent)
     start, memory.changes = dict(MemoryFileSystem.store), 0
     memory.sent.clear()
-    hub.publish_to_store(place(memory), copies["new"], silent)
+    bring(place(memory), copies["new"], silent)
     sent, done, changes = list(memory.sent), _files(memory), memory.changes
     names = [path.removeprefix("/place/") for path in sent]
     shards = sorted(shard.path for shard in copies["new"].manifest.shards)
@@ -186,13 +189,13 @@ def test_stopped_at_any_change_the_next_call_finishes(
         memory.sent.clear()
         memory.left = stop
         with pytest.raises(KeyboardInterrupt):
-            hub.publish_to_store(place(memory), copies["new"], silent)
+            bring(place(memory), copies["new"], silent)
         memory.left = None
         _require_no_mixture(memory)
-        hub.publish_to_store(place(memory), copies["new"], silent)
+        bring(place(memory), copies["new"], silent)
         assert sorted(memory.sent) == sorted(sent)
         assert _files(memory) == done
-    assert hub.publish_to_store(place(memory), copies["new"], silent).names == ()
+    assert bring(place(memory), copies["new"], silent).names == ()
     assert set(done) == {piece.name for piece in copies["new"].all}
     assert check(written(done, tmp_path), tmp_path).faults == []
 
@@ -216,9 +219,9 @@ def test_of_two_calls_at_a_time_the_later_one_writes(copies: Copies, memory: Wat
     for when in range(1, len(copies["old"].pieces) + 1, 4):
         MemoryFileSystem.store.clear()
         memory.sent.clear()
-        _once(memory, when, lambda: hub.publish_to_store(place(Plain()), copies["new"], silent))
+        _once(memory, when, lambda: bring(place(Plain()), copies["new"], silent))
         with pytest.raises(SurroundingsError, match="Publish again"):
-            hub.publish_to_store(place(memory), copies["old"], silent)
+            bring(place(memory), copies["old"], silent)
         _require_no_mixture(memory)
         assert set(_files(memory)) == {piece.name for piece in copies["new"].all}
 
@@ -236,9 +239,9 @@ def test_what_somebody_else_sends_meanwhile_keeps_the_manifest_away(
     filesystem = Tagged()
     _once(filesystem, last, replace)
     with pytest.raises(SurroundingsError, match="somebody else"):
-        hub.publish_to_store(place(filesystem), copies["old"], silent)
+        bring(place(filesystem), copies["old"], silent)
     assert "manifest.json" not in _files(memory)
-    assert hub.publish_to_store(place(filesystem), copies["old"], silent).names[0] == "serving.json"
+    assert bring(place(filesystem), copies["old"], silent).names[0] == "serving.json"
 
 
 def test_what_does_not_arrive_as_it_was_sent_is_an_error(
@@ -255,10 +258,10 @@ def test_what_does_not_arrive_as_it_was_sent_is_an_error(
 
     monkeypatch.setattr(Watched, "put_file", put)
     with pytest.raises(SurroundingsError, match="does not have the bytes"):
-        hub.publish_to_store(place(memory), copies["new"], silent)
+        bring(place(memory), copies["new"], silent)
     assert "manifest.json" not in _files(memory)
     monkeypatch.undo()
-    assert hub.publish_to_store(place(memory), copies["new"], silent).names
+    assert bring(place(memory), copies["new"], silent).names
 
 
 def test_what_was_read_back_is_read_again_when_its_tag_changes(
@@ -266,19 +269,16 @@ def test_what_was_read_back_is_read_again_when_its_tag_changes(
 ) -> None:
     """Not else; and an object that somebody replaced by as many bytes is sent again."""
     filesystem, known = Tagged(), {}
-    at = hub.Store(filesystem, "/place", "memory://place", known)
-    hub.publish_to_store(at, copies["new"], silent)
+    at = StoreTarget(Store(filesystem, "/place", "memory://place"), known)
+    bring(at, copies["new"], silent)
     filesystem.reads = 0
-    at = hub.Store(filesystem, "/place", "memory://place", known)
-    assert hub.publish_to_store(at, copies["new"], silent).names == ()
+    at = StoreTarget(Store(filesystem, "/place", "memory://place"), known)
+    assert bring(at, copies["new"], silent).names == ()
     assert filesystem.reads == 1  # the manifest, for the names in it
     data = filesystem.cat_file("/place/serving.json")
     filesystem.pipe_file("/place/serving.json", data[:-1] + b" ")
-    at = hub.Store(filesystem, "/place", "memory://place", known)
-    assert hub.publish_to_store(at, copies["new"], silent).names == (
-        "serving.json",
-        "manifest.json",
-    )
+    at = StoreTarget(Store(filesystem, "/place", "memory://place"), known)
+    assert bring(at, copies["new"], silent).names == ("serving.json", "manifest.json")
     assert filesystem.cat_file("/place/serving.json") == data
 
 
@@ -286,13 +286,13 @@ def test_files_of_somebody_else_are_not_touched(copies: Copies, memory: Watched)
     """In a place that never was a build, and beside one."""
     memory.pipe_file("/place/thesis.tex", b"years of work")
     with pytest.raises(UsageError, match=r"thesis\.tex"):
-        hub.publish_to_store(place(memory), copies["new"], silent)
+        bring(place(memory), copies["new"], silent)
     assert _files(memory) == {"thesis.tex": b"years of work"}
     memory.rm_file("/place/thesis.tex")
-    hub.publish_to_store(place(memory), copies["old"], silent)
+    bring(place(memory), copies["old"], silent)
     memory.pipe_file("/place/notes.txt", b"x")
     with pytest.raises(UsageError, match=r"notes\.txt"):
-        hub.publish_to_store(place(memory), copies["new"], silent)
+        bring(place(memory), copies["new"], silent)
     assert "manifest.json" in _files(memory)
 
 
@@ -305,16 +305,16 @@ def test_a_folder_is_exchanged_at_once(
     assert check(target, tmp_path).faults == []
     script = target / "launch" / "axolotl.sh"
     assert script.stat().st_mode & stat.S_IXUSR
-    send, count = hub.Store.send, 0
+    send, count = StoreTarget.send, 0
 
-    def stopped(self: hub.Store, piece: Any) -> None:
+    def stopped(self: StoreTarget, piece: Any) -> None:
         nonlocal count
         count += 1
         if count == 4:
             raise KeyboardInterrupt
         send(self, piece)
 
-    monkeypatch.setattr(hub.Store, "send", stopped)
+    monkeypatch.setattr(StoreTarget, "send", stopped)
     with pytest.raises(KeyboardInterrupt):
         upload.publish_in_folder(target, builds["new"], copies["new"], silent)
     assert check(target, tmp_path).faults == []
@@ -413,9 +413,10 @@ def test_killed_after_each_upload_to_s3_the_next_call_finishes(
     is there is checked, and sent no more. A bucket is not made."""
     total, calls, sent = len(copies["new"].all), 0, 1 if WIDE else 4
     code = (
-        f"import os\nfrom pipeline.publish import hub\nsend, left = hub.Store.send, [{sent}]\n"
+        "import os\nfrom pipeline.publish.sending import StoreTarget\n"
+        f"send, left = StoreTarget.send, [{sent}]\n"
         "def stopped(self, piece):\n    left[0] -= 1\n    left[0] < 0 and os._exit(9)\n"
-        "    send(self, piece)\nhub.Store.send = stopped\n"
+        "    send(self, piece)\nStoreTarget.send = stopped\n"
     )
     base = {**os.environ, **s3.environment, "XDG_CACHE_HOME": str(cache_home)}
     words = ["publish", str(builds["new"]), "s3://data/sets/killed"]
@@ -518,21 +519,21 @@ def test_of_a_folder_of_versions_the_current_one_is_published(
     given = {"cache_dir": cache_dir, "report": silent}
     seen: list[tuple[str, ...]] = []
 
-    def killed(self: hub.Store, piece: Any) -> None:
-        seen.extend(one.holds for one in versions.versions(folder))
+    def killed(self: StoreTarget, piece: Any) -> None:
+        seen.extend(one.holds for one in FolderVersions(folder).all())
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(hub.Store, "send", killed)
-        patch.setattr(versions, "release", lambda *_: False)  # as where the process is killed
+        patch.setattr(StoreTarget, "send", killed)
+        patch.setattr(FolderVersions, "release", lambda *_: False)  # as where the process is killed
         with pytest.raises(KeyboardInterrupt):
             publish(folder / "current", target, NOTHING, **given)
     ((name,),) = seen
     assert name.startswith("publish-")
-    assert [one.holds for one in versions.versions(folder)] == [(name,)]
+    assert [one.holds for one in FolderVersions(folder).all()] == [(name,)]
     publish(folder, target, NOTHING, **given)
-    assert read_manifest(Path(target))["build_id"] == versions.current_id(folder)
-    assert [one.holds for one in versions.versions(folder)] == [()]
+    assert read_manifest(Path(target))["build_id"] == FolderVersions(folder).current()
+    assert [one.holds for one in FolderVersions(folder).all()] == [()]
     lines = lease.read(folder)
     assert [one["status"] for one in lines] == ["built", "published"]
     assert lines[-1]["message"] == f"published at {target}"

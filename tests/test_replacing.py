@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import SAMPLES, Make, Run, files_of, read_manifest, write_rows
 
-from pipeline.builds import build, lease, limits, versions
+from pipeline.builds import build, lease, limits
+from pipeline.builds.folder_versions import FolderVersions
 from pipeline.manifest import counts, dataset_files
 from pipeline.options.config import Config
 from pipeline.options.paths import BY_RECIPE
@@ -265,5 +266,5 @@ def test_every_build_of_a_recipe_has_a_folder_of_its_own(
     recipe.write_text(HEAD.replace('output = "out"\n', "") + builds)
     told = pipeline("build", recipe, "--json", "--quiet").ended().told
     assert [len(one["figures"]["notes"]) for one in told["builds"]] == [0, 1]
-    assert len(versions.versions(tmp_path / "a")) == 1
+    assert len(FolderVersions(tmp_path / "a").all()) == 1
     assert (tmp_path / "b" / "manifest.json").is_file()

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from preloaded import Server, outputs
 from support import Make, Run, write_rows
 
-from pipeline.builds import lease, versions
+from pipeline.builds import folder_versions, lease
 from pipeline.builds.build import Build
+from pipeline.builds.folder_versions import FolderVersions
 from pipeline.builds.place import Place
 from stages.errors import PipelineError, UsageError
 
@@ -37,18 +38,19 @@ def publish(place: Place, build_id: str) -> tuple[str, ...]:
             json.dumps({"build_id": build_id, "files": {"data.arrow": ""}})
         )
         removed, _ = place.publish(folder, build_id)
-    place.record({"status": "built", "build_id": build_id})
+    if place.versions is not None:
+        place.versions.record({"status": "built", "build_id": build_id})
     return removed
 
 
 def ids(folder: Path) -> set[str]:
     """The versions that are there."""
-    return {one.build_id for one in versions.versions(folder)}
+    return {one.build_id for one in FolderVersions(folder).all()}
 
 
 def strangers(folder: Path) -> list[str]:
     """Whatever lies in a folder of versions and is none of theirs."""
-    known = {lease.HISTORY, versions.CURRENT, versions.HOLDS, *ids(folder)}
+    known = {lease.HISTORY, "current", folder_versions.HOLDS, *ids(folder)}
     return sorted(path.name for path in folder.iterdir() if path.name not in known)
 
 
@@ -69,21 +71,21 @@ def test_what_is_held_stays_until_it_is_released(tmp_path: Path) -> None:
     """By every name that holds it."""
     place = Place.of(tmp_path / "r", 1)
     publish(place, id_of(0))
-    versions.hold(place.real, id_of(0), "train-1")
-    versions.hold(place.real, id_of(0), "train-2")
+    FolderVersions(place.real).hold(id_of(0), "train-1")
+    FolderVersions(place.real).hold(id_of(0), "train-2")
     assert publish(place, id_of(1)) == ()
-    assert versions.release(place.real, id_of(0), "train-1")
-    assert not versions.release(place.real, id_of(0), "train-1")
+    assert FolderVersions(place.real).release(id_of(0), "train-1")
+    assert not FolderVersions(place.real).release(id_of(0), "train-1")
     assert publish(place, id_of(2)) == (id_of(1),)
-    assert versions.release(place.real, id_of(0), "train-2")
+    assert FolderVersions(place.real).release(id_of(0), "train-2")
     assert publish(place, id_of(3)) == (id_of(2), id_of(0))
     assert not (place.real / "holds").exists()
     with pytest.raises(UsageError, match="was just removed"):
-        versions.hold(place.real, id_of(0), "late")
+        FolderVersions(place.real).hold(id_of(0), "late")
     assert not (place.real / "holds").exists()
     for name in ("", "a/b", "../up", ".hidden"):
         with pytest.raises(UsageError, match="cannot name a hold"):
-            versions.hold(place.real, id_of(3), name)
+            FolderVersions(place.real).hold(id_of(3), name)
 
 
 def test_a_version_with_somebody_s_files_stays(tmp_path: Path) -> None:
@@ -108,10 +110,8 @@ def test_a_rollback_goes_back_and_the_bad_version_stays_back(tmp_path: Path) -> 
         publish(place, id_of(n))
 
     def back(name: str | None = None) -> str:
-        before, now = versions.rollback(place.real, name)
-        line = {"status": lease.ROLLED_BACK, "rolled_back_from": before}
-        place.record({**line, "build_id": now.build_id})
-        assert versions.current_id(place.real) == now.build_id
+        _, now = FolderVersions(place.real).rollback(name)
+        assert FolderVersions(place.real).current() == now.build_id
         return now.build_id
 
     assert back() == id_of(1)
@@ -153,16 +153,15 @@ def test_whatever_happens_the_link_names_a_version(keep: int, steps: list[tuple[
                 publish(place, one)
             elif step == "again":
                 place.turn_to(one)
-                place.record({"status": "unchanged", "build_id": one})
+                FolderVersions(folder).record({"status": "unchanged", "build_id": one})
             elif step == "rollback":
-                before, now = versions.rollback(folder, one)
-                place.record({"status": lease.ROLLED_BACK, "rolled_back_from": before})
+                _, now = FolderVersions(folder).rollback(one)
                 one = now.build_id
             elif step == "hold":
-                versions.hold(folder, one, "me")
+                FolderVersions(folder).hold(one, "me")
                 held.add(one)
             elif step == "release":
-                versions.release(folder, one, "me")
+                FolderVersions(folder).release(one, "me")
                 held.discard(one)
             elif step == "forget":
                 (folder / lease.HISTORY).write_text("")
@@ -171,9 +170,9 @@ def test_whatever_happens_the_link_names_a_version(keep: int, steps: list[tuple[
                     lines.write('{"status": "bui')  # cut short
             there = ids(folder)
             assert held <= there
-            assert versions.current_id(folder) in there
+            assert FolderVersions(folder).current() in there
             if step in ("publish", "again", "rollback"):
-                assert versions.current_id(folder) == one
+                assert FolderVersions(folder).current() == one
             if step == "publish":
                 assert len(there - held) <= keep
             assert strangers(folder) == []
@@ -194,15 +193,15 @@ def test_a_hold_and_a_removal_at_the_same_time(tmp_path: Path) -> None:
     thread.start()
     while not stop.is_set():
         try:
-            found = versions.find(place.real, "current")
-            versions.hold(place.real, found.build_id, "me")
+            found = FolderVersions(place.real).find("current")
+            FolderVersions(place.real).hold(found.build_id, "me")
         except (PipelineError, OSError):
             continue
         kept += 1
         for _ in range(20):
             if not (found.folder / "data.arrow").exists():
                 wrong.append(found.build_id)
-        versions.release(place.real, found.build_id, "me")
+        FolderVersions(place.real).release(found.build_id, "me")
     thread.join()
     assert kept > 0
     assert wrong == []
@@ -212,14 +211,15 @@ DIES = """
 import json, os, signal
 from pathlib import Path
 from types import SimpleNamespace
-from pipeline.builds import publish, versions
+from pipeline.builds import folder_versions, publish
+from pipeline.builds.folder_versions import FolderVersions
 from pipeline.builds.place import Place
 def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 if {step!r} == "rmtree":
-    versions.shutil = SimpleNamespace(rmtree=die)
+    folder_versions.shutil = SimpleNamespace(rmtree=die)
 else:
-    setattr(versions if hasattr(versions, {step!r}) else publish, {step!r}, die)
+    setattr(publish if {step!r} == "_sync" else FolderVersions, {step!r}, die)
 place = Place.of(Path("r"), 1)
 with place.staging() as folder:
     (folder / "data.arrow").write_text({new!r})
@@ -240,10 +240,10 @@ def test_a_kill_at_any_step_of_publication(commands: Server, tmp_path: Path) -> 
         code = DIES.format(step=step, new=id_of("new"))
         status = commands([], tmp_path / step, {**os.environ}, code)
         assert status == -signal.SIGKILL, outputs(tmp_path / step)[1].read_text("utf-8")
-        now = versions.current_id(place.real)
+        now = FolderVersions(place.real).current()
         assert now == id_of("old" if stays else "new"), step
         assert (place.real / "current" / "data.arrow").read_text() == now
-        place.record_killed()
+        FolderVersions(place.real).record_killed()
         (*_, line) = lease.read(place.real)
         assert "was killed" in line["message"]
         assert line["current"] == now
@@ -306,14 +306,14 @@ def test_damaged_versions_are_named_and_listed_like_any_other(
     place = Place.of(tmp_path / "r", 4)
     for n in (1, 2, 3):
         publish(place, id_of(n))
-    versions.hold(place.real, id_of(3), "train-1")
+    FolderVersions(place.real).hold(id_of(3), "train-1")
     other, unreadable, without = (place.build(id_of(n)) / "manifest.json" for n in (1, 2, 3))
     other.write_text(other.read_text().replace(id_of(1), id_of(9)))
     unreadable.write_text("[")
     without.unlink()
     assert ids(place.real) == set()
     every = {id_of(n) for n in (1, 2, 3)}
-    assert {one.build_id for one, _ in versions.damaged(place.real)} == every
+    assert {one.build_id for one in FolderVersions(place.real).found() if one.fault} == every
     listed = pipeline("versions", "r", COLUMNS="200").out
     why = "it has no manifest.json that can be read"
     for line in (
@@ -385,9 +385,9 @@ def test_the_commands(pipeline: Run, tmp_path: Path) -> None:
     ran = pipeline(*command)  # the same rows again: what was taken back stays back
     assert "was rolled back" in ran.err
     assert json.loads(ran.out)["build_id"] == back["build_id"]
-    assert versions.current_id(tmp_path / "r") == back["build_id"] != fourth["build_id"]
+    assert FolderVersions(tmp_path / "r").current() == back["build_id"] != fourth["build_id"]
     assert run(50, "--replace")["paths"]["build"] == fourth["paths"]["build"]
-    assert versions.current_id(tmp_path / "r") == fourth["build_id"]
+    assert FolderVersions(tmp_path / "r").current() == fourth["build_id"]
     assert ids(tmp_path / "r") == {fourth["build_id"], back["build_id"]}
     pipeline("check", "r/current").ended()
     assert "it holds versions" in pipeline("check", "r").err + pipeline("show", "r").err

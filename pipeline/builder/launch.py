@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pipeline import exports
-from pipeline.builds import versions
+from pipeline.builds.publish import is_place
 from pipeline.exports._script import render
 from pipeline.lines import command
 from pipeline.manifest.manifest import Manifest
@@ -190,7 +190,7 @@ def _commands(folder: Path, manifest: Manifest) -> list[tuple[str, list[str]]]:
 
 def _beside(folder: Path, trainer: str) -> Path:
     """Where an export of a build may go: beside it, or beside the folder of its versions."""
-    if versions.is_place(folder.resolve()):
+    if is_place(folder.resolve()):
         folder = folder.parent
     if folder.name in ("", ".."):
         folder = folder.resolve()

@@ -9,13 +9,14 @@ for table in build.splits["train"].tables():
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
 from pipeline import exports
-from pipeline.builds import store_versions, stored, versions
+from pipeline.builds import stored
+from pipeline.builds.whereabouts import Whereabouts, found
 from pipeline.manifest import records
 from pipeline.manifest.json_records import MalformedError, load
 from pipeline.manifest.manifest import (
@@ -26,103 +27,10 @@ from pipeline.manifest.manifest import (
     ShardRecord,
     SplitRecord,
 )
-from pipeline.manifest.records import ModelRecord
-from pipeline.secrets import redacted
-from pipeline.stores import address_of, open_store
-from pipeline.stores.objects import Copies
 from stages import findings
-from stages.errors import DataError, IrregularError, UsageError, require_reading
+from stages.errors import DataError, UsageError, require_reading
 from stages.files import file_hash
-from stages.findings import OPTIONAL, JsonRecord
 from stages.late import pa
-from stages.profile import ModelProfile, PairFraming, StepTokens, TargetModel, declare
-
-# Where a build lies: in a folder, or in a store, whose objects are fetched when they are read.
-
-
-def found(folder: str | Path) -> tuple[Path, bytes]:
-    """Where a build lies, and its manifest. ``current`` stands for the version that is current now,
-    and so does an output in a store.
-
-    Raises:
-        UsageError: there is no build.
-        SurroundingsError: the store cannot be read.
-    """
-    address = address_of(folder)
-    if address:
-        return _in_store(address)
-    place = versions.resolved(Path(folder))
-    try:
-        return place, file_hash.required(place / MANIFEST).read_bytes()
-    except OSError as error:
-        require_reading(error)
-        why = "it has no manifest.json" if place.is_dir() else "there is no such folder"
-        where = "Give the folder that pipeline run or pipeline export wrote."
-        if (place / versions.CURRENT).is_symlink():
-            why, where = "it holds versions", f"Give one of them: {place / versions.CURRENT}."
-        raise UsageError(f"{folder} is not a build: {why}.", where) from error
-
-
-def _in_store(address: str) -> tuple[Path, bytes]:
-    where = address.rstrip("/")
-    releases, _, last = where.rpartition("/")
-    if last == versions.CURRENT:
-        where = releases
-    store = open_store(where)
-    data = store.get(MANIFEST) if last != versions.CURRENT else None
-    if data is not None:
-        return Path(where), data
-    now = store_versions.current(store).build_id
-    data = store.get(f"{now}/{MANIFEST}") if now is not None else None
-    if data is None:
-        raise UsageError(
-            f"{store.shown} is not a build: it has no manifest.json, and names no current version.",
-            "Give the address that a build was written or published to.",
-        )
-    return Path(f"{where}/{now}"), data
-
-
-class Whereabouts:
-    """The part of ``Build`` that finds its files."""
-
-    folder: Path
-    manifest: Manifest
-
-    @property
-    def address(self) -> str:
-        """Where it lies in a store; empty for a folder."""
-        return address_of(self.folder)
-
-    def shown(self, name: str = "") -> str:
-        """Where the build, or a file of it, lies, as messages say it."""
-        if not self.address:
-            return str(self.folder / name)
-        return f"{redacted(self.address)}/{name}".rstrip("/")
-
-    @cached_property
-    def copies(self) -> Copies:
-        """Of the files of a build in a store, in the cache of this machine."""
-        return Copies.of(open_store(self.address), str(self.manifest.content_sha256))
-
-    @property
-    def here(self) -> Path:
-        """The folder on this machine in which ``path`` finds files."""
-        return self.copies.folder if self.address else self.folder
-
-    def path(self, name: str) -> Path:
-        """A file of the build on this machine. Of a build in a store it is the copy, which is
-        fetched now unless it was before, and has the hash that the manifest gives it.
-
-        Raises:
-            DataError: the store has no such file, or it has other bytes, or it is no file.
-        """
-        if not self.address:
-            try:
-                return file_hash.required(self.folder / name)
-            except IrregularError as error:
-                raise DataError(error.what, "Build it again.") from error
-        return self.copies.path(name, self.manifest.files.get(name))
-
 
 _R = TypeVar("_R", bound=findings.JsonRecord)
 
@@ -414,68 +322,3 @@ def _damaged(file: str, build: str | Path, error: MalformedError) -> DataError:
 
 def _broken(what: str, build: str | Path) -> DataError:
     return DataError(what, f"Build it again; pipeline check {build} says what else differs.")
-
-
-# The model of a finished build, from its own tokenizer and manifest alone.
-
-
-_CONFIG = "tokenizer/tokenizer_config.json"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _TokenizerConfig(JsonRecord):
-    chat_template: str
-    model_max_length: int
-    bos_token: str | None = field(default=None, metadata=OPTIONAL)
-    unk_token: str | None = field(default=None, metadata=OPTIONAL)
-
-
-def _config(build: Build) -> _TokenizerConfig:
-    try:
-        return load(_TokenizerConfig, build.path(_CONFIG).read_bytes())
-    except (OSError, MalformedError) as error:
-        require_reading(error)
-        raise DataError(f"{build.shown(_CONFIG)}: {error}.", "Build it again.") from error
-
-
-def _steps(model: ModelRecord) -> StepTokens | None:
-    if model.step_token is None or model.good_token is None or model.bad_token is None:
-        return None
-    return StepTokens(model.step_token, model.good_token, model.bad_token)
-
-
-def _framing(model: ModelRecord) -> PairFraming | None:
-    pair = model.pair
-    if pair is None:
-        return None
-    return PairFraming(**{one.name: getattr(pair, one.name) for one in fields(PairFraming)})
-
-
-def stored_model(build: Build) -> TargetModel:
-    """The model from the build's own tokenizer and manifest; no probe is run on it.
-
-    Raises:
-        DataError: a file of the tokenizer is missing, or is not what it should be.
-    """
-    model, config, steps = build.manifest.model, _config(build), _steps(build.manifest.model)
-    pair = _framing(model)
-    profile = ModelProfile(
-        name=model.name,
-        model_ids=(),
-        chat_template=config.chat_template,
-        end_of_turn=model.end_of_turn,
-        eos_token=model.eos_token,
-        pad_token=model.pad_token,
-        generation_eos=() if pair else (model.end_of_turn,),
-        vocab_size=model.vocab_size,
-        embedding_size=model.embedding_size,
-        context_length=config.model_max_length,
-        is_base=model.is_base,
-        padding_side=model.padding_side,
-        bos_policy=model.bos_policy,
-        bos_token=config.bos_token,
-        step_tokens=steps or StepTokens(),
-        unk_token=config.unk_token,
-        pair=pair,
-    )
-    return declare(profile, build.tokenizer_json, with_steps=steps is not None)

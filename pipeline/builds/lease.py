@@ -113,7 +113,7 @@ class Lease:
             UsageError: it does not.
         """
         again = self._content()
-        if self.store.put_if_absent(LOCK, again) or self.store.put_if_match(LOCK, again, "0" * 32):
+        if any(self.store.put_if(LOCK, again, tag) for tag in (None, "0" * 32)):
             self.store.delete(LOCK)
             raise UsageError(
                 f"{self.store.shown} has no conditional writes, so two runs could mix their files.",
@@ -126,7 +126,7 @@ class Lease:
         Raises:
             SurroundingsError: another run holds it.
         """
-        if not self.single and self.store.put_if_absent(LOCK, self._content()):
+        if not self.single and self.store.put_if(LOCK, self._content(), None):
             return True
         there = self.store.stat(LOCK)
         content = self.store.get(LOCK) if there is not None else None
@@ -154,7 +154,7 @@ class Lease:
         """Write the lock, if what is there still has this tag; whatever it has, where no other
         writer is there."""
         if not self.single:
-            return self.store.put_if_match(LOCK, self._content(), tag)
+            return self.store.put_if(LOCK, self._content(), tag)
         self.store.put(LOCK, self._content())
         return True
 

@@ -1,26 +1,55 @@
-"""Where a build goes: into a directory of its own, or as one version of several under a link."""
+"""Where a build goes: into a directory of its own, or as one of the versions of a folder or a
+store."""
 
-import fcntl
 import os
-import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pipeline.builds import lease, publish, versions
+from pipeline import stores
+from pipeline.builds import publish
+from pipeline.builds.folder_versions import FolderVersions
+from pipeline.builds.publish import CURRENT
+from pipeline.builds.versions import LetGo, Versions
 from pipeline.manifest import dataset_files
 from pipeline.manifest.manifest import MANIFEST
-from stages.errors import UsageError
+from stages.errors import PipelineError, UsageError
 
 if TYPE_CHECKING:
     from pipeline.options.build_options import RunOptions
 
+KEPT = 2  # versions in a store, where --keep does not say: who has just read ``current`` reads on
+
 
 def before(output: Path, keep: int) -> Path:
     """The build that a new one takes the place of, where there is one."""
-    return output / versions.CURRENT if keep else output
+    return output / CURRENT if keep else output
+
+
+def versions_of(releases: Path, single: bool | None = None, here: Path = Path()) -> Versions:
+    """The versions of a folder, or of an address; nothing is asked of it yet.
+
+    Args:
+        single: no other run writes to the store, as the user says; None: as it may be.
+        here: the folder of this machine beside which a build for a store is made.
+
+    Raises:
+        UsageError: the store cannot decide between two writers, and ``single`` is False.
+    """
+    if not stores.is_address(releases):
+        return FolderVersions(releases)
+    from pipeline.builds.store_versions import StoreVersions  # which few need
+
+    store = stores.open_store(releases)
+    if not store.conditions and single is False:
+        raise UsageError(
+            f"{store.shown} is in a store without conditional writes here.",
+            "Add --single-writer, and see to it that no other run writes there.",
+        )
+    return StoreVersions(store, bool(single) or not store.conditions, here)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +57,20 @@ class Place:
     """The output of a build.
 
     Attributes:
-        output: as it was named; ``real``: links followed.
+        output: as it was named, a path also where it is an address; ``real``: links followed, or
+            the folder of this machine that belongs to the address.
         keep: how many versions stay; 0 where the output is a build itself.
+        versions: those that are there; None where the output is a build itself.
     """
 
     output: Path
     real: Path
     keep: int = 0
+    versions: Versions | None = None
 
     @classmethod
     def of(cls, output: Path, keep: int = 0) -> "Place":
-        """The output, where it is ours to write to.
+        """The output in a folder, where it is ours to write to.
 
         Raises:
             UsageError: it is not (see ``publish.check_target``), or it holds versions and ``keep``
@@ -46,7 +78,7 @@ class Place:
         """
         real = Path(os.path.realpath(output))
         if not keep:
-            if real.is_dir() and versions.is_releases(real):
+            if real.is_dir() and publish.is_releases(real):
                 raise UsageError(
                     f"{output} holds versions of a build.",
                     "Say how many to keep, as in --keep 7, or give another directory with -o.",
@@ -61,135 +93,105 @@ class Place:
                 "Give another directory with -o, or leave --keep out.",
             )
         others = [p.name for p in real.iterdir()] if real.is_dir() else []
-        if not versions.is_releases(real) and not all(map(dataset_files.is_one, others)):
+        if not publish.is_releases(real) and not all(map(dataset_files.is_one, others)):
             raise UsageError(
                 f"{output} has files in it and holds no versions.",
                 "Give another directory with -o.",
             )
-        if (real / versions.CURRENT).exists() and not (real / versions.CURRENT).is_symlink():
+        if (real / CURRENT).exists() and not (real / CURRENT).is_symlink():
             raise UsageError(
-                f"{output / versions.CURRENT} is not a link.",
+                f"{output / CURRENT} is not a link.",
                 "Was the folder copied without its links? Move that folder away.",
             )
-        return cls(output, real, keep)
+        return cls(output, real, keep, FolderVersions(real))
+
+    @property
+    def in_store(self) -> bool:
+        """Whether it is in a store."""
+        return stores.is_address(self.output)
 
     @property
     def before(self) -> Path:
-        """The build that a new one takes the place of, where there is one."""
-        return before(self.real, self.keep)
+        """The build that a new one takes the place of, where there is one, as far as it is here."""
+        return self.real if self.versions is None else self.versions.before
 
     @property
     def shown_before(self) -> str:
         """The same, as the user knows it."""
-        return str(self.output / versions.CURRENT if self.keep else self.output)
+        return stores.shown(before(self.output, self.keep))
 
     @property
     def link(self) -> Path | None:
-        """The link to the current version, as the user knows it; None of a single build."""
-        return self.output / versions.CURRENT if self.keep else None
+        """The name of the current version, as the user knows it; None of a single build."""
+        return self.output / CURRENT if self.keep else None
 
     def build(self, build_id: str) -> Path:
-        """Where a build of this id lies; ``shown`` as the user knows it."""
+        """Where a build of this id lies, in a folder."""
         return self.real / build_id if self.keep else self.real
 
     def shown(self, build_id: str) -> Path:
         """Where a build of this id lies, as the user named the output."""
         return self.output / build_id if self.keep else self.output
 
-    @contextmanager
-    def staging(self) -> Iterator[Path]:
+    def staging(self) -> AbstractContextManager[Path]:
         """A new directory to build in, under the lock of the output; it is removed in the end.
 
         Raises:
-            SurroundingsError: another build of the same output is running.
+            SurroundingsError: another build of the same output is running, here or elsewhere.
         """
-        if self.keep:  # from here on it is a folder of versions, also if this run is killed
-            self.real.mkdir(parents=True, exist_ok=True)
-            (self.real / lease.HISTORY).touch()
-        with publish.staging(self.before) as folder:
-            if self.keep:
-                versions.tidy(self.real)
-            yield folder
+        return publish.staging(self.real) if self.versions is None else self.versions.staging()
 
-    def publish(self, folder: Path, build_id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def publish(self, folder: Path, build_id: str) -> LetGo:
         """Put a finished staging directory in its place, and let go of old versions.
 
         Returns:
             The ids of versions that were removed, and sentences about those that could not be.
         """
-        publish.publish(folder, self.build(build_id))
-        return self.turn_to(build_id) if self.keep else ((), ())
+        if self.versions is None:
+            publish.publish(folder, self.real)
+            return (), ()
+        self.versions.put(folder, build_id)
+        return self.turn_to(build_id)
 
-    def turn_to(self, build_id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Make a version that is there the current one; returns and raises what ``publish`` does.
+    def turn_to(self, build_id: str) -> LetGo:
+        """Make a version that is there the current one; returns what ``publish`` does.
 
         Raises:
-            UsageError: another run has just removed it.
+            UsageError, SurroundingsError: another run has just removed it, or changed it.
         """
-        versions.point(self.real, build_id)
-        return self.retain()
+        if self.versions is None:
+            return (), ()
+        with self.versions.writing():
+            self.versions.point(build_id)
+            return self.versions.retain(self.keep)
 
     def moment(self, folder: Path, build_id: str) -> Callable[[], bool]:
         """Says at any time whether the build of a staging directory is the one that is there."""
+        if self.in_store:
+            return partial(self.is_published, build_id)
         return publish.moment(folder, self.before)
 
     def is_published(self, build_id: str) -> bool:
         """Whether this is the build that is there now."""
-        return publish.id_of(self.before) == build_id
-
-    @property
-    def in_store(self) -> bool:
-        """Whether it is in a store."""
+        if self.versions is None:
+            return publish.id_of(self.real) == build_id
+        with suppress(PipelineError):
+            return self.versions.current(fresh=True) == build_id
         return False
 
-    def manifest_of(self, build_id: str) -> bytes | None:
-        """The manifest of a version that is whole, as far as a store says so; None in a folder,
-        where hashes are compared."""
-        return None
-
-    def retain(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def retain(self) -> LetGo:
         """Let go of old versions; returns what ``publish`` does.
 
         After a run that was killed, or with another ``--keep``, an unchanged build has some, too.
+        In a store they are let go when a new one is put, under the lock.
         """
-        if not self.keep:
+        if self.versions is None or self.in_store:
             return (), ()
-        removed, notes = versions.retain(self.real, self.keep)
-        return tuple(removed), tuple(notes)
-
-    def current(self) -> str | None:
-        """The id of the current version; None of a single build."""
-        return versions.current_id(self.real) if self.keep else None
+        return self.versions.retain(self.keep)
 
     def withdrawn(self, build_id: str) -> bool:
         """Whether a rollback took this version back, and nobody has asked for it since."""
-        return any(v.build_id == build_id and v.withdrawn for v in versions.versions(self.real))
-
-    def record(self, line: Mapping[str, Any]) -> None:
-        """Append a line to the history of versions, with what is current now."""
-        if self.keep:
-            lease.append(self.real, {**line, "current": self.current()})
-
-    def record_killed(self) -> None:
-        """A line for a run that was killed, and so could not write its own; what it left half done
-        is removed."""
-        if not self.keep or not self.real.is_dir():
-            return
-        lock = publish.beside(self.before, "lock")
-        try:
-            with lock.open("r+") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.fstat(file.fileno()).st_ino != lock.stat().st_ino:
-                    return  # its run ended, and removed it, after we opened it
-                holder = file.read().strip()
-                if holder:
-                    shutil.rmtree(publish.beside(self.before, "staging"), ignore_errors=True)
-                    versions.tidy(self.real)
-                    message = f"the run before ({holder}) was killed"
-                    self.record(lease.entry("failed", message, None))
-                lock.unlink(missing_ok=True)
-        except OSError:  # there is no lock, or a run that is alive has it
-            return
+        return self.versions is not None and build_id in self.versions.said().withdrawn
 
 
 def place_of(run: "RunOptions") -> Place:
@@ -198,12 +200,12 @@ def place_of(run: "RunOptions") -> Place:
     Raises:
         UsageError: it is not ours to write to, or the store cannot decide between two writers.
     """
-    if not run.address and run.single_writer:
+    if run.address:
+        output, single = Path(run.address), bool(run.single_writer)
+        at = versions_of(output, single, run.place)
+        return Place(output, run.place, run.keep or KEPT, at)
+    if run.single_writer:
         raise UsageError(
             "--single-writer is for an output in a store.", "Leave it out: a folder has a lock."
         )
-    if not run.address:
-        return Place.of(run.output, run.keep)
-    from pipeline.builds.store_place import StorePlace  # which few builds need
-
-    return StorePlace.at(run.address, run.place, run.keep, run.single_writer)
+    return Place.of(run.output, run.keep)

@@ -10,6 +10,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -17,17 +18,38 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from pipeline.builds import lease, versions
+from pipeline.builds import lease
 from pipeline.manifest import dataset_files, json_records
-from pipeline.manifest.manifest import MANIFEST, Manifest
+from pipeline.manifest.manifest import MANIFEST, Listed, Manifest
 from pipeline.manifest.records import RUN, VALIDATION
 from stages.errors import GateError, SurroundingsError, UsageError
+from stages.files import file_hash
 
 if TYPE_CHECKING:  # to look for an equal build imports nothing that judges
     from stages.findings import Validation
 
+CURRENT = "current"  # in a folder of versions, the link to one of them
+ID = re.compile(r"[0-9a-f]{64}")
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
+
+
+def is_releases(folder: Path) -> bool:
+    """Whether a folder holds versions."""
+    return (folder / lease.HISTORY).is_file() or (folder / CURRENT).is_symlink()
+
+
+def is_place(real: Path) -> bool:
+    """Whether a path, links followed, is that of a version: one that is there, or could be."""
+    return ID.fullmatch(real.name) is not None and is_releases(real.parent)
+
+
+def listed(folder: Path) -> Listed | None:
+    """What the manifest in a folder lists; None where there is none that can be read."""
+    try:
+        return json_records.load(Listed, file_hash.required(folder / MANIFEST).read_bytes())
+    except (OSError, json_records.MalformedError):
+        return None
 
 
 def beside(target: Path, what: str) -> Path:
@@ -37,7 +59,7 @@ def beside(target: Path, what: str) -> Path:
 
 def id_of(target: Path) -> str | None:
     """The id of the build that is there; None where there is none."""
-    found = versions.listed(target)
+    found = listed(target)
     return found.build_id if found is not None else None
 
 
@@ -56,8 +78,8 @@ def moment(folder: Path, target: Path) -> Callable[[], bool]:
 
 def _files_of_build(target: Path) -> set[str] | None:
     """Relative paths of the files that a build's manifest lists; None if there is no manifest."""
-    listed = versions.listed(target)
-    return {*listed.files, RUN, MANIFEST} if listed is not None and listed.build_id else None
+    found = listed(target)
+    return {*found.files, RUN, MANIFEST} if found is not None and found.build_id else None
 
 
 def left_by_tools(target: Path) -> tuple[str, ...]:
@@ -122,7 +144,7 @@ def require_apart(target: Path) -> Path:
         UsageError: it is one of them.
     """
     real = Path(os.path.realpath(target))
-    if versions.is_place(real):
+    if is_place(real):
         raise UsageError(
             f"{target} is a version of a build, and a version never changes.",
             "Give another directory with -o. To add a version: "

@@ -6,12 +6,15 @@ from typing import Any
 import click
 
 from pipeline import lines
-from pipeline.builds import versions
+from pipeline.builds.folder_versions import FolderVersions
+from pipeline.builds.place import versions_of
+from pipeline.builds.publish import CURRENT
+from pipeline.builds.versions import SHORT, Version
 from pipeline.messages.result import print_object
 from pipeline.options.command_line import JSON, folder
 from pipeline.options.help_page import DATA, OUTPUT, Group, argument, command, group, option
 from pipeline.options.paths import BuildPath
-from pipeline.stores import is_address, open_store, shown
+from pipeline.stores import is_address, shown
 from stages.errors import PipelineError, UsageError
 
 _RELEASES = folder("releases", "RELEASES", "A folder, or an address, of builds.", BuildPath())
@@ -32,7 +35,7 @@ def COMMAND() -> None:
     """Versions are what ``--keep`` makes."""
 
 
-def _named(version: versions.Version) -> dict[str, Any]:
+def _named(version: Version) -> dict[str, Any]:
     """What is known of a version without reading it."""
     return {
         "build_id": version.build_id,
@@ -43,10 +46,12 @@ def _named(version: versions.Version) -> dict[str, Any]:
     }
 
 
-def _described(version: versions.Version) -> dict[str, Any]:
+def _described(version: Version) -> dict[str, Any]:
     from pipeline.builds.build import Build
 
     entry = _named(version)
+    if version.fault:
+        return {**entry, "damaged": version.fault}
     try:
         build = Build.open(version.folder)
         manifest = build.manifest
@@ -62,29 +67,14 @@ def _described(version: versions.Version) -> dict[str, Any]:
     return entry
 
 
-def _known(releases: Path) -> list[versions.Version]:
-    """The versions of a folder, or of an output in a store."""
-    if not is_address(releases):
-        return versions.versions(releases)
-    from pipeline.builds import store_versions
-
-    return store_versions.listed(open_store(releases))
-
-
-def _damaged(releases: Path) -> list[dict[str, Any]]:
-    """The same as ``_described`` of what has the name of a version and is none."""
-    if is_address(releases):
-        return []
-    return [{**_named(one), "damaged": fault} for one, fault in versions.damaged(releases)]
-
-
-def _require_folder(releases: Path) -> None:
+def _in_folder(releases: Path) -> FolderVersions:
     """Raises UsageError for a store, where nobody holds a version."""
     if is_address(releases):
         raise UsageError(
             f"{shown(releases)} is in a store, where versions cannot be held.",
             "Build with a larger --keep, so that versions stay for longer.",
         )
+    return FolderVersions(releases)
 
 
 def _line(entry: dict[str, Any], short: int) -> str:
@@ -103,13 +93,15 @@ def _line(entry: dict[str, Any], short: int) -> str:
 @JSON
 def listed(releases: Path, as_json: bool) -> None:
     """One line for each."""
-    entries = [*map(_described, _known(releases)), *_damaged(releases)]
+    known = versions_of(releases)
+    damaged = [one for one in known.found() if one.fault]
+    entries = [*map(_described, [*known.all(), *damaged])]
     if as_json:
         now = next((one["build_id"] for one in entries if one["current"]), None)
         print_object(0, {"current": now, "versions": entries})
         return
     for entry in entries:
-        click.echo(lines.fit(_line(entry, versions.SHORT)))
+        click.echo(lines.fit(_line(entry, SHORT)))
 
 
 @COMMAND.subcommand("hold")
@@ -118,9 +110,9 @@ def listed(releases: Path, as_json: bool) -> None:
 @_NAME
 def hold(releases: Path, version: str, name: str) -> None:
     """VERSION is ``current``, or the first characters of an id."""
-    _require_folder(releases)
-    found = versions.find(releases, version)
-    versions.hold(releases, found.build_id, name)
+    known = _in_folder(releases)
+    found = known.find(version)
+    known.hold(found.build_id, name)
     click.echo(str(found.folder))
 
 
@@ -130,13 +122,12 @@ def hold(releases: Path, version: str, name: str) -> None:
 @_NAME
 def release(releases: Path, version: str, name: str) -> None:
     """The version is removed by a later build, when enough newer ones are there."""
-    _require_folder(releases)
-    found = versions.find(releases, version)
-    if not versions.release(releases, found.build_id, name):
+    known = _in_folder(releases)
+    found = known.find(version)
+    if not known.release(found.build_id, name):
         holders = ", ".join(found.holds) or "nobody"
         raise UsageError(
-            f"{found.build_id[: versions.SHORT]} is not held by {name!r}.",
-            f"It is held by {holders}.",
+            f"{found.build_id[:SHORT]} is not held by {name!r}.", f"It is held by {holders}."
         )
 
 
@@ -155,29 +146,10 @@ def release(releases: Path, version: str, name: str) -> None:
 @JSON
 def ROLLBACK(releases: Path, version: str | None, single_writer: bool, as_json: bool) -> None:
     """The version that is left is not published again by a build of the same inputs."""
-    from pipeline.builds import lease, store_versions, versions
-    from pipeline.stores import is_address, open_store, shown
-
-    store = open_store(releases) if is_address(releases) else None
-    if store is None:
-        before, now = versions.rollback(releases, version)
-    else:
-        before, now = store_versions.rollback(store, version, single_writer)
-    if before != now.build_id:
-        line = lease.entry(
-            lease.ROLLED_BACK,
-            f"{now.build_id[: versions.SHORT]} is current again",
-            build_id=now.build_id,
-            rolled_back_from=before,
-            current=now.build_id,
-        )
-        if store is None:
-            lease.append(releases, line)
-        else:
-            store_versions.append(store, line, single_writer or not store.conditions)
+    before, now = versions_of(releases, single_writer or None).rollback(version)
     if as_json:
-        paths = {"build": shown(now.folder), "current": shown(releases / versions.CURRENT)}
+        paths = {"build": shown(now.folder), "current": shown(releases / CURRENT)}
         print_object(0, {"build_id": now.build_id, "rolled_back_from": before, "paths": paths})
     else:
-        old = "none" if before is None else before[: versions.SHORT]
-        click.echo(f"current: {now.build_id[: versions.SHORT]} (before: {old})")
+        old = "none" if before is None else before[:SHORT]
+        click.echo(f"current: {now.build_id[:SHORT]} (before: {old})")

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from pipeline.builds import build, failed, limits, publish, stored, versions
+from pipeline.builds import build, failed, limits, publish, stored
 from pipeline.builds.place import Place, place_of
+from pipeline.builds.versions import SHORT
 from pipeline.inputs.declared import declared_fingerprint
 from pipeline.inputs.scan import Input, located, scan, short_names
 from pipeline.manifest import dataset_files
@@ -141,7 +142,7 @@ def _built(config: Config, place: Place, there: build.Build) -> limits.Built:
     """
     key, step = there.manifest.build_id, place.retain
     notes: tuple[str, ...] = ()
-    if place.keep and place.current() != key:
+    if place.versions is not None and place.versions.current() != key:
         guarded = None if config.run.replace else limits.opened(place.before)
         if guarded is not None and place.withdrawn(key):
             there, step, notes = guarded, lambda: ((), ()), (_taken_back(key),)
@@ -168,7 +169,7 @@ def _built(config: Config, place: Place, there: build.Build) -> limits.Built:
 
 def _taken_back(key: str) -> str:
     return (
-        f"these inputs give version {key[: versions.SHORT]}, which was rolled back, so the current "
+        f"these inputs give version {key[:SHORT]}, which was rolled back, so the current "
         f"version stays; --replace publishes it again"
     )
 
@@ -189,8 +190,8 @@ def up_to_date(place: Place, key: str | None, hashes: KnownHashes) -> build.Buil
     """
     if key is None:
         return None
-    if place.in_store:
-        data = place.manifest_of(key)
+    if place.in_store and place.versions is not None:
+        data = place.versions.manifest_of(key)
         return None if data is None else build.Build(place.shown(key), build.read_manifest(data))
     target = place.build(key)
     try:

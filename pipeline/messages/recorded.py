@@ -6,10 +6,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pipeline.builds import failed, lease
-from pipeline.builds.place import Place, place_of
+from pipeline.builds.place import place_of
+from pipeline.builds.versions import Versions
 from pipeline.messages.result import Result, of_built, of_error
 from pipeline.messages.session import current
 from pipeline.options.config import Config
+from stages.errors import PipelineError
 
 if TYPE_CHECKING:
     from pipeline.builds.limits import Built
@@ -28,18 +30,18 @@ def recorded(config: Config, build: "Callable[[], Built]") -> "Built":
         KeyboardInterrupt: also behind the publication.
     """
     failed.begin()
-    place = place_of(config.run) if config.run.keep or config.run.address else None
-    if place is not None:
-        place.record_killed()
+    kept = place_of(config.run).versions if config.run.keep or config.run.address else None
+    if kept is not None:
+        kept.record_killed()
     began = time.time()
     try:
         try:
             built = build()
         except BaseException as error:
             with suppress(OSError):  # the error is worth more than its line
-                _record(place, of_error(error), began)
+                _record(kept, of_error(error), began)
             raise
-        _record(place, of_built(failed.publishing(built)), began)
+        _record(kept, of_built(failed.publishing(built)), began)
     except Exception as error:
         of_error(error)
         stands = failed.now()
@@ -50,9 +52,12 @@ def recorded(config: Config, build: "Callable[[], Built]") -> "Built":
     return built
 
 
-def _record(place: Place | None, result: Result, began: float) -> None:
-    if place is None:
+def _record(kept: Versions | None, result: Result, began: float) -> None:
+    if kept is None:
         return
     described = {k: v for k, v in result.described().items() if k not in _LEFT_OUT}
     seconds = round(time.time() - began, 3)
-    place.record({"time": lease.stamp(began), "seconds": seconds, **described})
+    try:
+        kept.record({"time": lease.stamp(began), "seconds": seconds, **described})
+    except PipelineError as error:  # of a store
+        raise OSError(error.what) from error

@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from pipeline.builds import lease, versions
+from pipeline.builds import lease
 from pipeline.builds import publish as local
 from pipeline.builds.build import Build
+from pipeline.builds.folder_versions import FolderVersions
 from pipeline.manifest.manifest import Manifest
-from pipeline.publish import hub
+from pipeline.publish import hub, sending
 from pipeline.publish.check import check
 from pipeline.publish.publication import Publication, Report, Sent, assemble
 from pipeline.report.card_details import Publisher
 from pipeline.secrets import redacted
-from pipeline.stores import address_of
-from pipeline.stores.filesystem import filesystem_of
+from pipeline.stores import address_of, open_store
 from stages.errors import DataError, UsageError
 
 KNOWN = "published"  # in the cache
@@ -67,7 +67,7 @@ class Published:
         }
 
 
-Place = Path | hub.Repository | hub.Store
+Place = Path | hub.Repository | sending.StoreTarget
 
 
 def _place(address: str) -> Place:
@@ -86,8 +86,7 @@ def _place(address: str) -> Place:
             f"{redacted(address)} cannot be written.",
             "Give hf://org/name, s3://bucket/path, gs://bucket/path or a folder.",
         )
-    filesystem, root = filesystem_of(address)
-    return hub.Store(filesystem, root.rstrip("/"), redacted(address).rstrip("/"))
+    return sending.StoreTarget(open_store(address))
 
 
 def _require_sound(source: Path, cache_dir: Path) -> Build:
@@ -117,13 +116,17 @@ def _known(path: Path) -> dict[str, list[str]]:
 
 
 def _to_store(
-    place: hub.Store, publication: Publication, report: Report, cache_dir: Path, verify: bool
+    place: sending.StoreTarget,
+    publication: Publication,
+    report: Report,
+    cache_dir: Path,
+    verify: bool,
 ) -> Sent:
-    name = hashlib.sha256(f"{place.filesystem.protocol} {place.root}".encode()).hexdigest()
+    name = hashlib.sha256(place.shown.encode()).hexdigest()
     path = cache_dir / KNOWN / f"{name}.json"
     place.known = {} if verify else _known(path)
     try:
-        return hub.publish_to_store(place, publication, report)
+        return sending.bring(place, publication, report)
     finally:
         with suppress(OSError):  # it only saves time
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -184,24 +187,18 @@ def publish_in_folder(target: Path, source: Path, publication: Publication, repo
         UsageError: the target has other files in it, or contains the build.
         SurroundingsError: another process writes there, or a copy differs.
     """
-    from fsspec.implementations.local import LocalFileSystem
-
     real = local.check_target(target)
     inside = source.resolve()
     if real == inside or real in inside.parents or inside in real.parents:
         raise UsageError(f"{target} is in the build, or the build in it.", "Give another folder.")
-    filesystem = LocalFileSystem()
-    beside = real.parent / f".{real.name}.publishing"
+    beside = local.beside(real, "publishing")
     with local.staging(real):  # the lock
-        there = hub.Store(filesystem, str(real), str(target))
-        if real.is_dir():
-            there.look()
-        names, before = {piece.name for piece in publication.all}, set(there.there)
-        if names == before and all(map(there.holds, publication.all)):
-            sent = Sent((), 0, ())
-        else:
-            copy = hub.Store(filesystem, str(beside), str(target))
-            sent = hub.publish_to_store(copy, publication, report)
+        there = sending.StoreTarget(open_store(real))
+        names, before = {piece.name for piece in publication.all}, {*there.look()}
+        sent = Sent((), 0, ())
+        if names != before or not all(map(there.holds, publication.all)):
+            copy = sending.StoreTarget(replace(open_store(beside), shown=str(target)))
+            sent = sending.bring(copy, publication, report)
             _exchange(beside, real, publication)
         shutil.rmtree(beside, ignore_errors=True)  # the build that was there before
     return Sent(sent.names, sent.bytes, tuple(sorted(before - names)))
@@ -214,11 +211,11 @@ def _exchange(beside: Path, real: Path, publication: Publication) -> None:
     local.publish(beside, real)
 
 
-def releases_of(folder: Path) -> Path | None:
-    """The folder of versions that is meant, by itself or by its link; None of any other."""
-    for one in (folder, folder.parent if folder.name == versions.CURRENT else folder):
-        if versions.is_releases(one):
-            return one
+def releases_of(folder: Path) -> FolderVersions | None:
+    """The versions that are meant, by their folder or by its link; None of any other folder."""
+    for one in (folder, folder.parent if folder.name == local.CURRENT else folder):
+        if local.is_releases(one):
+            return FolderVersions(one)
     return None
 
 
@@ -235,26 +232,24 @@ def held(folder: Path, address: str) -> Iterator[Path]:
     if releases is None:
         yield folder
         return
-    version = versions.find(releases, versions.CURRENT)
+    version = releases.find(local.CURRENT)
     name = f"publish-{hashlib.sha256(address.encode()).hexdigest()[:8]}"
     # Whoever may only read there publishes all the same.
     with suppress(OSError):
-        for other in versions.versions(releases):
+        for other in releases.all():
             if name in other.holds:
-                versions.release(releases, other.build_id, name)
-        versions.hold(releases, version.build_id, name)
+                releases.release(other.build_id, name)
+        releases.hold(version.build_id, name)
     try:
         yield version.folder
     finally:
         with suppress(OSError):
-            versions.release(releases, version.build_id, name)
+            releases.release(version.build_id, name)
 
 
 def record(folder: Path, status: str, build_id: str, address: str) -> None:
     """A line for the history of versions, if the folder has one that can be written."""
     releases = releases_of(folder)
     if releases is not None:
-        current = versions.current_id(releases)
-        line = lease.entry(status, f"{status} at {address}", build_id=build_id, current=current)
         with suppress(OSError):
-            lease.append(releases, line)
+            releases.record(lease.entry(status, f"{status} at {address}", build_id=build_id))

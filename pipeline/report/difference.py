@@ -17,8 +17,9 @@ import jinja2
 import numpy as np
 
 from pipeline import lines
-from pipeline.builds import versions
 from pipeline.builds.build import Build
+from pipeline.builds.folder_versions import FolderVersions
+from pipeline.builds.publish import is_releases
 from pipeline.lines import templates
 from pipeline.manifest.json_records import as_json
 from pipeline.report import drawing, headline, numbers
@@ -38,8 +39,8 @@ def opened(name: Path) -> Build:
     Raises:
         UsageError: there is none.
     """
-    if not name.exists() and name.parent.is_dir() and versions.is_releases(name.parent):
-        return Build.open(versions.find(name.parent, name.name).folder)
+    if not name.exists() and name.parent.is_dir() and is_releases(name.parent):
+        return Build.open(FolderVersions(name.parent).find(name.name).folder)
     return Build.open(name)
 
 

@@ -10,7 +10,8 @@ from tokenizers import Tokenizer
 
 from pipeline import tasks
 from pipeline.builds import packs
-from pipeline.builds.build import Build, stored_model
+from pipeline.builds.build import Build
+from pipeline.builds.stored_model import stored_model
 from pipeline.manifest.records import Serving
 from pipeline.shards.answers import matches
 from stages.chat_template.render import template_of
