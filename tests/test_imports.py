@@ -83,7 +83,7 @@ def test_a_command_outside_the_list_is_loaded_for_it(monkeypatch: pytest.MonkeyP
 @pytest.mark.slow
 def test_a_build_imports_what_it_uses(imported: Imported, cache_dir: Path) -> None:
     """The library that judges is imported by the process that judges; a small input needs no fast
-    encoder, and pyarrow looks for pandas. Nothing at all is parsed, proved or judged again for a build that is there."""
+    encoder. Nothing at all is parsed, proved or judged again for a build that is there."""
     build = _build(cache_dir, "--quiet")
     assert imported(*build) == {"jinja2", "numpy", "pandas", "polars", "pyarrow", "tokenizers"}
     assert imported(*build, slow=True) == set()

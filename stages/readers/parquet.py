@@ -56,7 +56,7 @@ class _File:
 
     def batches(self, groups: Sequence[int], rows: int = _tables.BATCH_ROWS) -> Any:
         """The rows of some groups, at most so many at a time."""
-        return self._file.iter_batches(min(rows, self._rows), groups, use_threads=False)
+        return self._file.iter_batches(min(rows, self._rows), groups)
 
 
 _LEAST = 256  # rows at a time
