@@ -243,7 +243,7 @@ _EXTENSIONS: dict[str, tuple[str, ...]] = {
     "stages.tokens.layouts": ("stages.columns",),
     "pipeline.tasks": ("pipeline.tasks", "pipeline.inputs.declared"),
     "pipeline.exports": ("pipeline.exports",),
-    "pipeline.executors": ("pipeline.executors", "pipeline.copies"),
+    "pipeline.executors": ("pipeline.executors",),
     "pipeline.commands": ("pipeline.options.command_line", "pipeline.builds.build"),
     "expectations.invariants": ("expectations.contract", "expectations.contract"),
     "expectations.audits": ("expectations.audits",),

@@ -4,15 +4,18 @@ One that has a parameter ``job`` is given a ``Job``; each tells how much is done
 """
 
 import operator
+import pickle
 import signal
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import reduce
 from pathlib import Path
 from typing import Any, TypeVar
+
+from stages.errors import PipelineError, SurroundingsError
 
 MEMBERS = {"local": "pipeline.processes", "ray": "pipeline.ray"}
 
@@ -170,8 +173,6 @@ class Job:
 
     Attributes:
         phase: what the progress line calls it.
-        alike: raises where a worker, whose name it is given, would make other bytes; it can be
-            pickled.
         folders: that workers read and write.
         at_once: how many items at the same time; 0 leaves it to the engine.
         address: of the cluster; None where none was named.
@@ -181,7 +182,6 @@ class Job:
     """
 
     phase: str = ""
-    alike: Callable[[str], None] = _nobody
     folders: tuple[Path, ...] = ()
     at_once: int = 0
     address: str | None = None
@@ -195,6 +195,60 @@ JOB = Job()  # of a phase that nobody asks about
 def name_of(item: object) -> str:
     """An item, as a message names it."""
     return str(item).rstrip(",")
+
+
+# What workers have in common, wherever they are: how they answer, and what becomes of their items
+# when they are lost.
+
+
+ATTEMPTS = 3
+
+
+def answered(function: Callable[[Any, Any], Any], shared: Any, item: Any) -> bytes:
+    """What a worker sends back: a pickled pair, True with the result, or False with the exception
+    to raise."""
+    try:
+        answer: tuple[bool, Any] = (True, function(shared, item))
+    except Exception as error:  # carried to whoever asked, who raises it
+        answer = (False, error)
+    try:
+        sent = pickle.dumps(answer)
+        if not answer[0]:
+            pickle.loads(sent)  # some exceptions are pickled and cannot be read again
+    except Exception as error:
+        sent = pickle.dumps((False, PipelineError(f"{type(answer[1]).__name__}: {error}")))
+    return sent
+
+
+class Waiting:
+    """Items of a phase that no worker has yet, by number.
+
+    Attributes:
+        numbers: the next one first.
+    """
+
+    def __init__(self, items: Sequence[Any], job: Job) -> None:
+        self.numbers = deque(range(len(items)))
+        self._items = items
+        self._job = job
+        self._lost: Counter[int] = Counter()
+
+    def again(self, number: int, cause: str) -> None:
+        """An item whose worker was lost waits again, first in line: so a bad one is named soon.
+
+        Raises:
+            SurroundingsError: it has lost too many.
+        """
+        self._lost[number] += 1
+        item = self._items[number]
+        if self._lost[number] >= ATTEMPTS:
+            raise SurroundingsError(
+                f"{item} killed its worker {ATTEMPTS} times ({cause}).",
+                "Give the machines more memory, or make fewer at once with --workers.",
+            )
+        self._job.lost(f"The worker of {name_of(item)} was lost ({cause}); it is made again.")
+        self._job.partly(number, NOTHING)
+        self.numbers.appendleft(number)
 
 
 # The signals that end a command, which cleans up behind itself: Ctrl-C, a scheduler that wants the

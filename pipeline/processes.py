@@ -7,83 +7,63 @@ named. With one worker everything runs in this process.
 
 import contextlib
 import ctypes
+import gc
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pipeline import executors, memory
-from pipeline.executors import JOB, SIGNALS, Job, name_of
-from stages.errors import PipelineError, SurroundingsError
+from pipeline.executors import JOB, SIGNALS, Job
 
-ATTEMPTS = 3
 _ALLOCATOR = "jemalloc_bg_thd"
 _PR_SET_PDEATHSIG = 1  # Linux prctl(2): die with the parent
-
-copied: Callable[..., Iterator[tuple[int, Any]]] | None = None  # set by ``_copies``
 
 Shared = TypeVar("Shared")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-_Work = tuple[Callable[[Any, Any], Any], Any]  # a function, and what all its calls share
+class Work(NamedTuple):
+    """What is done with items: a function, and what all its calls share."""
+
+    function: Callable[[Any, Any], Any]
+    shared: Any
 
 
-def _serve(pipe: Connection, work: _Work | None, pandas: bool) -> None:
-    """What a process does.
-
-    Args:
-        work: None where it comes first through the pipe.
-    """
+def _serve(pipe: Connection) -> None:
+    """What a process does: the work that it was sent last, with each item that comes."""
     die_with_parent()
+    gc.freeze()  # or collecting would copy the pages that a copy shares
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # parallelism comes from processes
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     memory.keep_freed()
-    if not pandas:
-        memory.without_pandas()
-    try:
-        function, shared = work or pipe.recv()
-    except EOFError:
-        return
-
-    def compute(item: Any) -> Any:
-        with executors.heard_by(partial(_told, pipe)):
-            return function(shared, item)
-
-    serve(pipe, compute)
-
-
-def serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
-    """Answer what comes through a pipe until its other end is closed: True with what ``work`` makes
-    of it, or False with the exception that it raised."""
-    while True:
-        try:
-            received = pipe.recv()
-        except EOFError:
-            return
-        try:
-            answer = (True, work(received))
-        except Exception as error:  # carried to the process that asked, which raises it
-            answer = (False, error)
-        try:
-            pipe.send(answer)
-        except Exception as error:  # an exception that cannot be pickled
-            pipe.send((False, PipelineError(f"{type(answer[1]).__name__}: {error}")))
+    work: Work | None = None
+    with executors.heard_by(partial(_told, pipe)):
+        while True:
+            try:
+                received = pipe.recv()
+            except EOFError:
+                return
+            if isinstance(received, Work):
+                work = received
+            elif work is not None:
+                pipe.send_bytes(executors.answered(*work, received))
 
 
 def _told(pipe: Connection, amount: executors.Amount) -> None:
     """How much of an item is done; its answer comes later."""
-    pipe.send((None, amount))
+    pipe.send_bytes(pickle.dumps((None, amount)))
 
 
 def die_with_parent() -> None:
@@ -104,11 +84,32 @@ class Worker:
 
     Attributes:
         task: the item that it was sent; None where it waits for one.
+        work: that it does.
     """
 
     process: BaseProcess
     pipe: Connection
     task: int | None = None
+    work: Work | None = None
+
+    def give(self, work: Work, item: Any) -> None:
+        """Send it an item; one that has died takes none, which ``receive`` says."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            if self.work is not work:
+                self.pipe.send(work)
+                self.work = work
+            self.pipe.send(item)
+
+    def receive(self) -> tuple[bool | None, Any] | None:
+        """What it has sent once it is ready: True with a result, False with an exception to raise,
+        or None with how much of an item is done; None alone where it died."""
+        try:
+            found: tuple[bool | None, Any] | None = None
+            if self.pipe.poll():
+                found = pickle.loads(self.pipe.recv_bytes())
+            return found
+        except (EOFError, ConnectionResetError):
+            return None
 
     def wait(self) -> None:
         """Until it has sent an answer or has ended."""
@@ -116,49 +117,39 @@ class Worker:
 
 
 class Pool:
-    """Processes that compute ``function(shared, item)``; they are killed when it stops.
+    """Processes that do work; they are killed when it stops.
 
-    Args:
-        method: how they are started.
-        pandas: they may need it.
+    Each is a copy of this process, which has imported and loaded what it needs, where that can be
+    copied; else one that starts anew.
     """
 
-    def __init__(
-        self,
-        function: Callable[[Any, Any], Any],
-        shared: Any,
-        method: str = "spawn",
-        pandas: bool = False,
-    ) -> None:
-        self._context: Any = multiprocessing.get_context(method)
-        self._function = function
-        self._shared = shared
-        self._pandas = pandas
+    def __init__(self) -> None:
         self.workers: list[Worker] = []
 
-    def start(self) -> None:
-        """Start one more process."""
-        mine, theirs = self._context.Pipe()
-        work = (self._function, self._shared)
-        copied = self._context.get_start_method() == "fork"
-        arguments = (theirs, work if copied else None, self._pandas)
-        process = self._context.Process(target=_serve, args=arguments, daemon=True)
+    def start(self, work: Work | None = None) -> Worker:
+        """Start one more process.
+
+        Args:
+            work: that it is for: what that loads is loaded once, here, and the copies share it.
+        """
+        copied = forkable()
+        if copied:
+            getattr(work and work.shared, "load", _nothing)()
+        context: Any = multiprocessing.get_context("fork" if copied else "spawn")
+        mine, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(theirs,), daemon=True)
         # What ends the command reaches the whole process group. A worker inherits the blocked
-        # signals, so only the parent handles them, and not while it sends a worker its arguments.
+        # signals, so only the parent handles them.
         if not copied:
             resource_tracker.ensure_running()  # or the first worker starts it, which ends the mask
         before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
             process.start()
             theirs.close()
-            worker = Worker(process, mine)
-            self.workers.append(worker)
-            if not copied:
-                # Not with the arguments: the process that writes those waits for ever for a reader
-                # that has died. This pipe has no other end once that has.
-                send(worker, work)
+            self.workers.append(Worker(process, mine))
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return self.workers[-1]
 
     def drop(self, worker: Worker) -> int:
         """Forget a process that has ended; its exit status."""
@@ -209,7 +200,22 @@ def pmap(
                 found = function(shared, item)
             yield index, found
         return
-    yield from (copied or pooled)(function, shared, items, workers, job=job)
+    yield from pooled(function, shared, items, workers, job)
+
+
+_lasting: ContextVar[Pool | None] = ContextVar("lasting", default=None)
+
+
+@contextlib.contextmanager
+def lasting() -> Iterator[None]:
+    """Until the block ends, the processes of one phase work for the next, too."""
+    pool = Pool()
+    token = _lasting.set(pool)
+    try:
+        yield
+    finally:
+        _lasting.reset(token)
+        pool.stop()
 
 
 def pooled(
@@ -217,83 +223,61 @@ def pooled(
     shared: Shared,
     items: Sequence[Item],
     workers: int,
-    method: str = "spawn",
     job: Job = JOB,
 ) -> Iterator[tuple[int, Result]]:
-    """``pmap`` in processes that are started for it; see ``Pool`` for their method."""
-    pool = Pool(function, shared, method)
-    waiting = deque(range(len(items)))
-    deaths = dict.fromkeys(range(len(items)), 0)
-    done = 0
+    """``pmap`` in other processes, also of one item."""
+    work, waiting, pool = Work(function, shared), executors.Waiting(items, job), _lasting.get()
+    lasts, pool = pool is not None, pool or Pool()
+    left = len(items)
     try:
-        for _ in range(min(workers, len(items))):
-            pool.start()
-        while done < len(items):
-            for worker in pool.workers:
-                if worker.task is None and waiting:
-                    worker.task = waiting.popleft()
-                    send(worker, items[worker.task])
-            for worker in _ready(pool.workers):
-                task = worker.task
-                answer = receive(worker)
-                if answer is None:  # ready without an answer: it died
-                    code = pool.drop(worker)
-                    if task is not None:
-                        job.partly(task, executors.NOTHING)
-                        deaths[task] += 1
-                        if deaths[task] >= ATTEMPTS:
-                            raise _poison(items[task], code)
-                        job.lost(_lost(items[task], code))
-                        waiting.appendleft(task)  # first in line: a bad task is named soon
-                    pool.start()
-                elif task is not None:
-                    good, value = answer
-                    if good is None:
-                        job.partly(task, value)
-                        continue
-                    worker.task = None
-                    if not good:
-                        raise value
-                    done += 1
-                    yield task, value
+        while left:
+            while waiting.numbers:
+                free = next((one for one in pool.workers if one.task is None), None)
+                if free is None and len(pool.workers) >= min(workers, left):
+                    break
+                free = free or pool.start(work)
+                free.task = waiting.numbers.popleft()
+                free.give(work, items[free.task])
+            for number, answer in _heard(pool, waiting):
+                if answer[0] is None:
+                    job.partly(number, answer[1])
+                    continue
+                if not answer[0]:
+                    raise answer[1]
+                left -= 1
+                yield number, answer[1]
     finally:
-        pool.stop()
+        if not lasts or any(one.task is not None for one in pool.workers):
+            pool.stop()
 
 
-def _ready(workers: list[Worker]) -> list[Worker]:
-    """The workers that have sent an answer or have ended; waits for at least one."""
-    handles: list[Any] = [worker.pipe for worker in workers]
-    handles += [worker.process.sentinel for worker in workers]
-    ready = wait(handles)
-    return [w for w in workers if w.pipe in ready or w.process.sentinel in ready]
-
-
-def send(worker: Worker, item: Any) -> None:
-    """Give a process an item; one that has died takes none, which ``receive`` says."""
+def apart(function: Callable[[Shared, Item], Result], shared: Shared, item: Item) -> Result:
+    """What a process of its own makes of one item."""
+    token = _lasting.set(None)
     try:
-        worker.pipe.send(item)
-    except (BrokenPipeError, ConnectionResetError):
-        return  # it died idle; its sentinel says so next
+        ((_, found),) = pooled(function, shared, [item], 1)
+    finally:
+        _lasting.reset(token)
+    return found
 
 
-def receive(worker: Worker) -> tuple[bool | None, Any] | None:
-    """What a ready process has sent: True with a result, False with an exception to raise, or None
-    with how much of an item is done; None alone where it died."""
-    try:
-        return worker.pipe.recv() if worker.pipe.poll() else None
-    except (EOFError, ConnectionResetError):
-        return None
+def _heard(pool: Pool, waiting: executors.Waiting) -> Iterator[tuple[int, tuple[bool | None, Any]]]:
+    """What workers have sent, each with its item; waits for at least one that has, or has died."""
+    ready = wait([end for one in pool.workers for end in (one.pipe, one.process.sentinel)])
+    for worker in [w for w in pool.workers if w.pipe in ready or w.process.sentinel in ready]:
+        task, answer = worker.task, worker.receive()
+        if answer is not None and task is not None:
+            if answer[0] is not None:
+                worker.task = None
+            yield task, answer
+        elif answer is None:  # ready without an answer: it died
+            cause = _cause(pool.drop(worker))
+            if task is not None:
+                waiting.again(task, cause)
 
 
-def _poison(item: Any, code: int) -> SurroundingsError:
-    return SurroundingsError(
-        f"{item} killed its worker {ATTEMPTS} times ({_cause(code)}).",
-        "Give the machine more memory, or fewer --workers.",
-    )
-
-
-def _lost(item: Any, code: int) -> str:
-    return f"The worker of {name_of(item)} was lost ({_cause(code)}); it is made again."
+def _nothing() -> None:
+    return
 
 
 def _cause(code: int) -> str:

@@ -13,17 +13,16 @@ import pickle
 import signal
 import socket
 import uuid
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipeline.executors import SIGNALS, Job, name_of
+from pipeline.executors import SIGNALS, Job, Waiting, name_of
+from pipeline.inputs import versions
 from pipeline.ray_task import Order, attempt
 from stages.errors import SurroundingsError, UsageError
 
-ATTEMPTS = 3
 _AHEAD = 16  # tasks that wait for a free worker, beside one for each
 _LOCAL = "local"  # the address of a cluster of this machine, for this program
 
@@ -173,7 +172,7 @@ def pmap(
     content = pickle.dumps((function, shared))
     with _marked(job.folders) as marks, _refusing():
         order = Order(
-            alike=pickle.dumps(job.alike),
+            versions=dict(versions.here()),
             folder=str(Path.cwd()),
             marks=marks,
             sha256=hashlib.sha256(content).hexdigest(),
@@ -204,7 +203,7 @@ class _Tasks:
     """The tasks of one phase.
 
     Attributes:
-        running: the item of each task; ``lost``: by item, how many workers it has lost.
+        running: the item of each task.
     """
 
     def __init__(self, order: Order, items: Sequence[Any], job: Job) -> None:
@@ -212,16 +211,15 @@ class _Tasks:
         self._order = ray.put(order)
         self._items = items
         self._job = job
-        self._waiting = deque(range(len(items)))
+        self._waiting = Waiting(items, job)
         self.running: dict[Any, int] = {}
-        self.lost: dict[int, int] = {}
 
     def answers(self) -> Generator[tuple[int, Any], None, None]:
         """Results as they come."""
         try:
-            while self._waiting or self.running:
-                while self._waiting and len(self.running) < self._room():
-                    self._submit(self._waiting.popleft())
+            while self._waiting.numbers or self.running:
+                while self._waiting.numbers and len(self.running) < self._room():
+                    self._submit(self._waiting.numbers.popleft())
                 for task in ray.wait(list(self.running))[0]:
                     number = self.running.pop(task)
                     answer = self._answer(task, number)
@@ -256,14 +254,6 @@ class _Tasks:
         try:
             content: bytes = ray.get(task)
         except _LOST as error:
-            name, cause = name_of(self._items[number]), _line(error)
-            self.lost[number] = self.lost.get(number, 0) + 1
-            if self.lost[number] >= ATTEMPTS:
-                raise SurroundingsError(
-                    f"{name} killed its worker {ATTEMPTS} times ({cause}).",
-                    "Give the machines more memory, or make fewer tasks at once with --workers.",
-                ) from error
-            self._job.lost(f"Ray lost the worker of {name} ({cause}); it is made again.")
-            self._waiting.appendleft(number)  # first in line: a bad item is named soon
+            self._waiting.again(number, _line(error))
             return None
         return content

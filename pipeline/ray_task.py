@@ -7,13 +7,15 @@ import hashlib
 import importlib
 import os
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pipeline import memory
-from stages.errors import PipelineError, SurroundingsError, UsageError
+from pipeline.executors import answered
+from pipeline.inputs import versions
+from stages.errors import SurroundingsError, UsageError
 
 
 def _ray() -> Any:
@@ -25,12 +27,12 @@ class Order:
     """What a worker must know before it unpickles anything; of plain types.
 
     Attributes:
-        alike: pickled: raises where this worker would make other bytes than the driver.
+        versions: of all that bytes depend on, where the driver is.
         folder: that the driver works in; ``marks``: files in folders that it shares with workers.
         sha256: of the bytes that ``work`` refers to, in a list, or Ray would fetch them each time.
     """
 
-    alike: bytes
+    versions: Mapping[str, str]
     folder: str
     marks: tuple[str, ...]
     sha256: str
@@ -46,18 +48,12 @@ def attempt(order: Order, item: bytes) -> bytes:
     Returns:
         A pickled pair: whether it went well, and the result or the exception.
     """
-    try:
-        function, shared = _held_work(order)
-        answer: tuple[bool, Any] = (True, function(shared, pickle.loads(item)))
-    except Exception as error:  # carried to the driver, which raises it
-        answer = (False, error)
-    try:
-        sent = pickle.dumps(answer)
-        if not answer[0]:
-            pickle.loads(sent)  # some exceptions are pickled and cannot be read again
-    except Exception as error:
-        sent = pickle.dumps((False, PipelineError(f"{type(answer[1]).__name__}: {error}")))
-    return sent
+    return answered(_work, order, item)
+
+
+def _work(order: Order, item: bytes) -> Any:
+    function, shared = _held_work(order)
+    return function(shared, pickle.loads(item))
 
 
 def _held_work(order: Order) -> tuple[Callable[[Any, Any], Any], Any]:
@@ -81,7 +77,7 @@ def _require_alike(order: Order) -> None:
     Raises:
         UsageError: another version is installed here, or a folder of the driver is not here.
     """
-    pickle.loads(order.alike)(_node())
+    versions.require_alike(order.versions, _node())
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # parallelism comes from tasks
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     memory.keep_freed()

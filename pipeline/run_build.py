@@ -4,90 +4,41 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from pipeline import memory
-from pipeline.builder.judge import Judge
 from pipeline.builds import failed
+from pipeline.inputs import equal_build
 from pipeline.messages import corrected, progress, result
 from pipeline.messages.recorded import recorded
 from pipeline.messages.session import Session, current
 from pipeline.options.config import Config
-from stages import catalog
 from stages.errors import DataError, PipelineError, UsageError, counted
 
 if TYPE_CHECKING:
     from pipeline.builder.build import MadeParts, Prepared, Report
+    from pipeline.builder.ranks import Rank
     from pipeline.builds.limits import Built
 
     Parts = Callable[[Prepared, Report], MadeParts]
-if TYPE_CHECKING:
-    from pipeline.builder.build import Report
-    from pipeline.builder.ranks import Rank
-
-MANY = 2  # pieces of work: so many that workers may divide them
 
 
 def _built(config: Config, report: Report, parts: Parts | None) -> Built:
-    """``pipeline.builder.build.build``; what it needs is imported when the judge's process has
-    begun, and most of it only where something is to be made."""
+    """``pipeline.builder.build.build``; what makes a build is imported where one is made."""
     report(progress.START, 0, 1)
-    with Judge(config) as judge:
-        if not config.run.address and not config.run.output.exists():
-            judge.start()
-        # Suites of the user, and pages, may need it.
-        plain = not config.judge.expectations and config.run.data_docs is None
-        from pipeline.inputs import equal_build
+    try:
+        found = equal_build.look(config)
+    except DataError as error:
+        from pipeline.builder import rejects
 
-        try:
-            with memory.pandas_hidden() if plain else nullcontext():
-                found = equal_build.look(config)
-        except DataError as error:
-            from pipeline.builder import rejects
+        raise rejects.kept(error, config) from error
+    if found.built is not None:
+        return found.built
+    from pipeline.builder.build import make, make_parts
 
-            raise rejects.kept(error, config) from error
-        if found.built is not None:
-            return found.built
-        if plain:
-            memory.without_pandas()
-        # First of all: an engine's library may not be imported beside threads that import.
-        catalog.load("pipeline.executors", config.run.engine, "pmap")
-        judge.start()
-        from pipeline.inputs import proved
-
-        splits = sum(len(source.splits) for source in found.inputs)
-        fast = sum(source.bytes for source in found.inputs) >= proved.FAST_FROM
-        loads = partial(proved.load_encoders, config, fast)
-        with workers(config, splits, loads), proved.tokenizer(config):
-            from pipeline.builder.build import make, make_parts
-
-            return make(config, found, judge, report, parts=parts or make_parts)
-
-
-def workers(
-    config: Config, splits: int = MANY, ahead: Callable[[], None] | None = None
-) -> AbstractContextManager[None]:
-    """What workers are copies of, where there will be some; or a connection to where they are.
-
-    Args:
-        splits: how many pieces of work there are at most.
-        ahead: loads what workers will need.
-    """
-    if config.run.engine == "ray":
-        from pipeline import ray
-
-        return ray.connected(config.run.ray_address, config.run.processes)
-    if splits == 1 or config.run.processes == 1 or config.run.engine != "local":
-        return nullcontext()
-    from pipeline.copies import copies
-
-    modules = ("pipeline.shards.part", "pipeline.shards.window_plan", "expectations.gate")
-    return copies(modules, *([ahead] if ahead else []))
+    return make(config, found, report, parts or make_parts)
 
 
 def build_and_report(
@@ -240,9 +191,9 @@ def _shown(
     session.notify = session.notify or config.run.notify
     session.paths = {"output": config.run.shown}
     with corrected.following(session, quiet) as report:
-        catalog.load("pipeline.executors", config.run.engine, "pmap")
-        memory.without_pandas()
-        with workers(config):
+        from pipeline.builder.preparation import workers
+
+        with workers(config.run):
             result = share(config, rank, report)
     if not quiet and not session.in_lines:
         click.echo(result.message, err=True)

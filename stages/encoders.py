@@ -7,14 +7,15 @@ row of a build gives the same ids as the reference (see ``expectations.second_sa
 from __future__ import annotations
 
 import functools
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 import orjson
 
 from stages import errors, late
-from stages.late import once
 
 if TYPE_CHECKING:  # what only names a model imports no tokenizer
     import numpy as np
@@ -146,7 +147,7 @@ def _specials(tokenizer_json: bytes) -> list[str]:
     return [t["content"] for t in orjson.loads(tokenizer_json)["added_tokens"]]
 
 
-@once(3)
+@functools.lru_cache(maxsize=3)
 def parsed(tokenizer_json: bytes) -> Tokenizer:
     """The reference tokenizer, parsed once per process (a third of a second).
 
@@ -170,6 +171,19 @@ def parsed(tokenizer_json: bytes) -> Tokenizer:
 def load(backend: str, tokenizer_json: bytes) -> Encoder:
     """An encoder, once per process."""
     return BACKENDS[backend](tokenizer_json)
+
+
+@contextmanager
+def without_threads() -> Iterator[None]:
+    """Until the block ends, the reference encodes in the thread that asks."""
+    name, before = "TOKENIZERS_PARALLELISM", os.environ.get("TOKENIZERS_PARALLELISM")
+    os.environ[name] = "false"
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before
 
 
 def agree(one: Encoder, other: Encoder, texts: Sequence[str]) -> bool:

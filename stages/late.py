@@ -9,12 +9,9 @@ their types are checked as ever:
 
 from __future__ import annotations
 
-import functools
 import importlib
-import threading
-from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any
 
 __all__ = ["module", "pa"]
 
@@ -33,29 +30,3 @@ if TYPE_CHECKING:
     import pyarrow as pa
 else:
     pa = module("pyarrow")
-
-
-# Results that are computed once per process, whichever of its threads asks first.
-
-
-Given = TypeVarTuple("Given")
-Result = TypeVar("Result")
-
-
-def once(results: int) -> Callable[[Callable[[*Given], Result]], Callable[[*Given], Result]]:
-    """Keep so many results of a function; who asks for one that is being computed waits for it.
-
-    ``functools.lru_cache`` alone would let two threads compute the same.
-    """
-
-    def decorate(function: Callable[[*Given], Result]) -> Callable[[*Given], Result]:
-        kept, lock = functools.lru_cache(results)(function), threading.RLock()
-
-        @functools.wraps(function)
-        def found(*arguments: *Given) -> Result:
-            with lock:
-                return kept(*arguments)
-
-        return found
-
-    return decorate

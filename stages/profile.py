@@ -7,6 +7,7 @@ ids, so no stage has to ask whether there is a pad token.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING
 import orjson
 
 from stages.encoders import parsed
-from stages.late import once
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -236,7 +236,7 @@ def tokenizer_of(profile: ModelProfile, tokenizer_json: bytes, with_steps: bool)
     return _added_to(tokenizer_json, profile.promoted, steps, profile.added_tokens)
 
 
-@once(3)
+@functools.lru_cache(maxsize=3)
 def _added_to(
     tokenizer_json: bytes,
     promoted: tuple[str, ...],

@@ -6,7 +6,6 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +58,9 @@ def main(address: str, folder: Path) -> None:
     found["poison"] = _error(die, range(4), job)
     found["lost"] = lost
     others = {**versions.here(), "pyarrow": "1.2.3"}
-    alike = partial(versions.require_alike, others)
-    found["versions"] = _error(square, range(3), Job("encode", alike=alike))
+    here, versions.here = versions.here, lambda: others
+    found["versions"] = _error(square, range(3), Job("encode"))
+    versions.here = here
     engine._marked = lambda folders: nullcontext(("/absent/seen",))
     found["folders"] = _error(square, range(3), job)
     found["left"] = [path.name for path in folder.iterdir()]

@@ -1,17 +1,17 @@
 """What the cache keeps: no flipped byte reaches a build, and a model is proved once."""
 
 import json
-import pickle
+import os
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import SAMPLES, WIDE, files_of, own_cache, say, silent
 
-from pipeline import executors, processes
+from pipeline import processes
 from pipeline.builder.build import build
 from pipeline.inputs import proved
 from pipeline.inputs.recipe import Recipe, resolve_recipe
@@ -218,28 +218,21 @@ def test_a_model_that_fails_is_not_kept(config: Config, asked: list[str]) -> Non
     assert not (config.run.cache_dir / "proved").exists()
 
 
-def test_encoders_are_compared_where_workers_come_from(
-    config: Config, asked: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Once, and they have both loaded by then, so this process loads neither to know which one a
-    build takes."""
+def test_encoders_are_compared_in_a_copy(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once: who has encoded has threads, and this process is still to be copied."""
     content = proved.find_model(config)[1].tokenizer_json
-    asked.clear()
-    calls: list[str] = []
-
-    def copied(
-        function: Any, shared: Any, items: Any, workers: int, job: executors.Job
-    ) -> Iterator[tuple[int, Any]]:
-        there = pickle.loads(pickle.dumps(shared))  # it goes to another process
-        there.load()
-        calls.extend(asked)
-        for at, item in enumerate(items):
-            yield at, function(there, item)
-
-    monkeypatch.setattr(processes, "copied", copied)
+    monkeypatch.setattr(processes, "forkable", lambda: True)
+    monkeypatch.setattr(encoders, "choose", _not_here(os.getpid(), encoders.choose))
     names = [proved.fast_encoder(config.run.cache_dir, content) for _ in range(2)]
     assert names == ["fastokens", "fastokens"]
-    assert (calls, asked) == ([], ["encoder"])
+
+
+def _not_here(process: int, choose: Callable[[bytes], str]) -> Callable[[bytes], str]:
+    def elsewhere(content: bytes) -> str:
+        assert os.getpid() != process
+        return choose(content)
+
+    return elsewhere
 
 
 def test_a_cache_that_takes_no_verdict_stops_no_model(config: Config, asked: list[str]) -> None:

@@ -102,17 +102,13 @@ _PROGRAM = """
 import multiprocessing, os, signal, time
 import worker_tasks as here
 from pipeline import processes as local
-from pipeline.copies import copies
 from worker_tasks import square
 
 def pmap(function, shared, items, workers=2):
     return dict(local.pmap(function, shared, items, workers))
 
-with copies(["pipeline.memory"], here.ahead):
-    assert local.copied is not None
-    assert len(multiprocessing.active_children()) == 1
+with local.lasting():
     BODY
-assert local.copied is None
 assert multiprocessing.active_children() == []
 print("done")
 """
@@ -126,17 +122,19 @@ def _ran(body: str, folder: Path) -> Ran:
 
 
 _LAWS = {
-    "what is loaded ahead is there in all copies, and an error of it is nobody's": """
-        for parent, loaded in pmap(here.loaded, None, range(4)).values():
-            assert loaded == [parent] != [os.getpid()]
+    "what the work loads is loaded once, here, and is there in all copies": """
+        for parent, loaded in pmap(here.loaded, here.Loading(), range(4)).values():
+            assert loaded == [parent] == [os.getpid()]
     """,
     "every item is done once, in the pools of every phase": """
         for n in (1, 2):
             assert pmap(square, n, range(7)) == {i: n + i * i for i in range(7)}
     """,
-    "all are children of one process, and leave interruptions to this one": """
-        seen = pmap(here.parent, None, range(8)).values()
-        assert len({parent for parent, _, _ in seen} | {os.getpid()}) == 2
+    "all are children of this process, serve every phase, and leave interruptions to it": """
+        seen = [*pmap(here.parent, None, range(8)).values()]
+        seen += pmap(here.parent, 1, range(8)).values()
+        assert {parent for parent, _, _ in seen} == {os.getpid()}
+        assert len({own for _, own, _ in seen}) <= 2
         assert all(blocked for _, _, blocked in seen)
     """,
     "an exception arrives, and the next phase has workers again": """
@@ -151,38 +149,44 @@ _LAWS = {
     "a phase that is left early leaves nothing behind": """
         for _ in local.pmap(square, 0, range(9), 2):
             break
-        time.sleep(0)
+        assert pmap(square, 2, range(3)) == {0: 2, 1: 3, 2: 6}
     """,
-    "without the process that is copied, others do the rest": """
-        done = pmap(here.kill_the_copied, os.environ["FOLDER"], range(5))
-        assert done == {i: i for i in range(5)}
-        assert local.copied is None
+    "one that is lost between phases is replaced in the next": """
+        children = multiprocessing.active_children()
+        assert children
+        for child in children:
+            os.kill(child.pid, signal.SIGKILL)
+        assert pmap(here.die_once, os.environ["FOLDER"], range(3)) == {0: 0, 1: 1, 2: 2}
+    """,
+    "what a process of its own makes of one item": """
+        parent, own, _ = local.apart(here.parent, None, 0)
+        assert parent == os.getpid() != own
     """,
 }
 
 
-@pytest.mark.parametrize("laws", [[*_LAWS][:-1], [*_LAWS][-1:]], ids=["most", "the last"])
-def test_copies_are_workers(laws: list[str], tmp_path: Path) -> None:
-    """Exceptions and signals are those of any pool."""
-    bodies = (f"print({law!r})\n{textwrap.dedent(_LAWS[law])}" for law in laws)
+def test_workers_last_for_all_phases(tmp_path: Path) -> None:
+    """They are copies of this process, where it can be copied."""
+    bodies = (f"print({law!r})\n{textwrap.dedent(body)}" for law, body in _LAWS.items())
     ran = _ran("\n".join(bodies), tmp_path)
-    assert ran.out.splitlines() == [*laws, "done"], ran.err
+    assert ran.out.splitlines() == [*_LAWS, "done"], ran.err
 
 
 def test_all_end_with_the_process_that_asked(tmp_path: Path) -> None:
     """Also when it is killed: nobody is left to write into its folder."""
     body = """
-        parents = {parent for parent, _, _ in pmap(here.parent, None, range(4)).values()}
-        print(*parents, flush=True)
+        processes = {own for _, own, _ in pmap(here.parent, None, range(4)).values()}
+        print(*processes, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     """
     ran = _ran(body, tmp_path)
     assert ran.status == -signal.SIGKILL, ran.err
-    (copied,) = map(int, ran.out.split())
+    workers = [*map(int, ran.out.split())]
+    assert workers
     deadline = time.monotonic() + 30
-    while _runs(copied) and time.monotonic() < deadline:
+    while any(map(_runs, workers)) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert not _runs(copied)
+    assert not any(map(_runs, workers))
 
 
 def test_a_process_ends_whose_parent_ended_before_it_asked_to_end_with_it(tmp_path: Path) -> None:

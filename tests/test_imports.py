@@ -85,7 +85,7 @@ def test_a_build_imports_what_it_uses(imported: Imported, cache_dir: Path) -> No
     """The library that judges is imported by the process that judges; a small input needs no fast
     encoder. Nothing at all is parsed, proved or judged again for a build that is there."""
     build = _build(cache_dir, "--quiet")
-    assert imported(*build) == {"jinja2", "numpy", "polars", "pyarrow", "tokenizers"}
+    assert imported(*build) == {"jinja2", "numpy", "pandas", "polars", "pyarrow", "tokenizers"}
     assert imported(*build, slow=True) == set()
 
 
@@ -105,7 +105,7 @@ def test_a_plan_loads_nothing_that_makes_or_judges_a_build(tmp_path: Path, cache
     """Neither what makes or reports a build, nor the library that judges, nor an encoder that takes
     longer to load than to use."""
     names = modules_of(("plan", _DATA, *_MODEL, "--cache-dir", str(cache_dir)), tmp_path)
-    assert packages_of(names) & _HEAVY <= {"jinja2", "numpy", "pyarrow", "tokenizers"}
+    assert packages_of(names) & _HEAVY <= {"jinja2", "numpy", "pandas", "pyarrow", "tokenizers"}
     assert "pipeline.builder.forecast" in names
     makes = ("assembly", "build", "publication", "shards")
     assert not names & {"pipeline.report.page", *(f"pipeline.builder.{name}" for name in makes)}

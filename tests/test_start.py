@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,17 +14,14 @@ from support import SAMPLES
 
 import posttrain_pipeline as pp
 from pipeline.builder import assembly
-from pipeline.inputs import proved
-from pipeline.options.config import Config
 from stages.errors import ExpectationError
-from stages.late import once
 
 _DATA = SAMPLES / "sft" / "word_problems.jsonl"
 _RUN = """
 import importlib, os, signal, sys, time
-from pipeline import run_build
-workers = run_build.workers
-def change(*arguments):  # when the process that judges has been forked
+from pipeline.builder import build
+workers = build.workers
+def change(*arguments):  # when the process that judges has been started
     place = importlib.import_module({module!r})
     *path, last = {name!r}.split(".")
     for part in path:
@@ -37,7 +32,7 @@ def change(*arguments):  # when the process that judges has been forked
         return function(*arguments, **named)
     setattr(place, last, then)
     return workers(*arguments)
-run_build.workers = change
+build.workers = change
 sys.argv = ["pipeline", *{arguments!r}]
 from posttrain_pipeline.command import main
 main()
@@ -78,8 +73,6 @@ def _run(name: str, body: str, folder: Path, cache: Path) -> subprocess.Complete
     [
         "pipeline.builds.publish:shutil.rmtree",  # of what an earlier run may have left
         "pipeline.builder.assembly:audit",  # while the other process judges
-        # In a thread, while the program is imported.
-        pytest.param("pipeline.inputs.proved:_parse", marks=pytest.mark.slow),
         pytest.param("pipeline.inputs.recipe:find_model", marks=pytest.mark.slow),
         pytest.param("pipeline.builder.assembly:report_page.write", marks=pytest.mark.slow),
     ],
@@ -116,7 +109,7 @@ def test_ctrl_c_after_publication_changes_nothing(
 @pytest.mark.slow
 def test_a_judge_that_dies_is_replaced(tmp_path: Path, cache_dir: Path) -> None:
     """Killed while it judges: the build is judged where it is made."""
-    kill = "os.kill(arguments[0]._pool.workers[0].process.pid, signal.SIGKILL)"
+    kill = "os.kill(arguments[0]._worker.process.pid, signal.SIGKILL)"
     ran = _run("pipeline.builder.judge:Judge._verdict", kill, tmp_path, cache_dir)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert pp.open(tmp_path / "out").validation.passed
@@ -143,49 +136,3 @@ def test_the_verdict_is_said_before_an_audit_that_fails(
     if isinstance(caught.value, ExpectationError):  # a kept part may have rotted on the disk
         assert "Build again with --verify" in caught.value.remedy
     assert not (tmp_path / "out").exists()
-
-
-def test_who_asks_while_it_is_computed_waits() -> None:
-    """Two threads that ask for the same get one result, computed once."""
-    began, go, calls, found = threading.Event(), threading.Event(), [], []
-
-    @once(1)
-    def slow(number: int) -> list[int]:
-        calls.append(number)
-        began.set()
-        go.wait(10)
-        return [number]
-
-    with ThreadPoolExecutor(2) as pool:
-        for _ in range(2):
-            pool.submit(lambda: found.append(slow(3)))
-        assert began.wait(10)
-        time.sleep(0.05)
-        go.set()
-    assert calls == [3]
-    assert found[0] is found[1]
-
-
-def test_what_is_parsed_ahead_is_the_tokenizer_of_the_build(
-    tmp_path: Path, cache_dir: Path, tokenizer_json: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else it would be parsed twice. What cannot be parsed ahead is left to who asks for it."""
-    contents: list[bytes] = []
-    monkeypatch.setattr(proved, "parsed", contents.append)
-    options = {"model": "qwen2-1.5b", "output": tmp_path / "out", "cache_dir": cache_dir}
-    for task in ("sft", "prm"):
-        config = Config.of(task, (str(_DATA),), **options)
-        with proved.tokenizer(config):
-            pass
-        assert contents.pop() == proved.find_model(config)[1].tokenizer_json
-    for other in (config.but(cache_dir=tmp_path), config.but(model="x/y")):
-        with proved.tokenizer(other):
-            pass
-    assert contents == []
-
-    def failing(content: bytes) -> None:
-        raise ValueError(content[:9])
-
-    monkeypatch.setattr(proved, "parsed", failing)
-    with proved.tokenizer(config):
-        pass

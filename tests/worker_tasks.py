@@ -32,26 +32,20 @@ def parent(shared: None, item: int) -> tuple[int, int, bool]:
     return os.getppid(), os.getpid(), blocked
 
 
-def kill_the_copied(shared: str, item: int) -> int:
-    """Ends, once, the process that workers are copies of."""
-    mark = Path(shared) / "killed"
-    if item == 1 and not mark.exists():
-        mark.touch()
-        os.kill(os.getppid(), signal.SIGKILL)
-    return item
+LOADED: list[int] = []  # in the process that loaded something, and in its copies
 
 
-LOADED: list[int] = []  # in the process that loaded something ahead, and in its copies
+class Loading:
+    """Something to share that loads what its users need."""
+
+    def load(self) -> None:
+        """Load it, if this process has not."""
+        if not LOADED:
+            LOADED.append(os.getpid())
 
 
-def ahead() -> None:
-    """Loads something ahead, and fails."""
-    LOADED.append(os.getpid())
-    raise ValueError("whoever needs it will see")
-
-
-def loaded(shared: None, item: int) -> tuple[int, list[int]]:
-    """The process that this one is a copy of, and which one has loaded something ahead."""
+def loaded(shared: Loading, item: int) -> tuple[int, list[int]]:
+    """The process that this one is a copy of, and which one has loaded."""
     return os.getppid(), LOADED
 
 

@@ -40,7 +40,7 @@ from pipeline.builder.planning import (
     works_of,
     workspace_of,
 )
-from pipeline.builder.preparation import Prepared, prepare, refuse_early
+from pipeline.builder.preparation import Prepared, prepare, refuse_early, workers
 from pipeline.builds import failed, limits, publish
 from pipeline.builds.build import Build
 from pipeline.builds.limits import Built, drift
@@ -87,9 +87,8 @@ def build(config: Config, report: Report) -> Built:
 
     def made() -> Built:
         report(START, 0, 1)
-        with Judge(config) as judge:
-            found = look(config)
-            return found.built or make(config, found, judge, report)
+        found = look(config)
+        return found.built or make(config, found, report)
 
     return recorded(config, made)
 
@@ -105,9 +104,7 @@ def look(config: Config) -> equal_build.Look:
 def make(
     config: Config,
     found: equal_build.Look,
-    judge: Judge,
     report: Report,
-    *,
     parts: Callable[[Prepared, Report], MadeParts] = make_parts,
 ) -> Built:
     """The same where no equal build was found.
@@ -118,27 +115,27 @@ def make(
     Raises:
         PipelineError: see ``stages.errors``; the old build, if any, is untouched.
     """
-    judge.prepare()
     place = found.place
-    try:
-        prepared = prepare(config, found.inputs)
-        require_replaceable(prepared, place)
-        refuse_early(prepared)
-    except DataError as error:
-        raise rejects.kept(error, config) from error
-    report(START, 1, 1)
-    with place.staging() as folder:
-        made = parts(prepared, report)
-        if not prepared.is_read:
-            prepared = prepared.having_read(made.reports)
-            equal = equal_build.found_late(config, place, prepared.build_id)
-            if equal is not None and config.run.data_docs is None:
-                return equal
-        built, assembled = finish_in(
-            folder, place, prepared=prepared, made=made, judge=judge, report=report
-        )
-    remember(prepared, made, assembled)
-    return built
+    with Judge(config) as judge, workers(config.run):
+        try:
+            prepared = prepare(config, found.inputs)
+            require_replaceable(prepared, place)
+            refuse_early(prepared)
+        except DataError as error:
+            raise rejects.kept(error, config) from error
+        report(START, 1, 1)
+        with place.staging() as folder:
+            made = parts(prepared, report)
+            if not prepared.is_read:
+                prepared = prepared.having_read(made.reports)
+                equal = equal_build.found_late(config, place, prepared.build_id)
+                if equal is not None and config.run.data_docs is None:
+                    return equal
+            built, assembled = finish_in(
+                folder, place, prepared=prepared, made=made, judge=judge, report=report
+            )
+        remember(prepared, made, assembled)
+        return built
 
 
 # Last phase: a judged build takes its place in one step, or the old one stays as it was.
@@ -164,7 +161,6 @@ def finish(prepared: Prepared, made: MadeParts, report: Report) -> Built:
     require_complete(prepared, made)
     prepared = prepared.having_read(made.reports)
     with Judge(prepared.config) as judge, place.staging() as folder:
-        judge.prepare()
         built, assembled = finish_in(
             folder, place, prepared=prepared, made=made, judge=judge, report=report
         )

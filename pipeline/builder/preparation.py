@@ -3,14 +3,16 @@
 import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from pipeline import processes
 from pipeline.builder.rejects import Ledger, Limit, error_of, limits, too_many
 from pipeline.executors import NOTHING, Job
-from pipeline.inputs import equal_build, versions
+from pipeline.inputs import equal_build
 from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import Input, scan
 from pipeline.messages.progress import Report, Whole, follower_of
@@ -19,7 +21,7 @@ from pipeline.options.build_options import RunOptions
 from pipeline.options.config import Config
 from pipeline.shards import chain, filters, part
 from pipeline.stores import local
-from stages import catalog, contract, readers
+from stages import catalog, contract, encoders, readers
 from stages.errors import UsageError
 
 
@@ -124,7 +126,8 @@ def prepare(config: Config, inputs: Sequence[Input] | None = None) -> Prepared:
     started = time.time()
     left_out = tuple(local.left_out(config.data))
     inputs = tuple(scan(config, hash_now=False) if inputs is None else inputs)
-    recipe = resolve_recipe(config, inputs)
+    with encoders.without_threads():  # a process with threads is not copied
+        recipe = resolve_recipe(config, inputs)
     build_id = equal_build.id_of(recipe.fingerprint, inputs)
     return Prepared(recipe, inputs, build_id=build_id, started=started, left_out=left_out)
 
@@ -135,7 +138,8 @@ def refuse_early(prepared: Prepared) -> None:
     Raises:
         DataError: a sample of the rows says that too many will be refused.
     """
-    require_hopeful(prepared.recipe, prepared.inputs)
+    with encoders.without_threads():
+        require_hopeful(prepared.recipe, prepared.inputs)
 
 
 # The work of a phase, spread over processes by the build's engine.
@@ -191,6 +195,15 @@ def in_parallel(
     return [results[index] for index in range(len(items))]
 
 
+def workers(run: RunOptions) -> AbstractContextManager[None]:
+    """Until the block ends, the workers of one phase, or the connection to them, serve the next."""
+    if run.engine == "ray":
+        from pipeline import ray  # which may not be installed
+
+        return ray.connected(run.ray_address, run.processes)
+    return processes.lasting()
+
+
 def _answers(
     job: Job,
     function: Callable[[Shared, Item], Result],
@@ -207,8 +220,6 @@ def _answers(
     engine = "local" if apart else run.engine
     pmap = catalog.load("pipeline.executors", engine, "pmap")
     if "job" in inspect.signature(pmap).parameters:
-        if engine != "local":  # whose workers are this program
-            job = replace(job, alike=partial(versions.require_alike, dict(versions.here())))
         pmap = partial(pmap, job=job)
     found: Iterator[tuple[int, Result]] = pmap(function, shared, items, run.processes)
     return found

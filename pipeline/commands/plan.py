@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline import memory
 from pipeline.messages.result import print_object, with_status
 from pipeline.messages.session import current
 from pipeline.options import command_line as shared
@@ -64,7 +63,6 @@ def COMMAND(
     data: tuple[str, ...], task: str | None, changes: tuple[str, ...], as_json: bool, **given: Any
 ) -> None:
     """Format and evidence, first rows, rejects, lengths and packing."""
-    memory.without_pandas()
     looks_first = task is None and shared.recipe_in(data) is None
     if not looks_first or changes or given["model"] is None:
         configs = shared.configs_of(data, task or "", changes, given, current().trust)
@@ -110,7 +108,6 @@ def INIT(data: tuple[str, ...], task: str | None, output: Path, schema: bool, **
         raise UsageError(f"{output} is there already.", "Name another file with -o, or remove it.")
     if "-" in data:
         raise UsageError("Standard input can be read only once.", "Write the rows to a file first.")
-    memory.without_pandas()
     from pipeline.builder.first_recipe import write
 
     why = write(output, data, task, given)

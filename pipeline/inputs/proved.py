@@ -6,28 +6,22 @@ fails is never kept. A file that is damaged, or of another name, holds no answer
 cache every answer is found again.
 """
 
-import importlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 from pipeline import processes, tasks
-from pipeline.executors import JOB
 from pipeline.inputs.declared import resolved
 from pipeline.inputs.versions import code_version, hash_of
 from pipeline.manifest import json_records
 from pipeline.manifest.dataset_files import write_json
 from pipeline.options.config import Config
 from stages import encoders, probes
-from stages.encoders import Fast, Reference, load, parsed
 from stages.files import file_hash
-from stages.profile import ModelProfile, TargetModel, declare, tokenizer_of
-from stages.tokenizers import builtin
-from stages.tokenizers.profiles import named
+from stages.profile import ModelProfile, TargetModel, declare
 from stages.tokenizers.resolve import Resolved
 
 
@@ -67,29 +61,19 @@ def _bound(config: Config, found: Resolved, profile: ModelProfile, with_steps: b
     return model
 
 
-@dataclass(frozen=True, slots=True)
-class _Trial:
-    """Both encoders, to be compared where workers come from, which load them anyway."""
-
-    tokenizer_json: bytes
-
-    def load(self) -> None:
-        """Load them without encoding: the copy that encodes has threads of its own."""
-        with suppress(Exception):  # ``choose`` knows what that means
-            for name in encoders.BACKENDS:
-                encoders.load(name, self.tokenizer_json)
-
-
-def _chosen(trial: _Trial, _: None) -> str:
-    return encoders.choose(trial.tokenizer_json)
+def _chosen(tokenizer_json: bytes, _: None) -> str:
+    return encoders.choose(tokenizer_json)
 
 
 def _choose(tokenizer_json: bytes) -> str:
-    """``encoders.choose``, in a worker where there are some: this process encodes little."""
-    if processes.copied is None:
+    """``encoders.choose``, by a copy of this process where it can be copied: whoever has encoded
+    has threads. Both encoders are loaded here, for all copies."""
+    if not processes.forkable():
         return encoders.choose(tokenizer_json)
-    ((_, backend),) = processes.copied(_chosen, _Trial(tokenizer_json), [None], 1, job=JOB)
-    return str(backend)
+    with suppress(Exception):  # ``choose`` knows what that means
+        for name in encoders.BACKENDS:
+            encoders.load(name, tokenizer_json)
+    return processes.apart(_chosen, tokenizer_json, None)
 
 
 def fast_encoder(cache: Path, tokenizer_json: bytes) -> str:
@@ -139,68 +123,3 @@ def _kept(
     proved = dict(prove())
     _write(folder, key, proved)
     return proved
-
-
-# Parses a build's tokenizer while the program is still being imported, and loads encoders where
-# workers come from while the build is prepared.
-#
-# The library that parses lets other threads run meanwhile. What is found here is only kept for
-# whoever asks for it: nothing depends on it, and no error is reported.
-
-
-FAST_FROM = 1 << 20  # bytes of inputs: fewer are encoded sooner than the fast encoder is loaded
-
-
-@contextmanager
-def tokenizer(config: Config) -> Iterator[None]:
-    """Until the block ends, a thread parses the tokenizer of a built-in profile, if the cache has
-    it. No other process may be forked meanwhile."""
-    profile = _built_in(config)
-    if profile is None:
-        yield
-        return
-    # Only here: two threads that import modules which import each other would meet half of one.
-    importlib.import_module("tokenizers")
-    thread = Thread(target=_parse, args=(config, profile))
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
-
-
-def load_encoders(config: Config, fast: bool) -> None:
-    """Load the encoders of a built-in profile, if the cache has its tokenizer; nothing is encoded,
-    which would leave a thread behind.
-
-    Args:
-        fast: there is so much to encode that the fast one will be wanted.
-    """
-    profile = _built_in(config)
-    content = None if profile is None else _content(config, profile)
-    if content is not None:
-        load(Reference.name, content)
-        if fast:
-            load(Fast.name, content)
-
-
-def _built_in(config: Config) -> ModelProfile | None:
-    """The profile whose tokenizer follows from its name; None where it takes more to know it."""
-    profile = named(config.parts.model)
-    known = profile is not None and profile.ranks is not None and not config.parts.add_token
-    return profile if known else None
-
-
-def _content(config: Config, profile: ModelProfile) -> bytes | None:
-    """The tokenizer as the build will have it; None where the cache does not have it."""
-    assert profile.ranks is not None
-    content = builtin.kept(profile.ranks, config.run.cache)
-    with_steps = tasks.load(config.task).with_steps
-    return None if content is None else tokenizer_of(profile, content, with_steps)
-
-
-def _parse(config: Config, profile: ModelProfile) -> None:
-    with suppress(Exception):
-        content = _content(config, profile)
-        if content is not None:
-            parsed(content)

@@ -13,7 +13,7 @@ from expectations.second_ids import SecondReading
 from expectations.second_sample import Witness
 from pipeline import tasks
 from pipeline.inputs import declared, detection, opening, scan, stage_tools
-from pipeline.inputs.proved import FAST_FROM, fast_encoder, find_model
+from pipeline.inputs.proved import fast_encoder, find_model
 from pipeline.inputs.versions import code_version, hash_of
 from pipeline.manifest.records import ModelRecord, PairRecord
 from pipeline.options import overlaps
@@ -191,6 +191,9 @@ def _check_columns(recipe: Recipe) -> None:
                 f"Stage {stage.name} reads {', '.join(sorted(missing))}; no stage writes it."
             )
         present |= set(stage.writes)
+
+
+FAST_FROM = 1 << 20  # bytes of inputs: fewer are encoded sooner than the fast encoder is loaded
 
 
 def _encoder_for(config: Config, inputs: Sequence[scan.Input], tokenizer_json: bytes) -> str:
