@@ -16,28 +16,15 @@ from pipeline import __version__
 
 PACKAGES = ("stages", "expectations", "pipeline", "posttrain_pipeline")
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-MAX_MODULE = 300  # lines of code
+MAX_MODULE = 350
 MAX_FUNCTION = 50
-_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
-
-
-def _code_lines(text: str) -> int:
-    """Lines that are more than a docstring, a comment or nothing."""
-    documented = [
-        node.body[0]
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node)
-    ]
-    told = {n for one in documented for n in range(one.lineno, (one.end_lineno or 0) + 1)}
-    lines = enumerate(text.splitlines(), start=1)
-    return sum(n not in told and line.strip()[:1] not in ("", "#") for n, line in lines)
 
 
 def _broken_rules(path: Path) -> Iterator[str]:
     text = path.read_text("utf-8")
     tree = ast.parse(text)
-    if (lines := _code_lines(text)) > MAX_MODULE:
-        yield f"it has {lines} lines of code"
+    if (lines := len(text.splitlines())) > MAX_MODULE:
+        yield f"it has {lines} lines"
     if not ast.get_docstring(tree):
         yield "it has no docstring"
     if path.stem in ("utils", "helpers", "common", "misc"):
@@ -54,7 +41,7 @@ def _broken_rules(path: Path) -> Iterator[str]:
 
 
 def test_every_module_keeps_the_house_rules() -> None:
-    """At most 300 lines of code, functions of at most 50, a docstring, no drawer called utils."""
+    """At most 350 lines, functions of at most 50, a docstring, no drawer called utils."""
     assert len(MODULES) > 100
     broken = {str(path.relative_to(ROOT)): [*_broken_rules(path)] for path in MODULES}
     assert {path: rules for path, rules in broken.items() if rules} == {}

@@ -210,11 +210,6 @@ def finished(
     return report
 
 
-def _stored(recipe: Recipe, batch: contract.Batch) -> contract.Batch:
-    folded = fold(batch, recipe.marker) if "folded" in recipe.task.stored else batch
-    return folded.select(columns_of(recipe))
-
-
 def _count(recipe: Recipe, report: PartReport, batch: contract.Batch) -> None:
     for name in ("truncated", "merged_cuts"):
         total = pa.compute.sum(batch.column(name)).as_py() or 0
@@ -227,16 +222,6 @@ def _count(recipe: Recipe, report: PartReport, batch: contract.Batch) -> None:
         report.tally("note", carried.tally(batch))
     if recipe.splits_turns and "messages" in batch.schema.names:
         report.tally("turn_split", loss_weights.count(batch))
-
-
-def _count_readings(report: PartReport, normalize: Normalize, witness: Witness) -> None:
-    """What both readings of the split have counted since it began."""
-    report.sampled, report.skipped = witness.sampled, witness.skipped
-    report.filtered = normalize.tally.filtered
-    report.lost, report.loss = witness.lost, witness.loss
-    report.tally("formats", normalize.tally.formats)
-    report.tally("unread_rows", normalize.tally.rows)
-    report.tally("unread_bytes", normalize.tally.bytes)
 
 
 def _write(work: Work, report: PartReport, table: pa.Table, rejects: Sequence[PartReject]) -> None:
@@ -298,11 +283,18 @@ def _made(recipe: Recipe, work: Work) -> PartReport:
             second_rows.check_values(batch, recipe.config.carried.paths, records, work.place)
             _count(recipe, report, batch)
             report.tokens += pa.compute.sum(batch.column("length")).as_py()
-            batches.append(_stored(recipe, batch))
+            if "folded" in recipe.task.stored:
+                batch = fold(batch, recipe.marker)
+            batches.append(batch.select(columns_of(recipe)))
         report.refused = len(rejects)
         read += lines.size if plain else 0
         executors.tell(replace(report.amount, size=read))
-    _count_readings(report, normalize, witness)
+    report.sampled, report.skipped = witness.sampled, witness.skipped
+    report.filtered = normalize.tally.filtered
+    report.lost, report.loss = witness.lost, witness.loss
+    report.tally("formats", normalize.tally.formats)
+    report.tally("unread_rows", normalize.tally.rows)
+    report.tally("unread_bytes", normalize.tally.bytes)
     chain.require_counted(report, work, last=last, kept=sum(map(len, batches)))
     schema = columns.schema(columns_of(recipe))
     table = pa.Table.from_batches(batches, schema=schema).combine_chunks()

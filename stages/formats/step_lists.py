@@ -6,10 +6,10 @@ from typing import Any
 from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
 from stages.format import Format
-from stages.formats import _rated_steps, _turns
+from stages.formats import _rated_steps, _ratings, _turns
 from stages.formats._asked import Asking, meant
 from stages.kinds import STEPS
-from stages.rows.column_names import peek
+from stages.rows.watched import peek
 
 _LABELS = tuple(
     "labels label ratings rating step_labels rewards scores step_rewards step_scores".split()
@@ -21,14 +21,14 @@ def _counts_from_minus_one(value: Any) -> bool:
     known = isinstance(value, list) and all(
         one is None or (type(one) in (int, float) and one in (-1, 0, 1)) for one in value
     )
-    return known and _rated_steps.is_signed(value)
+    return known and _ratings.is_signed(value)
 
 
 def _fits(value: Any, steps: int) -> bool:
     """Whether a value can be a rating per step; bare integers could also be step numbers."""
     if _counts_from_minus_one(value):
         return len(value) == steps
-    if not isinstance(value, list) or not all(map(_rated_steps.is_rating, value)):
+    if not isinstance(value, list) or not all(map(_ratings.is_rating, value)):
         return False
     return len(value) == steps or any(type(one) is not int for one in value)
 
@@ -41,7 +41,7 @@ def _labels(row: Row, names: Sequence[str] = _LABELS) -> str | None:
     return next((name for name in names if _fits(peek(row, name), len(peek(row, steps)))), None)
 
 
-class _Stepwise(Asking, _rated_steps.Signed):
+class _Stepwise(Asking, _ratings.Signed):
     """``prompt``, ``completions`` (the steps) and ``labels`` (one per step, hard or soft).
 
     ``stepwise/signed`` reads ratings of -1 (bad), 0 (neutral) and 1 (good).
@@ -73,8 +73,8 @@ class _Stepwise(Asking, _rated_steps.Signed):
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         steps = _rated_steps.listed(row, "completions")
-        column = _rated_steps.rated(row, _LABELS, options.columns)
-        labels = _rated_steps.ratings(row.get(column), len(steps), column, self._label(options))
+        column = _ratings.rated(row, _LABELS, options.columns)
+        labels = _ratings.ratings(row.get(column), len(steps), column, self._label(options))
         return [StepChain(_rated_steps.problem(row, options), steps, labels)]
 
 
@@ -119,8 +119,8 @@ class _SoftPrefix(Asking):
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         name = _turns.chosen_of(row, _PREFIXES, options.columns) or "prefixes"
         steps = _steps_of(_rated_steps.texts(row.get(name), name))
-        column = _rated_steps.rated(row, _VALUES, options.columns)
-        labels = _rated_steps.ratings(row.get(column), len(steps), column)
+        column = _ratings.rated(row, _VALUES, options.columns)
+        labels = _ratings.ratings(row.get(column), len(steps), column)
         return [StepChain(_rated_steps.problem(row, options), steps, labels)]
 
 
@@ -147,7 +147,7 @@ class _MathShepherd(Format):
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         _rated_steps.require_alone(row, options)
         pieces = _rated_steps.cut(_turns.text(row, "input"), options)
-        labels = _rated_steps.aligned(pieces, _turns.text(row, "label"))
+        labels = _ratings.aligned(pieces, _turns.text(row, "label"))
         return [_rated_steps.chain(pieces, labels, options)]
 
 
@@ -171,9 +171,9 @@ class _OpenRLHF(Asking):
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         _rated_steps.require_alone(row, options)
-        name = _rated_steps.rated(row, _TEXT_VALUES, options.columns)
+        name = _ratings.rated(row, _TEXT_VALUES, options.columns)
         pieces = _rated_steps.cut(_turns.text(row, "input"), options)
-        labels = _rated_steps.ratings(row.get(name), len(pieces) - 1, name)
+        labels = _ratings.ratings(row.get(name), len(pieces) - 1, name)
         return [_rated_steps.chain(pieces, labels, options)]
 
 
@@ -196,13 +196,13 @@ class _TaggedMessages(Asking):
         return f"{column} with steps in the answer, and {labels}" if known else None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        column = _rated_steps.rated(row, _TEXT_LABELS, options.columns)
+        column = _ratings.rated(row, _TEXT_LABELS, options.columns)
         turns = _rated_steps.conversation(row, options)
         if [message.role for message in turns] != ["user", "assistant"]:
             raise RowError("bad_column", "the turns are not one question and one answer")
         pieces = _rated_steps.cut(turns[1].content or "", options)
         _rated_steps.require_tail(pieces)
-        labels = _rated_steps.ratings(row.get(column), len(pieces) - 1, column)
+        labels = _ratings.ratings(row.get(column), len(pieces) - 1, column)
         return [StepChain(turns[0].content or "", pieces[:-1], labels)]
 
 
@@ -231,7 +231,7 @@ class _StepConversations(Format):
         if not turns or roles != ["user", "assistant"] * (len(turns) // 2):
             raise RowError("bad_column", "the turns do not alternate between a step and its rating")
         labels = [
-            _rated_steps.rating(message.content, f"the rating of step {i + 1}")
+            _ratings.rating(message.content, f"the rating of step {i + 1}")
             for i, message in enumerate(turns[1::2])
         ]
         pieces = [message.content or "" for message in turns[::2]]

@@ -5,9 +5,9 @@ from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Refused, Row, StepChain
 from stages.errors import AskError, RowError
-from stages.formats import _messages, _rated_steps, _turns
+from stages.formats import _messages, _rated_steps, _ratings, _turns
 from stages.formats._asked import Question, open_question, question, required, which
-from stages.rows.column_names import read_key
+from stages.rows.watched import read_key
 
 _OBJECTS = ("steps", "process", "solution_steps", "reasoning_steps", "rated_steps")
 _TEXTS = ("text", "step", "content", "step_text", "thought")
@@ -26,7 +26,7 @@ def _rivals(steps: Iterable[Any]) -> list[str]:
     """Keys under which one of the steps is rated twice, and differently."""
     for step in steps:
         keys = [name for name in RATINGS if isinstance(step, dict) and step.get(name) is not None]
-        if _rated_steps.differ(dict.get(step, key) for key in keys):
+        if _ratings.differ(dict.get(step, key) for key in keys):
             return keys
     return []
 
@@ -67,7 +67,7 @@ def _objects(row: Row) -> str | None:
 
 
 def _rated(
-    row: Row, label: _rated_steps.Label, before: str = ""
+    row: Row, label: _ratings.Label, before: str = ""
 ) -> tuple[list[str], list[float | None]]:
     """Texts and labels of the row's steps.
 
@@ -86,11 +86,11 @@ def _rated(
             raise open_question(*question)
         said = [step[key] for key in _rated_steps.own_texts(step, _TEXTS)]  # all of them are read
         texts.append(said[0])
-        labels.append(_rated_steps.one_rating(step, RATINGS, f"{name}[{number}]", label))
+        labels.append(_ratings.one_rating(step, RATINGS, f"{name}[{number}]", label))
     return texts, labels
 
 
-class _RatedSteps(_rated_steps.Signed):
+class _RatedSteps(_ratings.Signed):
     """``steps`` as objects with a text and a rating each, under any of their usual names.
 
     ``rated_steps/signed`` reads ratings of -1 (bad), 0 (neutral) and 1 (good); otherwise they are
@@ -140,7 +140,7 @@ def _beside(inner: Row, outer: str) -> tuple[str, str] | None:
     steps, labels = _rated_steps.step_column(inner), _labels(inner)
     if steps is None or labels is None:
         return None
-    _rated_steps.require_same_ratings(inner, labels, _LISTS, {}, before=f"{outer}[].")
+    _ratings.require_same_ratings(inner, labels, _LISTS, {}, before=f"{outer}[].")
     return steps, labels
 
 
@@ -170,7 +170,7 @@ def _shown_by(inner: Any) -> list[Any]:
     return [step.get(_rating_of(step) or "") for step in inner[name]]
 
 
-class _NestedSteps(_rated_steps.Signed):
+class _NestedSteps(_ratings.Signed):
     """Several solutions of one problem, each with its own ``steps``: ``chain_of_thoughts[].steps``.
 
     The steps of a solution are objects with a text and a rating each, or texts beside a list of
@@ -223,7 +223,7 @@ class _NestedSteps(_rated_steps.Signed):
             return _rated(inner, self._label(options), f"{outer}[].")
         steps, labels = beside
         texts = _rated_steps.texts(inner[steps], steps)
-        return texts, _rated_steps.ratings(inner[labels], len(texts), labels, self._label(options))
+        return texts, _ratings.ratings(inner[labels], len(texts), labels, self._label(options))
 
 
 _TURNS = ("messages", "conversations", "conversation")
@@ -245,7 +245,7 @@ def _rated_turns(row: Row) -> str | None:
     return None
 
 
-class _RatedMessages(_rated_steps.Signed):
+class _RatedMessages(_ratings.Signed):
     """Turns where each assistant turn has a rating: a question, then one rated step per turn.
 
     ``rated_messages/signed`` reads ratings of -1 (bad), 0 (neutral) and 1 (good). A turn of
@@ -283,7 +283,7 @@ class _RatedMessages(_rated_steps.Signed):
         labels: list[float | None] = []
         for number, turn in enumerate(turns):
             if _speaks(turn):
-                labels.append(_rated_steps.one_rating(turn, RATINGS, f"{name}[{number}]", label))
+                labels.append(_ratings.one_rating(turn, RATINGS, f"{name}[{number}]", label))
             elif key := next((k for k in RATINGS if turn.get(k) is not None), None):
                 what = f"{name}[{number}] has a {key}, but only assistant turns are steps"
                 raise RowError("bad_label", what)

@@ -10,7 +10,7 @@ from typing import Any
 from stages.contract import Columns, Example, FormatOptions, Refused, Row, StepChain
 from stages.errors import RowError
 from stages.format import Format
-from stages.formats import _rated_steps, _turns
+from stages.formats import _rated_steps, _ratings, _turns
 from stages.formats._asked import Question, required
 from stages.kinds import STEPS
 
@@ -83,7 +83,7 @@ def _rivals(node: Row, before: str) -> tuple[list[str], str] | None:
     if keys := _two_texts(node, before):
         return keys, "text"
     values = _given(node)
-    return (list(values), "value") if _rated_steps.differ(values.values()) else None
+    return (list(values), "value") if _ratings.differ(values.values()) else None
 
 
 class _Tree:
@@ -93,7 +93,7 @@ class _Tree:
         column: that holds it, for messages.
     """
 
-    def __init__(self, column: str, label: _rated_steps.Label, options: FormatOptions) -> None:
+    def __init__(self, column: str, label: _ratings.Label, options: FormatOptions) -> None:
         self.column, self._label, self._options = column, label, options
 
     def value(self, node: Row, where: str) -> float | None:
@@ -102,7 +102,7 @@ class _Tree:
         Raises:
             RowError: it is no rating, or two keys give different ones.
         """
-        return _rated_steps.one_rating(node, _VALUES, where, self._label)
+        return _ratings.one_rating(node, _VALUES, where, self._label)
 
     def own(self, node: Row, before: str) -> tuple[str, str]:
         """A node's own step, and the text up to its end.
@@ -168,7 +168,7 @@ def _names_problem(row: Row) -> bool:
     return any(dict.get(row, name) is not None for name in _rated_steps.PROBLEMS)
 
 
-class _StepTree(_rated_steps.Signed):
+class _StepTree(_ratings.Signed):
     name = "step_tree"
     columns: Columns = {"tree": _TREES, **_rated_steps.PROBLEM}
     prompts = _rated_steps.PROBLEMS
@@ -233,7 +233,7 @@ def _rated(completion: Any, where: str, options: FormatOptions) -> Rated:
     value = completion.get("rating")
     if value is not None and value not in (-1, 0, 1):
         raise RowError("bad_label", f"{where} has the rating {value!r}, not -1, 0 or 1")
-    label = None if value is None else _rated_steps.signed_ratings(options)[value]
+    label = None if value is None else _ratings.signed_ratings(options)[value]
     return _turns.text(completion, "text"), label
 
 

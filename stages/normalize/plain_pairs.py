@@ -18,7 +18,7 @@ import pyarrow as pa
 from stages import columns, contract, kinds
 from stages.columns import offsets_of
 from stages.format import Format
-from stages.formats import _pairs, _rated_steps, _turns
+from stages.formats import _pairs, _rated_steps, _ratings, _turns
 from stages.normalize import plain, turns
 from stages.normalize.plain import SAID, Reading, reading_beside
 from stages.normalize.turns import ASSISTANT, FOLLOWS, SPELLED, USER, Made, Turns
@@ -283,7 +283,7 @@ def _rated(values: Any, count: int) -> list[float | None]:
     )
     if usual and all(value in _USUAL for value in values):
         return [_USUAL[value] for value in values]
-    return _rated_steps.ratings(values, count, "")
+    return _ratings.ratings(values, count, "")
 
 
 def _take_lists(made: Chains, problem: Any, steps: Any, values: Any) -> bool:
@@ -306,7 +306,7 @@ def _take_text(made: Chains, text: Any, label: Any, cut: _Cut, listed: bool) -> 
     if listed:
         ratings = _rated(label, len(steps))
     else:
-        ratings = _rated_steps.aligned(pieces, _turns.text({"label": label}, "label"))
+        ratings = _ratings.aligned(pieces, _turns.text({"label": label}, "label"))
     return made.add(problem, steps, ratings, pieces)
 
 

@@ -24,8 +24,8 @@ from stages.normalize import plain, plain_pairs
 from stages.overlap import search, settings, signatures
 from stages.rows import carried, column_names, examples, groups, stop_text, unread
 from stages.rows.carried import IDENTITY, Carried, batch_of
-from stages.rows.column_names import EMPTY, Watched
 from stages.rows.selection import AND_QUESTION, Selection, renamed, replaced, rest
+from stages.rows.watched import EMPTY, Watched
 
 
 def _require_kept(example: Example) -> None:
