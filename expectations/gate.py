@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from expectations import gx_suites, stored_rows, tallies
+from expectations import gx_suites, invariants, stored_rows, tallies
 from expectations.contract import EXAMPLE, STREAM, Check, Context, Invariant, parameters
 from expectations.gx_runner import HELP, Runner
-from expectations.invariants import applying
 from stages import columns, contract, errors
 from stages.chat_template import loss_weights
 from stages.findings import NAMED, Finding, Judged, Validation
@@ -179,7 +178,7 @@ class Validate:
     @cached_property
     def _laws(self) -> list[tuple[Invariant, tuple[Check, ...]]]:
         context = replace(self.context, layout=STREAM)
-        laws = applying(context, EXAMPLE)
+        laws = invariants.applying(context, EXAMPLE)
         # Invariants that are only checked here come last: the first that breaks gives the code.
         laws.sort(key=lambda law: STREAM in law.needs)
         return [(law, law.checks_for(context)) for law in laws]

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from expectations import contract, gx_library
-from expectations.invariants import applying
+from expectations import contract, gx_library, invariants
 from stages.errors import GateError
 from stages.findings import SEVERITIES
 
@@ -69,7 +68,7 @@ def shipped(context: contract.Context) -> list[Suite]:
     for table in contract.LEVELS:
         declared = [
             DeclaredExpectation(law.name, *check.expectation(), severity=law.severity, why=law.why)
-            for law in applying(context, table)
+            for law in invariants.applying(context, table)
             for check in law.checks_for(context)
         ]
         if declared:

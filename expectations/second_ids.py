@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from expectations.second_rows import require_aligned
+from stages import encoders, profile
 from stages.chat_template.render import template_of
 from stages.columns import IGNORED
 from stages.contract import BARE, Message
-from stages.encoders import Encoder, parsed
 from stages.errors import ReadingError, RowError
-from stages.profile import TargetModel
 
 MOST = 32  # answers of a row that are read twice, since each takes a rendering of its prompt
 _FREE = range(0xF0000, 0xFFFFE)  # private-use characters, which stand for hidden control tokens
@@ -96,8 +95,8 @@ class SecondReading:
         train_all: all turns are trained but those that the row leaves out.
     """
 
-    model: TargetModel
-    reference: Encoder
+    model: profile.TargetModel
+    reference: encoders.Encoder
     system: str | None = None
     mask_reasoning: bool = False
     train_all: bool = False
@@ -107,7 +106,7 @@ class SecondReading:
         self._template = template_of(model)
         names = sorted(model.controls, key=len, reverse=True)
         self._controls = re.compile("|".join(map(re.escape, names)))
-        added = parsed(model.tokenizer_json).get_added_tokens_decoder().values()
+        added = encoders.parsed(model.tokenizer_json).get_added_tokens_decoder().values()
         self._flags = {token.content: token for token in added}
         self._prompts = [dict(variant) for variant in model.profile.template_variants]
 
@@ -134,7 +133,7 @@ class SecondReading:
 
     def _begun(self, text: str) -> list[int]:
         """Ids of a text at the start of a row, where control tokens in it are ordinary text."""
-        tokenizer = parsed(self.model.tokenizer_json)
+        tokenizer = encoders.parsed(self.model.tokenizer_json)
         tokenizer.encode_special_tokens = True
         ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
         tokenizer.encode_special_tokens = False  # the tokenizer is shared
@@ -316,7 +315,7 @@ class SecondReading:
         for turns in (prompt, answer):
             seen = [{"role": t.role, "content": t.content, **(t.fields or {})} for t in turns]
             texts.append(self._rendered(seen, None))
-        tokenizer = parsed(self.model.tokenizer_json)
+        tokenizer = encoders.parsed(self.model.tokenizer_json)
         tokenizer.encode_special_tokens = True
         encoding = tokenizer.encode(texts[0], texts[1])
         tokenizer.encode_special_tokens = False  # the tokenizer is shared

@@ -16,7 +16,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from expectations import contract, undo_layout
-from expectations.undo_layout import Bools, Ids, Sequences, StoredExamples
 from stages.columns import IGNORED, Ints, count_per_row, list_parts, numbers
 from stages.tokens.folded_labels import folded_ids
 from stages.tokens.segment_encoder import digests, weighted_digests
@@ -32,14 +31,14 @@ if TYPE_CHECKING:
 # equal.
 
 
-Lists = tuple[Ints, Ids]  # offsets and flat values; floats by their bits
+Lists = tuple[Ints, undo_layout.Ids]  # offsets and flat values; floats by their bits
 
 _UNRATED = -1.0  # stands for a step without a rating
 _DIGESTED = ("folded", "chosen_ids", "rejected_ids", "input_ids", "labels", "step_labels")
 COMPARED = (*_DIGESTED, "step_positions", "loss_weights")
 
 
-def bits(values: npt.NDArray[np.floating]) -> Ids:
+def bits(values: npt.NDArray[np.floating]) -> undo_layout.Ids:
     """Numbers by their bits as float32, since NaN is not equal to itself."""
     return np.ascontiguousarray(values, np.float32).view(np.int32)
 
@@ -124,9 +123,9 @@ class Chunk:
     split: str
     context: contract.Context
     names: pa.Array
-    sequences: Sequences
-    trained: Bools
-    other: Sequences | None = None
+    sequences: undo_layout.Sequences
+    trained: undo_layout.Bools
+    other: undo_layout.Sequences | None = None
     step_owner: Ints | None = None
     step_values: npt.NDArray[np.float64] | None = None
     margins: npt.NDArray[np.float32] | None = None
@@ -216,7 +215,7 @@ class Planned:
     place: Mapping[str, Ints]
     digest: tuple[Ints, Ints]
     values: Mapping[str, npt.NDArray[np.generic]] = field(default_factory=dict)
-    lists: Mapping[str, tuple[Ints, Ids]] = field(default_factory=dict)
+    lists: Mapping[str, tuple[Ints, undo_layout.Ids]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -252,12 +251,12 @@ class StoredRows:
         return "chosen_ids" in self.table.schema.names
 
     @cached_property
-    def examples(self) -> StoredExamples:
+    def examples(self) -> undo_layout.StoredExamples:
         """Sequences with their labels; pairs have no labels."""
         return undo_layout.examples(self.table, self.context)
 
     @cached_property
-    def sides(self) -> dict[str, Sequences]:
+    def sides(self) -> dict[str, undo_layout.Sequences]:
         """The tokens of all examples by the prefix of their metrics: none, or one for each side."""
         if self.paired:
             return undo_layout.sides(self.table, self.context)

@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from expectations import contract, stored_rows, undo_layout
-from expectations.invariants import applying, metrics_of
+from expectations import contract, invariants, stored_rows, undo_layout
 from stages import columns, errors, findings
 
 
@@ -39,7 +38,7 @@ Checks = Sequence[contract.Check]
 
 def checks_of(context: contract.Context, level: str) -> Checks:
     """Each check of the laws that apply to a table, once."""
-    laws = applying(context, level)
+    laws = invariants.applying(context, level)
     return list(dict.fromkeys(check for law in laws for check in law.checks_for(context)))
 
 
@@ -135,7 +134,7 @@ def _measured(
     """
     columns: dict[str, npt.NDArray[np.int64]] = {}
     owner: dict[str, str] = {}
-    for subject, metrics in metrics_of(context, level):
+    for subject, metrics in invariants.metrics_of(context, level):
         for name, values in metrics.measure(source).items():
             if name in columns:
                 raise errors.GateError(

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline import memory
-from pipeline.executors import answered
+from pipeline import executors, memory
 from pipeline.inputs import versions
 from stages.errors import SurroundingsError, UsageError
 
@@ -48,7 +47,7 @@ def attempt(order: Order, item: bytes) -> bytes:
     Returns:
         A pickled pair: whether it went well, and the result or the exception.
     """
-    return answered(_work, order, item)
+    return executors.answered(_work, order, item)
 
 
 def _work(order: Order, item: bytes) -> Any:

@@ -10,8 +10,7 @@ import pyarrow.compute as pc
 
 from expectations import audits, undo_layout
 from expectations.stored_rows import Chunk
-from stages import columns, profile
-from stages.encoders import parsed
+from stages import columns, encoders, profile
 from stages.errors import counted, were
 
 # The texts of token ids and what they contain: of the ids that occur, each computed once.
@@ -66,7 +65,7 @@ class Vocabulary:
     """
 
     def __init__(self, tokenizer_json: bytes, controls: tuple[int, ...]) -> None:
-        self._tokenizer = parsed(tokenizer_json)
+        self._tokenizer = encoders.parsed(tokenizer_json)
         self._controls = np.array(controls, np.int64)
         self.size = max(self._tokenizer.get_vocab_size(), *(index + 1 for index in controls))
         self._having: dict[str, _Known] = {}

@@ -20,9 +20,8 @@ from pipeline.manifest import counts as tallies
 from pipeline.manifest import manifest as records
 from pipeline.manifest.records import Decontamination, Likeness
 from pipeline.serving import serving
-from pipeline.shards import budgets, facts, filters, gather, pack_index
+from pipeline.shards import budgets, examples, facts, filters, gather, pack_index
 from pipeline.shards.choose import Chosen
-from pipeline.shards.examples import Fate
 from pipeline.shards.part import PartReport
 from pipeline.shards.sides import TEST, TRAIN
 from stages import encoders, findings, formats
@@ -252,7 +251,7 @@ def _filters(outcome: Outcome) -> tuple[tallies.FilterCounts, ...]:
     if plan is None or plan.filtered is None:
         return ()
     filtered = plan.filtered
-    if not np.array_equal(plan.choice.fate == Fate.FILTERED, filtered.by > 0):
+    if not np.array_equal(plan.choice.fate == examples.Fate.FILTERED, filtered.by > 0):
         raise PipelineError("What the filters leave out is not what was left out.")
     sources, count = outcome.recipe.config.sources, len(filtered.filters) + 1
     each = (filtered.by, filtered.by[filtered.null], _of_rows(plan, filtered))
@@ -269,7 +268,7 @@ def _of_rows(plan: Chosen, filtered: filters.Filtered) -> npt.NDArray[np.uint16]
     if not len(row):
         return filtered.by
     begin = np.flatnonzero(np.diff(row, prepend=row[0] - 1))
-    every = np.logical_and.reduceat(plan.choice.fate == Fate.FILTERED, begin)
+    every = np.logical_and.reduceat(plan.choice.fate == examples.Fate.FILTERED, begin)
     return np.asarray(np.maximum.reduceat(filtered.by, begin)[every])
 
 

@@ -12,12 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pipeline import tasks
+from pipeline import lines, tasks
 from pipeline.builder.forecast import Forecast, forecast, glimpses, would_stop
 from pipeline.builder.population import MAX_LENGTHS
 from pipeline.inputs import opening, scan
 from pipeline.inputs.detection import recognise_glimpse, two_shapes
-from pipeline.lines import templates
 from pipeline.options.build_options import OPTIONS, default_cache
 from pipeline.options.command_line import config_from, not_read, stem
 from pipeline.options.config import Config
@@ -114,7 +113,7 @@ def _put(
     why: Sequence[str] = (),
 ) -> Forecast:
     """Write the recipe, and say what it would give."""
-    made = templates(Path(__file__).parent)
+    made = lines.templates(Path(__file__).parent)
     made.filters.update(toml=_toml, local=partial(_from, path))
     text = made.get_template("recipe.jinja").render(
         known, given=given, why=why, said=_said(given), offered=_offers(known["task"], given)

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from expectations import gate, gx_runner, gx_suites, stored_rows, tallies, undo_layout
+from expectations import gate, gx_runner, gx_suites, invariants, stored_rows, tallies, undo_layout
 from expectations.contract import DATASET, EXAMPLE, ROW, SHARD, Context
-from expectations.invariants import are_ours
 from pipeline.manifest.dataset_files import listed_and_alike
 from pipeline.messages.session import current
 from pipeline.shards import measured, pack_index
@@ -238,7 +237,7 @@ def require_passed(verdict: Validation) -> None:
         return
     lines = "\n".join(line(finding) for finding in broken)
     ours = all(finding.suite == gx_suites.SHIPPED for finding in broken)
-    own = ours and are_ours({finding.name for finding in broken})
+    own = ours and invariants.are_ours({finding.name for finding in broken})
     raise (OwnLawError if own else ExpectationError)(
         f"The written shards break {', '.join(f.name for f in broken)}:\n{lines}",
         OURS if ours else "Nothing was published; fix the data, or the suite.",

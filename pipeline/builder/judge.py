@@ -12,17 +12,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from expectations import gx_library, invariants
-from expectations.contract import Context
-from expectations.gx_suites import Suite
+from expectations import contract, gx_library, gx_suites, invariants
 from pipeline.builder import gate
-from pipeline.builder.gate import Evidence
 from pipeline.options.config import Config
 from pipeline.processes import Pool, Work, Worker, forkable
 from stages.findings import Validation
 
 
-def _apart(_: None, item: tuple[Evidence, Context] | None) -> Validation | None:
+def _apart(_: None, item: tuple[gate.Evidence, contract.Context] | None) -> Validation | None:
     """What the other process does: import what it needs, then judge what it is sent."""
     if item is None:
         gx_library.for_shipped_suites()
@@ -49,7 +46,7 @@ class Judge:
         if config.run.data_docs is not None:
             gate.check(config.run.data_docs)
         own = config.judge.expectations
-        self._users: Sequence[Suite] = gate.user_suites(own) if own else ()
+        self._users: Sequence[gx_suites.Suite] = gate.user_suites(own) if own else ()
         if _has_own_process(config):
             self._worker = self._pool.start()
             self._worker.give(_WORK, None)
@@ -59,7 +56,7 @@ class Judge:
         """Whether somebody's own suite or page is about every row, not only those that decide."""
         return bool(self._users) or self._config.run.data_docs is not None
 
-    def ask(self, evidence: Evidence, context: Context) -> Callable[[], Validation]:
+    def ask(self, evidence: gate.Evidence, context: contract.Context) -> Callable[[], Validation]:
         """Let the shipped suites and those of the user be run.
 
         Returns:
@@ -70,7 +67,7 @@ class Judge:
             self._worker.give(_WORK, (evidence, context))
         return partial(self._verdict, evidence, context)
 
-    def _verdict(self, evidence: Evidence, context: Context) -> Validation:
+    def _verdict(self, evidence: gate.Evidence, context: contract.Context) -> Validation:
         if self._worker is not None:
             ready, judged = _answer(self._worker), _answer(self._worker)
             if ready is not None and judged is not None and ready[0]:

@@ -15,9 +15,8 @@ from pipeline.builder.population import packing_table, sources
 from pipeline.builds.summary import said
 from pipeline.inputs.recipe import Recipe, model_of
 from pipeline.lines import fit, templates
-from pipeline.manifest.counts import SourceRecord
+from pipeline.manifest import counts, json_records
 from pipeline.manifest.json_records import as_json as of_record
-from pipeline.manifest.json_records import from_json
 from pipeline.report.drawing import Drawer
 from pipeline.shards.facts import Margins
 from pipeline.stores import local
@@ -219,7 +218,7 @@ def as_text(forecast: Forecast) -> str:
     plan = as_json(forecast)
     tokens = plan["model"]["tokens"].items()
     left_out = plan["files_left_out"]
-    sources = [from_json(SourceRecord, one) for one in plan["sources"]]
+    sources = [json_records.from_json(counts.SourceRecord, one) for one in plan["sources"]]
     made = templates(Path(__file__).parent)
     made.filters.update(
         noted=carried.of, split_told=loss_weights.sentence, piece_lines=_piece_lines

@@ -14,10 +14,8 @@ from pipeline.builder.preparation import Prepared, in_parallel
 from pipeline.inputs import equal_build
 from pipeline.messages.progress import ENCODE, Report, Whole
 from pipeline.options.config import Config
-from pipeline.shards import facts, part, reused_shards, window_plan
+from pipeline.shards import collect, examples, facts, part, reused_shards, window_plan
 from pipeline.shards.choose import Chosen, in_one_memory, needs_one_memory
-from pipeline.shards.collect import PartSource
-from pipeline.shards.examples import columns_of
 from pipeline.shards.part import PartReport, Work
 from pipeline.shards.plan import digest_of, windows_of
 from stages import columns, encoders
@@ -45,7 +43,7 @@ class Planned:
     backend: str
     works: list[Work]
     reports: list[PartReport]
-    sources: list[PartSource]
+    sources: list[collect.PartSource]
     outline: facts.Outline
     chosen: Chosen | None = None
     shards: tuple[window_plan.ShardRef, ...] = ()
@@ -160,21 +158,21 @@ def of_parts(
 
 def sources_of(
     prepared: Prepared, works: Sequence[Work], reports: Sequence[PartReport]
-) -> list[PartSource]:
+) -> list[collect.PartSource]:
     """Where each part's examples come from: its file, and the line of it at which it starts."""
     sources = []
     for source, numbers in zip(prepared.inputs, prepared.of_inputs(range(len(works))), strict=True):
         line = 0
         for number in numbers:
             path = str(works[number].path)
-            sources.append(PartSource(path, source.name, line, source.source_name))
+            sources.append(collect.PartSource(path, source.name, line, source.source_name))
             line += reports[number].lines
     return sources
 
 
 def lines_of_part(work: Work) -> columns.Ints:
     """The line of each example of a part in its split, ascending."""
-    lines: columns.Ints = columns_of(work.files.plan, ("line",)).column("line").to_numpy()
+    lines: columns.Ints = examples.columns_of(work.files.plan, ("line",)).column("line").to_numpy()
     return lines
 
 

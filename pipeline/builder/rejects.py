@@ -19,12 +19,10 @@ from pipeline.builds import failed
 from pipeline.manifest import dataset_files, json_records, records
 from pipeline.messages.result import of_error
 from pipeline.options.config import Config
-from pipeline.shards import part
+from pipeline.shards import collect, part
 from pipeline.shards.chain import PartReject, Refusal
-from pipeline.shards.collect import PartSource
 from pipeline.shards.storage import here
-from stages import columns
-from stages.contract import Split
+from stages import columns, contract
 from stages.errors import DataError, counted, were
 
 
@@ -65,7 +63,7 @@ class Ledger:
         return self.rows_by_code.total()
 
 
-def _entries(work: part.Work, source: PartSource) -> Iterator[tuple[int, records.Reject]]:
+def _entries(work: part.Work, source: collect.PartSource) -> Iterator[tuple[int, records.Reject]]:
     """The refused rows of a part, each with its line in the part."""
     with here(work.files.rejects).open("rb") as file:
         for text in file:
@@ -90,7 +88,7 @@ def reject(why: Refusal | PartReject, row_id: str, offset: int | None, raw: str)
     )
 
 
-def in_file(split: Split, offset: int | None) -> int | None:
+def in_file(split: contract.Split, offset: int | None) -> int | None:
     """Where a row begins in its file, by where it begins in its split."""
     return None if offset is None else offset + (split.start if split.reader == "jsonl" else 0)
 
@@ -110,7 +108,7 @@ def _with_examples(refused: columns.Ints, encoded: columns.Ints) -> set[int]:
 def write(
     path: Path,
     works: list[part.Work],
-    sources: list[PartSource],
+    sources: list[collect.PartSource],
     encoded: Callable[[part.Work], columns.Ints],
 ) -> Ledger:
     """Write the file, in input order.

@@ -12,11 +12,7 @@ from pipeline.builder.preparation import Prepared, in_parallel
 from pipeline.messages.progress import PLAN, Report
 from pipeline.shards import equal, exchange, facts, sides, window_plan
 from pipeline.shards.choose import Chosen, nothing_to_train_on, require_none_apart
-from pipeline.shards.equal import Item, Search
-from pipeline.shards.facts import Counts, Outline
 from pipeline.shards.plan import WINDOW_EXAMPLES, Window, digest_of
-from pipeline.shards.sides import TEST, TRAIN
-from pipeline.shards.window_plan import Laid, Laying
 from stages.errors import SurroundingsError, UsageError
 from stages.tokens import layouts
 
@@ -48,11 +44,11 @@ class _Workers:
 
 
 @contextmanager
-def _search(prepared: Prepared, windows: Sequence[Window], folder: Path) -> Iterator[Search]:
+def _search(prepared: Prepared, windows: Sequence[Window], folder: Path) -> Iterator[equal.Search]:
     """With a folder of its own: several processes may plan one build at once."""
     scratch = folder / f".{uuid.uuid4().hex}"
     try:
-        yield Search(
+        yield equal.Search(
             config=prepared.config,
             folder=str(scratch),
             windows=len(windows),
@@ -69,7 +65,7 @@ def plan(
     folder: Path,
     report: Report,
     chosen: Chosen | None = None,
-) -> tuple[Outline, list[Laid]]:
+) -> tuple[facts.Outline, list[window_plan.Laid]]:
     """Plan a build by its windows; no process needs all examples for it.
 
     Args:
@@ -90,16 +86,16 @@ def plan(
         layout = layouts.load(options.layout)
         width = layout.width(options.pad_to, longest, options.max_length)
         names = tuple(source.name for source in prepared.inputs)
-        laying = Laying(search, prepared.recipe.task.kind, str(folder), width, names)
+        laying = window_plan.Laying(search, prepared.recipe.task.kind, str(folder), width, names)
         laid, counted = _laid(workers, laying, items)
         counts = facts.joined([*counted, *found])
         if chosen is not None:  # its bound is that of one packing of everything
             bound = facts.lower_bound(chosen.examples, chosen.choice, options.max_length)
             counts = replace(counts, lower_bound=bound)
         split = bool(counts.kept and (options.test_size or options.test))
-        if split and chosen is None and not _stored(laid, TRAIN):
+        if split and chosen is None and not _stored(laid, sides.TRAIN):
             raise nothing_to_train_on(options)
-        outline = Outline(
+        outline = facts.Outline(
             counts=counts,
             sides=_apart(laid),
             split=split,
@@ -112,8 +108,8 @@ def plan(
 
 
 def _laid(
-    workers: _Workers, laying: Laying, items: Sequence[Item]
-) -> tuple[list[Laid], list[Counts]]:
+    workers: _Workers, laying: window_plan.Laying, items: Sequence[equal.Item]
+) -> tuple[list[window_plan.Laid], list[facts.Counts]]:
     """The plans of all windows, or of the buckets that a shuffle deals them to; what is counted of
     each window."""
     options = laying.search.config.plan
@@ -131,20 +127,20 @@ def _laid(
     return workers.each(exchange.lay, laying, buckets), [one.counts for one in dealt]
 
 
-def _stored(laid: Sequence[Laid], side: str) -> int:
+def _stored(laid: Sequence[window_plan.Laid], side: str) -> int:
     """How many shards a side has."""
     return sum(len(one.shards.get(side, ())) for one in laid)
 
 
-def _apart(laid: Sequence[Laid]) -> dict[str, int]:
+def _apart(laid: Sequence[window_plan.Laid]) -> dict[str, int]:
     """The sides that have examples, and of each how many packings were made apart."""
     return {
         side: sum(one.apart.get(side, 0) for one in laid)
-        for side in (TRAIN, TEST)
+        for side in (sides.TRAIN, sides.TEST)
         if _stored(laid, side)
     }
 
 
-def _rule(workers: _Workers, search: Search) -> sides.SplitRule:
+def _rule(workers: _Workers, search: equal.Search) -> sides.SplitRule:
     counted = workers.each(equal.count_groups, search, range(search.buckets))
     return sides.rule_of(counted, search.config.plan.test_size)

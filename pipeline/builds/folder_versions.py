@@ -22,7 +22,6 @@ from typing import Any
 
 from pipeline.builds import lease, publish
 from pipeline.builds.lease import sync
-from pipeline.builds.publish import CURRENT, ID, listed
 from pipeline.builds.versions import SHORT, LetGo, Said, Version, Versions
 from pipeline.manifest import dataset_files
 from pipeline.manifest.manifest import MANIFEST
@@ -37,7 +36,7 @@ _NEW_LINK = ".link-"
 
 def resolved(folder: Path) -> Path:
     """The version that a folder is now, where it is the link to the current one; else itself."""
-    now = FolderVersions(folder.parent).current() if folder.name == CURRENT else None
+    now = FolderVersions(folder.parent).current() if folder.name == publish.CURRENT else None
     return folder.parent / now if now is not None else folder
 
 
@@ -67,7 +66,7 @@ class FolderVersions(Versions):
 
     @property
     def before(self) -> Path:
-        return self.folder / CURRENT
+        return self.folder / publish.CURRENT
 
     @contextmanager
     def staging(self) -> Iterator[Path]:
@@ -110,7 +109,7 @@ class FolderVersions(Versions):
         """The id that the link names, whether or not a version has it."""
         with suppress(OSError):
             name = str(self.before.readlink())
-            return name if ID.fullmatch(name) else None
+            return name if publish.ID.fullmatch(name) else None
         return None
 
     def current(self, fresh: bool = False) -> str | None:
@@ -125,7 +124,7 @@ class FolderVersions(Versions):
 
     def named(self) -> Iterator[str]:
         for path in sorted(self.folder.iterdir()):
-            if ID.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
+            if publish.ID.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
                 yield path.name
 
     def at(self, build_id: str) -> Path:
@@ -137,7 +136,7 @@ class FolderVersions(Versions):
         return ()
 
     def fault(self, build_id: str) -> str:
-        found = listed(self.at(build_id))
+        found = publish.listed(self.at(build_id))
         if found is None:
             return f"it has no {MANIFEST} that can be read"
         return "" if found.build_id == build_id else f"it holds the build {found.build_id[:SHORT]}"
@@ -180,7 +179,7 @@ class FolderVersions(Versions):
     def stays(self, version: Version) -> str:
         if version.holds:
             return f"it is held by {', '.join(version.holds)}"
-        found = listed(version.folder)
+        found = publish.listed(version.folder)
         own = {*found.files, RUN, MANIFEST} if found is not None else ()
         foreign = dataset_files.apart(dataset_files.files_in(version.folder), own)[1]
         return f"it has files of yours: {foreign[0]}" if foreign else ""

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline import stores
-from pipeline.builds import publish
-from pipeline.builds.folder_versions import FolderVersions
+from pipeline.builds import folder_versions, publish
 from pipeline.builds.publish import CURRENT
 from pipeline.builds.versions import LetGo, Versions
 from pipeline.manifest import dataset_files
@@ -40,7 +39,7 @@ def versions_of(releases: Path, single: bool | None = None, here: Path = Path())
         UsageError: the store cannot decide between two writers, and ``single`` is False.
     """
     if not stores.is_address(releases):
-        return FolderVersions(releases)
+        return folder_versions.FolderVersions(releases)
     from pipeline.builds.store_versions import StoreVersions  # which few need
 
     store = stores.open_store(releases)
@@ -103,7 +102,7 @@ class Place:
                 f"{output / CURRENT} is not a link.",
                 "Was the folder copied without its links? Move that folder away.",
             )
-        return cls(output, real, keep, FolderVersions(real))
+        return cls(output, real, keep, folder_versions.FolderVersions(real))
 
     @property
     def in_store(self) -> bool:

@@ -24,9 +24,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.builds import lease, publish
+from pipeline.builds import lease, publish, versions
 from pipeline.builds.publish import CURRENT, ID
-from pipeline.builds.versions import SHORT, Said, Version, Versions
 from pipeline.manifest.json_records import MalformedError, load
 from pipeline.manifest.manifest import MANIFEST, Listed
 from pipeline.manifest.records import AUDITS, RUN
@@ -108,7 +107,7 @@ def require_ours(store: Store) -> None:
 
 
 @dataclass
-class StoreVersions(Versions):
+class StoreVersions(versions.Versions):
     """Those at an address.
 
     Attributes:
@@ -138,10 +137,10 @@ class StoreVersions(Versions):
             self._now = None
         return self._asked().build_id
 
-    def said(self) -> Said:
+    def said(self) -> versions.Said:
         now = self._asked()
         known = reversed((str(now.build_id), *now.earlier))
-        return Said(now.build_id, {one: n for n, one in enumerate(known)}, now.withdrawn)
+        return versions.Said(now.build_id, {one: n for n, one in enumerate(known)}, now.withdrawn)
 
     @property
     def before(self) -> Path:
@@ -254,7 +253,7 @@ class StoreVersions(Versions):
         data = self._sent.get(build_id) or self.manifest_of(build_id)
         if data is not None:
             return str(json.loads(data)["content_sha256"])
-        what = f"{self.shown}: version {build_id[:SHORT]}"
+        what = f"{self.shown}: version {build_id[: versions.SHORT]}"
         if back:
             look = f"See: pipeline check {self.shown}/{build_id}"
             raise UsageError(f"{what} is not whole.", look)
@@ -295,7 +294,7 @@ class StoreVersions(Versions):
     def at(self, build_id: str) -> Path:
         return Path(f"{self.shown}/{build_id}")
 
-    def stays(self, version: Version) -> str:
+    def stays(self, version: versions.Version) -> str:
         name = version.build_id
         with suppress(MalformedError):
             listed = load(Listed, self.store.get(f"{name}/{MANIFEST}") or b"")
@@ -309,7 +308,7 @@ class StoreVersions(Versions):
         self.store.delete(f"{build_id}/{MANIFEST}", _noted(build_id), *names)
         return True
 
-    def tidy(self, known: Sequence[Version]) -> None:
+    def tidy(self, known: Sequence[versions.Version]) -> None:
         """The caller has the lock."""
         finished = {one.build_id for one in known}
         for name in self.store.names():

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from pipeline.builds import lease
-from pipeline.builds.publish import CURRENT
+from pipeline.builds import lease, publish
 from stages.errors import UsageError
 
 SHORT = 12  # characters of an id in messages
@@ -149,7 +148,7 @@ class Versions(Protocol):
         return self._one_of(self.all(), name)
 
     def _one_of(self, known: Sequence[Version], name: str) -> Version:
-        if name == CURRENT:
+        if name == publish.CURRENT:
             fitting = [one for one in known if one.current]
         else:
             fitting = [one for one in known if name and one.build_id.startswith(name)]
@@ -157,7 +156,7 @@ class Versions(Protocol):
             return fitting[0]
         some = ", ".join(one.build_id[:SHORT] for one in known[:8])
         what = "several versions begin" if fitting else "no version begins"
-        if name == CURRENT:
+        if name == publish.CURRENT:
             what = "there is no current version, and none begins"
         raise UsageError(
             f"{self.shown}: {what} with {name!r}.",

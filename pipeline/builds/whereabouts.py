@@ -3,8 +3,7 @@
 from functools import cached_property
 from pathlib import Path
 
-from pipeline.builds import folder_versions, store_versions
-from pipeline.builds.publish import CURRENT
+from pipeline.builds import folder_versions, publish, store_versions
 from pipeline.manifest.manifest import MANIFEST, Manifest
 from pipeline.secrets import redacted
 from pipeline.stores import address_of, open_store
@@ -31,18 +30,18 @@ def found(folder: str | Path) -> tuple[Path, bytes]:
         require_reading(error)
         why = "it has no manifest.json" if place.is_dir() else "there is no such folder"
         where = "Give the folder that pipeline run or pipeline export wrote."
-        if (place / CURRENT).is_symlink():
-            why, where = "it holds versions", f"Give one of them: {place / CURRENT}."
+        if (place / publish.CURRENT).is_symlink():
+            why, where = "it holds versions", f"Give one of them: {place / publish.CURRENT}."
         raise UsageError(f"{folder} is not a build: {why}.", where) from error
 
 
 def _in_store(address: str) -> tuple[Path, bytes]:
     where = address.rstrip("/")
     releases, _, last = where.rpartition("/")
-    if last == CURRENT:
+    if last == publish.CURRENT:
         where = releases
     store = open_store(where)
-    data = store.get(MANIFEST) if last != CURRENT else None
+    data = store.get(MANIFEST) if last != publish.CURRENT else None
     if data is not None:
         return Path(where), data
     now = store_versions.current(store).build_id

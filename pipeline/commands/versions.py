@@ -6,9 +6,7 @@ from typing import Any
 import click
 
 from pipeline import lines
-from pipeline.builds.folder_versions import FolderVersions
-from pipeline.builds.place import versions_of
-from pipeline.builds.publish import CURRENT
+from pipeline.builds import folder_versions, place, publish
 from pipeline.builds.versions import SHORT, Version
 from pipeline.messages.result import print_object
 from pipeline.options.command_line import JSON, folder
@@ -67,14 +65,14 @@ def _described(version: Version) -> dict[str, Any]:
     return entry
 
 
-def _in_folder(releases: Path) -> FolderVersions:
+def _in_folder(releases: Path) -> folder_versions.FolderVersions:
     """Raises UsageError for a store, where nobody holds a version."""
     if is_address(releases):
         raise UsageError(
             f"{shown(releases)} is in a store, where versions cannot be held.",
             "Build with a larger --keep, so that versions stay for longer.",
         )
-    return FolderVersions(releases)
+    return folder_versions.FolderVersions(releases)
 
 
 def _line(entry: dict[str, Any], short: int) -> str:
@@ -93,7 +91,7 @@ def _line(entry: dict[str, Any], short: int) -> str:
 @JSON
 def listed(releases: Path, as_json: bool) -> None:
     """One line for each."""
-    known = versions_of(releases)
+    known = place.versions_of(releases)
     damaged = [one for one in known.found() if one.fault]
     entries = [*map(_described, [*known.all(), *damaged])]
     if as_json:
@@ -146,9 +144,9 @@ def release(releases: Path, version: str, name: str) -> None:
 @JSON
 def ROLLBACK(releases: Path, version: str | None, single_writer: bool, as_json: bool) -> None:
     """The version that is left is not published again by a build of the same inputs."""
-    before, now = versions_of(releases, single_writer or None).rollback(version)
+    before, now = place.versions_of(releases, single_writer or None).rollback(version)
     if as_json:
-        paths = {"build": shown(now.folder), "current": shown(releases / CURRENT)}
+        paths = {"build": shown(now.folder), "current": shown(releases / publish.CURRENT)}
         print_object(0, {"build_id": now.build_id, "rolled_back_from": before, "paths": paths})
     else:
         old = "none" if before is None else before[:SHORT]

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from pipeline.builds import build, failed, limits, publish, stored
+from pipeline.builds import build, failed, limits, publish, stored, versions
 from pipeline.builds.place import Place, place_of
-from pipeline.builds.versions import SHORT
 from pipeline.inputs.declared import declared_fingerprint
 from pipeline.inputs.scan import Input, located, scan, short_names
 from pipeline.manifest import dataset_files
@@ -169,7 +168,7 @@ def _built(config: Config, place: Place, there: build.Build) -> limits.Built:
 
 def _taken_back(key: str) -> str:
     return (
-        f"these inputs give version {key[:SHORT]}, which was rolled back, so the current "
+        f"these inputs give version {key[: versions.SHORT]}, which was rolled back, so the current "
         f"version stays; --replace publishes it again"
     )
 

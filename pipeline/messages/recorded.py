@@ -5,9 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pipeline.builds import failed, lease
-from pipeline.builds.place import place_of
-from pipeline.builds.versions import Versions
+from pipeline.builds import failed, lease, place, versions
 from pipeline.messages.result import Result, of_built, of_error
 from pipeline.messages.session import current
 from pipeline.options.config import Config
@@ -30,7 +28,7 @@ def recorded(config: Config, build: "Callable[[], Built]") -> "Built":
         KeyboardInterrupt: also behind the publication.
     """
     failed.begin()
-    kept = place_of(config.run).versions if config.run.keep or config.run.address else None
+    kept = place.place_of(config.run).versions if config.run.keep or config.run.address else None
     if kept is not None:
         kept.record_killed()
     began = time.time()
@@ -52,7 +50,7 @@ def recorded(config: Config, build: "Callable[[], Built]") -> "Built":
     return built
 
 
-def _record(kept: Versions | None, result: Result, began: float) -> None:
+def _record(kept: versions.Versions | None, result: Result, began: float) -> None:
     if kept is None:
         return
     described = {k: v for k, v in result.described().items() if k not in _LEFT_OUT}

@@ -24,7 +24,6 @@ from pipeline.options.build_options import (
     SourceOptions,
     require_mixture,
 )
-from pipeline.options.many_values import RECORDED, UNLESS_DEFAULT
 from stages.errors import UsageError
 
 if TYPE_CHECKING:  # commands read options, and import nothing heavy for it
@@ -320,9 +319,9 @@ def _recorded(options: Any) -> dict[str, object]:
     """The options of a phase, ready for JSON."""
     recorded = {}
     for option in fields(options):
-        written = option.metadata.get(RECORDED, _plain)
+        written = option.metadata.get(many_values.RECORDED, _plain)
         value = getattr(options, option.name)
-        default = option.metadata.get(UNLESS_DEFAULT) and value in (option.default, {})
+        default = option.metadata.get(many_values.UNLESS_DEFAULT) and value in (option.default, {})
         if written is not None and not default:
             recorded[option.name] = written(value)
     return recorded

@@ -30,15 +30,7 @@ from pipeline.shards import pack_index
 from pipeline.shards.measured import METRICS, Measured, Wanted, measure
 from pipeline.shards.pack_index import MeasuredIndex
 from pipeline.stores import is_address, objects, open_store
-from stages import formats, probes
-from stages.errors import (
-    GateError,
-    ParityError,
-    PipelineError,
-    UsageError,
-    counted,
-    require_reading,
-)
+from stages import errors, formats, probes
 from stages.probes import ProbeSubject
 from stages.profile import TargetModel
 from stages.tokens import layouts
@@ -51,7 +43,7 @@ _OF_INDEX = {  # what packed rows have, by what the build says that its index na
     "trained_kept": "indexed_trained_declared",
     "duplicates_declared": "indexed_duplicates_declared",
 }
-_OURS = PipelineError.exit_code  # a bug of this program
+_OURS = errors.PipelineError.exit_code  # a bug of this program
 _PROBE = "all_text_survives"  # of the tokenizer alone, whatever the rows are
 _TOKENS = ("eos", "end_of_turn", "pad", "step", "good", "bad")
 
@@ -69,7 +61,7 @@ def _read_model(build: Build, result: Checked) -> TargetModel | None:
     try:
         model = stored_model(build)
     except Exception as error:  # whatever the tokenizer library makes of a damaged file
-        require_reading(error)
+        errors.require_reading(error)
         what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         result.add("tokenizer/tokenizer.json", "tokenizer", f"it cannot be read: {what}")
         return None
@@ -121,7 +113,7 @@ def _measure_shards(
             shard_metrics.counts["n_rows_planned"] = record.rows
             if shard_metrics.rows and shard_metrics.counts["n_tokens"] != record.tokens:
                 text = (
-                    f"it has {counted(shard_metrics.counts['n_tokens'], 'token')}, not "
+                    f"it has {errors.counted(shard_metrics.counts['n_tokens'], 'token')}, not "
                     f"{record.tokens}"
                 )
                 result.add(record.path, "tokens", text)
@@ -175,8 +167,8 @@ def _judge(build: Build, metrics: Path, model: TargetModel, result: Checked) -> 
             build.folder, metrics, shards, hashes=hashes, declared=declared, indexes=indexes
         )
         verdict = gate.judge(evidence, context)
-    except (GateError, OSError, ValueError, KeyError, TypeError) as error:
-        require_reading(error)
+    except (errors.GateError, OSError, ValueError, KeyError, TypeError) as error:
+        errors.require_reading(error)
         result.add(VALIDATION, "unjudged", f"the shards cannot be checked: {error}")
         return []
     result.verdict = verdict
@@ -200,7 +192,7 @@ def check(folder: Path, cache_dir: Path) -> Checked:
     if is_address(folder):
         return _check_in_store(folder, cache_dir)
     if not folder.is_dir():
-        raise UsageError(f"There is no folder {folder}.", "Give the directory of a build.")
+        raise errors.UsageError(f"There is no folder {folder}.", "Give the directory of a build.")
     result = Checked()
     build = checked_files.open_build(folder, result)
     if build is None:
@@ -247,7 +239,7 @@ def _check_export(build: Build, work: Path, model: TargetModel, result: Checked)
     try:
         back = exporting.bring_back(build, ours)
     except Exception as error:  # whatever damaged files make of their readers
-        require_reading(error)
+        errors.require_reading(error)
         what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         result.add(
             MANIFEST, "unjudged", f"the rows cannot be converted to a build's columns: {what}"
@@ -295,9 +287,9 @@ def _rebuild_sample(
         left_out = {hit.id for hit in build.contaminated()}
         left_out |= {one.id for one in build.near_duplicates()}
         remade = checked_files.remake(config, build.manifest, metrics, shards, left_out)
-    except (ParityError, PipelineError, OSError, KeyError, TypeError) as error:
+    except (errors.ParityError, errors.PipelineError, OSError, KeyError, TypeError) as error:
         # Of a law or a second reading that does not hold, the message begins with the row.
-        if isinstance(error, ParityError) or getattr(error, "exit_code", 0) == _OURS:
+        if isinstance(error, errors.ParityError) or getattr(error, "exit_code", 0) == _OURS:
             result.add(str(error).partition(": ")[0], "made_again", str(error))
         else:
             result.notes.append(f"No row was rebuilt from the source: {error}")

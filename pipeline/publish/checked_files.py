@@ -23,8 +23,7 @@ from pipeline.manifest.records import RUN
 from pipeline.options.config import Config
 from pipeline.shards import collect, filters, part
 from pipeline.shards.measured import Measured, identities
-from stages import findings, profile, readers
-from stages.contract import Batch, Lines, Record
+from stages import contract, findings, profile, readers
 from stages.errors import SurroundingsError, UsageError, require_reading
 from stages.files import file_hash
 
@@ -242,7 +241,7 @@ def _same_source(inputs: list[Input], said: Sequence[InputRecord]) -> None:
         raise SurroundingsError("The inputs are not those of the build.")
 
 
-def _records(source: Input) -> list[Record]:
+def _records(source: Input) -> list[contract.Record]:
     """Rows spread evenly over the input's first split; an empty file has none."""
     if not source.splits:
         return []
@@ -252,7 +251,7 @@ def _records(source: Input) -> list[Record]:
     return [every[i] for i in np.unique(chosen)]
 
 
-def _made(recipe: Recipe, source: Input, format_name: str) -> tuple[list[str], Batch]:
+def _made(recipe: Recipe, source: Input, format_name: str) -> tuple[list[str], contract.Batch]:
     """Examples of those rows, and what they are called; refused rows are left out.
 
     All of them pass what a build's own rows pass, and every one is read a second time.
@@ -261,7 +260,7 @@ def _made(recipe: Recipe, source: Input, format_name: str) -> tuple[list[str], B
     witness = recipe.witness(format_name, every=True)
     machinery = (recipe.normalize(format_name), recipe.stages(format_name), witness)
     records = _records(source)
-    lines = Lines(records, len(records))
+    lines = contract.Lines(records, len(records))
     _, batch, _ = part.examples_of(machinery, lines, lambda line: f"{source.name}:{line + 1}")
     return collect.row_ids_of(collect.PartSource("", source.name, 0), batch).to_pylist(), batch
 

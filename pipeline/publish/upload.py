@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from pipeline.builds import lease
+from pipeline.builds import folder_versions, lease
 from pipeline.builds import publish as local
 from pipeline.builds.build import Build
-from pipeline.builds.folder_versions import FolderVersions
 from pipeline.manifest.manifest import Manifest
 from pipeline.publish import hub, sending
 from pipeline.publish.check import check
@@ -211,11 +210,11 @@ def _exchange(beside: Path, real: Path, publication: Publication) -> None:
     local.publish(beside, real)
 
 
-def releases_of(folder: Path) -> FolderVersions | None:
+def releases_of(folder: Path) -> folder_versions.FolderVersions | None:
     """The versions that are meant, by their folder or by its link; None of any other folder."""
     for one in (folder, folder.parent if folder.name == local.CURRENT else folder):
         if local.is_releases(one):
-            return FolderVersions(one)
+            return folder_versions.FolderVersions(one)
     return None
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline import tasks
+from pipeline import lines, tasks
 from pipeline.builds.build import Build
 from pipeline.builds.stored import arrow_of
-from pipeline.lines import templates
 from pipeline.report import card_details
 from stages.tokens import layouts
 
@@ -74,7 +73,7 @@ def make(build: Build, publisher: card_details.Publisher = card_details.NOTHING)
     manifest = build.manifest
     told = publisher.about(manifest)
     licenses = card_details.licenses(manifest, told)
-    made = templates(Path(__file__).parent)
+    made = lines.templates(Path(__file__).parent)
     made.filters.update(plain=plain, code=code, block=block)
     text = made.get_template("card.jinja").render(
         m=manifest,

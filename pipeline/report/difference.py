@@ -17,10 +17,8 @@ import jinja2
 import numpy as np
 
 from pipeline import lines
+from pipeline.builds import folder_versions, publish
 from pipeline.builds.build import Build
-from pipeline.builds.folder_versions import FolderVersions
-from pipeline.builds.publish import is_releases
-from pipeline.lines import templates
 from pipeline.manifest.json_records import as_json
 from pipeline.report import drawing, headline, numbers
 from pipeline.report.numbers import Matched, Numbers, Pairs, match
@@ -39,8 +37,8 @@ def opened(name: Path) -> Build:
     Raises:
         UsageError: there is none.
     """
-    if not name.exists() and name.parent.is_dir() and is_releases(name.parent):
-        return Build.open(FolderVersions(name.parent).find(name.name).folder)
+    if not name.exists() and name.parent.is_dir() and publish.is_releases(name.parent):
+        return Build.open(folder_versions.FolderVersions(name.parent).find(name.name).folder)
     return Build.open(name)
 
 
@@ -248,7 +246,7 @@ def by_source(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def as_text(found: Mapping[str, Any]) -> str:
     """The page of the terminal."""
-    made = templates(Path(__file__).parent)
+    made = lines.templates(Path(__file__).parent)
     made.filters["cut"] = _cut
     made.globals.update(relative=relative, by_source=by_source, fates=_FATES, most=MOST)
     return lines.fit(made.get_template("diff.jinja").render(d=found).removesuffix("\n"))

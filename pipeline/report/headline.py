@@ -22,8 +22,7 @@ from pipeline.builds import limits
 from pipeline.builds.build import Build
 from pipeline.manifest.manifest import Manifest
 from pipeline.manifest.records import Change
-from pipeline.report import charts
-from pipeline.report.drawing import visible
+from pipeline.report import charts, drawing
 from stages.errors import were
 from stages.findings import AuditResult, Audits, Validation
 
@@ -241,7 +240,7 @@ def cut(text: object, longest: int = LONGEST) -> str:
     """A text of the data that is safe to show: no invisible characters, and not too long, even
     where half of it must be escaped."""
     text = str(text)
-    safe = visible(text if len(text) <= longest else f"{text[: longest - 1]}…")
+    safe = drawing.visible(text if len(text) <= longest else f"{text[: longest - 1]}…")
     while len(html.escape(safe)) > 2 * longest:
         safe = f"{safe[: len(safe) // 2]}…"
     return safe

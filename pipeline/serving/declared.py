@@ -14,12 +14,11 @@ from pipeline.builds.build import Build
 from pipeline.builds.stored_model import stored_model
 from pipeline.manifest.records import Serving
 from pipeline.shards.answers import matches
+from stages import encoders, profile
 from stages.chat_template.render import template_of
 from stages.chat_template.template import Template
 from stages.columns import IGNORED
-from stages.encoders import parsed
 from stages.errors import RowError, UsageError
-from stages.profile import TargetModel
 from stages.tokens.inference import prompts as generation_prompts
 
 _LOOKED_AT = 4000  # examples
@@ -36,7 +35,7 @@ class StopDeclaration:
     """A build, with its model and everything that it declares about stopping."""
 
     source: Build
-    model: TargetModel
+    model: profile.TargetModel
 
     @property
     def folder(self) -> Path:
@@ -48,7 +47,7 @@ class StopDeclaration:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        return parsed(self.model.tokenizer_json)
+        return encoders.parsed(self.model.tokenizer_json)
 
     @property
     def template(self) -> Template:

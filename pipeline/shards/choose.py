@@ -14,12 +14,10 @@ import numpy.typing as npt
 from pipeline.options.build_options import PlanOptions
 from pipeline.options.config import Config
 from pipeline.options.many_values import Keep
-from pipeline.shards import doubles, sides
+from pipeline.shards import doubles, filters, plan, sides
 from pipeline.shards.budgets import Portions, portions
 from pipeline.shards.examples import Choice, Fate, Fates, PlannedExamples, read_examples
-from pipeline.shards.filters import Filtered, over_parts
 from pipeline.shards.part import PartReport
-from pipeline.shards.plan import Member
 from pipeline.shards.values import Piece, scores
 from stages.columns import Ints
 from stages.errors import DataError, UsageError, counted
@@ -207,7 +205,7 @@ class Chosen:
 
     examples: PlannedExamples
     choice: Choice
-    filtered: Filtered | None
+    filtered: filters.Filtered | None
 
 
 def needs_one_memory(config: Config) -> bool:
@@ -226,7 +224,7 @@ def needs_one_memory(config: Config) -> bool:
 
 
 def in_one_memory(
-    config: Config, parts: Sequence[Member], reports: Sequence[PartReport]
+    config: Config, parts: Sequence[plan.Member], reports: Sequence[PartReport]
 ) -> Chosen | None:
     """What becomes of every example, where an option needs all of them; None where none does.
 
@@ -245,7 +243,7 @@ def in_one_memory(
         )
         for part, report in zip(parts, reports, strict=True)
     ]
-    filtered = over_parts(config, pieces)
+    filtered = filters.over_parts(config, pieces)
     examples = replace(
         read_examples([one.numbers for one in parts], [one.path for one in pieces], config),
         filtered=None if filtered is None else filtered.by,

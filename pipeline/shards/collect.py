@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.shards import mapped
-from pipeline.shards.examples import part_of
+from pipeline.shards import examples, mapped
 from pipeline.shards.storage import here
 from stages.columns import IDS, Ints, make_list, offsets_of, whole
 from stages.errors import DataError
@@ -68,7 +67,7 @@ def picks(starts: Ints, order: Ints) -> Picks:
     Args:
         starts: number of each part's first example, and the total.
     """
-    parts = part_of(starts, order)
+    parts = examples.part_of(starts, order)
     places = np.argsort(parts, kind="stable")
     # Where the part changes in the sorted order: each run of places is of one part.
     used, firsts = np.unique(parts[places], return_index=True)

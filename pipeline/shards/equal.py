@@ -18,10 +18,8 @@ import numpy.typing as npt
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import load
 from pipeline.options.config import Config
-from pipeline.shards import collect, doubles, sides, storage
+from pipeline.shards import collect, doubles, facts, plan, sides, storage
 from pipeline.shards.examples import Choice, Fate, PlannedExamples
-from pipeline.shards.facts import Counts
-from pipeline.shards.plan import Window
 from pipeline.shards.sides import Counted
 from stages.columns import Ints, offsets_of
 from stages.rows.groups import NO_QUESTION
@@ -31,7 +29,7 @@ GROUP = np.dtype([("group", "<u8"), ("examples", "<u4"), ("test", "<u4")])
 _PLACE = np.dtype("<u4")
 _FATE, _TEST, _SOURCE = 7, 8, 4  # of ``of``: the fate, the side, and where the source begins
 _NO_EXAMPLE = (Fate.FILTERED, Fate.CONTAMINATED)  # of these nothing is a double
-Item = tuple[Window, Choice | None]  # with what was chosen of it in one memory
+Item = tuple[plan.Window, Choice | None]  # with what was chosen of it in one memory
 Bools = npt.NDArray[np.bool_]
 
 
@@ -138,7 +136,7 @@ def scatter(search: Search, item: Item) -> int:
     return int(examples.length[choice.used].max(initial=0))
 
 
-def find(search: Search, bucket: int) -> Counts:
+def find(search: Search, bucket: int) -> facts.Counts:
     """Find the equal examples of a bucket; with ``--dedup`` they are written down by window.
 
     Raises:
@@ -162,7 +160,7 @@ def find(search: Search, bucket: int) -> Counts:
     used = np.equal(fate, Fate.USED)
     held = used | (fate == Fate.OVER_BUDGET)
     both = held[again] & held[stays]
-    return Counts(
+    return facts.Counts(
         found=len(again),
         equal=_equal_among(entries, used, again),
         held_equal=_equal_among(entries, held, again) if search.config.plan.index_only else 0,
@@ -197,7 +195,7 @@ def _compare(search: Search, window: Ints, at: Ints, *, again: Ints, stays: Ints
     if not len(again):
         return
     used = np.unique(window[np.concatenate([again, stays])])
-    members = [load(Window, search.file("windows", n).read_bytes()) for n in used.tolist()]
+    members = [load(plan.Window, search.file("windows", n).read_bytes()) for n in used.tolist()]
     sources: list[collect.PartSource] = [one for member in members for one in member.sources]
     counts = np.concatenate([np.diff(member.starts) for member in members])
     firsts = offsets_of(np.array([int(member.starts[-1]) for member in members], np.int64))

@@ -12,9 +12,7 @@ import pyarrow as pa
 
 from pipeline.options import overlaps
 from pipeline.options.config import Config
-from pipeline.shards import doubles
-from pipeline.shards.doubles import Digests, NearDoubles
-from pipeline.shards.sides import Groups
+from pipeline.shards import doubles, sides
 from pipeline.shards.storage import here
 from stages import columns
 from stages.columns import Ints, offsets_of
@@ -73,9 +71,9 @@ class PlannedExamples:
     row: Ints
     length: Counts
     trained: Counts
-    digest: Digests
-    group: Groups | None = None
-    asked: Groups | None = None
+    digest: doubles.Digests
+    group: sides.Groups | None = None
+    asked: sides.Groups | None = None
     source: npt.NDArray[np.int16] | None = None
     filtered: npt.NDArray[np.uint16] | None = None
     score: npt.NDArray[np.float64] | None = None
@@ -281,10 +279,10 @@ class Choice:
 
     fate: Fates
     test: npt.NDArray[np.bool_] | None = None
-    group: Groups | None = None
+    group: sides.Groups | None = None
     times: npt.NDArray[np.uint16] | None = None
     asked: tuple[Asked, ...] = ()
-    near: NearDoubles | None = None
+    near: doubles.NearDoubles | None = None
 
     def of(self, first: int, end: int) -> "Choice":
         """What becomes of the examples from .. to .."""

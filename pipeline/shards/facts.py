@@ -18,9 +18,8 @@ from expectations.audits import share, with_tolerances
 from pipeline.executors import Sums
 from pipeline.manifest.counts import MarginCounts
 from pipeline.options.config import Config
-from pipeline.shards import budgets
+from pipeline.shards import budgets, plan
 from pipeline.shards.examples import Asked, Choice, PlannedExamples, columns_of, rows_left_out
-from pipeline.shards.plan import keys_of
 from pipeline.shards.sides import SplitRule
 from stages.columns import Ints
 from stages.kinds import Kind
@@ -182,7 +181,7 @@ def _lengths(examples: PlannedExamples, choice: Choice) -> Counter[int]:
 
 def lower_bound(examples: PlannedExamples, choice: Choice, capacity: int) -> int:
     """Fewer packs than these cannot hold the examples of all sides."""
-    stored = (own for own, _ in keys_of(choice).values())
+    stored = (own for own, _ in plan.keys_of(choice).values())
     return sum(packed.lower_bound(examples.length[own], capacity) for own in stored)
 
 

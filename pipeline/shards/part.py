@@ -14,8 +14,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from expectations import second_rows
-from expectations.second_sample import Witness
+from expectations import second_rows, second_sample
 from pipeline import executors
 from pipeline.inputs import equal_build
 from pipeline.inputs.recipe import Recipe
@@ -31,7 +30,7 @@ from stages.rows import carried, groups
 from stages.tokens.folded_labels import fold
 
 # Normalize, the stages after it, and the second reading.
-Machinery: TypeAlias = tuple[Normalize, tuple[contract.Stage, ...], Witness]
+Machinery: TypeAlias = tuple[Normalize, tuple[contract.Stage, ...], second_sample.Witness]
 
 PLAN_COLUMNS = ("line", "sequence", "length", "trained", "digest")
 # Of these a plan is made, as far as a part has them: 32 to 44 bytes an example.
@@ -54,16 +53,15 @@ class PartReport:
         rows: rows read.
         made: sequences that rows became, those refused beside others of their row included.
         filtered: rows that ``--where`` left out.
-        sampled: rows that were read twice; ``skipped``: rows that could not be.
+        sampled: rows that were read twice; ``skipped``: that could not be.
         lost: rows read twice whose texts the tokenizer loses; ``loss``: what it loses of the first.
         counts: sums and tallies by name.
         damage: what ended the input too early, where only the rows before it were kept.
-        weighted: some row has a loss weight other than 0 and 1.
-        examples: kept.
+        weighted: some row has a loss weight other than 0 and 1; ``examples``: kept.
         sha256: of the part's Arrow file; ``plan_sha256``: of the numbers that plans need;
             ``rejects_sha256``: of its refused rows.
         input_sha256: of the split.
-        tokens: of the examples that are kept; ``refused``: how many sequences were refused.
+        tokens: of the examples that are kept; ``refused``: sequences that were refused.
         kept: the part was there already. It is not written down.
     """
 

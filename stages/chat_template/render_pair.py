@@ -10,10 +10,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from stages import contract, encoders
 from stages.chat_template import segments, shapes, trained_spans
 from stages.chat_template.render import Row, conversations, exchange, template_of
-from stages.contract import Batch
-from stages.encoders import parsed
 from stages.errors import ModelError, RowError
 from stages.profile import PairFraming, TargetModel
 
@@ -82,7 +81,7 @@ class RenderTexts:
     reads: tuple[str, ...] = ("chosen_messages", "rejected_messages", "tools")
     writes: tuple[str, ...] = ("chosen_segments", "rejected_segments", "rendered")
 
-    def __call__(self, batch: Batch) -> Batch:
+    def __call__(self, batch: contract.Batch) -> contract.Batch:
         sides = [
             list(conversations(batch, f"{name}_messages", self.system))
             for name in ("chosen", "rejected")
@@ -111,7 +110,7 @@ def prove_pair(model: TargetModel) -> dict[str, str]:
     Raises:
         ModelError: it is not.
     """
-    profile, tokenizer = model.profile, parsed(model.tokenizer_json)
+    profile, tokenizer = model.profile, encoders.parsed(model.tokenizer_json)
     renderer = PairRenderer(model)
     framing = renderer.framing
     if framing.after[-1:] != (profile.end_of_turn,):

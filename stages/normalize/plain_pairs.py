@@ -20,7 +20,6 @@ from stages.columns import offsets_of
 from stages.format import Format
 from stages.formats import _pairs, _rated_steps, _ratings, _turns
 from stages.normalize import plain, turns
-from stages.normalize.plain import SAID, Reading, reading_beside
 from stages.normalize.turns import ASSISTANT, FOLLOWS, SPELLED, USER, Made, Turns
 from stages.rows import examples, stop_text
 
@@ -93,7 +92,7 @@ def _talk(value: Sequence[Any]) -> Talk | None:
     for turn in value:
         if type(turn) is not dict or len(turn) != 2:
             return None
-        who, said = SAID[0] if "role" in turn else SAID[1]
+        who, said = plain.SAID[0] if "role" in turn else plain.SAID[1]
         spelled, text = turn.get(who), turn.get(said)
         role = SPELLED.get(spelled) if type(spelled) is str else None
         if role is None or type(text) is not str or not text.strip():
@@ -175,7 +174,7 @@ def _take(
     return bool(found)
 
 
-def reading_of(names: Sequence[str], format_: Format, kind: kinds.Kind) -> Reading | None:
+def reading_of(names: Sequence[str], format_: Format, kind: kinds.Kind) -> plain.Reading | None:
     """How rows of a prompt and two answers are read."""
     if format_.answers is None or not all(name in names for name in format_.answers):
         return None
@@ -183,7 +182,7 @@ def reading_of(names: Sequence[str], format_: Format, kind: kinds.Kind) -> Readi
     if len(asked) > 1:
         return None
     take = functools.partial(_take, name=asked[0] if asked else "", format_=format_)
-    return reading_beside((*format_.answers, *asked), names, format_, kind, Pairs, take)
+    return plain.reading_beside((*format_.answers, *asked), names, format_, kind, Pairs, take)
 
 
 # Rows that are a problem, its steps and their ratings alone: columns without an object.

@@ -11,8 +11,7 @@ import itertools
 from collections.abc import Iterator
 from typing import IO
 
-from stages import files
-from stages.contract import Glimpse, Lines, Split
+from stages import contract, files
 from stages.files import content, file_version, frames
 from stages.files.line_block import LineBlock, too_long
 from stages.readers import _tables, _values
@@ -50,7 +49,7 @@ def _blocks(file: IO[bytes]) -> Iterator[tuple[bytes, int]]:
         yield rest, length if length > longest else 0
 
 
-def records(file: IO[bytes], at_start: bool) -> Iterator[Lines]:
+def records(file: IO[bytes], at_start: bool) -> Iterator[contract.Lines]:
     """Rows of a binary stream, in batches.
 
     Args:
@@ -61,11 +60,11 @@ def records(file: IO[bytes], at_start: bool) -> Iterator[Lines]:
         if length:
             mark = len(_BOM) if at_start and not offset and body.startswith(_BOM) else 0
             first = too_long(number, offset + mark, body[mark:], MAX_LINE, length - mark)
-            yield Lines([first], 1, size=length + 1)
+            yield contract.Lines([first], 1, size=length + 1)
             number, offset = number + 1, offset + length + 1
             continue
         for block in LineBlock(body, number, offset, at_start, MAX_LINE).cut(BATCH_ROWS):
-            yield Lines(block, block.line_count, size=len(block.content) + 1)
+            yield contract.Lines(block, block.line_count, size=len(block.content) + 1)
             number += block.line_count
         offset += len(body) + 1
 
@@ -81,12 +80,12 @@ class Jsonl(content.Whole):
     suffixes: tuple[str, ...] = _SUFFIXES
     lines = True
 
-    def cut(self, version: file_version.FileVersion) -> list[Split]:
+    def cut(self, version: file_version.FileVersion) -> list[contract.Split]:
         if not _values.is_lines(version, default=self.lines, limit=MAX_LINE):
             return [content.whole(version, "json")]
         return self.line_splits(version)
 
-    def line_splits(self, version: file_version.FileVersion) -> list[Split]:
+    def line_splits(self, version: file_version.FileVersion) -> list[contract.Split]:
         """The pieces of a file that is known to hold lines."""
         kind = content.compression(version)
         if kind is None:
@@ -99,7 +98,7 @@ class Jsonl(content.Whole):
         if kind and not pieces:
             return [content.whole(version, "jsonl")]
         return [
-            Split(
+            contract.Split(
                 version.path,
                 start=one.start,
                 stop=one.stop,
@@ -112,15 +111,15 @@ class Jsonl(content.Whole):
             for one in pieces
         ]
 
-    def read(self, split: Split) -> Iterator[Lines]:
+    def read(self, split: contract.Split) -> Iterator[contract.Lines]:
         version = content.version_of(split)
         with content.opened_split(version, split) as stream:
             batches = records(stream, at_start=split.start == 0)
             yield from files.counted(batches, split.path, version.size)
             if damage := content.damage_of(stream):
-                yield Lines([], 0, damage)
+                yield contract.Lines([], 0, damage)
 
-    def glimpse(self, source: content.Source, rows: int, salvage: bool = False) -> Glimpse:
+    def glimpse(self, source: content.Source, rows: int, salvage: bool = False) -> contract.Glimpse:
         if not _values.is_lines(source, default=self.lines, limit=MAX_LINE):
             values = functools.partial(_values.records, path=content.path_of(source))
             return _tables.first_rows(source, values, rows=rows, salvage=salvage)
@@ -176,7 +175,7 @@ class _Json(Jsonl):
     suffixes = (".json", ".json.gz", ".json.zst")
     lines = False
 
-    def read(self, split: Split) -> Iterator[Lines]:
+    def read(self, split: contract.Split) -> Iterator[contract.Lines]:
         return content.rows_unsplit(split, lambda file, name: _values.records(file, path=name))
 
 

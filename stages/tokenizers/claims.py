@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stages import errors, findings
-from stages.encoders import parsed
+from stages import encoders, errors, findings
 from stages.profile import ModelProfile
 
 if TYPE_CHECKING:
@@ -171,7 +170,7 @@ def repairs(
     Args:
         own_eos: the user named the end of a turn, so that it differs on purpose.
     """
-    tokenizer = parsed(tokenizer_json)
+    tokenizer = encoders.parsed(tokenizer_json)
     differences = list(_pads(claims, profile, tokenizer))
     if profile.pair is None and not own_eos:
         differences += _stops(claims, profile, tokenizer)

@@ -20,8 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stages import catalog
-from stages.encoders import parsed
+from stages import catalog, encoders
 from stages.errors import ModelError, UsageError
 from stages.files import file_hash
 from stages.profile import ModelProfile
@@ -121,7 +120,7 @@ def _declared(folder: Path, name: str, overrides: Overrides, source: str) -> Res
                 folder, name, chat_template=overrides.chat_template, eos=overrides.eos
             )
         profile, content = declared
-        parsed(content)
+        encoders.parsed(content)
         own_claims = claims.read(folder)
         repaired = claims.repairs(own_claims, profile, content, own_eos=bool(overrides.eos))
     except Exception as error:
@@ -245,7 +244,7 @@ def register_added(
     """
     if not (wanted or profile.added_tokens):
         return profile
-    tokenizer = parsed(tokenizer_json)
+    tokenizer = encoders.parsed(tokenizer_json)
     known = {t.content: t.special for t in tokenizer.get_added_tokens_decoder().values()}
     controls = [text for text, special in known.items() if special]
     for text in wanted:

@@ -16,8 +16,7 @@ from collections import Counter
 
 from tokenizers import Tokenizer
 
-from stages.encoders import parsed
-from stages.profile import TargetModel
+from stages import encoders, profile
 
 MOST = 1 << 16  # characters of a text that are looked at
 _SHOWN = 24  # characters of a difference in messages
@@ -47,9 +46,9 @@ def _shown(text: str, other: str) -> str:
     return f"{one!r} is read as {two!r}"
 
 
-def loss(model: TargetModel, text: str) -> str | None:
+def loss(model: profile.TargetModel, text: str) -> str | None:
     """Where the tokenizer loses something of a text, as a clause; None where all of it survives."""
-    tokenizer, text = parsed(model.tokenizer_json), text[:MOST].strip()
+    tokenizer, text = encoders.parsed(model.tokenizer_json), text[:MOST].strip()
     tokenizer.encode_special_tokens = True
     ids = tokenizer.encode(text, add_special_tokens=False).ids
     tokenizer.encode_special_tokens = False  # the tokenizer is shared

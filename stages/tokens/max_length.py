@@ -8,10 +8,9 @@ the row would be without the turns or steps that were dropped.
 import numpy as np
 import numpy.typing as npt
 
-from stages import columns
+from stages import columns, contract
 from stages.chat_template.segments import CLOSES, MARKER
 from stages.columns import Ints
-from stages.contract import Batch
 
 Kinds = npt.NDArray[np.uint8]
 
@@ -61,7 +60,7 @@ def trimmed(
     return kept
 
 
-def too_long(batch: Batch, lengths: Ints, limit: int, name: str = "") -> Batch:
+def too_long(batch: contract.Batch, lengths: Ints, limit: int, name: str = "") -> contract.Batch:
     """Refuse rows that are above the limit.
 
     Args:

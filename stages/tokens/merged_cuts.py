@@ -15,9 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from stages import columns, encoders
 from stages.chat_template.segments import CONTROL
-from stages.columns import Ints
-from stages.encoders import Encoder, parsed
 
 # Beginnings of text by which it is tested whether letters and digits merge with the text before.
 _STARTS = ("a", "The", "I", "0", "12", "é", "я", "好", "한", "ا")
@@ -28,7 +27,7 @@ _ALNUM[
 ] = True
 
 
-def may_merge(texts: pa.StringArray, which: Ints) -> npt.NDArray[np.bool_]:
+def may_merge(texts: pa.StringArray, which: columns.Ints) -> npt.NDArray[np.bool_]:
     """Which texts begin with something that is neither a letter nor a digit."""
     # The first bytes are read from Arrow's buffers (32-bit offsets and UTF-8), without a Python
     # string per text. A slice keeps the buffers of the whole array, so its offsets are skipped to.
@@ -49,7 +48,7 @@ def may_merge(texts: pa.StringArray, which: Ints) -> npt.NDArray[np.bool_]:
 class MergedCuts:
     """Counts merged cuts; remembers after which texts letters and digits never merge."""
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: encoders.Encoder) -> None:
         self._encoder = encoder
         self._safe: dict[str, bool] = {}
 
@@ -65,7 +64,7 @@ class MergedCuts:
             self._safe[left] = bool((np.diff(joint) == alone[0] + alone[1:]).all())
         return self._safe[left]
 
-    def _merges_letters(self, texts: pa.StringArray, cuts: Ints) -> npt.NDArray[np.bool_]:
+    def _merges_letters(self, texts: pa.StringArray, cuts: columns.Ints) -> npt.NDArray[np.bool_]:
         """At which cuts a letter or a digit would merge with the text before."""
         if not len(cuts):
             return np.zeros(0, bool)
@@ -80,9 +79,9 @@ class MergedCuts:
         left_ids: npt.NDArray[np.int32],
         texts: pa.StringArray,
         odd: npt.NDArray[np.bool_],
-        which: Ints,
-        pieces: tuple[npt.NDArray[np.int32], Ints],
-    ) -> Ints:
+        which: columns.Ints,
+        pieces: tuple[npt.NDArray[np.int32], columns.Ints],
+    ) -> columns.Ints:
         """For each of some texts behind the same text: 1 where both as one text give other ids.
 
         Args:
@@ -113,9 +112,9 @@ class MergedCuts:
         self,
         swallowed: "Swallowed",
         kinds: npt.NDArray[np.uint8],
-        pieces: tuple[npt.NDArray[np.int32], Ints],
-        offsets: Ints,
-    ) -> Ints:
+        pieces: tuple[npt.NDArray[np.int32], columns.Ints],
+        offsets: columns.Ints,
+    ) -> columns.Ints:
         """Per row, the cuts at which encoding both sides as one text would give other ids.
 
         Args:
@@ -173,7 +172,7 @@ class Swallowed:
     texts: pa.StringArray
     behind: Bools
 
-    def joined(self, joint: pa.StringArray, cuts: Ints) -> pa.StringArray:
+    def joined(self, joint: pa.StringArray, cuts: columns.Ints) -> pa.StringArray:
         """Texts joined across cuts (indices of their second halves), as one text would be."""
         behind = self.behind[cuts - 1]
         if not behind.any():
@@ -185,7 +184,7 @@ class Edges:
     """Which control tokens of a tokenizer swallow whitespace; most tokenizers have none."""
 
     def __init__(self, tokenizer_json: bytes, names: Iterable[str]) -> None:
-        added = parsed(tokenizer_json).get_added_tokens_decoder().values()
+        added = encoders.parsed(tokenizer_json).get_added_tokens_decoder().values()
         flags = {token.content: token for token in added}
         known = [flags[name] for name in names]
         self._left = pa.array([t.content for t in known if t.lstrip], pa.string())
@@ -193,7 +192,7 @@ class Edges:
         self.swallow = bool(len(self._left) or len(self._right))
 
     def __call__(
-        self, texts: pa.StringArray, kinds: npt.NDArray[np.uint8], offsets: Ints
+        self, texts: pa.StringArray, kinds: npt.NDArray[np.uint8], offsets: columns.Ints
     ) -> Swallowed:
         """Remove the whitespace that the control tokens beside a text swallow.
 
