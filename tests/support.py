@@ -27,7 +27,7 @@ from pipeline.manifest.records import ModelRecord
 from pipeline.tasks import kind_of
 from stages.contract import Example, FormatOptions, Row
 from stages.normalize.evidence import detect
-from stages.rows.watched import Watched
+from stages.rows.column_names import Watched
 
 ROOT = Path(__file__).parent.parent
 SAMPLES = ROOT / "sample_data"

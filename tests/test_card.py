@@ -20,8 +20,7 @@ from pipeline.builds.build import Build
 from pipeline.manifest import dataset_files, json_records
 from pipeline.publish.check import check
 from pipeline.report import card
-from pipeline.report.card import block, code, plain
-from pipeline.report.card_details import Publisher
+from pipeline.report.card import Publisher, block, code, plain
 from stages.files import file_hash
 
 SOURCES = {

@@ -27,7 +27,7 @@ from stages import contract, errors, formats, readers
 from stages.files import row_counts
 from stages.normalize.stage import Normalize
 from stages.readers import _values, jsonl
-from stages.rows import column_names
+from stages.rows import selection
 
 Rows = list[dict[str, Any]]
 
@@ -391,9 +391,9 @@ def test_a_null_column_is_a_column_that_the_row_lacks(
 def test_nothing_but_what_a_template_prints_whole_is_asked_about() -> None:
     """Null in a turn's own keys is the same as no key."""
     row = {"messages": [{"role": "user", "content": "q", "tool_calls": None}], "tools": None}
-    assert column_names.settled(row, None) == row
+    assert selection.settled(row, None) == row
     row["tools"] = [{"name": "f", "parameters": None}]
-    assert column_names.settled(row, "keep") == row
-    assert column_names.settled(row, "drop")["tools"] == [{"name": "f"}]
+    assert selection.settled(row, "keep") == row
+    assert selection.settled(row, "drop")["tools"] == [{"name": "f"}]
     with pytest.raises(errors.AskError, match="tools holds nulls"):
-        column_names.settled(row, None)
+        selection.settled(row, None)

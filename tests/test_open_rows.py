@@ -14,7 +14,7 @@ from stages import formats
 from stages.contract import FormatOptions, Pair, Refused, Row, StepChain
 from stages.errors import AskError, DataError, RowError
 from stages.normalize.evidence import detect
-from stages.rows import examples, selection, watched
+from stages.rows import column_names, examples, selection
 
 # reading: a row, and by meaning a value that says something else
 ROWS: dict[str, tuple[Row, dict[str, Any]]] = {
@@ -220,7 +220,7 @@ def test_a_second_rating_that_differs_is_asked_about(reading: str) -> None:
             assert read(reading, selection.Selection(ignore=(name,)).read(both)) == wanted
             assert read(reading, both, **{mine: mine}) == wanted
         for value in same:
-            one = watched.Watched({**row, name: value})
+            one = column_names.Watched({**row, name: value})
             assert read(reading, one) == wanted
             assert name in one.read_columns or value in ([None, None], [0.5])
             assert form.doubt([dict(one)], {}) is None
@@ -261,7 +261,7 @@ def test_no_text_of_a_step_is_dropped(other: str) -> None:
     """A second text that differs is asked about; one that is empty or says the same is not."""
     step = {"step": "s", "rating": 1}
     for same in ("s", " s\n", "", None):
-        row = watched.Watched({"problem": "P", "steps": [{**step, other: same}]})
+        row = column_names.Watched({"problem": "P", "steps": [{**step, other: same}]})
         (chain,) = read("rated_steps", row)
         assert [text.strip() for text in chain.steps] == ["s"]
         assert not list(row.unread())
@@ -295,7 +295,7 @@ def test_no_text_of_a_node_is_dropped(other: str) -> None:
         return {"problem": "P", "tree": {"children": [{"step": "s", "value": 1, **more}]}}
 
     for same in ("s", " s\n", "", None):
-        row = watched.Watched(tree(**{other: same}))
+        row = column_names.Watched(tree(**{other: same}))
         (chain,) = read("step_tree", row)
         assert [text.strip() for text in chain.steps] == ["s"]
         assert not list(row.unread())

@@ -44,7 +44,7 @@ from pipeline.publish.check import check
 from pipeline.publish.publication import Publication, assemble
 from pipeline.publish.sending import StoreTarget, bring
 from pipeline.publish.upload import publish
-from pipeline.report.card_details import NOTHING, Publisher
+from pipeline.report.card import NOTHING, Publisher
 from pipeline.stores import Store
 from posttrain_pipeline.api import config_of
 from stages.errors import SurroundingsError, UsageError

@@ -20,7 +20,7 @@ from support import SAMPLES, Run, read_manifest, read_rows
 
 from pipeline.inputs.scan import Input, scan
 from pipeline.options.config import Config
-from pipeline.stores import filesystem, hub, sources
+from pipeline.stores import filesystem, sources
 from stages import readers
 from stages.errors import ContainerError, SurroundingsError, UsageError
 
@@ -307,8 +307,8 @@ def test_json_columns_of_a_saved_dataset_arrive_as_values(tmp_path: Path) -> Non
 
 def _hub(monkeypatch: pytest.MonkeyPatch, splits: dict[str, list[str]]) -> None:
     config = SimpleNamespace(config=SimpleNamespace(data_files=splits))
-    monkeypatch.setattr(hub, "_builder", lambda name, config_name: config)
-    monkeypatch.setattr(hub.hub, "answers", lambda: True)
+    monkeypatch.setattr(sources, "_builder", lambda name, config_name: config)
+    monkeypatch.setattr(sources.hub, "answers", lambda: True)
 
 
 def test_a_dataset_of_the_hub_is_the_files_of_one_split(
@@ -328,13 +328,13 @@ def test_a_dataset_of_the_hub_is_the_files_of_one_split(
 
 def test_an_id_may_be_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a hub, and for anything that is there, words with a slash are a path."""
-    monkeypatch.setattr(hub.hub, "answers", lambda: False)
+    monkeypatch.setattr(sources.hub, "answers", lambda: False)
     with pytest.raises(UsageError, match="There is no file or folder org/name"):
         sources.locate("org/name", tmp_path)
     monkeypatch.chdir(SAMPLES)
     assert len(sources.locate("sft", tmp_path)) == len([*(SAMPLES / "sft").iterdir()])
-    assert not hub.is_dataset_id("data/train.jsonl")
-    assert not hub.is_dataset_id("./data/train")
+    assert not sources.is_dataset_id("data/train.jsonl")
+    assert not sources.is_dataset_id("./data/train")
 
 
 def test_an_input_is_named_once(tmp_path: Path, memory: Any, site: Any) -> None:

@@ -21,10 +21,10 @@ from stages.contract import FormatOptions, Record, Row
 from stages.format import Format
 from stages.formats.step_objects import RATINGS
 from stages.normalize.survey import survey
-from stages.rows import column_names, stop_text, watched
+from stages.rows import column_names, stop_text
+from stages.rows.column_names import Watched
 from stages.rows.selection import Selection, condition, names_something
 from stages.rows.unread import FLAGS, ReadRow, left_over, require_asked
-from stages.rows.watched import Watched
 
 MODEL = ("--model", "qwen2-1.5b")
 Q, A = turns(("user", "q"), ("assistant", "a"))
@@ -193,7 +193,7 @@ def test_a_turn_costs_the_same_to_judge_however_many_there_are() -> None:
 def test_numbers_in_a_row_cost_no_step_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """To see what of them was read: token ids are thousands, and each list is searched once."""
     searched: list[int] = []
-    search = watched._has_objects
+    search = column_names._has_objects
     monkeypatch.setattr(column_names, "_has_objects", lambda one: searched.append(1) or search(one))
 
     def steps(length: int) -> int:

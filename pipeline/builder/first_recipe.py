@@ -22,7 +22,7 @@ from pipeline.options.command_line import config_from, not_read, stem
 from pipeline.options.config import Config
 from pipeline.options.paths import Data, ModelName, local_cache
 from pipeline.options.recipe import builds_of
-from pipeline.report.card_details import spelled
+from pipeline.report.card import spelled
 from pipeline.secrets import GAP, redacted
 from pipeline.stores.sources import Located
 from stages.contract import Glimpse

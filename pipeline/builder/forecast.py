@@ -28,7 +28,7 @@ from pipeline.inputs.scan import located, short_names
 from pipeline.options.build_options import SourceOptions
 from pipeline.options.config import Config
 from pipeline.shards import chain, facts
-from pipeline.stores import local, sources
+from pipeline.stores import sources
 from stages.chat_template import loss_weights
 from stages.columns import Ints
 from stages.contract import Batch, Glimpse, Record
@@ -307,7 +307,7 @@ def of_glimpses(
         evidence=tuple(look.detection.evidence for look in looks),
         sources=tuple(look.source for look in looks),
     )
-    left_out = tuple(local.left_out(config.data))
+    left_out = tuple(sources.left_out(config.data))
     return Forecast(
         recipe=recipe, files=files, looks=looks, sampled=_sampled(recipe, looks), left_out=left_out
     )

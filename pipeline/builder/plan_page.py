@@ -19,7 +19,7 @@ from pipeline.manifest import counts, json_records
 from pipeline.manifest.json_records import as_json as of_record
 from pipeline.report.drawing import Drawer
 from pipeline.shards.facts import Margins
-from pipeline.stores import local
+from pipeline.stores import sources as inputs
 from stages import encoders
 from stages.chat_template import loss_weights
 from stages.columns import IGNORED
@@ -226,7 +226,7 @@ def as_text(forecast: Forecast) -> str:
     text = made.get_template("plan.jinja").render(
         p=plan,
         tokens=", ".join(f"{name} {text} = {i}" for name, (text, i) in tokens),
-        left_out=local.in_words(left_out) if left_out else "",
+        left_out=inputs.in_words(left_out) if left_out else "",
         warnings=carried.WARNINGS,
         sources=said("sources", sources, "about "),
         alike=alike.lines(plan),

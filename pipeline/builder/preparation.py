@@ -20,7 +20,7 @@ from pipeline.messages.session import current
 from pipeline.options.build_options import RunOptions
 from pipeline.options.config import Config
 from pipeline.shards import chain, filters, part
-from pipeline.stores import local
+from pipeline.stores import sources
 from stages import catalog, contract, encoders, readers
 from stages.errors import UsageError
 
@@ -124,7 +124,7 @@ def prepare(config: Config, inputs: Sequence[Input] | None = None) -> Prepared:
         SurroundingsError: an input is not readable.
     """
     started = time.time()
-    left_out = tuple(local.left_out(config.data))
+    left_out = tuple(sources.left_out(config.data))
     inputs = tuple(scan(config, hash_now=False) if inputs is None else inputs)
     with encoders.without_threads():  # a process with threads is not copied
         recipe = resolve_recipe(config, inputs)

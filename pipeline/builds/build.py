@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from pipeline import exports
 from pipeline.builds import stored
-from pipeline.builds.whereabouts import Whereabouts, found
+from pipeline.builds.place import Whereabouts, found
 from pipeline.manifest import records
 from pipeline.manifest.json_records import MalformedError, load
 from pipeline.manifest.manifest import (

@@ -17,7 +17,7 @@ from pipeline.manifest import dataset_files, json_records
 from pipeline.manifest.counts import ExampleCounts, RowCounts
 from pipeline.manifest.manifest import InputRecord, Manifest
 from pipeline.manifest.records import REJECTS, REPORT, VALIDATION
-from pipeline.stores import local
+from pipeline.stores import sources
 from stages.errors import PipelineError, counted
 
 MOST = 6  # codes on the terminal
@@ -252,7 +252,7 @@ def _noted(built: limits.Built) -> list[str]:
         more = f" and {len(empty) - MAX_INPUTS} more" if len(empty) > MAX_INPUTS else ""
         lines.append(f"warning   empty: {', '.join(empty[:MAX_INPUTS])}{more} (--empty warn)")
     if built.left_out:
-        lines.append(f"not read  {local.in_words(built.left_out)}")
+        lines.append(f"not read  {sources.in_words(built.left_out)}")
     if built.left_by_tools:
         names = dataset_files.in_words(built.left_by_tools)
         what = "removed with the build before" if built.fresh else "in it, and not part of it"

@@ -112,7 +112,7 @@ def PUBLISH(
     from pipeline.messages.session import current
     from pipeline.options.paths import read_text
     from pipeline.publish.upload import publish
-    from pipeline.report.card_details import Publisher
+    from pipeline.report.card import Publisher
 
     text = read_text(recipe) if recipe else ""
     with following(current(), quiet) as report:

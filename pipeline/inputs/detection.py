@@ -19,7 +19,7 @@ from stages.format import Format
 from stages.normalize.evidence import Detection, detect, settle
 from stages.normalize.mixture import detect_mixture, in_words
 from stages.normalize.survey import survey
-from stages.rows import column_names
+from stages.rows import column_names, selection
 from stages.rows.selection import Selection, lookup, names_something, renamed
 
 SAMPLE_ROWS = 1000
@@ -200,7 +200,7 @@ def _taken(rows: list[contract.Row], where: str, config: Config) -> list[contrac
 
 def _with_nulls_settled(rows: list[contract.Row], where: str, config: Config) -> list[contract.Row]:
     try:
-        return [column_names.settled(row, config.source.null_fields) for row in rows]
+        return [selection.settled(row, config.source.null_fields) for row in rows]
     except AskError as error:
         raise DataError(f"{where}: {error.detail}.", error.remedy) from error
 

@@ -18,7 +18,7 @@ from pipeline.manifest.json_records import problem
 from pipeline.manifest.manifest import MANIFEST, Named, id_of_recipe
 from pipeline.manifest.records import RUN
 from pipeline.options.config import Config
-from pipeline.stores import local
+from pipeline.stores import sources
 from pipeline.stores.sources import Located
 from stages.errors import PipelineError
 from stages.files.file_hash import Identity, KnownHashes, identity
@@ -154,7 +154,7 @@ def _built(config: Config, place: Place, there: build.Build) -> limits.Built:
     built = limits.Built(
         build.Build(place.shown(there.manifest.build_id), there.manifest),
         fresh=False,
-        left_out=tuple(local.left_out(config.data)),
+        left_out=tuple(sources.left_out(config.data)),
         left_by_tools=() if place.in_store else publish.left_by_tools(there.folder),
         current=place.link,
         notes=notes,

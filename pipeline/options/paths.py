@@ -230,12 +230,12 @@ def each(value: Any, change: Callable[[str], str]) -> Any:
 
 def _data_under(folder: str, argument: str) -> str:
     """An argument of the command line that counts from a folder, as it counts from here."""
-    from pipeline.stores import hub
+    from pipeline.stores import sources
 
     path = under(folder, argument)
     if argument == "-" or os.path.lexists(path):
         return argument if argument == "-" else path
-    if hub.is_dataset_id(argument):
+    if sources.is_dataset_id(argument):
         return argument
     if glob.has_magic(argument) and path != argument:  # the folder's own name is no pattern
         return os.path.join(glob.escape(folder), argument)

@@ -19,8 +19,8 @@ from expectations.stored_rows import Sources
 from pipeline import tasks
 from pipeline.builder import exporting, gate
 from pipeline.builds.build import Build
+from pipeline.builds.place import found
 from pipeline.builds.stored_model import stored_model
-from pipeline.builds.whereabouts import found
 from pipeline.manifest.manifest import MANIFEST, Manifest
 from pipeline.manifest.records import VALIDATION, ModelRecord
 from pipeline.options.config import Config

@@ -14,7 +14,7 @@ from pipeline.manifest.records import CONTAMINATED, NEAR_DUPLICATES, REJECTS, RE
 from pipeline.publish import view
 from pipeline.report import card
 from pipeline.report import page as report_page
-from pipeline.report.card_details import Publisher
+from pipeline.report.card import Publisher
 from stages.errors import UsageError
 from stages.files import file_hash
 

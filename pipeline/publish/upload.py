@@ -23,7 +23,7 @@ from pipeline.manifest.manifest import Manifest
 from pipeline.publish import hub, sending
 from pipeline.publish.check import check
 from pipeline.publish.publication import Publication, Report, Sent, assemble
-from pipeline.report.card_details import Publisher
+from pipeline.report.card import Publisher
 from pipeline.secrets import redacted
 from pipeline.stores import address_of, open_store
 from stages.errors import DataError, UsageError

@@ -18,7 +18,7 @@ from pipeline import tasks
 from pipeline.builds.build import Build
 from pipeline.builds.packs import examples
 from pipeline.manifest.dataset_files import write_json
-from pipeline.report.card_details import Publisher, licenses, recorded_sources, title
+from pipeline.report.card import Publisher, licenses_of, recorded_sources, title
 from stages.columns import IGNORED, TYPES
 from stages.encoders import parsed
 from stages.errors import counted
@@ -183,7 +183,7 @@ def describe(build: Build, files: Mapping[str, str], work: Path, publisher: Publ
         ),
         "keywords": ["posttrain-pipeline", manifest.task, manifest.model.name],
     }
-    found = licenses(manifest, publisher)
+    found = licenses_of(manifest, publisher)
     if found:
         about["license"] = found[0] if len(found) == 1 else found
     origins = [*publisher.origins, *(one.get("origin") for one in recorded_sources(manifest))]

@@ -78,7 +78,7 @@ def page() -> jinja2.Template:
     environment.filters["noted"] = carried.of
     environment.globals.update(kinds=drawing.KINDS, status=_STATUS, fates=_FATES)
     environment.tests["in_use"] = lambda fate, rows: fate in _ALWAYS or getattr(rows, fate)
-    for name in ("charts.jinja", "rows.jinja", "checks.jinja"):
+    for name in ("charts.jinja", "checks.jinja"):
         headline.template(name)
     return headline.template("page.jinja")
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from pipeline.secrets import named, redacted
-from pipeline.stores import local, ranges
+from pipeline.stores import ranges, sources
 from pipeline.stores.filesystem import filesystem_of, with_patience
 from pipeline.stores.sources import Located
 from stages import readers
@@ -49,7 +49,7 @@ def _paths(filesystem: Any, path: str, url: str) -> dict[str, Info | None]:
     if not filesystem.isdir(path):
         return {path: None}
     found = filesystem.find(path, detail=True)
-    names = [name for name in found if posixpath.basename(name) not in local.SIDECARS]
+    names = [name for name in found if posixpath.basename(name) not in sources.SIDECARS]
     paths = [name for name in _shown(names) if readers.of_path(name)]
     if not paths:
         raise UsageError(
@@ -147,7 +147,7 @@ def find(url: str, cache_dir: Path) -> list[Located]:
 def locate(argument: str, cache_dir: Path) -> list[Located]:
     """See ``sources.locate``."""
     if argument.startswith("file://"):
-        return local.locate(os.path.abspath(unquote(urlsplit(argument).path)))
+        return sources.locate_here(os.path.abspath(unquote(urlsplit(argument).path)))
     return find(argument, cache_dir)
 
 

@@ -4,11 +4,21 @@ Workers read ranges of a version, wherever it lies, and no bytes of another one.
 ranges or no version is fetched whole into the cache first, and the build reads that copy.
 """
 
+import glob
 import os
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NoReturn
 
+from pipeline.secrets import named
+from stages import readers
+from stages.errors import DataError, UsageError
+from stages.files import file_hash
 from stages.files.file_version import FileVersion
+from stages.readers import arrow
+from stages.tokenizers import hub
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +56,166 @@ def locate(argument: str, cache_dir: Path) -> list[Located]:
         UsageError: there is nothing there.
         SurroundingsError: it cannot be fetched.
     """
-    from pipeline.stores import hub, local
 
-    if argument == "-":
+    if argument == "-" or "://" in argument:
         from pipeline.stores import remote
 
-        return remote.standard_input(cache_dir)
-    if "://" in argument:
-        from pipeline.stores import remote
-
+        if argument == "-":
+            return remote.standard_input(cache_dir)
         return remote.locate(argument, cache_dir)
-    if hub.is_dataset_id(argument) and not os.path.lexists(argument):
-        return hub.locate(argument, cache_dir)
-    return local.locate(argument)
+    if is_dataset_id(argument) and not os.path.lexists(argument):
+        return locate_dataset(argument, cache_dir)
+    return locate_here(argument)
+
+
+# Datasets of the hub by id: ``org/name``, ``org/name:split`` or ``org/name:config:split``.
+#
+# ``datasets`` only says which files a split consists of. We read the files ourselves, row by row as
+# they were written: loading them as one table would change values.
+
+
+_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(:[\w.-]+){0,2}")
+
+
+def is_dataset_id(argument: str) -> bool:
+    """Whether an argument looks like an id: two words and a slash, no suffix of a data file."""
+    return _ID.fullmatch(argument) is not None and readers.of_path(argument) is None
+
+
+def _builder(name: str, config: str | None) -> Any:
+    import datasets
+
+    return datasets.load_dataset_builder(name, config)
+
+
+def _files(name: str, config: str | None, split: str | None) -> list[str]:
+    """URLs of the files of one split."""
+    try:
+        data_files = _builder(name, config).config.data_files or {}
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise UsageError(
+            f"Dataset {name} cannot be resolved: {reason}", "Check its name."
+        ) from error
+    by_split = {str(key): [str(url) for url in urls] for key, urls in data_files.items()}
+    if split is None and len(by_split) == 1:
+        (split,) = by_split
+    if split not in by_split:
+        ways = " or ".join(":".join(filter(None, (name, config, key))) for key in by_split)
+        what = f"has no split {split!r}" if split else "has several splits"
+        raise UsageError(f"Dataset {name} {what}.", f"Name one: {ways or 'it has no data files'}")
+    return by_split[split]
+
+
+def locate_dataset(argument: str, cache_dir: Path) -> list[Located]:
+    """See ``locate``."""
+    from pipeline.stores import remote
+
+    name, *more = argument.split(":")
+    config, split = (more[0], more[1]) if len(more) == 2 else (None, more[0] if more else None)
+    if not hub.answers():
+        raise UsageError(
+            f"There is no file or folder {argument}, and the hub cannot be reached.",
+            "Check the path, or the connection.",
+        )
+    urls = _files(name, config, split)
+    odd = next((url for url in urls if readers.of_path(url) is None), None)
+    if odd is not None:
+        raise DataError(
+            f"Dataset {name} is made of files that have no reader, {odd.rpartition('/')[2]} "
+            "for example.",
+            "Load it with datasets, save_to_disk, and give that folder.",
+        )
+    return [
+        file
+        for url in urls
+        for file in (remote.locate(url, cache_dir) if "://" in url else locate_here(url))
+    ]
+
+
+# Files, folders and globs of this machine.
+
+
+# Files that datasets writes beside its data; they hold no rows.
+SIDECARS = ("dataset_info.json", "dataset_infos.json", "state.json", "dataset_dict.json")
+
+
+def _file(path: str, reader: str | None = None) -> Located:
+    folder, name = os.path.split(os.path.abspath(file_hash.required(path)))
+    parts = (*Path(named(folder)).parts, name)
+    return Located(path, parts=parts, origin=named(path), reader=reader)
+
+
+def _there(path: str) -> str:
+    """A path that was listed, if it is no link to nothing."""
+    if os.path.islink(path) and not os.path.exists(path):
+        raise UsageError(
+            f"{path} is a broken link: {os.readlink(path)} is not there.",
+            "Put back what it points to, or remove the link.",
+        )
+    return path
+
+
+def _unlisted(error: OSError) -> NoReturn:
+    raise error  # os.walk would pass over a folder that it may not read
+
+
+def _in_folder(folder: str) -> list[Located]:
+    located: list[Located] = []
+    entered = set()
+    for root, folders, files in os.walk(folder, onerror=_unlisted, followlinks=True):
+        real = os.path.realpath(root)
+        if real in entered:  # a link to a folder that was read already, or to one of its parents
+            folders.clear()
+            continue
+        entered.add(real)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        saved = arrow.files(root)
+        if saved is not None:  # saved by datasets: its state.json lists the files
+            located += [_file(_there(path), arrow.HF.name) for path in saved]
+            folders.clear()
+            continue
+        names = sorted(n for n in files if not n.startswith(".") and n not in SIDECARS)
+        paths = [_there(os.path.join(root, name)) for name in names]
+        located += [_file(path) for path in paths if readers.of_path(path)]
+    if not located:
+        raise UsageError(
+            f"Folder {folder} has no data files.",
+            f"Known suffixes: {', '.join(sorted(readers.suffixes()))}.",
+        )
+    return located
+
+
+def left_out(arguments: Sequence[str]) -> list[str]:
+    """Files in the given folders that have no reader; hidden files are not counted."""
+    unread: list[str] = []
+    for folder in filter(os.path.isdir, arguments):
+        for root, folders, files in os.walk(folder):
+            if arrow.files(root) is not None:  # saved by datasets, which may keep other files there
+                folders.clear()
+                continue
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            names = sorted(n for n in files if not n.startswith(".") and n not in SIDECARS)
+            unread += [named(os.path.join(root, n)) for n in names if not readers.of_path(n)]
+    return unread
+
+
+def in_words(names: Sequence[str]) -> str:
+    """A sentence part that names files without a reader; of many the first few."""
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"{', '.join(names[:5])}{more} (no reader for the suffix)"
+
+
+def locate_here(argument: str) -> list[Located]:
+    """See ``locate``."""
+    if os.path.isdir(argument):
+        return _in_folder(argument)
+    if os.path.exists(argument):
+        return [_file(argument)]
+    if glob.has_magic(argument) and not os.path.lexists(argument):
+        found = sorted(glob.glob(argument, recursive=True))
+        matched = [path for path in found if not os.path.isdir(_there(path))]
+        if not matched:
+            raise UsageError(f"Nothing matches {argument}.", "Check the pattern.")
+        return [_file(path) for path in matched]
+    raise UsageError(f"There is no file or folder {_there(argument)}.", "Check the path.")

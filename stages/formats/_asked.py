@@ -12,8 +12,8 @@ from typing import Any
 from stages.contract import FormatOptions, Row
 from stages.errors import AskError, RowError
 from stages.format import Format
+from stages.rows.column_names import EMPTY, peek
 from stages.rows.unread import ignore
-from stages.rows.watched import EMPTY, peek
 
 Holds = Callable[[Row, str], bool]
 FEW = 0.01  # of the rows: no more of them stop a file

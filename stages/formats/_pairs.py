@@ -11,8 +11,8 @@ from stages.formats import _messages, _turns, texts
 from stages.formats._asked import Asking, keeping_one, open_question, says
 from stages.kinds import PAIR
 from stages.rows import stop_text
+from stages.rows.column_names import peek
 from stages.rows.unread import ignore
-from stages.rows.watched import peek
 
 T = TypeVar("T")
 NOTHING: Mapping[str, str] = MappingProxyType({})

@@ -8,7 +8,7 @@ from typing import Any
 from stages.contract import Columns, FormatOptions, Message, Row, StepChain
 from stages.errors import RowError, counted
 from stages.formats import _messages, _turns
-from stages.rows import stop_text, watched
+from stages.rows import column_names, stop_text
 
 # Step tags in the wild: Math-Shepherd, Qwen2.5-Math-PRM, Llama PRMs.
 TAGS = ("ки", "<extra_0>", "<|reserved_special_token_0|>", "<step>", "<|step|>")
@@ -137,7 +137,7 @@ def listed(row: Row, usual: str = "steps") -> list[str]:
 def step_column(row: Row) -> str | None:
     """The column that holds a list of steps."""
     for name in LISTS:
-        value = watched.peek(row, name)
+        value = column_names.peek(row, name)
         if isinstance(value, list) and value and all(isinstance(step, str) for step in value):
             return name
     return None
@@ -164,7 +164,7 @@ def problem(row: Row, options: FormatOptions) -> str:
 
 def turn_column(row: Row) -> str | None:
     """The column that holds turns."""
-    return next((name for name in _TURNS if _turns.are_turns(watched.peek(row, name))), None)
+    return next((name for name in _TURNS if _turns.are_turns(column_names.peek(row, name))), None)
 
 
 def spoken(turns: list[Row]) -> list[tuple[str | None, Any]]:

@@ -12,7 +12,7 @@ from stages.errors import RowError, counted
 from stages.format import Format
 from stages.formats._asked import Question, meant, require_same
 from stages.kinds import STEPS
-from stages.rows.watched import peek
+from stages.rows.column_names import peek
 
 _SIGNS = {"+": 1.0, "-": 0.0}
 Label = Callable[[Any, str], float | None]  # a value and its place as a rating

@@ -8,7 +8,7 @@ from stages.errors import RowError
 from stages.formats import _messages, _parts
 from stages.formats._messages import kind_of
 from stages.formats._parts import json_value
-from stages.rows import stop_text, watched
+from stages.rows import column_names, stop_text
 
 SYSTEM = ("system", "system_prompt", "system_instruction", "systemInstruction")
 BEFORE = {"system text": SYSTEM, "history": ("history",)}  # what stands before a question
@@ -152,7 +152,7 @@ def require_prompt(row: Row, turns: list[Message]) -> None:
     Raises:
         RowError: ``prompt_differs``: it says something else.
     """
-    named = watched.peek(row, "prompt")
+    named = column_names.peek(row, "prompt")
     if not named or not turns:
         return
     if isinstance(named, str):

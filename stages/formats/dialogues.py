@@ -10,8 +10,8 @@ from stages.format import Format
 from stages.formats import _messages, _turns, unusable
 from stages.formats._asked import one_of, required
 from stages.kinds import CONVERSATION
+from stages.rows.column_names import peek
 from stages.rows.unread import FLAGS
-from stages.rows.watched import peek
 
 _PROMPT = {"prompt": ("prompt",)}
 _COLUMNS = ("conversations", "conversation")

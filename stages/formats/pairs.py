@@ -10,7 +10,7 @@ from stages.errors import RowError
 from stages.formats import _pairs, _turns, rankings
 from stages.formats._asked import one_of, open_question, says, two_of
 from stages.formats._messages import role_of
-from stages.rows.watched import peek
+from stages.rows.column_names import peek
 
 _Turns = list[Message]
 

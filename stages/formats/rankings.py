@@ -12,8 +12,8 @@ from stages.contract import Columns, Example, FormatOptions, Refused, Row
 from stages.errors import RowError, UndecidedError, counted
 from stages.formats import _pairs, _turns, verdicts
 from stages.formats._asked import meant, one_of, open_question, required
+from stages.rows.column_names import peek
 from stages.rows.unread import ignore
-from stages.rows.watched import peek
 
 _SCORES = ("scores", "score", "ratings", "rating", "rewards", "reward", "overall_score")
 _RANKS = ("ranks", "rank")

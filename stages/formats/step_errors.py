@@ -9,8 +9,8 @@ from stages.errors import RowError, UndecidedError, counted
 from stages.formats import _rated_steps, _turns
 from stages.formats._asked import Asking, meant, require_same, required
 from stages.kinds import STEPS
+from stages.rows.column_names import peek
 from stages.rows.unread import mapped
-from stages.rows.watched import peek
 
 _ZERO, _ONE = "0-based", "1-based"
 

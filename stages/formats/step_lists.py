@@ -9,7 +9,7 @@ from stages.format import Format
 from stages.formats import _rated_steps, _ratings, _turns
 from stages.formats._asked import Asking, meant
 from stages.kinds import STEPS
-from stages.rows.watched import peek
+from stages.rows.column_names import peek
 
 _LABELS = tuple(
     "labels label ratings rating step_labels rewards scores step_rewards step_scores".split()

@@ -7,7 +7,7 @@ from stages.contract import Columns, Example, FormatOptions, Refused, Row, StepC
 from stages.errors import AskError, RowError
 from stages.formats import _messages, _rated_steps, _ratings, _turns
 from stages.formats._asked import Question, open_question, question, required, which
-from stages.rows.watched import read_key
+from stages.rows.column_names import read_key
 
 _OBJECTS = ("steps", "process", "solution_steps", "reasoning_steps", "rated_steps")
 _TEXTS = ("text", "step", "content", "step_text", "thought")

@@ -9,7 +9,7 @@ from stages.formats import _messages, _turns, message_trees
 from stages.formats._asked import one_of, required, says
 from stages.kinds import CONVERSATION
 from stages.rows import stop_text
-from stages.rows.watched import Overlaid, peek
+from stages.rows.column_names import Overlaid, peek
 
 _QUESTIONS = ("question", "query", "problem", "prompt", "input", "input_text", "text_input")
 _ANSWERS = ("answer", "response", "solution", "output", "output_text")

@@ -9,7 +9,7 @@ from stages.format import Format
 from stages.formats import _messages, _turns
 from stages.kinds import CONVERSATION, PAIR, STEPS
 from stages.rows import column_names
-from stages.rows.watched import peek
+from stages.rows.column_names import peek
 
 
 class Unusable(Format, abstract=True):

@@ -7,7 +7,7 @@ from typing import Any
 from stages.contract import Columns, Example, FormatOptions, Row
 from stages.errors import RowError, UndecidedError
 from stages.formats import _asked, _pairs
-from stages.rows.watched import peek
+from stages.rows.column_names import peek
 
 _STEMS = (
     "output response answer completion conversation candidate summary generation text human_ref"

@@ -28,7 +28,7 @@ from stages.normalize.turns import (
     dialogues,
     exchanges,
 )
-from stages.rows import column_names
+from stages.rows import column_names, selection
 
 SAID = (("role", "content"), ("from", "value"))  # the keys of a turn
 _FEW = 16  # rows that columns would not save time for, where others of the batch differ
@@ -231,7 +231,7 @@ def _may_be_left_out(how: Reading, name: str, values: Sequence[Any], kind: Kind)
         ]
     if not {list, dict}.isdisjoint(map(type, values)):
         # A typed table may have added nulls to calls in any column.
-        settled = [type(v) not in (list, dict) or column_names.is_settled(v) for v in values]
+        settled = [type(v) not in (list, dict) or selection.is_settled(v) for v in values]
         fine = [one and two for one, two in zip(fine, settled, strict=True)]
     return fine
 

@@ -22,10 +22,10 @@ from stages.files.line_block import LineBlock, lines_of
 from stages.format import Format
 from stages.normalize import plain, plain_pairs
 from stages.overlap import search, settings, signatures
-from stages.rows import carried, column_names, examples, groups, stop_text, unread
+from stages.rows import carried, examples, groups, selection, stop_text, unread
 from stages.rows.carried import IDENTITY, Carried, batch_of
+from stages.rows.column_names import EMPTY, Watched
 from stages.rows.selection import AND_QUESTION, Selection, renamed, replaced, rest
-from stages.rows.watched import EMPTY, Watched
 
 
 def _require_kept(example: Example) -> None:
@@ -128,7 +128,7 @@ class Normalize:
         """
         row = self.selection.read(data)
         if record.typed:
-            row = column_names.settled(row, self.options.null_fields)
+            row = selection.settled(row, self.options.null_fields)
         return renamed(row, self.options.columns)
 
     def _read(self, row: Row) -> list[Example]:

@@ -13,10 +13,9 @@ from stages import contract, formats, kinds
 from stages.errors import AskError, RowError
 from stages.format import Format
 from stages.formats._messages import role_of
-from stages.rows.column_names import ANSWERED, ANSWERING, ASKED, plain
+from stages.rows.column_names import ANSWERED, ANSWERING, ASKED, Watched, plain
 from stages.rows.selection import Selection
 from stages.rows.unread import ReadRow, Unread, left_over, mapped, require_asked, size_of
-from stages.rows.watched import Watched
 
 MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in one unread column
 LEAST_TEXT = 100  # characters per row of such a column; shorter texts are names, dates, numbers

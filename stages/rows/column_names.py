@@ -6,15 +6,15 @@ underscores and hyphens, so that ``Starter_Code`` and ``starterCode`` are the sa
 """
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from stages.contract import Row
-from stages.errors import AskError
 
 if TYPE_CHECKING:
     from stages.kinds import Kind
-from stages.rows.watched import EMPTY
+if TYPE_CHECKING:
+    pass
 
 
 @functools.lru_cache(4096)
@@ -202,76 +202,117 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     return [by_word[w] for w in difflib.get_close_matches(plain(name), by_word, 3, 0.6)]
 
 
-# Nulls that a typed table may have added to tools and tool calls.
+# A row that remembers which of its columns were read.
 #
-# An Arrow struct has the same keys in every row. Where rows of JSON differ in their keys, the table
-# has null for the missing ones, and a chat template would print arguments that the data never had.
-# Whether a null was in the data cannot be seen, so the user must say: ``--null-fields drop|keep``.
-# In any other place, null and a missing key are the same for every format.
+# A format reads a row by its columns; a column that it did not read is not in the example. So
+# unread columns are noticed without a list of the columns that each format knows.
 
 
-CHOICES = ("drop", "keep")
-_PRINTED = ("tools", "functions")
-_OF_TURNS = ("tool_calls", "function_call")
+# Columns that are passed on whole: their keys are those of the tool or the call.
+_PASSED_ON = frozenset(("tools", "functions", "tool_calls", "function_call"))
+EMPTY: tuple[Any, ...] = (None, "", [], {})  # values that are the same as none
 
 
-def _has_null(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(inner is None or _has_null(inner) for inner in value.values())
-    return isinstance(value, list) and any(map(_has_null, value))
+class Watched(dict[str, Any]):
+    """A row, or an object inside one. ``row[key]`` and ``row.get(key)`` count as reading.
 
-
-def _without(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without(inner) for key, inner in value.items() if inner is not None}
-    return [_without(inner) for inner in value] if isinstance(value, list) else value
-
-
-def _turn(turn: Any, choice: str | None, where: str) -> Any:
-    if not isinstance(turn, dict):
-        return turn
-    with_nulls = [key for key in _OF_TURNS if _has_null(turn.get(key))]
-    if with_nulls:
-        _require(choice, f"{where}[].{with_nulls[0]}")
-    return {**turn, **{key: _without(turn[key]) for key in with_nulls}} if with_nulls else turn
-
-
-def _require(choice: str | None, where: str) -> None:
-    if choice is None:
-        raise AskError(
-            "null_fields",
-            f"{where} holds nulls in a typed table, which gives every row the same keys: the "
-            "template may print keys that were not in the original row",
-            "Add --null-fields drop if the table added the nulls, or --null-fields keep if they "
-            "are data.",
-        )
-
-
-def is_settled(value: Any) -> bool:
-    """Whether a column that is neither ``tools`` nor ``functions`` holds no such null."""
-    turns = value if isinstance(value, list) else [value]
-    calls = (turn.get(key) for turn in turns if isinstance(turn, dict) for key in _OF_TURNS)
-    return not any(map(_has_null, calls))
-
-
-def settled(row: Row, choice: str | None) -> Row:
-    """A row of a typed table with its nulls as ``--null-fields`` says.
-
-    Args:
-        choice: ``drop``, ``keep``, or None without the option.
-
-    Raises:
-        AskError: a tool or a tool call has some, and the option is missing.
+    ``peek`` looks at a value without counting as reading.
     """
-    if choice == "keep":
-        return row
-    result = dict(row)
-    for name, value in row.items():
-        if name in _PRINTED and _has_null(value):
-            _require(choice, name)
-            result[name] = _without(value)
-        elif isinstance(value, list):
-            result[name] = [_turn(one, choice, name) for one in value]
-        elif isinstance(value, dict):
-            result[name] = _turn(value, choice, name)
-    return result
+
+    __slots__ = ("_keys", "_lists", "_read")
+
+    def __init__(self, row: Row) -> None:
+        super().__init__(row)
+        self._read: set[str] = set()
+        self._lists: set[str] = set()  # columns with a list of objects that are watched
+        self._keys: set[tuple[str, str]] = set()
+
+    def __getitem__(self, key: str) -> Any:
+        value = super().__getitem__(key)
+        if key in self._read:  # what is inside is watched already
+            return value
+        self._read.add(key)
+        if key in _PASSED_ON:
+            return value
+        if type(value) is dict:
+            value = self[key] = Watched(value)
+        elif type(value) is list and _has_objects(value):
+            value = self[key] = [Watched(one) if type(one) is dict else one for one in value]
+            self._lists.add(key)
+        return value
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of a column, which counts as read."""
+        if key not in self:
+            return default
+        return self[key]
+
+    @property
+    def read_columns(self) -> frozenset[str]:
+        """The columns that were read."""
+        return frozenset(self._read)
+
+    def read_keys(self, column: str) -> frozenset[str]:
+        """The keys of a column's turns that were read besides role and text."""
+        return frozenset(key for name, key in self._keys if name == column)
+
+    def unread(self, before: str = "") -> Iterator[tuple[str, Any]]:
+        """Path and value of everything that was not read and is not empty.
+
+        An object of which no key was read counts as used whole. In a list of objects, a key counts
+        as read when it was read in one of them; of others, the path comes once for each object.
+        """
+        if not self._read and before:
+            return
+        for key, value in self.items():
+            if key not in self._read:
+                if value not in EMPTY:
+                    yield f"{before}{key}", value
+            elif isinstance(value, Watched):
+                yield from value.unread(f"{before}{key}.")
+            elif key in self._lists:
+                yield from _unread_in(value, f"{before}{key}[].")
+
+
+class Overlaid(Watched):
+    """A row with the values of an object inside it on top; a read counts where the value is."""
+
+    __slots__ = ("_over", "_under")
+
+    def __init__(self, under: Row, over: Row) -> None:
+        super().__init__({**under, **over})
+        self._under, self._over = under, over
+
+    def __getitem__(self, key: str) -> Any:
+        return self._over[key] if key in self._over else self._under[key]
+
+
+def peek(row: Row, key: str) -> Any:
+    """The value of a column, which does not count as read; None where there is none."""
+    return dict.get(row, key)
+
+
+def read_key(row: Row, column: str, key: str) -> None:
+    """Count a key of a column's turns as read; turns are not watched themselves."""
+    if isinstance(row, Watched):
+        row._keys.add((column, key))
+
+
+def _has_objects(values: list[Any]) -> bool:
+    """Whether a list has objects that are no turns; keys of turns are in ``Message.fields``.
+
+    Rows have thousands of token ids, so a list is searched without a step of Python for each item.
+    """
+    if dict not in map(type, values):
+        return False
+    first = next(one for one in values if type(one) is dict)
+    return "role" not in first and "from" not in first
+
+
+def _unread_in(values: list[Any], before: str) -> Iterator[tuple[str, Any]]:
+    rows = [one for one in values if isinstance(one, Watched)]
+    read = set().union(*(row._read for row in rows))
+    for row in rows:
+        for path, value in row.unread(before):
+            if path.removeprefix(before) not in read:
+                yield path, value

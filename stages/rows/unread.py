@@ -18,8 +18,8 @@ import orjson
 from stages.contract import Conversation, Example, Message, Pair, Row, StepChain
 from stages.errors import AskError
 from stages.rows import column_names, stop_text
+from stages.rows.column_names import EMPTY, Watched
 from stages.rows.selection import rest
-from stages.rows.watched import EMPTY, Watched
 
 if TYPE_CHECKING:
     from stages.kinds import Kind
