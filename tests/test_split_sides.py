@@ -17,7 +17,7 @@ from support import Make, Run, read_manifest, read_rows, write_rows
 
 from pipeline.options.config import Config
 from pipeline.publish.check import check
-from pipeline.shards import doubles, sides
+from pipeline.shards import doubles, train_test
 from pipeline.shards.choose import choose
 from pipeline.shards.examples import PlannedExamples
 from pipeline.tasks import kind_of
@@ -83,7 +83,7 @@ def test_a_row_has_its_group_among_any_rows(rows: list[dict[str, Any]], random: 
 @given(GROUPS, GROUPS, SEEDS, st.floats(0, 1, exclude_max=True))
 def test_no_row_moves_another(some: list[int], more: list[int], seed: int, share: float) -> None:
     def in_test(values: list[int]) -> list[bool]:
-        return sides.in_test(np.array(values, np.uint64), share, seed).tolist()
+        return train_test.in_test(np.array(values, np.uint64), share, seed).tolist()
 
     assert in_test(some + more) == in_test(some) + in_test(more)
     assert in_test(some[::-1]) == in_test(some)[::-1]
@@ -93,19 +93,23 @@ def test_no_row_moves_another(some: list[int], more: list[int], seed: int, share
 def test_a_larger_share_keeps_what_a_smaller_one_tests(
     values: list[int], seed: int, shares: tuple[float, float]
 ) -> None:
-    small, large = (sides.in_test(np.array(values, np.uint64), s, seed) for s in sorted(shares))
+    small, large = (
+        train_test.in_test(np.array(values, np.uint64), s, seed) for s in sorted(shares)
+    )
     assert not (small & ~large).any()
 
 
-def _outcome(values: sides.Groups, test: Any, share: float) -> sides.SplitRule:
+def _outcome(values: train_test.Groups, test: Any, share: float) -> train_test.SplitRule:
     """What came of a split of examples with these groups."""
-    return sides.rule_of([sides.counted(values, np.ones(len(values), np.uint8), test)], share)
+    return train_test.rule_of(
+        [train_test.counted(values, np.ones(len(values), np.uint8), test)], share
+    )
 
 
 @given(GROUPS, SEEDS)
 def test_a_split_is_described_by_its_groups(values: list[int], seed: int) -> None:
     array = np.array(values, np.uint64)
-    test = sides.in_test(array, SHARE, seed)
+    test = train_test.in_test(array, SHARE, seed)
     found = _outcome(array, test, SHARE)
     assert found.groups == len(set(values))
     assert found.groups_in_test == len(set(array[test].tolist()))
@@ -116,8 +120,8 @@ def test_a_split_is_described_by_its_groups(values: list[int], seed: int) -> Non
 def test_the_share_deviates_as_stated() -> None:
     """Over many seeds, for groups of very different sizes."""
     array = np.repeat(np.arange(1, 61, dtype=np.uint64), np.arange(1, 61))
-    shares = [float(sides.in_test(array, 0.2, seed).mean()) for seed in range(2000)]
-    stated = _outcome(array, sides.in_test(array, 0.2, 0), 0.2).deviation
+    shares = [float(train_test.in_test(array, 0.2, seed).mean()) for seed in range(2000)]
+    stated = _outcome(array, train_test.in_test(array, 0.2, 0), 0.2).deviation
     assert abs(np.mean(shares) - 0.2) < 0.01
     assert abs(np.std(shares) - stated) < 0.1 * stated
 

@@ -23,7 +23,7 @@ from pipeline.serving import serving
 from pipeline.shards import budgets, examples, facts, filters, gather, pack_index
 from pipeline.shards.choose import Chosen
 from pipeline.shards.part import PartReport
-from pipeline.shards.sides import TEST, TRAIN
+from pipeline.shards.train_test import TEST, TRAIN
 from stages import encoders, findings, formats
 from stages.chat_template import loss_weights
 from stages.errors import PipelineError

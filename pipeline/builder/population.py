@@ -17,7 +17,7 @@ from pipeline.options.config import Config
 from pipeline.shards import budgets, doubles
 from pipeline.shards.choose import choose
 from pipeline.shards.examples import Choice, PlannedExamples
-from pipeline.shards.sides import TEST, TRAIN, mixed
+from pipeline.shards.train_test import TEST, TRAIN, mixed
 from stages.columns import Ints, offsets_of
 from stages.errors import UsageError
 from stages.tokens import layouts, packed

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from pipeline.builder.preparation import Prepared, in_parallel
 from pipeline.messages.progress import PLAN, Report
-from pipeline.shards import equal, exchange, facts, sides, window_plan
+from pipeline.shards import equal, exchange, facts, train_test, window_plan
 from pipeline.shards.choose import Chosen, nothing_to_train_on, require_none_apart
 from pipeline.shards.plan import WINDOW_EXAMPLES, Window, digest_of
 from stages.errors import SurroundingsError, UsageError
@@ -93,7 +93,7 @@ def plan(
             bound = facts.lower_bound(chosen.examples, chosen.choice, options.max_length)
             counts = replace(counts, lower_bound=bound)
         split = bool(counts.kept and (options.test_size or options.test))
-        if split and chosen is None and not _stored(laid, sides.TRAIN):
+        if split and chosen is None and not _stored(laid, train_test.TRAIN):
             raise nothing_to_train_on(options)
         outline = facts.Outline(
             counts=counts,
@@ -136,11 +136,11 @@ def _apart(laid: Sequence[window_plan.Laid]) -> dict[str, int]:
     """The sides that have examples, and of each how many packings were made apart."""
     return {
         side: sum(one.apart.get(side, 0) for one in laid)
-        for side in (sides.TRAIN, sides.TEST)
+        for side in (train_test.TRAIN, train_test.TEST)
         if _stored(laid, side)
     }
 
 
-def _rule(workers: _Workers, search: equal.Search) -> sides.SplitRule:
+def _rule(workers: _Workers, search: equal.Search) -> train_test.SplitRule:
     counted = workers.each(equal.count_groups, search, range(search.buckets))
-    return sides.rule_of(counted, search.config.plan.test_size)
+    return train_test.rule_of(counted, search.config.plan.test_size)

@@ -19,9 +19,9 @@ from pipeline.executors import Sums
 from pipeline.manifest.counts import Portion, SourceRecord
 from pipeline.options.build_options import Budget
 from pipeline.options.config import Config, Source
-from pipeline.shards import sides
+from pipeline.shards import train_test
 from pipeline.shards.examples import Asked, Choice, PlannedExamples
-from pipeline.shards.sides import TEST, TRAIN
+from pipeline.shards.train_test import TEST, TRAIN
 from stages.columns import Ints
 
 _SALT = 0x6275646765740000  # or the choice would follow the sides, which the same hash decides
@@ -108,7 +108,7 @@ def keys_of(examples: PlannedExamples, which: Ints, seed: int) -> npt.NDArray[np
     """A hash of what each example asks and of the seed."""
     if examples.group is None:
         raise ValueError("the parts have no groups")
-    return sides.mixed(examples.group[which], seed ^ _SALT)
+    return train_test.mixed(examples.group[which], seed ^ _SALT)
 
 
 def _mixture(

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pipeline.options.build_options import PlanOptions
 from pipeline.options.config import Config
 from pipeline.options.many_values import Keep
-from pipeline.shards import doubles, filters, plan, sides
+from pipeline.shards import doubles, filters, plan, train_test
 from pipeline.shards.budgets import Portions, portions
 from pipeline.shards.examples import Choice, Fate, Fates, PlannedExamples, read_examples
 from pipeline.shards.part import PartReport
@@ -96,7 +96,7 @@ def _in_test(
     """
     if examples.group is None or not options.test_size or not used.any():
         return None
-    test = sides.in_test(examples.group, options.test_size, options.seed)
+    test = train_test.in_test(examples.group, options.test_size, options.seed)
     if test[used].all():
         raise nothing_to_train_on(options)
     return test

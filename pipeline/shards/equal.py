@@ -18,9 +18,9 @@ import numpy.typing as npt
 from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import load
 from pipeline.options.config import Config
-from pipeline.shards import collect, doubles, facts, plan, sides, storage
+from pipeline.shards import collect, doubles, facts, plan, storage, train_test
 from pipeline.shards.examples import Choice, Fate, PlannedExamples
-from pipeline.shards.sides import Counted
+from pipeline.shards.train_test import Counted
 from stages.columns import Ints, offsets_of
 from stages.rows.groups import NO_QUESTION
 
@@ -88,7 +88,7 @@ def begun(search: Search, item: Item) -> tuple[PlannedExamples, Choice]:
     if choice is None:
         test = None
         if examples.group is not None and options.test_size:
-            test = sides.in_test(examples.group, options.test_size, options.seed)
+            test = train_test.in_test(examples.group, options.test_size, options.seed)
         choice = Choice(np.zeros(len(examples), np.uint8), test=test, group=examples.group)
     return examples, choice
 
@@ -228,4 +228,4 @@ def count_groups(search: Search, bucket: int) -> Counted:
         PipelineError: one is on both sides.
     """
     entries, _ = search.bucket("groups", bucket, GROUP)
-    return sides.counted(entries["group"], entries["examples"], entries["test"])
+    return train_test.counted(entries["group"], entries["examples"], entries["test"])

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pipeline.options import overlaps
 from pipeline.options.config import Config
-from pipeline.shards import doubles, sides
+from pipeline.shards import doubles, train_test
 from pipeline.shards.storage import here
 from stages import columns
 from stages.columns import Ints, offsets_of
@@ -72,8 +72,8 @@ class PlannedExamples:
     length: Counts
     trained: Counts
     digest: doubles.Digests
-    group: sides.Groups | None = None
-    asked: sides.Groups | None = None
+    group: train_test.Groups | None = None
+    asked: train_test.Groups | None = None
     source: npt.NDArray[np.int16] | None = None
     filtered: npt.NDArray[np.uint16] | None = None
     score: npt.NDArray[np.float64] | None = None
@@ -279,7 +279,7 @@ class Choice:
 
     fate: Fates
     test: npt.NDArray[np.bool_] | None = None
-    group: sides.Groups | None = None
+    group: train_test.Groups | None = None
     times: npt.NDArray[np.uint16] | None = None
     asked: tuple[Asked, ...] = ()
     near: doubles.NearDoubles | None = None

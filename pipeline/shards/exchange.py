@@ -22,8 +22,8 @@ from pipeline.shards import equal, facts, gather, window_plan
 from pipeline.shards.collect import ORIGIN, Collector, PartSource
 from pipeline.shards.examples import Choice, Numbers
 from pipeline.shards.plan import Member, Window, in_order, keys_of
-from pipeline.shards.sides import TEST, TRAIN, mixed
 from pipeline.shards.storage import bucket_of, replacing
+from pipeline.shards.train_test import TEST, TRAIN, mixed
 from stages.columns import Ints, offsets_of
 
 _KEY, _TEST = "key", "test"  # where it stands among all, before it is hashed; its side

@@ -20,7 +20,7 @@ from pipeline.manifest.counts import MarginCounts
 from pipeline.options.config import Config
 from pipeline.shards import budgets, plan
 from pipeline.shards.examples import Asked, Choice, PlannedExamples, columns_of, rows_left_out
-from pipeline.shards.sides import SplitRule
+from pipeline.shards.train_test import SplitRule
 from stages.columns import Ints
 from stages.kinds import Kind
 from stages.tokens import packed

@@ -24,7 +24,7 @@ from expectations import stored_rows, tallies, undo_layout
 from expectations.contract import EXAMPLE, ROW, Context, Values
 from expectations.tallies import Checks, Tally
 from pipeline.shards import mapped, storage
-from pipeline.shards.sides import mixed
+from pipeline.shards.train_test import mixed
 from stages.columns import Ints
 from stages.errors import GateError, PipelineError
 from stages.files import file_hash

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pipeline.options.build_options import PlanOptions
 from pipeline.options.config import Config
-from pipeline.shards import collect, part, sides
+from pipeline.shards import collect, part, train_test
 from pipeline.shards.examples import Choice, Numbers, PlannedExamples, part_of, read_numbers
 from stages.columns import Ints, offsets_of
 from stages.tokens import layouts, ragged
@@ -133,7 +133,7 @@ def indexed(laid: Sequence[Side], choice: Choice, examples: PlannedExamples) -> 
     What only another budget would use is stored, too, so that another mixture is another index.
     """
     test = np.zeros(len(choice.fate), bool) if choice.test is None else choice.test
-    on = {sides.TRAIN: choice.held & ~test, sides.TEST: choice.held & test}
+    on = {train_test.TRAIN: choice.held & ~test, train_test.TEST: choice.held & test}
     return [_indexed(side, np.flatnonzero(on[side.name]), examples.length) for side in laid]
 
 
@@ -165,18 +165,18 @@ def keys_of(choice: Choice, first: int = 0, total: int = 0) -> dict[str, tuple[I
         first: the number of the first example in the build; ``total``: how many the build has.
     """
     chosen = np.flatnonzero(choice.used)
-    orders = {sides.TRAIN: chosen}
+    orders = {train_test.TRAIN: chosen}
     if choice.test is not None:
         in_test = choice.test[chosen]
-        orders = {sides.TRAIN: chosen[~in_test], sides.TEST: chosen[in_test]}
+        orders = {train_test.TRAIN: chosen[~in_test], train_test.TEST: chosen[in_test]}
     keys = {name: (own, own + first) for name, own in orders.items()}
     if choice.times is not None:
-        copies = orders[sides.TRAIN]
+        copies = orders[train_test.TRAIN]
         times = choice.times[copies]
         again = [copies[times > number] for number in range(int(times.max(initial=0)))]
         passes = np.repeat(np.arange(len(again)), [len(one) for one in again])
         own = np.concatenate([copies[:0], *again])
-        keys[sides.TRAIN] = own, own + first + passes * total
+        keys[train_test.TRAIN] = own, own + first + passes * total
     return keys
 
 
@@ -197,7 +197,7 @@ def in_order(
     for name, (own, key) in keys.items():
         order = own
         if options.shuffle:
-            order = own[np.argsort(sides.mixed(key, options.seed), kind="stable")]
+            order = own[np.argsort(train_test.mixed(key, options.seed), kind="stable")]
         if len(own):
             laid.append(lay_out(name, order, lengths, options, width=width, starts=starts))
     return laid

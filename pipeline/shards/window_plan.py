@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.manifest.json_records import from_json
-from pipeline.shards import equal, facts, gather, reused_shards, sides
+from pipeline.shards import equal, facts, gather, reused_shards, train_test
 from pipeline.shards.examples import Choice, PlannedExamples
 from pipeline.shards.plan import Side, Window, sides_of
 from pipeline.shards.reused_shards import Keeping
@@ -145,7 +145,7 @@ def written(path: Path, window: Window, laid: list[Side], counts: facts.Counts) 
 def shards_of(laid: list[Laid]) -> list[ShardRef]:
     """The shards of all windows by their names: of each side, those of the first window first."""
     found = []
-    for split in (sides.TRAIN, sides.TEST):
+    for split in (train_test.TRAIN, train_test.TEST):
         every = [
             (one.plan, number) for one in laid for number in range(len(one.shards.get(split, ())))
         ]
@@ -170,7 +170,7 @@ class IndexRef:
 def packs_of(laid: list[Laid]) -> list[IndexRef]:
     """The packs of all windows, where packs are an index: of each side, in their order."""
     found = []
-    for split in (sides.TRAIN, sides.TEST):
+    for split in (train_test.TRAIN, train_test.TEST):
         before, name = 0, INDEX_OF + split
         for one in laid:
             numbers = range(len(one.shards.get(name, ())))
