@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline import stores
-from pipeline.builds import folder_versions, publish, store_versions
+from pipeline.builds import folder_versions, publish
 from pipeline.builds.publish import CURRENT
 from pipeline.builds.versions import LetGo, Versions
 from pipeline.manifest import dataset_files
@@ -249,6 +249,8 @@ def _in_store(address: str) -> tuple[Path, bytes]:
     data = store.get(MANIFEST) if last != publish.CURRENT else None
     if data is not None:
         return Path(where), data
+    from pipeline.builds import store_versions  # which few need
+
     now = store_versions.current(store).build_id
     data = store.get(f"{now}/{MANIFEST}") if now is not None else None
     if data is None:

@@ -1,8 +1,7 @@
 """One split through the stages: a part, content-addressed, written whole or not at all.
 
-A part depends on the bytes of its split, the recipe and the code, and its name is their hash. So
-a build that died finds its finished parts again, a rebuild does only what changed, and any number
-of workers makes the same bytes. Lines count from the split's start; the gather knows the rest.
+A part's name is the hash of its split, the recipe and the code. So a build that died finds its
+parts again, a rebuild does only what changed, and any number of workers makes the same bytes.
 """
 
 import hashlib
@@ -92,8 +91,7 @@ class PartReport:
 
     @staticmethod
     def lost_of(reports: "Iterable[PartReport]") -> tuple[int, int, str]:
-        """Rows of all parts whose text is lost, of how many that were read twice, and what the
-        first of them loses."""
+        """Rows of all parts whose text is lost, of how many read twice; what the first loses."""
         every = list(reports)
         sampled = sum(one.sampled + one.skipped for one in every)
         first = next((one.loss for one in every if one.loss), "")
@@ -208,6 +206,11 @@ def finished(
     return report
 
 
+def _stored(recipe: Recipe, batch: contract.Batch) -> contract.Batch:
+    folded = fold(batch, recipe.marker) if "folded" in recipe.task.stored else batch
+    return folded.select(columns_of(recipe))
+
+
 def _count(recipe: Recipe, report: PartReport, batch: contract.Batch) -> None:
     for name in ("truncated", "merged_cuts"):
         total = pa.compute.sum(batch.column(name)).as_py() or 0
@@ -281,9 +284,7 @@ def _made(recipe: Recipe, work: Work) -> PartReport:
             second_rows.check_values(batch, recipe.config.carried.paths, records, work.place)
             _count(recipe, report, batch)
             report.tokens += pa.compute.sum(batch.column("length")).as_py()
-            if "folded" in recipe.task.stored:
-                batch = fold(batch, recipe.marker)
-            batches.append(batch.select(columns_of(recipe)))
+            batches.append(_stored(recipe, batch))
         report.refused = len(rejects)
         read += lines.size if plain else 0
         executors.tell(replace(report.amount, size=read))
