@@ -22,16 +22,15 @@ from pathlib import Path
 import click
 
 from benchmarks import page, worked
-from docs import dependencies, guides, rooms
+from docs import code_pages, dependencies, guides, rooms
 from docs.guides import table
 from expectations.contract import PLANNED, Context
 from expectations.gx_suites import shipped
 from expectations.invariants import invariants
-from pipeline import lines, tasks
+from pipeline import tasks
 from pipeline.builder.stagewise import stage_table
 from pipeline.cli import cli
 from pipeline.commands.list import audits, columns, formats, trainers
-from pipeline.messages import explanations
 from pipeline.options import build_options, help_page, recipe_model
 from pipeline.tasks import kind_of
 from stages import catalog
@@ -172,66 +171,6 @@ def recipes_page() -> str:
     return _KEYS.sub(lambda _: made, RECIPES.read_text("utf-8"))
 
 
-CODES = ROOT / "docs" / "codes"
-
-
-def _code_page(one: explanations.Explanation) -> str:
-    """The page of the site."""
-    page = [
-        f"# {one.code}",
-        "",
-        f"[{one.title}](index.md#{_anchor(one.title)}), written by `make docs`.",
-        "",
-    ]
-    for block in explanations.blocks(one):
-        if block.kind == explanations.HEAD:
-            page += [f"## {block.text}", ""]
-        elif block.kind == explanations.TEXT:
-            page += [*lines.wrapped(_escaped(block.text), 100), ""]
-        else:
-            page += [f"```{block.kind}", block.text, "```", ""]
-    return "\n".join(page)
-
-
-def _escaped(text: str) -> str:
-    """Text whose ``<`` and ``_`` stay as they are in Markdown."""
-    return text.replace("<", "&lt;").replace("_", "\\_").replace("*", "\\*")
-
-
-def _anchor(title: str) -> str:
-    """What a heading is linked by."""
-    return title.lower().replace(" ", "-")
-
-
-def _index(groups: list[explanations.Group]) -> str:
-    """The page that lists every code."""
-    page = [
-        "# Codes",
-        "",
-        "Written by `make docs` from what `pipeline explain CODE` prints; the tests run every",
-        "example. A refused row has its code in `rejects.jsonl`; the summary, the manifest and the",
-        "report count the refused rows of a build by code. Few of them stop no build: see",
-        "`--max-reject`.",
-        "",
-    ]
-    for one in groups:
-        page += [f"## {one.title}", "", *lines.wrapped(_escaped(one.about), 100), ""]
-        page += ["| code | what it means |", "|---|---|"]
-        for code in one.codes:
-            means = _escaped(explanations.first_sentence(code.means)).replace("|", "\\|")
-            page.append(f"| [`{code.code}`]({code.page}.md) | {means} |")
-        page.append("")
-    return "\n".join(page)
-
-
-def codes() -> dict[Path, str]:
-    """A page for each code, and one that lists them."""
-    groups = [explanations.group(name) for name in explanations.GROUPS]
-    every = [one for group in groups for one in group.codes]
-    found = {CODES / f"{one.page}.md": _code_page(one) for one in every}
-    return found | {CODES / "index.md": _index(groups)}
-
-
 EXTENDING = ROOT / "docs" / "extending.md"
 # What can be added: the folder, and the modules with helper functions beside those in the folder.
 _EXTENSIONS: dict[str, tuple[str, ...]] = {
@@ -323,7 +262,7 @@ def pages() -> dict[Path, str]:
         recipe_model.SCHEMA: recipe_model.schema_text(),
         page.PAGE: page.text(),
         worked.PAGE: worked.page(),
-        **codes(),
+        **code_pages.codes(),
         dependencies.PAGE: dependencies.text(),
         rooms.PAGE: rooms.text(),
         **exported(),
@@ -333,7 +272,7 @@ def pages() -> dict[Path, str]:
 def stale() -> str:
     """What differs between the generated files and what they should be; empty when nothing does."""
     current = pages()
-    gone = sorted({*CODES.glob("*.md")} - current.keys())
+    gone = sorted({*code_pages.CODES.glob("*.md")} - current.keys())
     differences = [f"{path.relative_to(ROOT)} is of no code" for path in gone]
     for path, text in current.items():
         old = path.read_text("utf-8") if path.exists() else ""
@@ -349,9 +288,9 @@ if __name__ == "__main__":
         found = stale()
         sys.exit(f"{found}\nout of date; write them with: make docs" if found else 0)
     SUITES.mkdir(exist_ok=True)
-    CODES.mkdir(exist_ok=True)
+    code_pages.CODES.mkdir(exist_ok=True)
     current = pages()
-    for path in {*CODES.glob("*.md")} - current.keys():
+    for path in {*code_pages.CODES.glob("*.md")} - current.keys():
         path.unlink()  # of a code that there is no more
     for path, text in current.items():
         path.write_text(text, "utf-8")
