@@ -28,20 +28,10 @@ class Format(ABC):
             ``read`` reads no others; ``--map`` takes these names.
         fans_out: whether one row can become several sequences (then all get ``#k``).
         prompts: the columns that hold a prompt as one text, which may carry a chat template.
-        exchange: the names of the question's column, and of the answer's, where a row may be a
-            question and an answer and nothing else; None where it may not.
-        question_goes_on: the names of a column whose text follows that question after a blank line.
-        dialogue: the names of the column of turns, where a row may be a conversation with its last
-            answer and nothing else; empty where it may not.
-        answers: the columns of the chosen and of the rejected answer, where a row may be a prompt
-            and two answers and nothing else; None where it may not.
-        asks: the names of the column of that prompt, a text or turns; ``asks_in_turns``: of one
-            that holds turns alone.
-        restates: those of them that may stand beside two whole conversations, as a part of both.
-        step_lists: the names of the columns of a problem, of its steps and of their ratings, where
-            a row may be these and nothing else; None where it may not.
-        step_text: the names of the columns of a text with a tag after each step, and of ratings in
-            a list; ``step_texts``: of that text, and of one that has ratings in the place of tags.
+        passes_on: the columns whose texts (or turns with these, or lists of them) and lists of
+            ratings from 0 to 1 are passed on: ``read`` may join texts, compare them whole and look
+            for what is more than a text, as ``normalize.outlines`` does, and for nothing else; of
+            ratings it only counts how many they are. Reading them again says so again.
         token_ids: whether rows are token ids, which are neither rendered nor encoded.
         first_error: whether rows rate their steps up to the first error only.
         named_only: why rows are recognised but read only where ``--format`` names the format;
@@ -55,16 +45,7 @@ class Format(ABC):
     columns: Columns
     fans_out: bool = False
     prompts: tuple[str, ...] = ()
-    exchange: tuple[tuple[str, ...], tuple[str, ...]] | None = None
-    question_goes_on: tuple[str, ...] = ()
-    dialogue: tuple[str, ...] = ()
-    answers: tuple[str, str] | None = None
-    asks: tuple[str, ...] = ()
-    asks_in_turns: tuple[str, ...] = ()
-    restates: tuple[str, ...] = ()
-    step_lists: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None = None
-    step_text: tuple[tuple[str, ...], tuple[str, ...]] | None = None
-    step_texts: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    passes_on: tuple[str, ...] = ()
     token_ids: bool = False
     first_error: bool = False
     named_only: str = ""
@@ -77,9 +58,8 @@ class Format(ABC):
         for part in cls.__mro__[: cls.__mro__.index(Format)]:
             for name in (*vars(part), *vars(part).get("__annotations__", ())):
                 _require_known(cls, name)
-        if "read" in vars(cls):  # which rows are plain was said of what another class reads
-            for name in _OF_PLAIN_ROWS - vars(cls).keys():
-                setattr(cls, name, getattr(Format, name))
+        if "read" in vars(cls) and "passes_on" not in vars(cls):  # it was said of another reading
+            cls.passes_on = ()
         # A method that is still the one below, or an attribute that is still only announced.
         lacking = [n for n in _NEEDED if getattr(cls, n, None) is getattr(Format, n, None)]
         if lacking and not abstract:
@@ -135,9 +115,6 @@ class Format(ABC):
         return None
 
 
-_OF_PLAIN_ROWS = frozenset(
-    ("exchange", "dialogue", "answers", "step_lists", "step_text", "step_texts")
-)
 _KNOWN = sorted(n for n in {*vars(Format), *Format.__annotations__} if not n.startswith("_"))
 
 

@@ -41,8 +41,8 @@ class Kind(ABC):
         trims: what ``--too-long trim-...`` drops from the end of its examples; empty for nothing.
         legend: what its tokens are coloured as, by the names of ``pipeline.report.drawing``.
         end_of_turn: what a token that ends a turn is for.
-        plain: rows that say no more than an example needs take the fast path of normalize. A kind
-            that is derived from another says so again, since that path calls none of its methods.
+        passes_on: its methods pass texts of turns on, and see in them no more than
+            ``normalize.outlines`` does. A kind that is derived from another says so again.
     """
 
     name: str
@@ -61,12 +61,12 @@ class Kind(ABC):
     trims = ""
     legend: tuple[str, ...] = ("context", "trained")
     end_of_turn = "trained at the end of every trained turn"
-    plain = False
+    passes_on = False
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if "plain" not in vars(cls):
-            cls.plain = False
+        if "passes_on" not in vars(cls):
+            cls.passes_on = False
 
     @property
     def labelled(self) -> bool:
@@ -136,7 +136,7 @@ class Conversations(Kind):
     texts = ("messages",)
     trains_answers = True
     trims = "turns"
-    plain = True
+    passes_on = True
 
     def turns(self, example: contract.Conversation) -> tuple[list[contract.Message], ...]:
         """Its turns."""
@@ -176,7 +176,7 @@ class Pairs(Kind):
     compares = True
     legend = ("context", "answer", "scored")
     end_of_turn = "the last token of both sides"
-    plain = True
+    passes_on = True
 
     def turns(self, example: contract.Pair) -> tuple[list[contract.Message], ...]:
         """Prompt, chosen and rejected answer."""
@@ -219,7 +219,7 @@ class Steps(Kind):
     legend = ("context", "good", "bad", "open")
     end_of_turn = "closes the answer, untrained"
     trims = "steps"
-    plain = True
+    passes_on = True
 
     def notes(self, example: contract.StepChain, normalize: Normalize) -> list[str]:
         """Whether stripping the steps removes indents or blank lines."""

@@ -43,11 +43,10 @@ from stages import columns, kinds
 from stages.chat_template import compile as compiling
 from stages.chat_template import render_steps, segments, shapes
 from stages.chat_template import trained_spans as turns
-from stages.columns import IGNORED, list_parts, make_list, numbers, offsets_of
+from stages.columns import IGNORED, list_parts, make_list, numbers
 from stages.contract import Lines
 from stages.files import file_hash
-from stages.normalize import plain_pairs
-from stages.normalize import turns as plain_turns
+from stages.normalize import outlines
 from stages.readers import jsonl
 from stages.rows import carried
 from stages.tokens import encode, outline_tokens, packed, segment_encoder
@@ -198,34 +197,12 @@ def the_reader_loses_the_first_line() -> None:
 # Normalize
 
 
-def _trained(change: Callable[[Any, Any], Any]) -> None:
-    """Change which turns of plain rows are trained; gets what is, and the numbers of the roles."""
-
-    def changed(old: Any, self: Any, normalize: Any) -> Any:
-        made = old(self, normalize)
-        offsets, turns = list_parts(made["messages"])
-        fields = [turns.field(i) for i in range(4)]
-        trained = fields[3].to_numpy(zero_copy_only=False)
-        fields[3] = pa.array(change(trained, self.roles))
-        flat = pa.StructArray.from_arrays(fields, fields=list(turns.type))
-        return made | {"messages": make_list(offsets, flat)}
-
-    wrap(plain_turns.Turns, "columns", changed)
-
-
 @mutant("sft")
 def a_system_turn_is_dropped() -> None:
     def change(old: Any, conversations: Any) -> Any:
         return old([[m for m in turns if m.role != "system"] for turns in conversations])
 
-    def dropped(found: Any) -> Any:
-        kept = found.roles != plain_turns.SYSTEM
-        sizes = np.add.reduceat(kept.astype(np.int64), found.offsets[:-1])
-        texts = found.texts.filter(pa.array(kept))
-        return plain_turns.Turns(found.roles[kept], texts, offsets_of(sizes))
-
     wrap(carried, "turns_column", change)
-    wrap(plain_turns.Turns, "rows", lambda old, *rest: dropped(old(*rest)))
 
 
 @mutant("sft")
@@ -239,12 +216,8 @@ def contents_are_stripped() -> None:
 
 
 def _own_texts(change: Callable[[list[str]], list[str]]) -> None:
-    """Change the texts of plain rows."""
-
-    def changed(found: Any) -> Any:
-        return replace(found, texts=pa.array(change(found.texts.to_pylist()), pa.string()))
-
-    wrap(plain_turns.Turns, "rows", lambda old, *rest: changed(old(*rest)))
+    """Change the texts of rows that become columns by their outlines."""
+    wrap(outlines, "_with_texts", lambda old, column, texts: old(column, change(texts)))
 
 
 @mutant("flat")
@@ -266,25 +239,13 @@ def wrap_pairs(change: Callable[[Any], Any]) -> None:
 
 
 @mutant("rm-plain")
-def a_prompt_of_two_conversations_ends_at_its_first_question() -> None:
-    def ended(found: Any) -> Any:
-        if not found:
-            return found
-        (roles, texts), *sides = found
-        behind = ((roles[1:] + own, texts[1:] + said) for own, said in sides)
-        return ((roles[:1], texts[:1]), *behind)
-
-    after(plain_pairs, "_pair", ended)
+def answers_take_the_place_of_the_turns_before_them() -> None:
+    _own_texts(lambda texts: [texts[at - at % 2 - 1] for at in range(len(texts))])
 
 
-@mutant("rm-plain")
-def rejected_answers_move_to_the_next_prompt() -> None:
-    def moved(old: Any, self: Any, prompts: Any) -> Any:
-        if self.texts[-1] == "No.":
-            self.texts[1], self.texts[3] = self.texts[3], self.texts[1]
-        return old(self, prompts)
-
-    wrap(plain_pairs._Side, "messages", moved)
+@mutant("sft")
+def one_text_of_a_row_stands_in_all_its_places() -> None:
+    wrap(outlines, "_fill", lambda old, said: lambda texts: [texts[0]] * len(said))
 
 
 @mutant("prm")
@@ -298,11 +259,15 @@ def labels_move_to_the_next_step() -> None:
 
 @mutant("prm-text")
 def a_problem_ends_behind_its_first_step() -> None:
-    def change(found: Any) -> Any:
-        problem, steps, pieces = found
-        return problem + steps[0].lstrip()[:1], [steps[0].lstrip()[1:], *steps[1:]], pieces
+    def change(old: Any, *given: Any) -> Any:
+        made = old(*given)
+        problems = [
+            p + steps[0][:1] for p, steps in zip(made["problem"], made["steps"], strict=True)
+        ]
+        steps = [[own[0][1:], *own[1:]] for own in made["steps"]]
+        return {**made, "problem": problems, "steps": steps}
 
-    after(plain_pairs._Cut, "__call__", change)
+    wrap(type(kinds.load(kinds.STEPS)), "filled", change)
 
 
 # Render and compile

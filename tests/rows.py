@@ -9,6 +9,7 @@ built.
 format reads; ``rows_unusable.jsonl`` rows that are recognised to be refused.
 """
 
+import copy
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,3 +84,22 @@ def records(rows: list[Any], typed: bool = False) -> list[contract.Record]:
         contract.Record(3 * at, None, b"", row, None if row is not None else bad, typed)
         for at, row in enumerate(rows)
     ]
+
+
+def come_out_the_same(normalize: Normalize, rows: list[Any], typed: bool = False) -> list[bool]:
+    """Require that rows come out alike alone and by outlines; which of them have an outline."""
+    normalize.restart()
+    alone = normalize._one_by_one(records(copy.deepcopy(rows), typed))
+    counted = (normalize.tally.rows, normalize.tally.bytes)
+    normalize.restart()
+    for _ in range(2):  # the first row of each outline is read alone too
+        normalize(records(copy.deepcopy(rows), typed))
+    normalize.restart()
+    batch = normalize(records(copy.deepcopy(rows), typed))
+    batch.validate(full=True)
+    assert batch.schema.equals(alone.schema)
+    assert repr(batch.to_pylist()) == repr(alone.to_pylist())  # 0.0 and -0.0 are not the same
+    assert counted == (normalize.tally.rows, normalize.tally.bytes)
+    outlines = normalize._outlines
+    found = None if outlines is None else outlines.batch(records(rows, typed))
+    return [at in (found[0] if found else ()) for at in range(len(rows))]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rows import normalizing, records
+from rows import come_out_the_same, normalizing, records
 from small_tokenizers import small
 from support import table
 
@@ -19,7 +19,6 @@ from stages import encoders, formats, probes, profile
 from stages.chat_template.render import Render, Renderer
 from stages.chat_template.render_steps import RenderSteps
 from stages.contract import Batch, FormatOptions, Row, Stage
-from stages.normalize import plain as plain_rows
 from stages.normalize.stage import Normalize
 from stages.rows import carried, stop_text
 from stages.tokenizers.profiles import all_profiles
@@ -108,24 +107,14 @@ tables = st.sampled_from(NAMES).flatmap(
     st.booleans(),
     st.sampled_from([None, "drop", "keep"]),
 )
-def test_plain_rows_become_the_columns_of_careful_ones(
+def test_marks_stand_for_every_text_that_a_format_passes_on(
     table: tuple[str, list[Any]], train_on: str, stops: str, typed: bool, nulls: str | None
 ) -> None:
+    """Rows that are read again by their outlines come out as they did when they were read alone."""
     name, rows = table
-    made = []
-    for plain in (True, False):
-        options = FormatOptions(null_fields=nulls)
-        normalize = Normalize(
-            kind_of("sft"), formats.load(name), options, train_on, stop_text=stops
-        )
-        if not plain:
-            vars(normalize)["_may_be_plain"] = False
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(plain_rows, "_FEW", 1)
-            batch = normalize(records(rows, typed))
-        batch.validate(full=True)
-        made.append((batch, normalize.tally))
-    assert made[0] == made[1]
+    options = FormatOptions(null_fields=nulls)
+    normalize = Normalize(kind_of("sft"), formats.load(name), options, train_on, stop_text=stops)
+    come_out_the_same(normalize, rows, typed)
 
 
 def test_nulls_of_a_typed_table_are_asked_about_in_unread_columns() -> None:

@@ -77,9 +77,11 @@ class LineBlock(Sequence[contract.Record]):
         """How many lines there are, blank ones included."""
         return self.content.count(b"\n") + 1
 
-    def raw(self, place: int) -> bytes:
-        """One line without its end."""
-        return self.content[self.starts[place] : self.starts[place + 1] - 1]
+    @functools.cached_property
+    def _bounds(self) -> list[int]:
+        """The same as ``starts``, for single lines."""
+        bounds: list[int] = self.starts.tolist()
+        return bounds
 
     def cut(self, lines: int) -> Iterator[LineBlock]:
         """The same lines in blocks of at most so many."""
@@ -121,7 +123,8 @@ class LineBlock(Sequence[contract.Record]):
     def _record(self, place: int) -> contract.Record:
         if self._rows is None:
             return self._records[place]
-        raw, offset = self.raw(place), self._offset + int(self.starts[place])
+        begin, end = self._bounds[place : place + 2]
+        raw, offset = self.content[begin : end - 1], self._offset + begin
         return contract.Record(self._first + place, offset, raw, self._rows[place])
 
     @functools.cached_property

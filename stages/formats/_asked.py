@@ -176,6 +176,8 @@ def require_same(
         AskError: one says something else.
     """
     others = [n for n in meant(names, columns) if n != column and n in row and fits(peek(row, n))]
+    if not others:
+        return
     mine = said(peek(row, column))
     if any(said(peek(row, name)) != mine for name in others):
         sources = [columns.get(name, name) for name in (column, *others)]

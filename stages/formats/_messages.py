@@ -145,6 +145,19 @@ def _of_parts(turn: dict[str, Any], body: list[Any], where: str) -> list[dict[st
     return [*parts.results[:-1], {**parts.results[-1], **beside}]
 
 
+def simple(turn: Any) -> Message | None:
+    """A turn of a role and a text, as most are; None where it is anything else."""
+    if type(turn) is not dict or len(turn) != 2:
+        return None
+    spelled, said = turn.get("role"), turn.get("content")
+    if type(said) is not str:
+        spelled, said = turn.get("from"), turn.get("value")
+    if type(said) is not str or type(spelled) is not str or spelled in _CALLS:
+        return None
+    role = _ROLES.get(spelled)
+    return None if role is None else Message(role, said)
+
+
 def read(turn: Any, where: str) -> list[Message]:
     """One turn in any dialect; the results of tools that it holds are turns of their own."""
     if isinstance(turn, dict):

@@ -1,5 +1,6 @@
 """What formats of rated steps have in common: problems, lists of steps, texts with tags, turns."""
 
+import functools
 import re
 from collections.abc import Iterable
 from itertools import pairwise
@@ -65,6 +66,12 @@ def chain(
     return StepChain(problem, steps, labels, pieces=pieces if own_text else None)
 
 
+@functools.cache
+def _separators(first: str) -> tuple[re.Pattern[str], str]:
+    """What finds the beginning of a first step, and how the second one begins: Step 2:"""
+    return re.compile(re.escape(first)), re.sub(r"\b1\b", "2", first, count=1)
+
+
 def _first_step(text: str, separator: str) -> int:
     """Where the first step begins in what stands before the first tag.
 
@@ -74,11 +81,11 @@ def _first_step(text: str, separator: str) -> int:
     Raises:
         RowError: none begins there, or one of several.
     """
-    places = [match.start() for match in re.finditer(re.escape(separator), text)]
+    first, second = _separators(separator)
+    places = [match.start() for match in first.finditer(text)]
     if not places:
         detail = f"no {separator!r} before the first tag; see --prompt-separator"
         raise RowError("no_first_step", detail)
-    second = re.sub(r"\b1\b", "2", separator, count=1)  # Step 1: -> Step 2:
     if second == separator:  # a separator that numbers nothing: the problem ends where it first is
         return places[0]
     numbered = [second in text[a:b] for a, b in pairwise(places)]

@@ -24,8 +24,8 @@ def rating(value: Any, where: str) -> float | None:
     Raises:
         RowError: it is something else.
     """
-    if value is None:
-        return None
+    if value is None or value is True or value is False:
+        return None if value is None else float(value)
     if isinstance(value, str) and value.strip() in _SIGNS:
         return _SIGNS[value.strip()]
     if isinstance(value, (bool, int, float)) and math.isfinite(value) and 0 <= value <= 1:
@@ -83,7 +83,10 @@ def ratings(values: Any, steps: int, column: str, label: Label = rating) -> list
     if len(values) != steps:
         detail = f"{counted(steps, 'step')} and {counted(len(values), 'label')}"
         raise RowError("label_count", detail)
-    return [label(value, f"{column}[{i}]") for i, value in enumerate(values)]
+    try:
+        return [label(value, column) for value in values]
+    except RowError:  # which of them it is, is said where one is refused
+        return [label(value, f"{column}[{i}]") for i, value in enumerate(values)]
 
 
 def aligned(pieces: list[str], label: str) -> list[float | None]:
@@ -100,7 +103,9 @@ def aligned(pieces: list[str], label: str) -> list[float | None]:
             raise RowError("misaligned", detail)
         at += len(piece)
         if number < len(pieces):
-            signs.append(rating(label[at : at + 1], f"the label of step {number}"))
+            sign = label[at : at + 1]
+            known = sign in _SIGNS  # as nearly all are
+            signs.append(_SIGNS[sign] if known else rating(sign, f"the label of step {number}"))
             at += 1
     if at != len(label):
         raise RowError("misaligned", f"label goes on after character {at}, where input ends")
@@ -194,7 +199,7 @@ def rated(row: Row, names: Sequence[str], columns: Mapping[str, str]) -> str:
     """
     there = [name for name in meant(names, columns) if peek(row, name) is not None]
     silent = [n for n in there if isinstance(peek(row, n), list) and not _any_given(peek(row, n))]
-    if any(_are_ratings(peek(row, name)) for name in there):
+    if silent and any(_are_ratings(peek(row, name)) for name in there):
         there = [name for name in there if name not in silent]
     column = there[0] if there else names[0]
     require_same_ratings(row, column, names, columns)

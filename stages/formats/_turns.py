@@ -14,6 +14,7 @@ SYSTEM = ("system", "system_prompt", "system_instruction", "systemInstruction")
 BEFORE = {"system text": SYSTEM, "history": ("history",)}  # what stands before a question
 TOOLS = {"tools": ("tools", "functions")}
 BESIDE = {**BEFORE, **TOOLS}
+_AHEAD = frozenset((*SYSTEM, "history"))
 
 
 def text(row: Mapping[str, Any], key: str) -> str:
@@ -40,6 +41,10 @@ def conversation(turns: Any, where: str) -> list[Message]:
     messages: list[Message] = []
     called = False
     for i, turn in enumerate(turns):
+        if (simple := _messages.simple(turn)) is not None:
+            messages.append(simple)
+            called = False
+            continue
         said, before_it = _messages.read(turn, f"{where}[{i}]"), called
         called = _messages.is_call(turn)
         if called and before_it:  # calls one after another are made at once, in one turn
@@ -116,9 +121,9 @@ def _history(value: Any) -> list[Message]:
 
 def before(row: Row) -> list[Message]:
     """What stands before the question: a system text and earlier exchanges."""
-    if "history" in row or any(name in row for name in SYSTEM):
-        return system(row) + _history(row.get("history"))
-    return []
+    if row.keys().isdisjoint(_AHEAD):
+        return []
+    return system(row) + _history(row.get("history"))
 
 
 def behind(row: Row, turns: list[Message]) -> list[Message]:
@@ -127,6 +132,8 @@ def behind(row: Row, turns: list[Message]) -> list[Message]:
     Raises:
         RowError: both bring a system text, and they differ.
     """
+    if row.keys().isdisjoint(_AHEAD):
+        return turns
     own, said = turns[0].role == "system", system(row)
     if own and said and said[0].content != turns[0].content:
         detail = "a system text in a column and another in the turns"

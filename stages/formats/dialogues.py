@@ -31,7 +31,7 @@ class _OpenAI(_Dialogue):
 
     name = "openai"
     columns: Columns = {"turns": ("messages",), **_PROMPT, **_turns.BESIDE}
-    dialogue = ("messages",)
+    passes_on = ("messages", "prompt", *_turns.SYSTEM)
 
     def matches(self, row: Row) -> str | None:
         known = _turns.has_turns(row.get("messages"), "role")
@@ -51,7 +51,7 @@ class _ShareGPT(_Dialogue):
         **_PROMPT,
         **_turns.BESIDE,
     }
-    dialogue = (*_COLUMNS, "messages")
+    passes_on = (*_COLUMNS, "messages", "prompt", *_turns.SYSTEM)
 
     def matches(self, row: Row) -> str | None:
         if "chosen" in row or "rejected" in row:

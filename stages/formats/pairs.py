@@ -65,10 +65,7 @@ class _Preference(_NamedSides):
 
     name = "preference"
     prompts = (*_pairs.PROMPTS, "instruction", "chosen")
-    answers = ("chosen", "rejected")
-    asks = _pairs.PROMPTS
-    asks_in_turns = _pairs.TURNS
-    restates = ("prompt",)
+    passes_on = ("chosen", "rejected", *_pairs.BESIDE["prompt"], *_turns.SYSTEM)
 
     def __init__(self) -> None:
         super().__init__(self.name, str(self.__doc__), ("chosen", "rejected"))

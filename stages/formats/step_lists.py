@@ -50,17 +50,7 @@ class _Stepwise(Asking, _ratings.Signed):
     name = "stepwise"
     columns: Columns = {**_rated_steps.LISTED, "ratings": _LABELS}
     prompts = _rated_steps.PROBLEMS
-    step_lists: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None = (
-        _rated_steps.PROBLEMS,
-        _rated_steps.LISTS,
-        _LABELS,
-    )
-
-    @property
-    def variants(self) -> Mapping[str, Format]:
-        variants = super().variants
-        variants["signed"].step_lists = None  # whoever reads lists as columns reads 0 as bad
-        return variants
+    passes_on = (*_rated_steps.PROBLEMS, *_rated_steps.LISTS, *_LABELS)
 
     def _shown(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Iterable[Any]:
         names = meant(_LABELS, columns)
@@ -138,7 +128,6 @@ class _MathShepherd(Format):
     kinds = (STEPS,)
     columns: Columns = {"text": ("input",), "ratings": ("label",), **_turns.BEFORE}
     prompts = ("input",)
-    step_texts = (("input",), ("label",))
 
     def matches(self, row: Row) -> str | None:
         texts = isinstance(row.get("input"), str) and isinstance(row.get("label"), str)
@@ -161,7 +150,6 @@ class _OpenRLHF(Asking):
     kinds = (STEPS,)
     columns: Columns = {"text": ("input",), "ratings": _TEXT_VALUES, **_turns.BEFORE}
     prompts = ("input",)
-    step_text = (("input",), _TEXT_VALUES)
 
     def matches(self, row: Row) -> str | None:
         name = _turns.first_of(row, _TEXT_VALUES)

@@ -39,7 +39,7 @@ class _QueryResponse(Format):
     kinds = (CONVERSATION,)
     columns: Columns = {"question": _QUESTIONS, "answer": _ANSWERS, **_turns.BESIDE}
     prompts = _QUESTIONS
-    exchange = (_QUESTIONS, _ANSWERS)
+    passes_on = (*_QUESTIONS, *_ANSWERS, *_turns.SYSTEM)
 
     def matches(self, row: Row) -> str | None:
         question, answer = _turns.first_of(row, _QUESTIONS), _turns.first_of(row, _ANSWERS)
@@ -114,7 +114,7 @@ class _PromptCompletion(Format):
     kinds = (CONVERSATION,)
     columns: Columns = {"question": ("prompt",), "answer": ("completion",), **_turns.BESIDE}
     prompts = ("prompt",)
-    exchange = (("prompt",), ("completion",))
+    passes_on = ("prompt", "completion", *_turns.SYSTEM)
 
     def matches(self, row: Row) -> str | None:
         return "prompt and completion" if "prompt" in row and "completion" in row else None
@@ -245,8 +245,7 @@ class _Alpaca(Format):
         **_turns.BESIDE,
     }
     prompts = ("instruction",)
-    exchange = (("instruction",), _OUTPUTS)
-    question_goes_on = _INPUTS
+    passes_on = ("instruction", *_INPUTS, *_OUTPUTS, *_turns.SYSTEM)
 
     def matches(self, row: Row) -> str | None:
         if "instruction" not in row or "chosen" in row:

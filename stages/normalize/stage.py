@@ -6,8 +6,8 @@ whose reject columns are filled.
 """
 
 import functools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,14 +18,13 @@ from stages.chat_template import reasoning
 from stages.chat_template.printed_fields import EVERY
 from stages.contract import Batch, Example, FormatOptions, Record, Refused, Row
 from stages.errors import RowError
-from stages.files.line_block import LineBlock, lines_of
 from stages.format import Format
-from stages.normalize import plain, plain_pairs
+from stages.normalize.outlines import Outlines
 from stages.overlap import search, settings, signatures
 from stages.rows import carried, examples, groups, selection, stop_text, unread
 from stages.rows.carried import IDENTITY, Carried, batch_of
 from stages.rows.column_names import EMPTY, Watched
-from stages.rows.selection import AND_QUESTION, Selection, renamed, replaced, rest
+from stages.rows.selection import AND_QUESTION, Selection, renamed, replaced
 
 
 def _require_kept(example: Example) -> None:
@@ -93,8 +92,6 @@ class Normalize:
         return IDENTITY + self.example_kind.columns + asked
 
     def _treat_reasoning(self, example: Example) -> None:
-        if not self.strip_reasoning and self.reasoning == reasoning.FIELD:
-            return
         for turns in self.example_kind.turns(example):
             if self.strip_reasoning:
                 reasoning.strip(turns)
@@ -107,13 +104,23 @@ class Normalize:
         odd = self.example_kind.notes(example, self)
         if stopped := stop_text.treat(example, self.stop_text):
             odd = [stopped, *odd]
-        self._treat_reasoning(example)
+        if self._moves_reasoning:
+            self._treat_reasoning(example)
         ready = self.example_kind.ready(example, self)
-        if self.printed.isdisjoint((examples.FIELD, EVERY)):
+        if self._orders_results:
             first, *others = self.example_kind.turns(example) or ((),)
             for side in others or ((),):  # a pair's answers stand behind their prompt
-                examples.require_order([*first, *side])
+                examples.require_order(first, side)
         return odd, ready
+
+    @functools.cached_property
+    def _moves_reasoning(self) -> bool:
+        return self.strip_reasoning or self.reasoning != reasoning.FIELD
+
+    @functools.cached_property
+    def _orders_results(self) -> bool:
+        """Whether results of tools are told apart by their places alone."""
+        return self.printed.isdisjoint((examples.FIELD, EVERY))
 
     def restart(self) -> None:
         """Begin another tally."""
@@ -139,7 +146,8 @@ class Normalize:
         """
         watched = Watched(row)
         examples = self._examples(watched)
-        self.tally.formats.update(formats.fitting(self.format, row))
+        if formats.AND in self.format.name:
+            self.tally.formats.update(formats.fitting(self.format, row))
         self._account(watched, examples)
         return examples
 
@@ -155,11 +163,10 @@ class Normalize:
 
     def _account(self, row: Watched, examples: Sequence[Example]) -> None:
         """Count what the examples leave out of the row, or refuse the row for it."""
-        taken = (*self.options.columns.values(), *self.carried.paths)
-        left = unread.left_over(row, examples, printed=self.printed, taken=taken)
-        by = (self.group_by or "").removesuffix(AND_QUESTION)
-        decided = {*self.selection.decided, by}
-        left = [one for one in left if one.path not in decided]
+        left = unread.left_over(row, examples, printed=self.printed, inside=self._inside)
+        if not left:
+            return
+        left = [one for one in left if one.path not in self.decided]
         read = unread.ReadRow(row, examples)
         for one in left:
             if one.path not in self._settled:
@@ -174,6 +181,17 @@ class Normalize:
             for name, value in replaced(self.selection.read(data), self.options.columns):
                 if value not in EMPTY:
                     self.tally.add(name, value)
+
+    @functools.cached_property
+    def decided(self) -> frozenset[str]:
+        """Columns that were used, so that they do not count as left out."""
+        return self.selection.decided | {(self.group_by or "").removesuffix(AND_QUESTION)}
+
+    @functools.cached_property
+    def _inside(self) -> tuple[str, ...]:
+        """Paths of what is taken from inside of columns."""
+        taken = (*self.options.columns.values(), *self.carried.paths)
+        return tuple(path for path in taken if "." in path)
 
     @functools.cached_property
     def _settled(self) -> frozenset[str]:
@@ -191,61 +209,36 @@ class Normalize:
             try:
                 _require_kept(example)
                 stop_text.treat(example, self.stop_text)
-                self._treat_reasoning(example)
+                if self._moves_reasoning:
+                    self._treat_reasoning(example)
                 examples.append(example)
             except RowError as error:
                 examples.append(error)
         return examples
 
     @functools.cached_property
-    def _may_be_plain(self) -> bool:
-        """Whether rows that say no more than who says what have nothing done to them."""
-        return (
-            self.kind.plain
-            and not self.options.columns
-            and not self.selection.changes
-            and not self.fans_out
-            and self.train_on != "all"
-            and not self.strip_reasoning
-            and not self.group_by
-        )
+    def _outlines(self) -> Outlines | None:
+        """The outlines of rows, where nothing is done to these but what their format does."""
+        passed = self.kind.passes_on and self.format.passes_on
+        if not passed or self.options.columns or self.selection.changes or self.fans_out:
+            return None
+        return Outlines(self)
 
-    @functools.cached_property
-    def _reading_of(self) -> plain.ReadingOf:
-        """How plain rows of the kind are read."""
-        if self.kind.compares:
-            return plain_pairs.reading_of
-        if self.kind.marks:
-            return functools.partial(plain_pairs.reading_of_steps, options=self.options)
-        return plain.reading_of
-
-    def _plain(self, records: Sequence[Record]) -> Iterator[tuple[list[int], Batch]]:
-        """Batches of plain rows, each with their places among the records."""
-        if not self._may_be_plain:
-            return
-        rows = (
-            records.data()
-            if isinstance(records, LineBlock)
-            else [record.data for record in records]
-        )
-        for some in plain.find(rows, self.format, self.kind, self._reading_of):
-            if some.rows:
-                yield some.rows, self._columns(records, some)
-
-    def _columns(self, records: Sequence[Record], some: plain.Plain) -> Batch:
-        for column, values in some.unread.items():
-            if any(f"{path}.".startswith(f"{column}.") for path in self.carried.paths):
-                left = (one for value in values for one in rest(column, value, self.carried.paths))
-                for path, value in left:
-                    self.tally.add(path, value)
-                continue
-            for value in values:
-                if value not in EMPTY:
-                    self.tally.add(column, value)
-        lines = lines_of(records, some.rows)
-        made, odd = some.made.columns(self), some.made.odd(self)
-        made["note"] = carried.column(self.kind.texts, columns=made, odd_rows=odd, lines=lines)
-        return batch_of(lines, [-1] * len(lines), refused={}, own_columns=made)
+    def read_marked(self, row: Row) -> tuple[Batch, list[str], list[str]] | None:
+        """What becomes of a row whose texts are marks: its columns, its notes, and the columns that
+        are left out; None where it is refused, or leaves out what is inside of one."""
+        reading = replace(self, tally=unread.Tally())
+        try:
+            [example] = reading._read(row)
+            notes, [ready] = reading._ready(example)
+        except (RowError, ValueError):
+            return None
+        left = [*reading.tally.rows]
+        if not row.keys() >= {*left}:
+            return None
+        filled = self.kind.filled([ready], self)
+        made = batch_of([0], [-1], refused={}, own_columns=filled)
+        return made.select([*filled]), notes, left
 
     def __call__(self, records: Sequence[Record]) -> Batch:
         batch = self._normalized(records)
@@ -263,18 +256,18 @@ class Normalize:
         return groups.put(batch, self.group_by, lambda: self.example_kind.questions(batch), records)
 
     def _normalized(self, records: Sequence[Record]) -> Batch:
-        pieces = list(self._plain(records))
-        if len(pieces) == 1 and len(pieces[0][0]) == len(records):
-            return pieces[0][1]
-        taken = {number for numbers, _ in pieces for number in numbers}
-        left = [number for number in range(len(records)) if number not in taken]
-        others = self._one_by_one(self._selected([records[number] for number in left]))
-        if not pieces:
-            return others
+        found = None if self._outlines is None else self._outlines.batch(records)
+        if found is None:
+            return self._one_by_one(self._selected(records))
+        numbers, batch = found
+        if len(numbers) == len(records):
+            return batch
+        left = sorted({*range(len(records))}.difference(numbers))
+        others = self._one_by_one([records[number] for number in left])
         # Without fan-out each record is one row, whatever becomes of it.
-        order = np.argsort(np.concatenate([*(numbers for numbers, _ in pieces), left]))
-        together = pa.Table.from_batches([*(batch for _, batch in pieces), others])
-        return together.take(pa.array(order)).combine_chunks().to_batches()[0]
+        order = np.argsort([*numbers, *left])
+        together = pa.Table.from_batches([batch, others]).take(pa.array(order))
+        return together.combine_chunks().to_batches()[0]
 
     def _selected(self, records: Sequence[Record]) -> Sequence[Record]:
         """The records that ``--where`` takes, and those that could not be parsed."""

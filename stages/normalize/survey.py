@@ -86,6 +86,7 @@ def survey(
     settled = formats.settled_by(format_, options.columns)
     unread: Counter[str] = Counter()
     total = 0
+    inside = [path for path in options.columns.values() if "." in path]
     for row in rows:
         watched = Watched(row)
         try:
@@ -95,9 +96,7 @@ def survey(
         result.rows += 1
         total += _text(row)
         read = ReadRow(row, examples)
-        for left in left_over(
-            watched, examples, printed=frozenset(), taken=options.columns.values()
-        ):
+        for left in left_over(watched, examples, printed=frozenset(), inside=inside):
             if left.path in selection.decided:
                 continue
             column = result.take(left)

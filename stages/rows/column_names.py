@@ -160,11 +160,12 @@ def _without_side(word: str) -> str | None:
     return "margin" if word in ("margin", "scoremargin", "preferencestrength") else None
 
 
+@functools.lru_cache(4096)
 def may_mean_more(name: str, kind: "Kind") -> bool:
     """Whether some value of a column must not be ignored without an option."""
     if seen(name, kind) or weighs(name) or plain(name) in TRAINED:
         return True
-    return plain(name) in VERDICTS if kind.trains_answers else kind.compares
+    return plain(name) in VERDICTS if kind.trains_answers else rates(name, None, kind)
 
 
 def means_more(name: str, value: Any, kind: "Kind") -> bool:
@@ -224,21 +225,22 @@ class Watched(dict[str, Any]):
     def __init__(self, row: Row) -> None:
         super().__init__(row)
         self._read: set[str] = set()
-        self._lists: set[str] = set()  # columns with a list of objects that are watched
-        self._keys: set[tuple[str, str]] = set()
+        self._lists: set[str] | None = None  # columns with a list of objects that are watched
+        self._keys: set[tuple[str, str]] | None = None
 
     def __getitem__(self, key: str) -> Any:
         value = super().__getitem__(key)
         if key in self._read:  # what is inside is watched already
             return value
         self._read.add(key)
-        if key in _PASSED_ON:
+        kind = type(value)
+        if kind is str or key in _PASSED_ON:
             return value
-        if type(value) is dict:
+        if kind is dict:
             value = self[key] = Watched(value)
-        elif type(value) is list and _has_objects(value):
+        elif kind is list and _has_objects(value):
             value = self[key] = [Watched(one) if type(one) is dict else one for one in value]
-            self._lists.add(key)
+            self._lists = {*(self._lists or ()), key}
         return value
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -254,7 +256,7 @@ class Watched(dict[str, Any]):
 
     def read_keys(self, column: str) -> frozenset[str]:
         """The keys of a column's turns that were read besides role and text."""
-        return frozenset(key for name, key in self._keys if name == column)
+        return frozenset(key for name, key in self._keys or () if name == column)
 
     def unread(self, before: str = "") -> Iterator[tuple[str, Any]]:
         """Path and value of everything that was not read and is not empty.
@@ -270,7 +272,7 @@ class Watched(dict[str, Any]):
                     yield f"{before}{key}", value
             elif isinstance(value, Watched):
                 yield from value.unread(f"{before}{key}.")
-            elif key in self._lists:
+            elif self._lists and key in self._lists:
                 yield from _unread_in(value, f"{before}{key}[].")
 
 
@@ -295,7 +297,7 @@ def peek(row: Row, key: str) -> Any:
 def read_key(row: Row, column: str, key: str) -> None:
     """Count a key of a column's turns as read; turns are not watched themselves."""
     if isinstance(row, Watched):
-        row._keys.add((column, key))
+        row._keys = {*(row._keys or ()), (column, key)}
 
 
 def _has_objects(values: list[Any]) -> bool:
@@ -305,7 +307,7 @@ def _has_objects(values: list[Any]) -> bool:
     """
     if dict not in map(type, values):
         return False
-    first = next(one for one in values if type(one) is dict)
+    first = values[0] if type(values[0]) is dict else next(o for o in values if type(o) is dict)
     return "role" not in first and "from" not in first
 
 

@@ -83,7 +83,7 @@ class _Due:
         raise RowError("misplaced_result", f"{what}; {_FIX}")
 
 
-def require_order(messages: Sequence[Message]) -> None:
+def require_order(first: Sequence[Message], side: Sequence[Message] = ()) -> None:
     """Results with ids stand behind their calls, in the order of these.
 
     Results without an id, and those in a conversation whose calls have none, are what their places
@@ -92,7 +92,8 @@ def require_order(messages: Sequence[Message]) -> None:
     Raises:
         RowError: ``misplaced_result``.
     """
-    if not any(one.role == "tool" and one.fields and FIELD in one.fields for one in messages):
+    messages = (*first, *side)
+    if not [one for one in messages if one.role == "tool" and one.fields and FIELD in one.fields]:
         return
     known = frozenset(one for message in messages for one in _ids(message))
     due = _Due(known)
@@ -123,9 +124,10 @@ def require_asked(messages: list[Message]) -> None:
     Raises:
         RowError: ``no_user_turn``, ``begins_with_assistant``.
     """
-    if all(message.role != "user" for message in messages):
+    roles = [message.role for message in messages]
+    if "user" not in roles:
         raise RowError("no_user_turn", "no user turn")
-    first = next(message.role for message in messages if message.role != "system")
+    first = next(role for role in roles if role != "system")
     if first == "assistant":
         raise RowError("begins_with_assistant", _ANSWERS_NOBODY)
 
@@ -144,9 +146,8 @@ def notes(messages: list[Message]) -> list[str]:
     roles = [message.role for message in messages]
     if roles[-1] not in ("assistant", BARE):
         return ["ends_without_answer"]
-    if any(a == b and a in ("user", "assistant") for a, b in itertools.pairwise(roles)):
-        return ["repeated_role"]
-    return []
+    twice = [a for a, b in itertools.pairwise(roles) if a == b and a in ("user", "assistant")]
+    return ["repeated_role"] if twice else []
 
 
 def _decided(message: Message, trained: bool) -> Message:
@@ -249,11 +250,10 @@ def is_rewritten(steps: list[str]) -> bool:
     """
     before = ""
     for step in steps:
-        body = step.lstrip()
-        lead = step[: len(step) - len(body)]
-        if not lead.endswith(("\n", "\r")) and lead:
+        lead = step[: len(step) - len(step.lstrip())]
+        if lead and not lead.endswith(("\n", "\r")):
             return True
-        if (before + lead).count("\n") > 1:
+        if (lead or before) and (before + lead).count("\n") > 1:
             return True
         before = step[len(step.rstrip()) :]
     return before.count("\n") > 1

@@ -163,9 +163,14 @@ FIRST = "<[#BHUA \n\t\r"  # what a templated text can begin with
 _OPENS = re.compile("|".join(f"(?P<d{i}>{d.opens})" for i, d in enumerate(DIALECTS)))
 
 
+def opens(text: str) -> re.Match[str] | None:
+    """The turn marker that a text begins with."""
+    return _OPENS.match(text) if text[:1] in FIRST else None
+
+
 def read(text: str) -> tuple[Dialect, Turns] | None:
     """The dialect and the turns of a text; None when it is not templated."""
-    opened = _OPENS.match(text) if text[:1] in FIRST else None
+    opened = opens(text)
     if opened is None:
         return None
     dialect = DIALECTS[int((opened.lastgroup or "d0")[1:])]

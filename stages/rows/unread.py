@@ -141,24 +141,28 @@ def _by_path(found: Iterable[tuple[str, Any]]) -> dict[str, list[Any]]:
 
 
 def left_over(
-    row: Watched, examples: Sequence[Example], printed: frozenset[str], taken: Collection[str] = ()
+    row: Watched, examples: Sequence[Example], printed: frozenset[str], inside: Collection[str] = ()
 ) -> list[Unread]:
     """Every value of a row that is in no example.
 
     Args:
         printed: the fields of a turn that the chat template prints.
-        taken: what ``--map`` reads; paths among these take values from inside a column.
+        inside: paths of what is taken from inside of columns.
     """
-    inside = [path for path in taken if "." in path]
-    own = _by_path(left for path, value in row.unread() for left in rest(path, value, inside))
-    columns = [Unread(path, tuple(values)) for path, values in own.items()]
-    if any(isinstance(example, StepChain) for example in examples):
+    found: Iterable[tuple[str, Any]] = row.unread()
+    if inside:
+        found = (left for path, value in found for left in rest(path, value, inside))
+    columns = [Unread(path, tuple(values)) for path, values in _by_path(found).items()]
+    if StepChain in map(type, examples):
         keys = _by_path(_beside_steps(row))
         return columns + [Unread(key, tuple(values), turn=True) for key, values in keys.items()]
+    said = [(turn, turn.fields) for turn in turns_of(examples) if turn.fields]
+    if not said:
+        return columns
     keys = _by_path(
         (key, value)
-        for turn in turns_of(examples)
-        for key, value in (turn.fields or {}).items()
+        for turn, fields in said
+        for key, value in fields.items()
         if key not in _CHECKED and not _is_read(key, value, printed, turn.role)
     )
     return columns + [
@@ -191,8 +195,9 @@ def require_asked(left: Unread, kind: "Kind", row: ReadRow) -> None:
     Raises:
         AskError: ignoring it would train something wrong, or might.
     """
-    for value in left.values:
-        _require_asked(left, value, kind, row)
+    if left.turn or column_names.may_mean_more(left.path, kind):
+        for value in left.values:
+            _require_asked(left, value, kind, row)
 
 
 def _require_asked(left: Unread, value: Any, kind: "Kind", row: ReadRow) -> None:
