@@ -13,6 +13,7 @@ from stages import formats, kinds
 from stages.contract import Example, FormatOptions, Row
 from stages.normalize.stage import Normalize
 from stages.rows import stop_text
+from stages.rows.selection import Selection
 
 TEXTS: list[str] = table("odd_texts.toml")["pairs"]
 texts: st.SearchStrategy[Any] = st.sampled_from(TEXTS[:4]) | st.sampled_from(TEXTS)
@@ -123,6 +124,27 @@ def normalize(name: str, options: FormatOptions | None = None, **more: Any) -> N
 )
 def test_marks_stand_for_every_text_of_a_pair(rows: list[Any], stops: str, typed: bool) -> None:
     come_out_the_same(normalize("preference", stop_text=stops), rows, typed)
+
+
+MAPS = (
+    {"prompt": "context"},
+    {"margin": "score_chosen"},
+    {"margin": "margin"},
+    {"tools": "meta.a"},
+)
+
+
+@given(
+    st.lists(with_others(sides()) | st.none(), max_size=6),
+    st.sampled_from(MAPS) | st.just({}),
+    st.sets(st.sampled_from([*BESIDE, "prompt", "question"]), max_size=4),
+)
+def test_marks_stand_for_texts_of_columns_that_are_named_and_left_out(
+    rows: list[Any], named: dict[str, str], ignored: set[str]
+) -> None:
+    selection = Selection(ignore=tuple(sorted(ignored)))
+    one = normalize("preference", FormatOptions(columns=named), selection=selection)
+    come_out_the_same(one, rows)
 
 
 @given(

@@ -20,7 +20,7 @@ import pyarrow as pa
 from stages import columns, formats
 from stages.chat_template.reasoning import OPEN
 from stages.contract import Batch, Record, Row
-from stages.files.line_block import LineBlock, dump, lines_of
+from stages.files.line_block import dump, lines_of
 from stages.formats import _turns
 from stages.rows import carried, column_names, selection, stop_text
 
@@ -305,10 +305,9 @@ class Outlines:
 
     def batch(self, records: Sequence[Record]) -> tuple[list[int], Batch] | None:
         """Those of some records that have an outline, by index, and what they become."""
-        rows = records.data() if isinstance(records, LineBlock) else [one.data for one in records]
         found = [
             (number, row, outline)
-            for number, row in enumerate(rows)
+            for number, row in enumerate(self._normalize.rows(records))
             if row is not None and (outline := self._outline_of(row)) is not None
         ]
         if not found:

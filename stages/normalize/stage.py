@@ -18,6 +18,7 @@ from stages.chat_template import reasoning
 from stages.chat_template.printed_fields import EVERY
 from stages.contract import Batch, Example, FormatOptions, Record, Refused, Row
 from stages.errors import RowError
+from stages.files.line_block import LineBlock
 from stages.format import Format
 from stages.normalize.outlines import Outlines
 from stages.overlap import search, settings, signatures
@@ -218,11 +219,23 @@ class Normalize:
 
     @functools.cached_property
     def _outlines(self) -> Outlines | None:
-        """The outlines of rows, where nothing is done to these but what their format does."""
+        """The outlines of rows, where each row is one sequence."""
         passed = self.kind.passes_on and self.format.passes_on
-        if not passed or self.options.columns or self.selection.changes or self.fans_out:
-            return None
-        return Outlines(self)
+        return Outlines(self) if passed and not self.fans_out else None
+
+    def rows(self, records: Sequence[Record]) -> Sequence[Row | None]:
+        """Rows that may have an outline, as their format reads them; None for any other."""
+        rows = records.data() if isinstance(records, LineBlock) else [one.data for one in records]
+        mapping = self.options.columns
+        if not mapping and not self.selection.ignore:
+            return rows
+        replaced = {name for name, source in mapping.items() if name != source}
+        return [
+            renamed(self.selection.read(row), mapping)
+            if row is not None and replaced.isdisjoint(row)
+            else None
+            for row in rows
+        ]
 
     def read_marked(self, row: Row) -> tuple[Batch, list[str], list[str]] | None:
         """What becomes of a row whose texts are marks: its columns, its notes, and the columns that
@@ -256,9 +269,10 @@ class Normalize:
         return groups.put(batch, self.group_by, lambda: self.example_kind.questions(batch), records)
 
     def _normalized(self, records: Sequence[Record]) -> Batch:
+        records = self._selected(records)
         found = None if self._outlines is None else self._outlines.batch(records)
         if found is None:
-            return self._one_by_one(self._selected(records))
+            return self._one_by_one(records)
         numbers, batch = found
         if len(numbers) == len(records):
             return batch

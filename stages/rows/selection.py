@@ -112,11 +112,6 @@ class Selection:
     ignore: tuple[str, ...] = ()
     filtered: tuple[str, ...] = ()
 
-    @property
-    def changes(self) -> bool:
-        """Whether rows or columns are left out before rows become examples."""
-        return bool(self.where or self.ignore)
-
     def takes(self, row: Row) -> bool:
         """Whether the row is to be used."""
         return all(condition.holds(row) for condition in self.where)
