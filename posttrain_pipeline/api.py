@@ -114,7 +114,7 @@ def plan(
         rows=estimate.rows,
         examples=estimate.examples,
         sampled=made.rows,
-        refused=dict(made.refused),
+        refused=dict(made.ledger.rows_by_code),
         unread={name: dict(columns) for name, columns in made.unread.items()},
         would_stop=would_stop(estimate),
         _forecast=estimate,

@@ -246,7 +246,7 @@ def test_versions_are_not_mixed(config: Config, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(equal_build, "planned_id_of", lambda *_: "0" * 64)
     (record,) = config.run.cache.glob("builds/*/parts-0-of-2.json")
     content = json.loads(record.read_bytes())
-    content["reports"]["0"]["later"] = 1  # another version may count other things
+    content["made"]["reports"]["0"]["later"] = 1  # another version may count other things
     record.write_text(dataset_files.json_text(json_records.sealed_text(content)))
     with pytest.raises(UsageError, match=r"Rank 0 of 2 made parts with this program's code"):
         ranks.joined(prepared)

@@ -284,15 +284,10 @@ def _keep_part(hashes: file_hash.KnownHashes, work: part.Work, report: part.Part
     """Keep the hashes of a part's files, if nothing was written to them since its report was, or
     since the part was last found to be as its report has it: both change the report last."""
     try:
-        files = {
-            work.path: report.sha256,
-            work.files.plan: report.plan_sha256,
-            work.files.rejects: report.rejects_sha256,
-        }
-        states = {path: file_hash.of(path) for path in files}
+        states = {name: file_hash.of(path) for name, path in work.files.hashed.items()}
         vouched = file_hash.of(work.files.report).changed
     except OSError:  # pruned meanwhile
         return
-    for path, sha256 in files.items():
-        if states[path].changed <= vouched:
-            hashes.keep(path, sha256, states[path])
+    for name, path in work.files.hashed.items():
+        if states[name].changed <= vouched:
+            hashes.keep(path, getattr(report, name), states[name])

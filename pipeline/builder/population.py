@@ -76,7 +76,7 @@ def _chosen(config: Config, those: Population, limit: int) -> tuple[PlannedExamp
         trained=those.trained[fits].astype(np.int32),
         digest=digests,
         group=digests["a"] | np.uint64(1),
-        source=those.source[fits] if config.named else None,
+        source=those.source[fits],
     )
     try:
         return examples, choose(_scaled(config, those.each), examples)
@@ -109,7 +109,8 @@ def sources(estimate: Forecast) -> tuple[SourceRecord, ...]:
     chosen = _chosen(config, those, config.plan.longest_example)
     if chosen is None:
         return ()
-    sides = (TRAIN,) if chosen[1].test is None else (TRAIN, TEST)
+    split = config.plan.test_size or config.plan.test
+    sides = (TRAIN, TEST) if split else (TRAIN,)
     portions = budgets.source_portions(config, *chosen)
     records = budgets.records(config, portions, chosen[1].asked, sides)
     return tuple(_grown(one, those.each) for one in records)

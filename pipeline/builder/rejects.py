@@ -20,7 +20,7 @@ from pipeline.manifest import dataset_files, json_records, records
 from pipeline.messages.result import of_error
 from pipeline.options.config import Config
 from pipeline.shards import collect, part
-from pipeline.shards.chain import PartReject, Refusal
+from pipeline.shards.chain import Refusal
 from pipeline.shards.storage import here
 from stages import columns, contract
 from stages.errors import DataError, counted, were
@@ -67,13 +67,13 @@ def _entries(work: part.Work, source: collect.PartSource) -> Iterator[tuple[int,
     """The refused rows of a part, each with its line in the part."""
     with here(work.files.rejects).open("rb") as file:
         for text in file:
-            entry = PartReject(**json.loads(text))
+            entry = Refusal(**json.loads(text))
             suffix = f"#{entry.sequence}" if entry.sequence >= 0 else ""
             row_id = f"{source.name}:{source.first_line + entry.line + 1}{suffix}"
             yield entry.line, reject(entry, row_id, in_file(work.split, entry.offset), entry.raw)
 
 
-def reject(why: Refusal | PartReject, row_id: str, offset: int | None, raw: str) -> records.Reject:
+def reject(why: Refusal, row_id: str, offset: int | None, raw: str) -> records.Reject:
     """The line of ``rejects.jsonl`` of a row; ``offset``: in its file."""
     source, _, place = row_id.rpartition(":")
     return records.Reject(
