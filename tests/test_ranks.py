@@ -17,11 +17,15 @@ from support import ROOT, SAMPLES, Ran, Run, files_of, flip, silent, table
 
 from pipeline import run_build, stores
 from pipeline.builder import planning, ranks
-from pipeline.builder.build import build, finish, make_shards, plan, prepare
+from pipeline.builder.build import finish
+from pipeline.builder.dataset import make_shards
+from pipeline.builder.planning import plan
+from pipeline.builder.preparation import prepare
 from pipeline.commands import _ranks
 from pipeline.inputs import equal_build, recipe, scan, versions
 from pipeline.manifest import dataset_files, json_records
 from pipeline.options.config import Config
+from pipeline.run_build import build
 from pipeline.shards import part
 from pipeline.shards import plan as laid
 from stages.errors import ParityError, SurroundingsError, UsageError

@@ -14,7 +14,7 @@ from pipeline.builder.preparation import Prepared, in_parallel
 from pipeline.inputs import equal_build
 from pipeline.messages.progress import ENCODE, Report, Whole
 from pipeline.options.config import Config
-from pipeline.shards import collect, examples, facts, part, reused_shards, window_plan
+from pipeline.shards import collect, facts, part, reused_shards, window_plan
 from pipeline.shards.choose import Chosen, in_one_memory, needs_one_memory
 from pipeline.shards.part import PartReport, Work
 from pipeline.shards.plan import digest_of, windows_of
@@ -99,31 +99,6 @@ def plan(
     return replace(planned, compared=made.compared)
 
 
-def require_text_kept(config: Config, reports: Sequence[PartReport]) -> None:
-    """The rows that were read twice come back from their ids, but for a few.
-
-    Raises:
-        ModelError: the tokenizer loses the text of too many.
-    """
-    lost, sampled, first = PartReport.lost_of(reports)
-    limit = with_tolerances(config.judge.tolerance)["lost_text"]["fail"]
-    # One row may be an odd one, unless there is no other.
-    if lost > min(1, sampled - 1) and lost > limit * sampled:
-        raise ModelError(
-            f"The tokenizer of {config.parts.model} loses text in {lost} of "
-            f"{counted(sampled, 'sampled row')}: {first}.",
-            "Give a model whose tokenizer can write these rows (pipeline doctor shows what it "
-            "loses), or allow it with --tolerance lost_text.fail=1.",
-        )
-
-
-def reads_examples(config: Config) -> bool:
-    """Whether a plan reads more of the parts than their numbers: the examples themselves, to
-    compare them or to write them down in another order."""
-    plan = config.plan
-    return plan.shuffle or plan.dedup or needs_one_memory(config)
-
-
 def of_parts(
     prepared: Prepared,
     works: list[Work],
@@ -156,6 +131,31 @@ def of_parts(
     )
 
 
+def require_text_kept(config: Config, reports: Sequence[PartReport]) -> None:
+    """The rows that were read twice come back from their ids, but for a few.
+
+    Raises:
+        ModelError: the tokenizer loses the text of too many.
+    """
+    lost, sampled, first = PartReport.lost_of(reports)
+    limit = with_tolerances(config.judge.tolerance)["lost_text"]["fail"]
+    # One row may be an odd one, unless there is no other.
+    if lost > min(1, sampled - 1) and lost > limit * sampled:
+        raise ModelError(
+            f"The tokenizer of {config.parts.model} loses text in {lost} of "
+            f"{counted(sampled, 'sampled row')}: {first}.",
+            "Give a model whose tokenizer can write these rows (pipeline doctor shows what it "
+            "loses), or allow it with --tolerance lost_text.fail=1.",
+        )
+
+
+def reads_examples(config: Config) -> bool:
+    """Whether a plan reads more of the parts than their numbers: the examples themselves, to
+    compare them or to write them down in another order."""
+    plan = config.plan
+    return plan.shuffle or plan.dedup or needs_one_memory(config)
+
+
 def sources_of(
     prepared: Prepared, works: Sequence[Work], reports: Sequence[PartReport]
 ) -> list[collect.PartSource]:
@@ -168,12 +168,6 @@ def sources_of(
             sources.append(collect.PartSource(path, source.name, line, source.source_name))
             line += reports[number].lines
     return sources
-
-
-def lines_of_part(work: Work) -> columns.Ints:
-    """The line of each example of a part in its split, ascending."""
-    lines: columns.Ints = examples.columns_of(work.files.plan, ("line",)).column("line").to_numpy()
-    return lines
 
 
 # Second phase: splits to parts, in one process or in several, now or later.

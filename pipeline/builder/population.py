@@ -99,10 +99,6 @@ def _scaled(config: Config, each: float) -> Config:
     return replace(config, sources=sources, plan=plan)
 
 
-def _has_budgets(config: Config) -> bool:
-    return config.plan.total is not None or any(one.budget.given for one in config.sources)
-
-
 def sources(estimate: Forecast) -> tuple[SourceRecord, ...]:
     """What the sources would give, about; empty where they have no names and no budget."""
     config, those = estimate.recipe.config, population(estimate)
@@ -130,7 +126,7 @@ def _grown(one: SourceRecord, each: float) -> SourceRecord:
 
 def _stored(config: Config, those: Population, limit: int) -> Ints:
     """Lengths of what a build with this limit would pack."""
-    chosen = _chosen(config, those, limit) if _has_budgets(config) else None
+    chosen = _chosen(config, those, limit) if budgets.has_budgets(config) else None
     if chosen is None or chosen[1].times is None:
         return those.lengths[those.lengths <= limit]
     return np.repeat(chosen[0].length.astype(np.int64), chosen[1].times)

@@ -104,6 +104,11 @@ class _Pool:
         return limit
 
 
+def has_budgets(config: Config) -> bool:
+    """Whether a source or the build has one."""
+    return config.plan.total is not None or any(one.budget.given for one in config.sources)
+
+
 def keys_of(examples: PlannedExamples, which: Ints, seed: int) -> npt.NDArray[np.uint64]:
     """A hash of what each example asks and of the seed."""
     if examples.group is None:

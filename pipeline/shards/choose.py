@@ -15,7 +15,7 @@ from pipeline.options.build_options import PlanOptions
 from pipeline.options.config import Config
 from pipeline.options.many_values import Keep
 from pipeline.shards import doubles, filters, plan
-from pipeline.shards.budgets import Portions, portions
+from pipeline.shards.budgets import Portions, has_budgets, portions
 from pipeline.shards.examples import Choice, Fate, Fates, PlannedExamples, read_examples
 from pipeline.shards.part import PartReport
 from pipeline.shards.values import scores
@@ -139,9 +139,9 @@ def _portions(
     test: npt.NDArray[np.bool_],
 ) -> Portions | None:
     """What the sources give, where one of them or the build has a budget."""
-    budgets = [source.budget for source in config.sources]
-    if config.plan.total is None and not any(budget.given for budget in budgets):
+    if not has_budgets(config):
         return None
+    budgets = [source.budget for source in config.sources]
     seed, total = config.plan.seed, config.plan.total
     return portions(examples, used & ~test, used & test, budgets, seed=seed, total=total)
 
@@ -210,12 +210,12 @@ def needs_one_memory(config: Config) -> bool:
     examples stays by a column."""
     plan = config.plan
     return bool(
-        plan.total is not None
+        has_budgets(config)
         or plan.near_dedup
         or plan.decontaminate
         or Keep.of(plan.dedup_keep).column
         or any((one.options.group_by or "").endswith(AND_QUESTION) for one in config.sources)
-        or any(one.budget.given or one.test or one.options.filter for one in config.sources)
+        or any(one.test or one.options.filter for one in config.sources)
     )
 
 

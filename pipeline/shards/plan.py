@@ -7,24 +7,15 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from pipeline.options.build_options import PlanOptions
 from pipeline.options.config import Config
 from pipeline.shards import collect, part, train_test
-from pipeline.shards.examples import (
-    Choice,
-    Numbers,
-    PlannedExamples,
-    columns_of,
-    part_of,
-    read_numbers,
-)
+from pipeline.shards.examples import Choice, Numbers, PlannedExamples, part_of, read_numbers
 from stages.columns import Ints, offsets_of
 from stages.tokens import layouts, ragged
 
@@ -241,10 +232,6 @@ class Member:
     numbers: Numbers
     source: collect.PartSource
     sha256: str
-
-    def read(self, names: Sequence[str]) -> pa.Table:
-        """Some columns of its examples, mapped."""
-        return columns_of(Path(self.source.path), names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,9 +225,8 @@ def share(folder: Path, address: str) -> None:
     if not address or (note.is_file() and note.read_bytes() == said):
         return
     folder.mkdir(parents=True, exist_ok=True)
-    new = note.with_name(f"{_NOTE}.{uuid.uuid4().hex}.tmp")
-    new.write_bytes(said)
-    new.replace(note)
+    with replacing(note) as new:
+        new.write_bytes(said)
 
 
 def store_of(folder: Path) -> Store | None:

@@ -107,7 +107,7 @@ def over(parts: Sequence[Member], paths: tuple[str, ...]) -> Seen:
     """The types of columns over some parts."""
     seen = Seen(paths)
     for part in parts if paths else ():
-        rows = part.read(("line", VALUES))
+        rows = part.source.read(("line", VALUES))
         seen.add(rows, partial(_row, part.source, rows))
     return seen
 
@@ -146,7 +146,7 @@ def scores(config: Config, parts: Sequence[Member]) -> Scores | None:
             )
         types.update([type_] if seen.rows else [])
         for at in mine:
-            values = at_path(parts[at].read((VALUES,)), paths, keep.column)
+            values = at_path(parts[at].source.read((VALUES,)), paths, keep.column)
             whole = values.field("whole").cast(pa.float64())
             number_ = pc.fill_null(pc.coalesce(whole, values.field("number")), float("nan"))
             found[at] = number_.to_numpy() * (1 if keep.highest else -1)
