@@ -43,9 +43,9 @@ class Workshop:
             self.made.append(shard.path)
             return make(shared, shard)
 
-        def written(work: Any, *rest: Any, **named: Any) -> None:
+        def written(work: Any, *rest: Any, **named: Any) -> Any:
             self.parts.append(work.key)
-            write(work, *rest, **named)
+            return write(work, *rest, **named)
 
         monkeypatch.setattr(gather, "make_shard", made)
         monkeypatch.setattr(part, "_write", written)

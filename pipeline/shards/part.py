@@ -225,7 +225,7 @@ def _count(recipe: Recipe, report: PartReport, batch: contract.Batch) -> None:
         report.tally("turn_split", loss_weights.count(batch))
 
 
-def _written(
+def _write(
     work: Work, report: PartReport, table: pa.Table, rejects: Sequence[Refusal]
 ) -> PartReport:
     """Write the part's files; its report with their hashes."""
@@ -300,7 +300,7 @@ def _made(recipe: Recipe, work: Work) -> PartReport:
     chain.require_counts(work, report, examples=table, refused=rejects)
     report.weighted = loss_weights.NAME in table.schema.names and loss_weights.any_in(table)
     report.examples = len(table)
-    return _written(work, report, table=table, rejects=rejects)
+    return _write(work, report, table=table, rejects=rejects)
 
 
 def examples_of(
