@@ -99,6 +99,31 @@ def plan(
     return replace(planned, compared=made.compared)
 
 
+def require_text_kept(config: Config, reports: Sequence[PartReport]) -> None:
+    """The rows that were read twice come back from their ids, but for a few.
+
+    Raises:
+        ModelError: the tokenizer loses the text of too many.
+    """
+    lost, sampled, first = PartReport.lost_of(reports)
+    limit = with_tolerances(config.judge.tolerance)["lost_text"]["fail"]
+    # One row may be an odd one, unless there is no other.
+    if lost > min(1, sampled - 1) and lost > limit * sampled:
+        raise ModelError(
+            f"The tokenizer of {config.parts.model} loses text in {lost} of "
+            f"{counted(sampled, 'sampled row')}: {first}.",
+            "Give a model whose tokenizer can write these rows (pipeline doctor shows what it "
+            "loses), or allow it with --tolerance lost_text.fail=1.",
+        )
+
+
+def reads_examples(config: Config) -> bool:
+    """Whether a plan reads more of the parts than their numbers: the examples themselves, to
+    compare them or to write them down in another order."""
+    plan = config.plan
+    return plan.shuffle or plan.dedup or needs_one_memory(config)
+
+
 def of_parts(
     prepared: Prepared,
     works: list[Work],
@@ -129,31 +154,6 @@ def of_parts(
         shards=tuple(window_plan.shards_of(laid)),
         packs=tuple(window_plan.packs_of(laid)),
     )
-
-
-def require_text_kept(config: Config, reports: Sequence[PartReport]) -> None:
-    """The rows that were read twice come back from their ids, but for a few.
-
-    Raises:
-        ModelError: the tokenizer loses the text of too many.
-    """
-    lost, sampled, first = PartReport.lost_of(reports)
-    limit = with_tolerances(config.judge.tolerance)["lost_text"]["fail"]
-    # One row may be an odd one, unless there is no other.
-    if lost > min(1, sampled - 1) and lost > limit * sampled:
-        raise ModelError(
-            f"The tokenizer of {config.parts.model} loses text in {lost} of "
-            f"{counted(sampled, 'sampled row')}: {first}.",
-            "Give a model whose tokenizer can write these rows (pipeline doctor shows what it "
-            "loses), or allow it with --tolerance lost_text.fail=1.",
-        )
-
-
-def reads_examples(config: Config) -> bool:
-    """Whether a plan reads more of the parts than their numbers: the examples themselves, to
-    compare them or to write them down in another order."""
-    plan = config.plan
-    return plan.shuffle or plan.dedup or needs_one_memory(config)
 
 
 def sources_of(

@@ -129,8 +129,8 @@ def require_theirs(gone: Iterable[Gone], place: Callable[[int], str]) -> None:
         PipelineError: an example does; it is a bug of this program.
     """
     for one in refusals(gone):
-        theirs = one.stage != "validate" or one.code in _OF_THE_DATA
-        if one.code == "marker_count" or not theirs:
+        ours = one.stage == "validate" and one.code not in _OF_THE_DATA
+        if ours or one.code == "marker_count":
             raise PipelineError(
                 f"{place(one.line)}: the example made from this row breaks {one.code}: "
                 f"{one.detail}.",
