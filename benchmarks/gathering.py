@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.workplace import MAX_LENGTH, MODEL
-from pipeline.builder.build import build
 from pipeline.options.config import Config
+from pipeline.run_build import build
 from pipeline.shards import gather
 from pipeline.shards.gather import Gather, ShardReport, ShardWork
 from pipeline.shards.measured import METRICS

@@ -12,21 +12,35 @@ import click
 from pipeline.builds import failed
 from pipeline.inputs import equal_build
 from pipeline.messages import corrected, progress, result
+from pipeline.messages.progress import Report
 from pipeline.messages.recorded import recorded
 from pipeline.messages.session import Session, current
 from pipeline.options.config import Config
 from stages.errors import DataError, PipelineError, UsageError, counted
 
 if TYPE_CHECKING:
-    from pipeline.builder.build import MadeParts, Prepared, Report
+    from pipeline.builder.planning import MadeParts
+    from pipeline.builder.preparation import Prepared
     from pipeline.builder.ranks import Rank
     from pipeline.builds.limits import Built
 
     Parts = Callable[[Prepared, Report], MadeParts]
 
 
+def build(config: Config, report: Report, parts: Parts | None = None) -> Built:
+    """Build, judge and publish, unless an equal build is there.
+
+    Args:
+        parts: gives the parts, where others have made them.
+
+    Raises:
+        PipelineError: see ``stages.errors``; the old build, if any, is untouched.
+    """
+    return recorded(config, lambda: _built(config, report, parts))
+
+
 def _built(config: Config, report: Report, parts: Parts | None) -> Built:
-    """``pipeline.builder.build.build``; what makes a build is imported where one is made."""
+    """The same; what makes a build is imported where one is made."""
     report(progress.START, 0, 1)
     try:
         found = equal_build.look(config)
@@ -36,7 +50,8 @@ def _built(config: Config, report: Report, parts: Parts | None) -> Built:
         raise rejects.kept(error, config) from error
     if found.built is not None:
         return found.built
-    from pipeline.builder.build import make, make_parts
+    from pipeline.builder.build import make
+    from pipeline.builder.planning import make_parts
 
     return make(config, found, report, parts or make_parts)
 
@@ -66,7 +81,7 @@ def _built_and_shown(
     session.paths = {"output": config.run.shown}
     try:
         with corrected.following(session, quiet) as report:
-            built = recorded(config, lambda: _built(config, report, parts))
+            built = build(config, report, parts)
         built = replace(built, notes=(*built.notes, *config.notes))
     except DataError:
         session.paths |= failed.paths_of(config.run.place)
@@ -209,7 +224,7 @@ def parts(config: Config, rank: Rank, report: Report) -> result.Result:
         PipelineError: see ``ranks.make_share``.
     """
     from pipeline.builder import ranks
-    from pipeline.builder.build import prepare, refuse_early
+    from pipeline.builder.preparation import prepare, refuse_early
 
     report(progress.START, 0, 1)
     prepared = prepare(config)
@@ -240,10 +255,11 @@ def shards(config: Config, rank: Rank, report: Report) -> result.Result:
 
     Raises:
         UsageError: parts are missing; the message names the ranks to run again.
-        PipelineError: see ``build.make_shards``.
+        PipelineError: see ``dataset.make_shards``.
     """
     from pipeline.builder import planning, ranks
-    from pipeline.builder.build import make_shards, plan, prepare
+    from pipeline.builder.dataset import make_shards
+    from pipeline.builder.preparation import prepare
 
     if config.run.shared:
         raise UsageError(
@@ -256,7 +272,7 @@ def shards(config: Config, rank: Rank, report: Report) -> result.Result:
     prepared = prepared.having_read(made.reports)
     report(progress.START, 1, 1)
     report(progress.PLAN, 0, 1)
-    planned = plan(prepared, made, report)
+    planned = planning.plan(prepared, made, report)
     report(progress.PLAN, 1, 1)
     total = planned.n_shards
     share = rank.share(total)

@@ -9,11 +9,11 @@ from typing import Any
 import click
 
 from pipeline.builder import plan_page
-from pipeline.builder.build import build
 from pipeline.builder.forecast import Forecast, forecast, would_stop
 from pipeline.builds.build import Build
 from pipeline.messages.result import with_status
 from pipeline.options import config, recipe, recipe_file
+from pipeline.run_build import build
 from stages.errors import DataError
 
 Data = str | PathLike[str] | Sequence[str | PathLike[str]]
@@ -114,7 +114,7 @@ def plan(
         rows=estimate.rows,
         examples=estimate.examples,
         sampled=made.rows,
-        refused=dict(made.refused),
+        refused=dict(made.ledger.rows_by_code),
         unread={name: dict(columns) for name, columns in made.unread.items()},
         would_stop=would_stop(estimate),
         _forecast=estimate,

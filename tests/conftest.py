@@ -212,8 +212,8 @@ def built(
 @pytest.fixture
 def make(tmp_path: Path, cache_dir: Path) -> Callable[..., Path]:
     """Build in this process, where everything is loaded already; the folder of the build."""
-    from pipeline.builder.build import build
     from pipeline.options.config import Config
+    from pipeline.run_build import build
 
     def run(task: str, data: Path, output: str = "out", **options: Any) -> Path:
         given = {"model": NAME, "workers": 1, "max_reject": 1.0, **options}

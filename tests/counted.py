@@ -148,8 +148,8 @@ def _spent() -> Counter[str]:
 
 
 def _build(task: str, source: Path, cache: Path, output: Path) -> None:
-    from pipeline.builder.build import build
     from pipeline.options.config import Config
+    from pipeline.run_build import build
 
     options: dict[str, Any] = {"workers": 1, "model": "qwen2-1.5b"}
     config = Config.of(task, (str(source),), output=output, cache_dir=cache, **options)

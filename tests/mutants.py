@@ -33,6 +33,7 @@ from support import table
 
 import expectations
 import pipeline.builder.build
+import pipeline.run_build
 import stages
 from expectations import gx_library
 from pipeline.builds import publish
@@ -83,7 +84,7 @@ class Build:
                 data.write_text(json.dumps(rows))
             else:
                 data.write_bytes(gzip.compress(lines, mtime=0) if data.suffix == ".gz" else lines)
-            pipeline.builder.build.build(config, lambda *_: None)
+            pipeline.run_build.build(config, lambda *_: None)
         return folder / "out"
 
 

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Run, read_manifest, write_rows
 
-from pipeline.builder.build import build
 from pipeline.options.build_options import Budget, require_mixture
 from pipeline.options.recipe import builds_of
+from pipeline.run_build import build
 from pipeline.shards import collect, doubles
 from pipeline.shards.budgets import Portions, portions
 from pipeline.shards.examples import PlannedExamples

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from support import ROOT, SAMPLES, Make, Run, read_manifest, started, table, writable
 
 import posttrain_pipeline as pp
-from pipeline.builder.build import Built
 from pipeline.builder.exporting import export_build
 from pipeline.builds import packs as rows
 from pipeline.builds.build import Build
 from pipeline.builds.build import read_manifest as parse
+from pipeline.builds.limits import Built
 from pipeline.builds.summary import summary
 from pipeline.manifest import dataset_files, json_records, records
 from pipeline.manifest.manifest import SCHEMA_VERSION, Manifest, id_of_manifest

@@ -12,11 +12,11 @@ import pytest
 from support import SAMPLES, WIDE, files_of, own_cache, say, silent
 
 from pipeline import processes
-from pipeline.builder.build import build
 from pipeline.inputs import proved
 from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import scan
 from pipeline.options.config import Config
+from pipeline.run_build import build
 from pipeline.shards import part
 from pipeline.stores import remote
 from stages import encoders, errors, probes

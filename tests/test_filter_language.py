@@ -382,6 +382,7 @@ def test_every_example_has_one_fate(
         length=ones,
         trained=ones,
         digest=digests,
+        source=np.zeros(len(said), np.int16),
         filtered=np.array([by for _, by, _ in said], np.uint16),
         score=np.array([np.nan if x is None else x for _, _, x in said], np.float64),
     )

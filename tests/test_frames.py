@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from stub_s3 import BUCKET
 from support import few, read_manifest, silent
 
-from pipeline.builder.build import build
 from pipeline.options.config import Config
+from pipeline.run_build import build
 from pipeline.stores import open_store
 from stages import contract, errors, readers
 from stages.files import content, file_version, row_counts

@@ -14,7 +14,6 @@ from support import rows_to, silent
 
 import pipeline.shards.plan
 from expectations import contract, tallies, undo_layout
-from pipeline.builder.build import build
 from pipeline.builder.exporting import export_build
 from pipeline.builds.build import Build
 from pipeline.builds.limits import Built
@@ -24,6 +23,7 @@ from pipeline.options.config import Config
 from pipeline.options.recipe import builds_of
 from pipeline.publish.check import check
 from pipeline.report import difference, numbers
+from pipeline.run_build import build
 from pipeline.shards import gather, pack_index, plan
 from stages.errors import DataError, UsageError
 from stages.kinds import load as kind_of

@@ -25,11 +25,12 @@ import pytest
 import zstandard
 from support import few, say, table_bytes
 
-from pipeline.builder import build as building
-from pipeline.builder.planning import works_of
+from pipeline.builder.planning import make_parts, works_of
+from pipeline.builder.preparation import prepare
 from pipeline.inputs import recipe as recipes
 from pipeline.inputs import scan
 from pipeline.options.config import Config
+from pipeline.run_build import build
 from stages import errors, readers
 from stages.files import file_hash, file_version
 from stages.readers import jsonl
@@ -152,8 +153,8 @@ def _config(data: Path, cache: Path, output: Path) -> Config:
 def _parts(config: Config) -> Outcome:
     """What a build reads: inputs, formats with evidence, and every byte of the parts."""
     try:
-        prepared = building.prepare(config)
-        made = building.make_parts(prepared, lambda *_: None)
+        prepared = prepare(config)
+        made = make_parts(prepared, lambda *_: None)
         prepared = prepared.having_read(made.reports)
     except (errors.PipelineError, OSError) as error:
         return "error", getattr(error, "exit_code", 5)
@@ -167,7 +168,7 @@ def _parts(config: Config) -> Outcome:
 def _built(config: Config) -> Outcome:
     """A whole build: every file of it, but the one that tells when it was made."""
     try:
-        building.build(config, lambda *_: None)
+        build(config, lambda *_: None)
     except (errors.PipelineError, OSError) as error:
         return "error", getattr(error, "exit_code", 5)
     files = sorted(p for p in config.run.output.rglob("*") if p.is_file() and p.name != "run.json")
@@ -396,12 +397,12 @@ def test_whoever_hashes_the_inputs_the_parts_are_the_same(
     for folder in (one, other):
         folder.mkdir()
         (folder / "tokenizers").symlink_to(cache_dir / "tokenizers")
-    early = building.prepare(_config(path, one, tmp_path))
-    made = building.make_parts(early, lambda *_: None)
+    early = prepare(_config(path, one, tmp_path))
+    made = make_parts(early, lambda *_: None)
     _settled(monkeypatch)
-    late = building.prepare(_config(path, other, tmp_path))
+    late = prepare(_config(path, other, tmp_path))
     reads = _counted_reads(monkeypatch)
-    found = building.make_parts(late, lambda *_: None)
+    found = make_parts(late, lambda *_: None)
     assert found == made
     assert early.is_read
     assert early.build_id == late.having_read(made.reports).build_id

@@ -12,9 +12,9 @@ from support import few, files_of, flip, own_cache, silent, write_rows
 
 import pipeline.shards.plan
 from pipeline.builder import assembly
-from pipeline.builder.build import build
 from pipeline.inputs import scan
 from pipeline.options.config import Config
+from pipeline.run_build import build
 from pipeline.shards import gather, part, reused_shards
 from stages.files import file_hash
 from stages.readers import jsonl
@@ -43,9 +43,9 @@ class Workshop:
             self.made.append(shard.path)
             return make(shared, shard)
 
-        def written(work: Any, *rest: Any, **named: Any) -> None:
+        def written(work: Any, *rest: Any, **named: Any) -> Any:
             self.parts.append(work.key)
-            write(work, *rest, **named)
+            return write(work, *rest, **named)
 
         monkeypatch.setattr(gather, "make_shard", made)
         monkeypatch.setattr(part, "_write", written)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from support import SAMPLES, read_manifest, silent
 
-from pipeline.builder.build import build
 from pipeline.inputs import equal_build
 from pipeline.options.config import Config
+from pipeline.run_build import build
 from stages.files import file_hash
 from stages.files.file_hash import KnownHashes
 from stages.files.file_version import FileVersion

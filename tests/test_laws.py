@@ -13,18 +13,13 @@ from conftest import NAME
 from preloaded import Server
 from support import SAMPLES, Make, Run, few, files_of, flip, own_cache, read_manifest, silent
 
-from pipeline.builder.build import (
-    build,
-    finish,
-    join,
-    make_parts,
-    make_shards,
-    missing,
-    plan,
-    prepare,
-)
+from pipeline.builder.build import finish
+from pipeline.builder.dataset import make_shards
+from pipeline.builder.planning import join, make_parts, missing, plan
+from pipeline.builder.preparation import prepare
 from pipeline.inputs import declared, recipe
 from pipeline.options.config import Config
+from pipeline.run_build import build
 from pipeline.shards import gather, part
 from pipeline.shards import plan as laid
 from stages.errors import ParityError, PipelineError, UsageError

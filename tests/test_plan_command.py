@@ -105,11 +105,11 @@ def test_a_large_file_is_looked_at_in_three_places(tmp_path: Path, cache_dir: Pa
     assert look.glimpse.where == "head, middle and tail"
     assert not look.glimpse.exact
     assert abs(look.glimpse.rows - count) < count * 0.02
-    assert found.sampled.refused == {"duplicate_key": 100}
+    assert found.sampled.ledger.rows_by_code == {"duplicate_key": 100}
     for record in look.glimpse.records:
         text = path.read_bytes()[record.offset or 0 :][: len(record.raw)]
         assert text == record.raw
-    for name in found.sampled.first["duplicate_key"]:
+    for name in found.sampled.ledger.first["duplicate_key"]:
         assert name.startswith("large.jsonl at byte ")
 
 
@@ -124,7 +124,7 @@ def test_only_a_little_of_a_file_is_read(tmp_path: Path, cache_dir: Path) -> Non
         size = file.tell()
     found = planned(cache_dir, "sft", path)  # the holes are zeros; reading them would refuse rows
     assert found.looks[0].bytes == size
-    assert not found.sampled.refused
+    assert not found.sampled.ledger.rows_by_code
 
 
 def test_the_task_is_the_one_that_the_rows_fit(

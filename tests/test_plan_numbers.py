@@ -43,6 +43,7 @@ def planned(
         length=size,
         trained=size // 2,
         digest=values,
+        source=np.zeros(len(size), np.int16),
         group=np.arange(1, len(size) + 1, dtype=np.uint64) if grouped else None,
     )
 

@@ -33,7 +33,6 @@ from support import (
     write_rows,
 )
 
-from pipeline.builder.build import build
 from pipeline.builder.exporting import export_build
 from pipeline.builds import lease
 from pipeline.builds.build import Build
@@ -45,6 +44,7 @@ from pipeline.publish.publication import Publication, assemble
 from pipeline.publish.sending import StoreTarget, bring
 from pipeline.publish.upload import publish
 from pipeline.report.card import NOTHING, Publisher
+from pipeline.run_build import build
 from pipeline.stores import Store
 from posttrain_pipeline.api import config_of
 from stages.errors import SurroundingsError, UsageError

@@ -16,8 +16,8 @@ from stub_http import Answer, Asked, serve_http
 from stub_s3 import BUCKET, S3Stub
 from support import Run, own_cache, read_manifest, silent
 
-from pipeline.builder import build as building
-from pipeline.builder.planning import works_of
+from pipeline.builder.planning import make_parts, works_of
+from pipeline.builder.preparation import prepare, refuse_early
 from pipeline.inputs import scan
 from pipeline.options.config import Config
 from pipeline.stores import filesystem, open_store, remote
@@ -95,9 +95,9 @@ def _config(data: str, cache_dir: Path, folder: Path) -> Config:
 
 def _parts(config: Config) -> tuple[str, str, list[bytes]]:
     """The id of a build, the hash of its input, and its parts."""
-    prepared = building.prepare(config)
-    building.refuse_early(prepared)
-    made = building.make_parts(prepared, silent)
+    prepared = prepare(config)
+    refuse_early(prepared)
+    made = make_parts(prepared, silent)
     prepared = prepared.having_read(made.reports)
     works = works_of(prepared, made.backend)
     return prepared.build_id, prepared.inputs[0].sha256, [w.path.read_bytes() for w in works]
@@ -125,11 +125,11 @@ def test_each_byte_is_fetched_once(
     site.files[f"/{name}"] = content
     (tmp_path / name).write_bytes(content)
     near = _parts(_config(str(tmp_path / name), cache_dir, tmp_path / "near"))
-    prepared = building.prepare(_config(f"{site.url}/{name}", cache_dir, tmp_path / "far"))
-    building.refuse_early(prepared)
+    prepared = prepare(_config(f"{site.url}/{name}", cache_dir, tmp_path / "far"))
+    refuse_early(prepared)
     looked = site.got.pop(f"/{name}")
     splits = [split for split, _, _ in prepared.splits]
-    made = building.make_parts(prepared, silent)
+    made = make_parts(prepared, silent)
     got = site.got.pop(f"/{name}")
     pieces = [piece for split in splits if split.version for piece in split.version.pieces]
     assert sorted(got) == sorted((piece.start, piece.stop) for piece in pieces)
@@ -195,9 +195,9 @@ def test_torn_answers_are_asked_for_again(
     (tmp_path / "rows.jsonl").write_bytes(LINES)
     near = _parts(_config(str(tmp_path / "rows.jsonl"), cache_dir, tmp_path / "near"))
     config = _config(f"{site.url}/rows.jsonl", cache_dir, tmp_path / "far")
-    prepared = building.prepare(config)
+    prepared = prepare(config)
     site.torn = 2
-    made = building.make_parts(prepared, silent)
+    made = make_parts(prepared, silent)
     assert site.torn == 0
     assert prepared.having_read(made.reports).build_id == near[0]
     site.torn = 3

@@ -17,11 +17,15 @@ from support import ROOT, SAMPLES, Ran, Run, files_of, flip, silent, table
 
 from pipeline import run_build, stores
 from pipeline.builder import planning, ranks
-from pipeline.builder.build import build, finish, make_shards, plan, prepare
+from pipeline.builder.build import finish
+from pipeline.builder.dataset import make_shards
+from pipeline.builder.planning import plan
+from pipeline.builder.preparation import prepare
 from pipeline.commands import _ranks
 from pipeline.inputs import equal_build, recipe, scan, versions
 from pipeline.manifest import dataset_files, json_records
 from pipeline.options.config import Config
+from pipeline.run_build import build
 from pipeline.shards import part
 from pipeline.shards import plan as laid
 from stages.errors import ParityError, SurroundingsError, UsageError
@@ -246,7 +250,7 @@ def test_versions_are_not_mixed(config: Config, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(equal_build, "planned_id_of", lambda *_: "0" * 64)
     (record,) = config.run.cache.glob("builds/*/parts-0-of-2.json")
     content = json.loads(record.read_bytes())
-    content["reports"]["0"]["later"] = 1  # another version may count other things
+    content["made"]["reports"]["0"]["later"] = 1  # another version may count other things
     record.write_text(dataset_files.json_text(json_records.sealed_text(content)))
     with pytest.raises(UsageError, match=r"Rank 0 of 2 made parts with this program's code"):
         ranks.joined(prepared)

@@ -17,7 +17,6 @@ from small_tokenizers import small
 from support import SAMPLES, Make, model_record, silent, write_rows
 from transformers import AutoTokenizer
 
-from pipeline.builder.build import build as run_build
 from pipeline.builds.build import Build
 from pipeline.builds.packs import examples
 from pipeline.cli import cli
@@ -25,6 +24,7 @@ from pipeline.options.recipe import builds_of
 from pipeline.report import drawing, terminal
 from pipeline.report.pages import Condition
 from pipeline.report.search import Search, of_build
+from pipeline.run_build import build as run_build
 from stages import encoders, errors, profile
 
 MODEL = model_record()

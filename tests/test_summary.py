@@ -11,12 +11,12 @@ from support import SAMPLES, Make, Run, in_shell, silent, write_rows
 
 import posttrain_pipeline as pp
 from pipeline.builder import launch
-from pipeline.builder.build import build
 from pipeline.builds import summary as summaries
 from pipeline.builds.limits import Built
 from pipeline.builds.summary import fitted, summary
 from pipeline.manifest.manifest import Manifest
 from pipeline.options.recipe import builds_of
+from pipeline.run_build import build
 
 DATA = SAMPLES / "sft" / "word_problems.jsonl"
 MODEL = ("--model", "qwen2-1.5b")

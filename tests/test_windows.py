@@ -22,8 +22,12 @@ from support import few, files_of, read_manifest, silent, write_rows
 import pipeline.shards.plan
 from pipeline import tasks
 from pipeline.builder import windowed
-from pipeline.builder.build import build, finish, make_parts, make_shards, plan, prepare
+from pipeline.builder.build import finish
+from pipeline.builder.dataset import make_shards
+from pipeline.builder.planning import make_parts, plan
+from pipeline.builder.preparation import prepare
 from pipeline.options.config import Config, PlanOptions
+from pipeline.run_build import build
 from pipeline.shards import collect, doubles, facts, part, window_plan
 from pipeline.shards import plan as planning
 from pipeline.shards.choose import Chosen, choose

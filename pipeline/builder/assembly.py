@@ -18,7 +18,7 @@ from pipeline.builder import contaminated, description, exporting, gate, plannin
 from pipeline.builder.dataset import write_dataset, write_index, write_shards
 from pipeline.builder.description import Outcome
 from pipeline.builder.judge import Judge
-from pipeline.builder.planning import MadeParts, Planned, lines_of_part
+from pipeline.builder.planning import MadeParts, Planned
 from pipeline.builder.preparation import Prepared
 from pipeline.builder.rejects import Ledger, refuse_too_many
 from pipeline.builds.build import Build
@@ -82,7 +82,7 @@ def assemble(
     report(PLAN, 0, 1)
     planned = planning.plan(prepared, made, report, folder)
     prepared = prepared.encoded_by(planned.backend)
-    ledger = rejects.write(folder / REJECTS, planned.works, planned.sources, lines_of_part)
+    ledger = rejects.write(folder / REJECTS, planned.works, planned.sources)
     _refuse_too_many(prepared, planned, ledger)
     report(PLAN, 1, 1)
     shards = write_shards(prepared, planned, folder, report)
@@ -119,13 +119,11 @@ def _outcome(
     prepared: Prepared, planned: Planned, folder: Path, shards: list[ShardReport], ledger: Ledger
 ) -> Outcome:
     """What came of it, after what was left out for being like something else was written down."""
-    by_input = prepared.of_inputs([report.rows for report in planned.reports])
     recipe, chosen, sources = prepared.recipe, planned.chosen, planned.sources
     return Outcome(
         recipe=recipe,
         inputs=list(prepared.inputs),
         parts=planned.reports,
-        rows_of_input=[sum(rows) for rows in by_input],
         outline=planned.outline,
         chosen=chosen,
         shards=shards,
@@ -232,13 +230,13 @@ def _sources(outcome: Outcome) -> tuple[SourceCounts, ...]:
     """Rows, kept examples and their tokens, by source, or by input file where there are none."""
     # Of each input those of its splits: no part has examples of two.
     bounds = offsets_of(np.array([len(source.splits) for source in outcome.inputs]))
-    of_parts = outcome.outline.counts.of_parts
-    each = [of_parts[slice(*bound)].sum(axis=0).tolist() for bound in pairwise(bounds.tolist())]
-    names = [source.source_name or source.name for source in outcome.inputs]
-    totals = {name: [0, 0, 0] for name in names}
-    for name, rows, counts in zip(names, outcome.rows_of_input, each, strict=True):
-        totals[name] = [sum(pair) for pair in zip(totals[name], (rows, *counts), strict=True)]
-    return tuple(SourceCounts(name, *counts) for name, counts in totals.items())
+    rows = np.array([[report.rows] for report in outcome.parts], np.int64)
+    of_parts = np.hstack([rows, outcome.outline.counts.of_parts])
+    totals: dict[str, Ints] = {}
+    for source, (first, last) in zip(outcome.inputs, pairwise(bounds.tolist()), strict=True):
+        name, counts = source.source_name or source.name, of_parts[first:last].sum(axis=0)
+        totals[name] = totals.get(name, 0) + counts
+    return tuple(SourceCounts(name, *counts.tolist()) for name, counts in totals.items())
 
 
 def _ledger(outcome: Outcome) -> BuildCounts:

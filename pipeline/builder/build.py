@@ -12,7 +12,7 @@ another process ::
     built = finish(prepared, made, report)                        # one again
 
 as long as all of them have the same cache, inputs and version. To make shards apart is a choice:
-``finish`` makes those that nobody has made. ``build`` runs all of it at once.
+``finish`` makes those that nobody has made. ``make`` runs all of it at once.
 
 A build is made in a staging directory under the output's lock. The manifest is written last, and
 only after every shard, read back from the disk, has passed every critical invariant.
@@ -25,21 +25,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.builder import rejects
+from pipeline.builder import planning, rejects
 from pipeline.builder.assembly import Assembled, assemble, require_rows
-from pipeline.builder.dataset import make_shards
 from pipeline.builder.judge import Judge
-from pipeline.builder.planning import (
-    MadeParts,
-    Planned,
-    join,
-    make_parts,
-    missing,
-    plan,
-    require_complete,
-    works_of,
-    workspace_of,
-)
+from pipeline.builder.planning import MadeParts, make_parts, require_complete
 from pipeline.builder.preparation import Prepared, prepare, refuse_early, workers
 from pipeline.builds import failed, limits, publish
 from pipeline.builds.build import Build
@@ -50,55 +39,11 @@ from pipeline.manifest.dataset_files import write_json
 from pipeline.manifest.json_records import as_json, sealed
 from pipeline.manifest.records import RUN, Change, RunRecord
 from pipeline.messages.progress import PUBLISH, START, Report
-from pipeline.messages.recorded import recorded
 from pipeline.options.config import Config
 from pipeline.secrets import named
 from pipeline.shards import part, reused_shards
 from stages.errors import DataError
 from stages.files import file_hash
-
-__all__ = [
-    "Assembled",
-    "Built",
-    "MadeParts",
-    "Planned",
-    "Prepared",
-    "Report",
-    "assemble",
-    "build",
-    "finish",
-    "join",
-    "make",
-    "make_parts",
-    "make_shards",
-    "missing",
-    "plan",
-    "prepare",
-    "refuse_early",
-]
-
-
-def build(config: Config, report: Report) -> Built:
-    """Build, judge and publish.
-
-    Raises:
-        PipelineError: see ``stages.errors``; the old build, if any, is untouched.
-    """
-
-    def made() -> Built:
-        report(START, 0, 1)
-        found = look(config)
-        return found.built or make(config, found, report)
-
-    return recorded(config, made)
-
-
-def look(config: Config) -> equal_build.Look:
-    """``equal_build.look``; what the inputs are refused for is kept in ``DIR.failed``."""
-    try:
-        return equal_build.look(config)
-    except DataError as error:
-        raise rejects.kept(error, config) from error
 
 
 def make(
@@ -107,7 +52,7 @@ def make(
     report: Report,
     parts: Callable[[Prepared, Report], MadeParts] = make_parts,
 ) -> Built:
-    """The same where no equal build was found.
+    """Build, judge and publish what no build that is there equals.
 
     Args:
         parts: gives the parts of all splits.
@@ -175,7 +120,7 @@ def remember(prepared: Prepared, made: MadeParts, assembled: Assembled) -> None:
     for source in prepared.inputs:
         if source.version is not None and source.version.state and source.version.settled:
             hashes.keep(source.path, source.sha256, source.version.state)
-    for number, work in enumerate(works_of(prepared, made.backend)):
+    for number, work in enumerate(planning.works_of(prepared, made.backend)):
         _keep_part(hashes, work, made.reports[number])
     folder = place_of(config.run).build(prepared.build_id)
     for shard in assembled.build.manifest.shards:
@@ -183,7 +128,7 @@ def remember(prepared: Prepared, made: MadeParts, assembled: Assembled) -> None:
         if shard.path in assembled.seen:
             hashes.keep(path, shard.sha256, assembled.seen[shard.path], linked=True)
     hashes.save()
-    reused_shards.remove(workspace_of(prepared))
+    reused_shards.remove(planning.workspace_of(prepared))
 
 
 def finish_in(
@@ -284,15 +229,10 @@ def _keep_part(hashes: file_hash.KnownHashes, work: part.Work, report: part.Part
     """Keep the hashes of a part's files, if nothing was written to them since its report was, or
     since the part was last found to be as its report has it: both change the report last."""
     try:
-        files = {
-            work.path: report.sha256,
-            work.files.plan: report.plan_sha256,
-            work.files.rejects: report.rejects_sha256,
-        }
-        states = {path: file_hash.of(path) for path in files}
+        states = {name: file_hash.of(path) for name, path in work.files.hashed.items()}
         vouched = file_hash.of(work.files.report).changed
     except OSError:  # pruned meanwhile
         return
-    for path, sha256 in files.items():
-        if states[path].changed <= vouched:
-            hashes.keep(path, sha256, states[path])
+    for name, path in work.files.hashed.items():
+        if states[name].changed <= vouched:
+            hashes.keep(path, getattr(report, name), states[name])

@@ -114,7 +114,6 @@ def _record(
 # Writes ``near_duplicates.jsonl``: each example that was left out, and the one that is like it.
 
 
-_NEAR_DUPLICATES_BLOCK = 4096  # examples that are written at once
 _BEFORE, _SHOWN = 40, 160  # tokens before the first that differs, and in all
 _Ids = npt.NDArray[np.int32]
 
@@ -161,8 +160,8 @@ def write_near(
     texts = _Texts(recipe)
     collect = Collector(sources, plan.examples.starts)
     with (folder / NEAR_DUPLICATES).open("w", encoding="utf-8") as file:
-        for start in range(0, len(found.dropped), _NEAR_DUPLICATES_BLOCK):
-            some = slice(start, start + _NEAR_DUPLICATES_BLOCK)
+        for start in range(0, len(found.dropped), _BLOCK):
+            some = slice(start, start + _BLOCK)
             both = (found.dropped[some], found.kept[some])
             pairs = [collect.named(each, texts.column) for each in both]
             for one, other, likeness in zip(*pairs, found.likeness[some].tolist(), strict=True):

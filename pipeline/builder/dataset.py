@@ -20,7 +20,6 @@ from pipeline.manifest.records import SERVING
 from pipeline.messages.progress import WRITE, Report, Whole
 from pipeline.serving import serving
 from pipeline.shards import pack_index, reused_shards, window_plan
-from pipeline.shards import window_plan as windows
 from pipeline.shards.gather import Gather, ShardReport
 from pipeline.shards.measured import METRICS, read
 from stages import formats
@@ -94,7 +93,7 @@ def _each(
             whole=whole,
         )
     finally:
-        windows.forget()
+        window_plan.forget()
 
 
 def write_shards(
@@ -106,8 +105,8 @@ def write_shards(
     """
     (folder / METRICS).mkdir()
     whole = Whole(pieces=planned.n_shards, row=_row(prepared))
-    every = planned.shards
-    return _each(windows.make, prepared, planned, folder, shards=every, report=report, whole=whole)
+    make, every = window_plan.make, planned.shards
+    return _each(make, prepared, planned, folder, shards=every, report=report, whole=whole)
 
 
 def _row(prepared: Prepared) -> str:
@@ -136,7 +135,7 @@ def make_shards(
     every = planned.shards
     some = every if numbers is None else [every[number] for number in numbers]
     with reused_shards.own(workspace_of(prepared)) as folder:
-        new = _each(windows.leave, prepared, planned, folder, shards=some, report=report)
+        new = _each(window_plan.leave, prepared, planned, folder, shards=some, report=report)
     return sum(new)
 
 

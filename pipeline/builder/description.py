@@ -41,7 +41,6 @@ class Outcome:
     recipe: Recipe
     inputs: list[scan.Input]
     parts: list[PartReport]
-    rows_of_input: list[int]
     outline: facts.Outline
     chosen: Chosen | None
     shards: list[gather.ShardReport]
@@ -210,13 +209,13 @@ def _inputs(outcome: Outcome) -> tuple[records.InputRecord, ...]:
     recipe = outcome.recipe
     reports = iter(outcome.parts)
     parts = [[next(reports) for _ in source.splits] for source in outcome.inputs]
-    columns = (outcome.inputs, outcome.rows_of_input, recipe.formats, recipe.evidence, parts)
+    columns = (outcome.inputs, recipe.formats, recipe.evidence, parts)
     return tuple(
         records.InputRecord(
             path=source.name,
             bytes=source.bytes,
             sha256=source.sha256,
-            rows=rows,
+            rows=sum(part.rows for part in mine),
             format=name,
             evidence=why,
             damage=next((part.damage for part in mine if part.damage), None),
@@ -225,7 +224,7 @@ def _inputs(outcome: Outcome) -> tuple[records.InputRecord, ...]:
             pieces=source.pieces if source.pieces > 1 else None,
             formats=dict(sorted((+_tallied(mine, "formats")).items())) or None,
         )
-        for source, rows, name, why, mine in zip(*columns, strict=True)
+        for source, name, why, mine in zip(*columns, strict=True)
     )
 
 

@@ -224,10 +224,10 @@ def reasons(estimate: Forecast) -> list[str]:
     """What becomes of the sampled rows of a build that would be refused; nothing of another."""
     if not would_stop(estimate):
         return []
-    sampled = estimate.sampled
+    sampled, ledger = estimate.sampled, estimate.sampled.ledger
     found = [
-        f"{count:,} of {counted(sampled.rows, 'sampled row')}: {code} ({sampled.details[code]})"
-        for code, count in sampled.refused.most_common()
+        f"{count:,} of {counted(sampled.rows, 'sampled row')}: {code} ({ledger.details[code]})"
+        for code, count in ledger.rows_by_code.most_common()
     ]
     if sampled.long:
         limit = estimate.recipe.config.plan.longest_example

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.builder.alike import Alike, FilteredSample
-from pipeline.builder.rejects import limits, too_many
+from pipeline.builder.preparation import row_name, through
+from pipeline.builder.rejects import Ledger, limits, too_many
 from pipeline.inputs.detection import (
     is_empty,
     recognise_glimpse,
@@ -27,7 +28,7 @@ from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import located, short_names
 from pipeline.options.build_options import SourceOptions
 from pipeline.options.config import Config
-from pipeline.shards import chain, facts
+from pipeline.shards import facts
 from pipeline.stores import sources
 from stages.chat_template import loss_weights
 from stages.columns import Ints
@@ -55,11 +56,6 @@ class Look:
     detection: Detection
     source: int = 0
 
-    def row_name(self, record: Record) -> str:
-        """``data.jsonl:1``, or a byte offset where the line's number is unknown."""
-        at = f":{record.line + 1}" if record.line >= 0 else f" at byte {record.offset}"
-        return f"{self.name}{at}"
-
 
 @dataclass(slots=True)
 class Sampled:
@@ -67,8 +63,7 @@ class Sampled:
 
     Attributes:
         rows: rows that went in; ``large``: those that were left out for their size.
-        refused: rows by refusal code; ``first``: where the first ones of each code stand;
-            ``details``: the detail of the first of each.
+        ledger: of the rows that are refused, whatever their length.
         filtered: rows that ``--where`` leaves out, by input.
         unread: rows by input and by column that nothing reads.
         notes: rows by what is odd about them.
@@ -87,9 +82,7 @@ class Sampled:
 
     rows: int = 0
     large: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
-    first: dict[str, list[str]] = field(default_factory=dict)
-    details: dict[str, str] = field(default_factory=dict)
+    ledger: Ledger = field(default_factory=Ledger)
     notes: Counter[str] = field(default_factory=Counter)
     lengths: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     trained: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -199,26 +192,18 @@ def _affordable(records: list[Record], budget: int) -> list[Record]:
     return small[:3] + small[3::step]
 
 
-def _through(recipe: Recipe, look: Look, records: list[Record], made: Sampled) -> Batch:
+def _through(
+    recipe: Recipe, look: Look, records: list[Record], names: list[str], made: Sampled
+) -> Batch:
     """The sample through every stage of a build of its source alone."""
-    normalize = recipe.normalize(look.detection.reading)
-    normalized = normalize([replace(record, line=i) for i, record in enumerate(records)])
-    made.unread[look.name] = normalize.tally.rows
-    made.filtered[look.name] = normalize.tally.filtered
-    batch, gone = chain.through(normalized, recipe.stages(look.detection.reading))
-    left = set(range(len(records))) - set(batch.column("line").to_pylist())
-    for refusal in chain.refusals(gone):
-        if refusal.line in left:
-            left.discard(refusal.line)
-            made.refused[refusal.code] += 1
-            made.lost[look.source] += 1
-            made.details.setdefault(refusal.code, refusal.detail)
-            row_name = look.row_name(records[refusal.line])
-            made.first.setdefault(refusal.code, []).append(row_name)
+    before = made.ledger.rejected_rows
+    batch, tally = through(recipe, look.detection.reading, records, names, made.ledger)
+    made.lost[look.source] += made.ledger.rejected_rows - before
+    made.unread[look.name], made.filtered[look.name] = tally.rows, tally.filtered
     if "note" in batch.schema.names:
         made.notes.update(carried.tally(batch))
-    batch = made.alike.taken(batch, recipe.config, lambda at: look.row_name(records[at]))
-    _show(look, records, batch=batch, made=made)
+    batch = made.alike.taken(batch, recipe.config, names.__getitem__)
+    _show(names, batch=batch, made=made)
     return batch
 
 
@@ -231,20 +216,19 @@ def _too_long(recipe: Recipe, look: Look, records: list[Record], batch: Batch) -
     if recipe.config.parts.too_long == "reject" or not over.any():
         return int(over.sum())
     lines = sorted(set(batch.filter(pa.array(over)).column("line").to_pylist()))
-    again = [replace(records[line], line=number) for number, line in enumerate(lines)]
-    normalized = recipe.normalize(look.detection.reading)(again)
-    trimmed, _ = chain.through(normalized, recipe.stages(look.detection.reading))
+    again = [records[line] for line in lines]
+    trimmed, _ = through(recipe, look.detection.reading, again, [""] * len(again), Ledger())
     whole = int(np.isin(batch.column("line").to_numpy(), lines).sum())
     left: int = trimmed.num_rows
     return whole - left
 
 
-def _show(look: Look, records: list[Record], batch: Batch, made: Sampled) -> None:
+def _show(names: list[str], batch: Batch, made: Sampled) -> None:
     wanted = ("input_ids", "labels", "chosen_ids", "rejected_ids", "prompt_length", "step_labels")
     shown = unfold(batch)
     kept = [name for name in ("line", "sequence", *wanted) if name in shown.schema.names]
     for row in shown.select(kept).slice(0, 3 - len(made.shown)).to_pylist():
-        name = look.row_name(records[row.pop("line")])
+        name = names[row.pop("line")]
         sequence = row.pop("sequence")
         made.shown.append((f"{name}#{sequence}" if sequence >= 0 else name, row))
 
@@ -259,13 +243,14 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
         records = _affordable(look.glimpse.records, SAMPLE_BYTES // len(looks))
         made.large += sum(len(record.raw) > ROW_BYTES for record in look.glimpse.records)
         made.read[look.source] += len(records)
-        batch = _through(machine.of_source(look.source), look, records=records, made=made)
+        names = [row_name(look.name, record) for record in records]
+        batch = _through(machine.of_source(look.source), look, records, names=names, made=made)
         own = recipe.of_source(look.source)
         longer = _too_long(own, look, records=records, batch=batch)
         made.long += longer
         made.lost[look.source] += longer
         # What is too long is refused before a filter sees it.
-        batch = made.chosen.left(own.config, look.source, batch, [*map(look.row_name, records)])
+        batch = made.chosen.left(own.config, look.source, batch, names)
         fit = int((batch.column("length").to_numpy() <= own.config.plan.longest_example).sum())
         made.left += fit + max(batch.num_rows - fit - longer, 0)  # trimmed ones fit too
         made.of_looks.append((len(records), batch.num_rows))

@@ -15,14 +15,12 @@ from pipeline.manifest.manifest import Manifest
 from stages.errors import PipelineError, UsageError
 
 
-def write(folder: Path, export: exports.Export | None, manifest: Manifest) -> None:
-    """The trainer's scripts; nothing without a trainer.
+def write(folder: Path, export: exports.Export, manifest: Manifest) -> None:
+    """The trainer's scripts.
 
     Raises:
         UsageError: it cannot train from this build.
     """
-    if export is None:
-        return
     facts = exports.facts_of(manifest)
     export.require(facts)
     target = folder / "launch"

@@ -142,7 +142,8 @@ def _margins(margins: Margins | None) -> dict[str, Any] | None:
 
 def _rejects(forecast: Forecast) -> dict[str, Any]:
     sample = forecast.sampled
-    refused = sample.refused.total()
+    ledger = sample.ledger
+    refused = ledger.rejected_rows
     return {
         "sampled": sample.rows,
         "too_large_to_sample": sample.large,
@@ -151,8 +152,8 @@ def _rejects(forecast: Forecast) -> dict[str, Any]:
         "too_long": sample.long,
         "build_would_stop": would_stop(forecast),
         "by_code": {
-            code: {"rows": count, "first": sample.first[code][:3], "detail": sample.details[code]}
-            for code, count in sample.refused.most_common()
+            code: {"rows": count, "first": ledger.first[code][:3], "detail": ledger.details[code]}
+            for code, count in ledger.rows_by_code.most_common()
         },
     }
 

@@ -14,7 +14,7 @@ from pipeline.builder.preparation import Prepared, in_parallel
 from pipeline.inputs import equal_build
 from pipeline.messages.progress import ENCODE, Report, Whole
 from pipeline.options.config import Config
-from pipeline.shards import collect, examples, facts, part, reused_shards, window_plan
+from pipeline.shards import collect, facts, part, reused_shards, window_plan
 from pipeline.shards.choose import Chosen, in_one_memory, needs_one_memory
 from pipeline.shards.part import PartReport, Work
 from pipeline.shards.plan import digest_of, windows_of
@@ -168,12 +168,6 @@ def sources_of(
             sources.append(collect.PartSource(path, source.name, line, source.source_name))
             line += reports[number].lines
     return sources
-
-
-def lines_of_part(work: Work) -> columns.Ints:
-    """The line of each example of a part in its split, ascending."""
-    lines: columns.Ints = examples.columns_of(work.files.plan, ("line",)).column("line").to_numpy()
-    return lines
 
 
 # Second phase: splits to parts, in one process or in several, now or later.

@@ -76,7 +76,7 @@ def _chosen(config: Config, those: Population, limit: int) -> tuple[PlannedExamp
         trained=those.trained[fits].astype(np.int32),
         digest=digests,
         group=digests["a"] | np.uint64(1),
-        source=those.source[fits] if config.named else None,
+        source=those.source[fits],
     )
     try:
         return examples, choose(_scaled(config, those.each), examples)
@@ -99,17 +99,14 @@ def _scaled(config: Config, each: float) -> Config:
     return replace(config, sources=sources, plan=plan)
 
 
-def _has_budgets(config: Config) -> bool:
-    return config.plan.total is not None or any(one.budget.given for one in config.sources)
-
-
 def sources(estimate: Forecast) -> tuple[SourceRecord, ...]:
     """What the sources would give, about; empty where they have no names and no budget."""
     config, those = estimate.recipe.config, population(estimate)
     chosen = _chosen(config, those, config.plan.longest_example)
     if chosen is None:
         return ()
-    sides = (TRAIN,) if chosen[1].test is None else (TRAIN, TEST)
+    split = config.plan.test_size or config.plan.test
+    sides = (TRAIN, TEST) if split else (TRAIN,)
     portions = budgets.source_portions(config, *chosen)
     records = budgets.records(config, portions, chosen[1].asked, sides)
     return tuple(_grown(one, those.each) for one in records)
@@ -129,7 +126,7 @@ def _grown(one: SourceRecord, each: float) -> SourceRecord:
 
 def _stored(config: Config, those: Population, limit: int) -> Ints:
     """Lengths of what a build with this limit would pack."""
-    chosen = _chosen(config, those, limit) if _has_budgets(config) else None
+    chosen = _chosen(config, those, limit) if budgets.has_budgets(config) else None
     if chosen is None or chosen[1].times is None:
         return those.lengths[those.lengths <= limit]
     return np.repeat(chosen[0].length.astype(np.int64), chosen[1].times)

@@ -23,6 +23,7 @@ from pipeline.shards import chain, filters, part
 from pipeline.stores import sources
 from stages import catalog, contract, encoders, readers
 from stages.errors import UsageError
+from stages.rows.unread import Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,27 +256,40 @@ def _places(records: Sequence[contract.Record]) -> list[list[contract.Record]]:
     return places
 
 
-def _place(name: str, record: contract.Record) -> str:
+def row_name(name: str, record: contract.Record) -> str:
+    """``data.jsonl:1``, or a byte offset where the line's number is unknown."""
     at = f":{record.line + 1}" if record.line >= 0 else f" at byte {record.offset}"
     return f"{name}{at}"
 
 
-def _through(
-    recipe: Recipe, reading: str, records: list[contract.Record], name: str, ledger: Ledger
-) -> tuple[int, int]:
-    """Run rows through the stages: how many there are, and how many are refused. A row is when none
-    of its sequences is left."""
+def through(
+    recipe: Recipe, reading: str, records: list[contract.Record], names: list[str], ledger: Ledger
+) -> tuple[contract.Batch, Tally]:
+    """Sampled rows through normalize and the stages of a build of their source alone.
+
+    Args:
+        names: of the rows; their lines are places among them from here on.
+        ledger: counts the rows of which nothing is left.
+
+    Returns:
+        The examples that are left, and what normalize counted.
+    """
     normalize = recipe.normalize(reading)
     normalized = normalize([replace(record, line=i) for i, record in enumerate(records)])
     batch, gone = chain.through(normalized, recipe.stages(reading))
-    filters.of_rows(recipe.config, batch, lambda line: _place(name, records[line]))
-    codes: dict[int, tuple[str, str]] = {}
-    for refusal in chain.refusals(gone):
-        codes.setdefault(refusal.line, (refusal.code, refusal.detail))
-    refused = codes.keys() - set(batch.column("line").to_pylist())
-    for line in sorted(refused):
-        ledger.count(codes[line][0], codes[line][1], _place(name, records[line]))
-    return len(records) - normalize.tally.filtered, len(refused)
+    for one in chain.lost(batch, gone):
+        ledger.count(one.code, one.detail, names[one.line])
+    return batch, normalize.tally
+
+
+def _refused(
+    recipe: Recipe, reading: str, records: list[contract.Record], name: str, ledger: Ledger
+) -> tuple[int, int]:
+    """Run rows through the stages: how many there are, and how many are refused."""
+    before, names = ledger.rejected_rows, [row_name(name, record) for record in records]
+    batch, tally = through(recipe, reading, records, names, ledger)
+    filters.of_rows(recipe.config, batch, names.__getitem__)
+    return len(records) - tally.filtered, ledger.rejected_rows - before
 
 
 def require_hopeful(recipe: Recipe, inputs: Sequence[Input]) -> None:
@@ -305,7 +319,7 @@ def _require_hopeful(recipe: Recipe, inputs: Sequence[tuple[Input, str]], limit:
         if glimpse.rows <= len(glimpse.records):
             continue  # so small that the build itself is as fast
         places = _places(glimpse.records)
-        seen = [_through(machine, reading, p, source.name, ledger) for p in places]
+        seen = [_refused(machine, reading, p, source.name, ledger) for p in places]
         sampled += sum(read for read, _ in seen)
         # At least this share of the input will be refused, as far as the sample shows.
         least = min((refused / read for read, refused in seen if read), default=0.0)

@@ -20,7 +20,7 @@ from pipeline.manifest import dataset_files, json_records
 from pipeline.manifest.json_records import from_json, plain
 from pipeline.messages.progress import Report
 from pipeline.options.config import Config
-from pipeline.shards import part, reused_shards
+from pipeline.shards import reused_shards
 from pipeline.stores import Store, open_store
 from stages.errors import UsageError
 
@@ -59,20 +59,14 @@ class Record:
         rank: its number, and of how many.
         output: of the build, as a real path.
         versions: that it ran with, by what they are of.
-        backend, reports: see ``MadeParts``.
+        made: its parts.
     """
 
     rank: tuple[int, int]
     build_id: str
     output: str
     versions: Mapping[str, str]
-    backend: str
-    reports: Mapping[int, part.PartReport]
-
-    @property
-    def made(self) -> MadeParts:
-        """Its parts."""
-        return MadeParts(self.backend, self.reports)
+    made: MadeParts
 
 
 def _unsealed(store: Store, name: str) -> dict[str, Any]:
@@ -103,7 +97,7 @@ def make_share(prepared: Prepared, rank: Rank, report: Report) -> tuple[MadePart
         PipelineError: see ``make_parts``.
     """
     before = _records(prepared)
-    if any(record.backend == REFERENCE for record in before):
+    if any(record.made.backend == REFERENCE for record in before):
         prepared = prepared.encoded_by(REFERENCE)
     made = make_parts(prepared, report, rank.share(len(prepared.splits)))
     record = Record(
@@ -111,12 +105,13 @@ def make_share(prepared: Prepared, rank: Rank, report: Report) -> tuple[MadePart
         build_id=prepared.planned_id,
         output=_output(prepared.config),
         versions=versions.here(),
-        backend=made.backend,
-        reports=made.reports,
+        made=made,
     )
     text = dataset_files.json_text(json_records.sealed_text(plain(record)))
     _cache(prepared).put(f"{_folder(prepared)}/{rank.name}", text.encode(errors="surrogatepass"))
-    others = {one.rank[0] for one in before if one.reports and one.backend != made.backend}
+    others = {
+        one.rank[0] for one in before if one.made.reports and one.made.backend != made.backend
+    }
     return made, sorted(others - {rank.number}) if made.backend == REFERENCE else []
 
 
@@ -142,7 +137,7 @@ def joined(prepared: Prepared, compared: bool = True) -> MadeParts:
             f"{len(lacking)} of {len(prepared.splits)} parts are missing"
             + (
                 f" ({made.backend} has to make all)"
-                if len({record.backend for record in records}) > 1
+                if len({record.made.backend for record in records}) > 1
                 else ""
             )
             + f": those of rank {_listed(ranks)} of {of}.",

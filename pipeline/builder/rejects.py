@@ -7,7 +7,7 @@ import bisect
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ from pipeline.manifest import dataset_files, json_records, records
 from pipeline.messages.result import of_error
 from pipeline.options.config import Config
 from pipeline.shards import collect, part
-from pipeline.shards.chain import PartReject, Refusal
+from pipeline.shards.chain import Refusal
+from pipeline.shards.examples import columns_of
 from pipeline.shards.storage import here
 from stages import columns, contract
 from stages.errors import DataError, counted, were
@@ -67,13 +68,13 @@ def _entries(work: part.Work, source: collect.PartSource) -> Iterator[tuple[int,
     """The refused rows of a part, each with its line in the part."""
     with here(work.files.rejects).open("rb") as file:
         for text in file:
-            entry = PartReject(**json.loads(text))
+            entry = Refusal(**json.loads(text))
             suffix = f"#{entry.sequence}" if entry.sequence >= 0 else ""
             row_id = f"{source.name}:{source.first_line + entry.line + 1}{suffix}"
             yield entry.line, reject(entry, row_id, in_file(work.split, entry.offset), entry.raw)
 
 
-def reject(why: Refusal | PartReject, row_id: str, offset: int | None, raw: str) -> records.Reject:
+def reject(why: Refusal, row_id: str, offset: int | None, raw: str) -> records.Reject:
     """The line of ``rejects.jsonl`` of a row; ``offset``: in its file."""
     source, _, place = row_id.rpartition(":")
     return records.Reject(
@@ -105,18 +106,8 @@ def _with_examples(refused: columns.Ints, encoded: columns.Ints) -> set[int]:
     return set(refused[encoded[place] == refused].tolist())
 
 
-def write(
-    path: Path,
-    works: list[part.Work],
-    sources: list[collect.PartSource],
-    encoded: Callable[[part.Work], columns.Ints],
-) -> Ledger:
-    """Write the file, in input order.
-
-    Args:
-        encoded: gives the lines of a part's examples, ascending; a row with an example is not
-            refused. It is asked for parts with refused rows alone.
-    """
+def write(path: Path, works: list[part.Work], sources: list[collect.PartSource]) -> Ledger:
+    """Write the file, in input order. A row with an example is not refused."""
     ledger = Ledger()
     with path.open("w", encoding="utf-8") as file:
         for work, source in zip(works, sources, strict=True):
@@ -125,7 +116,8 @@ def write(
                 continue
             times = Counter(line for line, _ in entries)
             # A row with an example counts as used, whatever else of it was refused.
-            counted = _with_examples(np.array(list(times), np.int64), encoded(work))
+            encoded = columns_of(work.files.plan, ("line",)).column("line").to_numpy()
+            counted = _with_examples(np.array(list(times), np.int64), encoded)
             # Rows that became more than one sequence, refused ones included.
             several = counted | {line for line, count in times.items() if count > 1}
             for line, entry in entries:

@@ -86,7 +86,7 @@ def plan(
         layout = layouts.load(options.layout)
         width = layout.width(options.pad_to, longest, options.max_length)
         names = tuple(source.name for source in prepared.inputs)
-        laying = window_plan.Laying(search, prepared.recipe.task.kind, str(folder), width, names)
+        laying = window_plan.Laying(search, str(folder), width, names)
         laid, counted = _laid(workers, laying, items)
         counts = facts.joined([*counted, *found])
         if chosen is not None:  # its bound is that of one packing of everything

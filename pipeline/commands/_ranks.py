@@ -12,8 +12,10 @@ from pipeline.options.help_page import command, option
 from stages.errors import UsageError
 
 if TYPE_CHECKING:
-    from pipeline.builder.build import MadeParts, Prepared, Report
+    from pipeline.builder.planning import MadeParts
+    from pipeline.builder.preparation import Prepared
     from pipeline.builder.ranks import Rank
+    from pipeline.messages.progress import Report
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 

@@ -104,6 +104,11 @@ class _Pool:
         return limit
 
 
+def has_budgets(config: Config) -> bool:
+    """Whether a source or the build has one."""
+    return config.plan.total is not None or any(one.budget.given for one in config.sources)
+
+
 def keys_of(examples: PlannedExamples, which: Ints, seed: int) -> npt.NDArray[np.uint64]:
     """A hash of what each example asks and of the seed."""
     if examples.group is None:
@@ -176,7 +181,7 @@ def portions(
         train, test: which examples of the build may be on each side.
         budgets: of each source; ``total``: trained tokens that shares and weights divide.
     """
-    of = np.zeros(len(examples), np.int16) if examples.source is None else examples.source
+    of = examples.source
     pools = [
         _Pool(examples, np.flatnonzero(train & (of == number)), seed)
         for number in range(len(budgets))
@@ -217,7 +222,6 @@ def _short(pool: _Pool, limit: Taken, unit: str, amount: float) -> bool:
 # What each source of a build was asked for, and what it gave.
 
 
-Sources: TypeAlias = npt.NDArray[np.int16]
 Times: TypeAlias = npt.NDArray[np.bool_] | npt.NDArray[np.integer[Any]]
 
 ALL = "data"  # what the one source of a command is called
@@ -237,11 +241,11 @@ class SourcePortions(Sums):
     test: Ints
 
 
-def _of_sources(examples: PlannedExamples, of: Sources, count: int, times: Times) -> Ints:
+def _of_sources(examples: PlannedExamples, count: int, times: Times) -> Ints:
     """What is stored of each source, where examples are stored so many times."""
     numbers = (np.ones(len(examples), np.int64), examples.length, examples.trained)
     # Sums of floats are exact below 2**53.
-    sums = [np.bincount(of, times * values, minlength=count) for values in numbers]
+    sums = [np.bincount(examples.source, times * values, minlength=count) for values in numbers]
     return np.stack(sums, axis=1).astype(np.int64)
 
 
@@ -257,14 +261,10 @@ def source_portions(
 ) -> SourcePortions | None:
     """What the sources have, and what they give to each side; None where the one source has no
     name, and is used whole."""
-    of = examples.source
-    if of is None:
-        if config.plan.total is None:
-            return None
-        of = np.zeros(len(examples), np.int16)
-    counted = partial(_of_sources, examples, of, len(config.sources))
-    test = np.zeros(len(examples), bool) if choice.test is None else choice.test
-    stored = choice.used if choice.times is None else choice.times.astype(np.int64)
+    if not config.named and config.plan.total is None:
+        return None
+    counted = partial(_of_sources, examples, len(config.sources))
+    test, stored = choice.test, choice.stored_times
     return SourcePortions(
         has=counted(choice.held & ~test), train=counted(stored * ~test), test=counted(stored * test)
     )

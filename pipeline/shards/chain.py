@@ -29,13 +29,26 @@ class Gone(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """One refused sequence: its line in the split and its number there, and why it was refused."""
+    """A refused sequence of a split, which knows neither its file's name nor the lines before it.
 
-    stage: str
+    Attributes:
+        line, offset: from 0, from the split's start; ``sequence``: its number in the line.
+        stage, code, detail, raw: as ``manifest.records.Reject`` has them; a part writes down the
+            row's offset and text.
+    """
+
     line: int
     sequence: int
+    stage: str
     code: str
     detail: str
+    offset: int | None = None
+    raw: str = ""
+
+    @property
+    def text(self) -> bytes:
+        """A line of the part's file."""
+        return json.dumps(self._asdict(), ensure_ascii=True).encode()
 
 
 def split_off(batch: Batch) -> tuple[Batch, Batch | None]:
@@ -70,7 +83,21 @@ def refusals(gone: Iterable[Gone]) -> Iterator[Refusal]:
         columns = ("line", "sequence", "reject_code", "reject_detail")
         values: list[pa.Array] = [rows.column(name).to_pylist() for name in columns]
         for line, sequence, code, detail in zip(*values, strict=True):
-            yield Refusal(stage=stage, line=line, sequence=sequence, code=code, detail=detail)
+            yield Refusal(line, sequence, stage, code, detail)
+
+
+def lost(batch: Batch, gone: Iterable[Gone]) -> list[Refusal]:
+    """Of each row that has no sequence left, why the first was refused; in the order of the rows.
+
+    Args:
+        batch: the sequences that are left.
+    """
+    left = set(batch.column("line").to_pylist())
+    found: dict[int, Refusal] = {}
+    for one in refusals(gone):
+        if one.line not in left:
+            found.setdefault(one.line, one)
+    return sorted(found.values(), key=lambda one: one.line)
 
 
 # Checks of a part before it is written: no row was lost, and our own examples are sound.
@@ -101,10 +128,12 @@ def require_theirs(gone: Iterable[Gone], place: Callable[[int], str]) -> None:
     Raises:
         PipelineError: an example does; it is a bug of this program.
     """
-    for stage, line, _, code, detail in refusals(gone):
-        if code == "marker_count" or (stage == "validate" and code not in _OF_THE_DATA):
+    for one in refusals(gone):
+        ours = one.stage == "validate" and one.code not in _OF_THE_DATA
+        if ours or one.code == "marker_count":
             raise PipelineError(
-                f"{place(line)}: the example made from this row breaks {code}: {detail}.",
+                f"{place(one.line)}: the example made from this row breaks {one.code}: "
+                f"{one.detail}.",
                 "Nothing was published; please report it with the row and the recipe.",
             )
 
@@ -129,7 +158,7 @@ def require_counted(report: PartReport, work: Work, last: int, kept: int) -> Non
 
 
 def require_counts(
-    work: Work, report: PartReport, examples: pa.Table, refused: Sequence[PartReject]
+    work: Work, report: PartReport, examples: pa.Table, refused: Sequence[Refusal]
 ) -> None:
     """The rows and sequences that were counted are those that the part holds.
 
@@ -161,35 +190,13 @@ def made(normalized: Batch) -> int:
     return int((stays | (counts[place] > 1)).sum())
 
 
-class PartReject(NamedTuple):
-    """A refused sequence of a part, which knows neither its file's name nor the lines before it.
-
-    Attributes:
-        line, offset: from 0, from the split's start.
-        stage, code, detail, raw: as ``manifest.records.Reject`` has them.
-    """
-
-    line: int
-    sequence: int
-    offset: int | None
-    stage: str
-    code: str
-    detail: str
-    raw: str
-
-    @property
-    def text(self) -> bytes:
-        """A line of the part's file."""
-        return json.dumps(self._asdict(), ensure_ascii=True).encode()
-
-
 def raw_text(record: Record) -> str:
     """A row as it was read, as text; bytes that are no UTF-8 are spelled out."""
     return record.raw.decode("utf-8", "backslashreplace")
 
 
-def rejected(gone: Iterable[Gone], records: Mapping[int, Record]) -> Iterator[PartReject]:
+def rejected(gone: Iterable[Gone], records: Mapping[int, Record]) -> Iterator[Refusal]:
     """The refused sequences of a batch, with the raw text of their rows."""
-    for stage, line, sequence, code, detail in refusals(gone):
-        record = records[line]
-        yield PartReject(line, sequence, record.offset, stage, code, detail, raw_text(record))
+    for one in refusals(gone):
+        record = records[one.line]
+        yield one._replace(offset=record.offset, raw=raw_text(record))

@@ -14,11 +14,11 @@ import numpy.typing as npt
 from pipeline.options.build_options import PlanOptions
 from pipeline.options.config import Config
 from pipeline.options.many_values import Keep
-from pipeline.shards import doubles, filters, plan, train_test
-from pipeline.shards.budgets import Portions, portions
+from pipeline.shards import doubles, filters, plan
+from pipeline.shards.budgets import Portions, has_budgets, portions
 from pipeline.shards.examples import Choice, Fate, Fates, PlannedExamples, read_examples
 from pipeline.shards.part import PartReport
-from pipeline.shards.values import Piece, scores
+from pipeline.shards.values import scores
 from stages.columns import Ints
 from stages.errors import DataError, UsageError, counted
 from stages.rows.groups import NO_QUESTION
@@ -88,16 +88,14 @@ def _joined(config: Config, examples: PlannedExamples) -> PlannedExamples:
 
 def _in_test(
     options: PlanOptions, examples: PlannedExamples, used: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.bool_] | None:
-    """Which examples are in test; None without a split.
+) -> npt.NDArray[np.bool_]:
+    """Which examples are in test.
 
     Raises:
         UsageError: all of those that are used are.
     """
-    if examples.group is None or not options.test_size or not used.any():
-        return None
-    test = train_test.in_test(examples.group, options.test_size, options.seed)
-    if test[used].all():
+    test = examples.in_test(options)
+    if used.any() and test[used].all():
         raise nothing_to_train_on(options)
     return test
 
@@ -120,7 +118,7 @@ def _of_test_files(
         UsageError: nothing is left to train on.
     """
     numbers = [number for number, source in enumerate(config.sources) if source.test]
-    if not numbers or examples.source is None or examples.group is None:
+    if not numbers or examples.group is None:
         return None
     test: npt.NDArray[np.bool_] = np.isin(examples.source, numbers)
     asked = examples.group[test]
@@ -138,16 +136,14 @@ def _portions(
     config: Config,
     examples: PlannedExamples,
     used: npt.NDArray[np.bool_],
-    test: npt.NDArray[np.bool_] | None,
+    test: npt.NDArray[np.bool_],
 ) -> Portions | None:
     """What the sources give, where one of them or the build has a budget."""
-    budgets = [source.budget for source in config.sources]
-    if config.plan.total is None and not any(budget.given for budget in budgets):
+    if not has_budgets(config):
         return None
-    in_test = np.zeros(len(examples), bool) if test is None else test
-    train, tested = used & ~in_test, used & in_test
+    budgets = [source.budget for source in config.sources]
     seed, total = config.plan.seed, config.plan.total
-    return portions(examples, train, tested, budgets, seed=seed, total=total)
+    return portions(examples, used & ~test, used & test, budgets, seed=seed, total=total)
 
 
 def require_none_apart(apart: int) -> None:
@@ -214,12 +210,12 @@ def needs_one_memory(config: Config) -> bool:
     examples stays by a column."""
     plan = config.plan
     return bool(
-        plan.total is not None
+        has_budgets(config)
         or plan.near_dedup
         or plan.decontaminate
         or Keep.of(plan.dedup_keep).column
         or any((one.options.group_by or "").endswith(AND_QUESTION) for one in config.sources)
-        or any(one.budget.given or one.test or one.options.filter for one in config.sources)
+        or any(one.test or one.options.filter for one in config.sources)
     )
 
 
@@ -233,20 +229,12 @@ def in_one_memory(
     """
     if not needs_one_memory(config):
         return None
-    pieces = [
-        Piece(
-            path=Path(part.source.path),
-            name=part.source.name,
-            first_line=part.source.first_line,
-            source=part.numbers.source,
-            unread=frozenset(report.counts.get("unread_rows", ())),
-        )
-        for part, report in zip(parts, reports, strict=True)
-    ]
-    filtered = filters.over_parts(config, pieces)
+    unread = [report.counts.get("unread_rows", {}) for report in reports]
+    filtered = filters.over_parts(config, parts, unread)
+    paths = [Path(one.source.path) for one in parts]
     examples = replace(
-        read_examples([one.numbers for one in parts], [one.path for one in pieces], config),
+        read_examples([one.numbers for one in parts], paths, config),
         filtered=None if filtered is None else filtered.by,
-        score=scores(config, pieces),
+        score=scores(config, parts),
     )
     return Chosen(examples, choose(config, examples), filtered)

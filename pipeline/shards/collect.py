@@ -39,6 +39,10 @@ class PartSource:
     source: str = ""
     batch: int = -1
 
+    def read(self, names: Sequence[str]) -> pa.Table:
+        """Some columns of its examples, mapped."""
+        return examples.columns_of(Path(self.path), names)
+
 
 @dataclass(frozen=True, slots=True)
 class Picks:

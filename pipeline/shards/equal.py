@@ -86,10 +86,8 @@ def begun(search: Search, item: Item) -> tuple[PlannedExamples, Choice]:
     window, choice = item
     examples, options = window.examples(search.config), search.config.plan
     if choice is None:
-        test = None
-        if examples.group is not None and options.test_size:
-            test = train_test.in_test(examples.group, options.test_size, options.seed)
-        choice = Choice(np.zeros(len(examples), np.uint8), test=test, group=examples.group)
+        fate, test = np.zeros(len(examples), np.uint8), examples.in_test(options)
+        choice = Choice(fate, test, group=examples.group)
     return examples, choice
 
 
@@ -124,10 +122,8 @@ def scatter(search: Search, item: Item) -> int:
         entries[half] = examples.digest[half]
     entries["at"] = np.arange(len(examples))
     entries["of"] = choice.fate
-    if choice.test is not None:
-        entries["of"] |= np.where(choice.test, _TEST, 0).astype(np.uint32)
-    if examples.source is not None:
-        entries["of"] |= examples.source.astype(np.uint32) << _SOURCE
+    entries["of"] |= np.where(choice.test, _TEST, 0).astype(np.uint32)
+    entries["of"] |= examples.source.astype(np.uint32) << _SOURCE
     search.scatter("digests", window.number, entries, "a")
     if search.config.plan.dedup:
         path = search.file("windows", window.number)
@@ -207,11 +203,12 @@ def _compare(search: Search, window: Ints, at: Ints, *, again: Ints, stays: Ints
 
 def scatter_groups(search: Search, window: int, choice: Choice) -> None:
     """Write down the groups that a window splits, and how many of its examples each has."""
-    if choice.test is None or choice.group is None:
+    options = search.config.plan
+    if choice.group is None or not (options.test_size or options.test):
         return
     entries = []
     split = choice.used
-    if search.config.plan.test:  # rows that ask nothing may be in both
+    if options.test:  # rows that ask nothing may be in both
         split &= choice.group != NO_QUESTION
     for side in (False, True):
         group, sizes = np.unique(choice.group[split & (choice.test == side)], return_counts=True)

@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pipeline import tasks
 from pipeline.options import overlaps
+from pipeline.options.build_options import PlanOptions
 from pipeline.options.config import Config
 from pipeline.shards import doubles, train_test
 from pipeline.shards.storage import here
@@ -54,10 +56,11 @@ class PlannedExamples:
         row: number of the input row, over all inputs; ascending.
         length, trained: tokens.
         digest: 16 bytes each.
+        source: number of the source it comes from.
+        margin: of each pair, NaN where it has none; None in tasks without pairs.
         group: what decides its side of a split and which are taken first; None where not needed.
         asked: the same by question, ``NO_QUESTION`` where groups are not joined by it; None where
             none are.
-        source: number of the source it comes from; None where there is one, without a name.
         filtered: the number from 1 of the filter that leaves it out, 0 where none does; None
             without filters.
         score: what it is worth among its equals, more is better and NaN is least; None where the
@@ -72,9 +75,10 @@ class PlannedExamples:
     length: Counts
     trained: Counts
     digest: doubles.Digests
+    source: npt.NDArray[np.int16]
+    margin: npt.NDArray[np.float32] | None = None
     group: train_test.Groups | None = None
     asked: train_test.Groups | None = None
-    source: npt.NDArray[np.int16] | None = None
     filtered: npt.NDArray[np.uint16] | None = None
     score: npt.NDArray[np.float64] | None = None
     overlap: Shares | None = None
@@ -83,6 +87,12 @@ class PlannedExamples:
 
     def __len__(self) -> int:
         return len(self.row)
+
+    def in_test(self, options: PlanOptions) -> npt.NDArray[np.bool_]:
+        """Which of them a split by shares has in test: none without one."""
+        if self.group is None:
+            return np.zeros(len(self), bool)
+        return train_test.in_test(self.group, options.test_size, options.seed)
 
     def rows(self, which: npt.NDArray[np.bool_] | slice = _EVERY) -> int:
         """How many input rows some of the examples come from."""
@@ -140,14 +150,15 @@ def read_numbers(parts: Sequence[Numbers], config: Config, base: int = 0) -> Pla
     Raises:
         PipelineError: the examples of a part are not in the order of its rows.
     """
-    named, grouped = config.named, config.grouped
+    grouped, paired = config.grouped, tasks.kind_of(config.task).compares
     of_sources = [groups.columns_of(config.only(n).groups) for n in range(len(config.sources))]
     joined = any(groups.ASKED in own for own in of_sources)
-    names = (*_COLUMNS, *max(of_sources, key=len))
+    every = (*_COLUMNS, "margin") if paired else _COLUMNS
+    names = (*every, *max(of_sources, key=len))
     columns: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in names}
     for part in parts:
         own = of_sources[part.source]
-        table = columns_of(Path(part.path), (*_COLUMNS, *own))
+        table = columns_of(Path(part.path), (*every, *own))
         if joined and groups.ASKED not in own:
             table = table.append_column(groups.ASKED, table.column(groups.NAME))
         line = table.column("line").to_numpy()
@@ -168,9 +179,10 @@ def read_numbers(parts: Sequence[Numbers], config: Config, base: int = 0) -> Pla
         length=_joined(columns, "length", np.dtype(np.int32)),
         trained=_joined(columns, "trained", np.dtype(np.int32)),
         digest=_joined(columns, "digest", doubles.DIGEST),
+        margin=_joined(columns, "margin", np.dtype(np.float32)) if paired else None,
         group=_joined(columns, groups.NAME, np.dtype(np.uint64)) if grouped else None,
         asked=_joined(columns, groups.ASKED, np.dtype(np.uint64)) if joined else None,
-        source=np.repeat(sources, counts) if named else None,
+        source=np.repeat(sources, counts),
     )
 
 
@@ -270,7 +282,7 @@ class Choice:
 
     Attributes:
         fate: of every example, a ``Fate``.
-        test: which examples are of the test side; None where there is one side.
+        test: which examples are of the test side.
         group: what decided that; None where nothing needs it.
         times: how often each example is stored, 0 where it is left out; None for once.
         near: those that are like another; None where rows are not compared.
@@ -278,7 +290,7 @@ class Choice:
     """
 
     fate: Fates
-    test: npt.NDArray[np.bool_] | None = None
+    test: npt.NDArray[np.bool_]
     group: train_test.Groups | None = None
     times: npt.NDArray[np.uint16] | None = None
     asked: tuple[Asked, ...] = ()
@@ -288,7 +300,7 @@ class Choice:
         """What becomes of the examples from .. to .."""
         return Choice(
             self.fate[first:end],
-            test=None if self.test is None else self.test[first:end],
+            self.test[first:end],
             group=None if self.group is None else self.group[first:end],
             times=None if self.times is None else self.times[first:end],
         )
@@ -304,6 +316,11 @@ class Choice:
         return self.used | np.equal(self.fate, Fate.OVER_BUDGET)
 
     @property
+    def stored_times(self) -> Ints:
+        """How often each example is stored."""
+        return (self.used if self.times is None else self.times).astype(np.int64)
+
+    @property
     def left_out(self) -> dict[str, int]:
         """How many examples are left out, by the names of ``LEFT_OUT``."""
         counts = np.bincount(self.fate, minlength=len(Fate)).tolist()
@@ -311,6 +328,4 @@ class Choice:
 
     def stored(self, values: npt.NDArray[np.integer[Any]]) -> int:
         """The sum of a number of every example over all that is stored, copies included."""
-        if self.times is None:
-            return int(values[self.used].sum(dtype=np.int64))
-        return int((values * self.times.astype(np.int64)).sum())
+        return int((values * self.stored_times).sum())

@@ -8,10 +8,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from expectations.audits import share, with_tolerances
@@ -19,19 +17,15 @@ from pipeline.executors import Sums
 from pipeline.manifest.counts import MarginCounts
 from pipeline.options.config import Config
 from pipeline.shards import budgets, plan
-from pipeline.shards.examples import Asked, Choice, PlannedExamples, columns_of, rows_left_out
+from pipeline.shards.examples import Asked, Choice, PlannedExamples, rows_left_out
 from pipeline.shards.train_test import SplitRule
 from stages.columns import Ints
-from stages.kinds import Kind
 from stages.tokens import packed
 
 # How many pairs of a build have a margin, and how many have none.
 #
 # The column is stored when at least one pair has a margin; the others are null in it. In a loss
 # that subtracts margins a pair without one counts as margin 0, which is that loss without margins.
-
-
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +56,11 @@ def of_column(column: pa.Array | pa.ChunkedArray) -> Margins:
     return Margins(len(values), column.null_count, int((values < 0).sum()))
 
 
-def of_parts(kind: Kind, plans: Sequence[Path], starts: Ints, kept: Bools) -> Margins | None:
-    """The counts of the pairs that a build keeps; None in tasks without pairs.
-
-    Args:
-        plans: the numbers of each part; ``starts``: the number of its first example, and the total.
-        kept: which examples are.
-    """
-    if not kind.compares:
+def _margins(examples: PlannedExamples, choice: Choice) -> Margins | None:
+    """The counts of the pairs that are used; None in tasks without pairs."""
+    if examples.margin is None:
         return None
-    total = Margins()
-    for path, (start, stop) in zip(plans, pairwise(starts), strict=True):
-        column = columns_of(path, ("margin",)).column("margin")
-        total += of_column(column.filter(pa.array(kept[start:stop])))
-    return total
+    return of_column(pa.array(examples.margin[choice.used], from_pandas=True))  # NaN is null
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,14 +170,8 @@ def lower_bound(examples: PlannedExamples, choice: Choice, capacity: int) -> int
     return sum(packed.lower_bound(examples.length[own], capacity) for own in stored)
 
 
-def of(
-    config: Config, examples: PlannedExamples, choice: Choice, margins: Margins | None = None
-) -> Counts:
-    """Count a window, but for what its equals in others decide (``equal.find``).
-
-    Args:
-        margins: of the pairs that are used.
-    """
+def of(config: Config, examples: PlannedExamples, choice: Choice) -> Counts:
+    """Count a window, but for what its equals in others decide (``equal.find``)."""
     kept = int(choice.used.sum())
     held = choice.held & config.plan.index_only
     return Counts(
@@ -210,5 +189,5 @@ def of(
         lengths=_lengths(examples, choice),
         of_parts=_of_parts(examples, choice),
         portions=budgets.source_portions(config, examples, choice),
-        margins=margins,
+        margins=_margins(examples, choice),
     )

@@ -5,7 +5,7 @@ an example counts for the first that is not true for it. Where that one is null,
 absent, say, the example is left out too, and counted as such.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from pipeline.inputs.opening import called_like_a_figure, unknown
 from pipeline.options.config import Config
-from pipeline.shards.values import NOTHING, NUMBER, Piece, Rows, Seen, at_path, over
+from pipeline.shards.plan import Member
+from pipeline.shards.values import NOTHING, NUMBER, Rows, Seen, at_path, over
 from stages.columns import whole
 from stages.errors import DataError
 from stages.rows.expressions import FIGURES, Expression, key_of, parse
@@ -141,16 +142,15 @@ def _of_type(values: pa.StructArray, type_: str, is_whole: bool) -> pa.Array:
     return number if is_whole else pc.coalesce(number.cast(pa.float64()), values.field("number"))
 
 
-def _require_own(config: Config, pieces: Sequence[Piece]) -> None:
+def _require_own(config: Config, part: Member, unread: Mapping[str, int]) -> None:
     """No column that nothing reads has the name of a figure that is read.
 
     Raises:
         UsageError: one has: the name could mean either.
     """
     named = {name for text in config.source.filter for name in parse(text).figures}
-    for piece in pieces:
-        for name in sorted(named & piece.unread):
-            raise called_like_a_figure(name, piece.name)
+    for name in sorted(named & unread.keys()):
+        raise called_like_a_figure(name, part.source.name)
 
 
 def of_rows(config: Config, rows: Rows, name_of: Callable[[int], str]) -> tuple[Numbers, Bools]:
@@ -180,8 +180,13 @@ def nothing_left(filtered: Filtered) -> DataError:
     )
 
 
-def over_parts(config: Config, pieces: Sequence[Piece]) -> Filtered | None:
+def over_parts(
+    config: Config, parts: Sequence[Member], unread: Sequence[Mapping[str, int]]
+) -> Filtered | None:
     """What the filters of all sources leave out of the parts of a build; None without filters.
+
+    Args:
+        unread: of each part, the columns that some of its rows have, and that nothing reads.
 
     Raises:
         UsageError: no row of a source has a column, or types do not go together.
@@ -192,18 +197,18 @@ def over_parts(config: Config, pieces: Sequence[Piece]) -> Filtered | None:
     filters: list[tuple[int, str]] = []
     by, null = {}, {}
     for number, source in enumerate(config.sources):
-        own, one = config.only(number), [at for at, p in enumerate(pieces) if p.source == number]
-        mine = [pieces[at] for at in one]
-        paths = own.carried.paths
-        machine = SourceFilters.of(own, over(mine, paths))
+        own = config.only(number)
+        mine = [at for at, part in enumerate(parts) if part.numbers.source == number]
+        machine = SourceFilters.of(own, over([parts[at] for at in mine], own.carried.paths))
         machine.require_present(f"no row of {source.name}" if source.name else "no row")
-        _require_own(own, mine)
-        for at in one:
-            rows = pieces[at].read(machine.columns(own))
+        for at in mine:
+            _require_own(own, parts[at], unread[at])
+        for at in mine:
+            rows = parts[at].source.read(machine.columns(own))
             found, null[at] = machine.apply(rows)
             by[at] = np.where(found, found + len(filters), 0).astype(np.uint16)
         filters += [(number, text) for text in source.options.filter]
-    every = range(len(pieces))
+    every = range(len(parts))
     return Filtered(
         tuple(filters),
         np.concatenate([np.zeros(0, np.uint16), *(by[at] for at in every)]),

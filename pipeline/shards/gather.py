@@ -14,10 +14,9 @@ from pipeline.shards.answers import Answers, Counting
 from pipeline.shards.collect import Collector, PartSource, Picks
 from pipeline.shards.expected import Expected
 from pipeline.shards.measured import METRICS, Measured, Wanted, measure
-from pipeline.shards.storage import share
+from pipeline.shards.storage import share, writing
 from stages.chat_template import loss_weights
 from stages.columns import Ints, offsets_of, whole
-from stages.errors import SurroundingsError
 from stages.tokens import layouts
 from stages.tokens.folded_labels import unfold
 
@@ -197,7 +196,7 @@ def _written(shared: Gather, shard: ShardWork, collect: Collector, counting: Cou
         return block
 
     lengths = collect.numbers(picked, "length")
-    try:
+    with writing(str(shard), "written"):
         return write(
             path,
             shard.sizes,
@@ -205,10 +204,6 @@ def _written(shared: Gather, shard: ShardWork, collect: Collector, counting: Cou
             rows=lambda table, sizes: layout.rows(table, sizes, shape),
             at_once=_at_once(shared, shard.sizes, lengths),
         )
-    except (pa.ArrowInvalid, OSError) as error:
-        raise SurroundingsError(
-            f"Shard {shard.path} cannot be written: {error}.", "Make room on the disk."
-        ) from error
 
 
 def named_inputs(inputs: Sources) -> list[PartSource]:

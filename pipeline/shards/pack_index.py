@@ -16,8 +16,9 @@ import pyarrow as pa
 from expectations import contract, tallies, undo_layout
 from pipeline.manifest.manifest import IndexRecord
 from pipeline.shards.facts import Counts
+from pipeline.shards.storage import writing
 from stages.columns import Ints, list_parts, make_list, offsets_of, sum_per_row, whole
-from stages.errors import GateError, SurroundingsError, require_reading
+from stages.errors import GateError, require_reading
 from stages.files import file_hash
 
 Piece = tuple[Ints, Ints]  # the examples of some packs, flat, and how many each has
@@ -57,7 +58,7 @@ def write(
         SurroundingsError: the disk is full.
     """
     path = folder / path_of(split)
-    try:
+    with writing(path_of(split), "written"):
         path.parent.mkdir(exist_ok=True)
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, SCHEMA) as out:
             for order, sizes in pieces:
@@ -65,10 +66,6 @@ def write(
                 tokens = sum_per_row(bounds, lengths[order].astype(np.int64))
                 columns = [make_list(bounds, pa.array(order)), pa.array(tokens.astype(np.int32))]
                 out.write_batch(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
-    except (pa.ArrowInvalid, OSError) as error:
-        raise SurroundingsError(
-            f"{path_of(split)} cannot be written: {error}.", "Make room on the disk."
-        ) from error
 
 
 def read(path: Path) -> pa.Table:

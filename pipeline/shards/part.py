@@ -19,7 +19,7 @@ from pipeline.inputs import equal_build
 from pipeline.inputs.recipe import Recipe
 from pipeline.options import overlaps
 from pipeline.shards import chain, storage
-from pipeline.shards.chain import PartReject
+from pipeline.shards.chain import Refusal
 from pipeline.stores import ranges, remote
 from stages import columns, contract, readers
 from stages.chat_template import loss_weights
@@ -225,15 +225,15 @@ def _count(recipe: Recipe, report: PartReport, batch: contract.Batch) -> None:
         report.tally("turn_split", loss_weights.count(batch))
 
 
-def _write(work: Work, report: PartReport, table: pa.Table, rejects: Sequence[PartReject]) -> None:
-    """Write the part's files, and note their hashes in its report."""
+def _write(
+    work: Work, report: PartReport, table: pa.Table, rejects: Sequence[Refusal]
+) -> PartReport:
+    """Write the part's files; its report with their hashes."""
     planned = [name for name in _PLANNED if name in table.schema.names]
     told = asdict(report)
     del told["kept"]  # which is said of a part that is found
-    written = storage.write(work.files, table, planned, [one.text for one in rejects], told)
-    report.sha256 = written[storage.SHA256]
-    report.plan_sha256 = written[storage.PLAN_SHA256]
-    report.rejects_sha256 = written[storage.REJECTS_SHA256]
+    hashes = storage.write(work.files, table, planned, [one.text for one in rejects], told)
+    return replace(report, **hashes)
 
 
 def make(recipe: Recipe, work: Work) -> PartReport:
@@ -267,7 +267,7 @@ def _made(recipe: Recipe, work: Work) -> PartReport:
     witness.restart()
     normalize.restart()
     report, batches = PartReport(input_sha256=work.split.sha256), []
-    rejects: list[PartReject] = []
+    rejects: list[Refusal] = []
     last, read = -1, 0  # the last line that held a row; bytes of the split that were read
     version = work.split.version
     plain = version is not None and content.compression(version) is None
@@ -300,8 +300,7 @@ def _made(recipe: Recipe, work: Work) -> PartReport:
     chain.require_counts(work, report, examples=table, refused=rejects)
     report.weighted = loss_weights.NAME in table.schema.names and loss_weights.any_in(table)
     report.examples = len(table)
-    _write(work, report, table=table, rejects=rejects)
-    return report
+    return _write(work, report, table=table, rejects=rejects)
 
 
 def examples_of(

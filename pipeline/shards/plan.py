@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -132,8 +131,8 @@ def indexed(laid: Sequence[Side], choice: Choice, examples: PlannedExamples) -> 
 
     What only another budget would use is stored, too, so that another mixture is another index.
     """
-    test = np.zeros(len(choice.fate), bool) if choice.test is None else choice.test
-    on = {train_test.TRAIN: choice.held & ~test, train_test.TEST: choice.held & test}
+    held, test = choice.held, choice.test
+    on = {train_test.TRAIN: held & ~test, train_test.TEST: held & test}
     return [_indexed(side, np.flatnonzero(on[side.name]), examples.length) for side in laid]
 
 
@@ -164,20 +163,15 @@ def keys_of(choice: Choice, first: int = 0, total: int = 0) -> dict[str, tuple[I
     Args:
         first: the number of the first example in the build; ``total``: how many the build has.
     """
-    chosen = np.flatnonzero(choice.used)
-    orders = {train_test.TRAIN: chosen}
-    if choice.test is not None:
-        in_test = choice.test[chosen]
-        orders = {train_test.TRAIN: chosen[~in_test], train_test.TEST: chosen[in_test]}
-    keys = {name: (own, own + first) for name, own in orders.items()}
-    if choice.times is not None:
-        copies = orders[train_test.TRAIN]
-        times = choice.times[copies]
-        again = [copies[times > number] for number in range(int(times.max(initial=0)))]
-        passes = np.repeat(np.arange(len(again)), [len(one) for one in again])
-        own = np.concatenate([copies[:0], *again])
-        keys[train_test.TRAIN] = own, own + first + passes * total
-    return keys
+    train, test = (np.flatnonzero(choice.used & side) for side in (~choice.test, choice.test))
+    times = choice.stored_times[train]
+    again = [train[times > number] for number in range(int(times.max(initial=0)))]
+    passes = np.repeat(np.arange(len(again)), [len(one) for one in again])
+    own = np.concatenate([train[:0], *again])
+    return {
+        train_test.TRAIN: (own, own + first + passes * total),
+        train_test.TEST: (test, test + first),
+    }
 
 
 def in_order(
@@ -267,11 +261,6 @@ class Window:
     def sources(self) -> list[collect.PartSource]:
         """Where its examples are."""
         return [one.source for one in self.members]
-
-    @property
-    def plans(self) -> list[Path]:
-        """The files of numbers of its parts."""
-        return [Path(one.numbers.path) for one in self.members]
 
     def examples(self, config: Config) -> PlannedExamples:
         """Its examples, in input order; rows count over the whole build."""

@@ -31,7 +31,7 @@ from pipeline.manifest.json_records import from_json, plain
 from pipeline.shards import examples, gather
 from pipeline.shards.gather import Gather, ShardReport, ShardWork
 from pipeline.shards.measured import METRICS, file_of, files_of
-from pipeline.shards.storage import here, replacing
+from pipeline.shards.storage import here, replacing, writing
 from stages.errors import PipelineError, SurroundingsError
 from stages.files import file_hash
 from stages.files.file_hash import FileState, KnownHashes
@@ -332,14 +332,10 @@ def make_ahead(keeping: Keeping, shard: ShardWork) -> bool:
     folder = Path(keeping.gather.folder)
     require_parts(keeping, shard)
     report = gather.make_shard(keeping.gather, shard)
-    try:
+    with writing(str(shard), f"kept in {folder.parent}"):
         remember(keeping, key, report)
         # Last: the name says that it is whole.
         (folder / shard.path).replace(folder.parent / f"{key}.{report.sha256}.arrow")
-    except OSError as error:
-        raise SurroundingsError(
-            f"{shard} cannot be kept in {folder.parent}: {error}.", "Make room on the disk."
-        ) from error
     return True
 
 

@@ -29,7 +29,6 @@ from stages.errors import DataError, SurroundingsError
 from stages.files import file_hash
 
 _KEY, _REPORT = "part", "report"  # of the part's ``.json``
-SHA256, PLAN_SHA256, REJECTS_SHA256 = "sha256", "plan_sha256", "rejects_sha256"  # of the report
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +59,15 @@ class PartFiles:
         return self.path.with_suffix(".json")
 
     @property
+    def hashed(self) -> dict[str, Path]:
+        """The files that the report has the hashes of, by what it calls these."""
+        paths = (self.path, self.plan, self.rejects)
+        return dict(zip(("sha256", "plan_sha256", "rejects_sha256"), paths, strict=True))
+
+    @property
     def all(self) -> tuple[Path, ...]:
         """Every file; the report last, as they are written."""
-        return self.path, self.plan, self.rejects, self.report
+        return *self.hashed.values(), self.report
 
 
 def read(
@@ -95,7 +100,7 @@ def _read_shared(files: PartFiles) -> Mapping[str, Any] | None:
     report = None if data is None else _said(files, data)
     if data is None or report is None:
         return None
-    for path in files.all[:-1]:  # whatever is here of the part is not whole
+    for path in files.hashed.values():  # whatever is here of the part is not whole
         path.unlink(missing_ok=True)
     files.report.parent.mkdir(parents=True, exist_ok=True)
     with replacing(files.report) as path:
@@ -110,9 +115,11 @@ def _read_here(
         report = _said(files, files.report.read_bytes())
         if report is None:
             return None
-        whole = sha256(files.path) == report[SHA256] if examples else files.path.is_file()
-        whole = whole and sha256(files.plan) == report[PLAN_SHA256]
-        whole = whole and sha256(files.rejects) == report[REJECTS_SHA256]
+        whole = files.path.is_file() and all(
+            sha256(path) == report[name]
+            for name, path in files.hashed.items()
+            if examples or path != files.path
+        )
     except (OSError, ValueError, TypeError, KeyError):
         return None
     return report if whole else None
@@ -124,7 +131,7 @@ def write(
     planned: Sequence[str],
     rejects: Iterable[bytes],
     report: Mapping[str, Any],
-) -> Mapping[str, Any]:
+) -> dict[str, Any]:
     """Write a part's files; the report last.
 
     Args:
@@ -132,21 +139,18 @@ def write(
         rejects: lines, without their ends.
 
     Returns:
-        The report as it was written: with the hashes of the other files.
+        The hashes of the other files, which the report is written with.
     """
     files.path.parent.mkdir(parents=True, exist_ok=True)
-    hashes = {
-        SHA256: _written(files.path, table),
-        PLAN_SHA256: _written(files.plan, table.select(list(planned))),
-    }
+    examples, plan = _written(files.path, table), _written(files.plan, table.select(list(planned)))
     with replacing(files.rejects) as path:
         path.write_bytes(b"".join(line + b"\n" for line in rejects))
-        hashes[REJECTS_SHA256] = file_hash.sha256(path)
-    report = {**report, **hashes}
+        hashes = dict(zip(files.hashed, (examples, plan, file_hash.sha256(path)), strict=True))
+    content = {_KEY: files.key, _REPORT: {**report, **hashes}}
     with replacing(files.report) as path:  # last: it vouches for the others
-        dataset_files.write_json(path, json_records.sealed_text({_KEY: files.key, _REPORT: report}))
+        dataset_files.write_json(path, json_records.sealed_text(content))
     send(files)
-    return report
+    return hashes
 
 
 def _written(target: Path, table: pa.Table) -> str:
@@ -184,6 +188,24 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.unlink()
 
 
+@contextlib.contextmanager
+def writing(what: str, where: str) -> Iterator[None]:
+    """Says of a file that cannot be written in the block that the disk is full.
+
+    Args:
+        what: the file; ``where``: what cannot be done with it.
+
+    Raises:
+        SurroundingsError: it cannot.
+    """
+    try:
+        yield
+    except (pa.ArrowInvalid, OSError) as error:
+        raise SurroundingsError(
+            f"{what} cannot be {where}: {error}.", "Make room on the disk."
+        ) from error
+
+
 # Parts that machines share: they lie in a store, and the cache of a machine has copies of them.
 #
 # A part is made on a machine, whole, and then put: one put for each file, the report last. So
@@ -194,8 +216,6 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 _NOTE = "shared.json"
-# Of a report: the hash of each other file, by the end of its name.
-_HASHES = {".arrow": "sha256", ".plan": "plan_sha256", ".jsonl": "rejects_sha256"}
 
 
 def share(folder: Path, address: str) -> None:
@@ -205,9 +225,8 @@ def share(folder: Path, address: str) -> None:
     if not address or (note.is_file() and note.read_bytes() == said):
         return
     folder.mkdir(parents=True, exist_ok=True)
-    new = note.with_name(f"{_NOTE}.{uuid.uuid4().hex}.tmp")
-    new.write_bytes(said)
-    new.replace(note)
+    with replacing(note) as new:
+        new.write_bytes(said)
 
 
 def store_of(folder: Path) -> Store | None:
@@ -232,12 +251,14 @@ def here(path: Path) -> Path:
     store = None if path.is_file() else store_of(path.parent.parent)
     if store is None:
         return path
-    report = path.with_name(f"{path.name.partition('.')[0]}.json")
+    files = PartFiles(str(path.parent.parent), path.name.partition(".")[0])
+    report = files.report
     if not report.is_file():
         objects.fetch(store, _name(report), report, None)
-    hashes = json.loads(report.read_bytes())["report"]
+    said = json.loads(report.read_bytes())[_REPORT]
+    (sha256,) = (said[name] for name, one in files.hashed.items() if one == path)
     try:
-        return objects.fetch(store, _name(path), path, hashes[_HASHES[path.suffix]])
+        return objects.fetch(store, _name(path), path, sha256)
     except DataError as error:
         store.delete(_name(report))
         report.unlink(missing_ok=True)

@@ -6,11 +6,12 @@ all of them, so that a comparison means the same in every row, and never by the 
 ``--dedup-keep`` chooses by them: of equal examples the one stays that has the best number.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +20,13 @@ import pyarrow.compute as pc
 
 from pipeline.options.config import Config
 from pipeline.options.many_values import Keep
-from pipeline.shards.examples import columns_of
 from stages.columns import whole
 from stages.errors import DataError, UsageError
 from stages.rows.carried import KINDS, VALUES
+
+if TYPE_CHECKING:
+    from pipeline.shards.collect import PartSource
+    from pipeline.shards.plan import Member
 
 NUMBER, TEXT, TRUTH, NOTHING = "number", "text", "truth", "nothing"
 _TYPE_OF = {"whole": NUMBER, "number": NUMBER, "text": TEXT, "truth": TRUTH}
@@ -34,31 +38,6 @@ WORDS = {
     "other": "a list or an object",
 }
 Rows: TypeAlias = pa.Table | pa.RecordBatch
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A part, as choosing reads it.
-
-    Attributes:
-        name: of its file in row ids; ``first_line``: of the part in that file, from 0.
-        source: the number of its source in the build.
-        unread: columns that some of its rows have, and that nothing reads.
-    """
-
-    path: Path
-    name: str
-    first_line: int
-    source: int
-    unread: frozenset[str] = frozenset()
-
-    def read(self, names: Sequence[str]) -> pa.Table:
-        """Some of its columns, mapped."""
-        return columns_of(self.path, tuple(names))
-
-    def row(self, line: int) -> str:
-        """What a message calls one of its rows: ``data.jsonl:1042``."""
-        return f"{self.name}:{self.first_line + line + 1}"
 
 
 def at_path(rows: Rows, paths: Sequence[str], path: str) -> pa.StructArray:
@@ -124,24 +103,24 @@ class Seen:
         return "number" not in self.first.get(path, {})
 
 
-def over(pieces: Sequence[Piece], paths: tuple[str, ...]) -> Seen:
+def over(parts: Sequence[Member], paths: tuple[str, ...]) -> Seen:
     """The types of columns over some parts."""
     seen = Seen(paths)
-    for piece in pieces if paths else ():
-        rows = piece.read(("line", VALUES))
-        seen.add(rows, partial(_row, piece, rows))
+    for part in parts if paths else ():
+        rows = part.source.read(("line", VALUES))
+        seen.add(rows, partial(_row, part.source, rows))
     return seen
 
 
-def _row(piece: Piece, rows: pa.Table, at: int) -> str:
-    return piece.row(rows.column("line")[at].as_py())
+def _row(source: PartSource, rows: pa.Table, at: int) -> str:
+    return f"{source.name}:{source.first_line + rows.column('line')[at].as_py() + 1}"
 
 
 Scores = npt.NDArray[np.float64]
 _OPTION = "--dedup-keep"
 
 
-def scores(config: Config, pieces: Sequence[Piece]) -> Scores | None:
+def scores(config: Config, parts: Sequence[Member]) -> Scores | None:
     """What each example is worth among its equals, more is better, NaN without a value; None where
     the first stays.
 
@@ -152,12 +131,12 @@ def scores(config: Config, pieces: Sequence[Piece]) -> Scores | None:
     keep = Keep.of(config.plan.dedup_keep)
     if not keep.column:
         return None
-    found: list[Scores] = [np.zeros(0)] * len(pieces)
+    found: list[Scores] = [np.zeros(0)] * len(parts)
     types = set()
     for number in range(len(config.sources)):
         paths = config.only(number).carried.paths
-        mine = [at for at, piece in enumerate(pieces) if piece.source == number]
-        seen = over([pieces[at] for at in mine], paths)
+        mine = [at for at, part in enumerate(parts) if part.numbers.source == number]
+        seen = over([parts[at] for at in mine], paths)
         type_ = seen.type_of(keep.column, _OPTION)
         if type_ not in (NUMBER, NOTHING):
             row = next(iter(seen.first[keep.column].values()))
@@ -167,7 +146,7 @@ def scores(config: Config, pieces: Sequence[Piece]) -> Scores | None:
             )
         types.update([type_] if seen.rows else [])
         for at in mine:
-            values = at_path(pieces[at].read((VALUES,)), paths, keep.column)
+            values = at_path(parts[at].source.read((VALUES,)), paths, keep.column)
             whole = values.field("whole").cast(pa.float64())
             number_ = pc.fill_null(pc.coalesce(whole, values.field("number")), float("nan"))
             found[at] = number_.to_numpy() * (1 if keep.highest else -1)

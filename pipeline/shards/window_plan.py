@@ -19,7 +19,7 @@ from pipeline.shards.examples import Choice, PlannedExamples
 from pipeline.shards.plan import Side, Window, sides_of
 from pipeline.shards.reused_shards import Keeping
 from pipeline.shards.storage import replacing
-from stages import columns, kinds
+from stages import columns
 
 INDEX_OF = "packs of "  # a side: its packs, as places among its examples in the window
 _WINDOW = "window"
@@ -37,7 +37,6 @@ class Laying:
     """
 
     search: equal.Search
-    kind: kinds.Kind
     folder: str
     width: int
     inputs: tuple[str, ...]
@@ -104,8 +103,7 @@ def count(
 ) -> facts.Counts:
     """Count what is chosen of a window, and write down the groups that it splits."""
     equal.scatter_groups(laying.search, window.number, choice)
-    rated = facts.of_parts(laying.kind, window.plans, examples.starts, choice.used)
-    return facts.of(laying.search.config, examples, choice, rated)
+    return facts.of(laying.search.config, examples, choice)
 
 
 def lay(laying: Laying, item: equal.Item) -> Laid:
