@@ -45,13 +45,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out all but some cases of each sweep, drawn by the commit; ``WIDE=1`` leaves out none.
 
     Commits come often, so every case is run before long; those of a commit are the same each time.
+    Sweeps are the longest of the slow tests: they come first, so that no process waits for another
+    in the end.
     """
+    items.sort(key=_is_no_slow_sweep)
     if WIDE:
         return
     head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("sweep") and item.get_closest_marker("slow"):
+        if not _is_no_slow_sweep(item):
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     left_out: set[pytest.Item] = set()
     for function, of_it in cases.items():
@@ -63,9 +66,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=[*left_out])
 
 
+def _is_no_slow_sweep(item: pytest.Item) -> bool:
+    return not (item.get_closest_marker("sweep") and item.get_closest_marker("slow"))
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Say who judges shipped suites in this test."""
-    library = item.get_closest_marker("slow") or item.get_closest_marker("great_expectations")
+    """Say who judges shipped suites in this test: the library in slow ones, but in sweeps, which
+    build many times over to see something else."""
+    slow = item.get_closest_marker("slow") and not item.get_closest_marker("sweep")
+    library = slow or item.get_closest_marker("great_expectations")
     os.environ[shipped_judge.NAME] = "" if library else "1"
     shipped_judge.install()
 

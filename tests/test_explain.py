@@ -335,6 +335,7 @@ def test_every_expectation_says_what_breaks_it_and_what_to_do_then() -> None:
     assert len(DAMAGED) > len(every) / 2
 
 
+@pytest.mark.great_expectations
 @pytest.mark.sweep(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("line", sorted({one.example.commands[0] for one in DAMAGED}))
