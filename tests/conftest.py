@@ -16,7 +16,7 @@ import shipped_judge
 from hypothesis import settings
 from preloaded import Server, outputs
 from stub_s3 import S3Stub, serve_s3
-from support import WIDE, Ran, own_cache
+from support import WIDE, Ran, own_cache, started
 
 from stages import encoders, probes, profile
 from stages.tokenizers import builtin, profiles
@@ -179,10 +179,7 @@ def pipeline(commands: Server, cache_home: Path, tmp_path: Path) -> Callable[...
         }
         if any(name.startswith(READ_AT_START) for name in environment):
             command = [str(Path(sys.executable).parent / "pipeline"), *words]
-            done = subprocess.run(
-                command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
-            )
-            return Ran(done.returncode, done.stdout, done.stderr)
+            return started(*command, folder=tmp_path, env=variables)
         status = commands(words, tmp_path, variables)
         out, err = (path.read_text("utf-8") for path in outputs(tmp_path))
         return Ran(status, out, err)

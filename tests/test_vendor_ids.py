@@ -4,7 +4,6 @@ import itertools
 import json
 import os
 import struct
-import subprocess
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -14,7 +13,7 @@ import hard_texts
 import pytest
 from encoding import vocabulary_of
 from peers import packages
-from support import few, say
+from support import few, say, started
 
 from stages import encoders
 from stages.tokenizers import builders, builtin, profiles, sentencepiece
@@ -70,16 +69,11 @@ class Subject:
             texts = [unicodedata.normalize("NFC", text) for text in texts]
         path = folder / self.layout.carrier
         path.write_bytes(self.table)
-        done = subprocess.run(
-            [sys.executable, VENDOR, "sentencepiece" if self.pieces else "tiktoken", path, pattern],
-            input="".join(json.dumps(text) + "\n" for text in texts),
-            env={**os.environ, "PYTHONPATH": str(packages("sentencepiece", "tiktoken"))},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-2000:]
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        words = (VENDOR, "sentencepiece" if self.pieces else "tiktoken", path, pattern)
+        env = {**os.environ, "PYTHONPATH": str(packages("sentencepiece", "tiktoken"))}
+        given = "".join(json.dumps(text) + "\n" for text in texts)
+        done = started(sys.executable, *words, env=env, given=given).ended()
+        return [json.loads(line) for line in done.out.splitlines()]
 
     def led(self, texts: Iterable[str]) -> list[str]:
         """As texts stand in a row: SentencePiece's with the space that is put before them."""

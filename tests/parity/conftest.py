@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 from parity import ran as record
+from parity import recorder
 from parity.releases import peer_folder
 from support import SAMPLES, Run, started
+
+recorder.draw_fingerprints()
 
 Build = Callable[..., Path]
 Use = Callable[..., Callable[[str], Any]]
