@@ -166,10 +166,11 @@ def commands(shared: Path) -> Iterator[Server]:
 def pipeline(commands: Server, cache_home: Path, tmp_path: Path) -> Callable[..., Ran]:
     """Run the command line as a user would, in ``tmp_path``.
 
-    Given variables that libraries or Python read while they start, it is a process of its own.
+    Given variables that libraries or Python read while they start, it is a process of its own;
+    else code can be given that its process runs ``before``.
     """
 
-    def run(*arguments: object, **environment: str) -> Ran:
+    def run(*arguments: object, before: str = "", **environment: str) -> Ran:
         words = [*map(str, arguments)]
         variables = {
             **os.environ,
@@ -180,7 +181,7 @@ def pipeline(commands: Server, cache_home: Path, tmp_path: Path) -> Callable[...
         if any(name.startswith(READ_AT_START) for name in environment):
             command = [str(Path(sys.executable).parent / "pipeline"), *words]
             return started(*command, folder=tmp_path, env=variables)
-        status = commands(words, tmp_path, variables)
+        status = commands(words, tmp_path, variables, before)
         out, err = (path.read_text("utf-8") for path in outputs(tmp_path))
         return Ran(status, out, err)
 

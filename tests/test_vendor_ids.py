@@ -150,7 +150,7 @@ def test_ids_are_those_of_the_vendors_library(name: str, cache_dir: Path, tmp_pa
 
 @pytest.mark.sweep(1)
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "first"), itertools.product(NAMES, range(SHARES)))
+@pytest.mark.parametrize(("name", "first"), [*itertools.product(NAMES, range(SHARES))])
 def test_every_character_has_the_ids_of_the_vendors_library(
     name: str, first: int, cache_dir: Path, tmp_path: Path
 ) -> None:
