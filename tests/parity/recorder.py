@@ -29,20 +29,10 @@ def _record(name: str, output: str, seen: list[dict[str, Any]]) -> None:
     getattr(modeling_qwen2, name).forward = forward
 
 
-def draw_fingerprints() -> None:
-    """``datasets`` hashes what it maps with, to know the outcome again: of a tokenizer that takes
-    it ten seconds, and nothing is mapped twice here."""
-    from datasets import fingerprint
-
-    hasher: Any = fingerprint.Hasher
-    hasher.hash = staticmethod(lambda value: fingerprint.generate_random_fingerprint())
-
-
 def run(entry: str, out: Path) -> None:
     """Call ``module:function``; what the model got is in ``out`` when the process ends."""
     import torch
 
-    draw_fingerprints()
     seen: list[dict[str, Any]] = []
     _record("Qwen2ForCausalLM", "CausalLMOutputWithPast", seen)
     _record("Qwen2ForTokenClassification", "TokenClassifierOutput", seen)
