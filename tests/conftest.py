@@ -16,7 +16,7 @@ import shipped_judge
 from hypothesis import settings
 from preloaded import Server, outputs
 from stub_s3 import S3Stub, serve_s3
-from support import WIDE, Ran, own_cache
+from support import WIDE, Ran, own_cache, started
 
 from stages import encoders, probes, profile
 from stages.tokenizers import builtin, profiles
@@ -45,13 +45,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out all but some cases of each sweep, drawn by the commit; ``WIDE=1`` leaves out none.
 
     Commits come often, so every case is run before long; those of a commit are the same each time.
+    Sweeps are the longest of the slow tests: they come first, so that no process waits for another
+    in the end.
     """
+    items.sort(key=_is_no_slow_sweep)
     if WIDE:
         return
     head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("sweep") and item.get_closest_marker("slow"):
+        if not _is_no_slow_sweep(item):
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     left_out: set[pytest.Item] = set()
     for function, of_it in cases.items():
@@ -63,9 +66,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=[*left_out])
 
 
+def _is_no_slow_sweep(item: pytest.Item) -> bool:
+    return not (item.get_closest_marker("sweep") and item.get_closest_marker("slow"))
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Say who judges shipped suites in this test."""
-    library = item.get_closest_marker("slow") or item.get_closest_marker("great_expectations")
+    """Say who judges shipped suites in this test: the library in slow ones, but in sweeps, which
+    build many times over to see something else."""
+    slow = item.get_closest_marker("slow") and not item.get_closest_marker("sweep")
+    library = slow or item.get_closest_marker("great_expectations")
     os.environ[shipped_judge.NAME] = "" if library else "1"
     shipped_judge.install()
 
@@ -157,10 +166,11 @@ def commands(shared: Path) -> Iterator[Server]:
 def pipeline(commands: Server, cache_home: Path, tmp_path: Path) -> Callable[..., Ran]:
     """Run the command line as a user would, in ``tmp_path``.
 
-    Given variables that libraries or Python read while they start, it is a process of its own.
+    Given variables that libraries or Python read while they start, it is a process of its own;
+    else code can be given that its process runs ``before``.
     """
 
-    def run(*arguments: object, **environment: str) -> Ran:
+    def run(*arguments: object, before: str = "", **environment: str) -> Ran:
         words = [*map(str, arguments)]
         variables = {
             **os.environ,
@@ -170,11 +180,8 @@ def pipeline(commands: Server, cache_home: Path, tmp_path: Path) -> Callable[...
         }
         if any(name.startswith(READ_AT_START) for name in environment):
             command = [str(Path(sys.executable).parent / "pipeline"), *words]
-            done = subprocess.run(
-                command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
-            )
-            return Ran(done.returncode, done.stdout, done.stderr)
-        status = commands(words, tmp_path, variables)
+            return started(*command, folder=tmp_path, env=variables)
+        status = commands(words, tmp_path, variables, before)
         out, err = (path.read_text("utf-8") for path in outputs(tmp_path))
         return Ran(status, out, err)
 

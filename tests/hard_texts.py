@@ -48,8 +48,8 @@ def drawn(words: Sequence[str], count: int, seed: int = 7) -> Iterator[str]:
         yield "".join(chr(p) for p in points if not 0xD800 <= p < 0xE000)
 
 
-def every_character() -> Iterator[str]:
-    """Every code point beside letters, digits, blanks, punctuation and itself."""
-    for point in itertools.chain(range(0xD800), range(0xE000, 0x110000)):
+def every_character(first: int = 0, step: int = 1) -> Iterator[str]:
+    """Each ``step``-th code point beside letters, digits, blanks, punctuation and itself."""
+    for point in (*range(0xD800), *range(0xE000, 0x110000))[first::step]:
         c = chr(point)
         yield f"a {c}{c} {c * 3}b{c}1{c}!{c}\n{c}"

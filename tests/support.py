@@ -68,22 +68,13 @@ Make = Callable[..., Path]
 def in_shell(line: str, folder: Path, **variables: str) -> Ran:
     """What a shell makes of a line in which ``pipeline`` is ours; it stops at what fails."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", line],
-        cwd=folder,
-        env={**os.environ, **variables, "PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return Ran(done.returncode, done.stdout, done.stderr)
+    env = {**os.environ, **variables, "PATH": path}
+    return started("bash", "-euo", "pipefail", "-c", line, folder=folder, env=env)
 
 
 def rows_to(path: Path, *rows: Row) -> Path:
     """A file of lines of JSON."""
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    return path
+    return write_rows(path, rows)
 
 
 def check_reading(reading: str, task: str, row: Row, wanted: list[Example]) -> None:
@@ -244,16 +235,9 @@ def started(
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
-def run_python(code: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def run_python(code: str, folder: Path, **variables: str) -> Ran:
     """Run a program of a few lines in a process of its own, in a folder."""
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return started(sys.executable, "-c", code, folder=folder, env={**os.environ, **variables})
 
 
 _EXAMPLE = r"```python\n((?:(?!```).)*)```\n\n```toml\n(.*?)```"
@@ -281,8 +265,7 @@ def modules_of(arguments: Sequence[str], folder: Path, status: int = 0) -> set[s
     """
     told = folder / "imported.json"
     code = _RUN.format(arguments=tuple(arguments), told=str(told))
-    ran = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True)
-    assert ran.returncode == status, ran.stderr
+    run_python(code, folder).ended(status)
     return set(json.loads(told.read_text()))
 
 

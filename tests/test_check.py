@@ -255,6 +255,7 @@ def builds(built: Make) -> dict[str, Path]:
     return {task: built(task, source, "--layout", "ragged") for task, source in SOURCES.items()}
 
 
+@pytest.mark.great_expectations
 @pytest.mark.sweep(4)
 @pytest.mark.parametrize(("name", "task"), few(TAKEN, 2))
 def test_an_export_is_sound_and_every_file_of_it_counts(

@@ -4,13 +4,12 @@ import json
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import SAMPLES, Ran, Run, few, run_python, table, write_rows
+from support import SAMPLES, Run, few, in_shell, run_python, started, table, write_rows
 from test_messages import object_of
 
 import posttrain_pipeline as pp
@@ -85,9 +84,8 @@ def test_lists(pipeline: Run) -> None:
 
 def test_the_package_is_the_command() -> None:
     """``python -m pipeline`` for those who have no scripts on their path."""
-    command = [sys.executable, "-m", "pipeline", "list", "tasks"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["prm", "rm", "sft"]
+    done = started(sys.executable, "-m", "pipeline", "list", "tasks").ended()
+    assert [line.split()[0] for line in done.out.splitlines()] == ["prm", "rm", "sft"]
 
 
 _STARTS = {
@@ -122,11 +120,11 @@ def test_a_shadowing_folder_is_named(tmp_path: Path, start: str, name: str, kind
     where = shadow.parent if kind == "package" else shadow
     sentence = f"Python finds package {name!r} in {where}, before posttrain-pipeline's."
     if start == "import":
-        assert f"ShadowedError: {sentence} Rename that folder" in done.stderr
+        assert f"ShadowedError: {sentence} Rename that folder" in done.err
         return
-    assert done.stderr.startswith(f"Error: {sentence}\n")
-    assert "Traceback" not in done.stderr
-    found = object_of(Ran(done.returncode, done.stdout, done.stderr))
+    assert done.err.startswith(f"Error: {sentence}\n")
+    assert "Traceback" not in done.err
+    found = object_of(done)
     assert (found["status"], found["code"], found["message"]) == ("failed", 2, sentence)
 
 
@@ -136,8 +134,7 @@ def test_a_folder_without_python_code_shadows_nothing(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "rows.jsonl").write_text("{}\n")
     code = _STARTS["pipeline"].replace("--json", "--version")
-    done = run_python(code, tmp_path, PYTHONPATH=str(tmp_path))
-    assert done.returncode == 0, done.stderr
+    run_python(code, tmp_path, PYTHONPATH=str(tmp_path)).ended()
 
 
 VALUES = {"neutral": "bad", "prm_template": "raw", "thinking": "on", "train_on": "last"} | {
@@ -262,17 +259,12 @@ def test_rows_that_were_piped_in_are_to_be_piped_in_again(pipeline: Run, tmp_pat
     row = {"prompt": "{n}?", "chosen": "Yes {n}.", "rejected": "No."}
     write_rows(tmp_path / "rows", _rows(12, row))
 
-    def piped(command: str) -> subprocess.CompletedProcess[str]:
-        program = Path(sys.executable).with_name("pipeline")
-        shell = f"{program} {command.removeprefix('pipeline ')} < rows"
-        return subprocess.run(shell, shell=True, cwd=tmp_path, capture_output=True, text=True)
-
-    ran = piped("run sft - --model qwen2-1.5b -o out --cache-dir cache")
-    assert ran.returncode == 3
-    assert ran.stderr.startswith("Error: stdin: no format of conversations fits")
-    (command,) = re.findall(r"^Run, with the same rows piped in:\n  (.*)$", ran.stderr, re.M)
+    command = "pipeline run sft - --model qwen2-1.5b -o out --cache-dir cache < rows"
+    ran = in_shell(command, tmp_path)
+    assert ran.ended(3).err.startswith("Error: stdin: no format of conversations fits")
+    (command,) = re.findall(r"^Run, with the same rows piped in:\n  (.*)$", ran.err, re.M)
     assert command == "pipeline run rm - --model qwen2-1.5b -o out --cache-dir cache"
-    assert piped(command).returncode == 0
+    in_shell(f"{command} < rows", tmp_path).ended()
 
 
 @pytest.mark.slow

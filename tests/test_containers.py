@@ -18,7 +18,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import normalizing
-from support import ROOT, Run, few, read_manifest, rows_to, started, table_bytes
+from support import ROOT, Run, few, read_manifest, rows_to, started, table, table_bytes
 
 from pipeline.inputs.scan import scan
 from pipeline.options.config import Config
@@ -66,15 +66,8 @@ def records(path: str, salvage: bool = False) -> tuple[list[contract.Record], st
     return found, damage
 
 
-TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20) | st.sampled_from(
-    [
-        *"42 null 007 1700000000 2024-01-01 <|im_end|>".split(),
-        '{"a":1}',
-        '"},{[',
-        "x\u2028y",
-        "\r\n",
-    ]
-)
+ODD = st.sampled_from(table("odd_texts.toml")["containers"])
+TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20) | ODD
 TURNS = st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=3).map(
     lambda pairs: [
         {"role": role, "content": text}

@@ -11,7 +11,7 @@ import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import Run, read_manifest, rows_to, stored_rows
+from support import Run, read_manifest, rows_to, stored_rows, table
 
 from stages import readers
 from stages.contract import Record
@@ -130,22 +130,7 @@ def test_any_text_is_read_as_the_standard_library_reads_it_or_refused(
 
 # What a file may be, and what is said of its second row, or of the file.
 ODD: dict[str, tuple[bytes, str]] = {
-    "a row too wide": (b"a,b\n1,2,3\n4,5\n6,7\n", "row_width"),
-    "a row too narrow": (b"a,b\n1\n4,5\n6,7\n", "row_width"),
-    "a quote in a cell": (b'a,b\n5" pipe,2\n4,5\n', "stray_quote"),
-    "a zero byte": (b"a,b\n1,\0\n4,5\n", "zero_byte"),
-    "no UTF-8": (b"a,b\n1,caf\xe9\n4,5\n", "bad_encoding"),
-    "two columns of one name": (b"a,a\n1,2\n", ":1: two columns are called 'a'"),
-    "a quote never closed": (b'a,b\n1,"2\n3,4\n', ":2: the quote that opens there is never closed"),
-    "text behind a quote": (b'a,b\n1,2\n"3"x,4\n', ":3: text follows a closed quote"),
-    "blanks before a quote": (b'a,b\n1, "2, 3"\n', ":2: cell 2 has blanks before its quote"),
-    "carriage returns alone": (b"a,b\r1,2\r3,4\r", ":1: a carriage return stands there"),
-    "a header with a quote": (b'a,b"c\n1,2\n', ":1: the header has a quote"),
-    "a header that is not UTF-8": (b"a,caf\xe9\n1,2\n", ":1: the header is not UTF-8"),
-    "another delimiter": (b"a;b\n1;2\n", "--delimiter ';'"),
-    "UTF-16": ("a,b\n1,2\n".encode("utf-16"), "UTF-16, not UTF-8"),
-    "something else": (bytes(range(256)), "is binary, not text"),
-    "rows of another width": (b"a,b\n1,2,3\n4,5,6\n", ":2: 3 cells, but the header has 2"),
+    name: (text.encode("latin-1"), says) for name, text, says in table("odd_csv.jsonl")
 }
 
 

@@ -25,24 +25,12 @@ MESSAGES: Row = {
 ALPACA: Row = {"instruction": "q", "input": "", "output": "a"}
 
 
-def pairs(labels: list[Any], left: str = "output_1", right: str = "output_2") -> list[Row]:
-    """Rows with two answers, "one" and "two", and a label."""
-    return [{"input": "q", left: "one", right: "two", "label": label} for label in labels]
-
-
 def test_an_index_is_read_as_the_rows_together_show() -> None:
     """It counts from 0 or from 1, or is a letter or a name; ties are refused."""
-    indexed: list[tuple[list[Row], str, list[str | None]]] = [
-        (pairs([1, 2, 1]), "indexed_pair/1-based", ["one", "two", "one"]),
-        (pairs(["2", "1"]), "indexed_pair/1-based", ["two", "one"]),
-        (pairs([1, 1]), "indexed_pair/1-based", ["one", "one"]),
-        (pairs([0, 1], "response_0", "response_1"), "indexed_pair/0-based", ["one", "two"]),
-        (pairs([1, 2], "answer_a", "answer_b"), "indexed_pair/1-based", ["one", "two"]),
-        (pairs(["A", "b"], "answer_a", "answer_b"), "indexed_pair", ["one", "two"]),
-        (pairs(["model_b", "tie"], "answer_a", "answer_b"), "indexed_pair", ["two", None]),
-        (pairs(["output_2", "output_1"]), "indexed_pair", ["two", "one"]),
-    ]
-    for rows, reading, wanted in indexed:
+    for labels, left, right, reading, wanted in table("indexed_answers.jsonl"):
+        rows: list[Row] = [
+            {"input": "q", left: "one", right: "two", "label": label} for label in labels
+        ]
         found = evidence.detect(rows, kind_of("rm"), "x.jsonl")
         assert found.reading == reading, rows
         for row, better in zip(rows, wanted, strict=True):
@@ -57,16 +45,7 @@ def test_an_index_is_read_as_the_rows_together_show() -> None:
 
 def test_a_label_beside_steps_is_read_by_what_it_holds() -> None:
     """A rating per step, the first error's index, or the wrong steps' numbers, from 0 or 1."""
-    labelled: list[tuple[list[Any], str, list[float | None]]] = [
-        ([-1, 2], "processbench", [1, 1, 0, None]),
-        ([None, 2], "processbench", [1, 1, 0, None]),
-        ([[1, 1, 0, 0], [1, 1, 0, 0]], "stepwise", [1, 1, 0, 0]),
-        ([[0.5, 1, 1, 1], [1.0, 1, 0.25, 0]], "stepwise", [1, 1, 0.25, 0]),
-        ([[4], [3]], "error_list/1-based", [1, 1, 0, None]),
-        ([[0, 3], [2, 3]], "error_list/0-based", [1, 1, 0, 0]),
-        ([[], [4], [3]], "error_list/1-based", [1, 1, 0, None]),
-    ]
-    for labels, reading, wanted in labelled:
+    for labels, reading, wanted in table("labelled_steps.jsonl"):
         rows = [{"problem": "P", "steps": ["s0", "s1", "s2", "s3"], "label": one} for one in labels]
         found = evidence.detect(rows, kind_of("prm"), "x.jsonl")
         assert found.reading == reading, labels
@@ -181,27 +160,12 @@ def test_columns_are_named_by_hand(pipeline: Run, tmp_path: Path) -> None:
 TURNS = [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]
 
 
-OFFERS: list[tuple[Row, str]] = [
-    ({"dialogue": TURNS, "n": 1}, "Did you mean --map messages=dialogue?"),
-    ({"one": TURNS, "two": TURNS}, ""),  # two lists of turns: nothing says which
-    ({"dialogue": [{"from": "human"}, {"from": "gpt"}]}, ""),  # turns without texts
-    ({"dialogue": TURNS[:1]}, ""),  # nobody answers
-    ({"query": "q", "targets": "a"}, "Did you mean --map prompt=query --map completion=targets?"),
-    ({"prompt": "q", "generation": "a"}, "Did you mean --map completion=generation?"),
-    ({"query": "q", "task": "t", "targets": "a", "summary": "b"}, ""),  # two answers
-    ({"query": "q", "gold_answer": "4", "id": "x"}, ""),  # to check against
-    ({"left": "q", "right": "a", "third": "x"}, ""),  # three texts
-    ({"left": "q", "right": " "}, ""),  # an empty text answers nothing
-    ({"left": 1, "right": 2}, ""),
-]
-
-
 def test_an_offer_rests_on_a_sign() -> None:
     """Turns, names that ask and answer, or two texts, in every row; and nothing where more than one
     would do."""
-    for row, offered in OFFERS:
-        assert survey.offer([row], kind_of("sft")) == offered, row
-        assert survey.offer([row], kind_of("rm")) == "", row
+    for one in table("offers.jsonl"):
+        assert survey.offer([one["row"]], kind_of("sft")) == one["offer"], one
+        assert survey.offer([one["row"]], kind_of("rm")) == "", one
     assert survey.offer([{"left": "q", "right": "a"}, {"left": "q"}], kind_of("sft")) == ""
     assert survey.answered([{"query": "q", "targets": "a"}, {"query": "q", "targets": 1}]) == ""
     both_ways = survey.offer([{"left": "q", "right": "a", "n": 3}], kind_of("sft"))

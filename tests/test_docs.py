@@ -100,6 +100,7 @@ def test_every_block_says_what_it_is() -> None:
     assert {block.kind for block in EVERY} >= {"sh", "bash", "python", "toml", "text"}
 
 
+@pytest.mark.great_expectations
 @pytest.mark.sweep(8)
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -212,8 +213,7 @@ def test_python_runs(block: Block, pipeline: Run, tmp_path: Path, cache_home: Pa
     if block.page.stem == "README":
         steps = "sample_data/prm/math_shepherd.jsonl"
         pipeline("run", "prm", steps, "--model", "qwen2-1.5b", "-o", "prm").ended()
-    ran = run_python(block.text, tmp_path, XDG_CACHE_HOME=str(cache_home))
-    assert ran.returncode == 0, ran.stderr
+    run_python(block.text, tmp_path, XDG_CACHE_HOME=str(cache_home)).ended()
 
 
 @pytest.mark.parametrize("block", [b for b in PYTHON if "torch" in b.text], ids=name)

@@ -1,14 +1,16 @@
 """The same content in different forms gives the same examples, and what a row says is used or
 refuses the row: no column, flag, call or turn goes by itself."""
 
-import json
+import itertools
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rows import normalizing
+from support import table
 
 from pipeline.tasks import kind_of
 from stages import contract, errors, formats
@@ -156,55 +158,13 @@ def test_two_column_sets_of_a_preference(
     assert made[0][1] == made[1][1] == made[2][1]
 
 
-CALL = {"name": "add", "arguments": {"a": 1, "b": [2.0, None]}}
-
-
-def test_spellings_of_a_tool_call() -> None:
-    """Arguments as text or as an object, calls wrapped or bare, tools as a list or as text."""
-    offered = [{"type": "function", "function": {"name": "add"}}]
-    said = {**CALL, "arguments": json.dumps(CALL["arguments"])}
-    shared = {
-        "conversations": spoken(
-            ("human", "q"),
-            ("function_call", json.dumps(CALL)),
-            ("observation", "3"),
-            ("gpt", "a"),
-            role="from",
-            content="value",
-        ),
-        "tools": json.dumps(offered),
-    }
-    for call in (
-        {"tool_calls": [{"type": "function", "function": CALL}]},
-        {"tool_calls": [CALL]},
-        {"tool_calls": CALL},
-        {"tool_calls": json.dumps([CALL])},
-        {"tool_calls": [said]},
-        {"function_call": said},
-    ):
-        called = {"role": "assistant", "content": None, **call}
-        messages = [*spoken(("user", "q")), called, *spoken(("tool", "3"), ("assistant", "a"))]
-        for tools in (offered, json.dumps(offered)):
-            row = {"messages": messages, "tools": tools}
-            assert door([row], "sft")[1] == door([shared], "sft")[1], row
-
-
-def test_spellings_of_reasoning() -> None:
-    """A field of its own under any of its names."""
-    apart = {"problem": "q", "message_thinking": "hm", "message_content": "a"}
-    for name in ("reasoning_content", "reasoning", "thinking"):
-        answer = {"role": "assistant", "content": "a", name: "hm"}
-        row = {"messages": [*spoken(("user", "q")), answer]}
-        assert door([row], "sft")[1] == door([apart], "sft")[1], name
-
-
-def test_spellings_of_a_text_part() -> None:
-    """Typed content parts are the text that they hold."""
-    plain = {"messages": spoken(("user", "q"), ("assistant", "a"))}
-    for kind in ("text", "input_text", "output_text", None):
-        part = {"text": "q", **({"type": kind} if kind else {})}
-        row = {"messages": [{"role": "user", "content": [part]}, *spoken(("assistant", "a"))]}
-        assert door([row], "sft")[1] == door([plain], "sft")[1], kind
+def test_spellings_of_one_thing() -> None:
+    """Arguments as text or as an object, calls wrapped or bare, tools as a list or as text;
+    reasoning in a field of its own under any of its names; typed parts, which are their text."""
+    for _, spelled in itertools.groupby(table("spellings.jsonl"), itemgetter(0)):
+        (_, first), *others = spelled
+        for _, row in others:
+            assert door([row], "sft")[1] == door([first], "sft")[1], row
 
 
 TEMPLATED = "<|im_start|>user\nP<|im_end|>\n<|im_start|>assistant\n"

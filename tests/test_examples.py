@@ -196,48 +196,37 @@ def test_pairs_that_compare_nothing_are_refused() -> None:
         assert code(examples.pair, pair(**{side: turns})) == wanted, (side, turns)
 
 
-U, A, B = Message("user", "x"), Message("assistant", "a"), Message("assistant", "b")
-OTHER = Message("user", "y")
-CALLED = Message("assistant", None, CALL)
-ONE, TWO = Message("tool", "1"), Message("tool", "2")  # what a tool gives back
+U, OTHER = Message("user", "x"), Message("user", "y")
+A, B = Message("assistant", "a"), Message("assistant", "b")
+TWO = Message("tool", "2")  # what a tool gives back
+# Turns by a letter: questions, answers, calls, what a tool gives back, and what is odd of them.
+TURN = {"U": U, "V": OTHER, "A": A, "B": B, "C": Message("assistant", None, CALL)}
+TURN |= {"1": Message("tool", "1"), "2": TWO, "n": Message("user", "x", {"name": "n"})}
+TURN |= {"t": Message("assistant", "a", trained=True), "b": Message("assistant", "b ")}
+TURN |= {"d": Message("assistant", "x", CALL), "e": Message("assistant", "b", CALL)}
+
+
+def sides(letters: str) -> Pair:
+    """A pair whose two sides are given as letters."""
+    chosen, rejected = ([TURN[one] for one in side] for side in letters.split())
+    return pair(chosen=chosen, rejected=rejected)
 
 
 def test_sides_that_answer_two_questions_are_refused() -> None:
     """They differ first where the user or a tool speaks, or where one of these goes on."""
-    for chosen, rejected in (
-        ([A, U, A], [A, OTHER, A]),
-        ([A, U, A], [A, OTHER, B]),
-        ([A, U, A], [A]),
-        ([A], [A, U, A]),
-        ([A, U, A], [A, B]),
-        ([A, U, A, U, B], [A, U, A, OTHER, B]),
-        ([CALLED, ONE, A], [CALLED, TWO, B]),
-        ([CALLED, ONE, A], [CALLED]),
-        ([A, Message("user", "x", {"name": "n"}), A], [A, U, B]),
-        ([Message("assistant", "a", trained=True), U, A], [A, OTHER, A]),
-    ):
-        both = pair(chosen=chosen, rejected=rejected)
-        assert code(examples.pair, both) == "questions_differ", (chosen, rejected)
+    refused = "AUA AVA,AUA AVB,AUA A,A AUA,AUA AB,AUAUB AUAVB,C1A C2B,C1A C,AnA AUB,tUA AVA"
+    for both in refused.split(","):
+        assert code(examples.pair, sides(both)) == "questions_differ", both
 
 
 def test_sides_that_differ_first_in_an_answer_are_kept() -> None:
-    """Whatever comes behind it; contents arrive as written, and calls are part of an answer."""
-    for chosen, rejected in (
-        ([A, U, A], [B]),
-        ([A, U, A], [B, U, A]),
-        ([A, U, A], [B, OTHER, A]),  # the user replies to each answer
-        ([A, U, A], [A, U, B]),
-        ([A, U, A, U, A], [A, U, B, OTHER, A]),
-        ([A, A], [A]),
-        ([CALLED, ONE, A], [CALLED, ONE, B]),
-        ([CALLED, ONE, A], [B]),
-        ([CALLED, ONE, A], [Message("assistant", "x", CALL), TWO, A]),
-        ([Message("assistant", "b ")], [B]),
-        ([Message("assistant", "b", CALL)], [B]),
-    ):
-        sides = examples.pair(pair(chosen=chosen, rejected=rejected))
-        assert [len(side.messages) for side in sides] == [1 + len(chosen), 1 + len(rejected)]
-        assert sides[0] != sides[1]
+    """Whatever comes behind it, as where the user replies to each answer; contents arrive as
+    written, and calls are part of an answer."""
+    kept = "AUA B,AUA BUA,AUA BVA,AUA AUB,AUAUA AUBVA,AA A,C1A C1B,C1A B,C1A d2A,b B,e B"
+    for both in kept.split(","):
+        one, other = examples.pair(sides(both))
+        assert [len(side.messages) - 1 for side in (one, other)] == [*map(len, both.split())]
+        assert one != other
 
 
 def called(ids: str, **fields: Any) -> list[Message]:

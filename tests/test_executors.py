@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import Ran, started
+from support import Ran, started, table
 from worker_tasks import die, die_once, square
 
 from pipeline import processes
@@ -121,53 +121,12 @@ def _ran(body: str, folder: Path) -> Ran:
     return started(sys.executable, "-c", program, env={**os.environ, **here})
 
 
-_LAWS = {
-    "what the work loads is loaded once, here, and is there in all copies": """
-        for parent, loaded in pmap(here.loaded, here.Loading(), range(4)).values():
-            assert loaded == [parent] == [os.getpid()]
-    """,
-    "every item is done once, in the pools of every phase": """
-        for n in (1, 2):
-            assert pmap(square, n, range(7)) == {i: n + i * i for i in range(7)}
-    """,
-    "all are children of this process, serve every phase, and leave interruptions to it": """
-        seen = [*pmap(here.parent, None, range(8)).values()]
-        seen += pmap(here.parent, 1, range(8)).values()
-        assert {parent for parent, _, _ in seen} == {os.getpid()}
-        assert len({own for _, own, _ in seen}) <= 2
-        assert all(blocked for _, _, blocked in seen)
-    """,
-    "an exception arrives, and the next phase has workers again": """
-        try:
-            pmap(here.fail, None, range(4))
-        except ValueError as error:
-            assert str(error) == "not this one"
-        else:
-            raise AssertionError
-        assert pmap(square, 0, range(3)) == {0: 0, 1: 1, 2: 4}
-    """,
-    "a phase that is left early leaves nothing behind": """
-        for _ in local.pmap(square, 0, range(9), 2):
-            break
-        assert pmap(square, 2, range(3)) == {0: 2, 1: 3, 2: 6}
-    """,
-    "one that is lost between phases is replaced in the next": """
-        children = multiprocessing.active_children()
-        assert children
-        for child in children:
-            os.kill(child.pid, signal.SIGKILL)
-        assert pmap(here.die_once, os.environ["FOLDER"], range(3)) == {0: 0, 1: 1, 2: 2}
-    """,
-    "what a process of its own makes of one item": """
-        parent, own, _ = local.apart(here.parent, None, 0)
-        assert parent == os.getpid() != own
-    """,
-}
+_LAWS: dict[str, str] = table("process_laws.toml")
 
 
 def test_workers_last_for_all_phases(tmp_path: Path) -> None:
     """They are copies of this process, where it can be copied."""
-    bodies = (f"print({law!r})\n{textwrap.dedent(body)}" for law, body in _LAWS.items())
+    bodies = (f"print({law!r})\n{body}" for law, body in _LAWS.items())
     ran = _ran("\n".join(bodies), tmp_path)
     assert ran.out.splitlines() == [*_LAWS, "done"], ran.err
 

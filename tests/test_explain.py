@@ -5,8 +5,6 @@ import json
 import os
 import shlex
 import shutil
-import subprocess
-import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import TypeAlias
 
 import pytest
 from click.testing import CliRunner
-from support import ROOT, SAMPLES, Run, in_shell, read_manifest, table
+from support import ROOT, SAMPLES, Run, in_shell, read_manifest, run_python, table
 
 from expectations.audits import audits
 from expectations.invariants import invariants
@@ -156,8 +154,7 @@ def _write(one: Explanation, folder: Path, *, fixed: bool) -> None:
         (folder / name).write_text(text, "utf-8")
     program = example.fixed_write if fixed else example.write
     if program or (example.write and not example.fixed):
-        code = program or example.write
-        subprocess.run([sys.executable, "-c", code], cwd=folder, check=True)
+        run_python(program or example.write, folder).ended()
         return
     row = (example.fixed or example.row) if fixed else example.row
     beside = "" if example.alone or fixed else example.among or example.fixed
@@ -295,6 +292,7 @@ def built(here: Path, pipeline: Run, tmp_path_factory: pytest.TempPathFactory) -
     return run
 
 
+@pytest.mark.great_expectations
 @pytest.mark.sweep(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("one", of("check", "stops"), ids=lambda one: one.code)
@@ -335,6 +333,7 @@ def test_every_expectation_says_what_breaks_it_and_what_to_do_then() -> None:
     assert len(DAMAGED) > len(every) / 2
 
 
+@pytest.mark.great_expectations
 @pytest.mark.sweep(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("line", sorted({one.example.commands[0] for one in DAMAGED}))

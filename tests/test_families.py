@@ -179,7 +179,7 @@ def test_ids_are_those_of_the_template_and_the_tokenizer(cache_dir: Path, folder
     assert counted["forged"] + counted["refused"]
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_ids_over_many_conversations(name: str, cache_dir: Path, folder: Path) -> None:

@@ -1,6 +1,7 @@
 """The language of ``--filter``: what it says of a row is what a naive reading of it says."""
 
 import math
+import operator as o
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,11 @@ ROWS = st.lists(
 )
 
 
+COMPUTE: dict[str, Callable[[float, float], float]] = dict(
+    zip("+-*/%", (o.add, o.sub, o.mul, o.truediv, o.mod), strict=True)
+)
+
+
 def _get(row: Row, path: str) -> Any:
     here: Any = row
     for key in path.split("."):
@@ -71,16 +77,9 @@ def _lifted(text: str, function: Callable[..., Any], *parts: Said) -> Said:
 
 def _computed(sign: str, left: Said, right: Said) -> Said:
     def compute(x: float, y: float) -> float | None:
-        x, y = float(x), float(y)
         if sign in "/%" and y == 0:
             return None
-        found = {
-            "+": lambda: x + y,
-            "-": lambda: x - y,
-            "*": lambda: x * y,
-            "/": lambda: x / y,
-            "%": lambda: x % y,
-        }[sign]()
+        found = COMPUTE[sign](float(x), float(y))
         return None if math.isnan(found) else found
 
     return _lifted("({} " + sign + " {})", compute, left, right)
@@ -112,16 +111,8 @@ WORDS = st.one_of(
     st.just(_lifted("upper({})", str.upper, _column("t"))),
     TEXTS.map(lambda text: _first(_column("t"), _literal(text))),
 )
-COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "=": lambda x, y: x == y,
-    "==": lambda x, y: x == y,
-    "!=": lambda x, y: x != y,
-    "<>": lambda x, y: x != y,
-    "<": lambda x, y: x < y,
-    "<=": lambda x, y: x <= y,
-    ">": lambda x, y: x > y,
-    ">=": lambda x, y: x >= y,
-}
+_ORDERS = (o.eq, o.eq, o.ne, o.ne, o.lt, o.le, o.gt, o.ge)
+COMPARE = dict(zip(("=", "==", "!=", "<>", "<", "<=", ">", ">="), _ORDERS, strict=True))
 FIND: dict[str, Callable[[str, str], bool]] = {
     "contains": lambda text, part: part in text,
     "starts_with": str.startswith,

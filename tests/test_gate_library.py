@@ -1,10 +1,10 @@
 """The part of Great Expectations that judges shipped suites judges as the whole library does."""
 
 import json
-import subprocess
 import sys
 
 import pytest
+from support import started
 
 _JUDGE = """
 import json, sys, warnings
@@ -40,8 +40,7 @@ print(json.dumps([found, len(library.registry()), modules[1]]))
 
 
 def _output(code: str) -> str:
-    run = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
-    return run.stdout.decode()
+    return started(sys.executable, "-c", code).ended().out
 
 
 @pytest.mark.slow

@@ -139,6 +139,7 @@ EXAMPLES = [
 ]
 
 
+@pytest.mark.great_expectations
 @pytest.mark.sweep(10)
 @pytest.mark.slow
 @pytest.mark.parametrize(("path", "examples"), EXAMPLES, ids=lambda one: " ".join(one)[:40])

@@ -3,14 +3,12 @@
 All of them make the same bytes.
 """
 
-import os
 import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import NAME
-from preloaded import Server
 from support import SAMPLES, Make, Run, few, files_of, flip, own_cache, read_manifest, silent
 
 from pipeline.builder.build import finish
@@ -37,21 +35,19 @@ jsonl.SPLIT_BYTES, plan.SHARD_TOKENS = 20_000, 8_000
 
 @pytest.mark.parametrize(("several", "size"), few([("2", 100_000), ("3", 34_000_000)], 1))
 def test_any_number_of_workers_gives_the_same_bytes(
-    commands: Server, cache_dir: Path, tmp_path: Path, several: str, size: int
+    pipeline: Run, cache_dir: Path, tmp_path: Path, several: str, size: int
 ) -> None:
     """Shards and manifest are byte-identical for 1, 2 and 3 workers, from empty caches; a small
     file has small splits and shards."""
     rows = (SAMPLES / "sft" / "word_problems.jsonl").read_bytes()
     data = tmp_path / "data.jsonl"
     data.write_bytes(rows * (size // len(rows)))
-    variables = {**os.environ, "XDG_CACHE_HOME": str(cache_dir.parent), "HF_HUB_OFFLINE": "1"}
-    words = ["run", "sft", "--model", "qwen2-1.5b", str(data), "--shuffle"]
+    words = ("run", "sft", "--model", "qwen2-1.5b", data, "--shuffle")
     made = []
     for workers in ("1", several):
-        cache = str(own_cache(tmp_path / f"cache{workers}", cache_dir))
-        options = ["--workers", workers, "--cache-dir", cache, "-o", f"out{workers}"]
-        before = SMALL if size < 1_000_000 else ""
-        assert commands([*words, *options], tmp_path, variables, before) == 0
+        cache = own_cache(tmp_path / f"cache{workers}", cache_dir)
+        options = ("--workers", workers, "--cache-dir", cache, "-o", f"out{workers}")
+        pipeline(*words, *options, before=SMALL if size < 1_000_000 else "").ended()
         made.append(files_of(tmp_path / f"out{workers}"))
     assert made[0] == made[1]
     assert len(read_manifest(tmp_path / "out1")["splits"]["train"]["shards"]) > 1

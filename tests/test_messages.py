@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from preloaded import Server, outputs
 from support import SAMPLES, Make, Ran, Run, read_manifest
 
 from pipeline.builds import failed
@@ -58,26 +57,14 @@ def test_a_build_is_built_then_unchanged(pipeline: Run, tmp_path: Path) -> None:
     assert again == {**built, "status": "unchanged", "message": again["message"]}
 
 
-@pytest.fixture
-def changed(commands: Server, cache_home: Path, tmp_path: Path) -> Run:
-    """Runs a command in a process in which some code has run before."""
-
-    def run(code: str, *words: object) -> Ran:
-        variables = {**os.environ, "XDG_CACHE_HOME": str(cache_home), "HF_HUB_OFFLINE": "1"}
-        status = commands([*map(str, words)], tmp_path, variables, before=code)
-        return Ran(status, *(path.read_text("utf-8") for path in outputs(tmp_path)))
-
-    return run
-
-
-def test_an_unexpected_exception_is_an_object_too(changed: Run) -> None:
+def test_an_unexpected_exception_is_an_object_too(pipeline: Run) -> None:
     """Status 1, and where in our code it was raised."""
     code = (
         "import pipeline.inputs.scan as scan\ndef broken(*_):\n    raise ZeroDivisionError('oh')\n"
         "scan.short_names = broken\n"
     )
     for more in ((), ("--debug",)):
-        ran = changed(code, *SFT, "--json", *more)
+        ran = pipeline(*SFT, "--json", *more, before=code)
         found = object_of(ran)
         assert (found["code"], found["status"]) == (1, "failed")
         assert "ZeroDivisionError: oh" in found["message"]
@@ -195,7 +182,7 @@ def test_a_notification_is_stopped_when_it_hangs(tmp_path: Path) -> None:
     assert notify.run("true", "x" * (1 << 20)) is None  # which it does not read
 
 
-def test_a_recipe_that_is_stopped_says_what_was_built(changed: Run, tmp_path: Path) -> None:
+def test_a_recipe_that_is_stopped_says_what_was_built(pipeline: Run, tmp_path: Path) -> None:
     """One object: the builds before, and that of the interruption; the last is not begun."""
     builds = "".join(f'[[build]]\noutput = "{name}"\n' for name in "abc")
     head = f'task = "sft"\nmodel = "qwen2-1.5b"\ndata = "{GOOD}"\n'
@@ -208,7 +195,7 @@ def stop(config, report, parts, built=run_build._built):
     return built(config, report, parts)
 run_build._built = stop
 """
-    ran = changed(code, "build", "r.toml", "--json", "--quiet")
+    ran = pipeline("build", "r.toml", "--json", "--quiet", before=code)
     found = ran.ended(130).told
     assert (found["code"], found["status"]) == (130, "failed")
     assert [one["status"] for one in found["builds"]] == ["built", "failed"]

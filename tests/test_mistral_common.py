@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ import pytest
 from conversations import Speech, conversations
 from encoding import vocabulary_of
 from peers import packages
-from support import table
+from support import started, table
 from test_families import Family, family, make
 from tokenizers import Tokenizer
 
@@ -66,16 +65,10 @@ def oracle() -> Path:
 
 
 def _ids(oracle: Path, kind: str, rows: list[dict[str, Any]]) -> list[list[int]]:
-    done = subprocess.run(
-        [sys.executable, str(ORACLE), kind],
-        input="".join(json.dumps(row) + "\n" for row in rows),
-        env={**os.environ, "PYTHONPATH": str(oracle)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    given = "".join(json.dumps(row) + "\n" for row in rows)
+    env = {**os.environ, "PYTHONPATH": str(oracle)}
+    done = started(sys.executable, ORACLE, kind, env=env, given=given).ended()
+    return [json.loads(line) for line in done.out.splitlines()]
 
 
 def _hard() -> Iterator[dict[str, Any]]:

@@ -336,8 +336,7 @@ for phase, total in (("start", 1), ("encode", 2)):
     screen.close(True)
     assert ("rich" in sys.modules) == (phase == "encode")
 """
-    done = run_python(code, tmp_path)
-    assert done.returncode == 0, done.stderr
+    run_python(code, tmp_path).ended()
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from huggingface_hub import DatasetCard
-from preloaded import Server, outputs
 from stub_hub import LARGE, HubStub, serve_hub
 from stub_memory import Plain, Watched
 from stub_s3 import S3Stub
@@ -401,34 +400,26 @@ def test_a_repository_with_other_files_is_not_written(copies: Copies, hub_stub: 
 
 @pytest.mark.slow
 def test_killed_after_each_upload_to_s3_the_next_call_finishes(
-    builds: Builds,
-    copies: Copies,
-    s3: S3Stub,
-    commands: Server,
-    pipeline: Run,
-    cache_home: Path,
-    tmp_path: Path,
+    builds: Builds, copies: Copies, s3: S3Stub, pipeline: Run, tmp_path: Path
 ) -> None:
     """Processes that end at once after an upload or a few, without any handler of their own; what
     is there is checked, and sent no more. A bucket is not made."""
-    total, calls, sent = len(copies["new"].all), 0, 1 if WIDE else 4
+    total, calls, sent = len(copies["new"].all), 1, 1 if WIDE else 4
     code = (
         "import os\nfrom pipeline.publish.sending import StoreTarget\n"
         f"send, left = StoreTarget.send, [{sent}]\n"
         "def stopped(self, piece):\n    left[0] -= 1\n    left[0] < 0 and os._exit(9)\n"
         "    send(self, piece)\nStoreTarget.send = stopped\n"
     )
-    base = {**os.environ, **s3.environment, "XDG_CACHE_HOME": str(cache_home)}
-    words = ["publish", str(builds["new"]), "s3://data/sets/killed"]
-    status = 9
-    while status == 9:
+    words = ("publish", builds["new"], "s3://data/sets/killed")
+    while (ran := pipeline(*words, before=code, **s3.environment)).status == 9:
         calls += 1
-        status = commands(words, tmp_path, base, code)
-    assert status == 0, outputs(tmp_path)[1].read_text("utf-8")
+    ran.ended()
     assert calls == -(-total // sent)
     assert pipeline(*words, "--json", **s3.environment).ended().told["status"] == "unchanged"
     code = "import fsspec; fsspec.filesystem('s3').get('data/sets/killed', 'copy', recursive=True)"
-    started(sys.executable, "-W", "ignore", "-c", code, folder=tmp_path, env=base).ended()
+    env = {**os.environ, **s3.environment}
+    started(sys.executable, "-W", "ignore", "-c", code, folder=tmp_path, env=env).ended()
     assert "published copy" in pipeline("check", "copy").ended().err
     pipeline(*words[:2], "s3://no-such-bucket/x", **s3.environment).refused(2, "no such bucket")
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from conftest import NAME
 from hypothesis import given
 from hypothesis import strategies as st
-from support import SAMPLES, Run, few, files_of, read_manifest, read_rows, write_rows
+from support import SAMPLES, Run, few, files_of, read_manifest, read_rows, table, write_rows
 
 from pipeline.builder import rejects, stagewise
 from pipeline.cli import cli
@@ -200,38 +200,11 @@ def test_each_is_counted_by_its_code(pipeline: Run, tmp_path: Path) -> None:
 KEYS = ["id", "source", "line", "offset", "stage", "code", "detail", "raw"]
 
 
-def turns(*texts: str) -> str:
-    roles = ("user", "assistant") * len(texts)
-    said = [{"role": role, "content": text} for role, text in zip(roles, texts, strict=False)]
-    return json.dumps({"messages": said}, ensure_ascii=False)
-
-
 # Rows that normalize refuses, that a later stage refuses, and that stay; a blank line, CRLF and
 # bytes that are no UTF-8 among them.
-BAD = {
-    "sft": [
-        turns("Grüße?", "Ja."),
-        '{"messages": ',
-        "",
-        turns("What?", ""),
-        turns("Long?", "word " * 90),
-        turns("Odd role?", "ok").replace('"assistant"', '"oracle"'),
-        turns("Long again, é?", "wörd " * 90) + "\r",
-        '{"messages": [{"role": "user", "content": "\\ud800"}]}',
-        turns("Is it?", "It is."),
-        "\udcff\udcfe",
-    ],
-    "rm": [
-        '{"prompt": "p", "chosen": "good", "rejected": "bad"}',
-        '{"prompt": "p", "chosen": "same", "rejected": "same"}',
-        '{"prompt": "p", "chosen": "' + "word " * 90 + '", "rejected": "bad"}',
-    ],
-    "prm": [
-        '{"prompt": "p", "completions": ["one", "two"], "labels": [1, 0]}',
-        '{"prompt": "p", "completions": ["one", "two"], "labels": [1]}',
-        '{"prompt": "p", "completions": ["' + "word " * 90 + '"], "labels": [1]}',
-    ],
-}
+BAD: dict[str, list[str]] = {}
+for task, line in table("mixed_rows.jsonl"):
+    BAD.setdefault(task, []).append(line.replace("LONG", "word " * 90))
 OPTIONS = ("--model", NAME, "--max-length", "64", "--too-long", "reject", "--max-reject", "1")
 
 

@@ -135,6 +135,7 @@ NOWHERE = (
 )
 
 
+@pytest.mark.great_expectations
 @pytest.mark.sweep(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(len(NOWHERE)))

@@ -3,12 +3,11 @@
 import json
 import os
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 from preloaded import Server, outputs
-from support import SAMPLES, WIDE, Ran, few, started
+from support import SAMPLES, WIDE, Ran, few, in_shell
 
 DATA = str(SAMPLES / "sft" / "word_problems.jsonl")
 SFT = ("run", "sft", DATA, "--model", "qwen2-1.5b", "-o", "out", "--workers", "1")
@@ -126,10 +125,7 @@ def test_a_build_stands_whatever_is_interrupted_behind_it(failing: Failing) -> N
 
 def _started(folder: Path, cache_home: Path, line: str) -> Ran:
     """A line of a shell in which ``pipeline`` is the command."""
-    program = Path(sys.executable).parent / "pipeline"
-    shell = f'set -o pipefail; pipeline() {{ {program} "$@"; }}; {line}'
-    variables = {**os.environ, "XDG_CACHE_HOME": str(cache_home), "HF_HUB_OFFLINE": "1"}
-    return started("bash", "-c", shell, folder=folder, env=variables)
+    return in_shell(line, folder, XDG_CACHE_HOME=str(cache_home), HF_HUB_OFFLINE="1")
 
 
 RUN = " ".join(SFT)

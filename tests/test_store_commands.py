@@ -2,14 +2,12 @@
 
 import hashlib
 import json
-import os
 import re
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from preloaded import Server, outputs
 from stub_s3 import BUCKET, S3Stub
 from support import SAMPLES, Run, files_of
 
@@ -157,9 +155,7 @@ def test_builds_in_a_store_are_read_in_place(pipeline: Run, store: Store, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_killed_writer_is_followed_by_the_next(
-    s3: S3Stub, store: Store, commands: Server, cache_home: Path, tmp_path: Path
-) -> None:
+def test_a_killed_writer_is_followed_by_the_next(s3: S3Stub, store: Store, pipeline: Run) -> None:
     """Processes that end at once after nine puts, without any handler of their own: their lock runs
     out, the next one takes it over and goes on, and one of them finishes."""
     code = (
@@ -168,13 +164,13 @@ def test_a_killed_writer_is_followed_by_the_next(
         "def stopped(*given):\n    left[0] -= 1\n    left[0] < 0 and os._exit(9)\n"
         "    return send(*given)\nobjects.send = stopped\n"
     )
-    words = [*map(str, COMMAND), "-o", store.shown, "--workers", "1"]
-    variables = {**os.environ, **s3.environment, "XDG_CACHE_HOME": str(cache_home)}
-    ends = []
+    words = (*COMMAND, "-o", store.shown, "--workers", "1")
+    ends: list[int] = []
     while 0 not in ends:
         assert len(ends) < 9
-        ends.append(commands(words, tmp_path, variables, code))
-        assert ends[-1] in (0, 9), outputs(tmp_path)[1].read_text("utf-8")
+        ran = pipeline(*words, before=code, **s3.environment)
+        ends.append(ran.status)
+        assert ran.status in (0, 9), ran.err
         if ends[-1]:
             assert store_versions.current(store).build_id is None
             time.sleep(5.5)  # until its lock is over

@@ -120,22 +120,7 @@ def test_contents_between_two_markers_come_back_exactly(
 def test_other_texts_are_content() -> None:
     """A marker inside a text, or one that opens no turns, makes it no templated text; nor does one
     inside a turn of its own. Only an assistant's header may stand bare at the end."""
-    for text in (
-        "How does <|im_start|>user work?",
-        "<|im_start|>narrator\nx<|im_end|>\n",
-        "<|im_start|>user",
-        "<|im_start|>user\nx<|im_end|>\nand more",
-        "<|im_start|>assistant\nx<|im_end|>\n",
-        "Human: is it a dialogue?",
-        "USER: and nobody else",
-        "### Instruction:\nsort\n\n### Notes:\nnone",
-        "[INST] never closed",
-        "",
-        "<|im_start|>user\nq<|im_end|>\n<|im_start|>user",
-        "<|im_start|>user\nq<|im_end|>\n<|im_start|>",
-        "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant:",
-        "<start_of_turn>user\nq<end_of_turn>\n<start_of_turn>user",
-    ):
+    for text in table("untemplated.jsonl"):
         assert stop_text.read(text) is None, text
     row = {"messages": [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": "a"}]}
     detected = detect([row], kind_of("sft"), "x.jsonl")
@@ -260,18 +245,7 @@ def test_a_familys_prompt_is_known_wherever_it_was_cut(name: str) -> None:
     assert printed <= set(carried.MARKERS)
 
 
-HEADERS = {
-    "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant": "\n",
-    "<|im_start|>user<|im_sep|>q<|im_end|><|im_start|>assistant": "<|im_sep|>",
-    "<|start_header_id|>user<|end_header_id|>\n\nq<|eot_id|>"
-    "<|start_header_id|>assistant<|end_header_id|>": "\n\n",
-    "<start_of_turn>user\nq<end_of_turn>\n<start_of_turn>model": "\n",
-    "<|user|>\nq<|end|>\n<|assistant|>": "\n",
-    "<|user|>\nq</s>\n<|assistant|>": "\n",
-    "### Instruction:\nq\n\n### Response:": "",
-    "[INST] q [/INST]": "",
-    "<s>[INST] q[/INST]": "",
-}
+HEADERS: dict[str, str] = dict(table("headers.jsonl"))
 
 
 @given(

@@ -1,9 +1,11 @@
 """Results of tools that a template prints without ids stand where their calls are."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from rows import normalizing
+from support import table
 
 from stages.contract import Message, Record
 from stages.errors import RowError
@@ -41,54 +43,23 @@ def judge(*turns: dict[str, Any]) -> None:
     require_order(messages)
 
 
-IN_PLACE: list[tuple[dict[str, Any], ...]] = [
-    (),
-    (call("1"), result("1")),
-    (call("1", "2"), result("1"), result("2")),
-    (call("1", "2"), result("1")),
-    (call("1", "2"), result(), result("2")),
-    (call("1", "2"), result(), result()),
-    (call("1"), result("1"), call("2"), result("2")),
-    (call("1"), result("1"), ANSWER, call("1", "2"), result("1"), result("2")),
-    (call("1"), call("2"), result("1"), result("2")),
-    (call("1"), ANSWER, USER, call("2"), result("2")),  # the first call got no result
-    (call("1"), ANSWER, USER, call("1", "2"), result("1"), result("2")),
-    (call("1", "2"), result("1"), ANSWER, result("2")),
-    (call(None, None), result("2"), result("1")),  # no call says which it is
-    (call(None), result("2"), result("1")),
-    (call("1", None), result("1"), result("9")),
-    (result("1"), result("2")),
-    (call("1"), result(1)),
-    (call(0, 1), result(0), result(1)),
-    (call("", ""), result("2"), result("1")),
-    (flat("1", "2"), result("1"), result("2")),
-    (call("1"), result("9")),  # it can be of no other call
-    (call("1"), result("9"), ANSWER, call("2", "3"), result("2"), result("3")),
-    (call("1"), result("1"), result("1")),  # one more part
-    (call("1", "2"), result("1"), result("2"), result("2")),
-]
-MISPLACED: list[tuple[tuple[dict[str, Any], ...], str]] = [
-    ((call("1", "2"), result("2"), result("1")), "'2' stands where that of '1' is expected"),
-    ((call("1", "2"), result("2")), "'2' stands where that of '1' is expected"),
-    ((call("1", "2", "3"), result("1"), result("3")), "'3' stands where that of '2'"),
-    ((call(0, 1), result(1), result(0)), "'1' stands where that of '0' is expected"),
-    ((flat("1", "2"), result("2"), result("1")), "'2' stands where that of '1' is expected"),
-    ((call("1", "2"), result("9")), "tool_call_id '9', and no such call waits"),
-    ((call("1", "2"), result("1"), result("9")), "tool_call_id '9', and no such call waits"),
-    ((call("1"), call("2"), result("9")), "tool_call_id '9', and no such call waits"),
-    ((call("1", "2"), result("1"), result("1")), "tool_call_id '1', and no such call waits"),
-    ((call("1"), call("2"), result("2"), result("1")), "'1', and no such call waits"),
-    ((result("1"), call("1")), "'1', and no such call waits"),
-    ((call("1"), result("1"), result("2"), call("2")), "'2', and no such call waits"),
-]
+TURNS: dict[str, Callable[..., dict[str, Any]]] = {
+    "call": call,
+    "flat": flat,
+    "result": result,
+    "user": lambda: USER,
+    "answer": lambda: ANSWER,
+}
 
 
 def test_results_stand_where_their_calls_are_or_are_refused() -> None:
     """The message says which result it is, and what was expected."""
-    for turns in IN_PLACE:
-        judge(*turns)  # raises nothing
-    for turns, wanted in MISPLACED:
-        with pytest.raises(RowError, match=wanted) as caught:
+    for one in table("tool_results.jsonl"):
+        turns = [TURNS[kind](*ids) for kind, *ids in one["turns"]]
+        if "says" not in one:
+            judge(*turns)  # raises nothing
+            continue
+        with pytest.raises(RowError, match=one["says"]) as caught:
             judge(*turns)
         assert caught.value.code == "misplaced_result"
 

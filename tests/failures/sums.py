@@ -26,6 +26,12 @@ def questions(count: int, seed: int = 0) -> list[dict[str, str]]:
     return rows
 
 
+def chat(row: dict[str, str]) -> list[dict[str, str]]:
+    """A row as two turns."""
+    said = (("user", row["question"]), ("assistant", row["answer"]))
+    return [{"role": role, "content": content} for role, content in said]
+
+
 def pairs(count: int, seed: int) -> list[dict[str, str]]:
     """Answers that know are better than answers that guess; which is longer is drawn."""
     draw = random.Random(seed)

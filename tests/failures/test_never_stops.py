@@ -15,7 +15,6 @@ from failures import sums, tiny
 from transformers import (
     AutoTokenizer,
     DataCollatorForLanguageModeling,
-    DataCollatorWithFlattening,
     GenerationConfig,
     PreTrainedModel,
 )
@@ -52,13 +51,7 @@ def test_the_stop_is_trained(
     asked = [row["question"] for row in sums.questions(8, seed=1)]
     folder = build("sft", rows, "--model", MODEL, "--layout", "ragged")
     tokenizer = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
-    turns = [
-        [
-            {"role": "user", "content": row["question"]},
-            {"role": "assistant", "content": row["answer"]},
-        ]
-        for row in rows
-    ]
+    turns = [*map(sums.chat, rows)]
 
     naive_tokenizer = AutoTokenizer.from_pretrained(
         str(folder / "tokenizer"), eos_token="<|im_end|>", pad_token="<|im_end|>"
@@ -75,8 +68,7 @@ def test_the_stop_is_trained(
     tiny.train(naive, tiny.forever(naive_batches), STEPS)
 
     train = load_from_disk(str(folder))["train"].select_columns(["input_ids", "labels"]).to_list()
-    flatten = DataCollatorWithFlattening(return_tensors="pt")
-    ours_batches = [dict(flatten(train[at : at + BATCH])) for at in range(0, len(train), BATCH)]
+    ours_batches = tiny.flattened(train, BATCH)
     assert all((batch["labels"] == end).sum() == BATCH for batch in ours_batches)
     ours = tiny.causal(len(tokenizer))
     losses = tiny.train(ours, tiny.forever(ours_batches), STEPS)

@@ -14,12 +14,11 @@ import torch
 from datasets import load_from_disk
 from failures import sums, tiny
 from tokenizers.decoders import DecodeStream
-from transformers import AutoTokenizer, DataCollatorWithFlattening, PreTrainedModel
+from transformers import AutoTokenizer, PreTrainedModel
 from transformers.generation import StoppingCriteria
 
 MARKER = "<search>"
 STEPS = 60
-BATCH = 4
 NEW_TOKENS = 24
 
 
@@ -66,10 +65,8 @@ def _stopped(model: PreTrainedModel, trained: Any, served: Any, asked: list[str]
 
 
 def _trained(rows: list[dict[str, list[int]]], vocabulary: int) -> PreTrainedModel:
-    flatten = DataCollatorWithFlattening(return_tensors="pt")
-    batches = [dict(flatten(rows[at : at + BATCH])) for at in range(0, len(rows), BATCH)]
     model = tiny.causal(vocabulary)
-    tiny.train(model, tiny.forever(batches), STEPS)
+    tiny.train(model, tiny.forever(tiny.flattened(rows)), STEPS)
     return model
 
 
@@ -88,14 +85,7 @@ def test_the_marker_stops_a_server_with_its_own_tokenizer(
 
     grown = AutoTokenizer.from_pretrained(str(folder / "tokenizer"))
     grown.add_special_tokens({"additional_special_tokens": [MARKER]})
-    turns = [
-        [
-            {"role": "user", "content": row["question"]},
-            {"role": "assistant", "content": row["answer"]},
-        ]
-        for row in rows
-    ]
-    encoded = grown.apply_chat_template(turns, return_dict=True)["input_ids"]
+    encoded = grown.apply_chat_template([*map(sums.chat, rows)], return_dict=True)["input_ids"]
     naive = [{"input_ids": ids, "labels": ids} for ids in encoded]
     assert all(grown.convert_tokens_to_ids(MARKER) in ids for ids in encoded)
 

@@ -19,14 +19,12 @@ from failures import sums, tiny
 from small_tokenizers import small
 from stub_server import serve_json
 from support import Ran, Run
-from transformers import DataCollatorWithFlattening
 
 from pipeline.torch_data.generate import Checkpoint
 from stages.tokenizers.profiles import template
 
 END_OF_TEXT, END = 0, 2  # of the small tokenizer
 STEPS = 200
-BATCH = 4
 VOCABULARY = 640
 TOOL = {"type": "function", "function": {"name": "count", "parameters": {"type": "object"}}}
 TEMPLATE = template("qwen3_2507")
@@ -37,10 +35,7 @@ def _rows() -> list[dict[str, Any]]:
     """Single questions, two exchanges, and questions with a tool."""
     rows = []
     for number, row in enumerate(sums.questions(96)):
-        turns = [
-            {"role": "user", "content": row["question"]},
-            {"role": "assistant", "content": row["answer"]},
-        ]
+        turns = sums.chat(row)
         tools = {"tools": [TOOL]} if number % 3 == 2 else {}
         rows.append({"messages": turns * (2 if number % 3 == 1 else 1), **tools})
     return rows
@@ -62,10 +57,8 @@ def _trained(folder: Path, out: Path, masked: bool) -> Path:
     if masked:
         for row in rows:
             row["labels"] = [-100 if label == END else label for label in row["labels"]]
-    flatten = DataCollatorWithFlattening(return_tensors="pt")
-    batches = [dict(flatten(rows[at : at + BATCH])) for at in range(0, len(rows), BATCH)]
     model = tiny.causal(VOCABULARY)
-    tiny.train(model, tiny.forever(batches), STEPS)
+    tiny.train(model, tiny.forever(tiny.flattened(rows)), STEPS)
     model.config.use_cache = True
     model.save_pretrained(str(out))
     shutil.copytree(folder / "tokenizer", out, dirs_exist_ok=True)

@@ -7,6 +7,7 @@ import torch
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
+    DataCollatorWithFlattening,
     LlamaConfig,
     PreTrainedModel,
     Qwen2Config,
@@ -70,6 +71,12 @@ def forever(batches: list[Batch], seed: int = 0) -> Iterator[Batch]:
     while True:
         for index in torch.randperm(len(batches), generator=generator).tolist():
             yield batches[index]
+
+
+def flattened(rows: list[dict[str, Any]], size: int = 4) -> list[Batch]:
+    """So many rows a batch, one behind the other without padding."""
+    flatten = DataCollatorWithFlattening(return_tensors="pt")
+    return [dict(flatten(rows[at : at + size])) for at in range(0, len(rows), size)]
 
 
 def train(

@@ -23,6 +23,10 @@ FROM_OLDEST = pytest.mark.parametrize("version", [NEWEST, LAST_PRM, "0.7.1"])
 FROM_OLDEST_PRM = pytest.mark.parametrize("version", [LAST_PRM, "0.7.4"])
 BARE = ("openrlhf", "openrlhf.utils", "openrlhf.datasets", "openrlhf.models")
 LONGEST = 16384
+OF_STEPS: dict[str, Any] = {
+    "placeholder_token": "<|step|>",
+    "reward_tokens": ["<|good|>", "<|bad|>"],
+}
 SAMPLE = 400
 
 
@@ -203,7 +207,7 @@ def test_left_padded_steps_reach_the_last_process_reward_loss_as_stored(
     command = ("prm", sources["prm"], "--for", "openrlhf", "--layout")
     folder, ragged = build(*command, "padded"), build(*command, "ragged")
     rows, tokenizer = rows_of(folder).select(range(6)), tokenizer_of(folder)
-    keys = strategy(placeholder_token="<|step|>", reward_tokens=["<|good|>", "<|bad|>"])
+    keys = strategy(**OF_STEPS)
     data = ShardPRM(rows, tokenizer, LONGEST, keys)
     ids, mask, labels = (t.squeeze(1) for t in data.collate_fn([data[i] for i in range(6)]))
     for place in range(6):
@@ -213,8 +217,7 @@ def test_left_padded_steps_reach_the_last_process_reward_loss_as_stored(
     assert mask[:, -1].all()
     torch.manual_seed(0)
     actor = actor_around(tiny("CausalLM", **SMALL).eval(), load)
-    step = tokenizer.convert_tokens_to_ids("<|step|>")
-    rewards = tokenizer.convert_tokens_to_ids(["<|good|>", "<|bad|>"])
+    step, *rewards = tokenizer.convert_tokens_to_ids(["<|step|>", "<|good|>", "<|bad|>"])
     loss_of = load("openrlhf.models.loss").PRMLoss(step, rewards)
     single = ShardPRM(rows_of(ragged).select(range(6)), tokenizer, LONGEST, keys)
     with torch.no_grad():
@@ -263,13 +266,7 @@ def test_steps_are_the_tensors_of_process_reward_dataset(
     texts = build("prm", sources["prm"], "--for", "openrlhf-text")
     shards = build("prm", sources["prm"], "--for", "openrlhf", "--layout", "ragged")
     tokenizer = tokenizer_of(shards)
-    good, bad = "<|good|>", "<|bad|>"
-    keys = strategy(
-        input_key="input",
-        label_key="label",
-        placeholder_token="<|step|>",
-        reward_tokens=[good, bad],
-    )
+    keys = strategy(input_key="input", label_key="label", **OF_STEPS)
     native = theirs(rows_of(texts), tokenizer, LONGEST, keys)
     own = ShardPRM(rows_of(shards), tokenizer, LONGEST, keys)
     assert len(native) == len(own) > 5
@@ -279,8 +276,7 @@ def test_steps_are_the_tensors_of_process_reward_dataset(
     for ours, their in zip(batch, their_batch, strict=True):
         assert equal(ours, their)
     ids, _, labels = (tensor.squeeze(1) for tensor in batch)
-    step = tokenizer.convert_tokens_to_ids("<|step|>")
-    rewards = tokenizer.convert_tokens_to_ids([good, bad])
+    step, *rewards = tokenizer.convert_tokens_to_ids(["<|step|>", "<|good|>", "<|bad|>"])
     loss_of = load("openrlhf.models.loss").PRMLoss(step, rewards)
     logits = torch.zeros(*ids.shape, max(rewards) + 1, dtype=torch.float16)
     loss, _ = loss_of(ids, logits.float(), labels, return_acc=True)
@@ -322,11 +318,10 @@ def test_soft_labels_reach_its_loss(peer: Use, build: Build, tmp_path: Path) -> 
     source.write_text("".join(json.dumps({**row, "prompt": f"{i} and?"}) + "\n" for i in range(4)))
     folder = build("prm", source, "--for", "openrlhf", "--layout", "ragged")
     tokenizer = tokenizer_of(folder)
-    keys = strategy(placeholder_token="<|step|>", reward_tokens=["<|good|>", "<|bad|>"])
+    keys = strategy(**OF_STEPS)
     own = ShardPRM(rows_of(folder), tokenizer, LONGEST, keys)
     ids, _, labels = (t.squeeze(1) for t in own.collate_fn([own[i] for i in range(len(own))]))
-    step = tokenizer.convert_tokens_to_ids("<|step|>")
-    rewards = tokenizer.convert_tokens_to_ids(["<|good|>", "<|bad|>"])
+    step, *rewards = tokenizer.convert_tokens_to_ids(["<|step|>", "<|good|>", "<|bad|>"])
     small = {step: 0, rewards[0]: 1, rewards[1]: 2}
     torch.manual_seed(0)
     logits = torch.randn(*ids.shape, 4)
@@ -345,7 +340,7 @@ def test_what_does_not_fit_is_refused(build: Build, sources: dict[str, Path]) ->
     tokenizer, rows = tokenizer_of(folder), rows_of(folder)
     with pytest.raises(UsageError, match="no column chosen_ids"):
         ShardRM(rows, tokenizer, LONGEST, strategy())
-    keys = strategy(placeholder_token="<|step|>", reward_tokens=["<|good|>", "<|bad|>"])
+    keys = strategy(**OF_STEPS)
     with pytest.raises(UsageError, match="more than the trainer's max_len 8"):
         ShardPRM(rows, tokenizer, 8, keys)[0]
     keys = strategy(placeholder_token="ки", reward_tokens=["<|good|>", "<|bad|>"])
