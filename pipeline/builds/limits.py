@@ -25,7 +25,7 @@ NOTABLE = 0.1  # relative change that is worth a line on the terminal
 
 def _numbers(build: Build) -> dict[str, float]:
     rows, tokens = build.manifest.rows, build.manifest.tokens
-    numbers: dict[str, float] = {
+    return {
         "rows.in": rows.in_,
         "rows.used": rows.used,
         "rows.rejected": rows.rejected,
@@ -34,11 +34,18 @@ def _numbers(build: Build) -> dict[str, float]:
         "tokens.trained": tokens.trained,
         "tokens.padding": tokens.padding,
         "tokens.truncated": tokens.truncated,
+        **figures(build),
     }
-    for audit in build.audits.audits:
-        if audit.name != "sources":
-            numbers |= {f"{audit.name}.{figure.name}": figure.value for figure in audit.figures}
-    return numbers
+
+
+def figures(build: Build) -> dict[str, float]:
+    """What the audits measured, but for the sources, by audit and figure.
+
+    Raises:
+        DataError: the file is damaged, or the build is an export, which has none.
+    """
+    audits = [one for one in build.audits.audits if one.name != "sources"]
+    return {f"{one.name}.{figure.name}": figure.value for one in audits for figure in one.figures}
 
 
 def _relative(before: float, after: float) -> float | None:
@@ -132,8 +139,8 @@ def _of_inputs(build: Build) -> dict[str, float]:
         audits = build.audits.audits
     except PipelineError:
         return {}
-    figures = (figure for audit in audits if audit.name == "sources" for figure in audit.figures)
-    return {figure.name: figure.value for figure in figures if figure.unit == "share"}
+    found = (figure for audit in audits if audit.name == "sources" for figure in audit.figures)
+    return {figure.name: figure.value for figure in found if figure.unit == "share"}
 
 
 def _unlisted(manifest: Manifest, shares: Mapping[str, float]) -> set[str]:

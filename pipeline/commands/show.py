@@ -14,7 +14,7 @@ from pipeline.messages.result import print_object
 from pipeline.options.command_line import JSON, folder
 from pipeline.options.help_page import DRAWN, ROWS, Option, command
 from pipeline.options.paths import BuildPath, LocalPath
-from stages.errors import counted
+from stages.errors import UsageError, counted
 
 if TYPE_CHECKING:
     from pipeline.manifest.manifest import Manifest
@@ -84,7 +84,6 @@ def _require_one_way(asked: Mapping[str, Any]) -> None:
     Raises:
         UsageError: two of them are given, or one without what it belongs to.
     """
-    from stages.errors import UsageError
 
     given = [
         f"--{name}"
@@ -137,7 +136,6 @@ def OVERLAPS(folder: Path, evaluation: str | None, limit: int, as_json: bool) ->
     """In input order."""
     from pipeline.builds.build import Build
     from pipeline.manifest.json_records import as_json as plain
-    from stages.errors import UsageError
 
     build = Build.open(folder)
     record = build.manifest.decontamination
@@ -202,7 +200,6 @@ def REPORT(folder: Path, output: Path | None, against: Path | None) -> None:
     from pipeline.manifest.records import REPORT
     from pipeline.report.page import remake, with_changes
     from pipeline.stores import is_address, shown
-    from stages.errors import UsageError
 
     if output is not None:
         output.write_bytes(with_changes(folder, against))
@@ -248,9 +245,7 @@ def DIFF(one: Path, other: Path, page: Path | None, as_json: bool) -> None:
 
     found = difference.difference(difference.opened(one), difference.opened(other))
     if page is not None:
-        from pipeline.report.difference import render
-
-        page.write_text(render(found), "utf-8")
+        page.write_text(difference.render(found), "utf-8")
     if as_json:
         print_object(0, found)
     else:

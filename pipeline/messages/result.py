@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline import lines
+from pipeline import lines, stores
 from pipeline.builds import failed
 from pipeline.secrets import shown
 from stages.errors import DataError, PipelineError, SurroundingsError, counted
@@ -115,7 +115,6 @@ def print_object(code: int, content: Mapping[str, Any]) -> None:
 
 def of_built(built: "Built") -> Result:
     """The result of a build that is there: a new one, or an equal one that was there before."""
-    from pipeline import stores
     from pipeline.manifest.json_records import as_json
     from pipeline.manifest.manifest import MANIFEST
 

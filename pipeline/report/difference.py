@@ -10,6 +10,7 @@ import functools
 import json
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import jinja2
 import numpy as np
 
 from pipeline import lines
-from pipeline.builds import folder_versions, publish
+from pipeline.builds import folder_versions, limits, publish
 from pipeline.builds.build import Build
 from pipeline.manifest.json_records import as_json
 from pipeline.report import drawing, headline, numbers
@@ -93,32 +94,25 @@ def _changed_sides(one: Numbers, other: Numbers, matched: Matched) -> tuple[dict
 
 
 def _audits(build: Build) -> dict[str, float]:
-    try:
-        audits = build.audits.audits
-    except PipelineError:  # exports have none
-        return {}
-    named = [(audit.name, figure) for audit in audits for figure in audit.figures]
-    return {f"{name}.{f.name}": f.value for name, f in named if name != "sources"}
+    with suppress(PipelineError):  # exports have none
+        return limits.figures(build)
+    return {}
 
 
-class _Texts:
-    """Decodes a few examples of one build."""
-
-    def __init__(self, build: Build) -> None:
-        self._build = build
-        self._shards = drawing.Shards(build)
-
-    def of(self, places: Ints) -> list[dict[str, Any]]:
-        """The examples at a few places: row id, split, and text."""
-        names = numbers.names(self._build, [int(place) for place in places])
-        return [self._shown(name) for name in names]
-
-    def _shown(self, name: str) -> dict[str, Any]:
-        split, row, index = self._shards.find(name)
-        stored = self._shards.row(split, row)
-        strips = self._shards.strips(stored, index + 1, TOKENS)
-        chosen = strips[index:] if "seq_lengths" in stored else strips
-        return {"row_id": name, "split": split, "text": "\n".join(map(_text, chosen))}
+def examples_at(build: Build, places: Ints) -> list[dict[str, Any]]:
+    """The examples at a few places, in the order of ``numbers.tables``: row id, split, and text."""
+    found: dict[int, dict[str, Any]] = {place: {} for place in places.tolist()}
+    shards, before = drawing.Shards(build), 0
+    for split, table in numbers.tables(build):
+        for place in found:
+            if before <= place < before + len(table):
+                (row,) = table.slice(place - before, 1).to_pylist()
+                text = "\n".join(map(_text, shards.strips(row, tokens=TOKENS)))
+                found[place] = {"row_id": row["row_id"], "split": split, "text": text}
+        before += len(table)
+        if all(found.values()):
+            break
+    return list(found.values())
 
 
 def _text(strip: Any) -> str:
@@ -133,15 +127,13 @@ def _text(strip: Any) -> str:
 
 
 def _shown(one: Build, other: Build, matched: Matched, sides: Pairs) -> dict[str, Any]:
-    first, second = _Texts(one), _Texts(other)
-
     def both(pairs: Pairs) -> list[dict[str, Any]]:
-        couples = zip(first.of(pairs.one[:SHOWN]), second.of(pairs.other[:SHOWN]), strict=True)
-        return [{"a": a, "b": b} for a, b in couples]
+        texts = (examples_at(one, pairs.one[:SHOWN]), examples_at(other, pairs.other[:SHOWN]))
+        return [{"a": a, "b": b} for a, b in zip(*texts, strict=True)]
 
     return {
-        "added": second.of(matched.added[:SHOWN]),
-        "removed": first.of(matched.removed[:SHOWN]),
+        "added": examples_at(other, matched.added[:SHOWN]),
+        "removed": examples_at(one, matched.removed[:SHOWN]),
         "changed": both(matched.changed),
         "changed_side": both(sides),
     }
