@@ -201,13 +201,13 @@ def require_within(before: Build, after: Build, limits: Mapping[str, float]) -> 
     raise DataError(
         f"The build differs from the previous one by more than the limits allow:\n{lines}",
         f"{_AGREE}{flags}.",
-        {"drift": {name: _rounded(one) for name, one in over.items()}},
+        {
+            "drift": {
+                name: {**one, "change": one["change"] and round(one["change"], 6)}
+                for name, one in over.items()
+            }
+        },
     )
-
-
-def _rounded(one: Mapping[str, Any]) -> dict[str, Any]:
-    change = one["change"]
-    return {**one, "change": None if change is None else round(change, 6)}
 
 
 def allowing(over: Mapping[str, Mapping[str, Any]], limits: Mapping[str, float]) -> str:

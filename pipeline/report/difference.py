@@ -22,7 +22,6 @@ from pipeline.builds import folder_versions, limits, publish
 from pipeline.builds.build import Build
 from pipeline.manifest.json_records import as_json
 from pipeline.report import drawing, headline, numbers
-from pipeline.report.numbers import Matched, Numbers, Pairs, match
 from stages.columns import Ints
 from stages.errors import PipelineError, UsageError
 
@@ -60,7 +59,7 @@ def _lengths(lengths: Any) -> dict[str, float] | None:
     return {"mean": round(float(lengths.mean()), 1), **quantiles, "max": int(lengths.max())}
 
 
-def _groups(examples: Numbers, of: str) -> dict[str, dict[str, float]]:
+def _groups(examples: numbers.Numbers, of: str) -> dict[str, dict[str, float]]:
     """Examples, tokens and trained tokens by split or by source, with their shares of the last."""
     names = examples.sides if of == "side" else examples.sources
     index = getattr(examples, of)
@@ -79,18 +78,20 @@ def _groups(examples: Numbers, of: str) -> dict[str, dict[str, float]]:
     }
 
 
-def _changed_sides(one: Numbers, other: Numbers, matched: Matched) -> tuple[dict[str, int], Pairs]:
+def _changed_sides(
+    one: numbers.Numbers, other: numbers.Numbers, matched: numbers.Matched
+) -> tuple[dict[str, int], numbers.Pairs]:
     """Examples with equal content that stand on another side, by both sides."""
     first = np.concatenate([matched.same.one, matched.moved.one])
     second = np.concatenate([matched.same.other, matched.moved.other])
     if not len(first):
-        return {}, Pairs(first, second)
+        return {}, numbers.Pairs(first, second)
     before = np.array(one.sides)[one.side[first]]
     after = np.array(other.sides)[other.side[second]]
     moved = np.flatnonzero(before != after)
     kinds = Counter(zip(before[moved].tolist(), after[moved].tolist(), strict=True))
     named = {f"{a} -> {b}": count for (a, b), count in sorted(kinds.items())}
-    return named, Pairs(first[moved], second[moved])
+    return named, numbers.Pairs(first[moved], second[moved])
 
 
 def _audits(build: Build) -> dict[str, float]:
@@ -126,8 +127,10 @@ def _text(strip: Any) -> str:
     return "".join(parts)
 
 
-def _shown(one: Build, other: Build, matched: Matched, sides: Pairs) -> dict[str, Any]:
-    def both(pairs: Pairs) -> list[dict[str, Any]]:
+def _shown(
+    one: Build, other: Build, matched: numbers.Matched, sides: numbers.Pairs
+) -> dict[str, Any]:
+    def both(pairs: numbers.Pairs) -> list[dict[str, Any]]:
         texts = (examples_at(one, pairs.one[:SHOWN]), examples_at(other, pairs.other[:SHOWN]))
         return [{"a": a, "b": b} for a, b in zip(*texts, strict=True)]
 
@@ -166,7 +169,7 @@ def difference(one: Build, other: Build) -> dict[str, Any]:
             "Compare builds of one task.",
         )
     first, second = numbers.read(one), numbers.read(other)
-    matched = match(first, second)
+    matched = numbers.match(first, second)
     sides, turned = _changed_sides(first, second, matched)
     return {
         "a": _named(one),

@@ -10,7 +10,6 @@ import re
 import shlex
 import shutil
 import sys
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -143,15 +142,10 @@ class Canvas:
 
     def say(self, text: str, **style: Any) -> None:
         """A sentence, or a heading."""
-        for line in self._lines(drawing.visible(text)):
+        shown = drawing.visible(text)
+        for line in lines.wrapped(shown, self.width) if self.width else [shown]:
             painted = click.style(line, **style) if self._color and style else line
             click.echo(painted, color=self._color)
-
-    def _lines(self, text: str) -> list[str]:
-        if self.width is None:
-            return [text]
-        found = textwrap.wrap(text, self.width, break_long_words=False, break_on_hyphens=False)
-        return found or [""]
 
     def command(self, label: str, words: Sequence[str]) -> None:
         """A command to copy, behind what it is for."""
