@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.builds import lease, publish
+from pipeline.builds.lease import sync
 from pipeline.builds.versions import SHORT, LetGo, Said, Version, Versions
 from pipeline.manifest import dataset_files
 from pipeline.manifest.manifest import MANIFEST
@@ -102,7 +103,7 @@ class FolderVersions(Versions):
             new.unlink(missing_ok=True)
             new.symlink_to(build_id)
             new.replace(self.before)
-        lease.sync(self.folder)
+        sync(self.folder)
 
     def _linked(self) -> str | None:
         """The id that the link names, whether or not a version has it."""
