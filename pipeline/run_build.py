@@ -11,6 +11,7 @@ import click
 
 from pipeline.builds import failed
 from pipeline.inputs import equal_build
+from pipeline.lines import width
 from pipeline.messages import corrected, progress, result
 from pipeline.messages.progress import Report
 from pipeline.messages.recorded import recorded
@@ -56,22 +57,8 @@ def _built(config: Config, report: Report, parts: Parts | None) -> Built:
     return make(config, found, report, parts or make_parts)
 
 
-def build_and_report(
-    config: Config, in_json: bool, quiet: bool, parts: Parts | None = None
-) -> None:
-    """Build; print the manifest's path on stdout, or what ``--json`` prints.
-
-    Args:
-        parts: gives the parts, where others have made them.
-    """
-    session = current()
-    session.in_json |= in_json
-    session.notify = session.notify or config.run.notify
-    session.end(_built_and_shown(config, session, quiet, parts))
-
-
 def _built_and_shown(
-    config: Config, session: Session, quiet: bool, parts: Parts | None = None
+    config: Config, session: Session, quiet: bool, parts: Parts | None
 ) -> result.Result:
     """Build one, with what people read of it; the paths of one that is refused are the session's.
 
@@ -86,8 +73,6 @@ def _built_and_shown(
     except DataError:
         session.paths |= failed.paths_of(config.run.place)
         raise
-    from pipeline.messages import result
-
     ended = result.of_built(built)
     if not quiet and not session.in_lines:
         _summarized(built)
@@ -97,20 +82,20 @@ def _built_and_shown(
 def build_each(
     configs: Sequence[Config], in_json: bool, quiet: bool, parts: Parts | None = None
 ) -> None:
-    """Build one after the other; one that fails keeps none of the others back. A single one is
-    told of as ``build_and_report`` does.
+    """Build one after the other; one that fails keeps none of the others back. Print the
+    manifest's path on stdout, or what ``--json`` prints.
 
     Parts lie in the cache by what they depend on, so builds that differ in their shards alone
     encode the rows once. Ends with the status of the first build that failed.
-    """
-    if len(configs) == 1:
-        build_and_report(configs[0], in_json, quiet, parts)
-        return
-    from pipeline.messages.result import of_error, show
 
+    Args:
+        parts: gives the parts, where others have made them.
+    """
     session = current()
-    session.in_json |= in_json
-    session.notify = session.notify or configs[0].run.notify
+    session.begin(in_json, configs[0].run.notify)
+    if len(configs) == 1:
+        session.end(_built_and_shown(configs[0], session, quiet, parts))
+        return
     ended: list[result.Result] = []
     for config in configs:
         if not quiet and not session.in_lines:
@@ -118,16 +103,16 @@ def build_each(
         try:
             ended.append(_built_and_shown(config, session, quiet, parts))
         except BaseException as error:
-            last = of_error(error, session.paths)
+            last = result.of_error(error, session.paths)
             ended.append(last)
             # An interruption, or a bug: no other build is begun.
             if not isinstance(error, PipelineError) and (last.code or config is not configs[-1]):
                 failed.begin()
-                more = [] if last.code else [of_error(error, session.paths)]
+                more = [] if last.code else [result.of_error(error, session.paths)]
                 session.end(result.of_builds([*ended, *more], stopped=True))
                 raise
             if not session.in_lines:
-                show(last, config.run.shown)
+                result.show(last, config.run.shown)
         session.print_path(ended[-1])
     every = result.of_builds(ended)
     if not quiet and not session.in_lines:
@@ -140,7 +125,6 @@ def build_each(
 def _listed(configs: Sequence[Config], ended: Sequence[result.Result]) -> None:
     """What became of each build, in a line."""
     from pipeline.builds.summary import fitted
-    from pipeline.lines import width
 
     lines = []
     for config, one in zip(configs, ended, strict=True):
@@ -168,7 +152,6 @@ def _fix(code: str) -> str:
 
 def _summarized(built: Built) -> None:
     from pipeline.builds import summary
-    from pipeline.lines import width
 
     columns = width(sys.stderr)
     for line in summary.fitted(summary.summary(built, _fix), columns):
@@ -195,7 +178,7 @@ def run_each(
         PipelineError: the share of one of them; the builds after it are not begun.
     """
     session = current()
-    session.in_json |= in_json
+    session.begin(in_json, configs[0].run.notify)
     ended = [_shown(config, share, rank, session, quiet) for config in configs]
     session.end(ended[0] if len(ended) == 1 else result.of_builds(ended))
 
@@ -203,18 +186,17 @@ def run_each(
 def _shown(
     config: Config, share: Share, rank: Rank, session: Session, quiet: bool
 ) -> result.Result:
-    session.notify = session.notify or config.run.notify
     session.paths = {"output": config.run.shown}
     with corrected.following(session, quiet) as report:
         from pipeline.builder.preparation import workers
 
         with workers(config.run):
-            result = share(config, rank, report)
+            ended = share(config, rank, report)
     if not quiet and not session.in_lines:
-        click.echo(result.message, err=True)
+        click.echo(ended.message, err=True)
     if not session.in_json:
-        click.echo(result.paths["left"])
-    return result
+        click.echo(ended.paths["left"])
+    return ended
 
 
 def parts(config: Config, rank: Rank, report: Report) -> result.Result:

@@ -138,9 +138,7 @@ def same_to_diff(packed: Build, indexed: Build) -> None:
     matched = numbers.match(rows, of_packs)
     assert len(matched.same) == len(rows) == len(of_packs)
     places = matched.same.one[::7], matched.same.other[::7]
-    each = [
-        numbers.names(one, at.tolist()) for one, at in zip((packed, indexed), places, strict=True)
-    ]
+    each = list(map(difference.examples_at, (packed, indexed), places))
     assert each[0] == each[1]
     assert len(each[0]) > 1
 

@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from conftest import NAME
 from packaging.requirements import Requirement
@@ -24,6 +25,7 @@ from pipeline.builder.preparation import prepare
 from pipeline.commands import _ranks
 from pipeline.inputs import equal_build, recipe, scan, versions
 from pipeline.manifest import dataset_files, json_records
+from pipeline.options.command_line import with_options
 from pipeline.options.config import Config
 from pipeline.run_build import build
 from pipeline.shards import part
@@ -261,19 +263,24 @@ def test_the_job_array_says_which_rank_it_is(
     given: list[Any], variables: dict[str, str], wanted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Options win; ranks that do not count from 0 are refused."""
-    for names in _ranks._ARRAYS:
-        for name in filter(None, names):
-            monkeypatch.delenv(name, raising=False)
+    ask = click.command()(with_options(_ranks._RANK)(_ranks.rank_of))
+    for name in [name for one in ask.params for name in one.envvar or ()]:
+        monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    options = [None if one == "none" else one for one in given] or [None, None]
+    options = [
+        word
+        for flag, value in zip(("--shard-id", "--num-shards"), given, strict=False)
+        for word in (flag, str(value))
+        if value != "none"
+    ]
     if isinstance(wanted, list):
-        assert _ranks.rank_of(*options) == ranks.Rank(*wanted)
+        assert ask.main(options, standalone_mode=False) == ranks.Rank(*wanted)
         shares = (ranks.Rank(i, wanted[1]).share(9) for i in range(wanted[1]))
         assert sorted(x for share in shares for x in share) == [*range(9)]
     else:
-        with pytest.raises(UsageError, match=wanted):
-            _ranks.rank_of(*options)
+        with pytest.raises((UsageError, click.UsageError), match=wanted):
+            ask.main(options, standalone_mode=False)
 
 
 def test_every_library_that_makes_bytes_is_compared() -> None:

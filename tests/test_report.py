@@ -430,11 +430,9 @@ def test_changes_are_ordered_by_their_size() -> None:
     changes["e"] = (100, 101, 0.01)
     numbers = {name: Change(*change) for name, change in changes.items()}
     section = headline.section(headline.Before("Against x.", numbers))
-    assert [line.name for line in section.rows] == ["b", "a", "d", "c", "e"]
-    assert [line.change for line in section.rows[:3]] == ["from nothing", "+100.0%", "gone"]
-    assert [line.notable for line in section.rows] == [True, True, True, True, False]
-    assert section.bars is not None
-    assert [bar.name[0] for bar in section.bars.bars] == ["a", "d", "c", "e"]
+    assert [name for name, *_ in section["rows"]] == ["b", "a", "d", "c", "e"]
+    assert [notable for *_, notable in section["rows"]] == [True, True, True, True, False]
+    assert [bar.name[0] for bar in section["bars"].bars] == ["a", "d", "c", "e"]
 
 
 def test_a_share_is_none_or_all_only_where_it_is() -> None:

@@ -13,6 +13,7 @@ import support
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from small_tokenizers import small
 from support import SAMPLES, Make, model_record, silent, write_rows
 from transformers import AutoTokenizer
@@ -501,7 +502,7 @@ def test_a_narrow_terminal_breaks_between_words(make: Make, tmp_path: Path) -> N
     for line in text.splitlines():
         body = line.rpartition(" | ")[2].strip()
         body = re.sub(r"^(--[a-z-]+) ", r"\1=", body)  # an option stays with its value
-        assert terminal.columns_of(line) <= 40 or " " not in body.rstrip("\\ ↵")
+        assert cell_len(line) <= 40 or " " not in body.rstrip("\\ ↵")
     assert texts(text) == texts(wide)
     commands = text.replace(" \\\n", " ").splitlines()
     following = shlex.split(commands[commands.index("Next:") + 1])
@@ -515,4 +516,4 @@ def test_wrapped_text_is_the_text(text: str, width: int) -> None:
     assert "".join(lines) == text
     for line in lines:
         shown = line.rstrip(" \n")
-        assert terminal.columns_of(shown) <= width or not re.search("[ 编│].", shown)
+        assert cell_len(shown) <= width or not re.search("[ 编│].", shown)

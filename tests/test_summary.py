@@ -145,7 +145,7 @@ def test_every_loss_has_its_line_and_codes_their_fix(built: Make) -> None:
     counts = {"rejected": 36, "duplicates": 2, "filtered": 1500, "near_duplicates": 4}
     lost = _losing(manifest, **counts, contaminated=5, left_out=6)
     fixes = {"code_8": "Do this.", "code_7": f"Do that. {'And more. ' * 20}"}
-    said = summaries.loss_lines(lost, lambda code: fixes.get(code, ""))
+    said = summaries.said("losses", lost, lambda code: fixes.get(code, ""))
     assert said[0] == "lost      1,553 of 100,000 rows (1.6%)"
     assert [line.split()[0] for line in said[1:7]] == ["36", "2", "1,500", "5", "4", "6"]
     assert said[8:11] == [
@@ -154,7 +154,9 @@ def test_every_loss_has_its_line_and_codes_their_fix(built: Make) -> None:
         "          6 code_6",
     ]
     assert said[-1] == "          and 2 more codes (see rejects.jsonl)"
-    assert summaries.loss_lines(_losing(manifest, rejected=36))[0].endswith("(less than 0.1%)")
+    assert summaries.said("losses", _losing(manifest, rejected=36), summaries.no_fix)[0].endswith(
+        "(less than 0.1%)"
+    )
 
 
 def test_several_builds_end_in_a_line_each(pipeline: Run, tmp_path: Path) -> None:

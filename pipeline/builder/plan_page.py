@@ -12,8 +12,9 @@ import numpy as np
 from pipeline.builder import alike
 from pipeline.builder.forecast import Forecast, would_stop
 from pipeline.builder.population import packing_table, sources
+from pipeline.builds.stored_model import model_of
 from pipeline.builds.summary import said
-from pipeline.inputs.recipe import Recipe, model_of
+from pipeline.inputs.recipe import Recipe
 from pipeline.lines import fit, templates
 from pipeline.manifest import counts, json_records
 from pipeline.manifest.json_records import as_json as of_record

@@ -25,7 +25,7 @@ NOTABLE = 0.1  # relative change that is worth a line on the terminal
 
 def _numbers(build: Build) -> dict[str, float]:
     rows, tokens = build.manifest.rows, build.manifest.tokens
-    numbers: dict[str, float] = {
+    return {
         "rows.in": rows.in_,
         "rows.used": rows.used,
         "rows.rejected": rows.rejected,
@@ -34,11 +34,18 @@ def _numbers(build: Build) -> dict[str, float]:
         "tokens.trained": tokens.trained,
         "tokens.padding": tokens.padding,
         "tokens.truncated": tokens.truncated,
+        **figures(build),
     }
-    for audit in build.audits.audits:
-        if audit.name != "sources":
-            numbers |= {f"{audit.name}.{figure.name}": figure.value for figure in audit.figures}
-    return numbers
+
+
+def figures(build: Build) -> dict[str, float]:
+    """What the audits measured, but for the sources, by audit and figure.
+
+    Raises:
+        DataError: the file is damaged, or the build is an export, which has none.
+    """
+    audits = [one for one in build.audits.audits if one.name != "sources"]
+    return {f"{one.name}.{figure.name}": figure.value for one in audits for figure in one.figures}
 
 
 def _relative(before: float, after: float) -> float | None:
@@ -132,8 +139,8 @@ def _of_inputs(build: Build) -> dict[str, float]:
         audits = build.audits.audits
     except PipelineError:
         return {}
-    figures = (figure for audit in audits if audit.name == "sources" for figure in audit.figures)
-    return {figure.name: figure.value for figure in figures if figure.unit == "share"}
+    found = (figure for audit in audits if audit.name == "sources" for figure in audit.figures)
+    return {figure.name: figure.value for figure in found if figure.unit == "share"}
 
 
 def _unlisted(manifest: Manifest, shares: Mapping[str, float]) -> set[str]:
@@ -194,13 +201,13 @@ def require_within(before: Build, after: Build, limits: Mapping[str, float]) -> 
     raise DataError(
         f"The build differs from the previous one by more than the limits allow:\n{lines}",
         f"{_AGREE}{flags}.",
-        {"drift": {name: _rounded(one) for name, one in over.items()}},
+        {
+            "drift": {
+                name: {**one, "change": one["change"] and round(one["change"], 6)}
+                for name, one in over.items()
+            }
+        },
     )
-
-
-def _rounded(one: Mapping[str, Any]) -> dict[str, Any]:
-    change = one["change"]
-    return {**one, "change": None if change is None else round(change, 6)}
 
 
 def allowing(over: Mapping[str, Mapping[str, Any]], limits: Mapping[str, float]) -> str:

@@ -19,8 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.builds.build import Build, StoredShard
-from stages import columns
-from stages.columns import Ints, list_parts, offsets_of, whole
+from stages.columns import TYPES, Ints, list_parts, offsets_of, whole
 from stages.errors import DataError, UsageError, require_reading
 from stages.tokens import layouts
 
@@ -229,7 +228,7 @@ def examples(table: pa.Table, layout: str) -> pa.Table:
     Raises:
         UsageError: it has a column of unknown meaning, which cannot be split into examples.
     """
-    known = {*columns.TYPES, "row_ids"}
+    known = {*TYPES, "row_ids"}
     unknown = [name for name in table.schema.names if name not in known]
     if unknown:
         raise UsageError(f"Columns {', '.join(unknown)} cannot be carried into another layout.")

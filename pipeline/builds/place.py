@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING
 
 from pipeline import stores
 from pipeline.builds import folder_versions, publish
-from pipeline.builds.publish import CURRENT
 from pipeline.builds.versions import LetGo, Versions
 from pipeline.manifest import dataset_files
 from pipeline.manifest.manifest import MANIFEST, Manifest
 from pipeline.secrets import redacted
-from pipeline.stores import address_of, open_store
-from pipeline.stores.objects import Copies
+from pipeline.stores import objects
 from stages.errors import DataError, IrregularError, PipelineError, UsageError, require_reading
 from stages.files import file_hash
 
@@ -29,7 +27,7 @@ KEPT = 2  # versions in a store, where --keep does not say: who has just read ``
 
 def before(output: Path, keep: int) -> Path:
     """The build that a new one takes the place of, where there is one."""
-    return output / CURRENT if keep else output
+    return output / publish.CURRENT if keep else output
 
 
 def versions_of(releases: Path, single: bool | None = None, here: Path = Path()) -> Versions:
@@ -101,9 +99,9 @@ class Place:
                 f"{output} has files in it and holds no versions.",
                 "Give another directory with -o.",
             )
-        if (real / CURRENT).exists() and not (real / CURRENT).is_symlink():
+        if (real / publish.CURRENT).exists() and not (real / publish.CURRENT).is_symlink():
             raise UsageError(
-                f"{output / CURRENT} is not a link.",
+                f"{output / publish.CURRENT} is not a link.",
                 "Was the folder copied without its links? Move that folder away.",
             )
         return cls(output, real, keep, folder_versions.FolderVersions(real))
@@ -126,7 +124,7 @@ class Place:
     @property
     def link(self) -> Path | None:
         """The name of the current version, as the user knows it; None of a single build."""
-        return self.output / CURRENT if self.keep else None
+        return self.output / publish.CURRENT if self.keep else None
 
     def build(self, build_id: str) -> Path:
         """Where a build of this id lies, in a folder."""
@@ -225,7 +223,7 @@ def found(folder: str | Path) -> tuple[Path, bytes]:
         UsageError: there is no build.
         SurroundingsError: the store cannot be read.
     """
-    address = address_of(folder)
+    address = stores.address_of(folder)
     if address:
         return _in_store(address)
     place = folder_versions.resolved(Path(folder))
@@ -245,7 +243,7 @@ def _in_store(address: str) -> tuple[Path, bytes]:
     releases, _, last = where.rpartition("/")
     if last == publish.CURRENT:
         where = releases
-    store = open_store(where)
+    store = stores.open_store(where)
     data = store.get(MANIFEST) if last != publish.CURRENT else None
     if data is not None:
         return Path(where), data
@@ -270,7 +268,7 @@ class Whereabouts:
     @property
     def address(self) -> str:
         """Where it lies in a store; empty for a folder."""
-        return address_of(self.folder)
+        return stores.address_of(self.folder)
 
     def shown(self, name: str = "") -> str:
         """Where the build, or a file of it, lies, as messages say it."""
@@ -279,14 +277,16 @@ class Whereabouts:
         return f"{redacted(self.address)}/{name}".rstrip("/")
 
     @cached_property
-    def copies(self) -> Copies:
-        """Of the files of a build in a store, in the cache of this machine."""
-        return Copies.of(open_store(self.address), str(self.manifest.content_sha256))
+    def store(self) -> stores.Store:
+        """The place of a build in a store."""
+        return stores.open_store(self.address)
 
     @property
     def here(self) -> Path:
         """The folder on this machine in which ``path`` finds files."""
-        return self.copies.folder if self.address else self.folder
+        if not self.address:
+            return self.folder
+        return objects.copies_of(self.store, str(self.manifest.content_sha256))
 
     def path(self, name: str) -> Path:
         """A file of the build on this machine. Of a build in a store it is the copy, which is
@@ -300,4 +300,4 @@ class Whereabouts:
                 return file_hash.required(self.folder / name)
             except IrregularError as error:
                 raise DataError(error.what, "Build it again.") from error
-        return self.copies.path(name, self.manifest.files.get(name))
+        return objects.fetch(self.store, name, self.here / name, self.manifest.files.get(name))

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.builds import lease, publish, versions
-from pipeline.builds.publish import CURRENT, ID
 from pipeline.manifest.json_records import MalformedError, load
 from pipeline.manifest.manifest import MANIFEST, Listed
 from pipeline.manifest.records import AUDITS, RUN
@@ -36,7 +35,7 @@ from stages.files import file_hash
 _OBJECTS = "objects"
 _EARLIER = 1000  # versions that are remembered in their order
 _LINES = 10_000  # of the history that are kept
-_OURS = {CURRENT, lease.HISTORY, lease.LOCK, _OBJECTS}
+_OURS = {publish.CURRENT, lease.HISTORY, lease.LOCK, _OBJECTS}
 _SMALL = (AUDITS, RUN, MANIFEST)  # what the next build compares itself with; the manifest last
 
 
@@ -72,14 +71,14 @@ class Current:
 
 def current(store: Store) -> Current:
     """What readers are sent to: one request."""
-    return _read(store.get(CURRENT))
+    return _read(store.get(publish.CURRENT))
 
 
 def _read(content: bytes | None) -> Current:
     said = lease.object_of(content)
     try:
         name, sha256 = said.get("build_id"), said.get("manifest_sha256")
-        if name is not None and not ID.fullmatch(name):
+        if name is not None and not publish.ID.fullmatch(name):
             return Current()
         lists = (tuple(map(str, said.get(key, ()))) for key in ("earlier", "withdrawn"))
         return Current(name, sha256, int(said.get("fence", 0)), *lists)
@@ -92,7 +91,7 @@ def require_ours(store: Store) -> None:
     others = [
         name
         for name in store.names()
-        if name not in _OURS and not ID.fullmatch(name) and not lease.is_clock(name)
+        if name not in _OURS and not publish.ID.fullmatch(name) and not lease.is_clock(name)
     ]
     if MANIFEST in others:
         raise UsageError(
@@ -196,12 +195,14 @@ class StoreVersions(versions.Versions):
             return json.dumps(asdict(new), indent=1).encode() + b"\n" if new else None
 
         self._now = None
-        return self.store.exchange(CURRENT, changed, self.single)
+        return self.store.exchange(publish.CURRENT, changed, self.single)
 
     def _take_over(self, owner: str) -> None:
         """Raise the fence: a writer that was taken for dead can make no version current."""
         if not self._exchanged(lambda said: replace(said, fence=said.fence + 1)):
-            raise SurroundingsError(f"{self.shown}/{CURRENT} could not be updated.", "Run again.")
+            raise SurroundingsError(
+                f"{self.shown}/{publish.CURRENT} could not be updated.", "Run again."
+            )
         self._fence = self._asked().fence
         with suppress(OSError):  # it only informs
             message = f"the run before ({owner}) ended without a word"
@@ -289,7 +290,7 @@ class StoreVersions(versions.Versions):
                 yield name
 
     def _ids(self) -> list[str]:
-        return [name for name in self.store.names() if ID.fullmatch(name)]
+        return [name for name in self.store.names() if publish.ID.fullmatch(name)]
 
     def at(self, build_id: str) -> Path:
         return Path(f"{self.shown}/{build_id}")
@@ -314,7 +315,7 @@ class StoreVersions(versions.Versions):
         for name in self.store.names():
             if lease.is_clock(name):
                 self.store.delete(name)
-            if ID.fullmatch(name) and name not in finished:
+            if publish.ID.fullmatch(name) and name not in finished:
                 self.remove(name)
 
     def append(self, line: Mapping[str, Any]) -> None:

@@ -1,15 +1,61 @@
-"""The model of a finished build, from its own tokenizer and manifest alone."""
+"""What a manifest says of a model, and the model of a finished build, from its own tokenizer and
+manifest alone."""
 
-from dataclasses import dataclass, field, fields
+import hashlib
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
 
 from pipeline.builds.build import Build
 from pipeline.manifest.json_records import MalformedError, load
-from pipeline.manifest.records import ModelRecord
+from pipeline.manifest.records import ModelRecord, PairRecord
 from stages.errors import DataError, require_reading
+from stages.files import file_hash
 from stages.findings import OPTIONAL, JsonRecord
 from stages.profile import ModelProfile, PairFraming, StepTokens, TargetModel, declare
 
 _CONFIG = "tokenizer/tokenizer_config.json"
+# What a profile and a manifest call alike.
+_ALIKE = (
+    *("name", "eos_token", "end_of_turn", "pad_token", "padding_side", "bos_policy"),
+    *("embedding_size", "is_base"),
+)
+
+
+def _alike(one: ModelProfile | ModelRecord) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in _ALIKE}
+
+
+def model_of(model: TargetModel) -> ModelRecord:
+    """What the manifest says of the model."""
+    profile = model.profile
+    steps = profile.step_tokens if model.step_id >= 0 else None
+    return ModelRecord(
+        **_alike(profile),
+        revision=profile.revision,
+        tokenizer_sha256=file_hash.of_content(model.tokenizer_json),
+        chat_template_sha256=hashlib.sha256(profile.chat_template.encode()).hexdigest(),
+        eos_token_id=model.eos_id,
+        end_of_turn_id=model.end_of_turn_id,
+        pad_token_id=model.pad_id,
+        step_token=steps.step if steps else None,
+        step_token_id=model.step_id if steps else None,
+        good_token=steps.good if steps else None,
+        good_token_id=model.good_id if steps else None,
+        bad_token=steps.bad if steps else None,
+        bad_token_id=model.bad_id if steps else None,
+        vocab_size=model.vocab_size,
+        date_string=profile.date_string,
+        family=profile.family,
+        pair=_pair(profile),
+        added_tokens=model.added_ids,
+    )
+
+
+def _pair(profile: ModelProfile) -> PairRecord | None:
+    """How an encoder's two texts are framed, and which positions it has; None for decoders."""
+    if profile.pair is None:
+        return None
+    return PairRecord(**asdict(profile.pair), positions=profile.context_length, read_at="first")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,19 +96,12 @@ def stored_model(build: Build) -> TargetModel:
     model, config, steps = build.manifest.model, _config(build), _steps(build.manifest.model)
     pair = _framing(model)
     profile = ModelProfile(
-        name=model.name,
+        **_alike(model),
         model_ids=(),
         chat_template=config.chat_template,
-        end_of_turn=model.end_of_turn,
-        eos_token=model.eos_token,
-        pad_token=model.pad_token,
         generation_eos=() if pair else (model.end_of_turn,),
         vocab_size=model.vocab_size,
-        embedding_size=model.embedding_size,
         context_length=config.model_max_length,
-        is_base=model.is_base,
-        padding_side=model.padding_side,
-        bos_policy=model.bos_policy,
         bos_token=config.bos_token,
         step_tokens=steps or StepTokens(),
         unk_token=config.unk_token,

@@ -5,8 +5,7 @@ Each line has a label of nine characters, or none, and what it says behind it. `
 them where the terminal is narrow.
 """
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +14,17 @@ from pipeline.builds import limits, versions
 from pipeline.lines import templates, wrapped
 from pipeline.manifest import dataset_files, json_records
 from pipeline.manifest.counts import ExampleCounts, RowCounts
-from pipeline.manifest.manifest import InputRecord, Manifest
-from pipeline.manifest.records import REJECTS, REPORT, VALIDATION
+from pipeline.manifest.manifest import Manifest
+from pipeline.manifest.records import REPORT
 from pipeline.stores import sources
 from stages.errors import PipelineError, counted
-
-MOST = 6  # codes on the terminal
-_LONG = 110  # characters of a fix that is said as a whole
-_REASONS = {
-    "rejected": f"refused, by the codes below; every one is in {REJECTS}",
-    "duplicates": "equal to an earlier example (--dedup)",
-    "filtered": "left out by --where or a filter",
-    "contaminated": "contaminated: they overlap with an evaluation or --test file",
-    "near_duplicates": "near-duplicates of another row (--near-dedup)",
-    "left_out": "not needed for the budget of their source",
-}
 
 Fix = Callable[[str], str]  # what to do about a code; empty where nothing is known
 
 
 def said(about: str, *values: Any) -> list[str]:
-    """What ``words.jinja`` says about one thing: ``margins``, ``sides``, ``choice``, ``overlaps``,
-    ``sources`` or ``inference``."""
+    """What ``words.jinja`` says about one thing: ``formats``, ``losses``, ``stored`` (which has
+    ``margins``, ``choice``, ``sides``, ``sources`` and ``overlaps``) or ``inference``."""
     words: Any = templates(Path(__file__).parent).get_template("words.jinja").module
     text: str = getattr(words, about)(*values)
     return text.split("\n")[:-1]
@@ -45,48 +33,6 @@ def said(about: str, *values: Any) -> list[str]:
 def no_fix(code: str) -> str:
     """Nothing is known of any code."""
     return ""
-
-
-def loss_lines(manifest: Manifest, fix: Fix = no_fix) -> list[str]:
-    """What became of the rows that are not used; then the codes of those that were refused."""
-    rows, examples = manifest.rows, manifest.examples
-    found = [(getattr(rows, name), why) for name, why in _REASONS.items() if getattr(rows, name)]
-    lost = sum(count for count, _ in found)
-    told = []
-    if lost:
-        share = f"{lost / rows.in_:.1%}" if lost >= 0.001 * rows.in_ else "less than 0.1%"
-        told.append(f"lost      {lost:,} of {counted(rows.in_, 'row')} ({share})")
-        told += [f"          {count:,} {why}" for count, why in found]
-    return told + _codes(rows.rejected_by_code, fix) + _beside(rows, examples)
-
-
-def _codes(by_code: Mapping[str, int], fix: Fix) -> list[str]:
-    """The codes of refused rows, the most frequent first, each with its fix."""
-    if not by_code:
-        return []
-    told = ["refused   by code; more about one: pipeline explain CODE"]
-    for code, count in Counter(by_code).most_common(MOST):
-        what = _short(fix(code))
-        told.append(f"          {count:,} {code}{f': {what}' if what else ''}")
-    more = len(by_code) - MOST
-    return told + (
-        [f"          and {counted(more, 'more code')} (see {REJECTS})"] if more > 0 else []
-    )
-
-
-def _short(text: str) -> str:
-    """All of it, or its first sentence."""
-    text = " ".join(text.split())
-    return text if len(text) <= _LONG else f"{text.partition('. ')[0].rstrip('.')}."
-
-
-def _beside(rows: RowCounts, examples: ExampleCounts) -> list[str]:
-    """Refused examples of rows that are not refused: others of theirs are kept."""
-    left = Counter(examples.rejected_by_code) - Counter(rows.rejected_by_code)
-    return [
-        f"          {counted(count, 'example')} refused, of rows with other examples: {code}"
-        for code, count in left.items()
-    ]
 
 
 MAX_INPUTS = 8  # that the summary names
@@ -146,68 +92,14 @@ def _lines(manifest: Manifest, fix: Fix) -> list[str]:
         from stages.chat_template import loss_weights
 
         lines.append(f"turns     {loss_weights.sentence(json_records.as_json(tokens.turn_split))}")
-    lines += loss_lines(manifest, fix)
+    lines += said("losses", manifest, fix)
     for note, count in rows.notes.items():
         from stages.rows import carried
 
         label = "warning" if note in carried.WARNINGS else ""
         lines.append(f"{label:<9} {counted(count, 'row')}: {note} ({carried.of(note)})")
-    if rows.duplicates_found and not rows.duplicates:
-        # They were counted before anything was left out as a near-duplicate or by a budget.
-        later = manifest.examples.near_duplicates + manifest.examples.left_out
-        fate = f"found, before {later:,} examples were left out" if later else "kept"
-        lines.append(
-            f"          {counted(rows.duplicates_found, 'equal example')} {fate} (see --dedup)"
-        )
-    rated = said("margins", manifest.margins)
-    lines += rated
-    if rated and manifest.for_:
-        no_margin = exports.load(manifest.for_).no_margin
-        lines += [f"          {manifest.for_}: {no_margin}"] if no_margin else []
-    packing, padding = manifest.packing, manifest.padding
-    if packing:
-        lines.append(
-            f"packs     {packing.packs:,} (lower bound {packing.lower_bound:,}), "
-            f"{packing.efficiency:.2%} full"
-        )
-    lines += said("choice", manifest)
-    lines += said("sides", manifest.sides)
-    lines += said("sources", manifest.sources)
-    lines += said("overlaps", manifest)
-    failed = manifest.validation.failed
-    for severity in ("warning", "info"):
-        lines += [f"{severity:<9} {name} (see {VALIDATION})" for name in failed.get(severity, ())]
-    if padding:
-        lines.append(f"padding   width {padding.width}, {padding.waste:.1%} of it wasted")
-    return lines
-
-
-def unread(source: InputRecord) -> str:
-    """The columns of one input that nothing read, with the share of rows that have them."""
-    return ", ".join(f"{one.column} ({one.share:.0%} of rows)" for one in source.unread)
-
-
-def by_format(source: InputRecord) -> str:
-    """Of an input with rows of several formats, the rows that each of them read."""
-    counts = (source.formats or {}).items()
-    return ", ".join(f"{counted(rows, 'row')} as {name}" for name, rows in counts)
-
-
-def _formats(inputs: Sequence[InputRecord]) -> list[str]:
-    """The format of each input and the evidence for it; of many inputs the first few."""
-    told: tuple[tuple[str, Callable[[InputRecord], str]], ...] = (
-        ("format", lambda one: f"{one.format} ({one.evidence})"),
-        ("by format", by_format),
-        ("not read", unread),
-    )
-    lines = [
-        f"{label:<9} {one.path + ': ' if len(inputs) > 1 else ''}{said(one)}"
-        for label, said in told
-        for one in inputs[:MAX_INPUTS]
-        if said(one)
-    ]
-    left = len(inputs) - MAX_INPUTS
-    return [*lines, f"          and {left} more, see the manifest"] if left > 0 else lines
+    no_margin = exports.load(manifest.for_).no_margin if manifest.for_ else ""
+    return lines + said("stored", manifest, no_margin)
 
 
 def summary(built: limits.Built, fix: Fix = no_fix) -> list[str]:
@@ -220,7 +112,7 @@ def summary(built: limits.Built, fix: Fix = no_fix) -> list[str]:
     head = "built" if built.fresh else "already up to date"
     lines = [f"{head}: {manifest.task} for {manifest.model.name}, {manifest.layout}"]
     if built.fresh:
-        lines += [*_time(built), *_formats(manifest.inputs), *_lines(manifest, fix)]
+        lines += [*_time(built), *said("formats", manifest.inputs), *_lines(manifest, fix)]
         lines += said("inference", manifest)
     else:
         lines += [*_ledger(manifest.rows, manifest.examples)[:1], *_tokens(manifest)]

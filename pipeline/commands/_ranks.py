@@ -1,6 +1,5 @@
 """What the commands of a job array have in common: which builds, and which rank this is."""
 
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,22 +18,19 @@ if TYPE_CHECKING:
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-# What job arrays call the rank and how many there are; Kubernetes does not say how many.
-_ARRAYS = (
-    ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT"),
-    ("AWS_BATCH_JOB_ARRAY_INDEX", "AWS_BATCH_JOB_ARRAY_SIZE"),
-    ("JOB_COMPLETION_INDEX", None),
-)
+# Job arrays have the rank and how many there are in variables; Kubernetes does not say how many.
 _RANK = (
     option(
         "--shard-id",
         type=click.IntRange(min=0),
+        envvar=["SLURM_ARRAY_TASK_ID", "AWS_BATCH_JOB_ARRAY_INDEX", "JOB_COMPLETION_INDEX"],
         help="Number of this run, from 0 [SLURM_ARRAY_TASK_ID, AWS_BATCH_JOB_ARRAY_INDEX or "
         "JOB_COMPLETION_INDEX].",
     ),
     option(
         "--num-shards",
         type=click.IntRange(min=1),
+        envvar=["SLURM_ARRAY_TASK_COUNT", "AWS_BATCH_JOB_ARRAY_SIZE"],
         help="How many runs there are [SLURM_ARRAY_TASK_COUNT or AWS_BATCH_JOB_ARRAY_SIZE].",
     ),
 )
@@ -85,30 +81,13 @@ def rank_of(shard_id: int | None, num_shards: int | None) -> "Rank":
     """
     from pipeline.builder.ranks import Rank
 
-    number, of = _said()
-    number = shard_id if shard_id is not None else number
-    of = num_shards if num_shards is not None else of
-    if number is None or of is None:
+    if shard_id is None or num_shards is None:
+        unknown = "which run this is" if shard_id is None else "how many runs there are"
         raise UsageError(
-            f"Nothing says {'which run this is' if number is None else 'how many runs there are'}.",
+            f"Nothing says {unknown}.",
             "Give --shard-id and --num-shards, as in --shard-id 0 --num-shards 8.",
         )
-    return Rank(number, of)
-
-
-def _said() -> tuple[int | None, int | None]:
-    for number, of in _ARRAYS:
-        if number in os.environ:
-            found = os.environ.get(of or "")
-            return _whole(number), None if found is None else _whole(str(of))
-    return None, None
-
-
-def _whole(name: str) -> int:
-    text = os.environ[name]
-    if not text.isdecimal():
-        raise UsageError(f"{name} is {text!r}, not a number.", "Give --shard-id and --num-shards.")
-    return int(text)
+    return Rank(shard_id, num_shards)
 
 
 # ``pipeline parts`` is the first phase of a build in a job array; ``pipeline shards``, which may be

@@ -94,11 +94,9 @@ def DOCTOR(stop: tuple[str, ...], as_json: bool, **given: Any) -> None:
 
     if not all(stop):
         raise UsageError("--stop is empty.", "Give the text at which a server must stop.")
-    from pipeline.options.paths import read_text
-
     template, eos, date = (given.pop(name) for name in ("chat_template", "eos", "date"))
     given["cache_dir"] = paths.local_cache(given["cache_dir"] or build_options.default_cache())
-    source = read_text(template) if template else None
+    source = paths.read_text(template) if template else None
     examined = examine.examine_model(**given, overrides=Overrides(source, eos, date))
     described = examine.described(examined, stop)
     failed = sum(verdict.passed is False for verdict in examined.verdicts.values())

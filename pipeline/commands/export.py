@@ -5,10 +5,11 @@ from pathlib import Path
 
 import click
 
+from pipeline.messages.session import current
 from pipeline.options import shells
 from pipeline.options.command_line import CACHE, JSON, folder, output
 from pipeline.options.help_page import LAYOUT, OUTPUT, argument, command, option
-from pipeline.options.paths import FILE, FOLDER, BuildPath, LocalPath, local_cache
+from pipeline.options.paths import FILE, FOLDER, BuildPath, LocalPath, local_cache, read_text
 from stages.errors import counted
 from stages.tokens import layouts
 
@@ -38,12 +39,11 @@ def COMMAND(trainer: str, build: Path, output: Path, layout: str | None, as_json
     from pipeline.builder import launch
     from pipeline.builder.exporting import export_build
     from pipeline.messages import result
-    from pipeline.messages.session import current
 
     built = export_build(trainer, build, output, layout or "")
     click.echo(f"train     {launch.start_command(output, trainer)}", err=True)
     session = current()
-    session.in_json |= as_json
+    session.begin(as_json)
     session.end(result.of_built(built))
 
 
@@ -109,8 +109,6 @@ def PUBLISH(
 ) -> None:
     """The address goes to stdout, what was sent to stderr."""
     from pipeline.messages.corrected import following
-    from pipeline.messages.session import current
-    from pipeline.options.paths import read_text
     from pipeline.publish.upload import publish
     from pipeline.report.card import Publisher
 

@@ -10,6 +10,7 @@ from click.shell_completion import CompletionItem
 from pipeline import lines
 from pipeline.options import shells
 from pipeline.options.help_page import DATA, RUN, Choice, argument, command, group, option
+from stages import catalog
 from stages.errors import UsageError
 
 
@@ -22,7 +23,6 @@ def models() -> list[tuple[str, str]]:
 
 def formats() -> list[tuple[str, str]]:
     """Record formats and what a row is."""
-    from stages import catalog
     from stages import formats as known
 
     rows = []
@@ -36,7 +36,6 @@ def formats() -> list[tuple[str, str]]:
 
 def columns() -> list[tuple[str, str, str]]:
     """What rows of each format may say, and the columns that it is read from."""
-    from stages import catalog
     from stages import formats as known
 
     return [
@@ -48,7 +47,7 @@ def columns() -> list[tuple[str, str, str]]:
 
 def containers() -> list[tuple[str, str]]:
     """Containers, what they are, and the suffixes of their files."""
-    from stages import catalog, readers
+    from stages import readers
 
     summary = partial(catalog.summary, readers.__name__)
     names = catalog.names(readers.__name__)
@@ -57,8 +56,6 @@ def containers() -> list[tuple[str, str]]:
 
 def tasks() -> list[tuple[str, str]]:
     """Tasks and what they train."""
-    from stages import catalog
-
     package = "pipeline.tasks"
     return [(name, catalog.summary(package, name)) for name in catalog.names(package)]
 

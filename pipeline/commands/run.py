@@ -8,9 +8,8 @@ import click
 from pipeline import tasks
 from pipeline.messages.session import current
 from pipeline.options import command_line as shared
-from pipeline.options import help_page as under
 from pipeline.options import paths, shells
-from pipeline.options.help_page import Command, Group, argument, command, group, option
+from pipeline.options.help_page import DATA, Command, Group, argument, command, group, option
 from stages.errors import UsageError, counted
 
 _RUN = "pipeline run {task} data.jsonl --model qwen2-1.5b"
@@ -66,7 +65,7 @@ def _until(config: Any, stage: str, in_json: bool) -> None:
         output = output.with_name(f"{output.name}.{stage}.arrow")
     refused = run_until(config.but(output=output), stage)
     session = current()
-    session.in_json |= in_json
+    session.begin(in_json)
     if not session.in_lines:
         click.echo(f"{counted(refused, 'row')} refused", err=True)
     if not session.in_json:
@@ -103,9 +102,9 @@ def of_task(name: str) -> click.Command:
         elif until is not None:
             _until(config, until, as_json)
         else:
-            from pipeline.run_build import build_and_report
+            from pipeline.run_build import build_each
 
-            build_and_report(config, as_json, quiet)
+            build_each((config,), as_json, quiet)
 
     return run
 
@@ -119,7 +118,7 @@ def of_task(name: str) -> click.Command:
     type=paths.FILE,
     help="A TOML recipe, as pipeline init writes one.",
     shell_complete=shells.files(".toml"),
-    heading=under.DATA,
+    heading=DATA,
 )
 @shared.with_options(shared.OF_RECIPE, shared.OUTPUT, shared.CHANGES)
 def BUILD(recipe: Path, changes: tuple[str, ...], as_json: bool, quiet: bool, **given: Any) -> None:

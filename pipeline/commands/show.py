@@ -2,23 +2,20 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from pipeline import lines
 from pipeline.messages.result import print_object
 from pipeline.options.command_line import JSON, folder
 from pipeline.options.help_page import DRAWN, ROWS, Option, command
 from pipeline.options.paths import BuildPath, LocalPath
-from stages.errors import counted
-
-if TYPE_CHECKING:
-    from pipeline.manifest.manifest import Manifest
-    from pipeline.manifest.records import Hit, NearDuplicate
+from stages.errors import UsageError
 
 _which = partial(click.option, cls=Option, heading=ROWS)
 _drawn = partial(click.option, cls=Option, heading=DRAWN)
@@ -84,7 +81,6 @@ def _require_one_way(asked: Mapping[str, Any]) -> None:
     Raises:
         UsageError: two of them are given, or one without what it belongs to.
     """
-    from stages.errors import UsageError
 
     given = [
         f"--{name}"
@@ -104,24 +100,6 @@ def _require_one_way(asked: Mapping[str, Any]) -> None:
 # ``pipeline overlaps``: which rows a build left out for being like others, with both texts.
 
 
-def _print_hit(hit: "Hit") -> None:
-    how = "contained" if hit.contained else f"{hit.share:.0%} of its words"
-    click.echo(f"{hit.id}  {hit.evaluation}, line {hit.line} of {hit.file}: {how}")
-    _print_texts(("row", hit.said), ("question", hit.question), ("shared", hit.match))
-
-
-def _print_near(one: "NearDuplicate") -> None:
-    click.echo(f"{one.id}  is {one.likeness:.2f} like {one.kept}, which stays")
-    _print_texts(("row", one.said), ("stays", one.kept_said))
-
-
-def _print_texts(*texts: tuple[str, str]) -> None:
-    for name, text in texts:
-        if text:
-            click.echo(f"    {name:<9} {' '.join(text.split())}")
-    click.echo()
-
-
 @command("overlaps")
 @folder("folder", "DIR", "The build.")
 @click.option("--evaluation", metavar="NAME", help="Only those of one evaluation.")
@@ -137,7 +115,6 @@ def OVERLAPS(folder: Path, evaluation: str | None, limit: int, as_json: bool) ->
     """In input order."""
     from pipeline.builds.build import Build
     from pipeline.manifest.json_records import as_json as plain
-    from stages.errors import UsageError
 
     build = Build.open(folder)
     record = build.manifest.decontamination
@@ -147,9 +124,7 @@ def OVERLAPS(folder: Path, evaluation: str | None, limit: int, as_json: bool) ->
             f"{folder} was not compared with an evaluation called {evaluation}.",
             f"It was compared with: {', '.join(names) or 'none'}.",
         )
-    found: Iterable[Hit] = (
-        hit for hit in build.contaminated() if evaluation in (None, hit.evaluation)
-    )
+    found = (hit for hit in build.contaminated() if evaluation in (None, hit.evaluation))
     hits = list(islice(found, limit or None))
     alike = list(islice(build.near_duplicates(), limit or None)) if evaluation is None else []
     if as_json:
@@ -158,26 +133,9 @@ def OVERLAPS(folder: Path, evaluation: str | None, limit: int, as_json: bool) ->
         listed = {"contaminated": list(map(plain, hits)), "alike": list(map(plain, alike))}
         click.echo(json.dumps(counts | listed))
         return
-    for hit in hits:
-        _print_hit(hit)
-    for one in alike:
-        _print_near(one)
-    for line in _counted(build.manifest, evaluation):
-        click.echo(line)
-
-
-def _counted(manifest: "Manifest", evaluation: str | None) -> Iterator[str]:
-    """How many there are of each."""
-    record, alike = manifest.decontamination, manifest.near_duplicates
-    for one in record.evaluations if record else ():
-        if evaluation in (None, one.name):
-            asked = f"{one.found:,} of {counted(one.questions, 'question')}"
-            yield f"{one.name}: {counted(one.rows, 'row')} left out for {asked}"
-    if alike and evaluation is None:
-        others = f"near-duplicates of {alike.clusters:,} others"
-        yield f"{counted(alike.rows, 'row')} left out as {others}"
-    if record is None and alike is None:
-        yield "built without --decontaminate and without --near-dedup"
+    page = lines.templates(Path(__file__).parent).get_template("overlaps.jinja")
+    told = page.render(hits=hits, alike=alike, m=build.manifest, evaluation=evaluation)
+    click.echo(told, nl=False)
 
 
 # ``pipeline report``: the page of a finished build, made again from its files.
@@ -202,7 +160,6 @@ def REPORT(folder: Path, output: Path | None, against: Path | None) -> None:
     from pipeline.manifest.records import REPORT
     from pipeline.report.page import remake, with_changes
     from pipeline.stores import is_address, shown
-    from stages.errors import UsageError
 
     if output is not None:
         output.write_bytes(with_changes(folder, against))
@@ -248,9 +205,7 @@ def DIFF(one: Path, other: Path, page: Path | None, as_json: bool) -> None:
 
     found = difference.difference(difference.opened(one), difference.opened(other))
     if page is not None:
-        from pipeline.report.difference import render
-
-        page.write_text(render(found), "utf-8")
+        page.write_text(difference.render(found), "utf-8")
     if as_json:
         print_object(0, found)
     else:

@@ -2,15 +2,16 @@
 
 import dataclasses
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeline import lines
 from pipeline.messages.result import print_object
 from pipeline.options.command_line import JSON
 from pipeline.options.help_page import command
 from pipeline.options.paths import FOLDER
-from stages.errors import counted
 
 if TYPE_CHECKING:
     from pipeline.serving.declared import Examined
@@ -31,25 +32,6 @@ def _result(examined: "Examined", limit: float) -> dict[str, Any]:
         "findings": [dataclasses.asdict(finding) for finding in examined.findings],
         "examples": [dataclasses.asdict(a) for a in examined.answers if not a.ended][:3],
     }
-
-
-def _print(examined: "Examined", seen: dict[str, Any]) -> None:
-    for row in seen["counts"]:
-        places = ", ".join(f"{count} at {at}" for at, count in row["at"].items())
-        ran = f", {row['ran_on']} did not stop" if row["ran_on"] else ""
-        click.echo(
-            f"{row['prompts']:<19} {row['decoding']:<8} {row['ended']} of {row['answers']} ended"
-            f"{f' ({places})' if places else ''}{ran}"
-        )
-    for finding in examined.findings:
-        click.echo(f"{'fault' if finding.fault else 'note'}: {finding.where}: {finding.what}.")
-        click.echo(f"       {finding.remedy} See: pipeline explain {finding.code}")
-    if not examined.asked:
-        same = "differs from the build" if not seen["passed"] else "agrees with the build"
-        click.echo(f"{examined.target} {same}; no prompt was run")
-        return
-    told = f"{seen['ran_on']:,} of {counted(seen['answers'], 'answer')} did not stop"
-    click.echo(f"{told}; the limit is {seen['limit']:.0%}")
 
 
 @command("stops")
@@ -109,6 +91,7 @@ def COMMAND(target: str, as_json: bool, limit: float, key_env: str, **given: Any
     if as_json:
         print_object(0 if result["passed"] else REFUSED, result)
     else:
-        _print(examined, result)
+        page = lines.templates(Path(__file__).parent).get_template("stops.jinja")
+        click.echo(page.render(seen=result, asked=examined.asked), nl=False)
     if not result["passed"]:
         raise click.exceptions.Exit(REFUSED)

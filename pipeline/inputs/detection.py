@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from pipeline import tasks
 from pipeline.inputs import questions, scan
-from pipeline.inputs.opening import format_options, said_of_source, selection_of
+from pipeline.inputs.opening import format_options, require_known, said_of_source, selection_of
 from pipeline.inputs.questions import ask, asked_about_cells
 from pipeline.options.config import Config
 from pipeline.options.many_values import Keep
@@ -152,8 +152,6 @@ def _require_named(where: str, rows: list[contract.Row], config: Config) -> None
         if all(lookup(row, asked.column) is None for row in rows)
     ]
     if config.source.filter or Keep.of(config.plan.dedup_keep).column:
-        from pipeline.inputs.opening import require_known  # few builds have a filter
-
         require_known(config, rows, where)
     for option, column in missing:
         near = column_names.nearest(column, _columns_of(rows).split(", "))

@@ -110,8 +110,6 @@ def selection_of(config: Config) -> Selection:
     source = config.source
     filtered: tuple[str, ...] = ()
     if source.filter:
-        from stages.rows.expressions import parse  # few builds have a filter
-
         filtered = tuple(path for text in source.filter for path in parse(text).columns)
     return Selection(tuple(map(condition, source.where)), source.ignore, filtered)
 

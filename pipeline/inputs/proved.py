@@ -6,19 +6,16 @@ fails is never kept. A file that is damaged, or of another name, holds no answer
 cache every answer is found again.
 """
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from pipeline import processes, tasks
 from pipeline.inputs.declared import resolved
 from pipeline.inputs.versions import code_version, hash_of
-from pipeline.manifest import json_records
-from pipeline.manifest.dataset_files import write_json
 from pipeline.options.config import Config
+from pipeline.stores import ranges
 from stages import encoders, probes
 from stages.files import file_hash
 from stages.profile import ModelProfile, TargetModel, declare
@@ -82,32 +79,7 @@ def fast_encoder(cache: Path, tokenizer_json: bytes) -> str:
     def choose() -> Mapping[str, str]:
         return {"backend": _choose(tokenizer_json)}
 
-    backend = _kept(cache, "encoders", [file_hash.of_content(tokenizer_json)], choose).get(
-        "backend", ""
-    )
-    return backend if backend in encoders.BACKENDS else _choose(tokenizer_json)
-
-
-def _read(folder: Path, key: str) -> dict[str, Any] | None:
-    """The answer of this name; None where there is none."""
-    try:
-        content = json_records.content_of((folder / f"{key}.json").read_bytes())
-    except (OSError, ValueError):
-        return None
-    answer = content.get("answer")
-    return answer if content.get("key") == key and isinstance(answer, dict) else None
-
-
-def _write(folder: Path, key: str, answer: Mapping[str, Any]) -> None:
-    """Keep an answer, whole or not at all."""
-    temporary = folder / f"{key}.{os.getpid()}.tmp"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(temporary, json_records.sealed_text({"key": key, "answer": dict(answer)}))
-        temporary.replace(folder / f"{key}.json")
-    except OSError:
-        with suppress(OSError):  # a read-only disk refuses this even where there is no such file
-            temporary.unlink()
+    return _kept(cache, "encoders", [file_hash.of_content(tokenizer_json)], choose)["backend"]
 
 
 def _kept(
@@ -116,10 +88,5 @@ def _kept(
     """What was proved of a subject, from the cache or now."""
     versions = [encoders.version_of(name) for name in (*encoders.BACKENDS, "jinja2")]
     key = hash_of([kind, subject, versions, code_version()])
-    folder = cache / "proved"
-    found = _read(folder, key)
-    if found is not None and all(isinstance(value, str) for value in found.values()):
-        return found
-    proved = dict(prove())
-    _write(folder, key, proved)
-    return proved
+    found: Mapping[str, str] = ranges.noted(cache / "proved" / key, lambda: dict(prove()))
+    return found

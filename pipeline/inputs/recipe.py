@@ -3,7 +3,6 @@
 It is a value: it can be sent to a worker, which makes the same stages from it.
 """
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
@@ -12,10 +11,11 @@ from expectations.gate import Validate
 from expectations.second_ids import SecondReading
 from expectations.second_sample import Witness
 from pipeline import tasks
+from pipeline.builds.stored_model import model_of
 from pipeline.inputs import declared, detection, opening, scan, stage_tools
 from pipeline.inputs.proved import fast_encoder, find_model
 from pipeline.inputs.versions import code_version, hash_of
-from pipeline.manifest.records import ModelRecord, PairRecord
+from pipeline.manifest.records import ModelRecord
 from pipeline.options import overlaps
 from pipeline.options.config import Config
 from stages import contract, encoders, formats
@@ -24,7 +24,7 @@ from stages.chat_template.printed_fields import printed_fields
 from stages.errors import UsageError
 from stages.files import file_hash
 from stages.normalize.stage import Normalize
-from stages.profile import ModelProfile, TargetModel
+from stages.profile import TargetModel
 from stages.tokenizers import claims, hub, resolve
 from stages.tokens.folded_labels import NO_MARKER, readable
 from stages.tokens.layouts import Shape
@@ -247,49 +247,6 @@ def resolve_recipe(
     if inputs:
         _check_columns(recipe)
     return recipe
-
-
-# What a manifest says of the model.
-
-
-def model_of(model: TargetModel) -> ModelRecord:
-    """What the manifest says of the model."""
-    profile = model.profile
-    steps = profile.step_tokens if model.step_id >= 0 else None
-    return ModelRecord(
-        name=profile.name,
-        revision=profile.revision,
-        tokenizer_sha256=file_hash.of_content(model.tokenizer_json),
-        chat_template_sha256=hashlib.sha256(profile.chat_template.encode()).hexdigest(),
-        eos_token=profile.eos_token,
-        eos_token_id=model.eos_id,
-        end_of_turn=profile.end_of_turn,
-        end_of_turn_id=model.end_of_turn_id,
-        pad_token=profile.pad_token,
-        pad_token_id=model.pad_id,
-        padding_side=profile.padding_side,
-        bos_policy=profile.bos_policy,
-        step_token=steps.step if steps else None,
-        step_token_id=model.step_id if steps else None,
-        good_token=steps.good if steps else None,
-        good_token_id=model.good_id if steps else None,
-        bad_token=steps.bad if steps else None,
-        bad_token_id=model.bad_id if steps else None,
-        vocab_size=model.vocab_size,
-        embedding_size=profile.embedding_size,
-        date_string=profile.date_string,
-        is_base=profile.is_base,
-        family=profile.family,
-        pair=_pair(profile),
-        added_tokens=model.added_ids,
-    )
-
-
-def _pair(profile: ModelProfile) -> PairRecord | None:
-    """How an encoder's two texts are framed, and which positions it has; None for decoders."""
-    if profile.pair is None:
-        return None
-    return PairRecord(**asdict(profile.pair), positions=profile.context_length, read_at="first")
 
 
 def repaired(recipe: Recipe) -> ModelRecord:

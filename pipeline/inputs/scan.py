@@ -137,11 +137,7 @@ def short_names(files: Sequence[Located]) -> list[str]:
 
 
 def _is_unicode(path: str) -> bool:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return not any("\ud800" <= character <= "\udfff" for character in path)
 
 
 def _opened(file: Located, name: str, config: Config, *, is_small: bool, hash_now: bool) -> Input:

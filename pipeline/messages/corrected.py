@@ -120,7 +120,8 @@ def _with(given: list[str], way: Way) -> list[str]:
 
     Empty where a recipe has several values of the option: those of a command replace them.
     """
-    own, data = (given, []) if "--" not in given else _parted(given)
+    at = given.index("--") if "--" in given else len(given)
+    own, data = given[:at], given[at:]
     in_recipe = any(word.endswith(".toml") for word in own[1:2] + data)
     for flag, value in way:
         option = _FLAGS.get(flag)
@@ -138,11 +139,6 @@ def _with(given: list[str], way: Way) -> list[str]:
     return [*own, *data]
 
 
-def _parted(given: list[str]) -> tuple[list[str], list[str]]:
-    at = given.index("--")
-    return given[:at], given[at:]
-
-
 def _for_task(own: list[str], task: str) -> list[str]:
     """The same for another task, without options that this one does not read."""
     words = [own[0], task, *own[2:]]
@@ -157,16 +153,13 @@ def _without(own: list[str], flag: str, name: str | None = None) -> list[str]:
     found: list[str] = []
     words = iter(own)
     for word in words:
+        before, _, value = word.partition("=")
+        whole = [word]
         if word == flag:
             value = next(words, "")
-            keep = name is not None and value.partition("=")[0] != name
-            found += [word, value] if keep else []
-        elif word.startswith(f"{flag}="):
-            value = word.partition("=")[2]
-            keep = name is not None and value.partition("=")[0] != name
-            found += [word] if keep else []
-        else:
-            found.append(word)
+            whole.append(value)
+        if before != flag or (name is not None and value.partition("=")[0] != name):
+            found += whole
     return found
 
 

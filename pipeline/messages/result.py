@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline import lines
+from pipeline import lines, stores
 from pipeline.builds import failed
+from pipeline.manifest.json_records import as_json
 from pipeline.secrets import shown
 from stages.errors import DataError, PipelineError, SurroundingsError, counted
 
@@ -79,7 +80,7 @@ class Result:
             "build_id": self.build_id,
             "figures": dict(self.figures),
             "paths": dict(self.paths),
-            "manifest": _described(self.manifest),
+            "manifest": self.manifest and as_json(self.manifest),
             **({"commands": list(self.commands)} if self.commands else {}),
             **({"builds": [one.described() for one in self.builds]} if self.builds else {}),
         }
@@ -90,12 +91,6 @@ class Result:
         builds = [one.without_manifest() for one in self.builds]
         del every["manifest"]
         return every | ({"builds": builds} if builds else {})
-
-
-def _described(manifest: "Manifest | None") -> Any:
-    from pipeline.manifest.json_records import as_json
-
-    return None if manifest is None else as_json(manifest)
 
 
 def status_of(code: int) -> str:
@@ -115,8 +110,6 @@ def print_object(code: int, content: Mapping[str, Any]) -> None:
 
 def of_built(built: "Built") -> Result:
     """The result of a build that is there: a new one, or an equal one that was there before."""
-    from pipeline import stores
-    from pipeline.manifest.json_records import as_json
     from pipeline.manifest.manifest import MANIFEST
 
     manifest = built.build.manifest

@@ -64,6 +64,11 @@ class Session:
             arguments=tuple(words),
         )
 
+    def begin(self, in_json: bool, notify: str | None = None) -> None:
+        """What only the command's own options, or a recipe, say of it."""
+        self.in_json |= in_json
+        self.notify = self.notify or notify
+
     def print_path(self, result: Result) -> None:
         """Where the manifest of a build that is there is, unless an object says it."""
         if not self.in_json and result.manifest is not None:

@@ -11,7 +11,7 @@ judged there; they are not rebuilt.
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from expectations.contract import STORED, Context
@@ -20,9 +20,9 @@ from pipeline import tasks
 from pipeline.builder import exporting, gate
 from pipeline.builds.build import Build
 from pipeline.builds.place import found
-from pipeline.builds.stored_model import stored_model
+from pipeline.builds.stored_model import model_of, stored_model
 from pipeline.manifest.manifest import MANIFEST, Manifest
-from pipeline.manifest.records import VALIDATION, ModelRecord
+from pipeline.manifest.records import VALIDATION
 from pipeline.options.config import Config
 from pipeline.publish import checked_files
 from pipeline.publish.checked_files import Checked
@@ -45,16 +45,12 @@ _OF_INDEX = {  # what packed rows have, by what the build says that its index na
 }
 _OURS = errors.PipelineError.exit_code  # a bug of this program
 _PROBE = "all_text_survives"  # of the tokenizer alone, whatever the rows are
-_TOKENS = ("eos", "end_of_turn", "pad", "step", "good", "bad")
-
-
-def _tokens_differ(model: TargetModel, record: ModelRecord) -> Iterator[str]:
-    for name in _TOKENS:
-        key = f"{name}_id" if name == "end_of_turn" else f"{name}_token_id"
-        declared, index = getattr(record, key), getattr(model, f"{name}_id")
-        # None: a task without step tokens declares none.
-        if declared is not None and declared != index:
-            yield f"{key} is {declared} in the manifest and {index} in the tokenizer"
+# What of a model its tokenizer decides.
+_OF_TOKENIZER = (
+    *("eos_token_id", "end_of_turn_id", "pad_token_id"),
+    *("step_token_id", "good_token_id", "bad_token_id"),
+    *("tokenizer_sha256", "chat_template_sha256"),
+)
 
 
 def _read_model(build: Build, result: Checked) -> TargetModel | None:
@@ -65,14 +61,13 @@ def _read_model(build: Build, result: Checked) -> TargetModel | None:
         what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         result.add("tokenizer/tokenizer.json", "tokenizer", f"it cannot be read: {what}")
         return None
-    record = build.manifest.model
-    for problem in _tokens_differ(model, record):
-        result.add("tokenizer/tokenizer.json", "tokenizer", problem)
-    for key, hashed in checked_files.model_hashes(model).items():
-        if getattr(record, key) != hashed:
-            result.add(
-                "tokenizer/", "tokenizer", f"its {key} is {hashed}, not {getattr(record, key)}"
-            )
+    record, found = build.manifest.model, model_of(model)
+    for key in _OF_TOKENIZER:
+        declared, there = getattr(record, key), getattr(found, key)
+        # None: a task without step tokens declares none.
+        if declared is not None and declared != there:
+            told = f"{key} is {declared} in the manifest and {there} in the tokenizer"
+            result.add("tokenizer/", "tokenizer", told)
     verdict = probes.examine(ProbeSubject(model, model.tokenizer_json), (probes.TOKENS,))[_PROBE]
     if verdict.passed is False:
         result.add("tokenizer/tokenizer.json", "tokenizer", verdict.detail)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,8 @@ import pyarrow as pa
 from expectations.stored_rows import halves
 from pipeline.builds import stored
 from pipeline.builds.build import Build, read_manifest
-from pipeline.inputs.recipe import Recipe, model_of, resolve_recipe
+from pipeline.builds.stored_model import model_of
+from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import Input, scan
 from pipeline.manifest import counts, dataset_files, json_records
 from pipeline.manifest.manifest import MANIFEST, InputRecord, Manifest, id_of_manifest
@@ -23,7 +23,7 @@ from pipeline.manifest.records import RUN
 from pipeline.options.config import Config
 from pipeline.shards import collect, filters, part
 from pipeline.shards.measured import Measured, identities
-from stages import contract, findings, profile, readers
+from stages import contract, findings, readers
 from stages.errors import SurroundingsError, UsageError, require_reading
 from stages.files import file_hash
 
@@ -123,15 +123,6 @@ def check_record(folder: Path, result: Checked) -> None:
     problem = json_records.problem(record.read_bytes()) if record.is_file() else "it is missing"
     if problem is not None:
         result.add(RUN, "run_record", problem)
-
-
-def model_hashes(model: profile.TargetModel) -> dict[str, str]:
-    """Hashes of the tokenizer's bytes and of its chat template, by their keys in the manifest."""
-    template = model.profile.chat_template.encode()
-    return {
-        "tokenizer_sha256": file_hash.of_content(model.tokenizer_json),
-        "chat_template_sha256": hashlib.sha256(template).hexdigest(),
-    }
 
 
 def check_copies(build: Build, result: Checked) -> None:

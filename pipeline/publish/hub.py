@@ -47,11 +47,9 @@ def repository(address: str) -> Repository:
 
 def _blob(piece: Piece) -> str:
     """What git calls a file: the SHA-1 of its length and its bytes."""
-    digest = hashlib.sha1(f"blob {piece.size}\0".encode(), usedforsecurity=False)
+    begun = hashlib.sha1(f"blob {piece.size}\0".encode(), usedforsecurity=False)
     with piece.path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, lambda: begun).hexdigest()
 
 
 def _same(piece: Piece, there: Any) -> bool:

@@ -12,8 +12,7 @@ from pipeline.manifest.json_records import dump, sealed
 from pipeline.manifest.manifest import MANIFEST, Manifest, PublishedRecord
 from pipeline.manifest.records import CONTAMINATED, NEAR_DUPLICATES, REJECTS, REPORT, RUN, Reject
 from pipeline.publish import view
-from pipeline.report import card
-from pipeline.report import page as report_page
+from pipeline.report import card, page
 from pipeline.report.card import Publisher
 from stages.errors import UsageError
 from stages.files import file_hash
@@ -112,7 +111,7 @@ def _made(build: Build, work: Path, publisher: Publisher, with_rejects: bool) ->
         for name in quoting:
             _unquoted(build.folder / name, work / name, _QUOTES[name])
         quiet = _WithoutTexts(build.folder, build.manifest)
-        (work / REPORT).write_bytes(report_page.make(quiet).encode())
+        (work / REPORT).write_bytes(page.make(quiet).encode())
     told = replace(publisher, view=f"{view.FOLDER}/*.parquet", left_out=tuple(said))
     (work / card.CARD).write_bytes(card.make(build, told).encode())
 

@@ -25,7 +25,7 @@ from pipeline.publish.check import check
 from pipeline.publish.publication import Publication, Report, Sent, assemble
 from pipeline.report.card import Publisher
 from pipeline.secrets import redacted
-from pipeline.stores import address_of, open_store
+from pipeline.stores import address_of, open_store, ranges
 from stages.errors import DataError, UsageError
 
 KNOWN = "published"  # in the cache
@@ -107,13 +107,6 @@ def _require_sound(source: Path, cache_dir: Path) -> Build:
     return build
 
 
-def _known(path: Path) -> dict[str, list[str]]:
-    """What earlier calls read back; empty where that is lost."""
-    with suppress(OSError):
-        return lease.object_of(path.read_bytes())
-    return {}
-
-
 def _to_store(
     place: sending.StoreTarget,
     publication: Publication,
@@ -121,17 +114,13 @@ def _to_store(
     cache_dir: Path,
     verify: bool,
 ) -> Sent:
-    name = hashlib.sha256(place.shown.encode()).hexdigest()
-    path = cache_dir / KNOWN / f"{name}.json"
-    place.known = {} if verify else _known(path)
+    path = cache_dir / KNOWN / hashlib.sha256(place.shown.encode()).hexdigest()
+    known = None if verify else ranges.read(path)  # what earlier calls read back
+    place.known = {} if known is None else json.loads(known)
     try:
         return sending.bring(place, publication, report)
     finally:
-        with suppress(OSError):  # it only saves time
-            path.parent.mkdir(parents=True, exist_ok=True)
-            beside = path.with_name(f"{name}.{os.getpid()}")
-            beside.write_text(json.dumps(place.known), "utf-8")
-            beside.replace(path)
+        ranges.write(path, json.dumps(place.known).encode())
 
 
 def publish(

@@ -10,6 +10,7 @@ import functools
 import json
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,10 @@ import jinja2
 import numpy as np
 
 from pipeline import lines
-from pipeline.builds import folder_versions, publish
+from pipeline.builds import folder_versions, limits, publish
 from pipeline.builds.build import Build
 from pipeline.manifest.json_records import as_json
 from pipeline.report import drawing, headline, numbers
-from pipeline.report.numbers import Matched, Numbers, Pairs, match
 from stages.columns import Ints
 from stages.errors import PipelineError, UsageError
 
@@ -59,7 +59,7 @@ def _lengths(lengths: Any) -> dict[str, float] | None:
     return {"mean": round(float(lengths.mean()), 1), **quantiles, "max": int(lengths.max())}
 
 
-def _groups(examples: Numbers, of: str) -> dict[str, dict[str, float]]:
+def _groups(examples: numbers.Numbers, of: str) -> dict[str, dict[str, float]]:
     """Examples, tokens and trained tokens by split or by source, with their shares of the last."""
     names = examples.sides if of == "side" else examples.sources
     index = getattr(examples, of)
@@ -78,47 +78,42 @@ def _groups(examples: Numbers, of: str) -> dict[str, dict[str, float]]:
     }
 
 
-def _changed_sides(one: Numbers, other: Numbers, matched: Matched) -> tuple[dict[str, int], Pairs]:
+def _changed_sides(
+    one: numbers.Numbers, other: numbers.Numbers, matched: numbers.Matched
+) -> tuple[dict[str, int], numbers.Pairs]:
     """Examples with equal content that stand on another side, by both sides."""
     first = np.concatenate([matched.same.one, matched.moved.one])
     second = np.concatenate([matched.same.other, matched.moved.other])
     if not len(first):
-        return {}, Pairs(first, second)
+        return {}, numbers.Pairs(first, second)
     before = np.array(one.sides)[one.side[first]]
     after = np.array(other.sides)[other.side[second]]
     moved = np.flatnonzero(before != after)
     kinds = Counter(zip(before[moved].tolist(), after[moved].tolist(), strict=True))
     named = {f"{a} -> {b}": count for (a, b), count in sorted(kinds.items())}
-    return named, Pairs(first[moved], second[moved])
+    return named, numbers.Pairs(first[moved], second[moved])
 
 
 def _audits(build: Build) -> dict[str, float]:
-    try:
-        audits = build.audits.audits
-    except PipelineError:  # exports have none
-        return {}
-    named = [(audit.name, figure) for audit in audits for figure in audit.figures]
-    return {f"{name}.{f.name}": f.value for name, f in named if name != "sources"}
+    with suppress(PipelineError):  # exports have none
+        return limits.figures(build)
+    return {}
 
 
-class _Texts:
-    """Decodes a few examples of one build."""
-
-    def __init__(self, build: Build) -> None:
-        self._build = build
-        self._shards = drawing.Shards(build)
-
-    def of(self, places: Ints) -> list[dict[str, Any]]:
-        """The examples at a few places: row id, split, and text."""
-        names = numbers.names(self._build, [int(place) for place in places])
-        return [self._shown(name) for name in names]
-
-    def _shown(self, name: str) -> dict[str, Any]:
-        split, row, index = self._shards.find(name)
-        stored = self._shards.row(split, row)
-        strips = self._shards.strips(stored, index + 1, TOKENS)
-        chosen = strips[index:] if "seq_lengths" in stored else strips
-        return {"row_id": name, "split": split, "text": "\n".join(map(_text, chosen))}
+def examples_at(build: Build, places: Ints) -> list[dict[str, Any]]:
+    """The examples at a few places, in the order of ``numbers.tables``: row id, split, and text."""
+    found: dict[int, dict[str, Any]] = {place: {} for place in places.tolist()}
+    shards, before = drawing.Shards(build), 0
+    for split, table in numbers.tables(build):
+        for place in found:
+            if before <= place < before + len(table):
+                (row,) = table.slice(place - before, 1).to_pylist()
+                text = "\n".join(map(_text, shards.strips(row, tokens=TOKENS)))
+                found[place] = {"row_id": row["row_id"], "split": split, "text": text}
+        before += len(table)
+        if all(found.values()):
+            break
+    return list(found.values())
 
 
 def _text(strip: Any) -> str:
@@ -132,16 +127,16 @@ def _text(strip: Any) -> str:
     return "".join(parts)
 
 
-def _shown(one: Build, other: Build, matched: Matched, sides: Pairs) -> dict[str, Any]:
-    first, second = _Texts(one), _Texts(other)
-
-    def both(pairs: Pairs) -> list[dict[str, Any]]:
-        couples = zip(first.of(pairs.one[:SHOWN]), second.of(pairs.other[:SHOWN]), strict=True)
-        return [{"a": a, "b": b} for a, b in couples]
+def _shown(
+    one: Build, other: Build, matched: numbers.Matched, sides: numbers.Pairs
+) -> dict[str, Any]:
+    def both(pairs: numbers.Pairs) -> list[dict[str, Any]]:
+        texts = (examples_at(one, pairs.one[:SHOWN]), examples_at(other, pairs.other[:SHOWN]))
+        return [{"a": a, "b": b} for a, b in zip(*texts, strict=True)]
 
     return {
-        "added": second.of(matched.added[:SHOWN]),
-        "removed": first.of(matched.removed[:SHOWN]),
+        "added": examples_at(other, matched.added[:SHOWN]),
+        "removed": examples_at(one, matched.removed[:SHOWN]),
         "changed": both(matched.changed),
         "changed_side": both(sides),
     }
@@ -174,7 +169,7 @@ def difference(one: Build, other: Build) -> dict[str, Any]:
             "Compare builds of one task.",
         )
     first, second = numbers.read(one), numbers.read(other)
-    matched = match(first, second)
+    matched = numbers.match(first, second)
     sides, turned = _changed_sides(first, second, matched)
     return {
         "a": _named(one),

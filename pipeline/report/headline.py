@@ -135,27 +135,6 @@ class Before:
     numbers: Mapping[str, Change]
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One number that changed, as text; ``notable``: by a tenth or more, or from nothing."""
-
-    name: str
-    before: str
-    after: str
-    change: str
-    notable: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """The section of the page; ``count``: numbers that changed, of which ``rows`` are shown."""
-
-    of: str
-    rows: tuple[Line, ...]
-    count: int
-    bars: charts.Bars | None
-
-
 def recorded(build: Build) -> Before | None:
     """Against the build that this one replaced; None where it replaced none."""
     changed = build.run.drift
@@ -172,35 +151,27 @@ def _weight(change: Change) -> float:
     return float("inf") if change.change is None else abs(change.change)
 
 
-def _text(value: float | None) -> str:
+def changed(value: float | None) -> str:
+    """One of the two values of a number that changed."""
     if value is None:
         return "none"
     return number(int(value)) if value == int(value) else f"{value:.4g}"
 
 
-def _line(name: str, one: Change) -> Line:
-    change = "from nothing" if one.change is None else f"{one.change:+.1%}"
-    if one.after is None:
-        change = "gone"
-    return Line(
-        cut(name, 120), _text(one.before), _text(one.after), change, _weight(one) >= limits.NOTABLE
-    )
-
-
-def section(before: Before) -> Section:
-    """The numbers that differ, those that changed most first."""
+def section(before: Before) -> dict[str, Any]:
+    """The section of the page: the numbers that differ, those that changed most first."""
     ordered = sorted(before.numbers.items(), key=lambda entry: -_weight(entry[1]))
     drawn = [
         charts.Entry(f"{cut(name, 60)} {'▲' if one.change > 0 else '▼'}", abs(one.change))
         for name, one in ordered
         if one.change
     ]
-    return Section(
-        cut(before.of),
-        tuple(_line(name, one) for name, one in ordered[:SHOWN]),
-        count=len(ordered),
-        bars=charts.bars(drawn[:DRAWN], shares=True) if drawn else None,
-    )
+    return {
+        "of": cut(before.of),
+        "rows": [(name, one, _weight(one) >= limits.NOTABLE) for name, one in ordered[:SHOWN]],
+        "count": len(ordered),
+        "bars": charts.bars(drawn[:DRAWN], shares=True) if drawn else None,
+    }
 
 
 # The template engine of pages, their style, their one script, and the policy that pins both.
@@ -299,7 +270,7 @@ def environment() -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(_FOLDER),
     )
     made.filters.update(number=number, grouped=grouped, spaced=spaced, share=share)
-    made.filters.update(cut=cut, spelled=_spelled, counted=counted)
+    made.filters.update(cut=cut, spelled=_spelled, counted=counted, changed=changed)
     made.globals.update(percent=percent, policy=policy, inline=_inline)
     return made
 

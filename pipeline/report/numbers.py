@@ -6,9 +6,8 @@ read a few thousand stored rows at a time, so memory depends on how many example
 how long they are.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from xxhash import xxh3_64_intdigest
 
 from pipeline.builds.build import Build
 from pipeline.builds.packs import Packs, examples
-from pipeline.report.drawing import row_ids
 from pipeline.shards.doubles import DIGEST, Digests, digests_of
 from stages.columns import IGNORED, Ints, count_per_row, list_parts, numbers, offsets_of, whole
 from stages.tokens.segment_encoder import Side, digests
@@ -55,12 +53,6 @@ class Numbers:
         return len(self.who)
 
 
-def _indexed(build: Build, split: str) -> tuple[Packs, Ints]:
-    """The packs of a split, and the numbers of the stored examples in them, in their order."""
-    packs = Packs(build, split)
-    return packs, packs.members(0, len(packs))[0]
-
-
 def tables(build: Build) -> Iterator[tuple[str, pa.Table]]:
     """Examples in our columns, unpadded and unpacked, a few thousand at a time, with their split.
 
@@ -69,7 +61,8 @@ def tables(build: Build) -> Iterator[tuple[str, pa.Table]]:
     """
     for name, split in build.splits.items():
         if build.manifest.packs:
-            packs, members = _indexed(build, name)
+            packs = Packs(build, name)
+            members = packs.members(0, len(packs))[0]
             for start in range(0, len(members), AT_ONCE):
                 yield name, packs.examples(members[start : start + AT_ONCE])
             continue
@@ -181,41 +174,6 @@ def _copies(values: npt.NDArray[Any]) -> Ints:
     copies = np.empty(len(values), np.int64)
     copies[order] = np.arange(len(values)) - np.searchsorted(ordered, ordered)
     return copies
-
-
-def names(build: Build, places: Sequence[int]) -> list[str]:
-    """The row ids of a few examples, by their places in the order of ``tables``."""
-    found: dict[int, str] = {}
-    before = 0
-    for count, ids_at in _row_ids(build):
-        if len(found) == len(set(places)):
-            break
-        here = [place for place in places if before <= place < before + count]
-        if here:
-            ids = ids_at(np.array(here, np.int64) - before).to_pylist()
-            found |= zip(here, ids, strict=True)
-        before += count
-    return [found[place] for place in places]
-
-
-def _row_ids(build: Build) -> Iterator[tuple[int, Callable[[Ints], pa.Array]]]:
-    """Of each shard, or of each split with an index: its examples, and what takes ids of them."""
-    for name, split in build.splits.items():
-        if build.manifest.packs:
-            packs, members = _indexed(build, name)
-            yield len(members), partial(_ids_in_packs, packs, members)
-            continue
-        for shard in split.shards:
-            ids = row_ids(shard.table())[1]
-            yield len(ids), partial(_ids_of, ids)
-
-
-def _ids_of(names: pa.Array, places: Ints) -> pa.Array:
-    return names.take(pa.array(places))
-
-
-def _ids_in_packs(packs: Packs, members: Ints, places: Ints) -> pa.Array:
-    return whole(packs.examples(members[places]).column("row_id"))
 
 
 # Which examples of two builds are the same.

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from pipeline.builds import packs
 from pipeline.builds.build import Build, StoredShard
-from pipeline.builds.packs import Packs
 from pipeline.report.drawing import Shards, row_ids
 from pipeline.shards.values import NUMBER, TEXT
 from stages.columns import IGNORED, Ints, count_per_row, list_parts, numbers, whole
@@ -175,14 +174,14 @@ class Search:
         if not self._indexed:
             return rows
         if split not in self._pack_of:
-            packs = Packs(self._shards.build, split)
-            numbers, sizes = packs.members(0, len(packs))
+            found = packs.Packs(self._shards.build, split)
+            numbers, sizes = found.members(0, len(found))
             pack_of = np.full(self._shards.build.splits[split].record.rows, -1)
             # Of several packs the first one is left: it is written last.
             pack_of[numbers[::-1]] = np.repeat(np.arange(len(sizes)), sizes)[::-1]
             self._pack_of[split] = pack_of
-        found: Ints = self._pack_of[split][rows]
-        return found
+        of_rows: Ints = self._pack_of[split][rows]
+        return of_rows
 
     def _once(self, found: Found) -> bool:
         """Whether it is the first copy of its example."""

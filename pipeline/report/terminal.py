@@ -10,14 +10,13 @@ import re
 import shlex
 import shutil
 import sys
-import textwrap
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, TypeVar
 
 import click
+from rich.cells import cell_len
 
 from pipeline import lines
 from pipeline.report import drawing
@@ -28,19 +27,6 @@ _UNIT = re.compile(r"\n| +|[^ \n]+")
 MARKS = "│⟩"  # end a token where its boundaries are drawn; a line may be broken behind one
 
 
-def columns_of(text: str) -> int:
-    """How many columns of a terminal a text takes."""
-    if text.isascii():
-        return len(text)
-    return sum(_columns(character) for character in text)
-
-
-def _columns(character: str) -> int:
-    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
-
-
 def _units(text: str) -> Iterator[tuple[str, bool]]:
     """Line ends, blanks and pieces of words, and whether a line may be broken behind each."""
     for unit in _UNIT.findall(text):
@@ -49,7 +35,7 @@ def _units(text: str) -> Iterator[tuple[str, bool]]:
             continue
         start = 0
         for at, character in enumerate(unit):
-            if character in MARKS or _columns(character) == 2:
+            if character in MARKS or cell_len(character) == 2:
                 yield unit[start : at + 1], True
                 start = at + 1
         if start < len(unit):
@@ -67,7 +53,7 @@ def wrapped(runs: Iterable[tuple[str, _S]], width: int | None) -> Iterator[list[
     used = longer = 0
     for text, style in runs:
         for unit, ends in _units(text):
-            takes = 0 if unit == "\n" else columns_of(unit)
+            takes = 0 if unit == "\n" else cell_len(unit)
             if width and used and used + longer + takes > width:
                 yield line
                 line, used = [], 0
@@ -156,15 +142,10 @@ class Canvas:
 
     def say(self, text: str, **style: Any) -> None:
         """A sentence, or a heading."""
-        for line in self._lines(drawing.visible(text)):
+        shown = drawing.visible(text)
+        for line in lines.wrapped(shown, self.width) if self.width else [shown]:
             painted = click.style(line, **style) if self._color and style else line
             click.echo(painted, color=self._color)
-
-    def _lines(self, text: str) -> list[str]:
-        if self.width is None:
-            return [text]
-        found = textwrap.wrap(text, self.width, break_long_words=False, break_on_hyphens=False)
-        return found or [""]
 
     def command(self, label: str, words: Sequence[str]) -> None:
         """A command to copy, behind what it is for."""

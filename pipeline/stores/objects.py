@@ -4,7 +4,6 @@ are asked for: what arrived has the hash that it is said to have."""
 import hashlib
 import os
 import uuid
-from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.stores import Stat, Store
@@ -94,30 +93,14 @@ def default_cache() -> Path:
     return Path(root) / "posttrain-pipeline"
 
 
-@dataclass(frozen=True)
-class Copies:
-    """The objects of a store, and the folder of their copies.
+def copies_of(store: Store, key: str) -> Path:
+    """The folder of the cache for copies of a store's objects.
 
-    Attributes:
-        folder: named by what the copies are of, so that it never holds two versions of one.
+    Args:
+        key: of what they are, so that the folder never holds two versions of one.
     """
-
-    store: Store
-    folder: Path
-
-    @classmethod
-    def of(cls, store: Store, key: str) -> "Copies":
-        """Those in the cache; ``key``: of the version."""
-        name = hashlib.sha256(f"{store.shown}\0{key}".encode()).hexdigest()[:32]
-        return cls(store, default_cache() / FETCHED / name)
-
-    def path(self, name: str, sha256: str | None) -> Path:
-        """The copy of a file; ``sha256``: of its bytes, None where nothing says it.
-
-        Raises:
-            DataError: there is no such object, or it has other bytes.
-        """
-        return fetch(self.store, name, self.folder / name, sha256)
+    name = hashlib.sha256(f"{store.shown}\0{key}".encode()).hexdigest()[:32]
+    return default_cache() / FETCHED / name
 
 
 def fetch_all(store: Store, folder: Path) -> Path:

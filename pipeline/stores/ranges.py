@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import astuple, replace
 from datetime import datetime
@@ -163,13 +164,26 @@ def _identity(version: FileVersion) -> object:
 
 
 def read(path: Path) -> bytes | None:
-    """A file of the cache without the hash before its content; None where it is not whole."""
+    """A file of the cache without the hash before its content; None where it is not whole, or was
+    written under another name."""
     try:
         content = path.read_bytes()
     except OSError:
         return None
-    whole = hashlib.sha256(content[_HASH:]).digest() == content[:_HASH]
-    return content[_HASH:] if whole else None
+    return content[_HASH:] if _hash(path, content[_HASH:]) == content[:_HASH] else None
+
+
+def _hash(path: Path, content: bytes) -> bytes:
+    return hashlib.sha256(path.name.encode() + b"\0" + content).digest()
+
+
+def noted(path: Path, find: Callable[[], Any]) -> Any:
+    """What JSON can hold, from a file of the cache or found now."""
+    known = read(path)
+    if known is None:
+        known = json.dumps(find()).encode()
+        write(path, known)
+    return json.loads(known)
 
 
 def write(path: Path, content: bytes) -> None:
@@ -177,7 +191,7 @@ def write(path: Path, content: bytes) -> None:
     temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(hashlib.sha256(content).digest() + content)
+        temporary.write_bytes(_hash(path, content) + content)
         temporary.replace(path)
     except OSError:
         with suppress(OSError):  # a read-only disk refuses this even where there is no such file

@@ -237,11 +237,7 @@ class StoredObject:
     def noted(self, what: str, find: Callable[[], list[int]]) -> list[int]:
         """Numbers that follow from its bytes, from the cache where they were found before."""
         path = self._file(f"{hashlib.sha256(what.encode()).hexdigest()[:16]}.note")
-        known = ranges.read(path)
-        if known is None:
-            known = json.dumps(find()).encode()
-            ranges.write(path, known)
-        numbers: list[int] = json.loads(known)
+        numbers: list[int] = ranges.noted(path, find)
         return numbers
 
 

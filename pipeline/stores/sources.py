@@ -7,7 +7,7 @@ ranges or no version is fetched whole into the cache first, and the build reads 
 import glob
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -160,8 +160,9 @@ def _unlisted(error: OSError) -> NoReturn:
     raise error  # os.walk would pass over a folder that it may not read
 
 
-def _in_folder(folder: str) -> list[Located]:
-    located: list[Located] = []
+def _folders(folder: str) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+    """Of each folder of a tree, the files of a dataset that was saved there; or all files but
+    hidden ones and those that datasets writes beside its data."""
     entered = set()
     for root, folders, files in os.walk(folder, onerror=_unlisted, followlinks=True):
         real = os.path.realpath(root)
@@ -171,13 +172,19 @@ def _in_folder(folder: str) -> list[Located]:
         entered.add(real)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         saved = arrow.files(root)
-        if saved is not None:  # saved by datasets: its state.json lists the files
-            located += [_file(_there(path), arrow.HF.name) for path in saved]
+        if saved is not None:  # its state.json lists the files; other programs may keep some there
             folders.clear()
+            yield saved, ()
             continue
         names = sorted(n for n in files if not n.startswith(".") and n not in SIDECARS)
-        paths = [_there(os.path.join(root, name)) for name in names]
-        located += [_file(path) for path in paths if readers.of_path(path)]
+        yield (), [os.path.join(root, name) for name in names]
+
+
+def _in_folder(folder: str) -> list[Located]:
+    located: list[Located] = []
+    for saved, others in _folders(folder):
+        located += [_file(_there(path), arrow.HF.name) for path in saved]
+        located += [_file(path) for path in map(_there, others) if readers.of_path(path)]
     if not located:
         raise UsageError(
             f"Folder {folder} has no data files.",
@@ -188,16 +195,9 @@ def _in_folder(folder: str) -> list[Located]:
 
 def left_out(arguments: Sequence[str]) -> list[str]:
     """Files in the given folders that have no reader; hidden files are not counted."""
-    unread: list[str] = []
-    for folder in filter(os.path.isdir, arguments):
-        for root, folders, files in os.walk(folder):
-            if arrow.files(root) is not None:  # saved by datasets, which may keep other files there
-                folders.clear()
-                continue
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            names = sorted(n for n in files if not n.startswith(".") and n not in SIDECARS)
-            unread += [named(os.path.join(root, n)) for n in names if not readers.of_path(n)]
-    return unread
+    folders = (each for one in filter(os.path.isdir, arguments) for each in _folders(one))
+    every = (path for _, others in folders for path in others)
+    return [named(path) for path in every if not readers.of_path(path)]
 
 
 def in_words(names: Sequence[str]) -> str:

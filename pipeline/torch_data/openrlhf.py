@@ -27,15 +27,6 @@ def _pad(tensors: Sequence[Tensor], value: float, side: str = "right") -> Tensor
     return torch.stack(padded)
 
 
-def _require_columns(dataset: Any, names: Iterable[str]) -> None:
-    missing = [name for name in names if name not in dataset.column_names]
-    if missing:
-        raise UsageError(
-            f"The dataset has no column {', '.join(missing)}.",
-            "Give a build made with --for openrlhf, for this task.",
-        )
-
-
 def _require_length(ids: Sequence[int], longest: int, name: str) -> None:
     if len(ids) > longest:
         raise UsageError(
@@ -44,20 +35,31 @@ def _require_length(ids: Sequence[int], longest: int, name: str) -> None:
         )
 
 
-class ShardSFT:
-    """``SFTDataset`` of 0.7.1 and newer: ids, mask of ones, loss mask moved one token forward."""
+class _Shard:
+    """The rows of a split, which have these columns."""
 
-    _columns: tuple[str, ...] = ("input_ids", "labels")
+    _columns: tuple[str, ...]
+    _fill = 0  # of the targets
 
     def __init__(
         self, dataset: Any, tokenizer: Any, max_length: int, strategy: Any, **rest: Any
     ) -> None:
-        _require_columns(dataset, self._columns)
+        missing = [name for name in self._columns if name not in dataset.column_names]
+        if missing:
+            raise UsageError(
+                f"The dataset has no column {', '.join(missing)}.",
+                "Give a build made with --for openrlhf, for this task.",
+            )
         self._rows, self._pad_id, self._longest = dataset, tokenizer.pad_token_id, max_length
-        self._fill = 0  # of the targets
 
     def __len__(self) -> int:
         return len(self._rows)
+
+
+class ShardSFT(_Shard):
+    """``SFTDataset`` of 0.7.1 and newer: ids, mask of ones, loss mask moved one token forward."""
+
+    _columns: tuple[str, ...] = ("input_ids", "labels")
 
     def _mask(self, doc: dict[str, Any]) -> Tensor:
         """int64 [1, length]: as stored where the row is padded, else ones."""
@@ -160,24 +162,14 @@ class ShardPRM(ShardSFT):
         return labels
 
 
-class ShardRM:
+class ShardRM(_Shard):
     """``RewardDataset`` of 0.7.1 and newer, for ``rm`` (padded left) and ``dpo`` (right)."""
 
-    def __init__(
-        self,
-        dataset: Any,
-        tokenizer: Any,
-        max_length: int,
-        strategy: Any,
-        is_dpo: bool = False,
-        **rest: Any,
-    ) -> None:
-        _require_columns(dataset, ("chosen_ids", "rejected_ids", "prompt_length"))
-        self._rows, self._pad_id, self._longest = dataset, tokenizer.pad_token_id, max_length
-        self._dpo = is_dpo
+    _columns = ("chosen_ids", "rejected_ids", "prompt_length")
 
-    def __len__(self) -> int:
-        return len(self._rows)
+    def __init__(self, *given: Any, is_dpo: bool = False, **rest: Any) -> None:
+        super().__init__(*given, **rest)
+        self._dpo = is_dpo
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
         """Ids and masks of both sides, and the margin (rm) or the prompt's length (dpo)."""
