@@ -9,8 +9,9 @@ import json
 import os
 import stat
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import IO, Any, TypeAlias, TypeVar
@@ -46,6 +47,25 @@ def of_content(content: bytes) -> str:
     It is asked for often, and computed once: Python keeps by itself which bytes it has seen.
     """
     return hashlib.sha256(content).hexdigest()
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path whose file takes the place of ``path`` when the block ends well."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        with suppress(OSError):  # a read-only disk refuses this even where there is no such file
+            temporary.unlink()
+
+
+def keep(path: Path, content: bytes) -> None:
+    """Put a file into a cache, whole or not at all; without a writable cache it is made again."""
+    with suppress(OSError), replacing(path) as temporary:
+        temporary.write_bytes(content)
 
 
 # Whether a file is still the one that was read, without reading it again.
@@ -194,14 +214,7 @@ class KnownHashes:
             return
         files = {name: [*ident, sha] for name, (ident, sha) in (self._kept | self._new).items()}
         content = {"version": _VERSION, "files": files, "sha256": _seal(files)}
-        temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}.tmp")
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(json.dumps(content))
-            temporary.replace(self._path)
-        except OSError:
-            with suppress(OSError):  # a read-only disk refuses this even without such a file
-                temporary.unlink()
+        keep(self._path, json.dumps(content).encode())
 
 
 def _key(path: str | Path) -> str:
