@@ -310,7 +310,7 @@ class SecondReading:
         for turns in (prompt, answer):
             seen = [{"role": t.role, "content": t.content, **(t.fields or {})} for t in turns]
             texts.append(self._rendered(seen, None))
-        encoding = encoders.as_text(self._tokenizer, *texts)
+        encoding = encoders.as_text(self._tokenizer, texts[0], texts[1])
         framing = self.model.profile.pair
         # Where the answer has no token, its start is where the tokens after it begin.
         start = len(encoding.ids) - (len(framing.after) if framing else 0)

@@ -2,13 +2,23 @@
 
 import numpy as np
 
-from expectations import audits, contract, stored_rows
+from expectations import contract, stored_rows
+from expectations.audits import (
+    Audit,
+    AuditFacts,
+    Counts,
+    Figure,
+    Tolerances,
+    Totals,
+    portion,
+    share,
+)
 from stages.errors import counted
 
 _PLACES = 20  # steps that are counted separately; later ones are counted together
 
 
-def _measure(chunk: stored_rows.Chunk) -> audits.Counts:
+def _measure(chunk: stored_rows.Chunk) -> Counts:
     owner, values = chunk.step_owner, chunk.step_values
     assert owner is not None
     assert values is not None
@@ -25,9 +35,7 @@ def _measure(chunk: stored_rows.Chunk) -> audits.Counts:
     }
 
 
-def _judge(
-    facts: audits.AuditFacts, totals: audits.Totals, tolerances: audits.Tolerances
-) -> list[audits.Figure]:
+def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
     good, bad, unlabelled = totals.summed("labels").tolist()
     chains, wrong = totals.summed("chains").tolist()
     first = totals.summed("first").tolist()
@@ -37,15 +45,15 @@ def _judge(
     bins = tuple(zip((*labels, "later"), first, strict=True))
     last = max((n for n, (_, count) in enumerate(bins) if count), default=-1)
     return [
-        audits.portion(
+        portion(
             "balance",
             max(good, bad),
             labelled,
-            f"{audits.share(good, labelled):.1%} of {labelled} labelled steps are {name.good}",
+            f"{share(good, labelled):.1%} of {labelled} labelled steps are {name.good}",
             tolerances,
             bins=(("good", good), ("bad", bad), ("unlabelled", unlabelled)),
         ),
-        audits.portion(
+        portion(
             "first errors",
             wrong,
             chains,
@@ -55,7 +63,7 @@ def _judge(
     ]
 
 
-AUDIT = audits.Audit(
+AUDIT = Audit(
     name="step_labels",
     about="PRM: how the step labels are balanced, and where the first errors are.",
     why="if nearly every step has one label, always predicting it already gives a low loss",
@@ -72,7 +80,7 @@ AUDIT = audits.Audit(
 # or the scores count the other way round, and a model trained on such pairs learns the opposite.
 
 
-def _margins_measure(chunk: stored_rows.Chunk) -> audits.Counts:
+def _margins_measure(chunk: stored_rows.Chunk) -> Counts:
     if chunk.margins is None:
         return {}
     negative = np.flatnonzero(chunk.margins < 0)  # NaN where a pair has none
@@ -83,19 +91,17 @@ def _margins_measure(chunk: stored_rows.Chunk) -> audits.Counts:
     }
 
 
-def _margins_judge(
-    facts: audits.AuditFacts, totals: audits.Totals, tolerances: audits.Tolerances
-) -> list[audits.Figure]:
+def _margins_judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
     if not len(totals.summed("pairs")):
         return []
     pairs, negative = totals.summed("pairs").tolist()
     below = f"{negative:,} of {counted(pairs, 'margin')} below zero"
     detail = f"{below}: the rejected answer is rated higher"
     rows = totals.named("rows")
-    return [audits.portion("negative", negative, pairs, detail, tolerances, rows=rows)]
+    return [portion("negative", negative, pairs, detail, tolerances, rows=rows)]
 
 
-MARGINS = audits.Audit(
+MARGINS = Audit(
     name="margins",
     about="Pairs whose margin says that the rejected answer is the better one.",
     why="with a negative margin the loss is low when the rejected answer wins",

@@ -1,5 +1,6 @@
 """Two answers and a verdict: which is the better one, or how strongly one is preferred."""
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -149,15 +150,7 @@ class _IndexedPair(_pairs.PairFormat):
 
     name = "indexed_pair"
     columns: Columns = {
-        "answers": (
-            *(
-                f"{stem}{joint}{end}"
-                for stem in _STEMS
-                for end in "1201abAB"
-                for joint in ("_", "")
-            ),
-            *_LISTS,
-        ),
+        "answers": (*dict.fromkeys(itertools.chain(*_PAIRS)), *_LISTS),
         "choice": _CHOICES,
         **_pairs.BESIDE,
     }

@@ -95,13 +95,10 @@ def _override(model: Resolved, overrides: Overrides) -> Resolved:
 def _by_id(model: str, cache: Path, overrides: Overrides, fetch: bool) -> Resolved:
     name, _, revision = model.partition("@")
     known = None if revision else profiles.find(name)
-    snapshot, source = hub.cached(name, revision or None), "hub cache"
-    if snapshot is None and fetch:
-        snapshot, source = hub.download(name, revision or None), "hub"
-    if snapshot is not None:
+    found = hub.found([name], revision or None, fetch=fetch)
+    if found is not None:
+        _, snapshot, source = found
         declared = _declared(snapshot.folder, name, overrides, source=source)
-        if source == "hub":
-            hub.note_download(declared.tokenizer_json, snapshot.name(name))
         return replace(declared, profile=replace(declared.profile, revision=snapshot.revision))
     if known is not None:
         return _pinned(known, cache, fetch)
