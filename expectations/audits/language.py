@@ -8,17 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from expectations import undo_layout
-from expectations.audits import (
-    Audit,
-    AuditFacts,
-    Counts,
-    Figure,
-    Tolerances,
-    Totals,
-    portion,
-    share,
-)
+from expectations import audits, undo_layout
 from expectations.stored_rows import Chunk
 from stages import columns, encoders, profile
 from stages.errors import counted, were
@@ -175,7 +165,7 @@ def _scripts(ids: Ids, chunk: Chunk) -> columns.Ints:
     return np.bincount(vocab.scripts(known), minlength=len(_NAMES))
 
 
-def _measure(chunk: Chunk) -> Counts:
+def _measure(chunk: Chunk) -> audits.Counts:
     ids = chunk.sequences.ids
     counts = {"all": _scripts(ids, chunk)}
     if chunk.context.kind.trains_answers:
@@ -185,7 +175,9 @@ def _measure(chunk: Chunk) -> Counts:
     return counts
 
 
-def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+def _judge(
+    facts: audits.AuditFacts, totals: audits.Totals, tolerances: audits.Tolerances
+) -> list[audits.Figure]:
     titles = {"all": "all tokens"}
     if facts.context.kind.compares:
         titles = {"all": "chosen sides", "other": "rejected sides"}
@@ -198,13 +190,13 @@ def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Fi
         bins = [(n, int(c)) for n, c in zip(_NAMES, by_script, strict=True) if c]
         bins.sort(key=lambda pair: -pair[1])
         top = int(np.argmax(by_script[:-1]))
-        value = share(by_script[top], letters)
+        value = audits.share(by_script[top], letters)
         detail = f"{value:.1%} of {letters} tokens with letters are {_NAMES[top]}"
-        figures.append(portion(title, by_script[top], letters, detail, bins=tuple(bins)))
+        figures.append(audits.portion(title, by_script[top], letters, detail, bins=tuple(bins)))
     return figures
 
 
-AUDIT = Audit(
+AUDIT = audits.Audit(
     name="language",
     about="In which scripts the examples and their trained parts are written.",
     why="a model answers in the language that it was trained on",
@@ -228,21 +220,23 @@ def _rows(side: undo_layout.Sequences, chunk: Chunk) -> np.ndarray[tuple[int], n
     return np.unique(side.owner(at))
 
 
-def _control_text_measure(chunk: Chunk) -> Counts:
+def _control_text_measure(chunk: Chunk) -> audits.Counts:
     rows = _rows(chunk.sequences, chunk)
     if chunk.other is not None:
         rows = np.union1d(rows, _rows(chunk.other, chunk))
     return {"rows": np.array([len(chunk), len(rows)]), "names": np.array(chunk.named(rows), object)}
 
 
-def _control_text_judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+def _control_text_judge(
+    facts: audits.AuditFacts, totals: audits.Totals, tolerances: audits.Tolerances
+) -> list[audits.Figure]:
     examples, affected = totals.summed("rows").tolist()
     detail = f"the text of a control token in {affected:,} of {counted(examples, 'example')}"
     names = totals.named("names")
-    return [portion("examples", affected, examples, detail, tolerances, rows=names)]
+    return [audits.portion("examples", affected, examples, detail, tolerances, rows=names)]
 
 
-CONTROL_TEXT = Audit(
+CONTROL_TEXT = audits.Audit(
     name="control_text",
     about="Content that spells out a control token: harmless as ids, but a sign of "
     "templated input.",
@@ -256,15 +250,17 @@ CONTROL_TEXT = Audit(
 # How many sampled rows the tokenizer does not give back; above the limit no build is planned.
 
 
-def _lost_text_judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+def _lost_text_judge(
+    facts: audits.AuditFacts, totals: audits.Totals, tolerances: audits.Tolerances
+) -> list[audits.Figure]:
     lost, sampled, first = facts.lost
     example = f", for example {first}" if first else ""
     detail = f"{lost} of {counted(sampled, 'sampled row')}{example}"
     # A plan refuses what is above the limit, so here it only warns.
-    return [portion("lost text", lost, sampled, detail, {"warn": tolerances["warn"]})]
+    return [audits.portion("lost text", lost, sampled, detail, {"warn": tolerances["warn"]})]
 
 
-LOST_TEXT = Audit(
+LOST_TEXT = audits.Audit(
     name="lost_text",
     about="How many sampled rows the tokenizer does not give back; above the limit no build "
     "is planned.",
@@ -277,7 +273,9 @@ LOST_TEXT = Audit(
 # Equal examples.
 
 
-def _duplicates_judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+def _duplicates_judge(
+    facts: audits.AuditFacts, totals: audits.Totals, tolerances: audits.Tolerances
+) -> list[audits.Figure]:
     ledger = facts.ledger
     equal, compared = ledger.equal, ledger.kept
     if ledger.removed:  # before budgets left anything out: of all that were compared
@@ -286,10 +284,10 @@ def _duplicates_judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances)
     examples = counted(compared, "example")
     detail = f"{equal:,} of {examples}, equal to an earlier one, {were(equal)} {removed}"
     judged = None if ledger.removed else tolerances
-    return [portion("equal examples", equal, compared, detail, judged)]
+    return [audits.portion("equal examples", equal, compared, detail, judged)]
 
 
-DUPLICATES = Audit(
+DUPLICATES = audits.Audit(
     name="duplicates",
     about="Equal examples.",
     why="duplicates are trained twice",

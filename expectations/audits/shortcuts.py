@@ -11,18 +11,8 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
-from expectations import contract, undo_layout
-from expectations.audits import (
-    Audit,
-    AuditFacts,
-    Counts,
-    Figure,
-    Tolerances,
-    Totals,
-    language,
-    level,
-    portion,
-)
+from expectations import audits, contract, undo_layout
+from expectations.audits import language
 from expectations.stored_rows import Chunk
 from stages.columns import Ints
 from stages.errors import counted
@@ -79,10 +69,10 @@ def _features(side: undo_layout.Sequences, chunk: Chunk) -> dict[str, npt.NDArra
     return {name: np.asarray(values, np.float64) for name, values in features.items()}
 
 
-def _measure(chunk: Chunk) -> Counts:
+def _measure(chunk: Chunk) -> audits.Counts:
     assert chunk.other is not None
     chosen, rejected = (_features(side, chunk) for side in (chunk.sequences, chunk.other))
-    counts: Counts = {}
+    counts: audits.Counts = {}
     for name in _NUMBERS:
         sign = np.sign(chosen[name] - rejected[name])
         counts[name] = np.array([(sign > 0).sum(), (sign == 0).sum(), (sign < 0).sum()])
@@ -92,7 +82,7 @@ def _measure(chunk: Chunk) -> Counts:
     return counts
 
 
-def _number(name: str, counts: Ints, tolerances: Tolerances) -> Figure:
+def _number(name: str, counts: Ints, tolerances: audits.Tolerances) -> audits.Figure:
     more, ties, less = counts.tolist()
     pairs = more + ties + less
     value = round(max(more, less) / pairs + ties / pairs / 2, 6)
@@ -101,7 +91,7 @@ def _number(name: str, counts: Ints, tolerances: Tolerances) -> Figure:
         f"{side} {_NUMBERS[name]} in {max(more, less) / pairs:.1%} of {counted(pairs, 'pair')}; "
         f"the sides are equal in {ties / pairs:.1%}"
     )
-    return Figure(name, value, "auc", detail, status=level(value, tolerances, pairs))
+    return audits.Figure(name, value, "auc", detail, status=audits.level(value, tolerances, pairs))
 
 
 def _scores(chosen: Ints, rejected: Ints, size: int) -> npt.NDArray[np.float64]:
@@ -112,8 +102,8 @@ def _scores(chosen: Ints, rejected: Ints, size: int) -> npt.NDArray[np.float64]:
 
 
 def _word(
-    name: str, chosen: Ints, rejected: Ints, facts: AuditFacts, tolerances: Tolerances
-) -> Figure:
+    name: str, chosen: Ints, rejected: Ints, facts: audits.AuditFacts, tolerances: audits.Tolerances
+) -> audits.Figure:
     pairs = len(chosen)
     size = int(max(chosen.max(), rejected.max())) + 1
     # Two folds: each half is scored with the counts of the other half.
@@ -135,10 +125,12 @@ def _word(
             f"no token {_WORDS[name]} one side more often than the other, in "
             f"{counted(pairs, 'pair')}"
         )
-    return Figure(name, value, "auc", detail, status=level(value, tolerances, pairs))
+    return audits.Figure(name, value, "auc", detail, status=audits.level(value, tolerances, pairs))
 
 
-def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+def _judge(
+    facts: audits.AuditFacts, totals: audits.Totals, tolerances: audits.Tolerances
+) -> list[audits.Figure]:
     figures = [_number(name, totals.summed(name), tolerances) for name in _NUMBERS]
     for name in _WORDS:
         sides = totals.joined(f"{name} chosen"), totals.joined(f"{name} rejected")
@@ -146,7 +138,7 @@ def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Fi
     return figures
 
 
-AUDIT = Audit(
+AUDIT = audits.Audit(
     name="shortcuts",
     about="RM: how well one simple feature of the two answers alone separates chosen from "
     "rejected.",
@@ -192,12 +184,12 @@ def _hashes(chunk: Chunk) -> Ints:
     return np.frombuffer(b"".join(digests), np.int64)
 
 
-def _leaks_measure(chunk: Chunk) -> Counts:
+def _leaks_measure(chunk: Chunk) -> audits.Counts:
     asks = _prompt_ends(chunk) - chunk.sequences.offsets[:-1] > 1  # the first is never trained
     return {chunk.split: _hashes(chunk)[asks]}
 
 
-def _leaked(totals: Totals) -> Ints:
+def _leaked(totals: audits.Totals) -> Ints:
     """The hash of each test example's prompt that a train example has.
 
     What most examples have alike is no prompt, but what a template prints before turns that are all
@@ -210,7 +202,7 @@ def _leaked(totals: Totals) -> Ints:
     return found
 
 
-def _pair(facts: AuditFacts, prompt: int) -> tuple[str, ...]:
+def _pair(facts: audits.AuditFacts, prompt: int) -> tuple[str, ...]:
     """A test example with a prompt, and a train example with the same."""
     names: dict[str, str] = {}
     for chunk in facts.everything():
@@ -220,7 +212,9 @@ def _pair(facts: AuditFacts, prompt: int) -> tuple[str, ...]:
     return names["test"], names["train"]
 
 
-def _leaks_judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+def _leaks_judge(
+    facts: audits.AuditFacts, totals: audits.Totals, tolerances: audits.Tolerances
+) -> list[audits.Figure]:
     of = facts.ledger.test
     if of is None:
         return []
@@ -232,12 +226,12 @@ def _leaks_judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> l
         ("leaked prompts", len(prompts), f"test examples ask what train examples ask{example}"),
     )
     return [
-        portion(name, leaked, of, f"{leaked} of {of} {text}", tolerances, rows=pair)
+        audits.portion(name, leaked, of, f"{leaked} of {of} {text}", tolerances, rows=pair)
         for name, leaked, text in leaks
     ]
 
 
-LEAKS = Audit(
+LEAKS = audits.Audit(
     name="leaks",
     about="Test examples and prompts that are also in train: above the limit no build is "
     "published.",

@@ -2,23 +2,13 @@
 
 import numpy as np
 
-from expectations import contract, stored_rows
-from expectations.audits import (
-    Audit,
-    AuditFacts,
-    Counts,
-    Figure,
-    Tolerances,
-    Totals,
-    portion,
-    share,
-)
+from expectations import audits, contract, stored_rows
 from stages.errors import counted
 
 _PLACES = 20  # steps that are counted separately; later ones are counted together
 
 
-def _measure(chunk: stored_rows.Chunk) -> Counts:
+def _measure(chunk: stored_rows.Chunk) -> audits.Counts:
     owner, values = chunk.step_owner, chunk.step_values
     assert owner is not None
     assert values is not None
@@ -35,7 +25,9 @@ def _measure(chunk: stored_rows.Chunk) -> Counts:
     }
 
 
-def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+def _judge(
+    facts: audits.AuditFacts, totals: audits.Totals, tolerances: audits.Tolerances
+) -> list[audits.Figure]:
     good, bad, unlabelled = totals.summed("labels").tolist()
     chains, wrong = totals.summed("chains").tolist()
     first = totals.summed("first").tolist()
@@ -45,15 +37,15 @@ def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Fi
     bins = tuple(zip((*labels, "later"), first, strict=True))
     last = max((n for n, (_, count) in enumerate(bins) if count), default=-1)
     return [
-        portion(
+        audits.portion(
             "balance",
             max(good, bad),
             labelled,
-            f"{share(good, labelled):.1%} of {labelled} labelled steps are {name.good}",
+            f"{audits.share(good, labelled):.1%} of {labelled} labelled steps are {name.good}",
             tolerances,
             bins=(("good", good), ("bad", bad), ("unlabelled", unlabelled)),
         ),
-        portion(
+        audits.portion(
             "first errors",
             wrong,
             chains,
@@ -63,7 +55,7 @@ def _judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Fi
     ]
 
 
-AUDIT = Audit(
+AUDIT = audits.Audit(
     name="step_labels",
     about="PRM: how the step labels are balanced, and where the first errors are.",
     why="if nearly every step has one label, always predicting it already gives a low loss",
@@ -80,7 +72,7 @@ AUDIT = Audit(
 # or the scores count the other way round, and a model trained on such pairs learns the opposite.
 
 
-def _margins_measure(chunk: stored_rows.Chunk) -> Counts:
+def _margins_measure(chunk: stored_rows.Chunk) -> audits.Counts:
     if chunk.margins is None:
         return {}
     negative = np.flatnonzero(chunk.margins < 0)  # NaN where a pair has none
@@ -91,17 +83,19 @@ def _margins_measure(chunk: stored_rows.Chunk) -> Counts:
     }
 
 
-def _margins_judge(facts: AuditFacts, totals: Totals, tolerances: Tolerances) -> list[Figure]:
+def _margins_judge(
+    facts: audits.AuditFacts, totals: audits.Totals, tolerances: audits.Tolerances
+) -> list[audits.Figure]:
     if not len(totals.summed("pairs")):
         return []
     pairs, negative = totals.summed("pairs").tolist()
     below = f"{negative:,} of {counted(pairs, 'margin')} below zero"
     detail = f"{below}: the rejected answer is rated higher"
     rows = totals.named("rows")
-    return [portion("negative", negative, pairs, detail, tolerances, rows=rows)]
+    return [audits.portion("negative", negative, pairs, detail, tolerances, rows=rows)]
 
 
-MARGINS = Audit(
+MARGINS = audits.Audit(
     name="margins",
     about="Pairs whose margin says that the rejected answer is the better one.",
     why="with a negative margin the loss is low when the rejected answer wins",
