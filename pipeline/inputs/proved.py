@@ -6,6 +6,7 @@ fails is never kept. A file that is damaged, or of another name, holds no answer
 cache every answer is found again.
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -16,7 +17,7 @@ from pipeline import processes, tasks
 from pipeline.inputs.declared import resolved
 from pipeline.inputs.versions import code_version, hash_of
 from pipeline.manifest import json_records
-from pipeline.manifest.dataset_files import json_text
+from pipeline.manifest.dataset_files import write_json
 from pipeline.options.config import Config
 from stages import encoders, probes
 from stages.files import file_hash
@@ -99,8 +100,14 @@ def _read(folder: Path, key: str) -> dict[str, Any] | None:
 
 def _write(folder: Path, key: str, answer: Mapping[str, Any]) -> None:
     """Keep an answer, whole or not at all."""
-    sealed = json_records.sealed_text({"key": key, "answer": dict(answer)})
-    file_hash.keep(folder / f"{key}.json", json_text(sealed).encode())
+    temporary = folder / f"{key}.{os.getpid()}.tmp"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(temporary, json_records.sealed_text({"key": key, "answer": dict(answer)}))
+        temporary.replace(folder / f"{key}.json")
+    except OSError:
+        with suppress(OSError):  # a read-only disk refuses this even where there is no such file
+            temporary.unlink()
 
 
 def _kept(

@@ -31,7 +31,7 @@ from pipeline.manifest.json_records import from_json, plain
 from pipeline.shards import examples, gather
 from pipeline.shards.gather import Gather, ShardReport, ShardWork
 from pipeline.shards.measured import METRICS, file_of, files_of
-from pipeline.shards.storage import here
+from pipeline.shards.storage import here, replacing
 from stages.errors import PipelineError, SurroundingsError
 from stages.files import file_hash
 from stages.files.file_hash import FileState, KnownHashes
@@ -235,13 +235,14 @@ def remember(keeping: Keeping, key: str, report: ShardReport) -> None:
         OSError: the cache cannot be written to.
     """
     memory = memory_of(Path(keeping.cache), report.sha256)
+    memory.parent.mkdir(parents=True, exist_ok=True)
     hashes = {}
     for name, path in files_of(Path(keeping.gather.folder) / METRICS, report.path).items():
         hashes[name] = file_hash.sha256(path)
-        with file_hash.replacing(memory.with_suffix(f".{name}")) as copy:
+        with replacing(memory.with_suffix(f".{name}")) as copy:
             _link(path, copy)
     content = {"key": key, "recipe": keeping.recipe, "files": hashes, "report": plain(report)}
-    with file_hash.replacing(memory) as path:  # last: it vouches for the others
+    with replacing(memory) as path:  # last: it vouches for the others
         dataset_files.write_json(path, json_records.sealed_text(content))
 
 

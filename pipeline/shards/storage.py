@@ -8,10 +8,12 @@
 What a report says, and how a part is made, is the business of ``part``.
 """
 
+import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,7 +97,8 @@ def _read_shared(files: PartFiles) -> Mapping[str, Any] | None:
         return None
     for path in files.all[:-1]:  # whatever is here of the part is not whole
         path.unlink(missing_ok=True)
-    with file_hash.replacing(files.report) as path:
+    files.report.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(files.report) as path:
         path.write_bytes(data)
     return report
 
@@ -136,11 +139,11 @@ def write(
         SHA256: _written(files.path, table),
         PLAN_SHA256: _written(files.plan, table.select(list(planned))),
     }
-    with file_hash.replacing(files.rejects) as path:
+    with replacing(files.rejects) as path:
         path.write_bytes(b"".join(line + b"\n" for line in rejects))
         hashes[REJECTS_SHA256] = file_hash.sha256(path)
     report = {**report, **hashes}
-    with file_hash.replacing(files.report) as path:  # last: it vouches for the others
+    with replacing(files.report) as path:  # last: it vouches for the others
         dataset_files.write_json(path, json_records.sealed_text({_KEY: files.key, _REPORT: report}))
     send(files)
     return report
@@ -148,7 +151,7 @@ def write(
 
 def _written(target: Path, table: pa.Table) -> str:
     """Write a table as an Arrow file; the hash of its bytes."""
-    with file_hash.replacing(target) as path:
+    with replacing(target) as path:
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
         return file_hash.sha256(path)
@@ -167,6 +170,18 @@ def _use(path: Path) -> None:
         os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
     except PermissionError:  # somebody else's file: they alone may set times of their choice
         path.touch()
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path whose file takes the place of ``path`` when the block ends well."""
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
 
 
 # Parts that machines share: they lie in a store, and the cache of a machine has copies of them.
@@ -189,8 +204,10 @@ def share(folder: Path, address: str) -> None:
     note = folder / _NOTE
     if not address or (note.is_file() and note.read_bytes() == said):
         return
-    with file_hash.replacing(note) as new:
-        new.write_bytes(said)
+    folder.mkdir(parents=True, exist_ok=True)
+    new = note.with_name(f"{_NOTE}.{uuid.uuid4().hex}.tmp")
+    new.write_bytes(said)
+    new.replace(note)
 
 
 def store_of(folder: Path) -> Store | None:
@@ -268,7 +285,8 @@ def write_grouped(
     """
     order = np.argsort(buckets, kind="stable")
     offsets = offsets_of(np.bincount(buckets, minlength=count))
-    with file_hash.replacing(path) as temporary, temporary.open("wb") as file:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary, temporary.open("wb") as file:
         file.write(offsets.astype("<i8").tobytes())
         file.write(np.ascontiguousarray(records[order]).tobytes())
 

@@ -10,8 +10,8 @@ import os
 import stat
 import time
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import IO, Any, TypeAlias, TypeVar
@@ -49,23 +49,16 @@ def of_content(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path whose file takes the place of ``path`` when the block ends well."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        with suppress(OSError):  # a read-only disk refuses this even where there is no such file
-            temporary.unlink()
-
-
 def keep(path: Path, content: bytes) -> None:
     """Put a file into a cache, whole or not at all; without a writable cache it is made again."""
-    with suppress(OSError), replacing(path) as temporary:
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_bytes(content)
+        temporary.replace(path)
+    except OSError:
+        with suppress(OSError):  # a read-only disk refuses this even where there is no such file
+            temporary.unlink()
 
 
 # Whether a file is still the one that was read, without reading it again.
