@@ -9,7 +9,6 @@ import json
 import os
 import stat
 import time
-import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
@@ -51,7 +50,7 @@ def of_content(content: bytes) -> str:
 
 def keep(path: Path, content: bytes) -> None:
     """Put a file into a cache, whole or not at all; without a writable cache it is made again."""
-    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_bytes(content)

@@ -1,6 +1,5 @@
 """Two answers and a verdict: which is the better one, or how strongly one is preferred."""
 
-import itertools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -150,7 +149,7 @@ class _IndexedPair(_pairs.PairFormat):
 
     name = "indexed_pair"
     columns: Columns = {
-        "answers": (*dict.fromkeys(itertools.chain(*_PAIRS)), *_LISTS),
+        "answers": (*dict.fromkeys(name for names in _PAIRS for name in names), *_LISTS),
         "choice": _CHOICES,
         **_pairs.BESIDE,
     }
