@@ -192,7 +192,7 @@ class SecondReading:
         if self.system is not None and turns[0].role != "system":
             turns = [Message("system", self.system, trained=False, weight=0.0), *turns]
         hidden = _Hidden(self._controls, [turn.content or "" for turn in turns])
-        seen = [{"role": t.role, "content": t.content, **(t.fields or {})} for t in turns]
+        seen = [turn.seen() for turn in turns]
         # Content None (a turn of tool calls alone) stays None: templates tell it from an empty
         # text.
         shown = [{**one, "content": hidden.hide(one["content"] or "")} for one in seen]
@@ -308,7 +308,7 @@ class SecondReading:
         """The ids of two texts as an encoder's tokenizer frames them; the second is trained."""
         texts = []
         for turns in (prompt, answer):
-            seen = [{"role": t.role, "content": t.content, **(t.fields or {})} for t in turns]
+            seen = [turn.seen() for turn in turns]
             texts.append(self._rendered(seen, None))
         encoding = encoders.as_text(self._tokenizer, texts[0], texts[1])
         framing = self.model.profile.pair
