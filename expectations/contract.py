@@ -242,8 +242,7 @@ class Equal:
         return differs
 
     def deciding(self, metrics: Values) -> npt.NDArray[np.int64]:
-        differs: npt.NDArray[np.bool_] = metrics[self.column] != metrics[self.other]
-        return differs.astype(np.int64)
+        return self.broken(metrics, {}).astype(np.int64)
 
     def expectation(self) -> tuple[str, dict[str, Any]]:
         columns = {"column_A": self.column, "column_B": self.other}

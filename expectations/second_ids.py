@@ -106,7 +106,8 @@ class SecondReading:
         self._template = template_of(model)
         names = sorted(model.controls, key=len, reverse=True)
         self._controls = re.compile("|".join(map(re.escape, names)))
-        added = encoders.parsed(model.tokenizer_json).get_added_tokens_decoder().values()
+        self._tokenizer = encoders.parsed(model.tokenizer_json)
+        added = self._tokenizer.get_added_tokens_decoder().values()
         self._flags = {token.content: token for token in added}
         self._prompts = [dict(variant) for variant in model.profile.template_variants]
 
@@ -131,14 +132,6 @@ class SecondReading:
             parts[i] = (part, False)
         return [part for part in parts if part[0]]
 
-    def _begun(self, text: str) -> list[int]:
-        """Ids of a text at the start of a row, where control tokens in it are ordinary text."""
-        tokenizer = encoders.parsed(self.model.tokenizer_json)
-        tokenizer.encode_special_tokens = True
-        ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
-        tokenizer.encode_special_tokens = False  # the tokenizer is shared
-        return ids
-
     def whole(self, text: str) -> list[int]:
         """Ids of a row's text as a trainer encodes it, control tokens included."""
         ids: list[int] = self.reference.encode_whole([text])[0].tolist()
@@ -160,7 +153,9 @@ class SecondReading:
                 ids.append(self.model.controls[part])
                 continue
             part_ids = next(encoded)
-            ids += self._begun(hidden.restore(part)) if first and not i else part_ids
+            if first and not i:  # at the start of a row, where some tokenizers put a space
+                part_ids = encoders.as_text(self._tokenizer, hidden.restore(part)).ids
+            ids += part_ids
         return ids
 
     def _start(self, text: str, before: list[dict[str, Any]], tools: list[Any] | None) -> int:
@@ -197,7 +192,7 @@ class SecondReading:
         if self.system is not None and turns[0].role != "system":
             turns = [Message("system", self.system, trained=False, weight=0.0), *turns]
         hidden = _Hidden(self._controls, [turn.content or "" for turn in turns])
-        seen = [{"role": t.role, "content": t.content, **(t.fields or {})} for t in turns]
+        seen = [turn.seen() for turn in turns]
         # Content None (a turn of tool calls alone) stays None: templates tell it from an empty
         # text.
         shown = [{**one, "content": hidden.hide(one["content"] or "")} for one in seen]
@@ -313,12 +308,9 @@ class SecondReading:
         """The ids of two texts as an encoder's tokenizer frames them; the second is trained."""
         texts = []
         for turns in (prompt, answer):
-            seen = [{"role": t.role, "content": t.content, **(t.fields or {})} for t in turns]
+            seen = [turn.seen() for turn in turns]
             texts.append(self._rendered(seen, None))
-        tokenizer = encoders.parsed(self.model.tokenizer_json)
-        tokenizer.encode_special_tokens = True
-        encoding = tokenizer.encode(texts[0], texts[1])
-        tokenizer.encode_special_tokens = False  # the tokenizer is shared
+        encoding = encoders.as_text(self._tokenizer, texts[0], texts[1])
         framing = self.model.profile.pair
         # Where the answer has no token, its start is where the tokens after it begin.
         start = len(encoding.ids) - (len(framing.after) if framing else 0)

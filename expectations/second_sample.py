@@ -10,7 +10,6 @@ The check itself is checked: in the first row that passes, each of those columns
 and the second reading must notice every damage.
 """
 
-import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,7 +41,6 @@ _READ = (
     *("steps", "tail", "folded", "truncated", "merged_cuts", "digest", *_JUDGED),
 )
 _OUTLINES = ("outline", "chosen_outline", "rejected_outline")
-_second = operator.itemgetter(1)
 Row = Mapping[str, Any]
 
 
@@ -102,7 +100,7 @@ class Witness:
         spelled = column.dictionary.to_pylist()
         which, first = np.unique(column.indices.fill_null(-1).to_numpy(), return_index=True)
         rows = []
-        for shape, row in sorted(zip(which.tolist(), first.tolist(), strict=True), key=_second):
+        for row, shape in sorted(zip(first.tolist(), which.tolist(), strict=True)):
             room = len(self._shapes) < SHAPES
             if shape >= 0 and room and spelled[shape] not in self._shapes:
                 self._shapes.add(spelled[shape])

@@ -4,7 +4,6 @@ Metrics compare what is stored with what was planned. Row ids are numbers here (
 sequence), and the texts that such numbers are written as.
 """
 
-import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -138,7 +137,7 @@ class Chunk:
         names: list[str] = self.names.take(pa.array(examples[:most], pa.int64())).to_pylist()
         return names
 
-    @functools.cached_property
+    @cached_property
     def trained_ends(self) -> tuple[Ints, Ints]:
         """First index and end (exclusive) of every run of trained tokens within an example."""
         # +1 where a run starts and -1 where it ends, so starts and ends alternate.

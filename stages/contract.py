@@ -191,6 +191,10 @@ class Message:
     trained: bool | None = None
     weight: float | None = None
 
+    def seen(self) -> dict[str, Any]:
+        """The turn as a template gets it."""
+        return {"role": self.role, "content": self.content, **(self.fields or {})}
+
 
 @dataclass(slots=True)
 class Conversation:

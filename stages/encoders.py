@@ -20,7 +20,7 @@ from stages import errors, late
 if TYPE_CHECKING:  # what only names a model imports no tokenizer
     import numpy as np
     import numpy.typing as npt
-    from tokenizers import Tokenizer
+    from tokenizers import Encoding, Tokenizer
 else:
     np = late.module("numpy")
 
@@ -81,6 +81,14 @@ class Reference(Encoder):
         flat = np.fromiter((t for i in ids for t in i), np.int32, int(offsets[-1]))
         tokenizer.encode_special_tokens = False  # the tokenizer is shared (``parsed``)
         return flat, offsets
+
+
+def as_text(tokenizer: Tokenizer, text: str, other: str | None = None) -> Encoding:
+    """A text, or a pair of texts as the tokenizer frames them, control tokens in it being text."""
+    tokenizer.encode_special_tokens = True
+    encoding = tokenizer.encode(text, other, add_special_tokens=other is not None)
+    tokenizer.encode_special_tokens = False  # the tokenizer is shared (``parsed``)
+    return encoding
 
 
 class Fast(Encoder):

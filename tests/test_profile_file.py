@@ -215,7 +215,7 @@ def test_a_profile_takes_its_tokenizer_from_the_hubs_cache(
 ) -> None:
     """Where no package carries it; and it is refused when its ids are others."""
     (tmp_path / "tokenizer.json").write_bytes(small("gemma-2-2b-it")[1])
-    monkeypatch.setattr(hub, "cached", lambda model_id: hub.Snapshot(tmp_path, "abc"))
+    monkeypatch.setattr(hub, "cached", lambda model_id, revision: hub.Snapshot(tmp_path, "abc"))
     found = resolve.resolve("gemma-2-2b-it", tmp_path, Overrides())
     assert found.source == "hub cache"
     with pytest.raises(errors.ModelError, match="is 106 in this family, but 4 here"):

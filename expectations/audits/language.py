@@ -114,14 +114,12 @@ class Vocabulary:
         Args:
             inner: without the first and last id, which may merge with the text around.
         """
-        self._tokenizer.encode_special_tokens = True
         spellings = set()
         for before in ("", " ", "\n"):
-            ids = self._tokenizer.encode(before + phrase, add_special_tokens=False).ids
-            blank = self._tokenizer.encode(before, add_special_tokens=False).ids if before else []
+            ids = encoders.as_text(self._tokenizer, before + phrase).ids
+            blank = encoders.as_text(self._tokenizer, before).ids if before else []
             ids = ids[len(blank) :] if ids[: len(blank)] == blank else ids
             spellings.add(tuple(ids[1:-1] if inner and len(ids) > 3 else ids))
-        self._tokenizer.encode_special_tokens = False  # the tokenizer is shared
         return {ids for ids in spellings if ids}
 
 

@@ -53,21 +53,23 @@ def _packing(dataset: Dataset) -> contract.Columns:
     return {"n_packs": [packs], "n_packs_mergeable": [mergeable], "efficiency_ppm": [full]}
 
 
+_of_rows = partial(contract.Invariant, level=contract.ROW, needs=(contract.PACKS,))
+_of_packing = partial(contract.Invariant, level=contract.DATASET, needs=(contract.SHARES,))
+
+
 SUBJECT = contract.Subject(
     metrics=(
         contract.Metrics(measure=_packs, level=contract.ROW, needs=(contract.PACKS,)),
         contract.Metrics(measure=_packing, level=contract.DATASET, needs=(contract.SHARES,)),
     ),
     invariants=(
-        contract.Invariant(
+        _of_rows(
             name="seq_lengths_fill_the_pack",
             why="attention ends at seq_lengths; a wrong one lets a document attend to another",
             checks=(contract.Equal("n_tokens", "n_in_examples"),),
             breaks={"n_in_examples": 0},
-            needs=(contract.PACKS,),
-            level=contract.ROW,
         ),
-        contract.Invariant(
+        _of_rows(
             name="positions_reset",  # they start again at each example, once for every name
             why="positions that do not restart join two documents, as if they were one text",
             checks=(
@@ -75,8 +77,6 @@ SUBJECT = contract.Subject(
                 contract.Equal("n_examples", "n_names"),
             ),
             breaks={"n_restarts": -1},
-            needs=(contract.PACKS,),
-            level=contract.ROW,
         ),
         contract.Invariant(
             name="pack_within_max_length",
@@ -86,21 +86,17 @@ SUBJECT = contract.Subject(
             needs=(contract.SHARES,),
             level=contract.ROW,
         ),
-        contract.Invariant(
+        _of_packing(
             name="packs_filled",  # no two packs would fit into one: the least packing must achieve
             why="half-empty packs double the number of steps and the cost",
             checks=(contract.none("n_packs_mergeable"),),
             breaks={"n_packs_mergeable": 1},
-            needs=(contract.SHARES,),
-            level=contract.DATASET,
         ),
-        contract.Invariant(
+        _of_packing(
             name="packing_efficient",  # nine tenths full, where there are enough packs to tell
             why="another --max-length would train the same tokens in fewer steps",
             checks=(contract.Between("efficiency_ppm", 900_000),),
             breaks={"efficiency_ppm": 0},
-            needs=(contract.SHARES,),
-            level=contract.DATASET,
             severity="warning",
         ),
     ),

@@ -27,7 +27,8 @@ from typing import Any
 from stages.chat_template import printed_fields, template
 from stages.chat_template import segments as outlines
 from stages.chat_template.segments import CONTROL, TRAINED, Segment, cut
-from stages.chat_template.trained_spans import Chat, Spans, Turn
+from stages.chat_template.trained_spans import Chat, Spans
+from stages.contract import Message
 from stages.errors import RowError
 
 # Texts on which a program is compared with the template: blanks that it might strip, a marker that
@@ -152,7 +153,7 @@ class Compiler:
         self._proved: dict[Hashable, bool | None] = {}
         self.train_all = train_all
 
-    def compile(self, turns: Sequence[Turn], tools: list[Any] | None) -> Program | None:
+    def compile(self, turns: Sequence[Message], tools: list[Any] | None) -> Program | None:
         """The program of the shape that some turns have; None when the template looks into texts.
 
         Raises:
@@ -200,7 +201,7 @@ class Compiler:
 
         return bool(chat.in_excerpt(trained[0], self._proved, proves)[1])
 
-    def _holds(self, program: Program, turns: Sequence[Turn], tools: list[Any] | None) -> bool:
+    def _holds(self, program: Program, turns: Sequence[Message], tools: list[Any] | None) -> bool:
         """Whether the program prints what the template prints, for texts chosen to tell them apart.
 
         Catches what the placeholders cannot watch: text captured in a block and changed there.
@@ -220,11 +221,11 @@ class Compiler:
                 return False
         return True
 
-    def turn_ends(self, text: str, turns: Sequence[Turn], tools: list[Any] | None) -> list[int]:
+    def turn_ends(self, text: str, turns: Sequence[Message], tools: list[Any] | None) -> list[int]:
         """Where each turn stops in the rendered text; raises as ``Spans.turn_ends``."""
         return self._spans.turn_ends(Chat(turns, tools, placed=False), text)
 
-    def segments(self, turns: Sequence[Turn], tools: list[Any] | None) -> list[Segment]:
+    def segments(self, turns: Sequence[Message], tools: list[Any] | None) -> list[Segment]:
         """Render one row with its own texts.
 
         A text may hold the text of a control token. Until the rendered text has been cut, such

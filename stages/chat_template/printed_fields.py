@@ -15,7 +15,8 @@ from jinja2 import nodes
 
 from stages.chat_template.segments import Span
 from stages.chat_template.template import SHORT, Template, parsed_tree
-from stages.chat_template.trained_spans import Chat, Seen, Turn
+from stages.chat_template.trained_spans import Chat, Seen
+from stages.contract import Message
 from stages.errors import RowError
 
 EVERY = "*"  # the template prints whole turns, so every field
@@ -268,7 +269,7 @@ class Printed:
 
 
 def require_reasoning(
-    turns: Sequence[Turn], text: str, spans: Sequence[Span], end_of_turn: str, train_all: bool
+    turns: Sequence[Message], text: str, spans: Sequence[Span], end_of_turn: str, train_all: bool
 ) -> None:
     """Refuse a trained answer with reasoning in its content of which the template drops a part.
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from stages import columns, contract
-from stages.chat_template import loss_weights, reasoning, shapes, template, trained_spans
+from stages.chat_template import loss_weights, reasoning, shapes, template
 from stages.chat_template.compile import Compiler, Program
 from stages.chat_template.segments import CLOSES, CONTROL, TRAINED, controls_pattern
 from stages.errors import RowError
@@ -56,10 +56,10 @@ class Row:
     def _own_shape(self) -> Hashable:
         return (tuple(_kinds(self.roles, self.contents, self.fields, self.trained)), self.tools)
 
-    def turns(self) -> list[trained_spans.Turn]:
+    def turns(self) -> list[contract.Message]:
         """The messages as the template sees them."""
         rows = zip(self.roles, self.contents, self.fields, self.trained, strict=True)
-        return [trained_spans.Turn(r, c, json.loads(f) if f else None, t) for r, c, f, t in rows]
+        return [contract.Message(r, c, json.loads(f) if f else None, t) for r, c, f, t in rows]
 
     def prepend(self, system: str) -> None:
         """Put a system text in front."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stages import contract, encoders
-from stages.chat_template import segments, shapes, trained_spans
+from stages.chat_template import segments, shapes
 from stages.chat_template.render import Row, conversations, exchange, template_of
 from stages.errors import ModelError, RowError
 from stages.profile import PairFraming, TargetModel
@@ -28,7 +28,7 @@ class PairRenderer:
         markers = sorted(map(re.escape, model.profile.text_markers), key=len, reverse=True)
         self._marker = re.compile("^(?:" + "|".join(markers) + ")", re.M) if markers else None
 
-    def text(self, turns: Sequence[trained_spans.Turn]) -> str:
+    def text(self, turns: Sequence[contract.Message]) -> str:
         """One text of some turns.
 
         Raises:

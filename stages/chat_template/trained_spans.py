@@ -21,6 +21,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from stages.chat_template.segments import SLOT, Guard, Placeholder, Span
 from stages.chat_template.template import Excerpts, Template
+from stages.contract import Message
 from stages.errors import RowError
 
 # How many turns the extra renderings of one conversation may print in all.
@@ -28,20 +29,6 @@ MOST_PRINTED = 1 << 17
 _MOST_KINDS = 4096  # excerpts whose result is remembered
 Seen: TypeAlias = list[dict[str, Any]]
 Found = TypeVar("Found")
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One message as the template sees it."""
-
-    role: str
-    content: str | None
-    fields: dict[str, Any] | None
-    trained: bool
-
-    def seen(self) -> dict[str, Any]:
-        """The message as a template gets it."""
-        return {"role": self.role, "content": self.content, **(self.fields or {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +55,7 @@ class Chat:
         placed: its texts are placeholders.
     """
 
-    def __init__(self, turns: Sequence[Turn], tools: list[Any] | None, placed: bool) -> None:
+    def __init__(self, turns: Sequence[Message], tools: list[Any] | None, placed: bool) -> None:
         self.turns = turns
         self.tools = tools
         self.placed = placed
@@ -201,7 +188,7 @@ class Spans:
         return ends
 
     def _all_turns(
-        self, text: str, turns: Sequence[Turn], answers: list[Span], ends: list[int] | None
+        self, text: str, turns: Sequence[Message], answers: list[Span], ends: list[int] | None
     ) -> list[Span]:
         """Every turn up to its end-of-turn token, cut where answers start.
 

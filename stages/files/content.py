@@ -7,7 +7,6 @@ import os
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -58,7 +57,7 @@ def compression(source: Source) -> str | None:
     return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
 
 
-@contextmanager
+@contextlib.contextmanager
 def opened(source: Source, salvage: bool = False) -> Iterator[IO[bytes]]:
     """Open for reading, decompressed, in memory that does not grow with the file.
 
@@ -84,7 +83,7 @@ def opened(source: Source, salvage: bool = False) -> Iterator[IO[bytes]]:
         ) from error
 
 
-@contextmanager
+@contextlib.contextmanager
 def opened_split(version: FileVersion, split: Split) -> Iterator[IO[bytes]]:
     """The same of the text of a split; raises as ``opened``."""
     with opened(version, split.salvage) as file:

@@ -48,6 +48,18 @@ def of_content(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def keep(path: Path, content: bytes) -> None:
+    """Put a file into a cache, whole or not at all; without a writable cache it is made again."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    except OSError:
+        with suppress(OSError):  # a read-only disk refuses this even where there is no such file
+            temporary.unlink()
+
+
 # Whether a file is still the one that was read, without reading it again.
 #
 # Every write, cut, rename or replacement of a file changes what the file system says of it: its
@@ -194,14 +206,7 @@ class KnownHashes:
             return
         files = {name: [*ident, sha] for name, (ident, sha) in (self._kept | self._new).items()}
         content = {"version": _VERSION, "files": files, "sha256": _seal(files)}
-        temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}.tmp")
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(json.dumps(content))
-            temporary.replace(self._path)
-        except OSError:
-            with suppress(OSError):  # a read-only disk refuses this even without such a file
-                temporary.unlink()
+        keep(self._path, json.dumps(content).encode())
 
 
 def _key(path: str | Path) -> str:

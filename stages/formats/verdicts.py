@@ -149,15 +149,7 @@ class _IndexedPair(_pairs.PairFormat):
 
     name = "indexed_pair"
     columns: Columns = {
-        "answers": (
-            *(
-                f"{stem}{joint}{end}"
-                for stem in _STEMS
-                for end in "1201abAB"
-                for joint in ("_", "")
-            ),
-            *_LISTS,
-        ),
+        "answers": (*dict.fromkeys(name for names in _PAIRS for name in names), *_LISTS),
         "choice": _CHOICES,
         **_pairs.BESIDE,
     }

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages import columns
-from stages.columns import Ints, count_per_row, list_parts
+from stages.columns import Ints
 from stages.contract import Batch, Conversation, Message, Record
 from stages.files.line_block import dump
 from stages.rows import stop_text
@@ -93,13 +92,17 @@ def _turns(column: pa.ListArray) -> Ints:
 
 def _characters(column: pa.Array) -> Ints:
     """Characters of a column of texts, of lists of them, or of turns."""
-    if not pa.types.is_list(column.type):
-        found: Ints = pc.fill_null(pc.utf8_length(column), 0).to_numpy().astype(np.int64)
-        return found
-    offsets, values = columns.list_parts(column)
-    texts = values.field("content") if pa.types.is_struct(values.type) else values
+    offsets, texts = _texts(column)
     sizes = pc.fill_null(pc.utf8_length(texts), 0).to_numpy()
     return columns.sum_per_row(offsets, sizes)
+
+
+def _texts(column: pa.Array) -> tuple[Ints, pa.Array]:
+    """Where each row's texts begin, and the texts, of a column of texts, of lists, or of turns."""
+    if not pa.types.is_list(column.type):
+        return np.arange(len(column) + 1), column
+    offsets, values = columns.list_parts(column)
+    return offsets, values.field("content") if pa.types.is_struct(values.type) else values
 
 
 def _counted(batch: Batch, name: str, texts_of: Sequence[str], pairs: bool) -> pa.Array:
@@ -229,22 +232,13 @@ def tally(batch: Batch) -> Counter[str]:
     return Counter(name for _, name in distinct)
 
 
-def _holding(values: Any) -> npt.NDArray[np.bool_]:
+def _holding(values: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Which rows of a column of texts, steps or turns hold a template's marker."""
-    column = values if isinstance(values, pa.Array) else pa.array(values)
-    if not pa.types.is_list(column.type):
-        return _matching(column)
-    offsets, flat = list_parts(column)
-    texts = flat.field("content") if pa.types.is_struct(flat.type) else flat
-    return count_per_row(offsets, _matching(texts)) > 0
-
-
-def _matching(texts: pa.Array) -> npt.NDArray[np.bool_]:
+    offsets, texts = _texts(values if isinstance(values, pa.Array) else pa.array(values))
     if pa.types.is_null(texts.type):
-        return np.zeros(len(texts), bool)
+        return np.zeros(len(offsets) - 1, bool)
     matches = pc.fill_null(pc.match_substring_regex(texts, _PATTERN), False)
-    mask: npt.NDArray[np.bool_] = matches.to_numpy(zero_copy_only=False)
-    return mask
+    return columns.count_per_row(offsets, matches.to_numpy(zero_copy_only=False)) > 0
 
 
 def column(

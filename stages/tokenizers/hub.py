@@ -10,6 +10,7 @@ hub's own client. A snapshot is a commit's; the commit is recorded with the buil
 
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -127,6 +128,21 @@ def downloaded(tokenizer_json: bytes) -> str | None:
     return _DOWNLOADED.get(hashlib.sha256(tokenizer_json).hexdigest()) if _DOWNLOADED else None
 
 
+def found(
+    model_ids: Sequence[str], revision: str | None = None, *, fetch: bool
+) -> tuple[str, Snapshot, str] | None:
+    """The first of some models that is cached, or else that the hub gives: its id, its files and
+    where they come from."""
+    for model_id in model_ids:
+        if snapshot := cached(model_id, revision):
+            return model_id, snapshot, "hub cache"
+    for model_id in model_ids if fetch else ():
+        if snapshot := download(model_id, revision):
+            note_download(claims.tokenizer_json(snapshot.folder), snapshot.name(model_id))
+            return model_id, snapshot, "hub"
+    return None
+
+
 def _require_file(profile: ModelProfile, content: bytes, model_id: str) -> None:
     digest = hashlib.sha256(content).hexdigest()
     if profile.file_sha256 not in (None, digest):
@@ -147,22 +163,10 @@ def find(profile: ModelProfile, *, fetch: bool) -> tuple[ModelProfile, bytes, st
         ModelError: the tokenizer is not available, and the message says which command fetches it;
             or the file has another hash than the profile's.
     """
-    for model_id in profile.model_ids:
-        snapshot = cached(model_id)
-        if snapshot is not None:
-            return _checked(profile, snapshot, model_id, "hub cache")
-    for model_id in profile.model_ids if fetch else ():
-        snapshot = download(model_id)
-        if snapshot is not None:
-            found = _checked(profile, snapshot, model_id, "hub")
-            note_download(found[1], snapshot.name(model_id))
-            return found
-    raise _missing(profile, fetch)
-
-
-def _checked(
-    profile: ModelProfile, snapshot: Snapshot, model_id: str, source: str
-) -> tuple[ModelProfile, bytes, str]:
+    available = found(profile.model_ids, fetch=fetch)
+    if available is None:
+        raise _missing(profile, fetch)
+    model_id, snapshot, source = available
     content = claims.tokenizer_json(snapshot.folder)
     _require_file(profile, content, model_id)
     return replace(profile, revision=snapshot.revision), content, source

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from stages import catalog
-from stages.errors import ModelError
+from stages.errors import ModelError, did_you_mean
 from stages.files import file_hash, toml_file
 from stages.profile import AddedToken, ModelProfile
 
@@ -153,10 +153,7 @@ def _spelled(text: str) -> list[str]:
 def _known(where: str, keys: Mapping[str, Any], known: list[str]) -> None:
     for key in keys:
         if key not in known:
-            import difflib
-
-            near = difflib.get_close_matches(key, known, n=2)
-            hint = f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(known)}."
+            hint = did_you_mean(key, known, most=2) or f"Known: {', '.join(known)}."
             raise ModelError(f"{where}: there is no key {key!r}.", hint)
 
 

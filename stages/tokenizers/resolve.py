@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stages import catalog, encoders
-from stages.errors import ModelError, UsageError
+from stages.errors import ModelError, UsageError, did_you_mean
 from stages.files import file_hash
 from stages.profile import ModelProfile
 from stages.tokenizers import builtin, claims, hub, profiles
@@ -95,13 +95,10 @@ def _override(model: Resolved, overrides: Overrides) -> Resolved:
 def _by_id(model: str, cache: Path, overrides: Overrides, fetch: bool) -> Resolved:
     name, _, revision = model.partition("@")
     known = None if revision else profiles.find(name)
-    snapshot, source = hub.cached(name, revision or None), "hub cache"
-    if snapshot is None and fetch:
-        snapshot, source = hub.download(name, revision or None), "hub"
-    if snapshot is not None:
+    found = hub.found([name], revision or None, fetch=fetch)
+    if found is not None:
+        _, snapshot, source = found
         declared = _declared(snapshot.folder, name, overrides, source=source)
-        if source == "hub":
-            hub.note_download(declared.tokenizer_json, snapshot.name(name))
         return replace(declared, profile=replace(declared.profile, revision=snapshot.revision))
     if known is not None:
         return _pinned(known, cache, fetch)
@@ -207,20 +204,18 @@ def unknown_name(name: str) -> ModelError:
 
 def unknown_id(model_id: str, revision: str = "", *, fetch: bool) -> ModelError:
     """The error for a hub id that is not cached; ``fetch``: and that the hub did not give."""
-    known = {
-        i: profile.name for profile in profiles.all_profiles().values() for i in profile.model_ids
-    }
-    import difflib
-
-    near = difflib.get_close_matches(model_id, sorted(known), n=3, cutoff=0.6)
-    hint = f"Did you mean {' or '.join(near)}? " if near else ""
+    known = {i for profile in profiles.all_profiles().values() for i in profile.model_ids}
     at = f" --revision {revision}" if revision else ""
     get = f"{hub.command(model_id)}{at}"
     silent = f", {hub.silent()}" if fetch else ""
     way = f"Fetch it where there is a network ({get})" if fetch else f"Add --fetch (or run: {get})"
     return ModelError(
         f"{model_id!r} is not in the hub's cache{silent}, and no profile has this name.",
-        f"{hint}{way}, or give --model a directory with its tokenizer. {_WRITE}.",
+        did_you_mean(
+            model_id,
+            sorted(known),
+            f"{way}, or give --model a directory with its tokenizer. {_WRITE}.",
+        ),
     )
 
 

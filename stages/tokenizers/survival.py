@@ -49,9 +49,7 @@ def _shown(text: str, other: str) -> str:
 def loss(model: profile.TargetModel, text: str) -> str | None:
     """Where the tokenizer loses something of a text, as a clause; None where all of it survives."""
     tokenizer, text = encoders.parsed(model.tokenizer_json), text[:MOST].strip()
-    tokenizer.encode_special_tokens = True
-    ids = tokenizer.encode(text, add_special_tokens=False).ids
-    tokenizer.encode_special_tokens = False  # the tokenizer is shared
+    ids = encoders.as_text(tokenizer, text).ids
     found, declared = tokenizer.decode(ids, skip_special_tokens=False), _declared(tokenizer, text)
     if model.profile.pair is None:
         changed = _letters(text) != _letters(declared)
