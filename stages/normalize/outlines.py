@@ -34,7 +34,6 @@ _MARKS = re.compile("\ue000(\\d+)\ue001")
 _LABELS = "step_labels"
 _RATED = 2.0**-20  # times the place of a rating, from 1: its mark, which float32 has exactly
 _NUMBERS = frozenset((int, float, bool))
-_BEGINS = frozenset(stop_text.FIRST) | {"["}
 _ENDS = stop_text.LAST | {chr(code) for code in range(0x3001) if chr(code).isspace()}
 
 Key: TypeAlias = tuple[Any, ...]
@@ -84,7 +83,7 @@ def _is_empty(value: Any) -> bool:
 def _is_odd(text: str, strips: bool) -> bool:
     """Whether a text may be more than a text: templated, the JSON of turns, one that ends in a stop
     token, one with reasoning that is left open or to be removed."""
-    if text[0] in _BEGINS and (stop_text.opens(text) or _turns.turns_in(text) is not None):
+    if stop_text.opens(text) or _turns.turns_in(text) is not None:
         return True
     if text[-1] in _ENDS and stop_text.ending_stop(text):
         return True
@@ -246,7 +245,8 @@ class Outlines:
                 return None  # a typed table may have added nulls to calls in any column
         strips = self._normalize.strip_reasoning
         for text in texts:
-            if (text[0] in _BEGINS or text[-1] in _ENDS or OPEN in text) and _is_odd(text, strips):
+            begins = text.startswith(stop_text.FIRST)  # as the JSON of turns does too
+            if (begins or text[-1] in _ENDS or OPEN in text) and _is_odd(text, strips):
                 return None
         bare = [*map(str.strip, texts)]
         if len({*bare}) < len(texts):
@@ -313,11 +313,12 @@ class Outlines:
         if not found:
             return None
         numbers = [number for number, _, _ in found]
-        for _, row, (one, *_) in found:
-            self._count(row, one.left_out)
+        for _, row, (one, _, _) in found:
+            if one.left_out:
+                self._count(row, one.left_out)
         lines = lines_of(records, numbers)
         made = self._columns([one for _, _, one in found])
-        odd = {at: one.notes for at, (_, _, (one, *_)) in enumerate(found) if one.notes}
+        odd = {at: one.notes for at, (_, _, (one, _, _)) in enumerate(found) if one.notes}
         made["note"] = carried.column(self._kind.texts, columns=made, odd_rows=odd, lines=lines)
         return numbers, carried.batch_of(lines, [-1] * len(lines), refused={}, own_columns=made)
 
@@ -326,7 +327,7 @@ class Outlines:
         if len(marked) > 1:
             together = pa.Table.from_batches(marked).combine_chunks().to_batches()
             marked = self._marked_rows = together
-        taken = marked[0].take(pa.array([outline.number for outline, *_ in found]))
+        taken = marked[0].take(pa.array([outline.number for outline, _, _ in found]))
         made = dict(zip(taken.schema.names, taken.columns, strict=True))
         for at, name in enumerate(self._kind.texts):
             said = [one.fills[at](texts) for one, texts, _ in found]

@@ -159,13 +159,14 @@ def require_finished(message: Message, where: str) -> None:
 
 
 _NO_REASONING = re.compile(rf"\s*{OPEN}\s*{CLOSE}\s*")
-FIRST = "<[#BHUA \n\t\r"  # what a templated text can begin with
+# What a templated text can begin with.
+FIRST = ("<", "[", "#", "Be", "Hu", "US", "A ", " ", "\n", "\t", "\r")
 _OPENS = re.compile("|".join(f"(?P<d{i}>{d.opens})" for i, d in enumerate(DIALECTS)))
 
 
 def opens(text: str) -> re.Match[str] | None:
     """The turn marker that a text begins with."""
-    return _OPENS.match(text) if text[:1] in FIRST else None
+    return _OPENS.match(text) if text.startswith(FIRST) else None
 
 
 def read(text: str) -> tuple[Dialect, Turns] | None:
