@@ -249,7 +249,7 @@ class Outlines:
             if (begins or text[-1] in _ENDS or OPEN in text) and _is_odd(text, strips):
                 return None
         bare = [*map(str.strip, texts)]
-        if len({*bare}) < len(texts):
+        if len({*map(len, bare)}) < len(texts) and len({*bare}) < len(texts):
             same = _alike(texts)
             if same is None:
                 return None
@@ -294,11 +294,11 @@ class Outlines:
         if read is None:
             return None
         key, texts, ratings = read
-        if key not in self._of:
+        outline = self._of.get(key, _UNKNOWN)
+        if outline is _UNKNOWN:
             if len(self._of) < _MOST:
                 self._of[key] = _UNREAD
             return None
-        outline = self._of[key]
         if outline is _UNREAD:
             outline = self._of[key] = self._outline(row, texts, ratings)
         return None if outline is None else (outline, texts, ratings)
@@ -346,4 +346,5 @@ class Outlines:
                 tally.add(path, value)
 
 
-_UNREAD = _Outline(-1, [], [], ())  # of the first row of an outline
+_UNKNOWN = _Outline(-1, [], [], ())  # of rows that have none yet
+_UNREAD = _Outline(-2, [], [], ())  # of the first row of an outline
