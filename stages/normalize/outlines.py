@@ -181,14 +181,8 @@ def _fill(said: Sequence[str | None]) -> Fill:
     ]
 
 
-def _texts_of(column: pa.Array) -> pa.StringArray:
-    """All texts of a column of texts, of lists of them, or of turns."""
-    flat = columns.list_parts(column)[1] if pa.types.is_list(column.type) else column
-    return flat.field("content") if pa.types.is_struct(flat.type) else flat
-
-
 def _with_texts(column: pa.Array, texts: Sequence[str | None]) -> pa.Array:
-    """A column as ``_texts_of`` takes it that says something else."""
+    """A column as ``carried.texts_in`` takes it that says something else."""
     contents = pa.array(texts, pa.string())
     if not pa.types.is_list(column.type):
         return contents
@@ -274,7 +268,7 @@ class Outlines:
         if read is None:
             return None
         made, notes, unread = read
-        said = [_texts_of(made.column(name)).to_pylist() for name in self._kind.texts]
+        said = [carried.texts_in(made.column(name))[1].to_pylist() for name in self._kind.texts]
         in_texts = sum(text.count(_TEXT) for some in said for text in some if text)
         if dump(made.to_pylist()).count(_TEXT) > in_texts:
             return None

@@ -92,12 +92,12 @@ def _turns(column: pa.ListArray) -> Ints:
 
 def _characters(column: pa.Array) -> Ints:
     """Characters of a column of texts, of lists of them, or of turns."""
-    offsets, texts = _texts(column)
+    offsets, texts = texts_in(column)
     sizes = pc.fill_null(pc.utf8_length(texts), 0).to_numpy()
     return columns.sum_per_row(offsets, sizes)
 
 
-def _texts(column: pa.Array) -> tuple[Ints, pa.Array]:
+def texts_in(column: pa.Array) -> tuple[Ints, pa.Array]:
     """Where each row's texts begin, and the texts, of a column of texts, of lists, or of turns."""
     if not pa.types.is_list(column.type):
         return np.arange(len(column) + 1), column
@@ -234,7 +234,7 @@ def tally(batch: Batch) -> Counter[str]:
 
 def _holding(values: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Which rows of a column of texts, steps or turns hold a template's marker."""
-    offsets, texts = _texts(values if isinstance(values, pa.Array) else pa.array(values))
+    offsets, texts = texts_in(values if isinstance(values, pa.Array) else pa.array(values))
     if pa.types.is_null(texts.type):
         return np.zeros(len(offsets) - 1, bool)
     matches = pc.fill_null(pc.match_substring_regex(texts, _PATTERN), False)
