@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from pipeline import lines, tasks
 from pipeline.builder.forecast import Forecast, forecast, glimpses, would_stop
 from pipeline.builder.population import MAX_LENGTHS
 from pipeline.inputs import opening, scan
-from pipeline.inputs.detection import recognise_glimpse, two_shapes
+from pipeline.inputs.readings import Looks, recognise_looks
 from pipeline.options.build_options import OPTIONS, default_cache
 from pipeline.options.command_line import config_from, not_read, stem
 from pipeline.options.config import Config
@@ -24,8 +24,6 @@ from pipeline.options.paths import Data, ModelName, local_cache
 from pipeline.options.recipe import builds_of
 from pipeline.report.card import spelled
 from pipeline.secrets import GAP, redacted
-from pipeline.stores.sources import Located
-from stages.contract import Glimpse
 from stages.errors import DataError, PipelineError, UnknownFormatError, UsageError, counted
 from stages.normalize.evidence import Detection
 
@@ -125,7 +123,7 @@ def _put(
     return forecast(config)
 
 
-def _looks(argument: str, given: Mapping[str, Any]) -> "Looks":
+def _looks(argument: str, given: Mapping[str, Any]) -> Looks:
     return glimpses(scan.expand((argument,), default_cache()), [opening.opening_of(given)])
 
 
@@ -135,13 +133,10 @@ def _tests(data: Sequence[str]) -> list[str]:
     return found if len(found) < len(data) else []
 
 
-def _grouped(looks: "Mapping[str, Looks]", config: Config) -> list[_Group]:
+def _grouped(looks: Mapping[str, Looks], config: Config) -> list[_Group]:
     groups: dict[tuple[str, ...], _Group] = {}
     for argument, some in looks.items():
-        found = [recognise_glimpse(look[3], look[1].origin, config, look[2]) for look in some]
-        for (_, file, _, _), one in zip(some, found, strict=True):
-            if one.change is not None:
-                raise two_shapes(one, file.origin, config)
+        found = recognise_looks(some, config)
         rows = sum(look[3].rows for look in some)
         alike = tuple(sorted({one.reading for one in found}))
         if alike in groups:
@@ -238,9 +233,6 @@ def reasons(estimate: Forecast) -> list[str]:
 # Which task the rows of inputs are for, as far as sampled rows say.
 
 
-Looks: TypeAlias = list[tuple[str, Located, str, Glimpse]]  # as ``forecast.glimpses`` gives them
-
-
 def looked_at(data: tuple[str, ...], given: Mapping[str, Any]) -> tuple[int, Looks]:
     """How many files there are, and samples of them or of some.
 
@@ -263,10 +255,8 @@ def fitting(data: tuple[str, ...], given: Mapping[str, Any], looks: Looks) -> st
     for task in tasks.names():
         try:
             config = config_from(task, data, given)
-            for _, file, reader, glimpse in looks:
-                origin = file.origin
-                detection = recognise_glimpse(glimpse, origin, config, reader, other_tasks=False)
-                fits[task] = f"{detection.reading}: {detection.evidence}"
+            *_, last = recognise_looks(looks, config, other_tasks=False)
+            fits[task] = f"{last.reading}: {last.evidence}"
         except (DataError, UsageError) as error:
             errors[task] = error
             fits.pop(task, None)

@@ -5,7 +5,7 @@ sample answers for every ``--max-length``.
 """
 
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,8 @@ import pyarrow as pa
 from pipeline.builder.alike import Alike, FilteredSample
 from pipeline.builder.preparation import row_name, through
 from pipeline.builder.rejects import Ledger, limits, too_many
-from pipeline.inputs.detection import (
-    is_empty,
-    recognise_glimpse,
-    refuse_empty,
-    rows_each,
-    two_shapes,
-)
-from pipeline.inputs.opening import reader_of, said_of_source
+from pipeline.inputs.opening import reader_of
+from pipeline.inputs.readings import Looks, is_empty, recognise_looks, refuse_empty, rows_each
 from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import located, short_names
 from pipeline.options.build_options import SourceOptions
@@ -140,7 +134,7 @@ def glimpses(
     files: Sequence[sources.Located],
     openings: Sequence[SourceOptions] = (SourceOptions(()),),
     empty: str = "refuse",
-) -> list[tuple[str, sources.Located, str, Glimpse]]:
+) -> Looks:
     """Name, file, reader and sample of every input with rows, or of some where there are many.
 
     Args:
@@ -165,21 +159,20 @@ def glimpses(
     return [one for one in seen if not is_empty(one[-1])]
 
 
-def _look(name: str, file: sources.Located, reader: str, glimpse: Glimpse, config: Config) -> Look:
-    own = config.only(file.source)
-    with said_of_source(*own.sources):
-        detection = recognise_glimpse(glimpse, file.origin, own, reader)
-    if detection.change is not None:
-        raise two_shapes(detection, file.origin, own)
-    return Look(
-        name=name,
-        origin=file.origin,
-        bytes=file.version.size if file.version else Path(file.path).stat().st_size,
-        reader=reader,
-        glimpse=glimpse,
-        detection=detection,
-        source=file.source,
-    )
+def _looks(seen: Looks, config: Config) -> Iterator[Look]:
+    """What was found out about each input of one source."""
+    for (name, file, reader, glimpse), detection in zip(
+        seen, recognise_looks(seen, config), strict=True
+    ):
+        yield Look(
+            name=name,
+            origin=file.origin,
+            bytes=file.version.size if file.version else Path(file.path).stat().st_size,
+            reader=reader,
+            glimpse=glimpse,
+            detection=detection,
+            source=file.source,
+        )
 
 
 def _affordable(records: list[Record], budget: int) -> list[Record]:
@@ -278,11 +271,13 @@ def forecast(config: Config) -> Forecast:
     return of_glimpses(config, len(files), glimpses(files, openings, config.judge.empty))
 
 
-def of_glimpses(
-    config: Config, files: int, seen: Sequence[tuple[str, sources.Located, str, Glimpse]]
-) -> Forecast:
+def of_glimpses(config: Config, files: int, seen: Looks) -> Forecast:
     """The same, of inputs that were looked at before."""
-    looks = tuple(_look(*each, config) for each in seen)
+    numbers = dict.fromkeys(file.source for _, file, _, _ in seen)
+    groups = {number: [one for one in seen if one[1].source == number] for number in numbers}
+    looks = tuple(
+        look for number, mine in groups.items() for look in _looks(mine, config.only(number))
+    )
     files = len(looks) if files <= MOST_FILES else files  # empty ones are no looks
     # A sample is encoded sooner by the reference than the fast encoder is loaded; ids are the same.
     recipe = resolve_recipe(config, [], choose=lambda _: "tokenizers")

@@ -10,14 +10,18 @@ import click
 import numpy as np
 
 from pipeline.builder import alike
-from pipeline.builder.forecast import Forecast, would_stop
+from pipeline.builder.forecast import Forecast, Look, would_stop
 from pipeline.builder.population import packing_table, sources
 from pipeline.builds.stored_model import model_of
 from pipeline.builds.summary import said
+from pipeline.inputs import sheet
+from pipeline.inputs.detection import rows_of
 from pipeline.inputs.recipe import Recipe
 from pipeline.lines import fit, templates
 from pipeline.manifest import counts, json_records
 from pipeline.manifest.json_records import as_json as of_record
+from pipeline.messages import sheet as sheet_page
+from pipeline.options.config import Config
 from pipeline.report.drawing import Drawer
 from pipeline.shards.facts import Margins
 from pipeline.stores import sources as inputs
@@ -118,6 +122,12 @@ def _lengths(forecast: Forecast) -> dict[str, Any]:
     }
 
 
+def _columns(look: Look, config: Config) -> list[dict[str, Any]]:
+    """The reading of an input, column by column."""
+    found = sheet.lines(rows_of(look.glimpse), look.detection.reading, config, {})
+    return sheet_page.as_json(found)
+
+
 def _inputs(forecast: Forecast) -> list[dict[str, Any]]:
     return [
         {
@@ -131,6 +141,7 @@ def _inputs(forecast: Forecast) -> list[dict[str, Any]]:
             "rows_exact": look.glimpse.exact,
             "looked_at": look.glimpse.where,
             "left_out_by_where": forecast.sampled.filtered[look.name],
+            "columns": _columns(look, forecast.recipe.config.only(look.source)),
             "unread": dict(forecast.sampled.unread[look.name].most_common()),
         }
         for look in forecast.looks
@@ -223,7 +234,10 @@ def as_text(forecast: Forecast) -> str:
     sources = [json_records.from_json(counts.SourceRecord, one) for one in plan["sources"]]
     made = templates(Path(__file__).parent)
     made.filters.update(
-        noted=carried.of, split_told=loss_weights.sentence, piece_lines=_piece_lines
+        sheet_lines=sheet_page.as_text,
+        noted=carried.of,
+        split_told=loss_weights.sentence,
+        piece_lines=_piece_lines,
     )
     text = made.get_template("plan.jinja").render(
         p=plan,

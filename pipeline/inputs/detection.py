@@ -1,15 +1,12 @@
-"""Detects the format of an input from a sample of rows from its head, middle and tail.
-
-An input that can only be read from its start, such as a compressed file, is sampled there.
-"""
+"""Detects the format of an input from a sample of its rows."""
 
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from pipeline import tasks
-from pipeline.inputs import questions, scan
-from pipeline.inputs.opening import format_options, require_known, said_of_source, selection_of
+from pipeline.inputs import questions
+from pipeline.inputs.opening import format_options, require_known, selection_of
 from pipeline.inputs.questions import ask, asked_about_cells
 from pipeline.options.config import Config
 from pipeline.options.many_values import Keep
@@ -17,42 +14,10 @@ from stages import contract, formats, readers
 from stages.errors import AskError, DataError, UnknownFormatError, UsageError, counted
 from stages.format import Format
 from stages.normalize.evidence import Detection, detect, settle
-from stages.normalize.mixture import detect_mixture, in_words
+from stages.normalize.mixture import detect_mixture
 from stages.normalize.survey import survey
 from stages.rows import column_names, selection
 from stages.rows.selection import Selection, lookup, names_something, renamed
-
-SAMPLE_ROWS = 1000
-LEAST_ROWS = 30  # of each input, where there are many
-EMPTY = "the file is empty"  # the evidence for how it is read
-
-
-def rows_each(inputs: int) -> int:
-    """How many rows of each input are sampled, with so many inputs."""
-    return max(LEAST_ROWS, SAMPLE_ROWS // max(inputs, 1))
-
-
-def is_empty(glimpse: contract.Glimpse) -> bool:
-    """There is no row in the file, not even one that cannot be read."""
-    return glimpse.exact and glimpse.rows == 0 and not glimpse.records
-
-
-def refuse_empty(empty: Sequence[str], files: int, choice: str) -> None:
-    """Stop for files without rows, where all are, or where ``--empty`` does not allow some.
-
-    Args:
-        empty: their names; files: how many files there are; choice: of ``--empty``.
-
-    Raises:
-        DataError: naming the first.
-    """
-    if not empty or (len(empty) < files and choice == "warn"):
-        return
-    what, remedy = f"{empty[0]} is empty.", "Give a file with rows."
-    if len(empty) < files:
-        what = f"{empty[0]} is empty ({len(empty)} of {files} files are)."
-        remedy = "Give a file with rows, or go on without empty files: --empty warn."
-    raise DataError(what, remedy, {"files": files, "empty": list(empty)})
 
 
 def way_on(error: str, path: str) -> str:
@@ -60,6 +25,11 @@ def way_on(error: str, path: str) -> str:
     if "UTF-8" in error:
         return f"Convert it, for example: iconv -f latin1 -t utf-8 {path} > utf8.jsonl"
     return "Give a file of JSON objects, one a line."
+
+
+def rows_of(glimpse: contract.Glimpse) -> list[contract.Row]:
+    """The sampled rows that could be parsed."""
+    return [record.data for record in glimpse.records if record.data is not None]
 
 
 def recognise_glimpse(
@@ -74,7 +44,7 @@ def recognise_glimpse(
     Raises:
         DataError: no row of it can be read; see also ``recognise_rows`` and ``questions``.
     """
-    rows = [record.data for record in glimpse.records if record.data is not None]
+    rows = rows_of(glimpse)
     if not rows:
         error = next(
             (f"line {r.line + 1}: {r.error[1]}" for r in glimpse.records if r.error),
@@ -82,48 +52,10 @@ def recognise_glimpse(
         )
         raise DataError(f"{where} has no row that can be read; {error}.", way_on(error, where))
     typed = any(record.typed for record in glimpse.records)
-    with asked_about_cells(rows, where, config, reader):
-        found = recognise_rows(rows, where, config, typed, other_tasks=other_tasks)
+    with asked_about_cells(rows, where, config, reader) as cells:
+        found = recognise_rows([*cells], where, config, typed, other_tasks=other_tasks)
     how = readers.in_words(reader)
     return replace(found, evidence=f"{found.evidence}; {how}") if how else found
-
-
-def _records(source: scan.Input) -> Iterator[tuple[int, contract.Record]]:
-    """Every row of an input with its line in the file, from 1."""
-    first = 1
-    for split in source.splits:
-        count = 0
-        for lines in readers.load(split.reader).read(split):
-            yield from ((first + record.line, record) for record in lines.records)
-            count += lines.lines
-        first += count
-
-
-def _changed(source: scan.Input, kinds: tuple[str, str], config: Config, mixed: str) -> DataError:
-    """The error for a file with rows of two formats; it names the line where the second begins.
-
-    The sample shows that there are two, but not where they meet, so the file is read again.
-    """
-    pair = [formats.load(kind) for kind in kinds]
-    usable = formats.usable_for(tasks.kind_of(config.task))
-    selection, mapping = selection_of(config), config.source.map
-    begun: tuple[Format, str] | None = None
-    for line, record in _records(source):
-        if record.data is None or not selection.takes(record.data):
-            continue
-        row = renamed(selection.read(record.data), mapping)
-        fits = [(kind, reason) for kind in pair if (reason := kind.matches(row))]
-        if begun is None and fits:
-            begun = fits[0]
-        elif begun is not None and fits and all(kind is not begun[0] for kind, _ in fits):
-            named = next((kind for kind, _ in (begun, fits[0]) if kind in usable), begun[0])
-            return DataError(
-                f"{source.name}:{line} has a different shape from the rows before it: {fits[0][1]} "
-                f"({fits[0][0].name}) after {begun[1]} ({begun[0].name}).",
-                f"{mixed or 'Split the file there'}, or add --format {named.name} to have the "
-                "other rows refused one by one.",
-            )
-    return DataError(f"{source.path} has rows of two shapes.", "Name one with --format.")
 
 
 def _columns_of(rows: list[contract.Row]) -> str:
@@ -259,24 +191,6 @@ def _detected(rows: list[contract.Row], where: str, config: Config, other_tasks:
         raise questions.naming_the_task(error, rows, where, config) from error
 
 
-def mixed_formats(found: Detection, config: Config) -> str:
-    """A remedy for rows of two formats; empty where the task can read only one of them."""
-    usable = {one.name for one in formats.usable_for(tasks.kind_of(config.task))}
-    if found.change is None or not usable.issuperset(found.change):
-        return ""
-    counts = in_words({name: found.counts[name] for name in found.change}, found.sampled)
-    return f"Have each row read by its own format with --mixed-formats ({counts})"
-
-
-def two_shapes(found: Detection, where: str, config: Config) -> DataError:
-    """The error for rows of two formats, which nobody has allowed."""
-    one, other = found.change or ("one format", "another")
-    return DataError(
-        f"{where} changes shape: its rows read as {one} and as {other}.",
-        f"{mixed_formats(found, config) or 'Split it'}, or name one with --format.",
-    )
-
-
 def _as_named(named: Format, rows: list[contract.Row], where: str, config: Config) -> Detection:
     """The reading that ``--format`` names."""
     fitting = [row for row in rows if named.matches(row)]
@@ -289,40 +203,3 @@ def _as_named(named: Format, rows: list[contract.Row], where: str, config: Confi
         f"named by --format, fits {len(fitting):,} of {counted(len(rows), 'sampled row')}{more}"
     )
     return Detection(reading=reading, evidence=evidence, sampled=len(rows), counts=counts)
-
-
-def recognise_all(sources: Sequence[scan.Input], config: Config) -> list[Detection]:
-    """The reading of each input; one without rows is read as the first that has some.
-
-    Raises:
-        UsageError, DataError: see ``recognise_rows``; also where rows change shape, and where an
-            input is empty that must not be.
-    """
-    each = rows_each(len(sources))
-    found: dict[int, Detection] = {}
-    for number, source in enumerate(sources):
-        own = config.only(source.source)
-        with said_of_source(*own.sources):
-            reader, salvage = readers.load(source.reader), own.source.salvage
-            glimpse = reader.glimpse(source.version or source.path, each, salvage)
-            if not is_empty(glimpse):
-                found[number] = _of_glimpse(source, glimpse, own)
-    empty = [source.origin for number, source in enumerate(sources) if number not in found]
-    refuse_empty(empty, len(sources), config.judge.empty)
-    return [
-        found.get(number) or replace(found[_like(number, sources, found)], evidence=EMPTY)
-        for number in range(len(sources))
-    ]
-
-
-def _like(number: int, sources: Sequence[scan.Input], found: Collection[int]) -> int:
-    """The first input with rows, of the same source if one has some."""
-    mine = [other for other in found if sources[other].source == sources[number].source]
-    return next(iter(mine or found))
-
-
-def _of_glimpse(source: scan.Input, glimpse: contract.Glimpse, config: Config) -> Detection:
-    detection = recognise_glimpse(glimpse, source.origin or source.path, config, source.reader)
-    if detection.change is not None:
-        raise _changed(source, detection.change, config, mixed_formats(detection, config))
-    return detection

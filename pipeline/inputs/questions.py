@@ -13,13 +13,14 @@ from typing import Any
 import orjson
 
 from pipeline import tasks
+from pipeline.inputs.opening import format_options, selection_of
 from pipeline.options.config import Config
 from stages import catalog, formats, readers
 from stages.contract import Row
 from stages.errors import DataError, PipelineError, UnknownFormatError, UsageError, counted
 from stages.format import Format
 from stages.normalize import evidence
-from stages.normalize.survey import Column, Survey
+from stages.normalize.survey import Column, Survey, survey
 from stages.readers._delimited import Delimited
 from stages.rows import column_names
 from stages.rows.unread import ignore, mapped
@@ -219,9 +220,22 @@ def _other_task(rows: Sequence[Row], where: str, config: Config) -> tuple[str, s
             found = evidence.detect(rows, tasks.kind_of(task), where, columns=config.source.map)
         except PipelineError:
             continue
-        if found.change is None and found.format.usable:
+        if (
+            found.change is None
+            and found.format.usable
+            and not _is_rated(rows, found, task, config)
+        ):
             return task, found.evidence
     return None
+
+
+def _is_rated(rows: Sequence[Row], found: evidence.Detection, task: str, config: Config) -> bool:
+    """Whether a task would train answers although the rows rate them."""
+    kind = tasks.kind_of(task)
+    if not kind.trains_answers:
+        return False
+    left = survey(rows, found.format, kind, format_options(config), selection_of(config))
+    return any(one.asked is not None and one.asked.code == "rated" for one in left.columns.values())
 
 
 def naming_the_task(
@@ -242,25 +256,27 @@ def naming_the_task(
 @contextmanager
 def asked_about_cells(
     rows: Sequence[Row], where: str, config: Config, reader: str
-) -> Iterator[None]:
-    """Let rows be recognised, unless cells must be asked about first; a refusal of them says what
-    the cells could be.
+) -> Iterator[Sequence[Row]]:
+    """The rows to be recognised, unless cells must be asked about first; a refusal of them says
+    what the cells could be.
 
     Args:
-        reader: the name of the file's reader.
+        reader: the name of the file's reader, which may not know yet which cells are JSON.
 
     Raises:
         DataError: all cells of a column are JSON lists or objects, and nobody said what they are.
     """
     known = readers.load(reader)
     if not isinstance(known, Delimited):
-        yield
+        yield rows
         return
-    open_to_doubt = [c for c in rows[0] if c not in known.cells and c not in config.source.ignore]
+    decided = {**known.cells, **config.source.cells}
+    open_to_doubt = [c for c in rows[0] if c not in decided and c not in config.source.ignore]
     kinds = {column: _kind([row[column] for row in rows]) for column in open_to_doubt}
     _require_said({c: kind for c, kind in kinds.items() if kind in ("lists", "objects")}, where)
+    as_json = {c for c, kind in config.source.cells.items() if kind == "json"} - known.cells.keys()
     try:
-        yield
+        yield [{**row, **{c: orjson.loads(row[c]) for c in as_json & row.keys()}} for row in rows]
     except DataError as error:
         plain = [f"--cells {column}=json" for column, kind in kinds.items() if kind == "scalars"]
         if plain:

@@ -12,7 +12,7 @@ from expectations.second_ids import SecondReading
 from expectations.second_sample import Witness
 from pipeline import tasks
 from pipeline.builds.stored_model import model_of
-from pipeline.inputs import declared, detection, opening, scan, stage_tools
+from pipeline.inputs import declared, opening, readings, scan, stage_tools
 from pipeline.inputs.proved import fast_encoder, find_model
 from pipeline.inputs.versions import code_version, hash_of
 from pipeline.manifest.records import ModelRecord
@@ -229,7 +229,7 @@ def resolve_recipe(
     """
     task = tasks.load(config.task)
     config = config.but(layout=declared.layout_of(config, task))  # before any row is read
-    detected = detection.recognise_all(inputs, config)
+    detected = readings.recognise_all(inputs, config)
     found, model = _proved(config)
     content = model.tokenizer_json
     backend = choose(content) if choose else _encoder_for(config, inputs, content)

@@ -20,6 +20,7 @@ import click
 from pipeline import lines, stores
 from pipeline.builds import failed
 from pipeline.manifest.json_records import as_json
+from pipeline.messages import sheet
 from pipeline.secrets import shown
 from stages.errors import DataError, PipelineError, SurroundingsError, counted
 
@@ -275,6 +276,8 @@ def _page(result: Result, where: str) -> list[str]:
     """The lines of an error."""
     columns = lines.width(sys.stderr)
     found = _lines(f"{where}: {result.message}" if where else result.message, "Error: ", columns)
+    if page := result.figures.get("sheet"):
+        found += ["", *sheet.as_text(page), ""]
     if result.remedy.startswith(HELP):
         found += lines.wrapped(result.remedy.removeprefix(HELP), columns, HELP)
     elif result.remedy:

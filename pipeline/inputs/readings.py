@@ -1,0 +1,205 @@
+"""The reading of every input of a build, and all that they ask at once.
+
+An input is sampled at its head, middle and tail; one that can only be read from its start, such as
+a compressed file, is sampled there.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from pipeline import tasks
+from pipeline.inputs import answers, scan, sheet
+from pipeline.inputs.detection import recognise_glimpse, rows_of
+from pipeline.inputs.opening import said_of_source, selection_of
+from pipeline.messages.sheet import as_json
+from pipeline.options.config import Config
+from pipeline.stores.sources import Located
+from stages import contract, formats, readers
+from stages.errors import DataError, PipelineError
+from stages.format import Format
+from stages.normalize.evidence import Detection
+from stages.normalize.mixture import in_words
+from stages.rows.selection import renamed
+
+# Name, file, reader and sample of each input.
+Look: TypeAlias = tuple[str, "Located | scan.Input", str, contract.Glimpse]
+Looks: TypeAlias = Sequence[Look]
+
+SAMPLE_ROWS = 1000
+LEAST_ROWS = 30  # of each input, where there are many
+EMPTY = "the file is empty"  # the evidence for how it is read
+
+
+def rows_each(inputs: int) -> int:
+    """How many rows of each input are sampled, with so many inputs."""
+    return max(LEAST_ROWS, SAMPLE_ROWS // max(inputs, 1))
+
+
+def is_empty(glimpse: contract.Glimpse) -> bool:
+    """There is no row in the file, not even one that cannot be read."""
+    return glimpse.exact and glimpse.rows == 0 and not glimpse.records
+
+
+def refuse_empty(empty: Sequence[str], files: int, choice: str) -> None:
+    """Stop for files without rows, where all are, or where ``--empty`` does not allow some.
+
+    Args:
+        empty: their names; files: how many files there are; choice: of ``--empty``.
+
+    Raises:
+        DataError: naming the first.
+    """
+    if not empty or (len(empty) < files and choice == "warn"):
+        return
+    what, remedy = f"{empty[0]} is empty.", "Give a file with rows."
+    if len(empty) < files:
+        what = f"{empty[0]} is empty ({len(empty)} of {files} files are)."
+        remedy = "Give a file with rows, or go on without empty files: --empty warn."
+    raise DataError(what, remedy, {"files": files, "empty": list(empty)})
+
+
+def _records(source: scan.Input) -> Iterator[tuple[int, contract.Record]]:
+    """Every row of an input with its line in the file, from 1."""
+    first = 1
+    for split in source.splits:
+        count = 0
+        for lines in readers.load(split.reader).read(split):
+            yield from ((first + record.line, record) for record in lines.records)
+            count += lines.lines
+        first += count
+
+
+def _changed(source: scan.Input, kinds: tuple[str, str], config: Config, mixed: str) -> DataError:
+    """The error for a file with rows of two formats; it names the line where the second begins.
+
+    The sample shows that there are two, but not where they meet, so the file is read again.
+    """
+    pair = [formats.load(kind) for kind in kinds]
+    usable = formats.usable_for(tasks.kind_of(config.task))
+    selection, mapping = selection_of(config), config.source.map
+    begun: tuple[Format, str] | None = None
+    for line, record in _records(source):
+        if record.data is None or not selection.takes(record.data):
+            continue
+        row = renamed(selection.read(record.data), mapping)
+        fits = [(kind, reason) for kind in pair if (reason := kind.matches(row))]
+        if begun is None and fits:
+            begun = fits[0]
+        elif begun is not None and fits and all(kind is not begun[0] for kind, _ in fits):
+            named = next((kind for kind, _ in (begun, fits[0]) if kind in usable), begun[0])
+            return DataError(
+                f"{source.name}:{line} has a different shape from the rows before it: {fits[0][1]} "
+                f"({fits[0][0].name}) after {begun[1]} ({begun[0].name}).",
+                f"{mixed or 'Split the file there'}, or add --format {named.name} to have the "
+                "other rows refused one by one.",
+            )
+    return DataError(f"{source.path} has rows of two shapes.", "Name one with --format.")
+
+
+def mixed_formats(found: Detection, config: Config) -> str:
+    """A remedy for rows of two formats; empty where the task can read only one of them."""
+    usable = {one.name for one in formats.usable_for(tasks.kind_of(config.task))}
+    if found.change is None or not usable.issuperset(found.change):
+        return ""
+    counts = in_words({name: found.counts[name] for name in found.change}, found.sampled)
+    return f"Have each row read by its own format with --mixed-formats ({counts})"
+
+
+def two_shapes(found: Detection, where: str, config: Config) -> DataError:
+    """The error for rows of two formats, which nobody has allowed."""
+    one, other = found.change or ("one format", "another")
+    return DataError(
+        f"{where} changes shape: its rows read as {one} and as {other}.",
+        f"{mixed_formats(found, config) or 'Split it'}, or name one with --format.",
+    )
+
+
+class _Reading:
+    """Reads the samples of the inputs of one source.
+
+    Args:
+        changed: the error for an input whose rows have two shapes.
+    """
+
+    def __init__(
+        self, looks: Looks, changed: Callable[[int, Detection, Config], DataError], **said: bool
+    ) -> None:
+        self._looks, self._changed, self._said = looks, changed, said
+        self._asking = 0  # the first input that leaves a question open
+
+    def __call__(self, config: Config) -> list[Detection]:
+        found: list[Detection] = []
+        for number, (_, file, reader, glimpse) in enumerate(self._looks):
+            self._asking = max(self._asking, number)
+            one = recognise_glimpse(glimpse, file.origin or file.path, config, reader, **self._said)
+            if one.change is not None:
+                raise self._changed(number, one, config)
+            found.append(one)
+        return found
+
+    def page(self, config: Config, asked: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
+        """The columns of the input that asks, as ``sheet`` has them."""
+        _, file, reader, glimpse = self._looks[self._asking]
+        try:
+            reading = recognise_glimpse(glimpse, file.origin, config, reader).reading
+        except PipelineError:
+            reading = ""
+        return as_json(sheet.lines(rows_of(glimpse), reading, config, asked))
+
+
+def recognise_looks(looks: Looks, config: Config, *, other_tasks: bool = True) -> list[Detection]:
+    """The reading of inputs of one source that were looked at; all that they ask, at once.
+
+    Raises:
+        UsageError, DataError: see ``recognise_glimpse``; also where rows change shape.
+    """
+
+    def changed(number: int, found: Detection, own: Config) -> DataError:
+        return two_shapes(found, looks[number][1].origin, own)
+
+    return _settled(_Reading(looks, changed, other_tasks=other_tasks), config)
+
+
+def _settled(reading: _Reading, config: Config) -> list[Detection]:
+    """What reading the rows of one source gives; errors say which source they are about."""
+    with said_of_source(*config.sources):
+        return answers.settled(reading, config, reading.page)
+
+
+def recognise_all(sources: Sequence[scan.Input], config: Config) -> list[Detection]:
+    """The reading of each input; one without rows is read as the first that has some.
+
+    Raises:
+        UsageError, DataError: see ``recognise_rows``; also where rows change shape, and where an
+            input is empty that must not be.
+    """
+    each = rows_each(len(sources))
+    looks: dict[int, Look] = {}
+    for number, source in enumerate(sources):
+        salvage = config.only(source.source).source.salvage
+        glimpse = readers.load(source.reader).glimpse(source.version or source.path, each, salvage)
+        if not is_empty(glimpse):
+            looks[number] = (source.name, source, source.reader, glimpse)
+    empty = [source.origin for number, source in enumerate(sources) if number not in looks]
+    refuse_empty(empty, len(sources), config.judge.empty)
+    found: dict[int, Detection] = {}
+    for mine in dict.fromkeys(sources[number].source for number in looks):
+        numbers = [number for number in looks if sources[number].source == mine]
+
+        def changed(at: int, one: Detection, own: Config, mine: list[int] = numbers) -> DataError:
+            kinds = one.change or ("", "")
+            return _changed(sources[mine[at]], kinds, own, mixed_formats(one, own))
+
+        reading = _Reading([looks[number] for number in numbers], changed)
+        found |= zip(numbers, _settled(reading, config.only(mine)), strict=True)
+    return [
+        found.get(number) or replace(found[_like(number, sources, found)], evidence=EMPTY)
+        for number in range(len(sources))
+    ]
+
+
+def _like(number: int, sources: Sequence[scan.Input], found: Collection[int]) -> int:
+    """The first input with rows, of the same source if one has some."""
+    mine = [other for other in found if sources[other].source == sources[number].source]
+    return next(iter(mine or found))

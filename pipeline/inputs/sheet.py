@@ -1,0 +1,135 @@
+"""The reading of a file on one page: every column, what its values are, and what becomes of it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from pipeline import tasks
+from pipeline.inputs.opening import format_options, selection_of
+from pipeline.messages.sheet import Line
+from pipeline.options.config import Config
+from stages import formats
+from stages.contract import Row
+from stages.errors import RowError
+from stages.format import Format
+from stages.normalize.survey import Survey, survey
+from stages.rows.column_names import EMPTY, Watched
+from stages.rows.selection import renamed
+from stages.rows.shapes import is_turn, shape_of
+
+_OF_TURNS = {"role", "from", "content", "value"}  # keys that are what a turn is
+_DEEPEST = 2  # keys inside keys that have a line of their own
+_EXAMPLE = 60  # characters
+
+LEFT_OUT, FILTER = "left out", "filter"
+
+
+def _paths(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """A column, and what is inside of it: keys of objects, also of those in a list."""
+    if isinstance(value, dict) and value and depth < _DEEPEST:
+        for key, inner in value.items():
+            yield from _paths(f"{name}.{key}", inner, depth + 1)
+        return
+    objects = isinstance(value, list) and any(isinstance(one, dict) for one in value)
+    turns = objects and all(map(is_turn, value))
+    if turns or not objects or depth == _DEEPEST:
+        yield name, value
+    if objects and depth < _DEEPEST:
+        for key in dict.fromkeys(key for one in value if isinstance(one, dict) for key in one):
+            said = [one.get(key) for one in value if isinstance(one, dict)]
+            said = [one for one in said if one not in EMPTY]
+            if said and not (turns and key in _OF_TURNS):
+                yield f"{name}[].{key}", said
+
+
+def _columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
+    """Every path with its values that are not empty, a row each, in the order of the rows."""
+    found: dict[str, list[Any]] = {}
+    for row in rows:
+        for name, whole in row.items():
+            for path, value in _paths(name, whole):
+                values = found.setdefault(path, [])
+                if value not in EMPTY:
+                    values.append(value)
+    return found
+
+
+def _covers(column: str, path: str) -> bool:
+    """Whether a path is a column, or stands inside it."""
+    return path == column or path.startswith((f"{column}.", f"{column}["))
+
+
+class _Roles:
+    """What becomes of the columns of rows that a format reads."""
+
+    def __init__(self, rows: Sequence[Row], reading: Format, config: Config, left: Survey) -> None:
+        self._config, self._left = config, left
+        self._mapped = dict(config.source.map)
+        self._meant = {name: m for m, names in reading.columns.items() for name in names}
+        self._read = _read(rows, reading, config)
+
+    def of(self, path: str) -> str:
+        """What becomes of a column: its role, ``left out``, or empty where nothing stands in it."""
+        selection = selection_of(self._config)
+        if any(_covers(one, path) for one in selection.ignore):
+            return LEFT_OUT
+        if any(_covers(one, path) for one in selection.decided):
+            return FILTER
+        if any(_covers(one, path) for one in self._left.columns):
+            return LEFT_OUT
+        by_source = {source: name for name, source in self._mapped.items()}
+        name = next((n for source, n in by_source.items() if _covers(source, path)), None)
+        name = name or next((n for n in self._read if _covers(n, path)), None)
+        return "" if name is None else self._meant.get(name, "read")
+
+
+def _read(rows: Sequence[Row], reading: Format, config: Config) -> set[str]:
+    """The columns that are read of some row, by the names that formats know."""
+    found: set[str] = set()
+    options = format_options(config)
+    for row in rows:
+        watched = Watched(row)
+        try:
+            reading.read(watched, options)
+        except (RowError, AttributeError, LookupError, TypeError, ValueError):
+            continue
+        found |= watched.read_columns
+    return found
+
+
+def lines(
+    rows: Sequence[Row], reading: str, config: Config, asked: Mapping[str, str]
+) -> list[Line]:
+    """The page of some rows.
+
+    Args:
+        rows: as the file has them.
+        reading: as ``formats.load`` takes it; empty where none was found.
+        asked: why a column is asked about, by its path.
+    """
+    roles = None
+    if reading:
+        found, selection = formats.load(reading), selection_of(config)
+        taken = [renamed(selection.read(r), config.source.map) for r in rows if selection.takes(r)]
+        kind = tasks.kind_of(config.task)
+        left = survey(taken, found, kind, format_options(config), selection)
+        roles = _Roles(taken, found, config, left)
+    return [
+        Line(
+            column=path,
+            rows=len(values),
+            of=len(rows),
+            values=shape_of(values) if values else "empty",
+            example=_shown(values[0]) if values else "",
+            becomes=roles.of(path) if roles is not None else "",
+            why=next((why for column, why in asked.items() if _covers(column, path)), ""),
+        )
+        for path, values in _columns(rows).items()
+    ]
+
+
+def _shown(value: Any) -> str:
+    text = value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
+    text = " ".join(text.split())
+    return text if len(text) <= _EXAMPLE else f"{text[: _EXAMPLE - 3]}..."
