@@ -283,6 +283,7 @@ def of_glimpses(config: Config, files: int, seen: Looks) -> Forecast:
     recipe = resolve_recipe(config, [], choose=lambda _: "tokenizers")
     recipe = replace(
         recipe,
+        config=recipe.config.leaving((look.source, look.detection.left) for look in looks),
         formats=tuple(look.detection.reading for look in looks),
         evidence=tuple(look.detection.evidence for look in looks),
         sources=tuple(look.source for look in looks),

@@ -74,12 +74,28 @@ def settled(
     except DataError as error:
         chains = list(_Explorer(read).chains(error, config))
         first = chains[0] if chains else []
+        before = config
         for one in first:
             config = applied(one.answer, config)
         error.figures["sheet"] = page(config, _asked_about(first))
         if all(len(chain) == 1 for chain in chains):
             raise
-        raise _together(error, chains) from error
+        raise _together(error, [*chains, *_leaving_rest(read, before, first)]) from error
+
+
+def _leaving_rest(
+    read: Callable[[Config], object], config: Config, chain: Sequence[Asked]
+) -> Iterator[list[Asked]]:
+    """The same answers, with all columns left out that nothing reads, where that is enough."""
+    others = [one for one in chain if not any(_column(*pair) for pair in one.answer)]
+    rest = Asked(chain[-1].error, (("--leave-rest", ""),))
+    try:
+        for one in (*others, rest):
+            config = applied(one.answer, config)
+        read(config)
+    except PipelineError:
+        return
+    yield [*others, rest]
 
 
 def _asked_about(chain: Sequence[Asked]) -> dict[str, str]:

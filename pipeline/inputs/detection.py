@@ -172,7 +172,9 @@ def recognise_rows(
             config.source.map, formats.names_of(detection.format), f"format {detection.format.name}"
         )
         seen = survey(rows, detection.format, kind, format_options(config), selection_of(config))
-        ask(seen, rows, detection.reading, where, config)
+        settled = questions.left_out(seen.asked, config)
+        ask(seen, rows, detection.reading, where, config, settled)
+        detection = replace(detection, left=tuple(sorted(settled)))
     return detection
 
 

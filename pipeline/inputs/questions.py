@@ -6,13 +6,15 @@ rows, and options to choose from; the build works with any of them.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import orjson
 
 from pipeline import tasks
+from pipeline.builds import limits
+from pipeline.builds.place import place_of
 from pipeline.inputs.opening import format_options, selection_of
 from pipeline.options.config import Config
 from stages import catalog, formats, readers
@@ -169,16 +171,25 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
     )
 
 
-def ask(survey: Survey, rows: Sequence[Row], reading: str, where: str, config: Config) -> None:
+def ask(
+    survey: Survey,
+    rows: Sequence[Row],
+    reading: str,
+    where: str,
+    config: Config,
+    settled: Collection[str] = (),
+) -> None:
     """Stop at the first column that must not be left out without the user's decision.
+
+    Args:
+        settled: columns that may be left out.
 
     Raises:
         DataError: there is such a column.
     """
-    asked = {path: column for path, column in survey.columns.items() if column.asked is not None}
-    for path, column in asked.items():
+    for path, column in survey.columns.items():
         error = column.asked
-        if error is None:
+        if error is None or path in settled:
             continue
         if error.code == "rated" and tasks.kind_of(config.task).trains_answers:
             raise _rated(path, column, rows, config, where)
@@ -188,8 +199,26 @@ def ask(survey: Survey, rows: Sequence[Row], reading: str, where: str, config: C
             raise _unseen(path, column, rows, reading, where)
         shown = _contents(column, len(rows))
         raise DataError(f"{where}: {error.detail} ({shown}).", error.remedy)
-    if survey.most is not None:
+    if survey.most is not None and survey.most not in settled:
         raise _unseen(survey.most, survey.columns[survey.most], rows, reading, where)
+
+
+def left_out(asked: frozenset[str], config: Config) -> frozenset[str]:
+    """Those of some columns that ``--leave-rest`` leaves out.
+
+    Where a build is there that left columns out in the same way, only these: what is new since
+    then is asked about.
+    """
+    if not config.source.leave_rest:
+        return frozenset()
+    try:
+        before = limits.opened(place_of(config.run).before)
+    except PipelineError:
+        return asked
+    if before is None or "leave_rest" not in str(before.manifest.options):
+        return asked
+    inputs = before.manifest.inputs
+    return asked & {column.column for one in inputs for column in one.unread}
 
 
 def format_chosen(config: Config) -> Format:

@@ -125,6 +125,7 @@ class Recipe:
             carried=config.carried,
             search=overlaps.search_of(config.plan),
             likeness=overlaps.likeness_of(config.plan),
+            leave=frozenset(config.sources[0].left),
         )
 
     @property
@@ -234,7 +235,9 @@ def resolve_recipe(
     content = model.tokenizer_json
     backend = choose(content) if choose else _encoder_for(config, inputs, content)
     recipe = Recipe(
-        config=declared.fitted(config, model.profile),
+        config=declared.fitted(config, model.profile).leaving(
+            (source.source, one.left) for source, one in zip(inputs, detected, strict=True)
+        ),
         model=model,
         formats=tuple(d.reading for d in detected),
         evidence=tuple(d.evidence for d in detected),

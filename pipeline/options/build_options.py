@@ -62,6 +62,7 @@ class SourceOptions:
     ignore: tuple[str, ...] = option((), many.Texts("COLUMN"), "Ignore a column; messages[].name stands for the key name of every turn.")
     where: tuple[str, ...] = option((), many.Texts("CONDITION", check=condition), "Use only rows that meet the condition: label=true, score>=4, lang!=en.")
     filter: tuple[str, ...] = option((), many.Texts("EXPRESSION", check=_expression), "Use only examples for which the expression is true: n_tokens <= 2048 and language = 'en'.", recorded=_GIVEN)
+    leave_rest: bool = option(False, v.Switch(), "Leave out every column that nothing reads, without a question; one that the build before this one did not leave out is asked about.", recorded=_GIVEN)
     null_fields: str | None = option(None, v.one_of("drop", "keep"), "Nulls inside tools and tool calls of typed tables: drop them, or keep them as data.")
     system: str | None = option(None, v.Text(), "System text of conversations that have none.", heading=under.MODEL)
     train_on: str = option("assistant", v.one_of("assistant", "last", "all"), "Which turns are trained; flags in the data override this.", heading=under.TRAINED)

@@ -7,7 +7,7 @@ room for. A build's recipe is a hash of ``source``, ``parts``, ``plan`` and ``ju
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,6 +58,7 @@ class Source:
             those of the other sources, towards the limit of the build.
         license, origin: for the dataset card; None where they are those of the build.
         test: its examples are the test split.
+        left: the columns that ``--leave-rest`` leaves out, as sampled rows show them.
     """
 
     options: SourceOptions
@@ -67,6 +68,7 @@ class Source:
     license: str | None = None
     origin: str | None = None
     test: bool = False
+    left: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def recorded(self) -> dict[str, object]:
@@ -85,9 +87,15 @@ class Source:
         known = {one.name for one in fields(SourceOptions)} - {"data"}
         options = SourceOptions(data, **{name: values[name] for name in known & values.keys()})
         budget = Budget(**{one.name: values.get(one.name) for one in fields(Budget)})
-        said = {name: values.get(name) for name in ("license", "origin")}
-        test = bool(values.get("test"))
-        return cls(options, str(values["name"]), values["max_reject"], budget, test=test, **said)
+        return cls(
+            options,
+            str(values["name"]),
+            values["max_reject"],
+            budget,
+            license=values.get("license"),
+            origin=values.get("origin"),
+            test=bool(values.get("test")),
+        )
 
 
 def with_test(
@@ -202,6 +210,18 @@ class Config:
         """The same for the inputs of one source alone, all of which are used."""
         return replace(self, sources=(replace(self.sources[number], budget=Budget()),))
 
+    def leaving(self, left: Iterable[tuple[int, Iterable[str]]]) -> Config:
+        """The same; ``--leave-rest`` leaves columns out of the rows of some sources.
+
+        Args:
+            left: of each input the number of its source, and columns.
+        """
+        sources = list(self.sources)
+        for number, paths in left:
+            mine = sources[number]
+            sources[number] = replace(mine, left=tuple(sorted({*mine.left, *paths})))
+        return replace(self, sources=tuple(sources))
+
     @property
     def data(self) -> tuple[str, ...]:
         """What all sources are made of."""
@@ -255,6 +275,8 @@ class Config:
             "groups": self.groups,
             "carried": [carried.paths, carried.counts],
         }
+        if left := self.sources[0].left:
+            derived["left"] = left
         # Not the filters: a part has what they read, whatever they say about it.
         source = {name: x for name, x in _recorded(self.source).items() if name != "filter"}
         return _in_order(source | _recorded(self.parts)) | derived

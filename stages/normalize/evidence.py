@@ -30,6 +30,7 @@ class Detection:
         sampled: rows that were looked at.
         counts: how many of them each format fits, the best first.
         change: the two formats of a file that mixes both; None when there is one.
+        left: columns that nothing reads and that are left out because ``--leave-rest`` says so.
     """
 
     reading: str
@@ -37,6 +38,7 @@ class Detection:
     sampled: int
     counts: dict[str, int]
     change: tuple[str, str] | None = None
+    left: tuple[str, ...] = ()
 
     @property
     def format(self) -> Format:

@@ -54,6 +54,7 @@ class Normalize:
         carried: what is kept of rows because a build chooses by it.
         search: the evaluations that rows are searched for (``overlap.search``); None without any.
         likeness: what the likeness of rows is estimated from; None where they are not compared.
+        leave: columns that are left out although they may change what is trained.
         step_separator: put between two steps of a raw PRM row that has no line break there.
     """
 
@@ -74,6 +75,7 @@ class Normalize:
     carried: Carried = field(default_factory=Carried)
     search: settings.Search | None = None
     likeness: settings.Likeness | None = None
+    leave: frozenset[str] = frozenset()
 
     @functools.cached_property
     def example_kind(self) -> kinds.Kind:
@@ -196,7 +198,7 @@ class Normalize:
 
     @functools.cached_property
     def _settled(self) -> frozenset[str]:
-        return formats.settled_by(self.format, self.options.columns)
+        return formats.settled_by(self.format, self.options.columns) | self.leave
 
     def read_again(self, record: Record) -> list[Example | RowError]:
         """A record's examples for the second reading: before it is decided which turns are trained.

@@ -51,6 +51,12 @@ class Survey:
     columns: dict[str, Column] = field(default_factory=dict)
     most: str | None = None
 
+    @property
+    def asked(self) -> frozenset[str]:
+        """The columns that must not be left out without an option."""
+        asked = {path for path, column in self.columns.items() if column.asked is not None}
+        return frozenset(asked if self.most is None else asked | {self.most})
+
     def take(self, left: Unread) -> Column:
         """Count the values of one row."""
         column = self.columns.setdefault(left.path, Column())
