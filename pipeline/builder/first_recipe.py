@@ -7,7 +7,7 @@ would help.
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,10 @@ from typing import Any
 from pipeline import lines, tasks
 from pipeline.builder.forecast import Forecast, forecast, glimpses, would_stop
 from pipeline.builder.population import MAX_LENGTHS
-from pipeline.inputs import opening, scan
+from pipeline.inputs import opening, scan, sheet
+from pipeline.inputs.detection import rows_of
 from pipeline.inputs.readings import Looks, recognise_looks
+from pipeline.messages.sheet import as_json, as_text
 from pipeline.options.build_options import OPTIONS, default_cache
 from pipeline.options.command_line import config_from, not_read, stem
 from pipeline.options.config import Config
@@ -49,11 +51,13 @@ class _Group:
 
     Attributes:
         found: of the first file that was looked at; ``rows``: of those that were, about.
+        page: what becomes of each column of that file, in lines.
     """
 
     data: list[str]
     found: Detection
     rows: int
+    page: list[str]
 
 
 def write(
@@ -141,9 +145,11 @@ def _grouped(looks: Mapping[str, Looks], config: Config) -> list[_Group]:
         alike = tuple(sorted({one.reading for one in found}))
         if alike in groups:
             before = groups[alike]
-            groups[alike] = _Group([*before.data, argument], before.found, before.rows + rows)
+            both = [*before.data, argument]
+            groups[alike] = replace(before, data=both, rows=before.rows + rows)
         else:
-            groups[alike] = _Group([argument], found[0], rows)
+            page = sheet.lines(rows_of(some[0][3]), found[0].reading, config, {})
+            groups[alike] = _Group([argument], found[0], rows, [*as_text(as_json(page), "")])
     return list(groups.values())
 
 
