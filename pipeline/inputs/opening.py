@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.options.build_options import OPTIONS, SourceOptions
-from pipeline.options.config import Config, Source
+from pipeline.options.config import Config
 from pipeline.options.many_values import Keep
+from pipeline.options.source import Source
 from pipeline.stores.sources import Located
 from stages import contract, readers
 from stages.errors import PipelineError, UsageError, did_you_mean

@@ -20,7 +20,8 @@ from pipeline.options.build_options import (
     default_cache,
 )
 from pipeline.options.command_line import default_output, unread
-from pipeline.options.config import Config, Source, with_test
+from pipeline.options.config import Config
+from pipeline.options.source import Source, with_test
 from stages.errors import UsageError
 from stages.files.toml_file import Place
 

@@ -18,7 +18,8 @@ import numpy.typing as npt
 from pipeline.executors import Sums
 from pipeline.manifest.counts import Portion, SourceRecord
 from pipeline.options.build_options import Budget
-from pipeline.options.config import Config, Source
+from pipeline.options.config import Config
+from pipeline.options.source import Source
 from pipeline.shards import train_test
 from pipeline.shards.examples import Asked, Choice, PlannedExamples
 from pipeline.shards.train_test import TEST, TRAIN
