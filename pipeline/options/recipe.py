@@ -22,7 +22,7 @@ from pipeline.options.build_options import (
 from pipeline.options.command_line import default_output, unread
 from pipeline.options.config import Config
 from pipeline.options.source import Source, with_test
-from stages.errors import UsageError
+from stages.errors import IrregularError, UsageError
 from stages.files.toml_file import Place
 
 _FLAG = re.compile(r"--([a-z-]+)")
@@ -256,7 +256,7 @@ class _Reading:
         """What a function makes; None where it refuses, which is noted as a mistake."""
         try:
             return make()
-        except UsageError as error:
+        except (UsageError, IrregularError) as error:
             place = table.places.get(name) or table.of(error)
             self.mistakes.add(place, error.what, error.remedy)
         return None
