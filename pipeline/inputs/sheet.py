@@ -31,7 +31,7 @@ def _paths(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
         for key, inner in value.items():
             yield from _paths(f"{name}.{key}", inner, depth + 1)
         return
-    objects = isinstance(value, list) and any(isinstance(one, dict) for one in value)
+    objects = isinstance(value, list) and any(isinstance(one, dict) and one for one in value)
     turns = objects and all(map(is_turn, value))
     if turns or not objects or depth == _DEEPEST:
         yield name, value

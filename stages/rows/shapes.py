@@ -50,7 +50,7 @@ def _few(values: Sequence[Any]) -> str:
     """The different values of a column that has few short ones; else empty."""
     spelled = (str(v).lower() if isinstance(v, bool) else str(v) for v in values)
     counts = dict.fromkeys(spelled)
-    repeated = len(counts) <= FEW and 2 * len(counts) <= max(len(values), 2)
+    repeated = len(counts) <= FEW and 2 * len(counts) <= len(values)
     return ", ".join(counts) if repeated and max(map(len, counts)) <= SHORT else ""
 
 

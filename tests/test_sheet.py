@@ -1,0 +1,203 @@
+"""The page of a file: every column on it, and all questions at once with commands that build."""
+
+import itertools
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import Run, read_manifest, write_rows
+
+from pipeline.inputs import answers, sheet
+from pipeline.messages.sheet import MOST, as_json, as_text
+from pipeline.options.config import Config
+from pipeline.options.ways import applied, ways, written
+from stages.errors import DataError
+from stages.rows.shapes import shape_of
+
+MODEL = ("--model", "qwen2-1.5b")
+TURNS = [{"role": "user", "content": "What is {n}?"}, {"role": "assistant", "content": "It is {n}."}]
+READ: dict[str, dict[str, Any]] = {
+    "sft": {"messages": TURNS},
+    "rm": {"prompt": "What is {n}?", "chosen": "It is {n}.", "rejected": "No {n}."},
+    "prm": {"prompt": "What is {n}?", "completions": ["One {n}.", "Two."], "labels": [True, False]},
+}
+# Columns that nothing reads and that are asked about, by themselves.
+ASKED: dict[str, dict[str, list[Any]]] = {
+    "sft": {
+        "score": [1, 4, 5],
+        "is_correct": [True, False],
+        "context": ["A passage to read."],
+        "images": [["a.png"]],
+    },
+    "rm": {"context": ["A passage to read."], "images": [["a.png"]], "documents": ["Text {n}."]},
+    "prm": {"context": ["A passage to read."], "images": [["a.png"]]},
+}
+
+
+def _rows(count: int, row: dict[str, Any], more: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    rows = []
+    for n in range(count):
+        text = json.dumps({**row, **{name: some[n % len(some)] for name, some in more.items()}})
+        rows.append(json.loads(text.replace("{n}", str(n))))
+    return rows
+
+
+def _commands(text: str) -> list[str]:
+    return re.findall(r"^(?:Run|Or):\n  (pipeline .*)$", text, re.M)
+
+
+@pytest.mark.parametrize("task", READ)
+def test_all_questions_are_asked_at_once(task: str, pipeline: Run, tmp_path: Path) -> None:
+    """Each column that is asked about is named and marked, and every command builds a plan."""
+    write_rows(tmp_path / "rows.jsonl", _rows(12, READ[task], ASKED[task]))
+    stopped = pipeline("plan", "rows.jsonl", "--task", task, *MODEL, "--json").ended(3)
+    told = json.loads(stopped.out)
+    assert f"{len(ASKED[task])} questions" in told["message"]
+    page = {line["column"]: line for line in told["figures"]["sheet"]}
+    assert {name for name, line in page.items() if line["why"]} == {*ASKED[task]}
+    assert page.keys() >= {*READ[task]}
+    shown = _commands(stopped.err)
+    assert shown == told["commands"]
+    assert shown
+    assert shown[-1].endswith("--leave-rest")
+    for one in shown:
+        pipeline(*shlex.split(one)[1:]).ended()
+
+
+def test_one_question_is_asked_as_it_is(pipeline: Run, tmp_path: Path) -> None:
+    """With the page behind it, and a command for each answer."""
+    write_rows(tmp_path / "rows.jsonl", _rows(12, READ["sft"], {"score": [1, 4, 5]}))
+    told = pipeline("plan", "rows.jsonl", "--task", "sft", *MODEL).ended(3).err
+    assert "column 'score'" in told
+    assert re.search(r"^  score +all +number 1, 4, 5 +filter \(\?\)$", told, re.M)
+    assert [one.split(*MODEL[1:])[-1] for one in _commands(told)] == [
+        " --where 'score>=4'",
+        " --ignore score",
+    ]
+
+
+def test_what_is_new_is_asked_again(pipeline: Run, tmp_path: Path) -> None:
+    """``--leave-rest`` holds for what the build before left out, and for nothing else."""
+    build = ("run", "sft", "rows.jsonl", *MODEL, "-o", "out", "--leave-rest", "--quiet")
+    asked = {"score": [1, 4, 5], "context": ["A passage to read."]}
+    write_rows(tmp_path / "rows.jsonl", _rows(12, READ["sft"], asked))
+    pipeline(*build).ended()
+    (one,) = read_manifest(tmp_path / "out")["inputs"]
+    assert {column["column"] for column in one["unread"]} == {*asked}
+    write_rows(tmp_path / "rows.jsonl", _rows(13, READ["sft"], asked))
+    pipeline(*build).ended()
+    write_rows(tmp_path / "rows.jsonl", _rows(13, READ["sft"], asked | {"is_safe": [True, False]}))
+    told = pipeline(*build).refused(3, "'is_safe'").err
+    assert "column 'score'" not in told
+    pipeline(*shlex.split(_commands(told)[0])[1:]).ended()
+
+
+def test_a_row_with_a_column_of_its_own_is_refused(pipeline: Run, tmp_path: Path) -> None:
+    """``--leave-rest`` leaves out what the sample shows; what no sampled row had refuses its row."""
+    rows = _rows(12_000, READ["sft"], {"score": [1, 4, 5]})
+    rows[7_001]["context"] = "A passage to read."
+    write_rows(tmp_path / "rows.jsonl", rows)
+    pipeline("run", "sft", "rows.jsonl", *MODEL, "-o", "out", "--leave-rest").ended()
+    counts = read_manifest(tmp_path / "out")["rows"]
+    assert (counts["used"], counts["rejected"]) == (11_999, 1)
+
+
+def _config(task: str = "sft", **options: Any) -> Config:
+    return Config.of(task, ("rows.jsonl",), "qwen2-1.5b", Path("out"), **options)
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc"), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.lists(st.dictionaries(st.text("abcd", min_size=1), _VALUES, max_size=4), min_size=1))
+def test_every_column_is_on_the_page(more: list[dict[str, Any]]) -> None:
+    """Whatever stands in it; a column that something stands in is read, or said to be left out."""
+    rows = [{**_rows(1, READ["sft"], {})[0], **one} for one in more]
+    page = sheet.lines(rows, "openai", _config(), {})
+    tops = {re.split(r"[.\[]", line.column)[0] for line in page}
+    assert tops >= {name for row in rows for name, value in row.items() if value not in ({}, [])}
+    for line in page:
+        assert line.rows <= line.of == len(rows)
+        assert line.becomes or not line.rows, line
+    assert len([*as_text(as_json(page))]) == min(len(page), MOST) + 1 + (len(page) > MOST)
+
+
+def test_what_becomes_of_columns() -> None:
+    """Their roles, those that conditions read, and those that are left out."""
+    rows = _rows(6, READ["rm"], {"margin": [1.5], "id": [7], "lang": ["de"], "notes": [{"a": 1}]})
+    config = _config("rm", where=("lang=de",), ignore=("id",))
+    page = {one.column: one.becomes for one in sheet.lines(rows, "preference", config, {})}
+    assert page == {
+        "prompt": "prompt", "chosen": "answers", "rejected": "answers", "margin": "margin",
+        "id": "left out", "lang": "filter", "notes.a": "left out",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([True, False], "true or false"),
+        ([True], "true"),
+        ([1, 2, 1, 2], "number 1, 2"),
+        ([0.5, 1.25, 7], "number 0.5 to 7"),
+        (["a", "b", "a", "b"], "text: a, b"),
+        (["x" * 30, "y" * 32, "z" * 40], "text of about 32 characters"),
+        (['{"a": 1}'], "JSON text"),
+        (["{not json"], "text of about 9 characters"),
+        ([{"a": 1}], "object"),
+        ([TURNS, TURNS[:1]], "1 to 2 turns"),
+        ([[1, 2], [3]], "list of 1 to 2 numbers"),
+        ([["a"], []], "list of 0 to 1 texts"),
+        ([1, "one two", 2, 3], "number 1 to 3 or text of about 7 characters"),
+    ],
+)
+def test_shapes_in_words(values: list[Any], words: str) -> None:
+    """What all values are, the most frequent kind first."""
+    assert shape_of(values) == words
+
+
+def test_answers_lead_to_the_questions_behind_them() -> None:
+    """An answer that leads nowhere is not offered; of one that does, all that it leads to is."""
+    open_to = {"a": ("--ignore a", "--ignore dead"), "b": ("--where b=1", "--ignore b")}
+
+    def read(config: Config) -> str:
+        source = config.source
+        if "dead" in source.ignore:
+            raise DataError("a dead end.", "Give another file.")
+        for name, remedies in open_to.items():
+            if name not in (*source.ignore, *(one.partition("=")[0] for one in source.where)):
+                raise DataError(f"{name} is open.", f"Say which: {' or '.join(remedies)}.")
+        return "read"
+
+    with pytest.raises(DataError) as asked:
+        answers.settled(read, _config(), lambda config, why: [{"why": dict(why)}])
+    assert "2 questions" in asked.value.what
+    offered = ways(asked.value.remedy)
+    assert [written(way) for way in offered] == ["--ignore a --where b=1"]
+    assert asked.value.figures["sheet"] == [{"why": {"a": "a is open.", "b": "b is open."}}]
+    assert read(applied(offered[0], _config())) == "read"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [*itertools.permutations(("--map a=b", "--ignore c", "--where d=1", "--system s"), 2)],
+)
+def test_an_answer_is_added_to_what_was_said(one: str, other: str) -> None:
+    """Options that take several values keep those that were given."""
+    config = _config()
+    for text in (one, other):
+        (way,) = ways(f"Add {text}.")
+        config = applied(way, config)
+    both = f"{one} {other}"
+    (way,) = ways(f"Add {both}.")
+    assert config == applied(way, _config())
+    assert written(way) == both
