@@ -142,7 +142,7 @@ def formats_page() -> str:
         more = f" and {len(listed) - _MOST} more" if len(listed) > _MOST else ""
         rows.append((f"`{name}`", meaning, ", ".join(f"`{n}`" for n in listed[:_MOST]) + more))
     made = table(("format", "what", "columns, the usual one first"), rows)
-    return _BLOCK.sub(lambda _: made, FORMATS.read_text("utf-8"))
+    return _BLOCK.sub(lambda _: made, guides.pages()[FORMATS])
 
 
 RECIPES = ROOT / "docs" / "recipes.md"

@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from pipeline import exports, tasks
+from pipeline.builder.forecast import glimpses
 from pipeline.exports import ExportFacts
+from pipeline.inputs import sheet
+from pipeline.inputs.detection import rows_of
+from pipeline.inputs.readings import recognise_looks
+from pipeline.inputs.scan import expand
+from pipeline.options.config import Config
 from stages import catalog, formats
 from stages.profile import ModelProfile
 from stages.tokenizers import builtin
@@ -137,12 +143,25 @@ def _takes(_: str) -> str:
     return table(("trainer", "written for", *tasks.names()), rows)
 
 
+def _columns(argument: str) -> str:
+    """What becomes of each column of a sample file; ``argument``: its task and its name."""
+    task, file = argument.split()
+    path = ROOT / "sample_data" / task / file
+    config = Config.of(task, (str(path),), "qwen2-1.5b", Path("build"))
+    looks = glimpses(expand(config.source.data, config.run.cache_dir))
+    (found,) = recognise_looks(looks, config)
+    page = sheet.lines(rows_of(looks[0][3]), found.reading, config, {})
+    rows = [(f"`{one.column}`", one.share, one.values, one.becomes) for one in page]
+    return table(("column", "rows", "values", "becomes"), rows)
+
+
 _TABLES: dict[str, Callable[[str], str]] = {
     "family": _family,
     "trainer": _trainer,
     "formats": _formats,
     "ran": _ran,
     "takes": _takes,
+    "columns": _columns,
 }
 
 

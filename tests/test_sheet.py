@@ -20,7 +20,10 @@ from stages.errors import DataError
 from stages.rows.shapes import shape_of
 
 MODEL = ("--model", "qwen2-1.5b")
-TURNS = [{"role": "user", "content": "What is {n}?"}, {"role": "assistant", "content": "It is {n}."}]
+TURNS = [
+    {"role": "user", "content": "What is {n}?"},
+    {"role": "assistant", "content": "It is {n}."},
+]
 READ: dict[str, dict[str, Any]] = {
     "sft": {"messages": TURNS},
     "rm": {"prompt": "What is {n}?", "chosen": "It is {n}.", "rejected": "No {n}."},

@@ -27,6 +27,11 @@ class Line:
     becomes: str
     why: str = ""
 
+    @property
+    def share(self) -> str:
+        """How many of the rows have it: ``all``, ``31/40``."""
+        return "all" if self.rows == self.of else f"{self.rows:,}/{self.of:,}"
+
 
 def as_json(page: Iterable[Line]) -> list[dict[str, Any]]:
     """The page for programs."""

@@ -22,7 +22,7 @@ from pipeline.options.build_options import (
 from pipeline.options.command_line import default_output, unread
 from pipeline.options.config import Config
 from pipeline.options.source import Source, with_test
-from stages.errors import IrregularError, UsageError
+from stages.errors import IrregularError, PipelineError, UsageError
 from stages.files.toml_file import Place
 
 _FLAG = re.compile(r"--([a-z-]+)")
@@ -155,7 +155,7 @@ class _Table:
         """The same with those of an inner table, which win."""
         return _Table({**self.values, **own}, {**self.places, **_places(own, place)})
 
-    def of(self, error: UsageError) -> Place:
+    def of(self, error: PipelineError) -> Place:
         """The place of the option that an error is about."""
         words = [*_FLAG.findall(error.what), error.what.split()[0]]
         names = (BY_KEY[word].name for word in words if word in BY_KEY)

@@ -69,14 +69,16 @@ def _text(values: Sequence[str]) -> str:
 def _listed(values: Sequence[list[Any]]) -> str:
     inner = [one for value in values for one in value if one is not None]
     kinds = {_kind(one) for one in inner}
-    noun = _NOUNS.get(kinds.pop(), "items") if len(kinds) == 1 else "items"
-    few = _few(inner) if noun in ("texts", "numbers", "flags") and inner else ""
-    return f"list of {_span([*map(len, values)])} {noun}" + (f" ({few})" if few else "")
+    kind = kinds.pop() if len(kinds) == 1 else ""
+    few = _few(inner) if kind in ("text", "number", "flag") else ""
+    sizes = [*map(len, values)]
+    noun = _NOUNS.get(kind, "item") + "s" * (max(sizes) != 1)
+    return f"list of {_span(sizes)} {noun}" + (f" ({few})" if few else "")
 
 
 _NOUNS = {
-    "flag": "flags", "number": "numbers", "text": "texts", "json": "JSON texts",
-    "object": "objects", "list": "lists", "turns": "lists of turns",
+    "flag": "flag", "number": "number", "text": "text", "json": "JSON text",
+    "object": "object", "list": "list", "turns": "dialogue",
 }  # fmt: skip
 _WORDS = {
     "flag": lambda values: " or ".join(sorted({str(v).lower() for v in values}, reverse=True)),
