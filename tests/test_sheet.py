@@ -101,7 +101,7 @@ def test_what_is_new_is_asked_again(pipeline: Run, tmp_path: Path) -> None:
 
 
 def test_a_row_with_a_column_of_its_own_is_refused(pipeline: Run, tmp_path: Path) -> None:
-    """``--leave-rest`` leaves out what the sample shows; what no sampled row had refuses its row."""
+    """``--leave-rest`` leaves out what the sample shows, and nothing that no sampled row had."""
     rows = _rows(12_000, READ["sft"], {"score": [1, 4, 5]})
     rows[7_001]["context"] = "A passage to read."
     write_rows(tmp_path / "rows.jsonl", rows)
@@ -159,7 +159,7 @@ def test_what_becomes_of_columns() -> None:
         ([{"a": 1}], "object"),
         ([TURNS, TURNS[:1]], "1 to 2 turns"),
         ([[1, 2], [3]], "list of 1 to 2 numbers"),
-        ([["a"], []], "list of 0 to 1 texts"),
+        ([["a"], []], "list of 0 to 1 text"),
         ([1, "one two", 2, 3], "number 1 to 3 or text of about 7 characters"),
     ],
 )
