@@ -172,17 +172,16 @@ def _for_long(
 ) -> tuple[str, dict[str, Any]]:
     """What helps examples that are too long: a sentence or two, and their figures."""
     fits, count = fitting([one.tokens for one in long]), len(long)
-    listed = [
-        f"{'all' if n == count else n} fit --max-length {length}" for length, n in fits.items()
-    ]
+    listed = [f"{'all' if n == count else n} fit {length:,} tokens" for length, n in fits.items()]
     text = f"Of {counted(count, 'example')} too long, {', '.join(listed)}."
     enough = _enough(losses, long, limit.share)
-    if enough is not None:
+    if enough is not None:  # what is named as an option can be pasted, and should build
         goal = "this sample passes" if of else "this build passes"
         text += f" With --max-length {enough} {goal}."
     trims = tasks.kind_of(config.task).trims if config.parts.too_long == "reject" else ""
     # Without its only trained turn, nothing of a conversation is left.
-    if trims and (trims != "turns" or any(one.turns > 1 for one in long)):
+    trimmed = trims != "turns" or any(one.turns > 1 for one in long)
+    if trims and trimmed and enough is not None:
         text += f" --too-long trim-{trims} drops whole {trims} from their ends."
     figures = {"examples": count, "max_length": config.plan.longest_example, "passes_at": enough}
     return text, {**figures, "fit": {str(length): n for length, n in fits.items()}}

@@ -145,8 +145,7 @@ def _shown(
 
 def _in_part(manifest: Manifest) -> dict[str, int]:
     """Rows that lost some of their examples, and these examples by code."""
-    rows = {"rows": manifest.rows.used_in_part} if manifest.rows.used_in_part else {}
-    return {**rows, **manifest.examples.rejected_in_part}
+    return {"rows": manifest.rows.used_in_part, **manifest.examples.rejected_in_part}
 
 
 def _named(build: Build) -> dict[str, Any]:
