@@ -116,7 +116,7 @@ def lost(draw: st.DrawFn) -> Losses:
     hit = draw(st.integers(0, min(rows, 40)))
     refused = draw(st.integers(0, hit))
     examples = draw(st.integers(rows - refused, 3 * rows))
-    gone = draw(st.integers(hit - refused, examples - rows + hit))
+    gone = draw(st.integers(hit - refused, examples - rows + hit)) if hit else 0
     more = draw(st.integers(0, 500))
     turns = draw(st.integers(0, min(more, 5 * gone)))
     return Losses(rows, refused, hit, examples, gone, examples + more, gone + turns)
@@ -124,14 +124,14 @@ def lost(draw: st.DrawFn) -> Losses:
 
 @given(lost(), limits)
 def test_the_limit_holds_for_rows_examples_and_trained_turns(losses: Losses, limit: float) -> None:
-    """No more than the share of each; one row alone may go, but never with a fifth of anything."""
+    """No more than the share of each; three rows may go, but never with a fifth of anything."""
     over = exceeding(losses, limit)
     each = [(one.noun, Fraction(one.refused, one.total)) for one in shares(losses) if one.total]
     allowed = Fraction(str(limit))
     wanted = [
         noun
         for noun, share in each
-        if share > allowed and not (limit and losses.rows_hit == 1 and 5 * share < 1)
+        if share > allowed and not (limit and losses.rows_hit <= 3 and 5 * share < 1)
     ]
     assert (over and over.noun) == (wanted[0] if wanted else None)
     if over is None and limit < 0.2:
@@ -146,11 +146,13 @@ def test_the_limit_holds_for_rows_examples_and_trained_turns(losses: Losses, lim
 
 @pytest.mark.parametrize(
     ("refused", "rows", "fails"),
-    [(1, 4, True), (1, 5, True), (1, 6, False), (1, 17, False), (5, 17, True), (2, 17, True)]
-    + [(10, 900, True), (1, 150, False), (2, 150, True), (2, 200, False), (10, 1000, False)],
+    [
+        *((1, 4, True), (1, 5, True), (1, 6, False), (1, 17, False), (3, 17, False), (5, 17, True)),
+        *((3, 15, True), (3, 16, False), (4, 150, True), (4, 400, False), (10, 900, True)),
+    ],
 )
-def test_small_files_have_no_free_rows(refused: int, rows: int, fails: bool) -> None:
-    """By default one row, if that is less than a fifth, and 1 %."""
+def test_small_files_have_few_free_rows(refused: int, rows: int, fails: bool) -> None:
+    """By default three rows, if these are less than a fifth, and 1 %."""
     losses = Losses(rows, refused, refused, rows, refused)
     assert (exceeding(losses, OPTIONS_OF["max_reject"].default) is not None) is fails
 

@@ -1,8 +1,8 @@
 """``--max-reject``: the law of how much may be refused, and the error of a build that breaks it.
 
 A build fails where more than this share of its rows, of its examples, or of its trained turns is
-refused. What one single row loses passes all the same where it is less than a fifth of each; with
-0 nothing passes. A source with a limit of its own is held to it alone.
+refused. In a small file a few rows pass all the same: what up to three rows lose, where it is less
+than a fifth of each. With 0 nothing passes. A source with a limit of its own is held to it alone.
 """
 
 import bisect
@@ -17,7 +17,8 @@ from pipeline.options.config import Config
 from pipeline.shards.losses import Losses
 from stages.errors import DataError, counted, were
 
-ONE_ROW = 1 / 5  # what one row alone loses of a small file must be less
+FEW = 3  # rows that pass in a small file
+FIFTH = 1 / 5  # what these lose must be less
 _EXACT = 1e-9  # relative: 0.29 * 100 is a little less than 29
 _STEP = 1024  # lengths that a message offers are multiples of it
 _SHARES = (0.5, 0.9, 0.99, 1.0)  # of the examples that are too long
@@ -35,13 +36,13 @@ class Share:
     def value(self) -> float:
         return self.refused / max(self.total, 1)
 
-    def exceeds(self, limit: float, *, one_row: bool) -> bool:
+    def exceeds(self, limit: float, *, few: bool) -> bool:
         """Whether it is more than a limit allows.
 
         Args:
-            one_row: all that is refused is of one row.
+            few: all that is refused is of a few rows.
         """
-        if limit and one_row and self.value < ONE_ROW:
+        if limit and few and self.value < FIFTH:
             return False
         return self.refused > limit * self.total * (1 + _EXACT)
 
@@ -58,8 +59,8 @@ def shares(losses: Losses) -> list[Share]:
 def exceeding(losses: Losses, limit: float) -> Share | None:
     """The first of rows, examples and trained turns of which more is refused than a limit allows;
     None where all are within it."""
-    one_row = losses.rows_hit <= 1
-    found = (one for one in shares(losses) if one.exceeds(limit, one_row=one_row))
+    few = losses.rows_hit <= FEW
+    found = (one for one in shares(losses) if one.exceeds(limit, few=few))
     return next(found, None)
 
 
