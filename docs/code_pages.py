@@ -43,8 +43,8 @@ def _index(groups: list[explanations.Group]) -> str:
         "",
         "Written by `make docs` from what `pipeline explain CODE` prints; the tests run every",
         "example. A refused row has its code in `rejects.jsonl`; the summary, the manifest and the",
-        "report count the refused rows of a build by code. Few of them stop no build: see",
-        "`--max-reject`.",
+        "report count the refused rows of a build by code. How many stop a build:",
+        "[the limit](../how/ledger.md#the-limit).",
         "",
     ]
     for one in groups:

@@ -68,6 +68,7 @@ TYPES: dict[str, pa.DataType] = {
     # why a row leaves; null while it stays
     "reject_code": pa.string(),
     "reject_detail": pa.string(),
+    "partial": pa.bool_(),  # another example of the same row was refused
     "note": pa.string(),  # a peculiarity of a row that is kept; counted
     "asked": pa.uint64(),  # the same by question, where groups that share one are joined
     "group": pa.uint64(),  # rows that are on one side of a split, where there is one: rows.groups

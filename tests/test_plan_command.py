@@ -109,7 +109,7 @@ def test_a_large_file_is_looked_at_in_three_places(tmp_path: Path, cache_dir: Pa
     for record in look.glimpse.records:
         text = path.read_bytes()[record.offset or 0 :][: len(record.raw)]
         assert text == record.raw
-    for name in found.sampled.ledger.first["duplicate_key"]:
+    for name in found.sampled.ledger.rows.first["duplicate_key"]:
         assert name.startswith("large.jsonl at byte ")
 
 

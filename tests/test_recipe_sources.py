@@ -94,7 +94,7 @@ def test_a_source_is_held_to_its_own_limit(pipeline: Run, tmp_path: Path) -> Non
         text = TOP + TALK + _source("bad", bad, ignore='["id"]', **keys)
         pipeline("plan", _recipe(tmp_path, text)).ended(status)
     ran = pipeline("build", tmp_path / "mix.toml", "-o", "out")
-    ran.refused(3, "rows of source bad were refused", "max-reject = ")
+    ran.refused(3, "rows of source bad were refused", "at most 30.0% by max-reject of source bad")
 
 
 def test_budgets_are_read_and_checked(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,17 @@ from click.testing import CliRunner
 from conftest import NAME
 from hypothesis import given
 from hypothesis import strategies as st
-from support import SAMPLES, Run, few, files_of, read_manifest, read_rows, table, write_rows
+from support import SAMPLES, Make, Run, few, files_of, read_manifest, read_rows, table, write_rows
 
-from pipeline.builder import rejects, stagewise
+from pipeline.builder import max_reject, rejects, stagewise
+from pipeline.builder.max_reject import Limit, error_of, exceeding, shares
 from pipeline.cli import cli
 from pipeline.manifest.json_records import load, one_line
 from pipeline.manifest.records import Reject
+from pipeline.options.build_options import OPTIONS as OPTIONS_OF
 from pipeline.options.config import Config
+from pipeline.shards.chain import Refusal
+from pipeline.shards.losses import Losses
 from stages.readers import jsonl
 
 GOOD = SAMPLES / "sft" / "word_problems.jsonl"
@@ -62,8 +67,8 @@ def test_a_refused_build_leaves_its_reasons(pipeline: Run, tmp_path: Path) -> No
     fewer = rows(tmp_path / "bad.jsonl", [""] * 20 + ["a"] * 80)
     pipeline("run", "sft", fewer, *MODEL).refused(3)
     assert len(read_rows(failed / "rejects.jsonl")) == 20
-    least = json.loads((failed / "reasons.json").read_text())["figures"]
-    assert least["passes_with_max_reject"] == 0.2
+    figures = json.loads((failed / "reasons.json").read_text())["figures"]
+    assert figures["lost"]["rows"] == {"total": 100, "refused": 20}
     pipeline("run", "sft", GOOD, *MODEL).ended()  # unchanged, and no longer failed
     assert not failed.exists()
 
@@ -101,40 +106,109 @@ def test_a_broken_expectation_leaves_the_verdict(pipeline: Run, tmp_path: Path) 
     assert "Expectations that do not hold" in (tmp_path / "out.failed" / "report.html").read_text()
 
 
+limits = st.sampled_from([0.0, 0.001, 0.01, 0.1, 0.29, 0.5, 1.0])
+
+
+@st.composite
+def lost(draw: st.DrawFn) -> Losses:
+    """Counts of rows, examples and turns that go together."""
+    rows = draw(st.integers(1, 2000))
+    hit = draw(st.integers(0, min(rows, 40)))
+    refused = draw(st.integers(0, hit))
+    examples = draw(st.integers(rows - refused, 3 * rows))
+    gone = draw(st.integers(hit - refused, examples - rows + hit)) if hit else 0
+    more = draw(st.integers(0, 500))
+    turns = draw(st.integers(0, min(more, 5 * gone)))
+    return Losses(rows, refused, hit, examples, gone, examples + more, gone + turns)
+
+
+@given(lost(), limits)
+def test_the_limit_holds_for_rows_examples_and_trained_turns(losses: Losses, limit: float) -> None:
+    """No more than the share of each; three rows may go, but never with a fifth of anything."""
+    over = exceeding(losses, limit)
+    each = [(one.noun, Fraction(one.refused, one.total)) for one in shares(losses) if one.total]
+    allowed = Fraction(str(limit))
+    wanted = [
+        noun
+        for noun, share in each
+        if share > allowed and not (limit and losses.rows_hit <= 3 and 5 * share < 1)
+    ]
+    assert (over and over.noun) == (wanted[0] if wanted else None)
+    if over is None and limit < 0.2:
+        assert all(5 * share < 1 for _, share in each)
+    if limit == 0:
+        assert (over is None) == (not losses.rows_refused + losses.examples_refused)
+    if over is not None:
+        assert f"{over.refused:,} of {over.total:,} {over.noun}" in Limit(limit, (0,)).sentence(
+            over
+        )
+
+
+@pytest.mark.parametrize(
+    ("refused", "rows", "fails"),
+    [
+        *((1, 4, True), (1, 5, True), (1, 6, False), (1, 17, False), (3, 17, False), (5, 17, True)),
+        *((3, 15, True), (3, 16, False), (4, 150, True), (4, 400, False), (10, 900, True)),
+    ],
+)
+def test_small_files_have_few_free_rows(refused: int, rows: int, fails: bool) -> None:
+    """By default three rows, if these are less than a fifth, and 1 %."""
+    losses = Losses(rows, refused, refused, rows, refused)
+    assert (exceeding(losses, OPTIONS_OF["max_reject"].default) is not None) is fails
+
+
 @given(
-    st.lists(st.integers(600, 90_000), min_size=1, max_size=80),
-    st.integers(0, 30),
+    st.lists(
+        st.tuples(st.lists(st.integers(600, 90_000), max_size=3), st.integers(0, 2), st.booleans()),
+        max_size=40,
+    ).filter(lambda rows: any(long for long, _, _ in rows)),
     st.integers(0, 500),
-    st.sampled_from([0.0, 0.01, 0.1, 0.5]),
+    limits,
 )
 def test_the_offered_lengths_keep_their_word(
-    long: list[int], others: int, good: int, limit: float
+    rows: list[tuple[list[int], int, bool]], good: int, limit: float
 ) -> None:
-    """Counts are exact, all fit the longest, and the least one passes where the one below fails."""
-    fits = rejects.fitting(long)
-    assert all(count == sum(n <= length for n in long) for length, count in fits.items())
-    assert fits[max(fits)] == len(long)
-    ledger, count = rejects.Ledger(), len(long) + others + good
-    for n in long:
-        ledger.count("too_long", f"{n} tokens", "r")
-    for _ in range(others):
-        ledger.count("empty_answer", "", "r")
+    """Counts are exact, all fit the longest, and the least one passes where the one below fails.
+
+    Each row has examples that are too long, others that are refused, and one that stays or not.
+    """
+    ledger = rejects.Ledger()
+
+    def counted(length: int) -> Losses:
+        """What is lost under a length, counted anew."""
+        found = Losses(rows=good, examples=good, turns=2 * good)
+        for long, others, kept in rows:
+            gone = sum(n > length for n in long) + others
+            made = len(long) + others + kept
+            whole = gone == made and made > 0
+            found += Losses(1, int(whole), int(gone > 0), made, gone, 2 * made, 2 * gone)
+        return found
+
+    for long, others, kept in rows:
+        why = [("too_long", f"{n} tokens") for n in long] + [("control_text", "")] * others
+        gone = [Refusal(0, 0, "encode", *one, turns=2) for one in why]
+        if gone:
+            ledger.count([("r", one) for one in gone], kept=kept)
+    every = [n for long, _, _ in rows for n in long]
+    fits = max_reject.fitting(every)
+    assert all(count == sum(n <= length for n in every) for length, count in fits.items())
+    assert fits[max(fits)] == len(every)
     config = Config.of("sft", ("x",), "m", Path("o"), max_reject=limit)
-    (of_all,) = rejects.limits(config)
-    error = rejects.error_of(ledger, count, left=True, config=config, limit=of_all)
-    figures = error.figures
-    at = figures["too_long"]["passes_at"]
+    (of_all,) = max_reject.limits(config)
+    for length in (0, *fits):
+        assert max_reject.fitted(counted(0), ledger.long, length) == counted(length)
+    error = error_of(ledger, counted(0), None, config=config, limit=of_all)
+    at = error.figures["too_long"]["passes_at"]
 
     def passes(length: int) -> bool:
-        left = others + sum(n > length for n in long)
-        return not rejects.too_many(left, count, limit)
+        return exceeding(counted(length), limit) is None
 
     if at is None:
-        assert not passes(max(long))
+        assert not passes(max(every))
     else:
         assert passes(at)
-        assert at == 1024 or not passes(at - 1024) or at - 1024 < min(long)
-    assert not rejects.too_many(ledger.rejected_rows, count, figures["passes_with_max_reject"])
+        assert at == 1024 or not passes(at - 1024) or at - 1024 < min(every)
+    assert "--max-reject" not in error.remedy
 
 
 EMPTY = {"e.jsonl": b"", "e.jsonl.gz": gzip.compress(b""), "e.json": b"[]", "b.jsonl": b"\n \n"}
@@ -176,10 +250,14 @@ def test_each_is_counted_by_its_code(pipeline: Run, tmp_path: Path) -> None:
         + "{}\n"
     )
     command = ("steps.jsonl", "--model", "qwen2-1.5b", "--format", "prm800k", "-o", "out")
+    pipeline("run", "prm", *command).refused(3, "3 of 4 rows were refused")
+    command = (*command, "--max-reject", "1")
     done = pipeline("run", "prm", *command).ended()
     manifest = read_manifest(tmp_path / "out")
     rows, examples = manifest["rows"], manifest["examples"]
-    assert (rows["in"], rows["used"], rows["rejected"]) == (4, 1, 3)
+    assert (rows["in"], rows["used"], rows["used_in_part"], rows["rejected"]) == (4, 1, 1, 3)
+    assert examples["rejected_in_part"] == {"behind_chain_end": 1, "unrated_completion": 1}
+    assert "4 in = 0 used whole + 1 used in part + 3 refused" in done.err
     assert rows["rejected_by_code"] == {"bad_column": 1, "unrated_completion": 2}
     # of the first row three are kept, one has no rating, and one is behind the chain's end
     assert (examples["made"], examples["kept"], examples["rejected"]) == (7, 3, 4)
@@ -195,6 +273,89 @@ def test_each_is_counted_by_its_code(pipeline: Run, tmp_path: Path) -> None:
         ("steps.jsonl:4#0", "bad_column"),
     ]
     pipeline("check", "out").ended()
+
+
+LONG = "word " * 300
+# Conversations of which one turn is too long, and one call of a tool is.
+CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
+    "answers": [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": "a"},
+        {"role": "user", "content": "more"},
+        {"role": "assistant", "content": LONG},
+    ],
+    "calls": [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": "a"},
+        {"role": "user", "content": LONG},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1}}}],
+        },
+        {"role": "tool", "content": "2"},
+        {"role": "assistant", "content": "b"},
+    ],
+}
+
+
+@pytest.mark.parametrize("shape", CONVERSATIONS)
+def test_examples_that_are_refused_fail_a_build(pipeline: Run, tmp_path: Path, shape: str) -> None:
+    """One example per turn: every row is used, and half or more of the examples are not."""
+    turns = CONVERSATIONS[shape]
+    count = sum(one["role"] == "assistant" for one in turns)
+    rows = [{"messages": [{**turns[0], "content": f"q{n}"}, *turns[1:]]} for n in range(30)]
+    data = write_rows(tmp_path / "d.jsonl", rows)
+    command = ("run", "sft", data, "--model", "qwen3-8b", "--max-length", "256", "-o", "out")
+    lost = 30 * (count - 1)
+    ran = pipeline(*command).refused(3, f"{lost} of {30 * count} examples were refused")
+    assert "--max-length 1024" in ran.err
+    assert "--too-long" not in ran.err, "the last turn is the one that is trained"
+    planned = pipeline("plan", "--task", *command[1:]).ended(3)
+    assert f"a build would stop: {lost} of {30 * count} sampled examples" in planned.out
+    done = pipeline(*command, "--max-reject", "1").ended()
+    assert "30 in = 0 used whole + 30 used in part + 0 refused" in done.err
+    manifest = read_manifest(tmp_path / "out")
+    assert manifest["rows"]["used_in_part"] == 30
+    assert manifest["examples"]["rejected_in_part"] == {"too_long": lost}
+    pipeline("check", "out").ended()
+    pipeline(*command[:5], "--max-length", "1024", "-o", "all").ended()
+    told = pipeline("diff", "out", "all", "--json").ended().told
+    assert told["in_part"] == {"rows": {"a": 30, "b": 0}, "too_long": {"a": lost, "b": None}}
+
+
+def test_trained_turns_that_are_refused_fail_a_build(pipeline: Run, tmp_path: Path) -> None:
+    """Two rows of two hundred have most of the turns."""
+    exchange = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a " * 9}]
+    rows = [{"messages": exchange * (40 if n < 2 else 1), "id": n} for n in range(200)]
+    data = write_rows(tmp_path / "d.jsonl", rows)
+    command = ("run", "sft", data, "--model", "qwen2-1.5b", "--max-length", "128", "-o", "out")
+    command = (*command, "--ignore", "id")
+    ran = pipeline(*command).refused(3, "80 of 278 trained turns were refused", "in 2 examples")
+    assert "--too-long trim-turns" in ran.err
+    pipeline(*command, "--max-reject", "0.3").ended()
+    turns = read_manifest(tmp_path / "out")["examples"]["turns"]
+    assert turns == {"made": 278, "rejected": 80}
+
+
+def test_the_counts_of_parts_add_up(tmp_path: Path, make: Make, monkeypatch: Any) -> None:
+    """Of one part and of many, in one window and in several."""
+    turns = CONVERSATIONS["answers"]
+    rows = [
+        {"messages": turns if n % 3 else turns[:2]} if n % 7 else {"messages": []}
+        for n in range(60)
+    ]
+    data = write_rows(tmp_path / "d.jsonl", rows)
+    found = []
+    for name, size in (("one", jsonl.SPLIT_BYTES), ("many", 3000)):
+        monkeypatch.setattr(jsonl, "SPLIT_BYTES", size)
+        out = make("sft", data, name, model="qwen3-8b", max_length=256)
+        manifest = read_manifest(out)
+        found.append([manifest["rows"], manifest["examples"]])
+    assert found[0] == found[1]
+    wanted = sum(bool(n % 7 and n % 3) for n in range(60))
+    assert found[0][0]["used_in_part"] == wanted
+    assert found[0][1]["rejected_in_part"] == {"too_long": wanted}
 
 
 KEYS = ["id", "source", "line", "offset", "stage", "code", "detail", "raw"]

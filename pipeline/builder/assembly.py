@@ -1,7 +1,6 @@
 """Fifth phase: a whole build in a staging directory, judged by what is read back of it."""
 
 import shutil
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,9 +17,10 @@ from pipeline.builder import contaminated, description, exporting, gate, plannin
 from pipeline.builder.dataset import write_dataset, write_index, write_shards
 from pipeline.builder.description import Outcome
 from pipeline.builder.judge import Judge
+from pipeline.builder.max_reject import refuse_too_many
 from pipeline.builder.planning import MadeParts, Planned
 from pipeline.builder.preparation import Prepared
-from pipeline.builder.rejects import Ledger, refuse_too_many
+from pipeline.builder.rejects import Ledger
 from pipeline.builds.build import Build
 from pipeline.builds.stored import hash_files
 from pipeline.manifest.dataset_files import write_json
@@ -32,6 +32,7 @@ from pipeline.report import card
 from pipeline.report import page as report_page
 from pipeline.shards import filters, pack_index, part
 from pipeline.shards.gather import ShardReport
+from pipeline.shards.losses import Losses, of_part
 from pipeline.shards.measured import METRICS, read
 from stages.columns import Ints, offsets_of
 from stages.errors import DataError
@@ -105,14 +106,14 @@ def _unwritten(folder: Path, shards: Sequence[ShardReport]) -> dict[str, file_ha
 
 
 def _refuse_too_many(prepared: Prepared, planned: Planned, ledger: Ledger) -> None:
-    rows: Counter[int] = Counter()
+    losses: dict[int, Losses] = {}
     for work, report in zip(planned.works, planned.reports, strict=True):
-        rows[work.source] += report.rows - report.filtered
+        losses[work.source] = losses.get(work.source, Losses()) + of_part(report.counts)
     kept = planned.outline.counts.kept
     filtered = planned.chosen.filtered if planned.chosen else None
     if filtered is not None and filtered.by.any() and not kept:
         raise filters.nothing_left(filtered)
-    refuse_too_many(ledger, rows=rows, left=kept, config=prepared.config)
+    refuse_too_many(ledger, losses, left=kept, config=prepared.config)
 
 
 def _outcome(

@@ -20,7 +20,7 @@ from pipeline.manifest import counts as tallies
 from pipeline.manifest import manifest as records
 from pipeline.manifest.records import Decontamination, Likeness
 from pipeline.serving import serving
-from pipeline.shards import budgets, examples, facts, filters, gather, pack_index
+from pipeline.shards import budgets, examples, facts, filters, gather, losses, pack_index
 from pipeline.shards.choose import Chosen
 from pipeline.shards.part import PartReport
 from pipeline.shards.train_test import TEST, TRAIN
@@ -109,6 +109,7 @@ def _rows(outcome: Outcome) -> tallies.RowCounts:
     return tallies.RowCounts(
         in_=rows_in,
         used=counts.rows_used,
+        used_in_part=counts.rows_in_part,
         rejected=ledger.rejected_rows,
         **others,
         duplicates_found=counts.found,
@@ -121,12 +122,17 @@ def examples_of(outcome: Outcome) -> tallies.ExampleCounts:
     """What became of every example."""
     ledger, counts = outcome.ledger, outcome.outline.counts
     others: dict[str, Any] = dict(counts.left_out)
+    lost = sum((losses.of_part(part.counts) for part in outcome.parts), losses.Losses())
+    turns = tallies.TurnCounts(lost.turns, lost.turns_refused) if lost.turns else None
+    made = sum(part.made for part in outcome.parts)
     return tallies.ExampleCounts(
-        made=sum(part.made for part in outcome.parts),
+        made=made,
         rejected=ledger.examples_by_code.total(),
         kept=counts.kept,
         rejected_by_code=dict(sorted(ledger.examples_by_code.items())),
         copies=counts.copies,
+        rejected_in_part=dict(sorted(ledger.in_part.items())),
+        turns=turns if lost.turns != lost.examples else None,
         **others,
     )
 

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import lines, tasks
-from pipeline.builder.forecast import Forecast, forecast, glimpses, would_stop
+from pipeline.builder.forecast import Forecast, forecast, glimpses, why_stop, would_stop
 from pipeline.builder.population import MAX_LENGTHS
 from pipeline.inputs import opening, scan, sheet
 from pipeline.inputs.detection import rows_of
 from pipeline.inputs.readings import Looks, recognise_looks
+from pipeline.messages.explanations import left_out
 from pipeline.messages.sheet import as_json, as_text
 from pipeline.options.build_options import OPTIONS, default_cache
 from pipeline.options.command_line import config_from, not_read, stem
@@ -227,13 +228,19 @@ def reasons(estimate: Forecast) -> list[str]:
         return []
     sampled, ledger = estimate.sampled, estimate.sampled.ledger
     found = [
-        f"{count:,} of {counted(sampled.rows, 'sampled row')}: {code} ({ledger.details[code]})"
+        f"{count:,} of {counted(sampled.rows, 'sampled row')}: {code} ({ledger.rows.details[code]})"
         for code, count in ledger.rows_by_code.most_common()
+    ]
+    found += [
+        f"{counted(count, 'example')} of rows that have others: {code}"
+        f" ({ledger.examples.details[code]})"
+        for code, count in ledger.in_part.most_common()
+        if code not in left_out()
     ]
     if sampled.long:
         limit = estimate.recipe.config.plan.longest_example
         found.append(f"{counted(sampled.long, 'example')} longer than {counted(limit, 'token')}")
-    return found or ["most margins are below zero: chosen and rejected may be swapped"]
+    return found or [why_stop(estimate)]
 
 
 # Which task the rows of inputs are for, as far as sampled rows say.

@@ -11,19 +11,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from pipeline.builder.alike import Alike, FilteredSample
+from pipeline.builder.max_reject import exceeding, limits, together
 from pipeline.builder.preparation import row_name, through
-from pipeline.builder.rejects import Ledger, limits, too_many
+from pipeline.builder.rejects import TOO_LONG, Ledger
 from pipeline.inputs.opening import reader_of
 from pipeline.inputs.readings import Looks, is_empty, recognise_looks, refuse_empty, rows_each
 from pipeline.inputs.recipe import Recipe, resolve_recipe
 from pipeline.inputs.scan import located, short_names
 from pipeline.options.build_options import SourceOptions
 from pipeline.options.config import Config
-from pipeline.shards import facts
+from pipeline.shards import facts, losses
+from pipeline.shards.chain import Gone
+from pipeline.shards.losses import Losses
 from pipeline.stores import sources
+from stages import columns
 from stages.chat_template import loss_weights
 from stages.columns import Ints
 from stages.contract import Batch, Glimpse, Record
@@ -35,6 +40,7 @@ SAMPLE_BYTES = 3 << 20
 ROW_BYTES = 1 << 18  # larger rows would take seconds to encode; they are counted instead
 MOST_FILES = 48
 _NO_LIMIT = 1 << 30
+Bools = npt.NDArray[np.bool_]
 _IDS = {"folded", "input_ids", "chosen_ids", "rejected_ids"}
 
 
@@ -57,7 +63,7 @@ class Sampled:
 
     Attributes:
         rows: rows that went in; ``large``: those that were left out for their size.
-        ledger: of the rows that are refused, whatever their length.
+        ledger: of what is refused, whatever its length.
         filtered: rows that ``--where`` leaves out, by input.
         unread: rows by input and by column that nothing reads.
         notes: rows by what is odd about them.
@@ -71,7 +77,8 @@ class Sampled:
         left: at least so many are neither refused nor left out by a filter.
         chosen: what filters leave out.
         of_looks: rows of each input that went in, and the examples that ``lengths`` has of them.
-        read: rows that went in, by the number of their source; ``lost``: of these, refused ones.
+        read: rows that went in, by the number of their source; ``losses``: what of these is lost,
+            with what is too long.
     """
 
     rows: int = 0
@@ -92,7 +99,7 @@ class Sampled:
     chosen: FilteredSample = field(default_factory=FilteredSample)
     of_looks: list[tuple[int, int]] = field(default_factory=list)
     read: Counter[int] = field(default_factory=Counter)
-    lost: Counter[int] = field(default_factory=Counter)
+    losses: dict[int, Losses] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,34 +193,53 @@ def _affordable(records: list[Record], budget: int) -> list[Record]:
 
 
 def _through(
-    recipe: Recipe, look: Look, records: list[Record], names: list[str], made: Sampled
-) -> Batch:
-    """The sample through every stage of a build of its source alone."""
-    before = made.ledger.rejected_rows
-    batch, tally = through(recipe, look.detection.reading, records, names, made.ledger)
-    made.lost[look.source] += made.ledger.rejected_rows - before
-    made.unread[look.name], made.filtered[look.name] = tally.rows, tally.filtered
-    if "note" in batch.schema.names:
-        made.notes.update(carried.tally(batch))
-    batch = made.alike.taken(batch, recipe.config, names.__getitem__)
+    machine: Recipe, recipe: Recipe, look: Look, records: list[Record], made: Sampled
+) -> tuple[Batch, int]:
+    """The sample through every stage of a build of its source alone.
+
+    Args:
+        machine: the same as the recipe, without a limit on length.
+
+    Returns:
+        Its examples, whatever their length, and how many of them are refused for that.
+    """
+    names = [row_name(look.name, record) for record in records]
+    went = through(machine, look.detection.reading, records)
+    went.count(made.ledger, names)
+    over = _too_long(recipe, look, records=records, batch=went.batch)
+    gone, left = went.gone, went.batch
+    if over.any():
+        gone, left = [*gone, Gone(TOO_LONG, _cut(left, over))], left.filter(pa.array(~over))
+    lost = losses.of(went.normalized, left, gone)
+    made.losses[look.source] = made.losses.get(look.source, Losses()) + lost
+    made.unread[look.name], made.filtered[look.name] = went.tally.rows, went.tally.filtered
+    if "note" in went.batch.schema.names:
+        made.notes.update(carried.tally(went.batch))
+    batch = made.alike.taken(went.batch, recipe.config, names.__getitem__)
     _show(names, batch=batch, made=made)
-    return batch
+    return batch, int(over.sum())
 
 
-def _too_long(recipe: Recipe, look: Look, records: list[Record], batch: Batch) -> int:
-    """Examples of a batch without limits that are refused under the limit of the build.
+def _cut(batch: Batch, over: Bools) -> Batch:
+    """Those that are too long, as refused ones."""
+    return columns.refuse(batch, over, TOO_LONG, [""] * int(over.sum())).filter(pa.array(over))
+
+
+def _too_long(recipe: Recipe, look: Look, records: list[Record], batch: Batch) -> Bools:
+    """Which examples of a batch without limits are refused under the limit of the build.
 
     Where they are trimmed, a build may still refuse one: an exchange may be too long by itself.
     """
-    over = batch.column("length").to_numpy() > recipe.config.plan.longest_example
+    over: Bools = batch.column("length").to_numpy() > recipe.config.plan.longest_example
     if recipe.config.parts.too_long == "reject" or not over.any():
-        return int(over.sum())
-    lines = sorted(set(batch.filter(pa.array(over)).column("line").to_pylist()))
-    again = [records[line] for line in lines]
-    trimmed, _ = through(recipe, look.detection.reading, again, [""] * len(again), Ledger())
-    whole = int(np.isin(batch.column("line").to_numpy(), lines).sum())
-    left: int = trimmed.num_rows
-    return whole - left
+        return over
+    place = np.stack([batch.column(name).to_numpy() for name in ("line", "sequence")], axis=1)
+    lines = np.unique(place[over, 0])
+    trimmed = through(recipe, look.detection.reading, [records[line] for line in lines.tolist()])
+    fits = zip(*(trimmed.batch.column(n).to_pylist() for n in ("line", "sequence")), strict=True)
+    stays = {(int(lines[line]), sequence) for line, sequence in fits}
+    left = np.array([tuple(one) in stays for one in place.tolist()], bool)
+    return np.asarray(over & ~left)
 
 
 def _show(names: list[str], batch: Batch, made: Sampled) -> None:
@@ -237,11 +263,9 @@ def _sampled(recipe: Recipe, looks: Sequence[Look]) -> Sampled:
         made.large += sum(len(record.raw) > ROW_BYTES for record in look.glimpse.records)
         made.read[look.source] += len(records)
         names = [row_name(look.name, record) for record in records]
-        batch = _through(machine.of_source(look.source), look, records, names=names, made=made)
         own = recipe.of_source(look.source)
-        longer = _too_long(own, look, records=records, batch=batch)
+        batch, longer = _through(machine.of_source(look.source), own, look, records, made=made)
         made.long += longer
-        made.lost[look.source] += longer
         # What is too long is refused before a filter sees it.
         batch = made.chosen.left(own.config, look.source, batch, names)
         fit = int((batch.column("length").to_numpy() <= own.config.plan.longest_example).sum())
@@ -294,15 +318,23 @@ def of_glimpses(config: Config, files: int, seen: Looks) -> Forecast:
     )
 
 
-def would_stop(estimate: Forecast) -> bool:
-    """Whether a build would refuse more rows than ``--max-reject`` allows, or fail because most
-    margins are below zero, as far as one sees."""
+def why_stop(estimate: Forecast) -> str:
+    """Why a build would be refused, as far as one sees; empty where it would not."""
     made, config = estimate.sampled, estimate.recipe.config
-    reversed_pairs = made.margins is not None and made.margins.reversed_by(config.judge.tolerance)
-    refused = False
+    if not made.left:
+        return "nothing would be left"
     for limit in limits(config):
+        lost = together(made.losses, limit.sources)
         read = sum(made.read[number] for number in limit.sources)
-        lost = sum(made.lost[number] for number in limit.sources)
-        rows = max(estimate.rows_of(limit.sources), read)
-        refused |= too_many(round(lost / max(read, 1) * rows), rows, limit.share)
-    return not made.left or refused or reversed_pairs
+        rows = max(estimate.rows_of(limit.sources), read) * lost.rows / max(read, 1)
+        over = exceeding(lost.scaled(rows), limit.share)
+        if over is not None:
+            return limit.sentence(exceeding(lost, limit.share) or over, "sampled ")
+    if made.margins is not None and made.margins.reversed_by(config.judge.tolerance):
+        return "most margins are below zero: chosen and rejected may be swapped"
+    return ""
+
+
+def would_stop(estimate: Forecast) -> bool:
+    """Whether a build would be refused."""
+    return bool(why_stop(estimate))

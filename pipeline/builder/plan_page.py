@@ -10,7 +10,8 @@ import click
 import numpy as np
 
 from pipeline.builder import alike
-from pipeline.builder.forecast import Forecast, Look, would_stop
+from pipeline.builder.forecast import Forecast, Look, why_stop
+from pipeline.builder.max_reject import shares, together
 from pipeline.builder.population import packing_table, sources
 from pipeline.builds.stored_model import model_of
 from pipeline.builds.summary import said
@@ -155,18 +156,26 @@ def _margins(margins: Margins | None) -> dict[str, Any] | None:
 def _rejects(forecast: Forecast) -> dict[str, Any]:
     sample = forecast.sampled
     ledger = sample.ledger
-    refused = ledger.rejected_rows
+    refused, why = ledger.rejected_rows, why_stop(forecast)
+    lost = shares(together(sample.losses, [*sample.losses]))
     return {
         "sampled": sample.rows,
         "too_large_to_sample": sample.large,
         "refused": refused,
         "share": round(refused / max(sample.rows, 1), 6),
         "too_long": sample.long,
-        "build_would_stop": would_stop(forecast),
+        "lost": {f"{one.noun}s": {"total": one.total, "refused": one.refused} for one in lost},
+        "build_would_stop": bool(why),
+        "why": why,
         "by_code": {
-            code: {"rows": count, "first": ledger.first[code][:3], "detail": ledger.details[code]}
+            code: {
+                "rows": count,
+                "first": ledger.rows.first[code][:3],
+                "detail": ledger.rows.details[code],
+            }
             for code, count in ledger.rows_by_code.most_common()
         },
+        "of_used_rows": dict(ledger.in_part.most_common()),
     }
 
 

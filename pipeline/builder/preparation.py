@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from pipeline import processes
-from pipeline.builder.rejects import Ledger, Limit, error_of, limits, too_many
+from pipeline.builder.max_reject import Limit, error_of, exceeding, limits
+from pipeline.builder.rejects import Ledger
 from pipeline.executors import NOTHING, Job
 from pipeline.inputs import equal_build
 from pipeline.inputs.recipe import Recipe, resolve_recipe
@@ -19,7 +20,8 @@ from pipeline.messages.progress import Report, Whole, follower_of
 from pipeline.messages.session import current
 from pipeline.options.build_options import RunOptions
 from pipeline.options.config import Config
-from pipeline.shards import chain, filters, part
+from pipeline.shards import chain, filters, losses, part
+from pipeline.shards.losses import Losses
 from pipeline.stores import sources
 from stages import catalog, contract, encoders, readers
 from stages.errors import UsageError
@@ -262,41 +264,51 @@ def row_name(name: str, record: contract.Record) -> str:
     return f"{name}{at}"
 
 
-def through(
-    recipe: Recipe, reading: str, records: list[contract.Record], names: list[str], ledger: Ledger
-) -> tuple[contract.Batch, Tally]:
-    """Sampled rows through normalize and the stages of a build of their source alone.
+@dataclass(frozen=True, slots=True)
+class Through:
+    """What became of sampled rows.
 
-    Args:
-        names: of the rows; their lines are places among them from here on.
-        ledger: counts the rows of which nothing is left.
-
-    Returns:
-        The examples that are left, and what normalize counted.
+    Attributes:
+        normalized: what normalize wrote; ``batch``: the examples that are left; ``gone``: the rest.
+        tally: what normalize counted.
     """
+
+    normalized: contract.Batch
+    batch: contract.Batch
+    gone: list[chain.Gone]
+    tally: Tally
+
+    def count(self, ledger: Ledger, names: Sequence[str]) -> None:
+        """Count what was refused; ``names``: of the rows, by their lines."""
+        kept = set(self.batch.column("line").to_pylist()) if self.gone else set()
+        for line, some in chain.by_line(chain.refusals(self.gone)).items():
+            ledger.count([(names[line], one) for one in some], kept=line in kept)
+
+
+def through(recipe: Recipe, reading: str, records: list[contract.Record]) -> Through:
+    """Sampled rows through normalize and the stages of a build of their source alone; their lines
+    are places among them from here on."""
     normalize = recipe.normalize(reading)
     normalized = normalize([replace(record, line=i) for i, record in enumerate(records)])
-    batch, gone = chain.through(normalized, recipe.stages(reading))
-    for one in chain.lost(batch, gone):
-        ledger.count(one.code, one.detail, names[one.line])
-    return batch, normalize.tally
+    return Through(normalized, *chain.through(normalized, recipe.stages(reading)), normalize.tally)
 
 
 def _refused(
     recipe: Recipe, reading: str, records: list[contract.Record], name: str, ledger: Ledger
-) -> tuple[int, int]:
-    """Run rows through the stages: how many there are, and how many are refused."""
-    before, names = ledger.rejected_rows, [row_name(name, record) for record in records]
-    batch, tally = through(recipe, reading, records, names, ledger)
-    filters.of_rows(recipe.config, batch, names.__getitem__)
-    return len(records) - tally.filtered, ledger.rejected_rows - before
+) -> Losses:
+    """Run rows through the stages: what they lose."""
+    names = [row_name(name, record) for record in records]
+    made = through(recipe, reading, records)
+    made.count(ledger, names)
+    filters.of_rows(recipe.config, made.batch, names.__getitem__)
+    return losses.of(made.normalized, made.batch, made.gone)
 
 
 def require_hopeful(recipe: Recipe, inputs: Sequence[Input]) -> None:
-    """Stop a build that would refuse more rows than ``--max-reject`` allows.
+    """Stop a build that would refuse more than ``--max-reject`` allows.
 
     Raises:
-        DataError: see ``refusals.refuse_too_many``; its counts are those of the sample.
+        DataError: see ``max_reject.refuse_too_many``; its counts are those of the sample.
         UsageError: a filter compares what cannot be compared.
     """
     recipe = replace(recipe, backend="tokenizers")  # gives the same ids, and is loaded already
@@ -310,21 +322,25 @@ def require_hopeful(recipe: Recipe, inputs: Sequence[Input]) -> None:
 def _require_hopeful(recipe: Recipe, inputs: Sequence[tuple[Input, str]], limit: Limit) -> None:
     """The same for the inputs that one limit is for."""
     config = recipe.config
-    ledger, bound, rows, sampled = Ledger(), 0.0, 0, 0
+    ledger, bound, sampled, small = Ledger(), Losses(), Losses(), 0
     for source, reading in inputs[:INPUTS]:
         machine = recipe.of_source(source.source)
         reader = readers.load(source.reader)
         glimpse = reader.glimpse(source.version or source.path, PLACES * ROWS)
-        rows += glimpse.rows
         if glimpse.rows <= len(glimpse.records):
+            small += glimpse.rows
             continue  # so small that the build itself is as fast
         places = _places(glimpse.records)
         seen = [_refused(machine, reading, p, source.name, ledger) for p in places]
-        sampled += sum(read for read, _ in seen)
+        every = sum(seen, Losses())
+        sampled += every
         # At least this share of the input will be refused, as far as the sample shows.
-        least = min((refused / read for read, refused in seen if read), default=0.0)
-        bound += least * glimpse.rows if least > ENOUGH else 0.0
-    left_out = len(inputs) > INPUTS
-    hopeless = not left_out and rows and too_many(round(bound), rows, limit.share)
-    if hopeless or (ledger.rows_by_code and limit.share == 0):
-        raise error_of(ledger, sampled, left=True, config=config, limit=limit, of="sampled ")
+        bound += every.at_least(seen, ENOUGH).scaled(glimpse.rows)
+    if small:  # how many examples those have is not known
+        rows = (bound.rows + small, bound.rows_refused, bound.rows_hit)
+        bound = Losses(*rows)
+    over = exceeding(bound, limit.share) if len(inputs) <= INPUTS else None
+    over = exceeding(sampled, 0) if limit.share == 0 else over
+    if over is not None:
+        told = exceeding(sampled, limit.share) or over
+        raise error_of(ledger, sampled, told, config=config, limit=limit, of="sampled ")

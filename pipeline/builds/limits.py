@@ -28,7 +28,9 @@ def _numbers(build: Build) -> dict[str, float]:
     return {
         "rows.in": rows.in_,
         "rows.used": rows.used,
+        "rows.used_in_part": rows.used_in_part,
         "rows.rejected": rows.rejected,
+        "examples.rejected": build.manifest.examples.rejected,
         "rows.duplicates_found": rows.duplicates_found,
         "tokens.total": tokens.total,
         "tokens.trained": tokens.trained,

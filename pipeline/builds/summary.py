@@ -54,9 +54,11 @@ def _ledger(rows: RowCounts, examples: ExampleCounts) -> list[str]:
         named = "".join(f" + {count:,} {words}" for count, words in seldom if count)
         return f"{counts.rejected:,} refused + {counted(counts.duplicates, 'duplicate')}{named}"
 
+    whole, part = rows.used - rows.used_in_part, rows.used_in_part
+    used = f"{whole:,} used whole + {part:,} used in part" if part else f"{whole:,} used"
     copies = f", {examples.copies:,} copies of them as well" if examples.copies else ""
     return [
-        f"rows      {rows.in_:,} in = {rows.used:,} used + {lost(rows)}",
+        f"rows      {rows.in_:,} in = {used} + {lost(rows)}",
         f"examples  {examples.made:,} made = {examples.kept:,} kept + {lost(examples)}{copies}",
     ]
 

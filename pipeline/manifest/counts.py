@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from stages.errors import UsageError
-from stages.findings import OPTIONAL, JsonRecord
+from stages.findings import OPTIONAL, SPARSE, JsonRecord
 
 # What becomes of a row, one of them.
 FATES = "used rejected duplicates filtered contaminated near_duplicates left_out".split()
@@ -27,6 +27,7 @@ class RowCounts(JsonRecord):
     its examples, in the order of ``FATES``.
 
     Attributes:
+        used_in_part: those of the used rows of which an example was refused.
         filtered: left out by ``--where`` or by a filter.
         duplicates: removed by ``--dedup``; ``duplicates_found``: examples equal to an earlier one.
         contaminated: too much like a row of an evaluation file.
@@ -46,6 +47,15 @@ class RowCounts(JsonRecord):
     contaminated: int = field(default=0, metadata=OPTIONAL)
     near_duplicates: int = field(default=0, metadata=OPTIONAL)
     left_out: int = field(default=0, metadata=OPTIONAL)
+    used_in_part: int = field(default=0, metadata=SPARSE)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCounts(JsonRecord):
+    """Trained turns of the examples that were made, and of those that were refused."""
+
+    made: int
+    rejected: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +64,8 @@ class ExampleCounts(JsonRecord):
 
     Attributes:
         copies: stored beside the first of each, where a source is used several times.
+        rejected_in_part: of the refused ones those whose rows have others that were encoded.
+        turns: what became of trained turns, where there are not as many as examples.
     """
 
     made: int
@@ -66,6 +78,8 @@ class ExampleCounts(JsonRecord):
     near_duplicates: int = field(default=0, metadata=OPTIONAL)
     left_out: int = field(default=0, metadata=OPTIONAL)
     copies: int = field(default=0, metadata=OPTIONAL)
+    rejected_in_part: Mapping[str, int] = field(default_factory=dict, metadata=SPARSE)
+    turns: TurnCounts | None = field(default=None, metadata=SPARSE)
 
     @property
     def accounted(self) -> int:

@@ -69,6 +69,8 @@ class Explanation:
         group: the file that it is in; ``title``: what that is called.
         means: sentences; ``fix``: what to do, in sentences.
         breaks: of an expectation: what would have to go wrong, in sentences.
+        left_out: an example with it, among others of its row, is left out by the rules of the
+            row's format: it is counted, and does not count towards ``--max-reject``.
         example: None where no input gives the code.
     """
 
@@ -79,6 +81,7 @@ class Explanation:
     fix: str
     example: Example | None = None
     breaks: str = ""
+    left_out: bool = False
 
     @property
     def page(self) -> str:
@@ -113,9 +116,9 @@ def group(name: str) -> Group:
     table = tomllib.loads(text)
     title, codes = table["title"], _of_invariants(table) if name == INVARIANTS else []
     for code, given in {} if codes else table.get("codes", {}).items():
-        said = {key: given.pop(key).strip() for key in ("means", "fix")}
-        one = Explanation(code=code, group=name, title=title, example=_example(given), **said)
-        codes.append(one)
+        said: dict[str, Any] = {key: given.pop(key).strip() for key in ("means", "fix")}
+        said |= {"left_out": given.pop("left_out", False), "example": _example(given)}
+        codes.append(Explanation(code=code, group=name, title=title, **said))
     ordered = tuple(sorted(codes, key=lambda one: one.code))
     return Group(name, title, table["about"].strip(), ordered)
 
@@ -171,6 +174,13 @@ def _damaged(builds: Mapping[str, str], given: Mapping[str, str]) -> Example | N
         commands=(build, "python damage.py", check),
         fixed_commands=(build, check),
     )
+
+
+@functools.cache
+def left_out() -> frozenset[str]:
+    """Codes of examples that the rules of a format leave out of a row that has others."""
+    groups = (group(name) for name in GROUPS if name != INVARIANTS)
+    return frozenset(one.code for each in groups for one in each.codes if one.left_out)
 
 
 def find(code: str) -> list[Explanation]:

@@ -21,6 +21,7 @@ from pipeline import lines
 from pipeline.builds import folder_versions, limits, publish
 from pipeline.builds.build import Build
 from pipeline.manifest.json_records import as_json
+from pipeline.manifest.manifest import Manifest
 from pipeline.report import drawing, headline, numbers
 from stages.columns import Ints
 from stages.errors import PipelineError, UsageError
@@ -142,6 +143,11 @@ def _shown(
     }
 
 
+def _in_part(manifest: Manifest) -> dict[str, int]:
+    """Rows that lost some of their examples, and these examples by code."""
+    return {"rows": manifest.rows.used_in_part, **manifest.examples.rejected_in_part}
+
+
 def _named(build: Build) -> dict[str, Any]:
     manifest = build.manifest
     return {
@@ -192,6 +198,7 @@ def difference(one: Build, other: Build) -> dict[str, Any]:
         "model": _both(as_json(one.manifest.model), as_json(other.manifest.model)),
         "audits": _both(_audits(one), _audits(other)),
         "rejected": _both(one.manifest.rows.rejected_by_code, other.manifest.rows.rejected_by_code),
+        "in_part": _both(_in_part(one.manifest), _in_part(other.manifest)),
         "shown": _shown(one, other, matched, turned),
     }
 

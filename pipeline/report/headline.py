@@ -85,12 +85,11 @@ def _beside(manifest: Manifest) -> list[Answer]:
     """Losses inside rows that were used."""
     found = []
     examples, tokens = manifest.examples, manifest.tokens
-    codes = manifest.rows.rejected_by_code
-    beside = sum(max(0, n - codes.get(c, 0)) for c, n in examples.rejected_by_code.items())
+    beside = sum(examples.rejected_in_part.values())
     if beside and examples.made:
         lost = beside / examples.made
         more = f"{counted(beside, 'example')} more {were(beside)} refused"
-        text = f"{more}, of rows with other examples."
+        text = f"{more}, of rows with other examples ({share(lost)})."
         found.append(Answer(_severity(lost), text))
     if tokens.truncated:
         lost = tokens.truncated / (manifest.tokens_in_rows + tokens.truncated)

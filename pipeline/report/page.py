@@ -248,7 +248,7 @@ def render_refused(result: Result, staged: Path | None) -> str:
         "refused.jinja",
         result=result,
         figures=result.figures,
-        lost=charts.losses({code: one["rows"] for code, one in by_code.items()}, {}),
+        lost=charts.losses({c: one[result.figures["unit"]] for c, one in by_code.items()}, {}),
         losses=losses(_rejects(staged)),
         broken=broken,
         judged=validation.judged if validation else 0,

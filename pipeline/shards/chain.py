@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from stages.columns import Ints, count_per_row, list_parts
 from stages.contract import Batch, Record, Stage
 from stages.errors import PipelineError, ReadingError
 from stages.files import row_counts
@@ -35,6 +36,7 @@ class Refusal(NamedTuple):
         line, offset: from 0, from the split's start; ``sequence``: its number in the line.
         stage, code, detail, raw: as ``manifest.records.Reject`` has them; a part writes down the
             row's offset and text.
+        turns: that it would have trained; 0 where nothing is known of its turns.
     """
 
     line: int
@@ -44,6 +46,7 @@ class Refusal(NamedTuple):
     detail: str
     offset: int | None = None
     raw: str = ""
+    turns: int = 0
 
     @property
     def text(self) -> bytes:
@@ -82,22 +85,26 @@ def refusals(gone: Iterable[Gone]) -> Iterator[Refusal]:
     for stage, rows in gone:
         columns = ("line", "sequence", "reject_code", "reject_detail")
         values: list[pa.Array] = [rows.column(name).to_pylist() for name in columns]
-        for line, sequence, code, detail in zip(*values, strict=True):
-            yield Refusal(line, sequence, stage, code, detail)
+        turns = trained_turns(rows).tolist()
+        for line, sequence, code, detail, trained in zip(*values, turns, strict=True):
+            yield Refusal(line, sequence, stage, code, detail, turns=trained)
 
 
-def lost(batch: Batch, gone: Iterable[Gone]) -> list[Refusal]:
-    """Of each row that has no sequence left, why the first was refused; in the order of the rows.
+def by_line(refused: Iterable[Refusal]) -> dict[int, list[Refusal]]:
+    """Refused sequences, row by row, in the order of the rows."""
+    found: dict[int, list[Refusal]] = {}
+    for one in refused:
+        found.setdefault(one.line, []).append(one)
+    return dict(sorted(found.items()))
 
-    Args:
-        batch: the sequences that are left.
-    """
-    left = set(batch.column("line").to_pylist())
-    found: dict[int, Refusal] = {}
-    for one in refusals(gone):
-        if one.line not in left:
-            found.setdefault(one.line, one)
-    return sorted(found.values(), key=lambda one: one.line)
+
+def trained_turns(batch: Batch) -> Ints:
+    """How many turns of each sequence are trained; 0 in kinds that have no turns of their own."""
+    if "messages" not in batch.schema.names:
+        return np.zeros(batch.num_rows, np.int64)
+    offsets, turns = list_parts(batch.column("messages"))
+    trained = turns.flatten()[turns.type.get_field_index("trained")].fill_null(False)
+    return count_per_row(offsets, trained.to_numpy(zero_copy_only=False))
 
 
 # Checks of a part before it is written: no row was lost, and our own examples are sound.

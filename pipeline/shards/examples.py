@@ -15,6 +15,7 @@ from pipeline.options import overlaps
 from pipeline.options.build_options import PlanOptions
 from pipeline.options.config import Config
 from pipeline.shards import doubles, train_test
+from pipeline.shards.losses import PARTIAL
 from pipeline.shards.storage import here
 from stages import columns
 from stages.columns import Ints, offsets_of
@@ -42,7 +43,7 @@ def most_shared(column: pa.ChunkedArray) -> Shares:
     return found
 
 
-_COLUMNS = ("line", "length", "trained", "digest")  # that every plan is made from
+_COLUMNS = ("line", "length", "trained", "digest", PARTIAL)  # that every plan is made from
 _EVERY = slice(None)
 Counts: TypeAlias = npt.NDArray[np.int32]
 
@@ -57,6 +58,7 @@ class PlannedExamples:
         length, trained: tokens.
         digest: 16 bytes each.
         source: number of the source it comes from.
+        partial: which have others of their row that were refused; None where none have.
         margin: of each pair, NaN where it has none; None in tasks without pairs.
         group: what decides its side of a split and which are taken first; None where not needed.
         asked: the same by question, ``NO_QUESTION`` where groups are not joined by it; None where
@@ -76,6 +78,7 @@ class PlannedExamples:
     trained: Counts
     digest: doubles.Digests
     source: npt.NDArray[np.int16]
+    partial: npt.NDArray[np.bool_] | None = None
     margin: npt.NDArray[np.float32] | None = None
     group: train_test.Groups | None = None
     asked: train_test.Groups | None = None
@@ -173,12 +176,14 @@ def read_numbers(parts: Sequence[Numbers], config: Config, base: int = 0) -> Pla
         base += part.lines
     counts = np.array([part.examples for part in parts], np.int64)
     sources = np.array([part.source for part in parts], np.int16)
+    partial = _joined(columns, PARTIAL, np.dtype(bool))
     return PlannedExamples(
         starts=offsets_of(counts),
         row=_joined(columns, "line", np.dtype(np.int64)),
         length=_joined(columns, "length", np.dtype(np.int32)),
         trained=_joined(columns, "trained", np.dtype(np.int32)),
         digest=_joined(columns, "digest", doubles.DIGEST),
+        partial=partial if partial.any() else None,
         margin=_joined(columns, "margin", np.dtype(np.float32)) if paired else None,
         group=_joined(columns, groups.NAME, np.dtype(np.uint64)) if grouped else None,
         asked=_joined(columns, groups.ASKED, np.dtype(np.uint64)) if joined else None,

@@ -70,8 +70,9 @@ class Counts(Sums):
     Attributes:
         kept: examples that are used; ``copies``: how often they are stored beyond once.
         tokens, trained: of all that is stored.
-        rows_used: input rows of which an example is used; ``rows_left_out``: those of which none
-            is, by the names of ``choice.fates.LEFT_OUT``, as ``left_out`` has the examples.
+        rows_used: input rows of which an example is used; ``rows_in_part``: those of them of which
+            another was refused; ``rows_left_out``: those of which none is used, by the names of
+            ``choice.fates.LEFT_OUT``, as ``left_out`` has the examples.
         found: examples that equal an earlier one; ``equal``: those of them that are used and equal
             another that is used.
         apart: examples that equal one on the other side; a build that has some is refused.
@@ -91,6 +92,7 @@ class Counts(Sums):
     tokens: int = 0
     trained: int = 0
     rows_used: int = 0
+    rows_in_part: int = 0
     found: int = 0
     equal: int = 0
     apart: int = 0
@@ -172,7 +174,7 @@ def lower_bound(examples: PlannedExamples, choice: Choice, capacity: int) -> int
 
 def of(config: Config, examples: PlannedExamples, choice: Choice) -> Counts:
     """Count a window, but for what its equals in others decide (``equal.find``)."""
-    kept = int(choice.used.sum())
+    kept, partial = int(choice.used.sum()), examples.partial
     held = choice.held & config.plan.index_only
     return Counts(
         kept=kept,
@@ -180,6 +182,7 @@ def of(config: Config, examples: PlannedExamples, choice: Choice) -> Counts:
         tokens=choice.stored(examples.length),
         trained=choice.stored(examples.trained),
         rows_used=examples.rows(choice.used),
+        rows_in_part=0 if partial is None else examples.rows(choice.used & partial),
         lower_bound=lower_bound(examples, choice, config.plan.max_length),
         held=int(held.sum()),
         held_tokens=int(examples.length[held].sum(dtype=np.int64)),

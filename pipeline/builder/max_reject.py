@@ -1,0 +1,254 @@
+"""``--max-reject``: the law of how much may be refused, and the error of a build that breaks it.
+
+A build fails where more than this share of its rows, of its examples, or of its trained turns is
+refused. In a small file a few rows pass all the same: what up to three rows lose, where it is less
+than a fifth of each. With 0 nothing passes. A source with a limit of its own is held to it alone.
+"""
+
+import bisect
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pipeline import tasks
+from pipeline.builder.rejects import TOO_LONG, Codes, Ledger, Long
+from pipeline.options.config import Config
+from pipeline.shards.losses import Losses
+from stages.errors import DataError, counted, were
+
+FEW = 3  # rows that pass in a small file
+FIFTH = 1 / 5  # what these lose must be less
+_EXACT = 1e-9  # relative: 0.29 * 100 is a little less than 29
+_STEP = 1024  # lengths that a message offers are multiples of it
+_SHARES = (0.5, 0.9, 0.99, 1.0)  # of the examples that are too long
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How many of some rows, examples or trained turns are refused; ``noun`` says of which."""
+
+    noun: str
+    refused: int
+    total: int
+
+    @property
+    def value(self) -> float:
+        return self.refused / max(self.total, 1)
+
+    def exceeds(self, limit: float, *, few: bool) -> bool:
+        """Whether it is more than a limit allows.
+
+        Args:
+            few: all that is refused is of a few rows.
+        """
+        if limit and few and self.value < FIFTH:
+            return False
+        return self.refused > limit * self.total * (1 + _EXACT)
+
+
+def shares(losses: Losses) -> list[Share]:
+    """What a limit holds for, in this order."""
+    return [
+        Share("row", losses.rows_refused, losses.rows),
+        Share("example", losses.examples_refused, losses.examples),
+        Share("trained turn", losses.turns_refused, losses.turns),
+    ]
+
+
+def exceeding(losses: Losses, limit: float) -> Share | None:
+    """The first of rows, examples and trained turns of which more is refused than a limit allows;
+    None where all are within it."""
+    few = losses.rows_hit <= FEW
+    found = (one for one in shares(losses) if one.exceeds(limit, few=few))
+    return next(found, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A share that fails a build where more is refused, and of what.
+
+    Attributes:
+        sources: numbers of the sources; ``name``: of a source with a limit of its own.
+    """
+
+    share: float
+    sources: tuple[int, ...]
+    name: str = ""
+
+    def sentence(self, over: Share, of: str = "") -> str:
+        """How much was refused, and how much may be.
+
+        Args:
+            of: what is said of the rows, with a space behind it.
+        """
+        whose = f" of source {self.name}" if self.name else ""
+        option = f"max-reject of source {self.name}" if self.name else "--max-reject"
+        total = f"{counted(over.total, f'{of}{over.noun}')}{whose}"
+        allowed = f"({over.value:.1%}; at most {self.share:.1%} by {option})"
+        return f"{over.refused:,} of {total} {were(over.refused)} refused {allowed}"
+
+
+def limits(config: Config) -> list[Limit]:
+    """The limits of a build: sources without one of their own have that of the build together."""
+    sources = list(enumerate(config.sources))
+    own = [
+        Limit(one.max_reject, (number,), one.name)
+        for number, one in sources
+        if one.max_reject is not None
+    ]
+    others = tuple(number for number, one in sources if one.max_reject is None)
+    return [*own, *([Limit(config.judge.max_reject, others)] if others else [])]
+
+
+def together(losses: Mapping[int, Losses], sources: Sequence[int]) -> Losses:
+    """Those of some sources, by their numbers."""
+    return sum((losses[number] for number in sources if number in losses), Losses())
+
+
+def refuse_too_many(
+    ledger: Ledger, losses: Mapping[int, Losses], left: int, config: Config
+) -> None:
+    """Stop a build that lost more than ``--max-reject`` allows, or everything.
+
+    Args:
+        losses: by the number of their source.
+        left: examples that are kept.
+
+    Raises:
+        DataError: it did.
+    """
+    for limit in limits(config):
+        if not left:
+            every = together(losses, [*losses])
+            raise error_of(ledger, every, None, config=config, limit=limit)
+        some = together(losses, limit.sources)
+        over = exceeding(some, limit.share)
+        if over is not None:
+            own = ledger.of(limit.sources)
+            raise error_of(own, some, over, config=config, limit=limit)
+
+
+def fitting(lengths: Sequence[int]) -> dict[int, int]:
+    """For a few lengths of ``--max-length``, how many of the examples that are too long fit."""
+    ordered = sorted(lengths)
+    at = [math.ceil(share * len(ordered)) - 1 for share in _SHARES]
+    offered = sorted({_up(ordered[place]) for place in at})
+    return {length: bisect.bisect_right(ordered, length) for length in offered}
+
+
+def _up(length: int) -> int:
+    return -(-length // _STEP) * _STEP
+
+
+def fitted(losses: Losses, long: Sequence[Long], length: int) -> Losses:
+    """What is lost under another ``--max-length``.
+
+    Args:
+        long: every example that is too long.
+    """
+    fits = [one for one in long if one.tokens <= length]
+    still = {one.row for one in long if one.tokens > length}
+    freed = {one.row for one in fits if not one.stuck} - still
+    return replace(
+        losses,
+        rows_refused=losses.rows_refused - len({one.row for one in fits if one.whole}),
+        rows_hit=losses.rows_hit - len(freed),
+        examples_refused=losses.examples_refused - len(fits),
+        turns_refused=losses.turns_refused - sum(one.turns for one in fits),
+    )
+
+
+def _enough(losses: Losses, long: Sequence[Long], limit: float) -> int | None:
+    """The least length with which a build passes; None where none is enough."""
+    lengths = sorted({_up(one.tokens) for one in long})
+    place = bisect.bisect_left(
+        lengths, True, key=lambda n: exceeding(fitted(losses, long, n), limit) is None
+    )
+    return lengths[place] if place < len(lengths) else None
+
+
+def _for_long(
+    long: Sequence[Long], losses: Losses, config: Config, limit: Limit, of: str
+) -> tuple[str, dict[str, Any]]:
+    """What helps examples that are too long: a sentence or two, and their figures."""
+    fits, count = fitting([one.tokens for one in long]), len(long)
+    listed = [f"{'all' if n == count else n} fit {length:,} tokens" for length, n in fits.items()]
+    text = f"Of {counted(count, 'example')} too long, {', '.join(listed)}."
+    enough = _enough(losses, long, limit.share)
+    if enough is not None:  # what is named as an option can be pasted, and should build
+        goal = "this sample passes" if of else "this build passes"
+        text += f" With --max-length {enough} {goal}."
+    trims = tasks.kind_of(config.task).trims if config.parts.too_long == "reject" else ""
+    # Without its only trained turn, nothing of a conversation is left.
+    trimmed = trims != "turns" or any(one.turns > 1 for one in long)
+    if trims and trimmed and enough is not None:
+        text += f" --too-long trim-{trims} drops whole {trims} from their ends."
+    figures = {"examples": count, "max_length": config.plan.longest_example, "passes_at": enough}
+    return text, {**figures, "fit": {str(length): n for length, n in fits.items()}}
+
+
+def _by_code(codes: Codes, total: int, unit: str) -> dict[str, dict[str, Any]]:
+    from pipeline.messages import explanations
+
+    by_rule = explanations.left_out() if unit == "examples" else frozenset()
+    return {
+        code: {
+            unit: count,
+            "share": round(count / max(total, 1), 6),
+            "first": codes.first[code],
+            "detail": codes.details[code],
+        }
+        for code, count in codes.counts.most_common()
+        if code not in by_rule
+    }
+
+
+def error_of(
+    ledger: Ledger,
+    losses: Losses,
+    over: Share | None,
+    *,
+    config: Config,
+    limit: Limit,
+    of: str = "",
+) -> DataError:
+    """The error: how much was refused, by reason, and what would help.
+
+    Args:
+        over: what is more than the limit allows; None where nothing is left.
+        of: what the message says of the rows, with a space behind it.
+    """
+    told = over or shares(losses)[0]
+    unit = "rows" if told.noun == "row" else "examples"
+    codes, total = getattr(ledger, unit), getattr(losses, unit)
+    figures: dict[str, Any] = {
+        "of": f"{of}{told.noun}s" + (f" of source {limit.name}" if limit.name else ""),
+        "total": told.total,
+        "refused": told.refused,
+        "share": round(told.value, 6),
+        "max_reject": limit.share,
+        "lost": {
+            f"{one.noun}s": {"total": one.total, "refused": one.refused} for one in shares(losses)
+        },
+        "unit": unit,
+        "by_code": _by_code(codes, total, unit),
+    }
+    reasons = "\n".join(
+        f"  {one[unit]:>7} {code} ({one['share']:.1%}): {', '.join(one['first'])} ({one['detail']})"
+        for code, one in figures["by_code"].items()
+    )
+    ways = []
+    if ledger.long:
+        text, figures["too_long"] = _for_long(ledger.long, losses, config, limit, of)
+        ways.append(text)
+    if over is not None and set(figures["by_code"]) != {TOO_LONG}:
+        ways.append("Correct those rows, or leave them out of the file.")
+    if figures["by_code"]:
+        ways.append(
+            f"What it means, and the fix: pipeline explain {next(iter(figures['by_code']))}"
+        )
+    what = limit.sentence(over, of) if over is not None else "Nothing is left"
+    if told.noun == "trained turn":
+        what += f", in {counted(losses.examples_refused, 'example')}"
+    return DataError(f"{what}:\n{reasons}", " ".join(ways), figures)
