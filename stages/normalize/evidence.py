@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from stages import contract, formats, kinds
 from stages.errors import DataError, RowError, UndecidedError, UnknownFormatError, counted
 from stages.format import Format
-from stages.normalize import survey
+from stages.normalize import inside, survey
 from stages.rows import stop_text, unread
 from stages.rows.column_names import plain
 
@@ -184,7 +184,9 @@ def settle(
         raise DataError(f"{where}: {error.what}.", f"Say which with {choices}.") from error
     reading = f"{detected.name}/{variant}" if variant else detected.name
     why = f"; {why}" if why else ""
-    return reading, why + _refuse_templated(detected, rows, where, already_templated)
+    why += _refuse_templated(detected, rows, where, already_templated)
+    inside.require_settled(reading, rows, where, already_templated, columns or {})
+    return reading, why
 
 
 def matching(rows: Sequence[contract.Row], kind: kinds.Kind) -> dict[str, list[str | None]]:

@@ -20,6 +20,7 @@ from stages.contract import Batch, Example, FormatOptions, Record, Refused, Row
 from stages.errors import RowError
 from stages.files.line_block import LineBlock
 from stages.format import Format
+from stages.formats import _inside
 from stages.normalize.outlines import Outlines
 from stages.overlap import search, settings, signatures
 from stages.rows import carried, examples, groups, selection, stop_text, unread
@@ -154,7 +155,7 @@ class Normalize:
 
     def _examples(self, row: Watched) -> list[Example]:
         try:
-            examples = self.format.read(row, self.options)
+            examples = _inside.settled(self.format.read(row, self.options), self.options)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             detail = f"not shaped like {self.format.name}: {type(error).__name__}: {error}"
             raise RowError("malformed_row", detail) from error

@@ -1,0 +1,53 @@
+"""What the sampled rows of a file leave open inside of their texts and turns, asked before a build.
+
+The rows are read as a build reads them, so a question here is one that rows would be refused with.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from stages import formats
+from stages.contract import FormatOptions, Row
+from stages.errors import AskError, DataError, RowError, counted
+from stages.format import Format
+from stages.formats import _inside
+
+_FEW = 0.01  # of the rows: no more of them stop a file
+
+
+def _asks(row: Row, format_: Format, options: FormatOptions) -> AskError | None:
+    """What a row asks about what is inside of it; None where it asks nothing of that kind."""
+    try:
+        examples = format_.read(row, options)
+    except (RowError, AttributeError, LookupError, TypeError, ValueError):
+        return None  # refused by name when it is built
+    try:
+        _inside.settled(examples, options)
+    except AskError as error:
+        return error
+    except RowError:
+        return None
+    return None
+
+
+def require_settled(
+    reading: str,
+    rows: Sequence[Row],
+    where: str,
+    already_templated: bool,
+    columns: Mapping[str, str],
+) -> None:
+    """Stop at what most of the rows that ask anything ask.
+
+    Raises:
+        DataError: more than a few rows ask something.
+    """
+    format_ = formats.load(reading)
+    options = FormatOptions(columns=columns, already_templated=already_templated)
+    found = (_asks(row, format_, options) for row in rows)
+    asked = [error for error in found if error is not None]
+    if len(asked) <= _FEW * len(rows):
+        return
+    first = asked[0]
+    what = first.detail.partition("; ")[0]
+    count = f"in {len(asked):,} of {counted(len(rows), 'sampled row')}"
+    raise DataError(f"{where}: {what} ({count}).", f"{first.remedy}.")

@@ -1,0 +1,189 @@
+"""What stands inside of texts and as data: read alike for every spelling, task, side and place."""
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+
+from pipeline.tasks import kind_of
+from stages import formats
+from stages.contract import Conversation, Example, FormatOptions, Message, Pair, Row
+from stages.errors import AskError, DataError, RowError
+from stages.formats import _inside
+from stages.normalize.evidence import detect
+
+FUNCTION = {"name": "weather", "parameters": {"type": "object", "properties": {}}}
+OTHER = {"name": "time", "parameters": {"type": "object", "properties": {}}}
+WRAPPED = [{"type": "function", "function": one} for one in (FUNCTION, OTHER)]
+LISTS: list[list[Any]] = [[FUNCTION], [FUNCTION, OTHER], WRAPPED]
+SPELLINGS = {
+    "a list": lambda tools: tools,
+    "the JSON of the list": json.dumps,
+    "a list of JSON texts": lambda tools: [*map(json.dumps, tools)],
+    "JSON texts one after another": lambda tools: "\n\n".join(
+        json.dumps(t, indent=1) for t in tools
+    ),
+    "JSON texts with commas": lambda tools: ", ".join(map(json.dumps, tools)),
+    "an object with the list": lambda tools: {"tools": tools},
+    "the JSON of that object": lambda tools: json.dumps({"functions": tools}),
+    "a list in a list": lambda tools: [{"functionDeclarations": tools}],
+    "a list of the JSON of the list": lambda tools: [json.dumps(tools)],
+}
+TURNS = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+# Rows of every shape that has tools: the place of the tools is left open.
+ROWS: dict[str, tuple[str, Row]] = {
+    "turns": ("sft", {"messages": TURNS}),
+    "turns of other words": (
+        "sft",
+        {"conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]},
+    ),
+    "question and answer": ("sft", {"question": "q", "answer": "a"}),
+    "prompt and completion": ("sft", {"prompt": "q", "completion": "a"}),
+    "instruction": ("sft", {"instruction": "q", "output": "a"}),
+    "a pair": ("rm", {"prompt": "q", "chosen": "a", "rejected": "b"}),
+    "a pair of turns": (
+        "rm",
+        {"chosen": TURNS, "rejected": [TURNS[0], {"role": "assistant", "content": "b"}]},
+    ),
+}
+
+
+def read(task: str, row: Row, **options: Any) -> list[Example]:
+    """A row as a build reads it, after its file was recognised."""
+    mapped = options.get("columns", {})
+    allowed = options.get("already_templated", False)
+    found = detect([row] * 3, kind_of(task), "x.jsonl", allowed, mapped)
+    told = FormatOptions(**options)
+    return _inside.settled(formats.load(found.reading).read(row, told), told)
+
+
+def tools_of(example: Example) -> Any:
+    """The tools of a conversation or a pair."""
+    assert isinstance(example, Conversation | Pair)
+    return example.tools
+
+
+@pytest.mark.parametrize("shape", ROWS)
+def test_tools_are_the_same_list_in_every_spelling_and_place(shape: str) -> None:
+    """In either column and as a key of the first turn."""
+    task, row = ROWS[shape]
+    for tools, spell, name in itertools.product(LISTS, SPELLINGS.values(), ("tools", "functions")):
+        assert [tools_of(one) for one in read(task, {**row, name: spell(tools)})] == [tools]
+    one = {**row, "tools": FUNCTION}
+    assert [tools_of(example) for example in read(task, one)] == [[FUNCTION]]
+    assert tools_of(read(task, {**row, "tools": json.dumps(FUNCTION)})[0]) == [FUNCTION]
+    for nothing in (None, "", [], "[]", {"tools": []}):
+        assert not tools_of(read(task, {**row, "tools": nothing})[0])
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_tools_beside_a_turn_are_those_of_its_conversation(spelling: str) -> None:
+    """The key of a system turn says what a column would; two that differ are refused."""
+    system = {"role": "system", "content": "s", "functions": SPELLINGS[spelling](WRAPPED)}
+    row: Row = {"messages": [system, *TURNS]}
+    [example] = read("sft", row)
+    assert example == Conversation(
+        [Message("system", "s"), Message("user", "q"), Message("assistant", "a")], WRAPPED
+    )
+    assert tools_of(read("sft", {**row, "tools": WRAPPED})[0]) == WRAPPED
+    with pytest.raises(RowError, match="different tools"):
+        _inside.settled(
+            formats.load("openai").read({**row, "tools": [OTHER]}, FormatOptions()), FormatOptions()
+        )
+
+
+@pytest.mark.parametrize("value", ["weather", 3, ["weather"], {"a": 1, "b": 2}, "[", '{"a": 1'])
+def test_what_is_no_list_of_tools_is_refused(value: Any) -> None:
+    """With the place in the row; nothing is printed as a quoted text."""
+    with pytest.raises(RowError, match="tools") as error:
+        formats.load("openai").read({"messages": TURNS, "tools": value}, FormatOptions())
+    assert error.value.code == "bad_tools"
+
+
+LISTED = [
+    f"You can call these.\n<tools>\n{json.dumps(FUNCTION)}\n</tools>",
+    f"You have access to the following functions: {json.dumps([FUNCTION])}",
+    "You have access to the following tools:\n- weather(city): the weather",
+    f"Tools: {[FUNCTION]}",
+]
+
+
+@pytest.mark.parametrize(("shape", "text"), [*itertools.product(ROWS, LISTED)])
+def test_tools_in_the_system_text_and_in_a_column_are_asked_about(shape: str, text: str) -> None:
+    """Both ways on build; a system text that only speaks of a tool asks nothing."""
+    task, row = ROWS[shape]
+    beside = {**row, "system": text, "tools": [FUNCTION]}
+    with pytest.raises(DataError, match="print them twice") as error:
+        read(task, beside)
+    assert "--ignore tools" in error.value.remedy
+    assert "--map tools=tools" in error.value.remedy
+    assert tools_of(read(task, beside, columns={"tools": "tools"})[0]) == [FUNCTION]
+    del beside["tools"]
+    assert tools_of(read(task, beside)[0]) is None
+    spoken = {**row, "system": "Use weather where you can.", "tools": [FUNCTION]}
+    assert tools_of(read(task, spoken)[0]) == [FUNCTION]
+
+
+CALL = {"function": {"name": "weather", "arguments": {"city": "Oslo"}}}
+MARKS = ["tool_response", "function_response", "tool_result", "tool_output", "function_results"]
+
+
+def called(*results: str, text: str = "") -> list[Row]:
+    """Turns with a call and its results."""
+    return [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": text, "tool_calls": [CALL]},
+        *({"role": "tool", "content": said} for said in results),
+        {"role": "assistant", "content": "a"},
+    ]
+
+
+def placed(turns: list[Row]) -> list[tuple[str, Row]]:
+    """Rows that have these turns in every place that turns may have."""
+    other = [*turns[:-1], {"role": "assistant", "content": "b"}]
+    return [
+        ("sft", {"messages": turns}),
+        ("sft", {"prompt": turns[:-1], "completion": [turns[-1]]}),
+        ("sft", {"question": turns[:-1], "answer": "a"}),
+        ("rm", {"chosen": turns, "rejected": other}),
+        ("rm", {"prompt": turns[:-1], "chosen": "a", "rejected": "b"}),
+    ]
+
+
+def texts(example: Example, role: str) -> list[str | None]:
+    """What somebody says."""
+    assert isinstance(example, Conversation | Pair)
+    turns = example.messages if isinstance(example, Conversation) else example.prompt
+    return [turn.content for turn in turns if turn.role == role]
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_marks_around_results_of_tools_are_asked_about(mark: str) -> None:
+    """With the option, each result is a turn without them; other texts with such words stay."""
+    one, two = (f"<{mark}>\n{said}\n</{mark}>" for said in ("sun", "rain"))
+    for task, row in placed(called(f"{one}\n{two}")):
+        with pytest.raises(DataError, match="tool's result already stands") as error:
+            read(task, row)
+        assert "--already-templated" in error.value.remedy
+        [example] = read(task, row, already_templated=True)
+        assert texts(example, "tool") == ["sun", "rain"]
+    for said in (f"see {one}", f"{one} and more", "sun", f"<{mark}>sun"):
+        for task, row in placed(called(said)):
+            assert texts(read(task, row)[0], "tool") == [said]
+
+
+def test_calls_in_the_text_and_as_data_are_asked_about() -> None:
+    """With the option the data is read, where both have as many calls."""
+    written = '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
+    for task, row in placed(called("sun", text=f"I look.\n{written}")):
+        with pytest.raises(DataError, match="both in <tool_call> and as data"):
+            read(task, row)
+        [example] = read(task, row, already_templated=True)
+        assert texts(example, "assistant")[0] == "I look."
+    twice = {"messages": called("sun", text=written * 2)}
+    told = FormatOptions(already_templated=True)
+    with pytest.raises(RowError, match="writes 2 tool calls out and has 1"):
+        _inside.settled(formats.load("openai").read(twice, told), told)
+    with pytest.raises(AskError):
+        _inside.settled(formats.load("openai").read(twice, FormatOptions()), FormatOptions())
