@@ -19,7 +19,7 @@ from stages.format import Format
 from stages.normalize.evidence import Detection, detect, settle
 from stages.normalize.mixture import detect_mixture, in_words
 from stages.normalize.survey import survey
-from stages.rows import column_names, selection
+from stages.rows import column_names, selection, speakers
 from stages.rows.selection import Selection, lookup, names_something, renamed
 
 SAMPLE_ROWS = 1000
@@ -131,7 +131,8 @@ def _columns_of(rows: list[contract.Row]) -> str:
 
 
 def _require_named(where: str, rows: list[contract.Row], config: Config) -> None:
-    """Require that some row has each column that ``--map``, ``--ignore`` or ``--where`` names.
+    """Require that some row has each column that ``--map``, ``--ignore`` or ``--where`` names, and
+    each role of ``--role``.
 
     Raises:
         UsageError: no row has one of them.
@@ -151,6 +152,7 @@ def _require_named(where: str, rows: list[contract.Row], config: Config) -> None
         for text, asked in zip(config.source.where, selection_of(config).where, strict=True)
         if all(lookup(row, asked.column) is None for row in rows)
     ]
+    speakers.require_said(config.source.role, rows, where)
     if config.source.filter or Keep.of(config.plan.dedup_keep).column:
         require_known(config, rows, where)
     for option, column in missing:

@@ -111,7 +111,7 @@ def selection_of(config: Config) -> Selection:
     filtered: tuple[str, ...] = ()
     if source.filter:
         filtered = tuple(path for text in source.filter for path in parse(text).columns)
-    return Selection(tuple(map(condition, source.where)), source.ignore, filtered)
+    return Selection(tuple(map(condition, source.where)), source.ignore, filtered, source.role)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """What stands inside of texts beside the same thing as data: tools, their calls, their results.
 
-A chat template prints the tools of a row, wraps the results of tools and writes the calls out. Where
-the texts of a row have these already, the model would read them twice. So every example of a
+A chat template prints the tools of a row, wraps the results of tools and writes the calls out.
+Where the texts of a row have these already, the model would read them twice. So every example of a
 conversation or of a pair comes through here, whatever its format is.
 """
 

@@ -11,6 +11,7 @@ from stages.formats import _pairs, _turns, rankings
 from stages.formats._asked import one_of, open_question, says, two_of
 from stages.formats._messages import role_of
 from stages.rows.column_names import peek
+from stages.rows.speakers import role_named
 
 _Turns = list[Message]
 
@@ -79,7 +80,6 @@ class _Preference(_NamedSides):
 _TURN = re.compile(r"(?:\A\s*|\n\n)(Human|Assistant):")
 _OPENS = re.compile(r"\s*Human:")
 _ENDS = re.compile(r"\n\nAssistant:\s*\Z")
-_ROLES = {"Human": "user", "Assistant": "assistant"}
 
 
 def _is_dialogue(row: Row) -> bool:
@@ -99,7 +99,7 @@ def _dialogue(text: str, where: str) -> list[Message]:
         raise RowError("no_turns", f"{where} does not begin with 'Human:'")
     stops = [*(head.start() for head in heads[1:]), len(text)]
     turns = zip(heads, stops, strict=True)
-    return [Message(_ROLES[h[1]], text[h.end() : stop].strip()) for h, stop in turns]
+    return [Message(role_named(h[1]) or h[1], text[h.end() : stop].strip()) for h, stop in turns]
 
 
 class _HhRlhf(_pairs.PairFormat):

@@ -9,16 +9,20 @@ from stages import formats
 from stages.contract import FormatOptions, Row
 from stages.errors import AskError, DataError, RowError, counted
 from stages.format import Format
-from stages.formats import _inside
+from stages.formats import _inside, _messages
+from stages.rows import speakers
 
 _FEW = 0.01  # of the rows: no more of them stop a file
+_ASKED = ("unknown_role",)  # codes of rows that an option settles, whatever their format is
 
 
-def _asks(row: Row, format_: Format, options: FormatOptions) -> AskError | None:
+def _asks(row: Row, format_: Format, options: FormatOptions) -> RowError | None:
     """What a row asks about what is inside of it; None where it asks nothing of that kind."""
     try:
         examples = format_.read(row, options)
-    except (RowError, AttributeError, LookupError, TypeError, ValueError):
+    except RowError as error:
+        return error if error.code in _ASKED else None
+    except (AttributeError, LookupError, TypeError, ValueError):
         return None  # refused by name when it is built
     try:
         _inside.settled(examples, options)
@@ -48,6 +52,10 @@ def require_settled(
     if len(asked) <= _FEW * len(rows):
         return
     first = asked[0]
-    what = first.detail.partition("; ")[0]
+    what, how = first.detail.partition("; ")[0], getattr(first, "remedy", "")
+    if first.code == "unknown_role":
+        who = speakers.guessed([*rows])
+        ways = " ".join(_messages.as_role(name, role) for name, role in who.items())
+        how = f"Say who that is, for instance {ways}; roles are {', '.join(speakers.ROLES)}"
     count = f"in {len(asked):,} of {counted(len(rows), 'sampled row')}"
-    raise DataError(f"{where}: {what} ({count}).", f"{first.remedy}.")
+    raise DataError(f"{where}: {what} ({count}).", f"{how}.")

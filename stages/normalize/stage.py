@@ -228,7 +228,7 @@ class Normalize:
         """Rows that may have an outline, as their format reads them; None for any other."""
         rows = records.data() if isinstance(records, LineBlock) else [one.data for one in records]
         mapping = self.options.columns
-        if not mapping and not self.selection.ignore:
+        if not mapping and not self.selection.ignore and not self.selection.roles:
             return rows
         replaced = {name for name, source in mapping.items() if name != source}
         return [

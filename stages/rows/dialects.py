@@ -5,19 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from stages.contract import Message
-
-_ROLES = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "human": "user",
-    "instruction": "user",
-    "assistant": "assistant",
-    "model": "assistant",
-    "response": "assistant",
-    "tool": "tool",
-    "ipython": "tool",
-}
+from stages.rows.speakers import role_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +77,7 @@ def _closing(
         closed, owed = True, ""
         while at < len(text):
             header_match = head.match(text, at)
-            role = _ROLES.get(header_match.group("role").lower()) if header_match else None
+            role = role_named(header_match["role"]) if header_match else None
             if header_match is None or role is None or not closed:
                 return None
             bare = header_match.end() == len(text) and header_match["gap"] != gap
@@ -122,7 +110,7 @@ def _headed(header: str, preamble: str = "", closer: str = "") -> Callable[[str]
         stops = [*(head_match.start() for head_match in heads[1:]), len(text)]
         messages = []
         for head_match, stop in zip(heads, stops, strict=True):
-            role = _ROLES[head_match.group("role").lower()]
+            role = role_named(head_match["role"]) or head_match["role"]
             content = text[head_match.end() : stop].strip().removesuffix(closer)
             if content or role != "system":
                 messages.append(Message(role, content))
