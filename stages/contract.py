@@ -116,12 +116,14 @@ class Glimpse:
             from the file's start.
         where: which rows they are, in words.
         rows: rows of the file; an estimate unless ``exact``.
+        key: of the object that wraps the rows in the file; empty where they stand alone.
     """
 
     records: list[Record]
     where: str
     rows: int
     exact: bool
+    key: str = ""
 
 
 class Reader(Protocol):

@@ -84,7 +84,9 @@ def recognise_glimpse(
     typed = any(record.typed for record in glimpse.records)
     with asked_about_cells(rows, where, config, reader):
         found = recognise_rows(rows, where, config, typed, other_tasks=other_tasks)
-    how = readers.in_words(reader)
+    how = (
+        f"the rows are the list under {glimpse.key!r}" if glimpse.key else readers.in_words(reader)
+    )
     return replace(found, evidence=f"{found.evidence}; {how}") if how else found
 
 
