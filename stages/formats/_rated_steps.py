@@ -21,17 +21,37 @@ LISTED: Columns = {**PROBLEM, "steps": LISTS}
 TURNS: Columns = {"turns": _TURNS, **_turns.BEFORE}
 
 
-def cut(text: str, options: FormatOptions) -> list[str]:
+_BREAKS = ("\n\n", "\n")  # what may stand between steps where no tag does, the longer one first
+
+
+def cut(text: str, options: FormatOptions, ratings: int | None = None) -> list[str]:
     """A text without the step tag that it uses: what stands before each, and after the last.
+
+    Line breaks may be the tag: ``--step-tag '\\n\\n'``, or where a text without any tag has as many
+    paragraphs or lines as ratings. Several of them in a row are one tag, and none need follow the
+    last step.
+
+    Args:
+        ratings: how many there are; None where the text must be cut at every tag, to align it.
 
     Raises:
         RowError: none of the known ones stands in it.
     """
     tags = (options.step_tag,) if options.step_tag else TAGS
     tag = next((tag for tag in tags if tag in text), None)
-    if tag is None:
-        raise RowError("no_steps", f"no step tag ({', '.join(tags)}) occurs in the text")
-    return text.split(tag)
+    if tag is not None and not (tag.isspace() and ratings is not None):
+        return text.split(tag)
+    for blank in _BREAKS if tag is None and not options.step_tag else filter(None, (tag,)):
+        pieces = [piece for piece in re.split(f"(?:{re.escape(blank)})+", text) if piece.strip()]
+        if tag is not None or len(pieces) == ratings:
+            return [*pieces, ""]
+    detail = f"no step tag ({', '.join(map(_shown, tags))}) occurs in the text"
+    raise RowError("no_steps", f"{detail}; see --step-tag")
+
+
+def _shown(tag: str) -> str:
+    """A tag as the option spells it."""
+    return tag.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t")
 
 
 def require_tail(pieces: list[str]) -> None:
