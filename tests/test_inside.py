@@ -2,13 +2,16 @@
 
 import itertools
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from support import Run, stored_rows, write_rows
 
 from pipeline.tasks import kind_of
 from stages import formats
-from stages.contract import Conversation, Example, FormatOptions, Message, Pair, Row
+from stages.contract import Conversation, Example, FormatOptions, Message, Pair, Row, StepChain
 from stages.errors import AskError, DataError, RowError
 from stages.formats import _inside
 from stages.normalize.evidence import detect
@@ -55,7 +58,13 @@ def read(task: str, row: Row, **options: Any) -> list[Example]:
     allowed = options.get("already_templated", False)
     found = detect([row] * 3, kind_of(task), "x.jsonl", allowed, mapped)
     told = FormatOptions(**options)
-    return _inside.settled(formats.load(found.reading).read(row, told), told)
+    return _inside.settled(formats.load(found.reading).read(row, told), row, told)
+
+
+def read_as(reading: str, row: Row, **options: Any) -> list[Example]:
+    """A row as a build reads it that was told how."""
+    told = FormatOptions(**options)
+    return _inside.settled(formats.load(reading).read(row, told), row, told)
 
 
 def tools_of(example: Example) -> Any:
@@ -88,9 +97,7 @@ def test_tools_beside_a_turn_are_those_of_its_conversation(spelling: str) -> Non
     )
     assert tools_of(read("sft", {**row, "tools": WRAPPED})[0]) == WRAPPED
     with pytest.raises(RowError, match="different tools"):
-        _inside.settled(
-            formats.load("openai").read({**row, "tools": [OTHER]}, FormatOptions()), FormatOptions()
-        )
+        read_as("openai", {**row, "tools": [OTHER]})
 
 
 @pytest.mark.parametrize("value", ["weather", 3, ["weather"], {"a": 1, "b": 2}, "[", '{"a": 1'])
@@ -182,8 +189,70 @@ def test_calls_in_the_text_and_as_data_are_asked_about() -> None:
         [example] = read(task, row, already_templated=True)
         assert texts(example, "assistant")[0] == "I look."
     twice = {"messages": called("sun", text=written * 2)}
-    told = FormatOptions(already_templated=True)
     with pytest.raises(RowError, match="writes 2 tool calls out and has 1"):
-        _inside.settled(formats.load("openai").read(twice, told), told)
+        read_as("openai", twice, already_templated=True)
     with pytest.raises(AskError):
-        _inside.settled(formats.load("openai").read(twice, FormatOptions()), FormatOptions())
+        read_as("openai", twice)
+
+
+RATED = [{"text": "s", "rating": 1}, {"text": "t", "rating": 0}]
+ROWS_OF_STEPS: list[Row] = [
+    {"prompt": "q", "completions": ["s", "t"], "labels": [True, False]},
+    {"problem": "q", "steps": ["s", "t"], "label": 1},
+    {"problem": "q", "steps": RATED},
+    {"question": "q", "process": "s ки\nt ки", "label": ["+", "-"]},
+    {"input": "q Step 1: s ки\nStep 2: t ки", "label": "q Step 1: s +\nStep 2: t -"},
+    {"messages": [TURNS[0], {"role": "assistant", "content": "s ки\nt ки"}], "labels": [1, 0]},
+    {
+        "messages": [
+            {"role": "user", "content": "q Step 1: s"},
+            {"role": "assistant", "content": "+"},
+            {"role": "user", "content": "Step 2: t"},
+            {"role": "assistant", "content": "-"},
+        ]
+    },
+    {"problem": "q", "prefixes": ["s", "s t"], "values": [1.0, 0.0]},
+    {
+        "problem": "q",
+        "tree": {"children": [{"text": "s", "value": 1.0}, {"text": "t", "value": 0.0}]},
+    },
+]
+
+
+@pytest.mark.parametrize("row", ROWS_OF_STEPS)
+def test_rated_steps_keep_the_rows_own_system_text(row: Row) -> None:
+    """In a column, or as the first turn, for every shape of rated steps."""
+    plain = read("prm", row)
+    assert all(isinstance(one, StepChain) and one.system is None for one in plain)
+    behind = [replace(one, system="Be brief.") for one in plain if isinstance(one, StepChain)]
+    for name in ("system", "system_prompt"):
+        assert read("prm", {**row, name: "Be brief."}) == behind
+        assert read("prm", {**row, name: ""}) == plain
+    if "messages" in row:
+        system = {"role": "system", "content": "Be brief."}
+        assert read("prm", {**row, "messages": [system, *row["messages"]]}) == behind
+
+
+def test_a_templated_problem_keeps_its_system_text() -> None:
+    """As the turns inside of it say."""
+    text = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nq<|im_end|>\n"
+    [example] = read("prm", {**ROWS_OF_STEPS[0], "prompt": text}, already_templated=True)
+    assert isinstance(example, StepChain)
+    assert (example.system, example.problem) == ("Be brief.", "q")
+
+
+def test_system_texts_of_rated_steps_are_rendered_by_the_template(
+    pipeline: Run, tmp_path: Path
+) -> None:
+    """As ``--system`` is for rows that have none; the raw text has no place for one."""
+    model = ("--model", "qwen2.5-7b")
+    rows = [{**ROWS_OF_STEPS[0], "prompt": f"q{n}"} for n in range(3)]
+    write_rows(tmp_path / "own.jsonl", [{**row, "system": "Be brief."} for row in rows])
+    write_rows(tmp_path / "none.jsonl", rows)
+    pipeline("run", "prm", "own.jsonl", *model, "-o", "a").ended()
+    pipeline("run", "prm", "own.jsonl", *model, "--system", "Talk.", "-o", "b").ended()
+    pipeline("run", "prm", "none.jsonl", *model, "--system", "Be brief.", "-o", "c").ended()
+    built = [stored_rows(tmp_path / name) for name in "abc"]
+    assert len({str([row["input_ids"] for row in found]) for found in built}) == 1
+    raw = ("--prm-template", "raw")
+    pipeline("run", "prm", "own.jsonl", *model, *raw, "-o", "d").refused(3, "system_text")

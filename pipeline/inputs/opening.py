@@ -100,7 +100,6 @@ def format_options(config: Config) -> contract.FormatOptions:
         step_tag=config.source.step_tag,
         already_templated=config.source.already_templated,
         reasoning_in=config.source.reasoning_in,
-        system=config.source.system,
         null_fields=config.source.null_fields,
     )
 

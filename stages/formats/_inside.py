@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from stages.contract import Conversation, Example, FormatOptions, Message, Pair
+from stages.contract import Conversation, Example, FormatOptions, Message, Pair, Row, StepChain
 from stages.errors import AskError, RowError
-from stages.formats import _tools
+from stages.formats import _rated_steps, _tools
 
 _RESULT = re.compile(
     r"\s*<(?P<tag>\w*(?:response|result|output)s?)>(?P<said>.*?)</(?P=tag)>\s*", re.DOTALL
@@ -33,17 +33,21 @@ def results(text: str) -> list[str]:
     return found if at == len(text) else []
 
 
-def settled(examples: Iterable[Example], options: FormatOptions) -> list[Example]:
-    """The examples of a row, in which nothing is said both inside of a text and as data.
+def settled(examples: Iterable[Example], row: Row, options: FormatOptions) -> list[Example]:
+    """The examples of a row, in which nothing is said both inside of a text and as data; rated
+    steps with the row's own system text.
 
     Raises:
         AskError: something is, and no option says what becomes of it.
         RowError: the two do not say the same.
     """
-    return [_settled(one, options) for one in examples]
+    return [_settled(one, row, options) for one in examples]
 
 
-def _settled(example: Example, options: FormatOptions) -> Example:
+def _settled(example: Example, row: Row, options: FormatOptions) -> Example:
+    if isinstance(example, StepChain):
+        own = _rated_steps.system_text(row)
+        return example if own is None else replace(example, system=own)
     if not isinstance(example, Conversation | Pair):
         return example
     parts = [example.messages] if isinstance(example, Conversation) else _sides(example)

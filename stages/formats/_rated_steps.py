@@ -127,7 +127,7 @@ def asked(text: str, options: FormatOptions) -> str:
     parsed = stop_text.allowed(text, "the problem", options.already_templated)
     if parsed is None:
         return text
-    turns = _without_system(stop_text.question(parsed[1]), options)
+    turns = _without_system(stop_text.question(parsed[1]))
     if [turn.role for turn in turns] != ["user"]:
         raise RowError("bad_column", "the templated problem has more than one question")
     return turns[0].content or ""
@@ -170,21 +170,20 @@ def step_column(row: Row) -> str | None:
     return None
 
 
-def require_alone(row: Row, options: FormatOptions) -> None:
-    """Beside its problem and its steps the row says nothing that the model should read.
+def require_alone(row: Row) -> None:
+    """Beside its problem, its steps and a system text the row says nothing for the model to read.
 
     Raises:
-        RowError: it has a history, or a system text and ``--system`` does not say what becomes
-            of that.
+        RowError: it has a history.
     """
     ahead = _turns.before(row)
-    if ahead and _without_system(ahead, options):
+    if ahead and _without_system(ahead):
         raise RowError("bad_column", "column 'history' has no place before rated steps")
 
 
 def problem(row: Row, options: FormatOptions) -> str:
     """The text of the problem, under any of its usual names."""
-    require_alone(row, options)
+    require_alone(row)
     name = _turns.chosen_of(row, PROBLEMS, options.columns) or "problem"
     return asked(_turns.text(row, name), options)
 
@@ -201,23 +200,35 @@ def spoken(turns: list[Row]) -> list[tuple[str | None, Any]]:
     return [*zip(map(_messages.role_of, turns), said, strict=True)]
 
 
-def conversation(row: Row, options: FormatOptions) -> list[Message]:
+def conversation(row: Row) -> list[Message]:
     """The row's turns without a system text.
 
     Raises:
-        RowError: there is a system text and ``--system`` does not say what becomes of it; or a
-            turn has a weight of its own, which steps do not.
+        RowError: a turn has a weight of its own, which steps do not.
     """
     turns = _turns.whole(row, turn_column(row) or "messages")
     if any(turn.weight is not None for turn in turns):
         raise RowError("bad_weight", "a turn's weight: steps are trained by their ratings alone")
-    return _without_system(turns, options)
+    return _without_system(turns)
 
 
-def _without_system(turns: list[Message], options: FormatOptions) -> list[Message]:
-    if turns[0].role != "system":
-        return turns
-    if options.system is None:
-        detail = "PRM examples take their system text from --system, not from the row"
-        raise RowError("system_text", detail)
-    return turns[1:]
+def _without_system(turns: list[Message]) -> list[Message]:
+    """Turns without the system text, which ``system_text`` gives."""
+    return turns[turns[0].role == "system" :]
+
+
+def system_text(row: Row) -> str | None:
+    """The row's own system text: in a column, as the first turn, or as that of a templated problem;
+    None where it has none."""
+    said = _turns.system(row)
+    if said:
+        return said[0].content
+    column = turn_column(row)
+    texts = [column_names.peek(row, name) for name in PROBLEMS]
+    for turns in (
+        spoken(column_names.peek(row, column)) if column else [],
+        *([(m.role, m.content) for m in p[1].messages] for p in map(stop_text.parsed, texts) if p),
+    ):
+        if turns and turns[0][0] == "system" and isinstance(turns[0][1], str):
+            return turns[0][1] if turns[0][1].strip() else None
+    return None

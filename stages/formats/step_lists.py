@@ -134,7 +134,7 @@ class _MathShepherd(Format):
         return "input and label texts" if texts else None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        _rated_steps.require_alone(row, options)
+        _rated_steps.require_alone(row)
         pieces = _rated_steps.cut(_turns.text(row, "input"), options)
         labels = _ratings.aligned(pieces, _turns.text(row, "label"))
         return [_rated_steps.chain(pieces, labels, options)]
@@ -176,7 +176,7 @@ class _OpenRLHF(Asking):
         return None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        _rated_steps.require_alone(row, options)
+        _rated_steps.require_alone(row)
         name = _ratings.rated(row, _TEXT_VALUES, options.columns)
         column = _text(row) or "input"
         count = _count(row, name)
@@ -211,7 +211,7 @@ class _TaggedMessages(Asking):
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         column = _ratings.rated(row, _TEXT_LABELS, options.columns)
-        turns = _rated_steps.conversation(row, options)
+        turns = _rated_steps.conversation(row)
         if [message.role for message in turns] != ["user", "assistant"]:
             raise RowError("bad_column", "the turns are not one question and one answer")
         pieces = _rated_steps.cut(turns[1].content or "", options, _count(row, column))
@@ -240,7 +240,7 @@ class _StepConversations(Format):
         return None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        turns = _rated_steps.conversation(row, options)
+        turns = _rated_steps.conversation(row)
         roles = [message.role for message in turns]
         if not turns or roles != ["user", "assistant"] * (len(turns) // 2):
             raise RowError("bad_column", "the turns do not alternate between a step and its rating")

@@ -156,7 +156,7 @@ class _Tree:
             if _given(node):
                 detail = f"the first node of {self.column} has a value, as a step has"
                 raise RowError("no_problem", f"{detail}; nothing else says what the problem is")
-            _rated_steps.require_alone(row, self._options)
+            _rated_steps.require_alone(row)
             return _rated_steps.asked(text, self._options), [], whole
         asked = _rated_steps.problem(row, self._options)
         if not text.strip() or text.strip() == asked.strip():

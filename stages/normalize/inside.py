@@ -25,7 +25,7 @@ def _asks(row: Row, format_: Format, options: FormatOptions) -> RowError | None:
     except (AttributeError, LookupError, TypeError, ValueError):
         return None  # refused by name when it is built
     try:
-        _inside.settled(examples, options)
+        _inside.settled(examples, row, options)
     except AskError as error:
         return error
     except RowError:

@@ -155,7 +155,7 @@ class Normalize:
 
     def _examples(self, row: Watched) -> list[Example]:
         try:
-            examples = _inside.settled(self.format.read(row, self.options), self.options)
+            examples = _inside.settled(self.format.read(row, self.options), row, self.options)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             detail = f"not shaped like {self.format.name}: {type(error).__name__}: {error}"
             raise RowError("malformed_row", detail) from error

@@ -181,9 +181,14 @@ def read(text: str) -> tuple[Dialect, Turns] | None:
     return dialect, turns
 
 
+def parsed(value: Any) -> tuple[Dialect, Turns] | None:
+    """The same of any value, of which only a text can be templated."""
+    return read(value) if isinstance(value, str) else None
+
+
 def dialect_of(value: Any) -> str | None:
     """The dialect's name, when the value is a text that is already templated."""
-    templated = read(value) if isinstance(value, str) else None
+    templated = parsed(value)
     return templated[0].name if templated else None
 
 
