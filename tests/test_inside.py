@@ -256,3 +256,103 @@ def test_system_texts_of_rated_steps_are_rendered_by_the_template(
     assert len({str([row["input_ids"] for row in found]) for found in built}) == 1
     raw = ("--prm-template", "raw")
     pipeline("run", "prm", "own.jsonl", *model, *raw, "-o", "d").refused(3, "system_text")
+
+
+ASKED, SAID = "What is 2 + 2?", "It is 4."
+
+
+def chatml(*turns: tuple[str, str], opened: bool = False) -> str:
+    """Turns as ChatML writes them."""
+    text = "".join(f"<|im_start|>{role}\n{said}<|im_end|>\n" for role, said in turns)
+    return text + "<|im_start|>assistant\n" * opened
+
+
+SYSTEM, QUESTION, ANSWER = ("system", "Be exact."), ("user", ASKED), ("assistant", SAID)
+PROMPTS = [chatml(SYSTEM, QUESTION, opened=True), chatml(SYSTEM, QUESTION), chatml(QUESTION)]
+ANSWERS = [chatml(ANSWER), chatml(QUESTION, ANSWER), f"{SAID}<|im_end|>\n", SAID]
+
+
+def read_or_code(task: str, row: Row) -> list[Example] | str:
+    """What a row becomes where templates are read, or the code that it is refused with."""
+    try:
+        return read(task, row, already_templated=True)
+    except RowError as refused:
+        return refused.code
+
+
+def rows_of(question: str, answer: str) -> list[tuple[str, Row]]:
+    """Rows with these texts in every place for a question and its answer."""
+    asked, said = {"role": "user", "content": question}, {"role": "assistant", "content": answer}
+    other = {"role": "assistant", "content": "It is 5."}
+    return [
+        ("sft", {"messages": [asked, said]}),
+        (
+            "sft",
+            {
+                "conversations": [
+                    {"from": "human", "value": question},
+                    {"from": "gpt", "value": answer},
+                ]
+            },
+        ),
+        ("sft", {"prompt": question, "completion": answer}),
+        ("sft", {"prompt": [asked], "completion": [said]}),
+        ("sft", {"question": question, "answer": answer}),
+        ("sft", {"instruction": question, "output": answer}),
+        ("rm", {"prompt": question, "chosen": answer, "rejected": "It is 5."}),
+        ("rm", {"chosen": [asked, said], "rejected": [asked, other]}),
+        ("rm", {"prompt": [asked], "chosen": [said], "rejected": [other]}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        (question, answer)
+        for question in (*PROMPTS, ASKED)
+        for answer in ANSWERS
+        if question != ASKED or answer in ANSWERS[:2]
+    ],
+)
+def test_templates_are_asked_about_in_every_place_and_read_there(
+    question: str, answer: str
+) -> None:
+    """In questions, answers, sides and turns alike: the same turns come out of all of them."""
+    system = [Message(*SYSTEM)] if "system" in question else []
+    for task, row in rows_of(question, answer):
+        with pytest.raises(DataError, match="template") as error:
+            read(task, row)
+        assert "--already-templated" in error.value.remedy
+        found = read_or_code(task, row)
+        if isinstance(found, str):  # a side that is whole beside one that is not
+            assert found in ("bad_column", "prompt_differs"), row
+            continue
+        [example] = found
+        told = [*system, Message(*QUESTION), Message(*ANSWER)]
+        if isinstance(example, Pair):
+            assert [*example.prompt, *example.chosen] == told, row
+            assert example.rejected == [Message("assistant", "It is 5.")]
+        else:
+            assert example == Conversation(told), row
+
+
+def test_turns_of_a_template_that_fit_nothing_are_refused() -> None:
+    """An answer with another question in it, and a step with turns in it."""
+    odd = {"question": "Another?", "answer": chatml(QUESTION, ANSWER)}
+    with pytest.raises(DataError, match="do not repeat those before it") as error:
+        read("sft", odd, already_templated=True)
+    assert "--where" in error.value.remedy
+    steps = {"prompt": "q", "completions": ["s", chatml(QUESTION, ANSWER)], "labels": [1, 0]}
+    for allowed in (False, True):
+        with pytest.raises(DataError, match="step 2 carries a chat template"):
+            read("prm", steps, already_templated=allowed)
+
+
+def test_an_option_that_changes_nothing_says_so() -> None:
+    """In the evidence, with the rows that were looked at; where it changes some, how many."""
+    for task, row in ROWS.values():
+        found = detect([row] * 3, kind_of(task), "x.jsonl", True)
+        assert "--already-templated changes nothing in 3 sampled rows" in found.evidence
+    for task, row in rows_of(ASKED, chatml(ANSWER))[:3]:
+        found = detect([row] * 3, kind_of(task), "x.jsonl", True)
+        assert "already templated in 3 of 3 sampled rows" in found.evidence

@@ -12,7 +12,7 @@ from typing import Any
 
 from stages.contract import Conversation, Example, FormatOptions, Message, Pair, Row, StepChain
 from stages.errors import AskError, RowError
-from stages.formats import _rated_steps, _tools
+from stages.formats import _rated_steps, _templates, _tools
 
 _RESULT = re.compile(
     r"\s*<(?P<tag>\w*(?:response|result|output)s?)>(?P<said>.*?)</(?P=tag)>\s*", re.DOTALL
@@ -46,8 +46,13 @@ def settled(examples: Iterable[Example], row: Row, options: FormatOptions) -> li
 
 def _settled(example: Example, row: Row, options: FormatOptions) -> Example:
     if isinstance(example, StepChain):
+        _templates.require_plain(example)
         own = _rated_steps.system_text(row)
         return example if own is None else replace(example, system=own)
+    if isinstance(example, Pair):
+        example = _templates.pair(example, options)
+    elif isinstance(example, Conversation) and _templates.carry(example.messages):
+        example = replace(example, messages=_templates.unfolded(example.messages, options))
     if not isinstance(example, Conversation | Pair):
         return example
     parts = [example.messages] if isinstance(example, Conversation) else _sides(example)

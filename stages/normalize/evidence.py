@@ -184,9 +184,14 @@ def settle(
         raise DataError(f"{where}: {error.what}.", f"Say which with {choices}.") from error
     reading = f"{detected.name}/{variant}" if variant else detected.name
     why = f"; {why}" if why else ""
-    why += _refuse_templated(detected, rows, where, already_templated)
-    inside.require_settled(reading, rows, where, already_templated, columns or {})
-    return reading, why
+    templated = _refuse_templated(detected, rows, where, already_templated)
+    changed = inside.require_settled(reading, rows, where, already_templated, columns or {})
+    if already_templated and not templated:
+        count = f"{changed:,} of {counted(len(rows), 'sampled row')}"
+        templated = f"; already templated in {count}"
+        if not changed:
+            templated = f"; --already-templated changes nothing in {count.partition(' of ')[2]}"
+    return reading, why + templated
 
 
 def matching(rows: Sequence[contract.Row], kind: kinds.Kind) -> dict[str, list[str | None]]:

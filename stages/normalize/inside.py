@@ -13,7 +13,10 @@ from stages.formats import _inside, _messages
 from stages.rows import speakers
 
 _FEW = 0.01  # of the rows: no more of them stop a file
-_ASKED = ("unknown_role",)  # codes of rows that an option settles, whatever their format is
+_ASKED = (
+    "unknown_role",
+    "already_templated",
+)  # codes of rows that an option settles, whatever their format is
 
 
 def _asks(row: Row, format_: Format, options: FormatOptions) -> RowError | None:
@@ -26,11 +29,19 @@ def _asks(row: Row, format_: Format, options: FormatOptions) -> RowError | None:
         return None  # refused by name when it is built
     try:
         _inside.settled(examples, row, options)
-    except AskError as error:
-        return error
-    except RowError:
-        return None
+    except RowError as error:
+        return error if isinstance(error, AskError) or error.code in _ASKED else None
     return None
+
+
+def _changes(row: Row, format_: Format, options: FormatOptions) -> bool:
+    """Whether a row becomes something else where texts are read that carry a template."""
+    try:
+        read = _inside.settled(format_.read(row, options), row, options)
+        plain = format_.read(row, options)
+    except (RowError, AttributeError, LookupError, TypeError, ValueError):
+        return False
+    return read != plain
 
 
 def require_settled(
@@ -39,8 +50,9 @@ def require_settled(
     where: str,
     already_templated: bool,
     columns: Mapping[str, str],
-) -> None:
-    """Stop at what most of the rows that ask anything ask.
+) -> int:
+    """Stop at what most of the rows that ask anything ask; the rows that ``--already-templated``
+    changes, where it is given.
 
     Raises:
         DataError: more than a few rows ask something.
@@ -50,12 +62,16 @@ def require_settled(
     found = (_asks(row, format_, options) for row in rows)
     asked = [error for error in found if error is not None]
     if len(asked) <= _FEW * len(rows):
-        return
+        return sum(_changes(row, format_, options) for row in rows) if already_templated else 0
     first = asked[0]
     what, how = first.detail.partition("; ")[0], getattr(first, "remedy", "")
     if first.code == "unknown_role":
         who = speakers.guessed([*rows])
         ways = " ".join(_messages.as_role(name, role) for name, role in who.items())
         how = f"Say who that is, for instance {ways}; roles are {', '.join(speakers.ROLES)}"
+    elif first.code == "already_templated" and not how:
+        how = "Add --already-templated to have its turns read and rendered once"
+        if already_templated:
+            how = "Give such rows as messages, each turn by itself, or leave them out with --where"
     count = f"in {len(asked):,} of {counted(len(rows), 'sampled row')}"
     raise DataError(f"{where}: {what} ({count}).", f"{how}.")

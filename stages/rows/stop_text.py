@@ -171,12 +171,17 @@ def opens(text: str) -> re.Match[str] | None:
 
 def read(text: str) -> tuple[Dialect, Turns] | None:
     """The dialect and the turns of a text; None when it is not templated."""
+    return within(text, alone=False)
+
+
+def within(text: str, alone: bool) -> tuple[Dialect, Turns] | None:
+    """The same; ``alone``: also where nobody but the assistant speaks in the text."""
     opened = opens(text)
     if opened is None:
         return None
     dialect = DIALECTS[int((opened.lastgroup or "d0")[1:])]
     turns = dialect.parse(text)
-    if turns is None or all(message.role != "user" for message in turns.messages):
+    if turns is None or not (alone or any(one.role == "user" for one in turns.messages)):
         return None
     return dialect, turns
 
