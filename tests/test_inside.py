@@ -15,6 +15,8 @@ from stages.contract import Conversation, Example, FormatOptions, Message, Pair,
 from stages.errors import AskError, DataError, RowError
 from stages.formats import _inside
 from stages.normalize.evidence import detect
+from stages.rows import stop_text
+from stages.rows.dialects import DIALOGUE
 
 FUNCTION = {"name": "weather", "parameters": {"type": "object", "properties": {}}}
 OTHER = {"name": "time", "parameters": {"type": "object", "properties": {}}}
@@ -356,3 +358,69 @@ def test_an_option_that_changes_nothing_says_so() -> None:
     for task, row in rows_of(ASKED, chatml(ANSWER))[:3]:
         found = detect([row] * 3, kind_of(task), "x.jsonl", True)
         assert "already templated in 3 of 3 sampled rows" in found.evidence
+
+
+SPEAKERS = [
+    ("Human", "Assistant"),
+    ("User", "AI"),
+    ("USER", "GPT"),
+    ("User", "Bot"),
+    ("用户", "助手"),
+]
+COLONS = (":", "：")
+GAPS = ("\n", "\n\n")
+HEADS = ("", "### ", "**")
+
+
+def talk(who: tuple[str, str], colon: str, gap: str, head: str, last: str) -> str:
+    """Two exchanges in one text, of which the last answer is given."""
+    said = zip((*who, *who), ("One?", "1, as I\nsaid.", "Two?", last), strict=True)
+    close = "**" if head == "**" else ""
+    return gap.join(f"{head}{name}{colon}{close} {text}".rstrip() for name, text in said)
+
+
+@pytest.mark.parametrize("who", SPEAKERS)
+def test_dialogues_in_one_text_are_read_in_every_place(who: tuple[str, str]) -> None:
+    """Pairs of them at once; in a question, a text or a turn where the option allows it."""
+    turns = [
+        Message("user", "One?"),
+        Message("assistant", "1, as I\nsaid."),
+        Message("user", "Two?"),
+    ]
+    right, wrong = Message("assistant", "2"), Message("assistant", "3")
+    answer = {"role": "assistant", "content": "2"}
+    for colon, gap, head in itertools.product(COLONS, GAPS, HEADS):
+        whole, other, open_ = (talk(who, colon, gap, head, last) for last in ("2", "3", ""))
+        places: list[tuple[str, Row]] = [
+            ("sft", {"text": whole}),
+            ("sft", {"prompt": open_, "completion": "2"}),
+            ("sft", {"question": open_, "answer": "2"}),
+            ("sft", {"instruction": open_, "output": "2"}),
+            ("sft", {"messages": [{"role": "user", "content": open_}, answer]}),
+        ]
+        for task, row in places:
+            with pytest.raises(DataError, match="chat template"):
+                read(task, row)
+            assert read(task, row, already_templated=True) == [Conversation([*turns, right])], row
+        for row in (
+            {"chosen": whole, "rejected": other},
+            {"prompt": open_, "chosen": "2", "rejected": "3"},
+        ):
+            if stop_text.dialect_of(whole) != DIALOGUE:
+                continue  # a template of its own, which pairs are asked about too
+            assert read("rm", row) == [Pair(turns, [right], [wrong])], row
+
+
+def test_texts_that_only_name_a_speaker_are_no_dialogues() -> None:
+    """One speaker, a word in the middle of a line, another word for the same role."""
+    for text in (
+        "User: what is it?",
+        "Human resources: who\nAI: what",
+        "I ask the User: hi\nAssistant: ho",
+        "user: name\nassistant: x",
+        "Users: a\nAssistant: b",
+    ):
+        assert texts(read("sft", {"prompt": text, "completion": "a"})[0], "user") == [text]
+    said = "Human: a\nAI: b\nUser: c\nAssistant: d"
+    [example] = read("sft", {"text": said}, already_templated=True)
+    assert texts(example, "assistant") == ["b\nUser: c\nAssistant: d"]

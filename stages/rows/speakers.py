@@ -28,6 +28,15 @@ _WORDS = {
     }.items()
     for word in words.split()
 }
+# A word at the beginning of a line that says who speaks there, as dialogues in one text have it.
+SPOKEN = "|".join(
+    dict.fromkeys(
+        form
+        for word, role in sorted(_WORDS.items(), key=lambda item: -len(item[0]))
+        if role != TOOL
+        for form in (word.capitalize(), word.upper(), word.capitalize().replace("gpt", "GPT"))
+    )
+)
 _ANY = frozenset("chat message msg role text turn".split())
 _ASKING = frozenset("input prompt query question".split()) | _ANY
 _ANSWERING = frozenset("answer output outputs reply response result results return".split()) | _ANY

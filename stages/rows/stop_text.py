@@ -160,7 +160,10 @@ def require_finished(message: Message, where: str) -> None:
 
 _NO_REASONING = re.compile(rf"\s*{OPEN}\s*{CLOSE}\s*")
 # What a templated text can begin with.
-FIRST = ("<", "[", "#", "Be", "Hu", "US", "A ", " ", "\n", "\t", "\r")
+FIRST = (
+    *("<", "[", "#", "*", "Be", "A ", " ", "\n", "\t", "\r"),
+    *("Hu", "HU", "Us", "US", "Sy", "SY", "用", "系"),
+)
 _OPENS = re.compile("|".join(f"(?P<d{i}>{d.opens})" for i, d in enumerate(DIALECTS)))
 
 
@@ -181,6 +184,9 @@ def within(text: str, alone: bool) -> tuple[Dialect, Turns] | None:
         return None
     dialect = DIALECTS[int((opened.lastgroup or "d0")[1:])]
     turns = dialect.parse(text)
+    if turns is None and dialect.strips and re.match(DIALECTS[-1].opens, text):
+        dialect = DIALECTS[-1]  # a dialogue with other words than those of a template
+        turns = dialect.parse(text)
     if turns is None or not (alone or any(one.role == "user" for one in turns.messages)):
         return None
     return dialect, turns
