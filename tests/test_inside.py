@@ -411,6 +411,18 @@ def test_dialogues_in_one_text_are_read_in_every_place(who: tuple[str, str]) -> 
             assert read("rm", row) == [Pair(turns, [right], [wrong])], row
 
 
+def test_a_dialogue_that_is_asked_for_or_asked_about_is_content() -> None:
+    """An answer may be one, and a question may hold one that has its last answer."""
+    said = "User: One?\nBot: 1"
+    for task, row in rows_of("Write a dialogue.", said):
+        [example] = read(task, row)
+        assert isinstance(example, Conversation | Pair)
+        turns = example.messages if isinstance(example, Conversation) else example.chosen
+        assert turns[-1] == Message("assistant", said)
+    for task, row in rows_of(said, "a"):
+        assert texts(read(task, row)[0], "user") == [said]
+
+
 def test_texts_that_only_name_a_speaker_are_no_dialogues() -> None:
     """One speaker, a word in the middle of a line, another word for the same role."""
     for text in (

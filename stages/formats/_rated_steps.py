@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -217,18 +217,21 @@ def _without_system(turns: list[Message]) -> list[Message]:
     return turns[turns[0].role == "system" :]
 
 
+def _first_turns(row: Row) -> Iterator[tuple[str | None, Any]]:
+    """Who says what first: in the row's turns, and in a problem that carries a chat template."""
+    if column := turn_column(row):
+        yield spoken(column_names.peek(row, column))[0]
+    for name in PROBLEMS:
+        if found := stop_text.parsed(column_names.peek(row, name)):
+            yield found[1].messages[0].role, found[1].messages[0].content
+
+
 def system_text(row: Row) -> str | None:
     """The row's own system text: in a column, as the first turn, or as that of a templated problem;
     None where it has none."""
-    said = _turns.system(row)
-    if said:
+    if said := _turns.system(row):
         return said[0].content
-    column = turn_column(row)
-    texts = [column_names.peek(row, name) for name in PROBLEMS]
-    for turns in (
-        spoken(column_names.peek(row, column)) if column else [],
-        *([(m.role, m.content) for m in p[1].messages] for p in map(stop_text.parsed, texts) if p),
-    ):
-        if turns and turns[0][0] == "system" and isinstance(turns[0][1], str):
-            return turns[0][1] if turns[0][1].strip() else None
+    for role, text in _first_turns(row):
+        if role == "system" and isinstance(text, str):
+            return text if text.strip() else None
     return None

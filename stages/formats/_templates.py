@@ -6,7 +6,7 @@ from stages.contract import FormatOptions, Message, Pair, StepChain
 from stages.errors import RowError
 from stages.formats import _pairs, _turns
 from stages.rows import stop_text
-from stages.rows.dialects import Dialect, Turns
+from stages.rows.dialects import DIALOGUE, Dialect, Turns
 from stages.rows.speakers import ASSISTANT, SYSTEM, USER
 
 _CODE = "already_templated"
@@ -19,7 +19,10 @@ def _inside(turn: Message) -> Templated | None:
     text = turn.content
     if not text or not stop_text.opens(text):
         return None
-    return stop_text.within(text, alone=turn.role == ASSISTANT)
+    found = stop_text.within(text, alone=turn.role == ASSISTANT)
+    if found is None or (turn.role == ASSISTANT and found[0].name == DIALOGUE):
+        return None  # an answer may be a dialogue
+    return found if turn.role == ASSISTANT or stop_text.is_asked(found) else None
 
 
 def carry(turns: list[Message]) -> bool:

@@ -162,7 +162,7 @@ class _Text(Format):
         text = _turns.text(row, "text")
         if role := _speaker(row):
             raise RowError("bad_column", f"the text is a turn: role is {role!r}")
-        parsed = stop_text.allowed(text, "the text", options.already_templated)
+        parsed = stop_text.allowed(text, "the text", options.already_templated, whole=True)
         if parsed is None:
             return [Conversation([Message(BARE, text)])]
         return [Conversation(parsed[1].messages, _turns.tools(row))]

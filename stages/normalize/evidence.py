@@ -148,9 +148,9 @@ def _refuse_templated(
     seen: Counter[tuple[str, str]] = Counter()
     for row in rows:
         for column in detected.prompts:
-            dialect = stop_text.dialect_of(row.get(column))
-            if dialect is not None:
-                seen[column, dialect] += 1
+            found = stop_text.parsed(row.get(column))
+            if found and (column == "text" or stop_text.is_asked(found)):  # a text is whole
+                seen[column, found[0].name] += 1
                 break
     if not seen:
         return ""

@@ -13,7 +13,7 @@ from typing import Any
 from stages.chat_template.reasoning import CLOSE, OPEN
 from stages.contract import BARE, Conversation, Example, Message, Pair, StepChain
 from stages.errors import RowError
-from stages.rows.dialects import DIALECTS, Dialect, Turns
+from stages.rows.dialects import DIALECTS, DIALOGUE, Dialect, Turns
 
 REJECT, KEEP, STRIP = "reject", "keep", "strip"
 POLICIES = (REJECT, KEEP, STRIP)
@@ -203,16 +203,29 @@ def dialect_of(value: Any) -> str | None:
     return templated[0].name if templated else None
 
 
-def allowed(text: str, where: str, already_templated: bool) -> tuple[Dialect, Turns] | None:
+def is_asked(found: tuple[Dialect, Turns]) -> bool:
+    """Whether the turns in a question are the question: a dialogue that has its last answer is what
+    is asked about, like any text."""
+    last = found[1].messages[-1]
+    return found[0].name != DIALOGUE or last.role != "assistant" or not last.content
+
+
+def allowed(
+    text: str, where: str, already_templated: bool, whole: bool = False
+) -> tuple[Dialect, Turns] | None:
     """The same as ``read``, where the option ``--already-templated`` allows what there is.
+
+    Args:
+        whole: the text has the answers too; else it is a question.
 
     Raises:
         RowError: the option was not given.
     """
-    parsed = read(text)
-    if parsed is not None:
-        require_allowed(parsed[0], where, already_templated)
-    return parsed
+    found = read(text)
+    if found is None or not (whole or is_asked(found)):
+        return None
+    require_allowed(found[0], where, already_templated)
+    return found
 
 
 def require_allowed(dialect: Dialect, where: str, allowed: bool) -> None:
