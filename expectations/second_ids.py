@@ -273,19 +273,26 @@ class SecondReading:
         return Reading(ids, weights, upto=len(ids), whole=whole)
 
     def steps(
-        self, problem: str, steps: Sequence[str], ratings: Sequence[float | None], tail: str | None
+        self,
+        problem: str,
+        steps: Sequence[str],
+        ratings: Sequence[float | None],
+        tail: str | None,
+        own: str | None = None,
     ) -> Reading | None:
         """The ids of a problem and its steps with a marker after each; all weights are 0.
 
         Args:
             ratings: one for each step, None where it has none.
             tail: the end of the row's own text; None where the steps are an answer in a chat.
+            own: the row's system text.
 
         Raises:
             ReadingError: markers and ratings do not line up.
         """
         tokens = self.model.profile.step_tokens
-        texts = [self.system or "", problem, *steps, tail or ""]
+        system = own or self.system
+        texts = [system or "", problem, *steps, tail or ""]
         hidden = _Hidden(self._controls, texts)
         marked = [hidden.hide(step) + tokens.step for step in steps]
         if tail is not None:
@@ -294,8 +301,8 @@ class SecondReading:
             require_aligned(text, ratings, tokens, lambda one: len(self._ids(one, hidden)))
             return Reading(ids, [0.0] * len(ids), upto=len(ids), whole=None)
         shown = [{"role": "user", "content": hidden.hide(problem)}]
-        if self.system is not None:
-            shown.insert(0, {"role": "system", "content": hidden.hide(self.system)})
+        if system is not None:
+            shown.insert(0, {"role": "system", "content": hidden.hide(system)})
         answer = {"role": "assistant", "content": tokens.separator.join(marked)}
         text = self._rendered([*shown, answer], None)
         start = self._start(text, shown, None)

@@ -32,6 +32,7 @@ class Expected:
         sides: one conversation, or the chosen and the rejected one; every turn's ``trained`` is
             decided, and so is the ``weight`` of those that are trained.
         steps, tail: of a chain: the texts before each marker, and the text after the last.
+        system: of a chain: its row's own system text.
     """
 
     sides: tuple[tuple[contract.Message, ...], ...] = ()
@@ -40,6 +41,7 @@ class Expected:
     problem: str = ""
     steps: tuple[str, ...] = ()
     tail: str | None = None
+    system: str | None = None
     ratings: tuple[float | None, ...] = ()
     tokens: contract.Tokens | None = None
 
@@ -103,7 +105,13 @@ def _chain(example: contract.StepChain, raw: bool, between: str) -> Expected:
             if left[-1:] != "\n" and steps[i][:1] != "\n":
                 steps[i] = (between if i else "\n") + steps[i]
         steps[0] = problem + steps[0]
-    return Expected(problem=problem, steps=tuple(steps), tail=tail, ratings=tuple(example.labels))
+    return Expected(
+        problem=problem,
+        steps=tuple(steps),
+        tail=tail,
+        system=example.system,
+        ratings=tuple(example.labels),
+    )
 
 
 def sequences(example: contract.Example, normalize: Normalize) -> list[Expected]:
@@ -130,8 +138,8 @@ def _same_turns(turns: tuple[contract.Message, ...], column: list[dict[str, Any]
 def _same_steps(expected: Expected, row: Mapping[str, Any]) -> bool:
     labels = row["step_labels"]
     ratings = [x if x is None else float(np.float32(x)) for x in expected.ratings[: len(labels)]]
-    own = (expected.problem, list(expected.steps), expected.tail, ratings)
-    return own == (row["problem"], row["steps"], row["tail"], labels)
+    own = (expected.problem, expected.system, list(expected.steps), expected.tail, ratings)
+    return own == (row["problem"], row["system"], row["steps"], row["tail"], labels)
 
 
 def matches(expected: Expected, row: Mapping[str, Any]) -> bool:

@@ -38,7 +38,7 @@ _JUDGED = (
 )
 _READ = (
     *("line", "sequence", "messages", "chosen_messages", "rejected_messages", "tools", "problem"),
-    *("steps", "tail", "folded", "truncated", "merged_cuts", "digest", *_JUDGED),
+    *("system", "steps", "tail", "folded", "truncated", "merged_cuts", "digest", *_JUDGED),
 )
 _OUTLINES = ("outline", "chosen_outline", "rejected_outline")
 Row = Mapping[str, Any]
@@ -247,7 +247,11 @@ class Witness:
             )
         ratings = [x if x is None else float(np.float32(x)) for x in expected.ratings[:kept]]
         reading = self.reading.steps(
-            expected.problem, expected.steps[:kept], ratings=ratings, tail=expected.tail
+            expected.problem,
+            expected.steps[:kept],
+            ratings=ratings,
+            tail=expected.tail,
+            own=expected.system,
         )
         if reading is None:
             return False

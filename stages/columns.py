@@ -88,6 +88,7 @@ TYPES: dict[str, pa.DataType] = {
     "tools": pa.string(),
     "margin": pa.float32(),
     "problem": pa.string(),
+    "system": pa.string(),
     "steps": pa.list_(pa.string()),
     "tail": pa.string(),
     "step_labels": pa.list_(pa.float32()),

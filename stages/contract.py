@@ -116,12 +116,14 @@ class Glimpse:
             from the file's start.
         where: which rows they are, in words.
         rows: rows of the file; an estimate unless ``exact``.
+        key: of the object that wraps the rows in the file; empty where they stand alone.
     """
 
     records: list[Record]
     where: str
     rows: int
     exact: bool
+    key: str = ""
 
 
 class Reader(Protocol):
@@ -225,12 +227,14 @@ class StepChain:
         labels: a rating per step from 0 (bad) to 1 (good); None is unlabelled.
         pieces: the row's own text between its step tags, where it has one: the text before each
             tag and, last, what follows the last tag.
+        system: the row's own system text.
     """
 
     problem: str
     steps: list[str]
     labels: list[float | None]
     pieces: list[str] | None = None
+    system: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +274,6 @@ class FormatOptions:
     step_tag: str | None = None
     already_templated: bool = False
     reasoning_in: str = "template"
-    system: str | None = None
     null_fields: str | None = None
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stages import catalog, contract
+from stages.errors import RowError
 from stages.rows import examples, loss_mask
 
 if TYPE_CHECKING:  # commands list them, and import nothing heavy for it
@@ -212,7 +213,7 @@ class Steps(Kind):
 
     name = formats = trains_as = STEPS
     words = "rated steps"
-    columns = ("problem", "steps", "tail", "step_labels", "note")
+    columns = ("problem", "system", "steps", "tail", "step_labels", "note")
     texts = ("problem", "steps")
     requires = (*Kind.requires, "step_positions", "step_labels")
     marks = True
@@ -227,15 +228,23 @@ class Steps(Kind):
         return ["steps_rewritten"] if rewritten else []
 
     def ready(self, example: contract.StepChain, normalize: Normalize) -> list[Any]:
-        """The chain with stripped steps, and its steps as the row has them."""
+        """The chain with stripped steps, and its steps as the row has them.
+
+        Raises:
+            RowError: see ``examples.chain``; or it has a system text, which ``raw`` does not print.
+        """
+        if normalize.raw and example.system:
+            detail = "the row has a system text, and --prm-template raw prints none"
+            raise RowError("system_text", detail)
         return [(examples.chain(example), example.steps)]
 
     def filled(self, ready: Sequence[Any], normalize: Normalize) -> dict[str, Any]:
-        """Problem, steps, the text after the last step, ratings."""
+        """Problem, system text, steps, the text after the last step, ratings."""
         chains = [row[0] if row else None for row in ready]
         said = [_said(row, normalize) for row in ready]
         return {
             "problem": [chain.problem if chain else None for chain in chains],
+            "system": [chain.system if chain else None for chain in chains],
             "steps": [steps for steps, _ in said],
             "tail": [tail for _, tail in said],
             "step_labels": [chain.labels if chain else [] for chain in chains],

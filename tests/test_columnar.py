@@ -284,6 +284,7 @@ def _chains(rows: list[Any]) -> Batch:
         refused={at: ("bad_json", "x") for at, row in enumerate(rows) if row is None},
         own_columns={
             "problem": [row and row[0] for row in rows],
+            "system": [None] * len(rows),
             "steps": [row[1] if row else [] for row in rows],
             "tail": [row and row[2] for row in rows],
             "step_labels": [row[3] if row else [] for row in rows],

@@ -142,6 +142,31 @@ def test_alternatives_are_rated_as_neutral_says(neutral: str, value: float | Non
     assert formats.load("prm800k").read(one.row, contract.FormatOptions(neutral=neutral)) == wanted
 
 
+_SAID: dict[Any, float | None] = {-1: 0.0, 0: None, 1: 1.0}
+
+
+@pytest.mark.parametrize("place", ["completion", "chosen", "human"])
+@pytest.mark.parametrize("rating", [None, -1, 0, 1])
+@pytest.mark.parametrize("corrected", [None, -1, 0, 1])
+def test_a_rating_is_read_in_every_place(
+    place: str, rating: int | None, corrected: int | None
+) -> None:
+    """A corrected one goes before the first; a human's step is good where nobody rated it."""
+    rated = {"text": "s", "rating": rating, "corrected_rating": corrected}
+    step = {"completions": [rated], "chosen_completion": 0 if place == "chosen" else None}
+    if place == "human":
+        step = {"completions": [], "human_completion": rated}
+    row = {"question": {"problem": "P"}, "label": {"steps": [step]}}
+    [found] = formats.load("prm800k").read(row, contract.FormatOptions())
+    meant = rating if corrected is None else corrected
+    if meant is None and place == "completion":
+        assert isinstance(found, contract.Refused)
+        return
+    assert isinstance(found, contract.StepChain)
+    unsaid = 1.0 if place == "human" else None
+    assert found.labels == [unsaid if meant is None else _SAID[meant]]
+
+
 def test_completions_that_are_no_list_are_refused_as_a_row() -> None:
     """A row of another shape in a PRM800K file is refused by name and stops nothing."""
     row = {"question": {"problem": "P"}, "label": {"steps": [{"completions": 5}]}}

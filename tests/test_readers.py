@@ -1,6 +1,7 @@
 """Containers to records: nothing is lost, moved or changed, whatever the file is cut into."""
 
 import gzip
+import itertools
 import json
 import re
 from collections.abc import Callable
@@ -250,6 +251,9 @@ ARRAYS: dict[str, Callable[[list[dict[str, Any]]], bytes]] = {
     "pretty": lambda rows: json.dumps(rows, indent=2, ensure_ascii=False).encode(),
     "windows": lambda rows: json.dumps(rows, indent=4).replace("\n", "\r\n").encode(),
     "marked": lambda rows: BOM + json.dumps(rows, ensure_ascii=False).encode(),
+    "under_a_key": lambda rows: json.dumps({"data": rows}).encode(),
+    "under_a_key_pretty": lambda rows: json.dumps({"rows": rows}, indent=2).encode() + b"\n",
+    "under_an_odd_key": lambda rows: BOM + json.dumps({'"é" {[:': rows}, indent=1).encode(),
     "objects_in_lines": lambda rows: "\n".join(map(json.dumps, rows)).encode(),
     "objects_without_a_break": lambda rows: "".join(map(json.dumps, rows)).encode(),
     "pretty_objects": lambda rows: "\n".join(json.dumps(r, indent=2) for r in rows).encode(),
@@ -271,6 +275,44 @@ def test_an_array_gives_its_items_in_order_under_any_name(
         assert content[offset : offset + len(raw)] == raw
     if not spelling.startswith("objects_"):
         assert read(put(folder, f"items.jsonl{suffix}", PACK[suffix](content))) == found
+
+
+def test_rows_under_the_only_key_of_an_object_are_told_so(folder: Path) -> None:
+    """Of any size; the glimpse names the key, which other files have none of."""
+    many = [{"i": i, "text": "é" * 2000} for i in range(1500)]
+    for rows, indent in itertools.product((ROWS[:1], ROWS, many), (None, 1)):
+        path = put(folder, "wrapped.json", json.dumps({"examples": rows}, indent=indent).encode())
+        assert data(path) == rows
+        glimpse = readers.load("json").glimpse(path, 10)
+        assert glimpse.key == "examples"
+        assert all(one.data in rows for one in glimpse.records)
+        plain = put(folder, "plain.json", json.dumps(rows, indent=indent).encode())
+        assert readers.load("json").glimpse(plain, 10).key == ""
+
+
+ROWS_THEMSELVES: list[list[Any]] = [
+    [{"messages": [{"role": "user", "content": "a"}]}],
+    [{"conversations": [{"from": "human", "value": "a"}]}],
+    [{"data": ROWS[:2], "version": 1}],
+    [{"id": 1, "data": ROWS[:2]}],
+    [{"steps": ROWS[:2]}, {"steps": ROWS[:3]}],
+    [{"data": ROWS[0]}],
+    [{"data": ["a", "b"]}],
+    [{"data": []}],
+]
+
+
+@pytest.mark.parametrize("rows", ROWS_THEMSELVES)
+@pytest.mark.parametrize("suffix", ["json", "jsonl"])
+def test_objects_that_wrap_no_rows_are_rows_themselves(
+    folder: Path, rows: list[Any], suffix: str
+) -> None:
+    """Turns, other keys beside the list, several objects, lists of something else."""
+    for indent in (None, 2):
+        content = "\n".join(json.dumps(row, indent=indent) for row in rows).encode()
+        path = put(folder, f"alone.{suffix}", content)
+        assert data(path) == rows
+        assert readers.load(suffix).glimpse(path, 5).key == ""
 
 
 NESTED = [

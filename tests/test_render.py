@@ -513,7 +513,7 @@ def test_a_system_text_is_put_only_where_there_is_none() -> None:
 
 def steps_batch(problem: str, steps: list[str], tail: str | None = None) -> pa.RecordBatch:
     """A batch with one solution."""
-    values = {"problem": problem, "steps": steps, "tail": tail}
+    values = {"problem": problem, "system": None, "steps": steps, "tail": tail}
     values |= {"reject_code": None, "reject_detail": None}
     names = list(values)
     arrays = [pa.array([values[name]], columns.TYPES[name]) for name in names]

@@ -65,11 +65,49 @@ def test_files_of_a_folder_that_are_no_data_are_named(pipeline: Run, tmp_path: P
     for name in ("more.txt", ".hidden"):
         (folder / name).write_text("a,b\n")
     options = (folder, "--model", "qwen2-1.5b")
-    assert f"{folder / 'more.txt'} (no reader" in pipeline("plan", *options).out
+    assert f"{folder / 'more.txt'} (no rows" in pipeline("plan", *options).out
     ran = pipeline("run", "sft", *options, "-o", "out")
-    assert f"not read  {folder / 'more.txt'} (no reader" in ran.err
+    assert f"not read  {folder / 'more.txt'} (no rows" in ran.err
     record = json.loads((tmp_path / "out" / "run.json").read_bytes())
     assert record["files_left_out"] == ["more.txt"]
+
+
+ROW = '{"question": "q", "answer": "a"}\n'
+SETTINGS = {"model_type": "x", "architectures": ["y"], "nested": {"features": [{"name": "z"}]}}
+
+
+@pytest.mark.parametrize("mark", ["README.md", ".gitattributes"])
+@pytest.mark.parametrize("data", ["data/train.jsonl", "train.json", "a/b/rows.csv"])
+@pytest.mark.parametrize("name", ["config.json", "anything.json"])
+def test_settings_of_a_repository_are_no_rows(
+    tmp_path: Path, mark: str, data: str, name: str
+) -> None:
+    """A folder of the hub is read as it lies there; what is left out is told."""
+    folder = tmp_path / "repo"
+    (folder / data).parent.mkdir(parents=True)
+    content = {"json": f"[{ROW},{ROW}]", "jsonl": ROW * 2, "csv": "question,answer\nq,a\nq,a\n"}
+    (folder / data).write_text(content[data.rpartition(".")[2]])
+    (folder / mark).write_text("about")
+    (folder / name).write_text(json.dumps(SETTINGS, indent=2))
+    assert [one.name for one in scanned(tmp_path / "cache", str(folder))] == [Path(data).name]
+    assert str(folder / name) in sources.left_out([str(folder)])
+
+
+def test_one_object_a_file_may_be_rows(tmp_path: Path) -> None:
+    """Where there is nothing else, in a folder that is no repository, and with turns in it."""
+    row, turns = json.loads(ROW), {"messages": [{"role": "user", "content": "q"}]}
+    for mark, objects in (("README.md", [row, row]), ("a.txt", [row, SETTINGS])):
+        folder = tmp_path / mark
+        folder.mkdir()
+        (folder / mark).write_text("about")
+        for number, one in enumerate(objects):
+            (folder / f"{number}.json").write_text(json.dumps(one))
+        assert len(scanned(tmp_path / "cache", str(folder))) == len(objects)
+    (folder / "README.md").write_text("about")
+    (folder / "turns.json").write_text(json.dumps(turns))
+    (folder / "rows.jsonl").write_text(ROW)
+    names = [one.name for one in scanned(tmp_path / "cache", str(folder))]
+    assert names == ["rows.jsonl", "turns.json"]
 
 
 def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

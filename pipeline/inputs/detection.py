@@ -16,7 +16,7 @@ from stages.format import Format
 from stages.normalize.evidence import Detection, detect, settle
 from stages.normalize.mixture import detect_mixture
 from stages.normalize.survey import survey
-from stages.rows import column_names, selection
+from stages.rows import column_names, selection, speakers
 from stages.rows.selection import Selection, lookup, names_something, renamed
 
 
@@ -54,7 +54,9 @@ def recognise_glimpse(
     typed = any(record.typed for record in glimpse.records)
     with asked_about_cells(rows, where, config, reader) as cells:
         found = recognise_rows([*cells], where, config, typed, other_tasks=other_tasks)
-    how = readers.in_words(reader)
+    how = (
+        f"the rows are the list under {glimpse.key!r}" if glimpse.key else readers.in_words(reader)
+    )
     return replace(found, evidence=f"{found.evidence}; {how}") if how else found
 
 
@@ -63,7 +65,8 @@ def _columns_of(rows: list[contract.Row]) -> str:
 
 
 def _require_named(where: str, rows: list[contract.Row], config: Config) -> None:
-    """Require that some row has each column that ``--map``, ``--ignore`` or ``--where`` names.
+    """Require that some row has each column that ``--map``, ``--ignore`` or ``--where`` names, and
+    each role of ``--role``.
 
     Raises:
         UsageError: no row has one of them.
@@ -83,6 +86,7 @@ def _require_named(where: str, rows: list[contract.Row], config: Config) -> None
         for text, asked in zip(config.source.where, selection_of(config).where, strict=True)
         if all(lookup(row, asked.column) is None for row in rows)
     ]
+    speakers.require_said(config.source.role, rows, where)
     if config.source.filter or Keep.of(config.plan.dedup_keep).column:
         require_known(config, rows, where)
     for option, column in missing:

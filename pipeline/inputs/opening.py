@@ -101,7 +101,6 @@ def format_options(config: Config) -> contract.FormatOptions:
         step_tag=config.source.step_tag,
         already_templated=config.source.already_templated,
         reasoning_in=config.source.reasoning_in,
-        system=config.source.system,
         null_fields=config.source.null_fields,
     )
 
@@ -112,7 +111,7 @@ def selection_of(config: Config) -> Selection:
     filtered: tuple[str, ...] = ()
     if source.filter:
         filtered = tuple(path for text in source.filter for path in parse(text).columns)
-    return Selection(tuple(map(condition, source.where)), source.ignore, filtered)
+    return Selection(tuple(map(condition, source.where)), source.ignore, filtered, source.role)
 
 
 @contextmanager

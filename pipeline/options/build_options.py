@@ -22,6 +22,7 @@ from stages import catalog, kinds
 from stages.errors import UsageError
 from stages.overlap.settings import Evaluation
 from stages.rows.selection import AND_QUESTION, condition
+from stages.rows.speakers import ROLES
 from stages.tokens import layouts
 
 _NAMED = {RECORDED: None}  # not at all: a name or a path; the hash of what it names counts
@@ -60,6 +61,7 @@ class SourceOptions:
     format: str = option("auto", v.Text(), "Record format (pipeline list formats); auto detects it.")
     map: Mapping[str, str] = option({}, many.Pairs("NAME=COLUMN", flag="--map prompt=question"), "Read NAME from COLUMN (dotted paths); NAMEs: pipeline list formats --columns.")
     ignore: tuple[str, ...] = option((), many.Texts("COLUMN"), "Ignore a column; messages[].name stands for the key name of every turn.")
+    role: Mapping[str, str] = option({}, many.Chosen("NAME=ROLE", flag="--role Doctor=assistant", of=ROLES), "Who a name of a role means: system, user, assistant or tool.", recorded=_GIVEN)
     where: tuple[str, ...] = option((), many.Texts("CONDITION", check=condition), "Use only rows that meet the condition: label=true, score>=4, lang!=en.")
     filter: tuple[str, ...] = option((), many.Texts("EXPRESSION", check=_expression), "Use only examples for which the expression is true: n_tokens <= 2048 and language = 'en'.", recorded=_GIVEN)
     leave_rest: bool = option(False, v.Switch(), "Leave out every column that nothing reads, without a question; one that the build before this one did not leave out is asked about.", recorded=_GIVEN)
@@ -67,12 +69,12 @@ class SourceOptions:
     system: str | None = option(None, v.Text(), "System text of conversations that have none.", heading=under.MODEL)
     train_on: str = option("assistant", v.one_of("assistant", "last", "all"), "Which turns are trained; flags in the data override this.", heading=under.TRAINED)
     neutral: str = option("null", v.one_of("null", "good", "bad"), "What a PRM's neutral rating means; null leaves it unlabelled.", heading=under.TRAINED)
-    prompt_separator: str = option("Step 1:", v.Text("TEXT"), "Where the first step of a joined PRM text begins.")
-    step_tag: str | None = option(None, v.Text("TEXT"), "Step tag of joined PRM texts [ки and other known ones].")
+    prompt_separator: str = option("Step 1:", v.Escaped("TEXT"), "Where the first step of a joined PRM text begins.")
+    step_tag: str | None = option(None, v.Escaped("TEXT"), "Step tag of joined PRM texts; \\n is a line break, \\t a tab [ки and other known ones].")
     mixed_formats: bool = option(False, v.Switch(), "A file may mix rows of several formats; each row is read in the format that it fits.", recorded=_GIVEN)
     delimiter: str | None = option(None, many.Delimiter("CHARACTER"), "What separates the cells of .csv and .tsv files [a comma; .tsv: a tab].", recorded=_GIVEN)
     quoting: str = option("rfc4180", v.one_of("rfc4180", "none"), "Quotes in .csv and .tsv files: as in RFC 4180, or text like any other.", recorded=_GIVEN)
-    cells: Mapping[str, str] = option({}, many.Cells("COLUMN=KIND", flag="--cells messages=json"), "How the cells of a .csv or .tsv column are read: as json or as text [text].", recorded=_GIVEN)
+    cells: Mapping[str, str] = option({}, many.Chosen("COLUMN=KIND", flag="--cells messages=json", of=("json", "text")), "How the cells of a .csv or .tsv column are read: as json or as text [text].", recorded=_GIVEN)
     salvage: bool = option(False, v.Switch(), "Keep the rows before the damage in a truncated or corrupt file; the manifest records it.")
     already_templated: bool = option(False, v.Switch(), "Read the turns of texts that carry a chat template.")
     stop_text: str = option("reject", v.one_of("reject", "keep", "strip"), "Stop tokens written as text at the end of an answer: refuse the row, train them as text, or remove them.", heading=under.TRAINED)

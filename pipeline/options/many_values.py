@@ -163,18 +163,27 @@ class Delimiter(Value):
         return value
 
 
-class Cells(Pairs):
-    """What the cells of columns are."""
+@dataclass(eq=False, repr=False)
+class Chosen(Pairs):
+    """By name, one of a few words.
+
+    Attributes:
+        of: the words.
+    """
+
+    of: tuple[str, ...] = ()
 
     @property
     def each(self) -> Value:
-        return v.one_of("json", "text")
+        return v.one_of(*self.of)
 
     def settled(self, value: Any) -> Any:
         found = super().settled(value)
-        odd = next((name for name, kind in found.items() if kind not in ("json", "text")), None)
+        odd = next((name for name, word in found.items() if word not in self.of), None)
         if odd is not None:
-            raise UsageError(f"--cells {odd}={found[odd]}: cells are json or text.")
+            option = self.flag.partition(" ")[0]
+            what = f"{option} {odd}={found[odd]}: {found[odd]!r} is none of {', '.join(self.of)}."
+            raise UsageError(what, f"For example {self.flag}.")
         return found
 
 

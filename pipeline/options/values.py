@@ -83,6 +83,16 @@ class Value:
 
 
 Text = Value
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
+
+
+class Escaped(Value):
+    """A text in which ``\\n`` is a line break, ``\\t`` a tab and ``\\\\`` a backslash."""
+
+    def settled(self, value: Any) -> Any:
+        return None if value is None else re.sub(r"\\([ntr\\])", lambda m: _ESCAPES[m[1]], value)
+
+
 VARIABLE = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*\}"}
 
 

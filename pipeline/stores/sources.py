@@ -5,12 +5,15 @@ ranges or no version is fetched whole into the cache first, and the build reads 
 """
 
 import glob
+import itertools
 import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
+
+import orjson
 
 from pipeline.secrets import named
 from stages import readers
@@ -180,11 +183,50 @@ def _folders(folder: str) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
         yield (), [os.path.join(root, name) for name in names]
 
 
-def _in_folder(folder: str) -> list[Located]:
+# What shows that a folder is a repository of the hub, whose settings lie beside its data.
+_REPOSITORY = ("README.md", ".gitattributes")
+_SETTINGS = 1 << 20  # bytes that a file of settings has at most
+
+
+def _is_settings(path: str) -> bool:
+    """Whether a file of a repository of the hub is one object that is no row: it has no list of
+    objects, as turns are, and does not wrap rows."""
+    folder = os.path.dirname(path)
+    if readers.of_path(path) != "json" or os.path.getsize(path) > _SETTINGS:
+        return False
+    if not any(os.path.exists(os.path.join(folder, name)) for name in _REPOSITORY):
+        return False
+    try:
+        held = orjson.loads(Path(path).read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return False  # said by who reads it
+    if not isinstance(held, dict):
+        return False
+    lists = [one for one in held.values() if isinstance(one, list)]
+    return not any(isinstance(one, dict) for one in itertools.chain(*lists))
+
+
+def _tree(folder: str) -> tuple[list[Located], list[str]]:
+    """The data files of a folder, and the files that hold no rows."""
+    found = [*_folders(folder)]
+    data = [path for _, others in found for path in others if readers.of_path(path)]
+    settings = {path for path in data if os.path.exists(path) and _is_settings(path)}
+    if len(settings) == len(data):  # there is nothing else: rows, one a file
+        settings = set()
     located: list[Located] = []
-    for saved, others in _folders(folder):
+    left: list[str] = []
+    for saved, others in found:
         located += [_file(_there(path), arrow.HF.name) for path in saved]
-        located += [_file(path) for path in map(_there, others) if readers.of_path(path)]
+        for path in map(_there, others):
+            if path in settings or not readers.of_path(path):
+                left.append(named(path))
+            else:
+                located.append(_file(path))
+    return located, left
+
+
+def _in_folder(folder: str) -> list[Located]:
+    located, _ = _tree(folder)
     if not located:
         raise UsageError(
             f"Folder {folder} has no data files.",
@@ -194,16 +236,14 @@ def _in_folder(folder: str) -> list[Located]:
 
 
 def left_out(arguments: Sequence[str]) -> list[str]:
-    """Files in the given folders that have no reader; hidden files are not counted."""
-    folders = (each for one in filter(os.path.isdir, arguments) for each in _folders(one))
-    every = (path for _, others in folders for path in others)
-    return [named(path) for path in every if not readers.of_path(path)]
+    """Files in the given folders that hold no rows; hidden files are not counted."""
+    return [path for one in filter(os.path.isdir, arguments) for path in _tree(one)[1]]
 
 
 def in_words(names: Sequence[str]) -> str:
-    """A sentence part that names files without a reader; of many the first few."""
+    """A sentence part that names files without rows; of many the first few."""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"{', '.join(names[:5])}{more} (no reader for the suffix)"
+    return f"{', '.join(names[:5])}{more} (no rows in them)"
 
 
 def locate_here(argument: str) -> list[Located]:

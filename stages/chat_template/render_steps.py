@@ -65,14 +65,14 @@ class RenderSteps:
 
     Attributes:
         raw: the row's own text, without template or roles.
-        system: the system text, where the template does not add its own.
+        system: the system text of rows that have none, where the template does not add its own.
     """
 
     renderer: Renderer
     raw: bool = False
     system: str | None = None
     name: str = "render"
-    reads: tuple[str, ...] = ("problem", "steps", "tail")
+    reads: tuple[str, ...] = ("problem", "system", "steps", "tail")
     writes: tuple[str, ...] = ("outline", "texts", "segments", "rendered")
 
     def _program(self) -> _Chat | None:
@@ -86,11 +86,13 @@ class RenderSteps:
             program = program and program.shifted(-1)
         return _chat_of(program)
 
-    def _chat(self, problem: str, steps: list[str]) -> tuple[list[str], bytes, str]:
+    def _chat(
+        self, problem: str, steps: list[str], own: str | None
+    ) -> tuple[list[str], bytes, str]:
         between = self.renderer.step_separator
         # The steps are rendered as one answer, and that segment is then cut into the steps.
         answer = between.join(steps)
-        texts, kinds, path = self.renderer(exchange(problem, answer, self.system))
+        texts, kinds, path = self.renderer(exchange(problem, answer, own or self.system))
         segments: list[Segment] = []
         placed = False
         for text, kind in zip(texts, kinds, strict=True):
@@ -133,6 +135,7 @@ class RenderSteps:
         fits = np.zeros(count, bool)
         if chat is not None and count:
             fits = self._fitting(chat, problems, offsets, steps)
+            fits &= batch.column("system").is_null().to_numpy(zero_copy_only=False)
         if chat is None or not fits.any():
             batch = columns.put(batch, "outline", pa.nulls(count, columns.OUTLINE))
             return columns.put(batch, "texts", make_list(np.zeros(count + 1, np.int64), steps[:0]))
@@ -165,16 +168,16 @@ class RenderSteps:
         growing = SegmentsColumn()
         numbers = np.flatnonzero(batch.column("outline").is_null().to_numpy(zero_copy_only=False))
         left = batch.take(pa.array(numbers)) if len(numbers) < batch.num_rows else batch
-        names = ("problem", "steps", "tail")
+        names = ("problem", "steps", "tail", "system")
         rows = zip(*(left.column(name).to_pylist() for name in names), strict=True)
-        for number, (problem, steps, tail) in zip(numbers.tolist(), rows, strict=True):
+        for number, (problem, steps, tail, own) in zip(numbers.tolist(), rows, strict=True):
             try:
                 if self.raw:
                     kinds = bytes([STEP] * len(steps) + [0] * bool(tail))
                     led = [self.renderer.led(steps[0]), *steps[1:]]
                     growing.add(number, led + [tail] * bool(tail), kinds, "raw")
                 else:
-                    growing.add(number, *self._chat(problem, steps))
+                    growing.add(number, *self._chat(problem, steps, own))
             except RowError as error:
                 growing.refuse(number, error)
         return growing.into(batch, "segments", otherwise=COMPILED)

@@ -1,6 +1,7 @@
 """One message in any dialect: who says it, what, and whether it is trained with which weight."""
 
 import math
+import shlex
 import struct
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,19 +11,9 @@ from stages.contract import Message
 from stages.errors import RowError
 from stages.formats import _parts
 from stages.formats._parts import calls_of
+from stages.rows.speakers import CALL, ROLES, USER, meaning, role_named
 from stages.rows.unread import FLAGS, NUMERIC
 
-_CALLS = ("function_call", "tool_call")  # roles of turns whose text is a call
-_ROLES = {
-    name: role
-    for role, names in {
-        "system": "system developer",
-        "user": "user human prompter",
-        "assistant": "assistant gpt chatgpt bing bard claude ai bot chatbot model",
-        "tool": "tool function ipython observation function_response tool_response tool_result",
-    }.items()
-    for name in names.split()
-} | dict.fromkeys(_CALLS, "assistant")
 _OWN = {"role", "from", "content", "value", "parts", *FLAGS}
 _BODIES = ("content", "value", "parts")
 _REASONING = ("reasoning_content", "reasoning", "thinking")
@@ -33,11 +24,6 @@ def speaker(turn: Mapping[str, Any]) -> Any:
     """Who says a turn, as the turn spells it; a table may hold both keys and fill one."""
     said = turn.get("role")
     return turn.get("from") if said is None else said
-
-
-def role_named(said: Any) -> str | None:
-    """A role in one spelling; None for none that is known."""
-    return _ROLES.get(said.lower()) if isinstance(said, str) else None
 
 
 def role_of(turn: Mapping[str, Any]) -> str | None:
@@ -152,10 +138,10 @@ def simple(turn: Any) -> Message | None:
     spelled, said = turn.get("role"), turn.get("content")
     if type(said) is not str:
         spelled, said = turn.get("from"), turn.get("value")
-    if type(said) is not str or type(spelled) is not str or spelled in _CALLS:
+    if type(said) is not str:
         return None
-    role = _ROLES.get(spelled)
-    return None if role is None else Message(role, said)
+    role = meaning(spelled)
+    return None if role is None or role == CALL else Message(role, said)
 
 
 def read(turn: Any, where: str) -> list[Message]:
@@ -185,9 +171,9 @@ def _message(turn: Any, where: str) -> Message:
     spelled = speaker(turn)
     role = role_named(spelled)
     if role is None:
-        raise RowError("unknown_role", f"{where} has the role {spelled!r}")
+        raise unknown_role(spelled, where)
     body = turn.get("content") if turn.get("content") is not None else turn.get("value")
-    if _names_call(spelled):
+    if meaning(spelled) == CALL:
         beside = _fields(turn, where) or {}
         if "tool_calls" in beside:
             raise RowError("bad_tool_call", f"{where} has other calls next to its own")
@@ -203,13 +189,20 @@ def _message(turn: Any, where: str) -> Message:
     return Message(role, body, fields, *trained(turn, where))
 
 
-def _names_call(said: Any) -> bool:
-    return isinstance(said, str) and said.lower() in _CALLS
+def unknown_role(spelled: Any, where: str) -> RowError:
+    """The error of a turn of nobody that is known."""
+    detail = f"{where} has the role {spelled!r}; say who that is with {as_role(spelled, USER)}"
+    return RowError("unknown_role", f"{detail}, or another of {', '.join(ROLES)}")
+
+
+def as_role(spelled: Any, role: str) -> str:
+    """The option that says who a name of a role means, quoted for a shell."""
+    return f"--role {shlex.quote(f'{spelled}={role}')}"
 
 
 def is_call(turn: Any) -> bool:
     """Whether a turn is a call by its role alone (``tool_call``)."""
-    return isinstance(turn, dict) and _names_call(speaker(turn))
+    return isinstance(turn, dict) and meaning(speaker(turn)) == CALL
 
 
 def together(first: Message, second: Message, where: str) -> Message:

@@ -12,6 +12,7 @@ from stages.formats._asked import Asking, keeping_one, open_question, says
 from stages.kinds import PAIR
 from stages.rows import stop_text
 from stages.rows.column_names import peek
+from stages.rows.dialects import DIALOGUE
 from stages.rows.unread import ignore
 
 T = TypeVar("T")
@@ -158,6 +159,8 @@ def templated_sides(row: Row, sides: list[Any], options: FormatOptions) -> list[
     if not all(isinstance(value, str) for value in sides):
         return []
     wholes = [stop_text.read(value) for value in sides]
+    if any(whole and whole[0].name == DIALOGUE for whole in wholes):
+        wholes = [None] * len(sides)  # an answer may be a dialogue
     for whole, value in zip(wholes, sides, strict=True):
         if whole is not None:
             stop_text.require_allowed(whole[0], "an answer", options.already_templated)

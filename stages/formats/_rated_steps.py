@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -21,17 +21,37 @@ LISTED: Columns = {**PROBLEM, "steps": LISTS}
 TURNS: Columns = {"turns": _TURNS, **_turns.BEFORE}
 
 
-def cut(text: str, options: FormatOptions) -> list[str]:
+_BREAKS = ("\n\n", "\n")  # what may stand between steps where no tag does, the longer one first
+
+
+def cut(text: str, options: FormatOptions, ratings: int | None = None) -> list[str]:
     """A text without the step tag that it uses: what stands before each, and after the last.
+
+    Line breaks may be the tag: ``--step-tag '\\n\\n'``, or where a text without any tag has as many
+    paragraphs or lines as ratings. Several of them in a row are one tag, and none need follow the
+    last step.
+
+    Args:
+        ratings: how many there are; None where the text must be cut at every tag, to align it.
 
     Raises:
         RowError: none of the known ones stands in it.
     """
     tags = (options.step_tag,) if options.step_tag else TAGS
     tag = next((tag for tag in tags if tag in text), None)
-    if tag is None:
-        raise RowError("no_steps", f"no step tag ({', '.join(tags)}) occurs in the text")
-    return text.split(tag)
+    if tag is not None and not (tag.isspace() and ratings is not None):
+        return text.split(tag)
+    for blank in _BREAKS if tag is None and not options.step_tag else filter(None, (tag,)):
+        pieces = [piece for piece in re.split(f"(?:{re.escape(blank)})+", text) if piece.strip()]
+        if tag is not None or len(pieces) == ratings:
+            return [*pieces, ""]
+    detail = f"no step tag ({', '.join(map(_shown, tags))}) occurs in the text"
+    raise RowError("no_steps", f"{detail}; see --step-tag")
+
+
+def _shown(tag: str) -> str:
+    """A tag as the option spells it."""
+    return tag.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t")
 
 
 def require_tail(pieces: list[str]) -> None:
@@ -107,7 +127,7 @@ def asked(text: str, options: FormatOptions) -> str:
     parsed = stop_text.allowed(text, "the problem", options.already_templated)
     if parsed is None:
         return text
-    turns = _without_system(stop_text.question(parsed[1]), options)
+    turns = _without_system(stop_text.question(parsed[1]))
     if [turn.role for turn in turns] != ["user"]:
         raise RowError("bad_column", "the templated problem has more than one question")
     return turns[0].content or ""
@@ -150,21 +170,20 @@ def step_column(row: Row) -> str | None:
     return None
 
 
-def require_alone(row: Row, options: FormatOptions) -> None:
-    """Beside its problem and its steps the row says nothing that the model should read.
+def require_alone(row: Row) -> None:
+    """Beside its problem, its steps and a system text the row says nothing for the model to read.
 
     Raises:
-        RowError: it has a history, or a system text and ``--system`` does not say what becomes
-            of that.
+        RowError: it has a history.
     """
     ahead = _turns.before(row)
-    if ahead and _without_system(ahead, options):
+    if ahead and _without_system(ahead):
         raise RowError("bad_column", "column 'history' has no place before rated steps")
 
 
 def problem(row: Row, options: FormatOptions) -> str:
     """The text of the problem, under any of its usual names."""
-    require_alone(row, options)
+    require_alone(row)
     name = _turns.chosen_of(row, PROBLEMS, options.columns) or "problem"
     return asked(_turns.text(row, name), options)
 
@@ -181,23 +200,38 @@ def spoken(turns: list[Row]) -> list[tuple[str | None, Any]]:
     return [*zip(map(_messages.role_of, turns), said, strict=True)]
 
 
-def conversation(row: Row, options: FormatOptions) -> list[Message]:
+def conversation(row: Row) -> list[Message]:
     """The row's turns without a system text.
 
     Raises:
-        RowError: there is a system text and ``--system`` does not say what becomes of it; or a
-            turn has a weight of its own, which steps do not.
+        RowError: a turn has a weight of its own, which steps do not.
     """
     turns = _turns.whole(row, turn_column(row) or "messages")
     if any(turn.weight is not None for turn in turns):
         raise RowError("bad_weight", "a turn's weight: steps are trained by their ratings alone")
-    return _without_system(turns, options)
+    return _without_system(turns)
 
 
-def _without_system(turns: list[Message], options: FormatOptions) -> list[Message]:
-    if turns[0].role != "system":
-        return turns
-    if options.system is None:
-        detail = "PRM examples take their system text from --system, not from the row"
-        raise RowError("system_text", detail)
-    return turns[1:]
+def _without_system(turns: list[Message]) -> list[Message]:
+    """Turns without the system text, which ``system_text`` gives."""
+    return turns[turns[0].role == "system" :]
+
+
+def _first_turns(row: Row) -> Iterator[tuple[str | None, Any]]:
+    """Who says what first: in the row's turns, and in a problem that carries a chat template."""
+    if column := turn_column(row):
+        yield spoken(column_names.peek(row, column))[0]
+    for name in PROBLEMS:
+        if found := stop_text.parsed(column_names.peek(row, name)):
+            yield found[1].messages[0].role, found[1].messages[0].content
+
+
+def system_text(row: Row) -> str | None:
+    """The row's own system text: in a column, as the first turn, or as that of a templated problem;
+    None where it has none."""
+    if said := _turns.system(row):
+        return said[0].content
+    for role, text in _first_turns(row):
+        if role == "system" and isinstance(text, str):
+            return text if text.strip() else None
+    return None

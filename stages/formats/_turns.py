@@ -5,14 +5,15 @@ from typing import Any
 
 from stages.contract import FormatOptions, Message, Row
 from stages.errors import RowError
-from stages.formats import _messages, _parts
+from stages.formats import _messages, _parts, _tools
 from stages.formats._messages import kind_of
 from stages.formats._parts import json_value
+from stages.formats._tools import tools as tools
 from stages.rows import column_names, stop_text
 
 SYSTEM = ("system", "system_prompt", "system_instruction", "systemInstruction")
 BEFORE = {"system text": SYSTEM, "history": ("history",)}  # what stands before a question
-TOOLS = {"tools": ("tools", "functions")}
+TOOLS = {"tools": _tools.TOOLS}
 BESIDE = {**BEFORE, **TOOLS}
 _AHEAD = frozenset((*SYSTEM, "history"))
 
@@ -52,28 +53,6 @@ def conversation(turns: Any, where: str) -> list[Message]:
         else:
             messages += said
     return messages
-
-
-def tools(row: Row) -> list[Any] | None:
-    """The tools column: a list, or its JSON text.
-
-    Raises:
-        RowError: it is something else, or two columns name different tools.
-    """
-    if "tools" not in row and "functions" not in row:
-        return None
-    listed = [value for name in ("tools", "functions") if (value := _tools(row, name))]
-    if listed[1:] and listed[0] != listed[1]:
-        raise RowError("bad_tools", "tools and functions name different tools")
-    return listed[0] if listed else None
-
-
-def _tools(row: Row, name: str) -> list[Any]:
-    value = row.get(name)
-    value = json_value(value, name, "bad_tools") if value not in ("", None) else None
-    if value not in (None, "") and not isinstance(value, list):
-        raise RowError("bad_tools", f"{name} is {kind_of(value)}, not a list")
-    return value or []
 
 
 def _system_text(value: Any, name: str) -> str:

@@ -11,6 +11,7 @@ from stages.formats import _messages, _turns, unusable
 from stages.formats._asked import one_of, required
 from stages.kinds import CONVERSATION
 from stages.rows.column_names import peek
+from stages.rows.speakers import role_named
 from stages.rows.unread import FLAGS
 
 _PROMPT = {"prompt": ("prompt",)}
@@ -67,7 +68,7 @@ class _ShareGPT(_Dialogue):
         column = _turns.first_of(row, self.columns["turns"]) or "conversations"
         turns = _turns.dialogue(row, column)
         masked = peek(row, "mask")
-        role = _messages.role_named(masked)
+        role = role_named(masked)
         if role is not None:
             _ = row["mask"]  # read: it names whose turns are not trained
             turns = [_untrained(turn, masked) if turn.role == role else turn for turn in turns]

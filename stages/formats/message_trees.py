@@ -10,6 +10,7 @@ from stages.errors import RowError, UndecidedError
 from stages.format import Format
 from stages.formats import _messages, _turns
 from stages.kinds import CONVERSATION, PAIR
+from stages.rows.speakers import role_named
 
 _ROOTS = ("prompt", "tree", "root", "message_tree", "message")
 _CHILDREN = ("replies", "children")
@@ -66,9 +67,9 @@ def _message(node: Row) -> Message:
     Raises:
         RowError: its role is unknown, or it has no text.
     """
-    role = _messages.role_named(node.get("role"))
+    role = role_named(node.get("role"))
     if role is None:
-        raise RowError("unknown_role", f"a message of the tree has the role {node.get('role')!r}")
+        raise _messages.unknown_role(node.get("role"), "a message of the tree")
     names = [name for name in _TEXTS if dict.get(node, name) not in (None, "")]
     said = _turns.text(node, names[0] if names else _TEXTS[0])
     if any(_turns.text(node, name) != said for name in names[1:]):
@@ -78,7 +79,7 @@ def _message(node: Row) -> Message:
 
 def _is_answer(node: Row) -> bool:
     """Whether the assistant says it."""
-    return _messages.role_named(dict.get(node, "role")) == "assistant"
+    return role_named(dict.get(node, "role")) == "assistant"
 
 
 def _is_gone(node: Row) -> str | None:

@@ -1,7 +1,6 @@
 """Two answers whose columns say which is the chosen one."""
 
 import itertools
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,7 +9,9 @@ from stages.errors import RowError
 from stages.formats import _pairs, _turns, rankings
 from stages.formats._asked import one_of, open_question, says, two_of
 from stages.formats._messages import role_of
+from stages.rows import stop_text
 from stages.rows.column_names import peek
+from stages.rows.dialects import DIALOGUE
 
 _Turns = list[Message]
 
@@ -75,37 +76,33 @@ class _Preference(_NamedSides):
         return None if listed or _is_dialogue(row) else super().matches(row)
 
 
-# A turn begins after a blank line, the first one where the text does.
-_TURN = re.compile(r"(?:\A\s*|\n\n)(Human|Assistant):")
-_OPENS = re.compile(r"\s*Human:")
-_ENDS = re.compile(r"\n\nAssistant:\s*\Z")
-_ROLES = {"Human": "user", "Assistant": "assistant"}
+def _talk(text: Any) -> _Turns | None:
+    """The turns of a text that is a dialogue; None where it is none."""
+    parsed = stop_text.parsed(text)
+    return parsed[1].messages if parsed and parsed[0].name == DIALOGUE else None
 
 
 def _is_dialogue(row: Row) -> bool:
     """Whether both sides are dialogues, or answers to a prompt that is one."""
-    sides = [row.get("chosen"), row.get("rejected")]
+    sides = [peek(row, name) for name in ("chosen", "rejected")]
     if not all(isinstance(side, str) for side in sides):
         return False
-    if all(_OPENS.match(str(side)) and "\n\nAssistant:" in str(side) for side in sides):
-        return True
-    prompt = row.get("prompt")
-    return isinstance(prompt, str) and bool(_OPENS.match(prompt) and _ENDS.search(prompt))
+    asked = _talk(peek(row, "prompt"))
+    return all(map(_talk, sides)) or bool(asked and not asked[-1].content)
 
 
-def _dialogue(text: str, where: str) -> list[Message]:
-    heads = list(_TURN.finditer(text))
-    if not heads or heads[0].start() != 0 or heads[0][1] != "Human":
-        raise RowError("no_turns", f"{where} does not begin with 'Human:'")
-    stops = [*(head.start() for head in heads[1:]), len(text)]
-    turns = zip(heads, stops, strict=True)
-    return [Message(_ROLES[h[1]], text[h.end() : stop].strip()) for h, stop in turns]
+def _dialogue(text: str, where: str) -> _Turns:
+    turns = _talk(text)
+    if turns is None or turns[0].role != "user":
+        raise RowError("no_turns", f"{where} is no dialogue that begins with who asks ('Human:')")
+    return turns
 
 
 class _HhRlhf(_pairs.PairFormat):
     """``chosen`` and ``rejected`` as whole dialogues in one text, ``Human:`` and ``Assistant:``.
 
-    Also with the part that they share in a prompt of its own. Turns are stripped at both ends.
+    Other words for the two speakers are read too (``User:``, ``AI:``), and dialogues with the part
+    that they share in a prompt of its own. Turns are stripped at both ends.
     """
 
     name = "hh_rlhf"
@@ -126,7 +123,7 @@ class _HhRlhf(_pairs.PairFormat):
         sides = []
         for name in ("chosen", "rejected"):
             text = _turns.text(row, name)
-            if isinstance(prompt, str) and not _OPENS.match(text):
+            if isinstance(prompt, str) and _talk(text) is None:
                 text = row["prompt"].rstrip() + " " + text.lstrip()
             sides.append(_turns.joined(_turns.system(row), _dialogue(text, name)))
         return [_pairs.compared(row, _pairs.split(*sides), sides, options)]

@@ -134,7 +134,7 @@ class _MathShepherd(Format):
         return "input and label texts" if texts else None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        _rated_steps.require_alone(row, options)
+        _rated_steps.require_alone(row)
         pieces = _rated_steps.cut(_turns.text(row, "input"), options)
         labels = _ratings.aligned(pieces, _turns.text(row, "label"))
         return [_rated_steps.chain(pieces, labels, options)]
@@ -143,26 +143,52 @@ class _MathShepherd(Format):
 _TEXT_VALUES = ("value", "label", "labels", "values")
 
 
+def _count(row: Row, column: str) -> int | None:
+    """How many ratings a column has."""
+    value = peek(row, column)
+    return len(value) if isinstance(value, list) else None
+
+
+def _text(row: Row) -> str | None:
+    """The column with the steps in one text: beside their problem, or with it in one."""
+    asked = any(isinstance(peek(row, name), str) for name in _rated_steps.PROBLEMS)
+    names = (*_rated_steps.LISTS * asked, "input")
+    return next((name for name in names if isinstance(peek(row, name), str)), None)
+
+
 class _OpenRLHF(Asking):
-    """``input`` text with a step tag, and a list of ratings: ``+``/``-`` or numbers."""
+    """``input`` text with a step tag, or ``question`` and the steps in one text (``process``), and
+    a list of ratings: ``+``/``-`` or numbers."""
 
     name = "openrlhf_prm"
     kinds = (STEPS,)
-    columns: Columns = {"text": ("input",), "ratings": _TEXT_VALUES, **_turns.BEFORE}
+    columns: Columns = {
+        "text": ("input", *_rated_steps.LISTS),
+        "ratings": _TEXT_VALUES,
+        **_rated_steps.PROBLEM,
+    }
     prompts = ("input",)
 
     def matches(self, row: Row) -> str | None:
-        name = _turns.first_of(row, _TEXT_VALUES)
-        if isinstance(row.get("input"), str) and name and isinstance(row[name], list):
-            return f"input text and a list in {name}"
+        text, name = _text(row), _turns.first_of(row, _TEXT_VALUES)
+        if text and name and isinstance(row[name], list):
+            return f"{text} text and a list in {name}"
         return None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        _rated_steps.require_alone(row, options)
+        _rated_steps.require_alone(row)
         name = _ratings.rated(row, _TEXT_VALUES, options.columns)
-        pieces = _rated_steps.cut(_turns.text(row, "input"), options)
+        column = _text(row) or "input"
+        count = _count(row, name)
+        pieces = _rated_steps.cut(_turns.text(row, column), options, count)
+        broken = bool(options.step_tag and options.step_tag.isspace())
+        if broken and column == "input" and len(pieces) - 2 == count:  # one ends the problem
+            pieces[:2] = ["\n".join(pieces[:2])]
         labels = _ratings.ratings(row.get(name), len(pieces) - 1, name)
-        return [_rated_steps.chain(pieces, labels, options)]
+        if column == "input":
+            return [_rated_steps.chain(pieces, labels, options)]
+        _rated_steps.require_tail(pieces)
+        return [StepChain(_rated_steps.problem(row, options), pieces[:-1], labels)]
 
 
 _TEXT_LABELS = ("labels", "label", "values", "value", "ratings", "step_labels")
@@ -185,10 +211,10 @@ class _TaggedMessages(Asking):
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         column = _ratings.rated(row, _TEXT_LABELS, options.columns)
-        turns = _rated_steps.conversation(row, options)
+        turns = _rated_steps.conversation(row)
         if [message.role for message in turns] != ["user", "assistant"]:
             raise RowError("bad_column", "the turns are not one question and one answer")
-        pieces = _rated_steps.cut(turns[1].content or "", options)
+        pieces = _rated_steps.cut(turns[1].content or "", options, _count(row, column))
         _rated_steps.require_tail(pieces)
         labels = _ratings.ratings(row.get(column), len(pieces) - 1, column)
         return [StepChain(turns[0].content or "", pieces[:-1], labels)]
@@ -214,7 +240,7 @@ class _StepConversations(Format):
         return None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        turns = _rated_steps.conversation(row, options)
+        turns = _rated_steps.conversation(row)
         roles = [message.role for message in turns]
         if not turns or roles != ["user", "assistant"] * (len(turns) // 2):
             raise RowError("bad_column", "the turns do not alternate between a step and its rating")

@@ -273,7 +273,7 @@ class _RatedMessages(_ratings.Signed):
         turns = row[name]
         plain = [{k: v for k, v in turn.items() if k not in RATINGS} for turn in turns]
         before = {key: row[key] for key in (*_turns.SYSTEM, "history") if key in row}
-        said = _rated_steps.conversation({**before, name: plain}, options)
+        said = _rated_steps.conversation({**before, name: plain})
         roles = [message.role for message in said]
         if roles[0] != "user" or set(roles[1:]) != {"assistant"}:
             role = next((role for role in roles[1:] if role != "assistant"), roles[0])

@@ -156,7 +156,7 @@ class _Tree:
             if _given(node):
                 detail = f"the first node of {self.column} has a value, as a step has"
                 raise RowError("no_problem", f"{detail}; nothing else says what the problem is")
-            _rated_steps.require_alone(row, self._options)
+            _rated_steps.require_alone(row)
             return _rated_steps.asked(text, self._options), [], whole
         asked = _rated_steps.problem(row, self._options)
         if not text.strip() or text.strip() == asked.strip():
@@ -227,17 +227,25 @@ FORMAT = _StepTree()
 Rated = tuple[str, float | None]
 
 
+def _rating(completion: Row) -> Any:
+    """The rating of a completion, a corrected one before the first; None where nobody rated it."""
+    both = completion.get("corrected_rating"), completion.get("rating")
+    return next((value for value in both if value is not None), None)
+
+
 def _rated(completion: Any, where: str, options: FormatOptions) -> Rated:
     if not isinstance(completion, dict):
         raise RowError("bad_column", f"{where} is not an object")
-    value = completion.get("rating")
+    value = _rating(completion)
     if value is not None and value not in (-1, 0, 1):
         raise RowError("bad_label", f"{where} has the rating {value!r}, not -1, 0 or 1")
     label = None if value is None else _ratings.signed_ratings(options)[value]
     return _turns.text(completion, "text"), label
 
 
-def _chosen(step: dict[str, Any], rated: list[Rated], where: str) -> Rated | None:
+def _chosen(
+    step: dict[str, Any], rated: list[Rated], where: str, options: FormatOptions
+) -> Rated | None:
     index = step.get("chosen_completion")
     if index is not None:
         if type(index) is not int or not 0 <= index < len(rated):
@@ -246,7 +254,9 @@ def _chosen(step: dict[str, Any], rated: list[Rated], where: str) -> Rated | Non
     human = step.get("human_completion")
     if human is None:
         return None
-    return _turns.text(human if isinstance(human, dict) else {"text": human}, "text"), 1.0
+    written = human if isinstance(human, dict) else {"text": human}
+    text, label = _rated(written, f"{where} human completion", options)
+    return text, 1.0 if _rating(written) is None else label
 
 
 class _PRM800K(Format):
@@ -255,7 +265,7 @@ class _PRM800K(Format):
     As TRL published it: one example for each completion that is not the chosen one (the chosen
     steps before it, then it), and one for the whole chosen chain. Following only the chosen
     completions would give no bad step at all. A human-written step stands in for a missing chosen
-    one.
+    one, and is good unless it was rated otherwise. A corrected rating goes before the first one.
 
     A completion that is in no example is refused by name: one that nobody rated, and one that comes
     behind a step where nothing was chosen.
@@ -289,12 +299,12 @@ class _PRM800K(Format):
             ]
             chosen = step.get("chosen_completion")
             for i, one in enumerate(rated):
-                if i != chosen and completions[i].get("rating") is None:
+                if i != chosen and _rating(completions[i]) is None:
                     detail = f"{where} completion {i} has no rating"
                     examples.append(Refused("unrated_completion", detail))
                 elif i != chosen:
                     examples.append(_as_chain(problem, [*chain, one]))
-            taken = _chosen(step, rated, where)
+            taken = _chosen(step, rated, where, options)
             if chosen is not None and step.get("human_completion") is not None:
                 detail = f"{where}: a human wrote a completion, but another one is chosen"
                 examples.append(Refused("unrated_completion", detail))

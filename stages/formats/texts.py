@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from stages.contract import BARE, Columns, Conversation, Example, FormatOptions, Message, Row
 from stages.errors import RowError
 from stages.format import Format
-from stages.formats import _messages, _turns, message_trees
+from stages.formats import _turns, message_trees
 from stages.formats._asked import one_of, required, says
 from stages.kinds import CONVERSATION
 from stages.rows import stop_text
 from stages.rows.column_names import Overlaid, peek
+from stages.rows.speakers import role_named
 
 _QUESTIONS = ("question", "query", "problem", "prompt", "input", "input_text", "text_input")
 _ANSWERS = ("answer", "response", "solution", "output", "output_text")
@@ -161,7 +162,7 @@ class _Text(Format):
         text = _turns.text(row, "text")
         if role := _speaker(row):
             raise RowError("bad_column", f"the text is a turn: role is {role!r}")
-        parsed = stop_text.allowed(text, "the text", options.already_templated)
+        parsed = stop_text.allowed(text, "the text", options.already_templated, whole=True)
         if parsed is None:
             return [Conversation([Message(BARE, text)])]
         return [Conversation(parsed[1].messages, _turns.tools(row))]
@@ -170,7 +171,7 @@ class _Text(Format):
 def _speaker(row: Row) -> str | None:
     """Who says the text, where the row says so."""
     role = peek(row, "role")
-    return role if _messages.role_named(role) else None
+    return role if role_named(role) else None
 
 
 TABLE = (_PromptCompletion(), _QueryResponse(), _MessageThinking(), _Text())

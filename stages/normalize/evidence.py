@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from stages import contract, formats, kinds
 from stages.errors import DataError, RowError, UndecidedError, UnknownFormatError, counted
 from stages.format import Format
-from stages.normalize import survey
+from stages.normalize import inside, survey
 from stages.rows import stop_text, unread
 from stages.rows.column_names import plain
 
@@ -150,9 +150,9 @@ def _refuse_templated(
     seen: Counter[tuple[str, str]] = Counter()
     for row in rows:
         for column in detected.prompts:
-            dialect = stop_text.dialect_of(row.get(column))
-            if dialect is not None:
-                seen[column, dialect] += 1
+            found = stop_text.parsed(row.get(column))
+            if found and (column == "text" or stop_text.is_asked(found)):  # a text is whole
+                seen[column, found[0].name] += 1
                 break
     if not seen:
         return ""
@@ -186,7 +186,14 @@ def settle(
         raise DataError(f"{where}: {error.what}.", f"Say which with {choices}.") from error
     reading = f"{detected.name}/{variant}" if variant else detected.name
     why = f"; {why}" if why else ""
-    return reading, why + _refuse_templated(detected, rows, where, already_templated)
+    templated = _refuse_templated(detected, rows, where, already_templated)
+    changed = inside.require_settled(reading, rows, where, already_templated, columns or {})
+    if already_templated and not templated:
+        count = f"{changed:,} of {counted(len(rows), 'sampled row')}"
+        templated = f"; already templated in {count}"
+        if not changed:
+            templated = f"; --already-templated changes nothing in {count.partition(' of ')[2]}"
+    return reading, why + templated
 
 
 def matching(rows: Sequence[contract.Row], kind: kinds.Kind) -> dict[str, list[str | None]]:

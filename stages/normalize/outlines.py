@@ -21,7 +21,7 @@ from stages import columns, formats
 from stages.chat_template.reasoning import OPEN
 from stages.contract import Batch, Record, Row
 from stages.files.line_block import dump, lines_of
-from stages.formats import _turns
+from stages.formats import _inside, _turns
 from stages.rows import carried, column_names, selection, stop_text
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _is_empty(value: Any) -> bool:
 def _is_odd(text: str, strips: bool) -> bool:
     """Whether a text may be more than a text: templated, the JSON of turns, one that ends in a stop
     token, one with reasoning that is left open or to be removed."""
-    if stop_text.opens(text) or _turns.turns_in(text) is not None:
+    if stop_text.opens(text) or _turns.turns_in(text) is not None or _inside.results(text):
         return True
     if text[-1] in _ENDS and stop_text.ending_stop(text):
         return True

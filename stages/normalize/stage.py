@@ -20,6 +20,7 @@ from stages.contract import Batch, Example, FormatOptions, Record, Refused, Row
 from stages.errors import RowError
 from stages.files.line_block import LineBlock
 from stages.format import Format
+from stages.formats import _inside
 from stages.normalize.outlines import Outlines
 from stages.overlap import search, settings, signatures
 from stages.rows import carried, examples, groups, selection, stop_text, unread
@@ -156,7 +157,7 @@ class Normalize:
 
     def _examples(self, row: Watched) -> list[Example]:
         try:
-            examples = self.format.read(row, self.options)
+            examples = _inside.settled(self.format.read(row, self.options), row, self.options)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             detail = f"not shaped like {self.format.name}: {type(error).__name__}: {error}"
             raise RowError("malformed_row", detail) from error
@@ -229,7 +230,7 @@ class Normalize:
         """Rows that may have an outline, as their format reads them; None for any other."""
         rows = records.data() if isinstance(records, LineBlock) else [one.data for one in records]
         mapping = self.options.columns
-        if not mapping and not self.selection.ignore:
+        if not mapping and not self.selection.ignore and not self.selection.roles:
             return rows
         replaced = {name for name, source in mapping.items() if name != source}
         return [

@@ -1,4 +1,5 @@
-"""JSON values one by one from a stream: the items of an array, or objects one after another.
+"""JSON values one by one from a stream: the items of an array, also of one that an object wraps
+under its only key, or objects one after another.
 
 The standard library's scanner finds where an item ends in a window of text; its bytes are then
 parsed by the strict parser. No more than one item and the window are in memory.
@@ -17,6 +18,7 @@ from stages import files
 from stages.contract import Lines, Record
 from stages.errors import ContainerError
 from stages.files import content, line_block
+from stages.readers import _wrapper
 
 BATCH_ROWS = 8192
 BATCH_BYTES = 4 << 20
@@ -35,6 +37,7 @@ class _Text:
         text: the window; ``at``: index of the next character in it.
         items: values that were read so far.
         offset: bytes of the file before ``at``.
+        goes_on: the file has more than the first window.
     """
 
     def __init__(self, file: IO[bytes], path: str) -> None:
@@ -47,7 +50,8 @@ class _Text:
         self.text = ""
         self.at = 0
         self.offset = self.items = 0
-        first = file.read(WINDOW)
+        first = file.read(WINDOW + 1)
+        self.goes_on = len(first) > WINDOW
         if first.startswith(BOM):
             first = first[len(BOM) :]
             self._read = self.offset = len(BOM)
@@ -100,6 +104,11 @@ class _Text:
         self.at += 1
         self.offset += 1
 
+    def pass_by(self, said: str) -> None:
+        """Go past characters of the window."""
+        self.at += len(said)
+        self.offset += len(said.encode())
+
     def value(self) -> bytes:
         """The bytes of the value that begins here; goes past it.
 
@@ -146,12 +155,19 @@ def _values(text: _Text) -> Iterator[tuple[int, bytes]]:
     in_array = text.skip() == "["
     if in_array:
         text.step()
+    begun = None if in_array else _wrapper.begin(text.text[text.at :], text.goes_on)
+    if begun is not None:
+        in_array = True
+        text.pass_by(begun.group())
     after_comma = False
     while True:
         char = text.skip()
         if in_array and char == "]" and not after_comma:
             text.step()
-            if text.skip():
+            if begun is not None and text.skip() == "}":
+                text.step()
+                begun = None
+            if text.skip() or begun is not None:
                 raise text.broken("text after the end of the array", text.at)
             return
         if not char:
@@ -312,6 +328,8 @@ def is_lines(source: content.Source, default: bool, limit: int) -> bool:
     lines = [line for line in body.split(b"\n")[: -1 if more else None] if line.strip()]
     if body.startswith(b"["):
         return len(lines) > 1 and _is_a(list, lines[0])
+    if body.startswith(b"{") and _wrapper.begin(body.decode("utf-8", "ignore"), more):
+        return False
     objects = sum(map(_is_object, lines))
     if objects and (_is_object(lines[0]) or objects * 2 >= len(lines)):
         return True

@@ -9,12 +9,13 @@ file's bytes alone, and only the bytes around them are read to find them.
 import functools
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import IO
 
 from stages import contract, files
 from stages.files import content, file_version, frames
 from stages.files.line_block import LineBlock, too_long
-from stages.readers import _tables, _values
+from stages.readers import _tables, _values, _wrapper
 
 SPLIT_BYTES = 16 << 20  # a constant: parts must not depend on the number of workers
 BATCH_BYTES = 4 << 20
@@ -122,7 +123,8 @@ class Jsonl(content.Whole):
     def glimpse(self, source: content.Source, rows: int, salvage: bool = False) -> contract.Glimpse:
         if not _values.is_lines(source, default=self.lines, limit=MAX_LINE):
             values = functools.partial(_values.records, path=content.path_of(source))
-            return _tables.first_rows(source, values, rows=rows, salvage=salvage)
+            glimpse = _tables.first_rows(source, values, rows=rows, salvage=salvage)
+            return replace(glimpse, key=_wrapper.key_of(source))
         if content.compression(source):
             return _tables.first_rows(source, records, rows=rows, salvage=salvage)
         return _tables.windows(source, rows=rows, records=records, longest=MAX_LINE)
@@ -167,7 +169,8 @@ def _line_end(source: file_version.VersionBytes, at: int, size: int) -> int:
     return size
 
 
-# A JSON file: an array of objects, or objects one after the other (pretty-printed or not).
+# A JSON file: an array of objects, also under the only key of an object, or objects one after the
+# other (pretty-printed or not).
 
 
 class _Json(Jsonl):

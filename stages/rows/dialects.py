@@ -5,19 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from stages.contract import Message
+from stages.rows.speakers import SPOKEN, role_named
 
-_ROLES = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "human": "user",
-    "instruction": "user",
-    "assistant": "assistant",
-    "model": "assistant",
-    "response": "assistant",
-    "tool": "tool",
-    "ipython": "tool",
-}
+DIALOGUE = "Human/Assistant"  # of the dialect of dialogues in one text
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +79,7 @@ def _closing(
         closed, owed = True, ""
         while at < len(text):
             header_match = head.match(text, at)
-            role = _ROLES.get(header_match.group("role").lower()) if header_match else None
+            role = role_named(header_match["role"]) if header_match else None
             if header_match is None or role is None or not closed:
                 return None
             bare = header_match.end() == len(text) and header_match["gap"] != gap
@@ -108,6 +98,8 @@ def _closing(
 def _headed(header: str, preamble: str = "", closer: str = "") -> Callable[[str], Turns | None]:
     """A dialect that marks only where a turn begins; blanks around contents are stripped.
 
+    Each role has one word in a text: another one that means it is part of what is said.
+
     Args:
         closer: a marker that may end an answer nevertheless.
     """
@@ -117,12 +109,16 @@ def _headed(header: str, preamble: str = "", closer: str = "") -> Callable[[str]
     def parse(text: str) -> Turns | None:
         begun = start.match(text)
         heads = list(head.finditer(text))
+        words: dict[str | None, str] = {}
+        for one in heads:
+            words.setdefault(role_named(one["role"]), one["role"])
+        heads = [one for one in heads if one["role"] in words.values()]
         if not heads or text[begun.end() if begun else 0 : heads[0].start()].strip():
             return None
         stops = [*(head_match.start() for head_match in heads[1:]), len(text)]
         messages = []
         for head_match, stop in zip(heads, stops, strict=True):
-            role = _ROLES[head_match.group("role").lower()]
+            role = role_named(head_match["role"]) or head_match["role"]
             content = text[head_match.end() : stop].strip().removesuffix(closer)
             if content or role != "system":
                 messages.append(Message(role, content))
@@ -130,6 +126,11 @@ def _headed(header: str, preamble: str = "", closer: str = "") -> Callable[[str]
         return Turns(messages, False) if "user" in roles and "assistant" in roles else None
 
     return parse
+
+
+def _spoken(text: str) -> Turns | None:
+    """A dialogue in one text: with blank lines between its turns, else with a line for each."""
+    return _APART(text) or _TOGETHER(text)
 
 
 _INSTRUCTION = re.compile(
@@ -187,12 +188,20 @@ _DEEPSEEK = r"<｜(?P<role>User|Assistant)｜>"
 _GUANACO = r"### (?P<role>Human|Assistant):"
 _VICUNA = r"(?<!\w)(?P<role>USER|ASSISTANT):"
 _DIALOGUE = r"(?:\A\s*|\n\n)(?P<role>Human|Assistant):"
+# Who speaks, where a line begins, also behind the marks of a heading; words without letter case may
+# stand anywhere.
+_SPOKEN = (
+    r"(?:(?<![^\n])[ \t]*(?:\#{1,4}[ ]?|\*\*)?|(?=[^\W\d_a-zA-Z]))"
+    rf"(?P<role>{SPOKEN})(?:\*\*)?[:：](?:\*\*)?"
+)
 _EXTRA_OPENS = r"\s*<extra_id_[01]>(?![\s\S]*<extra_id_2>)"  # 2 stands before ratings
 _EXTRA = r"<extra_id_[01]>(?P<role>System|User|Assistant)(?:\n|\Z)"
 _CURIOUS = r"\A\s*A chat between a curious [^\n]*?(?=\s(?:USER|ASSISTANT):)"
 
 _CHATML_ENDS = ("<|im_end|>", "<|endoftext|>")
 _LLAMA3_ENDS = ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")
+
+_APART, _TOGETHER = _headed(_DIALOGUE), _headed(_SPOKEN)
 
 DIALECTS = (
     _closing(
@@ -242,5 +251,11 @@ DIALECTS = (
         strips=True,
     ),
     Dialect("NeMo", _EXTRA_OPENS, _headed(_EXTRA), ("<extra_id_1>",), strips=True),
-    Dialect("Human/Assistant", r"\s*Human:", _headed(_DIALOGUE), strips=True),
+    Dialect(
+        DIALOGUE,
+        r"\s*(?:\#{1,4} ?|\*\*)?"
+        r"(?:H(?:uman|UMAN)|U(?:ser|SER)|S(?:ystem|YSTEM)|用户|系统)(?:\*\*)?[:：]",
+        _spoken,
+        strips=True,
+    ),
 )

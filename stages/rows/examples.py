@@ -6,6 +6,7 @@ with a code when it would train nothing or something wrong.
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from stages.contract import BARE, Conversation, Message, Pair, StepChain
@@ -275,4 +276,4 @@ def chain(example: StepChain) -> StepChain:
         raise RowError("empty_step", f"step {steps.index('') + 1} is empty")
     if all(label is None for label in example.labels):
         raise RowError("nothing_labelled", "no step has a rating")
-    return StepChain(problem, steps, example.labels, example.pieces)
+    return replace(example, problem=problem, steps=steps)

@@ -1,4 +1,5 @@
-"""Which rows and which of their columns are read: ``--where``, ``--ignore``, ``--null-fields``.
+"""Which rows and which of their columns are read, and who their roles mean: ``--where``,
+``--ignore``, ``--role``, ``--null-fields``.
 
 All are applied to the row as the file has it, before ``--map`` renames columns.
 """
@@ -6,13 +7,14 @@ All are applied to the row as the file has it, before ``--map`` renames columns.
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
 from stages.contract import Row
 from stages.errors import AskError, UsageError
+from stages.rows import speakers
 
 AND_QUESTION = "+question"  # the end of a --group-by that joins groups which ask the same
 _TEXT = re.compile(r"(?P<column>[^=<>!]+?)\s*(?P<sign>!=|>=|<=|=|>|<)\s*(?P<value>.*)", re.DOTALL)
@@ -99,21 +101,23 @@ class Selection:
         ignore: columns that are removed; ``messages[].name`` is a key of every object in a list,
             ``tree.**.state`` a key of every object in a tree, at any depth.
         filtered: columns that filters of examples read.
+        roles: who a name of a role means, wherever a turn has it.
     """
 
     where: tuple[Condition, ...] = ()
     ignore: tuple[str, ...] = ()
     filtered: tuple[str, ...] = ()
+    roles: Mapping[str, str] = field(default_factory=dict)
 
     def takes(self, row: Row) -> bool:
         """Whether the row is to be used."""
         return all(condition.holds(row) for condition in self.where)
 
     def read(self, row: Row) -> Row:
-        """The row without what is ignored."""
+        """The row without what is ignored, with roles as they are meant."""
         for path in self.ignore:
             row = _without(row, path)
-        return row
+        return speakers.renamed(row, self.roles) if self.roles else row
 
     @property
     def decided(self) -> frozenset[str]:

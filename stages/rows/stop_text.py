@@ -13,7 +13,7 @@ from typing import Any
 from stages.chat_template.reasoning import CLOSE, OPEN
 from stages.contract import BARE, Conversation, Example, Message, Pair, StepChain
 from stages.errors import RowError
-from stages.rows.dialects import DIALECTS, Dialect, Turns
+from stages.rows.dialects import DIALECTS, DIALOGUE, Dialect, Turns
 
 REJECT, KEEP, STRIP = "reject", "keep", "strip"
 POLICIES = (REJECT, KEEP, STRIP)
@@ -160,7 +160,10 @@ def require_finished(message: Message, where: str) -> None:
 
 _NO_REASONING = re.compile(rf"\s*{OPEN}\s*{CLOSE}\s*")
 # What a templated text can begin with.
-FIRST = ("<", "[", "#", "Be", "Hu", "US", "A ", " ", "\n", "\t", "\r")
+FIRST = (
+    *("<", "[", "#", "*", "Be", "A ", " ", "\n", "\t", "\r"),
+    *("Hu", "HU", "Us", "US", "Sy", "SY", "用", "系"),
+)
 _OPENS = re.compile("|".join(f"(?P<d{i}>{d.opens})" for i, d in enumerate(DIALECTS)))
 
 
@@ -171,32 +174,58 @@ def opens(text: str) -> re.Match[str] | None:
 
 def read(text: str) -> tuple[Dialect, Turns] | None:
     """The dialect and the turns of a text; None when it is not templated."""
+    return within(text, alone=False)
+
+
+def within(text: str, alone: bool) -> tuple[Dialect, Turns] | None:
+    """The same; ``alone``: also where nobody but the assistant speaks in the text."""
     opened = opens(text)
     if opened is None:
         return None
     dialect = DIALECTS[int((opened.lastgroup or "d0")[1:])]
     turns = dialect.parse(text)
-    if turns is None or all(message.role != "user" for message in turns.messages):
+    if turns is None and dialect.strips and re.match(DIALECTS[-1].opens, text):
+        dialect = DIALECTS[-1]  # a dialogue with other words than those of a template
+        turns = dialect.parse(text)
+    if turns is None or not (alone or any(one.role == "user" for one in turns.messages)):
         return None
     return dialect, turns
 
 
+def parsed(value: Any) -> tuple[Dialect, Turns] | None:
+    """The same of any value, of which only a text can be templated."""
+    return read(value) if isinstance(value, str) else None
+
+
 def dialect_of(value: Any) -> str | None:
     """The dialect's name, when the value is a text that is already templated."""
-    templated = read(value) if isinstance(value, str) else None
+    templated = parsed(value)
     return templated[0].name if templated else None
 
 
-def allowed(text: str, where: str, already_templated: bool) -> tuple[Dialect, Turns] | None:
+def is_asked(found: tuple[Dialect, Turns]) -> bool:
+    """Whether the turns in a question are the question: a dialogue that has its last answer is what
+    is asked about, like any text."""
+    last = found[1].messages[-1]
+    return found[0].name != DIALOGUE or last.role != "assistant" or not last.content
+
+
+def allowed(
+    text: str, where: str, already_templated: bool, whole: bool = False
+) -> tuple[Dialect, Turns] | None:
     """The same as ``read``, where the option ``--already-templated`` allows what there is.
+
+    Args:
+        whole: the text has the answers too; else it is a question.
 
     Raises:
         RowError: the option was not given.
     """
-    parsed = read(text)
-    if parsed is not None:
-        require_allowed(parsed[0], where, already_templated)
-    return parsed
+    found = read(text)
+    if found is None or not (whole or is_asked(found)):
+        return None
+    require_allowed(found[0], where, already_templated)
+    return found
 
 
 def require_allowed(dialect: Dialect, where: str, allowed: bool) -> None:

@@ -1,0 +1,77 @@
+"""What the sampled rows of a file leave open inside of their texts and turns, asked before a build.
+
+The rows are read as a build reads them, so a question here is one that rows would be refused with.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from stages import formats
+from stages.contract import FormatOptions, Row
+from stages.errors import AskError, DataError, RowError, counted
+from stages.format import Format
+from stages.formats import _inside, _messages
+from stages.rows import speakers
+
+_FEW = 0.01  # of the rows: no more of them stop a file
+_ASKED = (
+    "unknown_role",
+    "already_templated",
+)  # codes of rows that an option settles, whatever their format is
+
+
+def _asks(row: Row, format_: Format, options: FormatOptions) -> RowError | None:
+    """What a row asks about what is inside of it; None where it asks nothing of that kind."""
+    try:
+        examples = format_.read(row, options)
+    except RowError as error:
+        return error if error.code in _ASKED else None
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return None  # refused by name when it is built
+    try:
+        _inside.settled(examples, row, options)
+    except RowError as error:
+        return error if isinstance(error, AskError) or error.code in _ASKED else None
+    return None
+
+
+def _changes(row: Row, format_: Format, options: FormatOptions) -> bool:
+    """Whether a row becomes something else where texts are read that carry a template."""
+    try:
+        read = _inside.settled(format_.read(row, options), row, options)
+        plain = format_.read(row, options)
+    except (RowError, AttributeError, LookupError, TypeError, ValueError):
+        return False
+    return read != plain
+
+
+def require_settled(
+    reading: str,
+    rows: Sequence[Row],
+    where: str,
+    already_templated: bool,
+    columns: Mapping[str, str],
+) -> int:
+    """Stop at what most of the rows that ask anything ask; the rows that ``--already-templated``
+    changes, where it is given.
+
+    Raises:
+        DataError: more than a few rows ask something.
+    """
+    format_ = formats.load(reading)
+    options = FormatOptions(columns=columns, already_templated=already_templated)
+    found = (_asks(row, format_, options) for row in rows)
+    asked = [error for error in found if error is not None]
+    if len(asked) <= _FEW * len(rows):
+        return sum(_changes(row, format_, options) for row in rows) if already_templated else 0
+    first = asked[0]
+    what, how = first.detail.partition("; ")[0], getattr(first, "remedy", "")
+    if first.code == "unknown_role":
+        who = speakers.guessed([*rows])
+        ways = " ".join(_messages.as_role(name, role) for name, role in who.items())
+        how = f"Say who that is, for instance {ways}; roles are {', '.join(speakers.ROLES)}"
+    elif first.code == "already_templated" and not how:
+        how = "Add --already-templated to have its turns read and rendered once"
+        if already_templated:
+            how = "Give such rows as messages, each turn by itself, or leave them out with --where"
+    count = f"in {len(asked):,} of {counted(len(rows), 'sampled row')}"
+    raise DataError(f"{where}: {what} ({count}).", f"{how}.")

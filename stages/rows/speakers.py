@@ -1,0 +1,150 @@
+"""Who a name of a role means: one rule for the keys of turns and for the marks of templates.
+
+A name is read in its parts, split at case, underscores, hyphens, dots and blanks. One part says who
+speaks; others may only say that it is a role, a question or an answer: ``function-call``,
+``toolResponse``, ``gpt4``, ``ai_message``. A name with any other part is nobody that is known.
+"""
+
+import functools
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from stages.errors import RowError, UsageError, did_you_mean
+from stages.files import line_block
+
+SYSTEM, USER, ASSISTANT, TOOL = ROLES = ("system", "user", "assistant", "tool")
+CALL = "call"  # a turn of the assistant whose text is a call
+_PARTS = re.compile(
+    r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+"
+)  # of a name; digits count for none
+_WORDS = {
+    word: role
+    for role, words in {
+        SYSTEM: "system developer 系统",
+        USER: "user human prompter 用户",
+        ASSISTANT: "assistant gpt chatgpt bing bard claude ai bot chatbot model llm 助手",
+        TOOL: "tool function ipython observation",
+    }.items()
+    for word in words.split()
+}
+# A word at the beginning of a line that says who speaks there, as dialogues in one text have it.
+SPOKEN = "|".join(
+    dict.fromkeys(
+        form
+        for word, role in sorted(_WORDS.items(), key=lambda item: -len(item[0]))
+        if role != TOOL
+        for form in (word.capitalize(), word.upper(), word.capitalize().replace("gpt", "GPT"))
+    )
+)
+_ANY = frozenset("chat message msg role text turn".split())
+_ASKING = frozenset("input prompt query question".split()) | _ANY
+_ANSWERING = frozenset("answer output outputs reply response result results return".split()) | _ANY
+
+
+@functools.lru_cache(4096)
+def _meaning(name: str) -> str | None:
+    whole = _WORDS.get(name.lower())
+    if whole is not None:
+        return whole
+    parts = [part.lower() for part in _PARTS.findall(name)]
+    roles = {_WORDS[part] for part in parts if part in _WORDS}
+    if len(roles) != 1:
+        return None
+    (role,) = roles
+    beside = {part for part in parts if part not in _WORDS}
+    called = role == TOOL and bool(beside & {CALL, "calls"})
+    beside -= {CALL, "calls"} if role == TOOL else set()
+    if not beside <= (_ASKING if role in (SYSTEM, USER) else _ANSWERING):
+        return None
+    return CALL if called and beside <= _ANY else role
+
+
+def meaning(name: Any) -> str | None:
+    """The role that a name means, or ``CALL``; None where it is nobody that is known."""
+    return _meaning(name) if isinstance(name, str) else None
+
+
+def role_named(name: Any) -> str | None:
+    """The role that a name means; None where it is nobody that is known."""
+    found = meaning(name)
+    return ASSISTANT if found == CALL else found
+
+
+# Turns inside of a row: lists of objects with a role, at any depth, also written as JSON text.
+
+
+KEYS = ("role", "from")  # of a turn, under which it says who speaks
+
+
+def _opened(value: Any) -> Any:
+    """A value; of a text that is the JSON of a list of turns, these."""
+    if not isinstance(value, str) or not value.lstrip().startswith("["):
+        return value
+    if not any(f'"{key}"' in value for key in KEYS):
+        return value
+    try:
+        return line_block.parse(f'{{"value":{value}}}'.encode())["value"]
+    except RowError:
+        return value
+
+
+def renamed(value: Any, roles: Mapping[str, str]) -> Any:
+    """A value in which turns have other names of roles; itself where there is nothing to rename."""
+    opened = _opened(value)
+    if isinstance(opened, list):
+        items = [renamed(one, roles) for one in opened]
+        same = all(new is old for new, old in zip(items, opened, strict=True))
+        return value if same else items
+    if not isinstance(opened, dict):
+        return value
+    found = {key: renamed(one, roles) for key, one in opened.items()}
+    for key in KEYS:
+        if isinstance(said := opened.get(key), str | int) and str(said) in roles:
+            found[key] = roles[str(said)]
+    return value if all(found[key] is opened[key] for key in found) else found
+
+
+def spoken(value: Any) -> Iterator[list[Any]]:
+    """Who speaks in each list of turns inside of a value, in their order."""
+    opened = _opened(value)
+    inner = opened.values() if isinstance(opened, dict) else opened
+    if not isinstance(opened, dict | list):
+        return
+    turns = [one for one in inner if isinstance(one, dict)] if isinstance(opened, list) else []
+    said = [next((one[key] for key in KEYS if one.get(key) is not None), None) for one in turns]
+    if any(name is not None for name in said):
+        yield said
+    for one in inner:
+        yield from spoken(one)
+
+
+def guessed(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """For each name of nobody that is known, who it probably is, by its places among turns: who
+    begins is a user, and whoever else speaks is the assistant, unless the turn before says more."""
+    votes: dict[str, list[str]] = {}
+    for said in spoken(rows):
+        known = [role_named(name) for name in said]
+        first = next((at for at, role in enumerate(known) if role != SYSTEM), 0)
+        for at, (name, role) in enumerate(zip(said, known, strict=True)):
+            if role is not None or name is None:
+                continue
+            mine = votes.setdefault(str(name), [])
+            before = known[at - 1] if at > first else None
+            asks = before in (ASSISTANT, TOOL) or (before is None and name == said[first])
+            if len(said) > first + 1:  # a turn alone may be either
+                mine.append(USER if asks else ASSISTANT)
+    return {name: max((USER, ASSISTANT), key=mine.count) for name, mine in votes.items()}
+
+
+def require_said(roles: Mapping[str, str], rows: list[dict[str, Any]], where: str) -> None:
+    """Each name of ``--role`` is one that a turn of some row has.
+
+    Raises:
+        UsageError: none has it.
+    """
+    said = dict.fromkeys(str(name) for names in spoken(rows) for name in names) if roles else {}
+    for name, role in roles.items():
+        if name not in said:
+            what = f"--role {name}={role}: no turn of a sampled row of {where} has the role {name}."
+            raise UsageError(what, did_you_mean(name, said, f"It has {', '.join(said) or 'none'}."))

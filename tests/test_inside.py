@@ -1,0 +1,438 @@
+"""What stands inside of texts and as data: read alike for every spelling, task, side and place."""
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import Run, stored_rows, write_rows
+
+from pipeline.tasks import kind_of
+from stages import formats
+from stages.contract import Conversation, Example, FormatOptions, Message, Pair, Row, StepChain
+from stages.errors import AskError, DataError, RowError
+from stages.formats import _inside
+from stages.normalize.evidence import detect
+from stages.rows import stop_text
+from stages.rows.dialects import DIALOGUE
+
+FUNCTION = {"name": "weather", "parameters": {"type": "object", "properties": {}}}
+OTHER = {"name": "time", "parameters": {"type": "object", "properties": {}}}
+WRAPPED = [{"type": "function", "function": one} for one in (FUNCTION, OTHER)]
+LISTS: list[list[Any]] = [[FUNCTION], [FUNCTION, OTHER], WRAPPED]
+SPELLINGS = {
+    "a list": lambda tools: tools,
+    "the JSON of the list": json.dumps,
+    "a list of JSON texts": lambda tools: [*map(json.dumps, tools)],
+    "JSON texts one after another": lambda tools: "\n\n".join(
+        json.dumps(t, indent=1) for t in tools
+    ),
+    "JSON texts with commas": lambda tools: ", ".join(map(json.dumps, tools)),
+    "an object with the list": lambda tools: {"tools": tools},
+    "the JSON of that object": lambda tools: json.dumps({"functions": tools}),
+    "a list in a list": lambda tools: [{"functionDeclarations": tools}],
+    "a list of the JSON of the list": lambda tools: [json.dumps(tools)],
+}
+TURNS = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+# Rows of every shape that has tools: the place of the tools is left open.
+ROWS: dict[str, tuple[str, Row]] = {
+    "turns": ("sft", {"messages": TURNS}),
+    "turns of other words": (
+        "sft",
+        {"conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]},
+    ),
+    "question and answer": ("sft", {"question": "q", "answer": "a"}),
+    "prompt and completion": ("sft", {"prompt": "q", "completion": "a"}),
+    "instruction": ("sft", {"instruction": "q", "output": "a"}),
+    "a pair": ("rm", {"prompt": "q", "chosen": "a", "rejected": "b"}),
+    "a pair of turns": (
+        "rm",
+        {"chosen": TURNS, "rejected": [TURNS[0], {"role": "assistant", "content": "b"}]},
+    ),
+}
+
+
+def read(task: str, row: Row, **options: Any) -> list[Example]:
+    """A row as a build reads it, after its file was recognised."""
+    mapped = options.get("columns", {})
+    allowed = options.get("already_templated", False)
+    found = detect([row] * 3, kind_of(task), "x.jsonl", allowed, mapped)
+    told = FormatOptions(**options)
+    return _inside.settled(formats.load(found.reading).read(row, told), row, told)
+
+
+def read_as(reading: str, row: Row, **options: Any) -> list[Example]:
+    """A row as a build reads it that was told how."""
+    told = FormatOptions(**options)
+    return _inside.settled(formats.load(reading).read(row, told), row, told)
+
+
+def tools_of(example: Example) -> Any:
+    """The tools of a conversation or a pair."""
+    assert isinstance(example, Conversation | Pair)
+    return example.tools
+
+
+@pytest.mark.parametrize("shape", ROWS)
+def test_tools_are_the_same_list_in_every_spelling_and_place(shape: str) -> None:
+    """In either column and as a key of the first turn."""
+    task, row = ROWS[shape]
+    for tools, spell, name in itertools.product(LISTS, SPELLINGS.values(), ("tools", "functions")):
+        assert [tools_of(one) for one in read(task, {**row, name: spell(tools)})] == [tools]
+    one = {**row, "tools": FUNCTION}
+    assert [tools_of(example) for example in read(task, one)] == [[FUNCTION]]
+    assert tools_of(read(task, {**row, "tools": json.dumps(FUNCTION)})[0]) == [FUNCTION]
+    for nothing in (None, "", [], "[]", {"tools": []}):
+        assert not tools_of(read(task, {**row, "tools": nothing})[0])
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_tools_beside_a_turn_are_those_of_its_conversation(spelling: str) -> None:
+    """The key of a system turn says what a column would; two that differ are refused."""
+    system = {"role": "system", "content": "s", "functions": SPELLINGS[spelling](WRAPPED)}
+    row: Row = {"messages": [system, *TURNS]}
+    [example] = read("sft", row)
+    assert example == Conversation(
+        [Message("system", "s"), Message("user", "q"), Message("assistant", "a")], WRAPPED
+    )
+    assert tools_of(read("sft", {**row, "tools": WRAPPED})[0]) == WRAPPED
+    with pytest.raises(RowError, match="different tools"):
+        read_as("openai", {**row, "tools": [OTHER]})
+
+
+@pytest.mark.parametrize("value", ["weather", 3, ["weather"], {"a": 1, "b": 2}, "[", '{"a": 1'])
+def test_what_is_no_list_of_tools_is_refused(value: Any) -> None:
+    """With the place in the row; nothing is printed as a quoted text."""
+    with pytest.raises(RowError, match="tools") as error:
+        formats.load("openai").read({"messages": TURNS, "tools": value}, FormatOptions())
+    assert error.value.code == "bad_tools"
+
+
+LISTED = [
+    f"You can call these.\n<tools>\n{json.dumps(FUNCTION)}\n</tools>",
+    f"You have access to the following functions: {json.dumps([FUNCTION])}",
+    "You have access to the following tools:\n- weather(city): the weather",
+    f"Tools: {[FUNCTION]}",
+]
+
+
+@pytest.mark.parametrize(("shape", "text"), [*itertools.product(ROWS, LISTED)])
+def test_tools_in_the_system_text_and_in_a_column_are_asked_about(shape: str, text: str) -> None:
+    """Both ways on build; a system text that only speaks of a tool asks nothing."""
+    task, row = ROWS[shape]
+    beside = {**row, "system": text, "tools": [FUNCTION]}
+    with pytest.raises(DataError, match="print them twice") as error:
+        read(task, beside)
+    assert "--ignore tools" in error.value.remedy
+    assert "--map tools=tools" in error.value.remedy
+    assert tools_of(read(task, beside, columns={"tools": "tools"})[0]) == [FUNCTION]
+    del beside["tools"]
+    assert tools_of(read(task, beside)[0]) is None
+    spoken = {**row, "system": "Use weather where you can.", "tools": [FUNCTION]}
+    assert tools_of(read(task, spoken)[0]) == [FUNCTION]
+
+
+CALL = {"function": {"name": "weather", "arguments": {"city": "Oslo"}}}
+MARKS = ["tool_response", "function_response", "tool_result", "tool_output", "function_results"]
+
+
+def called(*results: str, text: str = "") -> list[Row]:
+    """Turns with a call and its results."""
+    return [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": text, "tool_calls": [CALL]},
+        *({"role": "tool", "content": said} for said in results),
+        {"role": "assistant", "content": "a"},
+    ]
+
+
+def placed(turns: list[Row]) -> list[tuple[str, Row]]:
+    """Rows that have these turns in every place that turns may have."""
+    other = [*turns[:-1], {"role": "assistant", "content": "b"}]
+    return [
+        ("sft", {"messages": turns}),
+        ("sft", {"prompt": turns[:-1], "completion": [turns[-1]]}),
+        ("sft", {"question": turns[:-1], "answer": "a"}),
+        ("rm", {"chosen": turns, "rejected": other}),
+        ("rm", {"prompt": turns[:-1], "chosen": "a", "rejected": "b"}),
+    ]
+
+
+def texts(example: Example, role: str) -> list[str | None]:
+    """What somebody says."""
+    assert isinstance(example, Conversation | Pair)
+    turns = example.messages if isinstance(example, Conversation) else example.prompt
+    return [turn.content for turn in turns if turn.role == role]
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_marks_around_results_of_tools_are_asked_about(mark: str) -> None:
+    """With the option, each result is a turn without them; other texts with such words stay."""
+    one, two = (f"<{mark}>\n{said}\n</{mark}>" for said in ("sun", "rain"))
+    for task, row in placed(called(f"{one}\n{two}")):
+        with pytest.raises(DataError, match="tool's result already stands") as error:
+            read(task, row)
+        assert "--already-templated" in error.value.remedy
+        [example] = read(task, row, already_templated=True)
+        assert texts(example, "tool") == ["sun", "rain"]
+    for said in (f"see {one}", f"{one} and more", "sun", f"<{mark}>sun"):
+        for task, row in placed(called(said)):
+            assert texts(read(task, row)[0], "tool") == [said]
+
+
+def test_calls_in_the_text_and_as_data_are_asked_about() -> None:
+    """With the option the data is read, where both have as many calls."""
+    written = '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
+    for task, row in placed(called("sun", text=f"I look.\n{written}")):
+        with pytest.raises(DataError, match="both in <tool_call> and as data"):
+            read(task, row)
+        [example] = read(task, row, already_templated=True)
+        assert texts(example, "assistant")[0] == "I look."
+    twice = {"messages": called("sun", text=written * 2)}
+    with pytest.raises(RowError, match="writes 2 tool calls out and has 1"):
+        read_as("openai", twice, already_templated=True)
+    with pytest.raises(AskError):
+        read_as("openai", twice)
+
+
+RATED = [{"text": "s", "rating": 1}, {"text": "t", "rating": 0}]
+ROWS_OF_STEPS: list[Row] = [
+    {"prompt": "q", "completions": ["s", "t"], "labels": [True, False]},
+    {"problem": "q", "steps": ["s", "t"], "label": 1},
+    {"problem": "q", "steps": RATED},
+    {"question": "q", "process": "s ки\nt ки", "label": ["+", "-"]},
+    {"input": "q Step 1: s ки\nStep 2: t ки", "label": "q Step 1: s +\nStep 2: t -"},
+    {"messages": [TURNS[0], {"role": "assistant", "content": "s ки\nt ки"}], "labels": [1, 0]},
+    {
+        "messages": [
+            {"role": "user", "content": "q Step 1: s"},
+            {"role": "assistant", "content": "+"},
+            {"role": "user", "content": "Step 2: t"},
+            {"role": "assistant", "content": "-"},
+        ]
+    },
+    {"problem": "q", "prefixes": ["s", "s t"], "values": [1.0, 0.0]},
+    {
+        "problem": "q",
+        "tree": {"children": [{"text": "s", "value": 1.0}, {"text": "t", "value": 0.0}]},
+    },
+]
+
+
+@pytest.mark.parametrize("row", ROWS_OF_STEPS)
+def test_rated_steps_keep_the_rows_own_system_text(row: Row) -> None:
+    """In a column, or as the first turn, for every shape of rated steps."""
+    plain = read("prm", row)
+    assert all(isinstance(one, StepChain) and one.system is None for one in plain)
+    behind = [replace(one, system="Be brief.") for one in plain if isinstance(one, StepChain)]
+    for name in ("system", "system_prompt"):
+        assert read("prm", {**row, name: "Be brief."}) == behind
+        assert read("prm", {**row, name: ""}) == plain
+    if "messages" in row:
+        system = {"role": "system", "content": "Be brief."}
+        assert read("prm", {**row, "messages": [system, *row["messages"]]}) == behind
+
+
+def test_a_templated_problem_keeps_its_system_text() -> None:
+    """As the turns inside of it say."""
+    text = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nq<|im_end|>\n"
+    [example] = read("prm", {**ROWS_OF_STEPS[0], "prompt": text}, already_templated=True)
+    assert isinstance(example, StepChain)
+    assert (example.system, example.problem) == ("Be brief.", "q")
+
+
+def test_system_texts_of_rated_steps_are_rendered_by_the_template(
+    pipeline: Run, tmp_path: Path
+) -> None:
+    """As ``--system`` is for rows that have none; the raw text has no place for one."""
+    model = ("--model", "qwen2.5-7b")
+    rows = [{**ROWS_OF_STEPS[0], "prompt": f"q{n}"} for n in range(3)]
+    write_rows(tmp_path / "own.jsonl", [{**row, "system": "Be brief."} for row in rows])
+    write_rows(tmp_path / "none.jsonl", rows)
+    pipeline("run", "prm", "own.jsonl", *model, "-o", "a").ended()
+    pipeline("run", "prm", "own.jsonl", *model, "--system", "Talk.", "-o", "b").ended()
+    pipeline("run", "prm", "none.jsonl", *model, "--system", "Be brief.", "-o", "c").ended()
+    built = [stored_rows(tmp_path / name) for name in "abc"]
+    assert len({str([row["input_ids"] for row in found]) for found in built}) == 1
+    raw = ("--prm-template", "raw")
+    pipeline("run", "prm", "own.jsonl", *model, *raw, "-o", "d").refused(3, "system_text")
+
+
+ASKED, SAID = "What is 2 + 2?", "It is 4."
+
+
+def chatml(*turns: tuple[str, str], opened: bool = False) -> str:
+    """Turns as ChatML writes them."""
+    text = "".join(f"<|im_start|>{role}\n{said}<|im_end|>\n" for role, said in turns)
+    return text + "<|im_start|>assistant\n" * opened
+
+
+SYSTEM, QUESTION, ANSWER = ("system", "Be exact."), ("user", ASKED), ("assistant", SAID)
+PROMPTS = [chatml(SYSTEM, QUESTION, opened=True), chatml(SYSTEM, QUESTION), chatml(QUESTION)]
+ANSWERS = [chatml(ANSWER), chatml(QUESTION, ANSWER), f"{SAID}<|im_end|>\n", SAID]
+
+
+def read_or_code(task: str, row: Row) -> list[Example] | str:
+    """What a row becomes where templates are read, or the code that it is refused with."""
+    try:
+        return read(task, row, already_templated=True)
+    except RowError as refused:
+        return refused.code
+
+
+def rows_of(question: str, answer: str) -> list[tuple[str, Row]]:
+    """Rows with these texts in every place for a question and its answer."""
+    asked, said = {"role": "user", "content": question}, {"role": "assistant", "content": answer}
+    other = {"role": "assistant", "content": "It is 5."}
+    return [
+        ("sft", {"messages": [asked, said]}),
+        (
+            "sft",
+            {
+                "conversations": [
+                    {"from": "human", "value": question},
+                    {"from": "gpt", "value": answer},
+                ]
+            },
+        ),
+        ("sft", {"prompt": question, "completion": answer}),
+        ("sft", {"prompt": [asked], "completion": [said]}),
+        ("sft", {"question": question, "answer": answer}),
+        ("sft", {"instruction": question, "output": answer}),
+        ("rm", {"prompt": question, "chosen": answer, "rejected": "It is 5."}),
+        ("rm", {"chosen": [asked, said], "rejected": [asked, other]}),
+        ("rm", {"prompt": [asked], "chosen": [said], "rejected": [other]}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        (question, answer)
+        for question in (*PROMPTS, ASKED)
+        for answer in ANSWERS
+        if question != ASKED or answer in ANSWERS[:2]
+    ],
+)
+def test_templates_are_asked_about_in_every_place_and_read_there(
+    question: str, answer: str
+) -> None:
+    """In questions, answers, sides and turns alike: the same turns come out of all of them."""
+    system = [Message(*SYSTEM)] if "system" in question else []
+    for task, row in rows_of(question, answer):
+        with pytest.raises(DataError, match="template") as error:
+            read(task, row)
+        assert "--already-templated" in error.value.remedy
+        found = read_or_code(task, row)
+        if isinstance(found, str):  # a side that is whole beside one that is not
+            assert found in ("bad_column", "prompt_differs"), row
+            continue
+        [example] = found
+        told = [*system, Message(*QUESTION), Message(*ANSWER)]
+        if isinstance(example, Pair):
+            assert [*example.prompt, *example.chosen] == told, row
+            assert example.rejected == [Message("assistant", "It is 5.")]
+        else:
+            assert example == Conversation(told), row
+
+
+def test_turns_of_a_template_that_fit_nothing_are_refused() -> None:
+    """An answer with another question in it, and a step with turns in it."""
+    odd = {"question": "Another?", "answer": chatml(QUESTION, ANSWER)}
+    with pytest.raises(DataError, match="do not repeat those before it") as error:
+        read("sft", odd, already_templated=True)
+    assert "--where" in error.value.remedy
+    steps = {"prompt": "q", "completions": ["s", chatml(QUESTION, ANSWER)], "labels": [1, 0]}
+    for allowed in (False, True):
+        with pytest.raises(DataError, match="step 2 carries a chat template"):
+            read("prm", steps, already_templated=allowed)
+
+
+def test_an_option_that_changes_nothing_says_so() -> None:
+    """In the evidence, with the rows that were looked at; where it changes some, how many."""
+    for task, row in ROWS.values():
+        found = detect([row] * 3, kind_of(task), "x.jsonl", True)
+        assert "--already-templated changes nothing in 3 sampled rows" in found.evidence
+    for task, row in rows_of(ASKED, chatml(ANSWER))[:3]:
+        found = detect([row] * 3, kind_of(task), "x.jsonl", True)
+        assert "already templated in 3 of 3 sampled rows" in found.evidence
+
+
+SPEAKERS = [
+    ("Human", "Assistant"),
+    ("User", "AI"),
+    ("USER", "GPT"),
+    ("User", "Bot"),
+    ("用户", "助手"),
+]
+COLONS = (":", "：")
+GAPS = ("\n", "\n\n")
+HEADS = ("", "### ", "**")
+
+
+def talk(who: tuple[str, str], colon: str, gap: str, head: str, last: str) -> str:
+    """Two exchanges in one text, of which the last answer is given."""
+    said = zip((*who, *who), ("One?", "1, as I\nsaid.", "Two?", last), strict=True)
+    close = "**" if head == "**" else ""
+    return gap.join(f"{head}{name}{colon}{close} {text}".rstrip() for name, text in said)
+
+
+@pytest.mark.parametrize("who", SPEAKERS)
+def test_dialogues_in_one_text_are_read_in_every_place(who: tuple[str, str]) -> None:
+    """Pairs of them at once; in a question, a text or a turn where the option allows it."""
+    turns = [
+        Message("user", "One?"),
+        Message("assistant", "1, as I\nsaid."),
+        Message("user", "Two?"),
+    ]
+    right, wrong = Message("assistant", "2"), Message("assistant", "3")
+    answer = {"role": "assistant", "content": "2"}
+    for colon, gap, head in itertools.product(COLONS, GAPS, HEADS):
+        whole, other, open_ = (talk(who, colon, gap, head, last) for last in ("2", "3", ""))
+        places: list[tuple[str, Row]] = [
+            ("sft", {"text": whole}),
+            ("sft", {"prompt": open_, "completion": "2"}),
+            ("sft", {"question": open_, "answer": "2"}),
+            ("sft", {"instruction": open_, "output": "2"}),
+            ("sft", {"messages": [{"role": "user", "content": open_}, answer]}),
+        ]
+        for task, row in places:
+            with pytest.raises(DataError, match="chat template"):
+                read(task, row)
+            assert read(task, row, already_templated=True) == [Conversation([*turns, right])], row
+        for row in (
+            {"chosen": whole, "rejected": other},
+            {"prompt": open_, "chosen": "2", "rejected": "3"},
+        ):
+            if stop_text.dialect_of(whole) != DIALOGUE:
+                continue  # a template of its own, which pairs are asked about too
+            assert read("rm", row) == [Pair(turns, [right], [wrong])], row
+
+
+def test_a_dialogue_that_is_asked_for_or_asked_about_is_content() -> None:
+    """An answer may be one, and a question may hold one that has its last answer."""
+    said = "User: One?\nBot: 1"
+    for task, row in rows_of("Write a dialogue.", said):
+        [example] = read(task, row)
+        assert isinstance(example, Conversation | Pair)
+        turns = example.messages if isinstance(example, Conversation) else example.chosen
+        assert turns[-1] == Message("assistant", said)
+    for task, row in rows_of(said, "a"):
+        assert texts(read(task, row)[0], "user") == [said]
+
+
+def test_texts_that_only_name_a_speaker_are_no_dialogues() -> None:
+    """One speaker, a word in the middle of a line, another word for the same role."""
+    for text in (
+        "User: what is it?",
+        "Human resources: who\nAI: what",
+        "I ask the User: hi\nAssistant: ho",
+        "user: name\nassistant: x",
+        "Users: a\nAssistant: b",
+    ):
+        assert texts(read("sft", {"prompt": text, "completion": "a"})[0], "user") == [text]
+    said = "Human: a\nAI: b\nUser: c\nAssistant: d"
+    [example] = read("sft", {"text": said}, already_templated=True)
+    assert texts(example, "assistant") == ["b\nUser: c\nAssistant: d"]

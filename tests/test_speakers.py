@@ -1,0 +1,151 @@
+"""Who a name of a role means: names made of parts, in every spelling, for every task and place."""
+
+import itertools
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import Run, stored_rows, write_rows
+
+from pipeline.tasks import kind_of
+from stages import formats
+from stages.contract import FormatOptions, Row
+from stages.errors import DataError, RowError
+from stages.formats._messages import read
+from stages.normalize.evidence import detect
+from stages.rows import speakers
+from stages.rows.selection import Selection
+
+WORDS = {
+    "system": ["system", "developer"],
+    "user": ["user", "human"],
+    "assistant": ["assistant", "gpt", "bot", "ai", "model"],
+    "tool": ["tool", "function"],
+}
+BESIDE = {
+    "system": ["prompt", "message"],
+    "user": ["prompt", "question", "input", "turn"],
+    "assistant": ["response", "answer", "output", "message"],
+    "tool": ["response", "result", "output"],
+}
+CASES = (str.lower, str.upper, str.capitalize)
+JOINTS = ("_", "-", ".", " ")
+
+
+def spelled(*parts: str) -> list[str]:
+    """Parts as one name, in every usual way of writing it."""
+    joined = [joint.join(map(case, parts)) for joint in JOINTS for case in CASES]
+    camel = "".join(part.capitalize() for part in parts)
+    return [*joined, camel, camel[0].lower() + camel[1:]]
+
+
+@pytest.mark.parametrize("role", WORDS)
+def test_a_name_is_read_in_its_parts(role: str) -> None:
+    """A word alone, with a number, and with a part that only says that it is a turn."""
+    for word in WORDS[role]:
+        for case in CASES:
+            assert speakers.role_named(case(word)) == role
+            assert speakers.role_named(f"{case(word)}4") == role
+        for beside, name in ((b, n) for b in BESIDE[role] for n in spelled(word, b)):
+            assert speakers.role_named(name) == role, (name, beside)
+
+
+def test_a_call_is_a_turn_of_the_assistant() -> None:
+    """A tool word beside ``call``; what a call gives back is a tool's."""
+    for word, call in itertools.product(WORDS["tool"], ("call", "calls")):
+        for name in spelled(word, call):
+            assert (speakers.meaning(name), speakers.role_named(name)) == ("call", "assistant")
+        for name in spelled(word, call, "output"):
+            assert speakers.meaning(name) == "tool"
+
+
+def test_other_names_are_nobody() -> None:
+    """Two roles in one name, a part that is not known, and what is no text."""
+    mixed = [n for a, b in itertools.permutations(WORDS, 2) for n in spelled(a, WORDS[b][0])]
+    odd = [n for words in WORDS.values() for word in words for n in spelled(word, "critic")]
+    for name in (*mixed, *odd, "narrator", "", "4", "-", None, 4, ["user"]):
+        assert speakers.role_named(name) is None, name
+
+
+NAMES = ("Doctor", "narrator-2", "0", "it's me", "ai_critic", "Patient")
+
+
+def turns(asks: Any, answers: Any, key: str = "role", text: str = "content") -> list[Row]:
+    """Two exchanges."""
+    said = zip((asks, answers, asks, answers), "abcd", strict=True)
+    return [{key: name, text: content} for name, content in said]
+
+
+def shaped(asks: Any, answers: Any) -> list[tuple[str, Row]]:
+    """Rows with turns in every place, for every task that has some."""
+    one, other = (
+        turns(asks, answers),
+        [*turns(asks, answers)[:-1], {"role": answers, "content": "z"}],
+    )
+    return [
+        ("sft", {"messages": one}),
+        ("sft", {"conversations": turns(asks, answers, "from", "value")}),
+        ("sft", {"messages": json.dumps(one)}),
+        ("sft", {"prompt": one[:-1], "completion": [one[-1]]}),
+        ("rm", {"chosen": one, "rejected": other}),
+        ("rm", {"prompt": one[:-1], "chosen": [one[-1]], "rejected": [other[-1]]}),
+    ]
+
+
+@pytest.mark.parametrize(("asks", "answers"), [*itertools.permutations(NAMES, 2)])
+def test_roles_of_nobody_are_asked_about_with_options_that_read_them(
+    asks: str, answers: str
+) -> None:
+    """The printed options, as a shell reads them, give what known names give."""
+    plain = shaped("user", "assistant")
+    for (task, row), (_, wanted) in zip(shaped(asks, answers), plain, strict=True):
+        with pytest.raises(DataError, match="has the role") as error:
+            detect([row] * 3, kind_of(task), "x.jsonl")
+        words = shlex.split(error.value.remedy.partition("; ")[0].partition("instance ")[2])
+        roles = dict(word.rpartition("=")[::2] for word in words if word != "--role")
+        assert roles == {asks: "user", answers: "assistant"}
+        told = Selection(roles=roles).read(row)
+        found = detect([told] * 3, kind_of(task), "x.jsonl")
+        assert found.format.read(told, FormatOptions()) == formats.load(found.reading).read(
+            wanted, FormatOptions()
+        )
+        assert Selection(roles={"nobody": "user"}).read(row) is row
+
+
+def test_a_number_may_be_a_role() -> None:
+    """As labels of speakers are, in tables of dialogues."""
+    row = Selection(roles={"0": "user", "1": "assistant"}).read({"messages": turns(0, 1)})
+    assert row == {"messages": turns("user", "assistant")}
+
+
+def test_a_refused_turn_says_how_its_role_is_read() -> None:
+    """For one row of many, where the file as a whole is read."""
+    with pytest.raises(RowError, match="--role narrator=user") as error:
+        read({"role": "narrator", "content": "a"}, "messages[0]")
+    assert error.value.code == "unknown_role"
+
+
+def test_a_build_reads_roles_as_it_was_told(pipeline: Run, tmp_path: Path) -> None:
+    """The same bytes as with known names; a name that no turn has is a mistake."""
+    model = ("--model", "qwen2-1.5b")
+    write_rows(tmp_path / "known.jsonl", [{"messages": turns("user", "assistant")}] * 4)
+    write_rows(tmp_path / "named.jsonl", [{"messages": turns("Patient", "Doctor")}] * 4)
+    pipeline("run", "sft", "named.jsonl", *model, "-o", "a").refused(
+        3, "--role Patient=user --role Doctor=assistant"
+    )
+    roles = ("--role", "Patient=user", "--role", "Doctor=assistant")
+    pipeline("run", "sft", "named.jsonl", *model, *roles, "-o", "a").ended()
+    pipeline("run", "sft", "known.jsonl", *model, "-o", "b").ended()
+    one, other = (stored_rows(tmp_path / name) for name in "ab")
+    assert [row["input_ids"] for row in one] == [row["input_ids"] for row in other]
+    assert [row["labels"] for row in one] == [row["labels"] for row in other]
+    wrong = ("--role", "Pacient=user")
+    pipeline("run", "sft", "named.jsonl", *model, *wrong, "-o", "c").refused(
+        2, "has the role Pacient", "Did you mean Patient?"
+    )
+    odd = ("--role", "Patient=narrator")
+    pipeline("run", "sft", "named.jsonl", *model, *odd, "-o", "c").refused(
+        2, "'narrator' is none of system, user, assistant, tool"
+    )
