@@ -21,7 +21,7 @@ from stages.format import Format
 from stages.normalize import evidence
 from stages.normalize.survey import Column, Survey
 from stages.readers._delimited import Delimited
-from stages.rows import column_names
+from stages.rows import column_names, signals
 from stages.rows.unread import ignore, mapped
 
 _GOOD = ("good", "correct", "yes", "true", "pass", "passed", "right", "+", "desirable", "accept")
@@ -48,14 +48,13 @@ def _quoted(text: str) -> str:
 def condition_for(path: str, values: Sequence[Any]) -> str | None:
     """A ``--where`` that keeps the better rows; None if it is unknown which are better."""
     kinds = {type(value) for value in values}
-    word = column_names.plain(path)
-    if word in column_names.PLACES:
+    if column_names.is_a(path, "place"):
         return f"{path}=-1" if -1 in values else None
-    low = word in column_names.REVERSED
+    low = signals.is_low(path)
     if kinds == {bool}:
         return f"{path}={_spelled(not low)}" if (not low) in values else None
     if kinds <= {int, float} and values:
-        if word in column_names.CLASSES and not set(values) <= {-1, 0, 1}:
+        if column_names.is_a(path, "label") and not set(values) <= {-1, 0, 1}:
             return None
         if len(set(values)) == 1 and values[0] != 1:
             return None  # one value for all rows: nothing shows whether it is a good one
@@ -123,14 +122,14 @@ def _scored(path: str, survey: Survey, rows: Sequence[Row], where: str) -> DataE
 def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
     """Options that have a format read a column, where one has a place for it."""
     text = all(isinstance(value, str) for value in column.values)
-    name, word = reading.partition("/")[0], column_names.plain(path)
+    name = reading.partition("/")[0]
     record_format = formats.load(reading)
     read = record_format.columns
-    if word in column_names.SYSTEM and "system text" in read:
+    if column_names.is_a(path, "system") and "system text" in read:
         return [mapped("system", path)]
-    if word in column_names.HISTORY and "history" in read:
+    if column_names.is_a(path, "history") and "history" in read:
         return [mapped("history", path)]
-    if word in column_names.CORRECTED and text and "answer" in read and "." not in path:
+    if column_names.is_a(path, "corrected") and text and "answer" in read and "." not in path:
         answered = next((column for column in read["answer"] if column in row), None)
         return [] if answered is None else [mapped(answered, path)]
     if name in ("query_response", "prompt_completion") and "." not in path:
@@ -138,13 +137,13 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
             next((column for column in read[meaning] if column in row), "COLUMN")
             for meaning in ("question", "answer")
         )
-        if word in column_names.REASONING and text:
+        if column_names.is_a(path, "reasoning") and text:
             names = ("problem", "message_thinking", "message_content")
             # Every template has a place for a <think> block; not every one prints the field.
             return [_maps(names, (asked, path, answered)) + " --reasoning-in think"]
-        if word in column_names.CONTEXT and text:
+        if column_names.is_a(path, "context") and text:
             return [_maps(("instruction", "input", "output"), (asked, path, answered))]
-    if name == "alpaca" and word in column_names.CONTEXT and text:
+    if name == "alpaca" and column_names.is_a(path, "context") and text:
         return [mapped("input", path)]
     return []
 
@@ -187,8 +186,8 @@ def ask(survey: Survey, rows: Sequence[Row], reading: str, where: str, config: C
             raise _unseen(path, column, rows, reading, where)
         shown = _contents(column, len(rows))
         raise DataError(f"{where}: {error.detail} ({shown}).", error.remedy)
-    if survey.most is not None:
-        raise _unseen(survey.most, survey.columns[survey.most], rows, reading, where)
+    for path in survey.most:
+        raise _unseen(path, survey.columns[path], rows, reading, where)
 
 
 def format_chosen(config: Config) -> Format:
