@@ -94,8 +94,10 @@ def rates(name: str, value: Any, kind: "Kind") -> bool:
     if kind.trains_answers:
         if signals.is_telling(value):
             return not signals.is_about(name)
-        if "label" in found:
-            return not isinstance(value, str) or len(value) <= signals.LONGEST
+        if "label" in found and isinstance(value, str):
+            return len(value) <= signals.LONGEST
+        if "sign" in found and isinstance(value, bool):
+            return True
         return (rating or "place" in found) and signals.is_rating(value)
     if kind.compares:
         return _rates_a_pair(name, value, found, rating)
@@ -116,19 +118,18 @@ def _rates_a_pair(name: str, value: Any, found: Iterable[str], rating: bool) -> 
 
 
 def _rates_steps(name: str, value: Any, found: Iterable[str], rating: bool) -> bool:
-    """Whether a column may rate steps: a list of ratings, one beside each step, or a place."""
-    if "place" in found:
+    """Whether a column may rate steps: a list of ratings, corrections of them, or a place."""
+    if "place" in found or (rating and "corrected" in found):
         return signals.is_rating(value)
-    several = isinstance(value, list) and len(value) > 1
-    return rating and (several or "[]" in name) and signals.is_rating(value)
+    several = isinstance(value, list) and len(value) > 1 and name.count("[]") < 2
+    return rating and several and signals.is_rating(value) and not signals.is_low(name)
 
 
 def are_verdicts(name: str, values: Any, kind: "Kind") -> bool:
     """Whether all values of a column together show that it rates answers: few texts, which come
     again and again, under a word for a verdict."""
-    if not kind.trains_answers or "verdict" not in signals.classes(name):
-        return False
-    return signals.are_few(values)
+    head = next(iter(signals.classes(name)), None)
+    return kind.trains_answers and head == "verdict" and signals.are_few(values)
 
 
 def may_mean_more(name: str, kind: "Kind") -> bool:
@@ -154,7 +155,9 @@ def weighs(name: str, value: Any) -> bool:
 
 def leaves_out(name: str, value: Any) -> bool:
     """Whether a column may say that its row is not to be trained."""
-    return type(value) in (bool, int) and not value and is_a(name, "trained")
+    alone = signals.classes(name)
+    kept = alone.get("trained" if not value else "untrained", False)
+    return kept and type(value) in (bool, int)
 
 
 def is_flag(name: str, value: Any) -> bool:

@@ -15,34 +15,35 @@ from typing import Any
 # in all its inflections, ``stem*`` with any ending but that of somebody who does it (``verifier``).
 TABLE = """
 system: system sys developer | prompt instruction
-history: history dialog* previousturns | chat conversation turns
-tools: tool function | available call api rejected
+history: history dialog* previousturns previousmessages | chat conversation turns
+tools: tool function api | available call rejected definition
 arguments: kwargs thinkingmode enablethinking | chat template
 media: image img video audio pixel frame photo picture screenshot bbox object inlinedata filedata
   | path url uri file input
-context: context passage document article paragraph table evidence knowledge background premise
+context: context ctx passage document article paragraph table evidence knowledge background premise
   hypothes* fact retriev* searchresults starter schema hint persona scenario story transcript choice
   option excerpt snippet candidatestext | code sql db answer supporting dialogue
-reasoning: cot rational* reason* think* thought explanation explain scratchpad analysis
+reasoning: cot rational* reason* think* thought explanation explain scratchpad analysis monologue
   | chain initial step trace trajector* deepseek
-course: trajector* trace plan derivation deliberation proof workings
+course: trajector* trace plan derivation deliberation proof workings steps
 beginning: prefix prefill | answer response solution
 begun: initial partial preceding previous
 whole: full whole entire
-corrected: corrected correction revised improved | answer output response
+corrected: corrected correction revised improved edited | answer output response
 asked: question query problem prompt instruction input user taskdescription | statement
 answered: answer response solution output completion assistant target reply generation | gold model
 weight: weight mask importance
-trained: train trainable loss
-label: label tag verdict judgement judgment | kto
+trained: train trainable loss keep kept includ* use select*
+untrained: exclud* skip discard drop ignor* delet* remov* hidden
+label: label ktotag verdict judgement judgment | kto
 verdict: valid* verif* correct* pass fail* solv* resolv* success* accept* approv* prefer* win winner
   safe* toxic* harm* refus* grade decision outcome desirab* satisf* quality wrong mistake error good
   bad right offens* nsfw hate violen* violat* flag hallucinat* faithful* factual* truthful* match
-  upvot* accura*
+  upvot* accura* complete truncat* chosen select*
 measure: score rate reward acc helpful* honest* coheren* relevan* thumb vote star like guard judg*
-  target advantage feedback moderat* confiden*
-pair: tie swap flip confiden* agree* vote margin strength prefer* win winner consensus gap differ*
-  diff
+  target advantage feedback moderat* confiden* certain* agree* consisten* useful*
+pair: tie swap flip confiden* certain* agree* vote margin strength prefer* win winner consensus gap
+  differ* diff
 flag: weight train trainable loss mask detail ignore skip exclud* hidden prefix prefill partial
   cachecontrol continu*
 """
@@ -56,7 +57,7 @@ _ABOUT = frozenset(
     "rater labeler labeller verifier scorer worker reviewer evaluator author step turn position "
     "order seq start end level difficulty title group cluster license provider session url link "
     "file path method config count total threshold utc ms parallel control frequency len length "
-    "std var".split()
+    "std var range scale description criteria rubric".split()
 ) | frozenset(_COUNTED)
 _FILLERS = frozenset(
     "is has was are the a an of my all raw text texts message messages content contents value "
@@ -66,7 +67,6 @@ _GENERAL = _FILLERS | frozenset("result results body data".split())
 _FIRST = frozenset("first index idx step position location place".split())
 _ERRORS = re.compile(r"mistakes?|errors?|wrong|incorrect")
 _ASKING = ("is", "has", "was")
-# Where these words are the last but one, a reason is not reasoning.
 _ENDED = frozenset("stop finish filter exit end".split())
 SIDES = frozenset("chosen rejected accepted a b winner loser better worse preferred".split())
 _LOW = re.compile(
@@ -110,6 +110,10 @@ def _classes_of(word: str) -> frozenset[str]:
     return frozenset(name for name, pattern in _WORDS.items() if pattern.fullmatch(word))
 
 
+def _classes_of_all(words: Iterable[str]) -> set[str]:
+    return set().union(*map(_classes_of, words))
+
+
 def listed() -> Sequence[str]:
     """Every word of the table in its shortest form."""
     return sorted(word.rstrip("*") for word in _LISTED)
@@ -120,15 +124,13 @@ def _is_known(word: str) -> bool:
 
 
 def _split(chunk: str) -> Sequence[str]:
-    """The words of a name's part without a separator: of one that is written in small letters too,
-    where both halves are known."""
+    """The words of a name's part without a separator: cut where its case changes, or where both
+    halves are known words."""
     small = chunk.casefold()
-    if _is_known(small):
-        return [small]
     words = [word.casefold() for word in _WORD.findall(chunk)]
-    if len(words) > 1:
-        return words
-    halves = ([small[:at], small[at:]] for at in range(2, len(small) - 2))
+    if small in _LISTED or len(words) > 1:
+        return [small] if small in _LISTED else words
+    halves = ([small[:at], small[at:]] for at in range(2, len(small) - 1))
     return next((two for two in halves if all(map(_is_known, two))), words)
 
 
@@ -168,9 +170,16 @@ def is_about(path: str) -> bool:
         if _classes_of(word):
             break
         if word in _ABOUT:
-            inside = "media" in set().union(*map(_classes_of, words))
+            inside = "media" in _classes_of_all(words)
             return not (inside and word in ("path", "url", "file", "uri"))
     return bool(words) and words[0] in _COUNTED
+
+
+def _is_of_a_score(words: Sequence[str]) -> bool:
+    """Whether a reason is one for a score, or for an end, and not for an answer."""
+    at = next(at for at, word in enumerate(words) if "reasoning" in _classes_of(word))
+    before = [word for word in words[:at] if word not in SIDES]
+    return not _ENDED.isdisjoint(before) or not _classes_of_all(before).isdisjoint(_RATING)
 
 
 @functools.lru_cache(8192)
@@ -194,15 +203,15 @@ def classes(path: str) -> Mapping[str, bool]:
     head = next(iter(found), "")
     named = head in ("asked", "answered", "context") and words[0] not in _ASKING
     if named or ("corrected" in found and "measure" not in found):
-        for name in ("label", "verdict"):  # a correct answer and a corrected one are no verdicts
-            found.pop(name, None)
+        # A correct answer, or a corrected one, is no verdict; whether an answer is correct is one.
+        rated = [found.pop(name) for name in ("label", "verdict") if name in found]
+        if named and rated:
+            found["sign"] = False
     for name in ("asked", "answered"):
         if not found.get(name, True):  # an output format is no output
             del found[name]
-    reasons = [at for at, word in enumerate(words) if "reasoning" in _classes_of(word)]
-    before = words[: reasons[0]] if reasons else ()
-    if any(word in _ENDED or not _classes_of(word).isdisjoint(_RATING) for word in before):
-        del found["reasoning"]  # of a score, or of an end
+    if "reasoning" in found and _is_of_a_score(words):
+        del found["reasoning"]
     if not found and len(parts) > 1:
         general = all(word in _GENERAL for word in words)
         above = classes(".".join(parts[:-1]))
@@ -231,12 +240,13 @@ def is_low(path: str) -> bool:
 
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)\s*(?:%|/\s*\d+)?")
 _SAID = frozenset(
-    "good bad true false yes no right wrong pass fail + - excellent poor ok oui non да нет".split()
+    "good bad true false yes no right wrong + - excellent poor ok oui non да нет".split()
 )
 # In these texts a verdict is seen whatever the column is called.
 _TELLING = frozenset(
-    "safe unsafe correct incorrect passed failed valid invalid verified unverified toxic nontoxic "
-    "harmful harmless refused refusal accepted rejected approved yes no ja nein 是 否 对 错".split()
+    "safe unsafe correct incorrect pass passed fail failed failure valid invalid verified "
+    "unverified toxic nontoxic harmful harmless refused accepted rejected approved yes no "
+    "ja nein 是 否 对 错".split()
 )
 _TIES = re.compile(r"tied?|draw|equal|neither|unsure|(?:tie)?\W*both\W*(?:bad|good|same)\W*", re.I)
 FEW, SHORT = 6, 40  # different texts that a column of verdicts has at most, and their length
@@ -270,7 +280,7 @@ def is_rating(value: Any) -> bool:
     if text in _SAID or text in _TELLING or _NUMBER.fullmatch(value.strip()):
         return True
     words = words_of(value)
-    return 1 < len(words) <= 5 and any("verdict" in _classes_of(word) for word in words)
+    return 1 < len(words) <= 5 and not _classes_of_all(words).isdisjoint(_RATING)
 
 
 def are_few(values: Sequence[Any]) -> bool:
@@ -311,7 +321,7 @@ def is_media(value: Any, alone: bool) -> bool:
 def is_declared(value: Any, alone: bool) -> bool:
     """Whether a value can be tools or calls: objects, or their JSON."""
     if isinstance(value, str):
-        return bool(value.strip()) and (alone or value.lstrip()[:1] in ("[", "{"))
+        return value.lstrip()[:1] in ("[", "{") or (alone and is_prose(value))
     return isinstance(value, dict) or (
         isinstance(value, list) and (alone or dict in map(type, value))
     )

@@ -6,6 +6,7 @@ should see, a rating under sft, a weight, a flag of a turn.
 """
 
 import itertools
+import re
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -89,7 +90,10 @@ class ReadRow:
         return dict.fromkeys(filter(None, (text.strip() for text in texts)))
 
     def repeats(self, value: Any) -> bool:
-        """Whether a value repeats the texts of the examples: a part of one, or all of them."""
+        """Whether a value repeats the texts of the examples: a part of one, or all of them; of a
+        list or an object, whether everything inside it does."""
+        if isinstance(value, list | dict) and value:
+            return all(map(self.repeats, value.values() if isinstance(value, dict) else value))
         if not isinstance(value, str):
             return False
         plain = value.strip()
@@ -99,7 +103,18 @@ class ReadRow:
             self._judged[plain] = part or (bool(texts) and all(text in plain for text in texts))
         return self._judged[plain]
 
-    def rated_so(self, said: Any) -> bool:
+    def agrees(self, path: str, value: Any, kind: "Kind") -> bool:
+        """Whether a rating says no more than the examples do: steps that are rated so, or an answer
+        that ends with it, as those of a judge do."""
+        if kind.marks:
+            return not column_names.is_a(path, "corrected") and self._rated_so(value)
+        if not kind.trains_answers or isinstance(value, bool | list | dict):
+            return False
+        end = re.compile(rf"(?<!\w){re.escape(str(value).strip())}\W*$", re.IGNORECASE)
+        answers = (one.content for one in turns_of(self._examples) if one.role == "assistant")
+        return any(end.search(text[-len(str(value)) - 4 :]) for text in answers if text)
+
+    def _rated_so(self, said: Any) -> bool:
         """Whether ratings, or the place of the first mistake, are those of the examples' steps, or
         of something else than steps."""
         chains = [one.labels for one in self._examples if isinstance(one, StepChain)]
@@ -233,7 +248,7 @@ def _require_asked(left: Unread, value: Any, kind: "Kind", row: ReadRow) -> None
             f"{shown}, a flag of a turn that is not read",
             f"Flags of a turn are {', '.join(FLAGS)}. To leave this one out, add {ignore(path)}.",
         )
-    if column_names.rates(path, value, kind) and not (kind.marks and row.rated_so(value)):
+    if column_names.rates(path, value, kind) and not row.agrees(path, value, kind):
         raise rated(path, value, kind)
     left_out = column_names.leaves_out(path, value)
     if left_out or column_names.weighs(path, value):
