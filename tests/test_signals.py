@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rows import WHOLE, come_out_the_same, normalizing
+from rows import WHOLE, come_out_the_same, normalizing, records
 from support import few
 
 from pipeline.tasks import kind_of
 from stages import formats
 from stages.contract import FormatOptions, Record, Row
+from stages.normalize.stage import Normalize
 from stages.normalize.survey import Survey, survey
 from stages.rows import signals
 from stages.rows.selection import Selection
@@ -193,10 +194,12 @@ SIDES = ("chosen", "rejected", "a", "b", "1", "2", "winner", "loser")
 @pytest.mark.parametrize("side", SIDES)
 def test_a_rating_of_one_side_is_asked_about(side: str) -> None:
     """Before its word or behind it; a rating of no side says nothing about a pair."""
-    for word, spell in itertools.product(("score", "rating", "reward", "safe"), SPELLINGS.values()):
-        for parts in ([word, "my", side], [side, "my", word]):
+    spelled = [spell for name, spell in SPELLINGS.items() if name not in ("numbered", "digit")]
+    for word, spell in itertools.product(("score", "rating", "reward", "safe"), spelled):
+        for parts in ([word, "my", side], ["my", side, word]):
             assert refused("rm", spell(parts), 3), parts
-    assert refused("rm", "prompt_score", 3) is None
+    for name in ("prompt_score", "gpt4_score", "score_v2"):
+        assert refused("rm", name, 3) is None
     assert refused("rm", "prompt_scores", [3, 4]) == "rated"
     assert refused("rm", "prompt_scores", [3, 4, 5]) is None
 
@@ -245,8 +248,9 @@ def test_long_texts_that_are_most_together_are_all_named() -> None:
     for count in (1, 2, 3):
         long = {f"page{at}": f"{at}{PROSE * 4}" for at in range(count)}
         found = surveyed("sft", [{**row, **long, "note": "abc"}] * 3)
-        assert found.most == tuple(long)
-    assert surveyed("sft", [{**row, "page": PROSE}] * 3).most == ()
+        marked = [name for name, column in found.columns.items() if column.asked is not None]
+        assert (found.most, marked) == (("page0", []) if count == 1 else (None, [*long]))
+    assert surveyed("sft", [{**row, "page": PROSE}] * 3).most is None
 
 
 WORDS = sorted({form for forms, *_ in FAMILIES.values() for form in forms.split()} | {*ABOUT, "x"})
@@ -298,6 +302,17 @@ def test_rows_come_out_the_same_whatever_stands_beside(task: str, more: list[Row
     """Read alone, or by what they have in common."""
     row = WHOLE[READINGS[task]].row
     come_out_the_same(STAGES[task], [{**one, **row} for one in more])
+
+
+def test_a_column_that_is_taken_from_inside_is_not_left_out() -> None:
+    """Neither in the first row, which is read alone, nor in others that are like it."""
+    options = FormatOptions(columns={"question": "ask.text"})
+    one = Normalize(kind_of("sft"), formats.load("query_response"), options)
+    for more, left in (({}, {}), ({"by": "x"}, {"ask.by": 4})):
+        rows = [{"ask": {"text": f"q{at}", **more}, "answer": f"a{at}"} for at in range(4)]
+        one.restart()
+        one(records(rows))
+        assert one.tally.rows == left
 
 
 def test_what_is_low_is_good_where_the_word_says_so() -> None:

@@ -61,6 +61,8 @@ def condition_for(path: str, values: Sequence[Any]) -> str | None:
         best, sign = (min(values), "<=") if low else (max(values), ">=")
         few = len(set(values)) <= 2
         return f"{path}={_spelled(best)}" if few else f"{path}{sign}{_spelled(_median(values))}"
+    if any(map(signals.is_tie, values)):
+        return f"{path}!={next(value for value in values if signals.is_tie(value))}"
     if kinds == {str}:
         good = next((value for value in values if value.strip().casefold() in _GOOD), None)
         return None if good is None or good.strip() != good else f"{path}={good}"
@@ -112,10 +114,17 @@ def _scored(path: str, survey: Survey, rows: Sequence[Row], where: str) -> DataE
             f"Read them with {_maps(('chosen_score', 'rejected_score'), sides)}, or leave them "
             f"out with {' '.join(map(ignore, sides))}.",
         )
+    values = survey.columns[path].values
+    chosen, ways = condition_for(path, values), [f"leave it out with {ignore(path)}"]
+    if chosen is not None:
+        ways.insert(0, f"keep only the better rows with --where {_quoted(chosen)}")
+    numbers = all(type(value) in (int, float) for value in values)
+    if numbers and column_names.is_a(path, "margin") and not signals.has_side(path):
+        ways.insert(0, f"read it as the margin with {mapped('margin', path)}")
     return DataError(
-        f"{where}: column {path!r} ({shown}) may be the score of one answer, or the margin between "
-        "two, and no format reads it alone under this name.",
-        f"Read it as the margin with --map margin={path}, or leave it out with {ignore(path)}.",
+        f"{where}: column {path!r} ({shown}) may be the score of one answer, or say how sure the "
+        "order of the two is, and no format reads it under this name.",
+        f"Say which: {', or '.join(ways)}.",
     )
 
 
@@ -180,14 +189,14 @@ def ask(survey: Survey, rows: Sequence[Row], reading: str, where: str, config: C
             continue
         if error.code == "rated" and tasks.kind_of(config.task).trains_answers:
             raise _rated(path, column, rows, config, where)
-        if error.code == "rated":
+        if error.code == "rated" and tasks.kind_of(config.task).compares:
             raise _scored(path, survey, rows, where)
         if error.code == "unread_column":
             raise _unseen(path, column, rows, reading, where)
         shown = _contents(column, len(rows))
         raise DataError(f"{where}: {error.detail} ({shown}).", error.remedy)
-    for path in survey.most:
-        raise _unseen(path, survey.columns[path], rows, reading, where)
+    if survey.most is not None:
+        raise _unseen(survey.most, survey.columns[survey.most], rows, reading, where)
 
 
 def format_chosen(config: Config) -> Format:

@@ -15,7 +15,16 @@ from stages.format import Format
 from stages.formats._messages import role_of
 from stages.rows.column_names import Watched, are_verdicts, is_a, plain
 from stages.rows.selection import Selection
-from stages.rows.unread import ReadRow, Unread, left_over, mapped, rated, require_asked, size_of
+from stages.rows.unread import (
+    ReadRow,
+    Unread,
+    ignore,
+    left_over,
+    mapped,
+    rated,
+    require_asked,
+    size_of,
+)
 
 MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in unread columns
 LEAST_SHARE = 0.1  # of each of these columns, where they are several
@@ -45,12 +54,12 @@ class Survey:
     Attributes:
         rows: rows that the format could read.
         columns: by path.
-        most: the unread columns that have most of the rows' text, alone or together.
+        most: the unread column that has most of the rows' text; None where no column has alone.
     """
 
     rows: int = 0
     columns: dict[str, Column] = field(default_factory=dict)
-    most: tuple[str, ...] = ()
+    most: str | None = None
 
     def take(self, left: Unread) -> Column:
         """Count the values of one row."""
@@ -116,7 +125,14 @@ def survey(
         open_ = column.asked is None and path not in settled
         if open_ and are_verdicts(path, column.values, kind):
             column.asked = rated(path, column.values[0], kind)
-    result.most = _most(result, unread, total)
+    long = _most(result, unread, total)
+    result.most = long[0] if len(long) == 1 else None
+    for path in long if len(long) > 1 else ():
+        result.columns[path].asked = result.columns[path].asked or AskError(
+            "unread_column",
+            f"{path} and {len(long) - 1} more hold most of the rows' text, and nothing reads it",
+            f"Read it under another name with --map, or add {ignore(path)}.",
+        )
     return result
 
 

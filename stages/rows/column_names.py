@@ -6,7 +6,7 @@ and the shapes of their values.
 """
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from stages.contract import Row
@@ -77,7 +77,7 @@ def seen(name: str, value: Any, kind: "Kind") -> str | None:
 
 
 _LOOSE = ("course", "begun", "whole")
-_SHAPES = {
+_SHAPES: Mapping[str, Callable[[Any, bool], bool]] = {
     "tools": signals.is_declared,
     "media": signals.is_media,
     "arguments": lambda value, alone: True,
@@ -110,7 +110,7 @@ def _rates_a_pair(name: str, value: Any, found: Iterable[str], rating: bool) -> 
         return not signals.is_about(name)
     if "[]" in name or not signals.is_rating(value):
         return False
-    if "pair" in found or (rating and signals.has_side(name)):
+    if "pair" in found or "margin" in found or (rating and signals.has_side(name)):
         return True
     if isinstance(value, list):
         return rating and len(value) == 2
@@ -144,6 +144,8 @@ def means_more(name: str, value: Any, kind: "Kind") -> bool:
     """Whether a value of a column may not be ignored without an option; see ``unread``."""
     if value in EMPTY:
         return False
+    if not signals.classes(name):  # of most columns; only a telling text means more then
+        return type(value) is str and len(value) <= signals.SHORT and rates(name, value, kind)
     said = weighs(name, value) or leaves_out(name, value) or rates(name, value, kind)
     return said or bool(seen(name, value, kind))
 

@@ -42,8 +42,8 @@ verdict: valid* verif* correct* pass fail* solv* resolv* success* accept* approv
   upvot* accura* complete truncat* chosen select*
 measure: score rate reward acc helpful* honest* coheren* relevan* thumb vote star like guard judg*
   target advantage feedback moderat* confiden* certain* agree* consisten* useful*
-pair: tie swap flip confiden* certain* agree* vote margin strength prefer* win winner consensus gap
-  differ* diff
+pair: tie swap flip confiden* certain* agree* vote prefer* win winner consensus
+margin: margin strength gap differ* diff
 flag: weight train trainable loss mask detail ignore skip exclud* hidden prefix prefill partial
   cachecontrol continu*
 """
@@ -71,10 +71,11 @@ _ENDED = frozenset("stop finish filter exit end".split())
 SIDES = frozenset("chosen rejected accepted a b winner loser better worse preferred".split())
 _LOW = re.compile(
     r"(?:toxic|harm(?!less)|refus|wrong|mistake|error|bad$|fail|offens|nsfw|hate|viol|flag|halluc|"
-    r"reject|dislike|moderat)"
+    r"reject|dislike|moderat|swap|flip|tie)"
 )
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+")
 _SPLIT = re.compile(r"[\W\d_]+")
+_NUMBERED = re.compile(r"([^\W\d_]+)([\W_]*)[0-2](?!\d)")
 
 
 def _classes() -> Iterator[tuple[str, str, str]]:
@@ -223,13 +224,16 @@ def has_side(path: str) -> bool:
     """Whether a column is of one side of a pair, or of one numbered answer."""
     parts = _parts(path)
     words = (word for part in parts for word in words_of(part))
-    return any(map(SIDES.__contains__, words)) or bool(re.search(r"\d", parts[-1] if parts else ""))
+    return any(map(SIDES.__contains__, words)) or any(
+        between or _is_known(words_of(before)[-1])
+        for before, between in _NUMBERED.findall(parts[-1] if parts else "")
+    )
 
 
 def is_low(path: str) -> bool:
     """Whether a high number (or true) means that the answer is bad."""
     for word in reversed(words_of(_parts(path)[-1]) if path else ()):
-        for name in _RATING:
+        for name in (*_RATING, "pair"):
             found = _WORDS[name].fullmatch(word)
             if found:
                 return bool(found["no"]) != bool(_LOW.match(word, found.end("no")))
@@ -287,7 +291,7 @@ def are_few(values: Sequence[Any]) -> bool:
     """Whether the values of a column are few short texts, and more than one."""
     if not values or not all(isinstance(one, str) and len(one) <= SHORT for one in values):
         return False
-    return 1 < len({*values}) <= FEW
+    return 1 < len({*values}) <= min(FEW, len(values) // 2)
 
 
 def is_prose(value: Any) -> bool:

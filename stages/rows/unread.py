@@ -89,11 +89,13 @@ class ReadRow:
                 texts += [example.problem, *example.steps]
         return dict.fromkeys(filter(None, (text.strip() for text in texts)))
 
-    def repeats(self, value: Any) -> bool:
+    def repeats(self, value: Any, one_will_do: bool = False) -> bool:
         """Whether a value repeats the texts of the examples: a part of one, or all of them; of a
-        list or an object, whether everything inside it does."""
-        if isinstance(value, list | dict) and value:
-            return all(map(self.repeats, value.values() if isinstance(value, dict) else value))
+        list or an object, whether everything inside it does, or with ``one_will_do`` anything."""
+        if isinstance(value, dict):
+            value = [inside for key, inside in value.items() if key not in _SPEAKER]
+        if isinstance(value, list):
+            return bool(value) and (any if one_will_do else all)(map(self.repeats, value))
         if not isinstance(value, str):
             return False
         plain = value.strip()
@@ -258,7 +260,7 @@ def _require_asked(left: Unread, value: Any, kind: "Kind", row: ReadRow) -> None
         detail = f"{shown}, and nothing reads {what}"
         raise AskError("unread_weight", detail, f"{on_turns}{or_else} {ignore(path)}.")
     why = column_names.seen(path, value, kind)
-    if why is not None and not row.repeats(value):
+    if why is not None and not row.repeats(value, column_names.is_a(path, "answered")):
         raise AskError(
             "unread_column",
             f"{path} {why}, and nothing reads it",
