@@ -24,7 +24,7 @@ from stages.format import Format
 from stages.normalize import evidence
 from stages.normalize.survey import Column, Survey, survey
 from stages.readers._delimited import Delimited
-from stages.rows import column_names
+from stages.rows import column_names, signals
 from stages.rows.unread import ignore, mapped
 
 _GOOD = ("good", "correct", "yes", "true", "pass", "passed", "right", "+", "desirable", "accept")
@@ -51,20 +51,21 @@ def _quoted(text: str) -> str:
 def condition_for(path: str, values: Sequence[Any]) -> str | None:
     """A ``--where`` that keeps the better rows; None if it is unknown which are better."""
     kinds = {type(value) for value in values}
-    word = column_names.plain(path)
-    if word in column_names.PLACES:
+    if column_names.is_a(path, "place"):
         return f"{path}=-1" if -1 in values else None
-    low = word in column_names.REVERSED
+    low = signals.is_low(path)
     if kinds == {bool}:
         return f"{path}={_spelled(not low)}" if (not low) in values else None
     if kinds <= {int, float} and values:
-        if word in column_names.CLASSES and not set(values) <= {-1, 0, 1}:
+        if column_names.is_a(path, "label") and not set(values) <= {-1, 0, 1}:
             return None
         if len(set(values)) == 1 and values[0] != 1:
             return None  # one value for all rows: nothing shows whether it is a good one
         best, sign = (min(values), "<=") if low else (max(values), ">=")
         few = len(set(values)) <= 2
         return f"{path}={_spelled(best)}" if few else f"{path}{sign}{_spelled(_median(values))}"
+    if any(map(signals.is_tie, values)):
+        return f"{path}!={next(value for value in values if signals.is_tie(value))}"
     if kinds == {str}:
         good = next((value for value in values if value.strip().casefold() in _GOOD), None)
         return None if good is None or good.strip() != good else f"{path}={good}"
@@ -116,24 +117,31 @@ def _scored(path: str, survey: Survey, rows: Sequence[Row], where: str) -> DataE
             f"Read them with {_maps(('chosen_score', 'rejected_score'), sides)}, or leave them "
             f"out with {' '.join(map(ignore, sides))}.",
         )
+    values = survey.columns[path].values
+    chosen, ways = condition_for(path, values), [f"leave it out with {ignore(path)}"]
+    if chosen is not None:
+        ways.insert(0, f"keep only the better rows with --where {_quoted(chosen)}")
+    numbers = all(type(value) in (int, float) for value in values)
+    if numbers and column_names.is_a(path, "margin") and not signals.has_side(path):
+        ways.insert(0, f"read it as the margin with {mapped('margin', path)}")
     return DataError(
-        f"{where}: column {path!r} ({shown}) may be the score of one answer, or the margin between "
-        "two, and no format reads it alone under this name.",
-        f"Read it as the margin with --map margin={path}, or leave it out with {ignore(path)}.",
+        f"{where}: column {path!r} ({shown}) may be the score of one answer, or say how sure the "
+        "order of the two is, and no format reads it under this name.",
+        f"Say which: {', or '.join(ways)}.",
     )
 
 
 def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
     """Options that have a format read a column, where one has a place for it."""
     text = all(isinstance(value, str) for value in column.values)
-    name, word = reading.partition("/")[0], column_names.plain(path)
+    name = reading.partition("/")[0]
     record_format = formats.load(reading)
     read = record_format.columns
-    if word in column_names.SYSTEM and "system text" in read:
+    if column_names.is_a(path, "system") and "system text" in read:
         return [mapped("system", path)]
-    if word in column_names.HISTORY and "history" in read:
+    if column_names.is_a(path, "history") and "history" in read:
         return [mapped("history", path)]
-    if word in column_names.CORRECTED and text and "answer" in read and "." not in path:
+    if column_names.is_a(path, "corrected") and text and "answer" in read and "." not in path:
         answered = next((column for column in read["answer"] if column in row), None)
         return [] if answered is None else [mapped(answered, path)]
     if name in ("query_response", "prompt_completion") and "." not in path:
@@ -141,13 +149,13 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
             next((column for column in read[meaning] if column in row), "COLUMN")
             for meaning in ("question", "answer")
         )
-        if word in column_names.REASONING and text:
+        if column_names.is_a(path, "reasoning") and text:
             names = ("problem", "message_thinking", "message_content")
             # Every template has a place for a <think> block; not every one prints the field.
             return [_maps(names, (asked, path, answered)) + " --reasoning-in think"]
-        if word in column_names.CONTEXT and text:
+        if column_names.is_a(path, "context") and text:
             return [_maps(("instruction", "input", "output"), (asked, path, answered))]
-    if name == "alpaca" and word in column_names.CONTEXT and text:
+    if name == "alpaca" and column_names.is_a(path, "context") and text:
         return [mapped("input", path)]
     return []
 
@@ -193,7 +201,7 @@ def ask(
             continue
         if error.code == "rated" and tasks.kind_of(config.task).trains_answers:
             raise _rated(path, column, rows, config, where)
-        if error.code == "rated":
+        if error.code == "rated" and tasks.kind_of(config.task).compares:
             raise _scored(path, survey, rows, where)
         if error.code == "unread_column":
             raise _unseen(path, column, rows, reading, where)

@@ -84,7 +84,7 @@ _TURNS = ("prompt", "context_messages")
 _TEXTS = ("prompt", "question", "problem", "query", "instruction")
 _CHECKED = ("reward_model", "ground_truth", "reference_answer", "verification_info", "test_cases")
 # Any of these may hold an answer; then the row is for another format.
-_ANSWERS = column_names.ANSWERED | frozenset(
+_ANSWERS = frozenset(
     "answers responses solutions completions chosen rejected candidates messagecontent steps "
     "labels replies children instances text inputids".split()
 )
@@ -105,6 +105,8 @@ def _has_no_answer(row: Row) -> str | None:
     if asked is None or (not checked and not turns and asked != "prompt"):
         return None
     names = [column_names.plain(name) for name in said]
+    if any(column_names.is_a(name, "answered") for name in said):
+        return None
     if any(name in _ANSWERS or "response" in name or "output" in name for name in names):
         return None
     if any(isinstance(peek(row, name), (list, dict)) for name in said if name not in _HELD):

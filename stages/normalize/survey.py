@@ -13,11 +13,21 @@ from stages import contract, formats, kinds
 from stages.errors import AskError, RowError
 from stages.format import Format
 from stages.formats._messages import role_of
-from stages.rows.column_names import ANSWERED, ANSWERING, ASKED, Watched, plain
+from stages.rows.column_names import Watched, are_verdicts, is_a, plain
 from stages.rows.selection import Selection
-from stages.rows.unread import ReadRow, Unread, left_over, mapped, require_asked, size_of
+from stages.rows.unread import (
+    ReadRow,
+    Unread,
+    ignore,
+    left_over,
+    mapped,
+    rated,
+    require_asked,
+    size_of,
+)
 
-MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in one unread column
+MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in unread columns
+LEAST_SHARE = 0.1  # of each of these columns, where they are several
 LEAST_TEXT = 100  # characters per row of such a column; shorter texts are names, dates, numbers
 
 
@@ -44,7 +54,7 @@ class Survey:
     Attributes:
         rows: rows that the format could read.
         columns: by path.
-        most: the unread column that has most of the rows' text; None where no column has.
+        most: the unread column that has most of the rows' text; None where no column has alone.
     """
 
     rows: int = 0
@@ -85,6 +95,9 @@ def survey(
 ) -> Survey:
     """Read some rows, and collect the columns that nothing reads.
 
+    Whether few texts come again and again is seen only here: a build that is not asked about a
+    column refuses a row for it where its own value shows what the column means, and else never.
+
     Args:
         rows: after ``selection`` and ``--map`` were applied.
     """
@@ -114,11 +127,29 @@ def survey(
                     require_asked(left, kind, read)
                 except AskError as error:
                     column.asked = error
-    for path, size in unread.most_common(1):
-        long = size >= LEAST_TEXT * result.columns[path].rows
-        if long and size > MOST_OF_THE_TEXT * total:
-            result.most = path
+    for path, column in result.columns.items():
+        open_ = column.asked is None and path not in settled
+        if open_ and are_verdicts(path, column.values, kind):
+            column.asked = rated(path, column.values[0], kind)
+    long = _most(result, unread, total)
+    result.most = long[0] if len(long) == 1 else None
+    for path in long if len(long) > 1 else ():
+        result.columns[path].asked = result.columns[path].asked or AskError(
+            "unread_column",
+            f"{path} and {len(long) - 1} more hold most of the rows' text, and nothing reads it",
+            f"Read it under another name with --map, or add {ignore(path)}.",
+        )
     return result
+
+
+def _most(found: Survey, unread: Counter[str], total: int) -> tuple[str, ...]:
+    """The unread columns of long texts, where they hold more than all that is read."""
+    long = {
+        path: size
+        for path, size in unread.items()
+        if size >= max(LEAST_TEXT * found.columns[path].rows, LEAST_SHARE * total)
+    }
+    return tuple(long) if sum(long.values()) > MOST_OF_THE_TEXT * total else ()
 
 
 # Suggestions of ``--map`` for rows that no format fits.
@@ -128,8 +159,12 @@ def survey(
 
 
 _TEXTS = ("content", "value")
+# Names that often hold an answer: they are suggested as one, but may be ignored without an option.
+_ANSWERING = frozenset(
+    "generation generatedtext summary revision correct corrected rewritten code".split()
+)
 # A gold answer is what an answer is checked against, not an answer to train.
-_ANSWERS = (ANSWERED | ANSWERING) - {"goldanswer", "finalanswer"}
+_CHECKED = ("goldanswer", "finalanswer")
 
 
 def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
@@ -164,8 +199,9 @@ def answered(rows: Sequence[contract.Row]) -> str:
     Also empty where ``prompt_completion`` reads these names already.
     """
     texts = _texts(rows)
-    asks = [key for key in texts if plain(key) in ASKED]
-    answers = [key for key in texts if plain(key) in _ANSWERS]
+    asks = [key for key in texts if is_a(key, "asked")]
+    answers = [key for key in texts if is_a(key, "answered") or plain(key) in _ANSWERING]
+    answers = [key for key in answers if plain(key) not in _CHECKED]
     if len(asks) != 1 or len(answers) != 1:
         return ""
     pairs = zip(("prompt", "completion"), (asks[0], answers[0]), strict=True)

@@ -1,20 +1,19 @@
-"""What a column's name suggests where no format reads it; which columns of a row were read.
+"""What a column may mean where no format reads it; which columns of a row were read.
 
 Three kinds of columns must not be ignored without an option: those that the model should probably
-see, those that rate an answer, and those that weigh a row. Names are compared without case,
-underscores and hyphens, so that ``Starter_Code`` and ``starterCode`` are the same.
+see, those that rate an answer, and those that weigh a row. ``stages.rows.signals`` has their words
+and the shapes of their values.
 """
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from stages.contract import Row
+from stages.rows import signals
 
 if TYPE_CHECKING:
     from stages.kinds import Kind
-if TYPE_CHECKING:
-    pass
 
 
 @functools.lru_cache(4096)
@@ -24,175 +23,154 @@ def plain(name: str) -> str:
     return "".join(c for c in last.casefold() if c not in "_- ")
 
 
-def _set(names: str) -> frozenset[str]:
-    return frozenset(map(plain, names.split()))
+def is_a(name: str, meaning: str) -> bool:
+    """Whether a column's name has a word of a class of ``signals.TABLE``, or is a ``place``."""
+    return meaning in signals.classes(name)
 
 
-CONTEXT = _set(
-    "context contexts passage passages document documents article paragraph paragraphs table "
-    "tables evidence knowledge background premise hypothesis facts supporting_facts "
-    "retrieved_documents retrieved_context search_results code_context starter_code schema "
-    "sql_context db_schema hint hints persona personas scenario story dialogue transcript "
-    "choices options answer_choices candidates_text "
-)
-ASKED = _set(
-    "question query problem prompt instruction instructions input inputs user user_prompt "
-    "user_input user_message task_description problem_statement"
-)
-ANSWERED = _set(
-    "answer response solution output outputs completion assistant target targets reply "
-    "assistant_response model_response gold_answer final_answer generation"
-)
-# Names that often hold an answer: they are suggested as one, but may be ignored without an option.
-ANSWERING = _set("generation generated_text summary revision correct corrected rewritten code")
-CORRECTED = _set(
-    "corrected correction corrected_answer corrected_output corrected_response revised "
-    "revised_answer revised_output revised_response improved_answer improved_response"
-)
-SYSTEM = _set(
-    "system system_prompt system_message system_text sys_prompt developer system_instruction"
-)
-HISTORY = _set("history chat_history conversation_history previous_turns dialog dialogue_history")
-TOOLS = _set("tools functions tool_calls function_call available_tools tool_list rejected_tools")
-REASONING = _set(
-    "cot rationale rationales reasoning reasoning_content thinking thought thoughts think "
-    "chain_of_thought chain_of_thoughts message_thinking explanation scratchpad analysis "
-    "initial_reason_steps reason_steps reasoning_steps reasoning_trace deepseek_reasoning"
-)
-MEDIA = _set(
-    "image images image_path image_paths img video videos audio audios pixel_values frames "
-    "image_url image_urls audio_path video_path inline_data file_data input_image input_audio "
-    "rejected_images rejected_videos rejected_audios objects bbox bboxes"
-)
-VERDICTS = _set(
-    "label labels is_correct correct correctness iscorrect is_right right kto_tag kto_label tag "
-    "reward rewards score scores rating ratings passed pass is_passed pass_rate verdict verdicts "
-    "mistake_index error_index first_error step_rewards step_labels step_scores is_good good "
-    "desirable is_desirable preferred is_preferred accepted is_accepted accept approved quality "
-    "quality_score overall_score helpfulness thumbs_up thumbs upvoted valid is_valid success "
-    "is_success resolved is_resolved wins win final_answer_correct judgement judgment grade "
-    "overall_rating accuracy acc feedback_score toxicity harmful is_harmful unsafe is_unsafe "
-    "is_safe safe"
-)
-# In these columns, numbers other than 1, 0 and -1 may be class indices, which have no order.
-CLASSES = _set("label labels kto_tag kto_label tag")
-# In these columns, a high number (or true) means that the answer is bad.
-REVERSED = _set("toxicity harmful is_harmful unsafe is_unsafe")
-# Index of a mistake: -1 or null where there is none; other values have no order.
-PLACES = _set("mistake_index error_index first_error")
-WEIGHTS = _set(
-    "weight weights sample_weight sample_weights loss_weight loss_weights loss_mask mask masks "
-    "example_weight importance"
-)
-FLAGS = _set(
-    "weight train loss trainable training loss_weight loss_mask mask masked train_detail "
-    "training_detail detail ignore ignored skip excluded exclude hidden prefix prefill partial "
-    "cache_control continue"
-)
-TRAINED = _set("train trained training trainable loss")  # whether a row is trained: false or 0
-# Numbers that give the position or length of a turn, not its quality.
-BOOKKEEPING = _set(
-    "id idx index number turn turn_id turn_index turn_number message_id parent_id msg_id step "
-    "step_id call_id tool_call_id time timestamp ts date created created_at create_time "
-    "created_utc updated_at update_time tokens token_count num_tokens n_tokens length len "
-    "position order seq duration latency start end"
-)
-
-# Arguments of the chat template in a row; a build renders all rows with the same arguments.
-ARGUMENTS = _set("enable_thinking chat_template_kwargs template_kwargs thinking_mode")
-
-_SIDES = ("chosen", "rejected", "1", "2", "a", "b", "winner", "loser", "better", "worse")
-
-
-def seen(name: str, kind: "Kind") -> str | None:
-    """Why the model should probably see a column, as a clause; None for other columns."""
-    word = plain(name)
-    if word in SYSTEM or word in HISTORY or word in TOOLS:
-        return "belongs to the conversation"
-    if word in ARGUMENTS:
-        return "is for the chat template, which gets the same arguments for all rows"
-    if word in MEDIA:
-        return "is not text, and only text is trained"
-    if word in CONTEXT:
-        return "looks like something that the model should read"
-    if word in REASONING and kind.trains_answers:
-        return "looks like reasoning"
-    if word in CORRECTED and kind.trains_answers:
-        return "looks like a better answer than the one that would be trained"
-    if word in ASKED or (word in ANSWERED and kind.trains_answers):
-        return "looks like a part of the conversation"
-    return None
-
-
-def rates(name: str, value: Any, kind: "Kind") -> bool:
-    """Whether a column may say how good the answer beside it is."""
-    word = plain(name)
-    if kind.trains_answers:
-        return word in VERDICTS and (word in _ALWAYS or _is_rating(value))
-    if kind.compares:  # a score of either side that is spelled in a way no format knows
-        stem = _without_side(word)
-        return stem is not None and stem in _SCORE_STEMS
-    return False
-
-
-_ALWAYS = _set("label kto_tag kto_label verdict judgement judgment")
-_WORDS = _set(
-    "good bad true false yes no correct incorrect right wrong pass passed fail failed + -"
-)
-
-
-def _is_rating(value: Any) -> bool:
-    if isinstance(value, list):
-        return bool(value) and all(map(_is_rating, value))
-    if isinstance(value, str):
-        return plain(value) in _WORDS or value.strip().lstrip("+-").replace(".", "", 1).isdigit()
-    return isinstance(value, bool | int | float)
-
-
-_SCORE_STEMS = _set("score scores rating reward margin overall_score quality preference_strength")
-
-
-def _without_side(word: str) -> str | None:
-    for end in _SIDES:
-        for stem in (word.removeprefix(end), word.removesuffix(end)):
-            if stem != word:
-                return stem
-    return "margin" if word in ("margin", "scoremargin", "preferencestrength") else None
+_TALKS = "belongs to the conversation"
+_BEGINS = "looks like the beginning of the answers"
+# Why the model should see a column, by its class, and where: of all kinds, of those that train
+# whole answers, of those that compare two.
+_SEEN = {
+    "system": (_TALKS, "all"),
+    "history": (_TALKS, "all"),
+    "tools": (_TALKS, "all"),
+    "arguments": ("is for the chat template, which gets the same arguments for all rows", "all"),
+    "media": ("is not text, and only text is trained", "all"),
+    "context": ("looks like something that the model should read", "all"),
+    "reasoning": ("looks like reasoning", "answers"),
+    "course": ("looks like reasoning", "answers"),
+    "corrected": ("looks like a better answer than the one that would be trained", "answers"),
+    "beginning": (_BEGINS, "all"),
+    "begun": (_BEGINS, "pairs"),
+    "whole": ("looks like more of an answer than what would be compared", "pairs"),
+    "asked": ("looks like a part of the conversation", "all"),
+    "answered": ("looks like a part of the conversation", "answers"),
+}
 
 
 @functools.lru_cache(4096)
-def may_mean_more(name: str, kind: "Kind") -> bool:
-    """Whether some value of a column must not be ignored without an option."""
-    if seen(name, kind) or weighs(name) or plain(name) in TRAINED:
+def _seen(name: str, where: str) -> tuple[tuple[str, bool, str], ...]:
+    """The classes of a name of which a value should be seen, with why."""
+    found = signals.classes(name)
+    said = [(word, alone, *_SEEN[word]) for word, alone in found.items() if word in _SEEN]
+    sided = where == "pairs" and signals.has_side(name)
+    asked = [
+        (word, alone, why)
+        for word, alone, why, whose in said
+        if whose in ("all", where) and (word != "whole" or sided)
+    ]
+    if sided and not found.keys().isdisjoint(("reasoning", "course")):
+        asked.append(("reasoning", False, _SEEN["reasoning"][0]))
+    return tuple(asked)
+
+
+def seen(name: str, value: Any, kind: "Kind") -> str | None:
+    """Why the model should probably see a column, as a clause; None for other columns."""
+    where = "answers" if kind.trains_answers else "pairs" if kind.compares else ""
+    for word, alone, why in _seen(name, where):
+        shape = _SHAPES.get(word, signals.is_text)
+        if shape(value, alone and word not in _LOOSE):
+            return why
+    return None
+
+
+_LOOSE = ("course", "begun", "whole")
+_SHAPES: Mapping[str, Callable[[Any, bool], bool]] = {
+    "tools": signals.is_declared,
+    "media": signals.is_media,
+    "arguments": lambda value, alone: True,
+}
+
+
+def rates(name: str, value: Any, kind: "Kind") -> bool:
+    """Whether a column may say how good the answer beside it is, or a step of it.
+
+    A text with a verdict of its own (``unsafe``) does so whatever the column is called.
+    """
+    found = signals.classes(name)
+    rating = any(word in found for word in ("label", "verdict", "measure"))
+    if kind.trains_answers:
+        if signals.is_telling(value):
+            return not signals.is_about(name)
+        if "label" in found and isinstance(value, str):
+            return len(value) <= signals.LONGEST
+        if "sign" in found and isinstance(value, bool):
+            return True
+        return (rating or "place" in found) and signals.is_rating(value)
+    if kind.compares:
+        return _rates_a_pair(name, value, found, rating)
+    return kind.marks and _rates_steps(name, value, found, rating)
+
+
+def _rates_a_pair(name: str, value: Any, found: Iterable[str], rating: bool) -> bool:
+    """Whether a column may say how sure a pair is, how good one of its sides, or that it is bad."""
+    if signals.is_tie(value):
+        return not signals.is_about(name)
+    if "[]" in name or not signals.is_rating(value):
+        return False
+    if "pair" in found or "margin" in found or (rating and signals.has_side(name)):
         return True
-    return plain(name) in VERDICTS if kind.trains_answers else rates(name, None, kind)
+    if isinstance(value, list):
+        return rating and len(value) == 2
+    return "verdict" in found and (isinstance(value, bool) or signals.is_telling(value))
+
+
+def _rates_steps(name: str, value: Any, found: Iterable[str], rating: bool) -> bool:
+    """Whether a column may rate steps: a list of ratings, corrections of them, or a place."""
+    if "place" in found or (rating and "corrected" in found):
+        return signals.is_rating(value)
+    several = isinstance(value, list) and len(value) > 1 and name.count("[]") < 2
+    return rating and several and signals.is_rating(value) and not signals.is_low(name)
+
+
+def are_verdicts(name: str, values: Any, kind: "Kind") -> bool:
+    """Whether all values of a column together show that it rates answers: few texts, which come
+    again and again, under a word for a verdict."""
+    head = next(iter(signals.classes(name)), None)
+    return kind.trains_answers and head == "verdict" and signals.are_few(values)
+
+
+def may_mean_more(name: str, kind: "Kind") -> bool:
+    """Whether some value of a column must not be ignored without an option.
+
+    False only for names that count, name or date something: a telling text may have any other.
+    """
+    return not signals.is_about(name)
 
 
 def means_more(name: str, value: Any, kind: "Kind") -> bool:
     """Whether a value of a column may not be ignored without an option; see ``unread``."""
     if value in EMPTY:
         return False
-    said = bool(seen(name, kind)) or weighs(name) or leaves_out(name, value)
-    return said or rates(name, value, kind)
+    if not signals.classes(name):  # of most columns; only a telling text means more then
+        return type(value) is str and len(value) <= signals.SHORT and rates(name, value, kind)
+    said = weighs(name, value) or leaves_out(name, value) or rates(name, value, kind)
+    return said or bool(seen(name, value, kind))
 
 
-def weighs(name: str) -> bool:
+def weighs(name: str, value: Any) -> bool:
     """Whether a column may weigh its row in the loss."""
-    return plain(name) in WEIGHTS
+    return is_a(name, "weight") and signals.is_rating(value)
 
 
 def leaves_out(name: str, value: Any) -> bool:
     """Whether a column may say that its row is not to be trained."""
-    return plain(name) in TRAINED and type(value) in (bool, int) and not value
+    alone = signals.classes(name)
+    kept = alone.get("trained" if not value else "untrained", False)
+    return kept and type(value) in (bool, int)
 
 
 def is_flag(name: str, value: Any) -> bool:
     """Whether a key of a turn may say how the turn is trained or how good it is."""
-    word = plain(name)
-    if isinstance(value, bool) or word in FLAGS:
+    found = signals.classes(name)
+    if isinstance(value, bool) or "flag" in found or "label" in found:
         return True
-    number = isinstance(value, int | float)
-    return word in VERDICTS or (number and word not in BOOKKEEPING)
+    if signals.is_about(name):
+        return False
+    rated = any(word in found for word in ("verdict", "measure", "place"))
+    return isinstance(value, int | float) or (rated and signals.is_rating(value))
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:

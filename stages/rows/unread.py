@@ -6,6 +6,7 @@ should see, a rating under sft, a weight, a flag of a turn.
 """
 
 import itertools
+import re
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -88,8 +89,13 @@ class ReadRow:
                 texts += [example.problem, *example.steps]
         return dict.fromkeys(filter(None, (text.strip() for text in texts)))
 
-    def repeats(self, value: Any) -> bool:
-        """Whether a value repeats the texts of the examples: a part of one, or all of them."""
+    def repeats(self, value: Any, one_will_do: bool = False) -> bool:
+        """Whether a value repeats the texts of the examples: a part of one, or all of them; of a
+        list or an object, whether everything inside it does, or with ``one_will_do`` anything."""
+        if isinstance(value, dict):
+            value = [inside for key, inside in value.items() if key not in _SPEAKER]
+        if isinstance(value, list):
+            return bool(value) and (any if one_will_do else all)(map(self.repeats, value))
         if not isinstance(value, str):
             return False
         plain = value.strip()
@@ -99,12 +105,46 @@ class ReadRow:
             self._judged[plain] = part or (bool(texts) and all(text in plain for text in texts))
         return self._judged[plain]
 
+    def agrees(self, path: str, value: Any, kind: "Kind") -> bool:
+        """Whether a rating says no more than the examples do: steps that are rated so, or an answer
+        that ends with it, as those of a judge do."""
+        if kind.marks:
+            return not column_names.is_a(path, "corrected") and self._rated_so(value)
+        if not kind.trains_answers or isinstance(value, bool | list | dict):
+            return False
+        end = re.compile(rf"(?<!\w){re.escape(str(value).strip())}\W*$", re.IGNORECASE)
+        answers = (one.content for one in turns_of(self._examples) if one.role == "assistant")
+        return any(end.search(text[-len(str(value)) - 4 :]) for text in answers if text)
+
+    def _rated_so(self, said: Any) -> bool:
+        """Whether ratings, or the place of the first mistake, are those of the examples' steps, or
+        of something else than steps."""
+        chains = [one.labels for one in self._examples if isinstance(one, StepChain)]
+        if not isinstance(said, list):
+            return any(said in _places(labels) for labels in chains)
+        alike = [labels for labels in chains if len(labels) == len(said)]
+        if not all(isinstance(one, bool | int | float) for one in said) or max(said) > 1:
+            return not alike
+        good = [one > 0 if min(said) < 0 else one >= 0.5 for one in said]
+        return not alike or any(
+            all(
+                mine is None or (mine >= 0.5) == one for mine, one in zip(labels, good, strict=True)
+            )
+            for labels in alike
+        )
+
     @property
     def has_turns(self) -> bool:
         """Whether it has a list of turns, which may have keys of their own."""
         columns = [value for value in self._row.values() if isinstance(value, list)]
         turns = [one for one in itertools.chain.from_iterable(columns) if isinstance(one, dict)]
         return not all(map(_SPEAKER.isdisjoint, turns))
+
+
+def _places(labels: Sequence[float | None]) -> tuple[int, ...]:
+    """What may stand for the first mistake among some steps, counted from 0 or from 1."""
+    first = next((at for at, one in enumerate(labels) if one is not None and one < 0.5), None)
+    return (-1, 0, len(labels)) if first is None else (first, first + 1)
 
 
 def _column_of(row: Row, key: str) -> str:
@@ -196,7 +236,8 @@ def require_asked(left: Unread, kind: "Kind", row: ReadRow) -> None:
         AskError: ignoring it would train something wrong, or might.
     """
     if left.turn or column_names.may_mean_more(left.path, kind):
-        for value in left.values:
+        several = kind.marks and len(left.values) > 1 and not left.turn
+        for value in [[*left.values]] if several else left.values:
             _require_asked(left, value, kind, row)
 
 
@@ -209,27 +250,32 @@ def _require_asked(left: Unread, value: Any, kind: "Kind", row: ReadRow) -> None
             f"{shown}, a flag of a turn that is not read",
             f"Flags of a turn are {', '.join(FLAGS)}. To leave this one out, add {ignore(path)}.",
         )
-    if column_names.rates(path, value, kind):
-        what = "may be the score of an answer"
-        if kind.trains_answers:
-            what = "rates what would be trained"
-        raise AskError("rated", f"{shown}, which {what}", f"Add {ignore(path)}.")
+    if column_names.rates(path, value, kind) and not row.agrees(path, value, kind):
+        raise rated(path, value, kind)
     left_out = column_names.leaves_out(path, value)
-    if left_out or column_names.weighs(path):
+    if left_out or column_names.weighs(path, value):
         what = "whether a whole row is trained" if left_out else "the weight of a whole row"
         on_turns = _on_turns("train" if left_out else "weight", kind, row)
         or_else = "Leave such rows out with --where, or add" if left_out else "Add"
         detail = f"{shown}, and nothing reads {what}"
         raise AskError("unread_weight", detail, f"{on_turns}{or_else} {ignore(path)}.")
-    why = column_names.seen(path, kind)
-    if column_names.plain(path) in column_names.CORRECTED and isinstance(value, bool | int | float):
-        return  # whether an answer was corrected, or how often, is not an answer
-    if why is not None and not row.repeats(value):
+    why = column_names.seen(path, value, kind)
+    if why is not None and not row.repeats(value, column_names.is_a(path, "answered")):
         raise AskError(
             "unread_column",
             f"{path} {why}, and nothing reads it",
             f"Read it under another name with --map, or add {ignore(path)}.",
         )
+
+
+def rated(path: str, value: Any, kind: "Kind") -> AskError:
+    """The question about a column that may rate answers or steps."""
+    what = "may be the score of an answer"
+    if kind.trains_answers:
+        what = "rates what would be trained"
+    elif kind.marks:
+        what = "may rate the steps otherwise"
+    return AskError("rated", f"{path} is {_shown(value)}, which {what}", f"Add {ignore(path)}.")
 
 
 def _on_turns(flag: str, kind: "Kind", row: ReadRow) -> str:

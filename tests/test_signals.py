@@ -1,0 +1,326 @@
+"""What a column may mean is told by words in its name and by shapes of its values: generated over
+words, spellings, shapes and tasks, so that nothing depends on one spelling."""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rows import WHOLE, come_out_the_same, normalizing, records
+from support import few
+
+from pipeline.tasks import kind_of
+from stages import formats
+from stages.contract import FormatOptions, Record, Row
+from stages.normalize.stage import Normalize
+from stages.normalize.survey import Survey, survey
+from stages.rows import signals
+from stages.rows.selection import Selection
+
+PROSE = "First we look at both numbers, then we add them."
+READINGS = {"sft": "prompt_completion", "rm": "preference", "prm": "stepwise"}
+
+ALL = ("sft", "rm", "prm")
+NO_TEXTS: list[Any] = [0, 1.5, True]
+# Words of a class in several of their forms; the tasks that ask about them; values of their shape,
+# and values that are none.
+FAMILIES: dict[str, tuple[str, tuple[str, ...], list[Any], list[Any]]] = {
+    "rated": (
+        "score scores rating ratings rated reward rewards helpfulness relevance accuracy",
+        ("sft",),
+        [0, 0.25, "0.0", "3/5", [1, 2], {"a": 1, "b": 0}],
+        [PROSE, "https://a.b/c", [PROSE]],
+    ),
+    "judged": (
+        "valid validated validity verified verification correct correctness incorrect passed pass",
+        ("sft",),
+        [True, False, 0, 1, "yes", "No", "incorrect", "0.5", [True, False], "not solved"],
+        [PROSE, [PROSE]],
+    ),
+    "judged_safe": (
+        "failed solved resolved success accepted approved safe unsafe safety toxic toxicity",
+        ("sft",),
+        [False, 0, "no", [True, False]],
+        [PROSE, [PROSE]],
+    ),
+    "judged_pair": (
+        "tie tied swapped flipped confidence agreement votes margin consensus",
+        ("rm",),
+        [True, False, 0, 0.5, [1, 2], {"a": 2, "b": 1}],
+        [PROSE, [PROSE]],
+    ),
+    "reasoning": (
+        "cot rationale rationales reasoning thinking thoughts explanation trajectory trace plan",
+        ("sft",),
+        [PROSE, [PROSE, PROSE], {"text": PROSE}],
+        NO_TEXTS,
+    ),
+    "context": (
+        "context contexts passage passages document article table evidence knowledge options hint",
+        ALL,
+        [PROSE, [PROSE], {"text": PROSE}],
+        NO_TEXTS,
+    ),
+    "conversation": ("system developer history dialogue", ALL, [PROSE], NO_TEXTS),
+    "tools": (
+        "tool tools function functions",
+        ALL,
+        [[{"name": "f", "parameters": {}}], '[{"name": "f"}]', {"name": "f"}],
+        [*NO_TEXTS, "search"],
+    ),
+    "media": (
+        "image images img video videos audio photo screenshot",
+        ALL,
+        ["a/b.png", "https://a.b/c", ["a.png"], {"bytes": "aa"}],
+        NO_TEXTS,
+    ),
+    "weight": ("weight weights importance mask masks", ALL, [0.5, 2, [1, 0]], [PROSE]),
+}
+# What a name is about, whatever stands before it.
+ABOUT = (
+    "id ids idx index count tokens length size time date timestamp seed temperature latency cost "
+    "source split lang language model name type category url version hash"
+).split()
+NEIGHBOURS = ("deepseek", "human", "annotator", "average", "overall", "r1")
+
+Spell = Callable[[list[str]], str]
+SPELLINGS: dict[str, Spell] = {
+    "snake": "_".join,
+    "kebab": "-".join,
+    "blank": " ".join,
+    "upper": lambda words: "_".join(words).upper(),
+    "pascal": lambda words: "".join(word.capitalize() for word in words),
+    "camel": lambda words: words[0] + "".join(word.capitalize() for word in words[1:]),
+    "numbered": lambda words: f"{'_'.join(words)}_2",
+    "digit": lambda words: f"{'_'.join(words)}2",
+}
+
+
+def names(words: list[str], neighbours: bool = True) -> Iterator[str]:
+    """A name in every spelling, alone and behind the name of somebody."""
+    for spell in SPELLINGS.values():
+        yield spell(words)
+        if neighbours:
+            yield from (spell([one, *words]) for one in NEIGHBOURS)
+
+
+STAGES = {task: normalizing(task, reading) for task, reading in READINGS.items()}
+
+
+def codes(task: str, more: list[tuple[str, Any]]) -> list[str | None]:
+    """The codes that rows with one more column each are refused with."""
+    row = WHOLE[READINGS[task]].row
+    rows = [Record(at, 0, b"", {**row, name: value}) for at, (name, value) in enumerate(more)]
+    found: list[str | None] = STAGES[task](rows).column("reject_code").to_pylist()
+    return found
+
+
+def refused(task: str, name: str, value: Any) -> str | None:
+    """The code that a row with one more column is refused with."""
+    return codes(task, [(name, value)])[0]
+
+
+def judged(task: str, names: Iterable[str], values: list[Any]) -> dict[tuple[str, Any], bool]:
+    """Whether each value under each name, which the format does not read, refuses its row."""
+    more = [(n, v) for n in names if not of_a_format(task, n) for v in values]
+    found = zip(more, codes(task, more), strict=True)
+    return {(name, str(value)): code is not None for (name, value), code in found}
+
+
+def surveyed(task: str, rows: list[Row]) -> Survey:
+    """What a build would ask about such rows."""
+    found = formats.load(READINGS[task])
+    return survey(rows, found, kind_of(task), FormatOptions(), Selection())
+
+
+def of_a_format(task: str, name: str) -> bool:
+    """Whether the format reads a column of this name."""
+    return name in formats.names_of(formats.load(READINGS[task]))
+
+
+@pytest.mark.parametrize("family", few(list(FAMILIES), 3))
+def test_every_form_in_every_spelling_is_asked_about(family: str) -> None:
+    """Where the values have the shape of the class, and in the tasks that it matters to."""
+    forms, tasks, held, others = FAMILIES[family]
+    for task, form in itertools.product(tasks, forms.split()):
+        found = judged(task, names([form]), held[:2]) | judged(task, [f"my_{form}"], held)
+        assert all(found.values()), (task, [one for one, asked in found.items() if not asked])
+        found = judged(task, [f"my_{form}"], others)
+        assert not any(found.values()), (task, [one for one, asked in found.items() if asked])
+
+
+@pytest.mark.parametrize("family", few(list(FAMILIES), 3))
+def test_a_column_about_something_is_never_asked_about(family: str) -> None:
+    """Its number, name, date or source; in every spelling, whatever the words before it."""
+    forms, _, held, _ = FAMILIES[family]
+    allowed = {"media": ("url",)}.get(family, ())
+    values = [7, "gpt-4", True, *(one for one in held if not isinstance(one, bool))]
+    ends = [end for end in ABOUT if end not in allowed]
+    for form, end in zip(forms.split(), itertools.cycle(ends), strict=False):
+        made = [*names([form, end]), *names(["num", form], neighbours=False)]
+        for task in READINGS:
+            found = judged(task, made, values[:3])
+            assert not any(found.values()), (task, [one for one, asked in found.items() if asked])
+    found = judged("sft", [f"{forms.split()[0]}_{end}" for end in ends], values)
+    assert not any(found.values()), [one for one, asked in found.items() if asked]
+
+
+@pytest.mark.parametrize("task", READINGS)
+def test_a_general_name_means_what_it_stands_in(task: str) -> None:
+    """``scores.overall`` is a score, and ``context.text`` a context."""
+    for inside in ("value", "text", "overall", "content"):
+        assert "measure" in signals.classes(f"my_scores.{inside}")
+        assert "context" in signals.classes(f"context.{inside}")
+    assert "measure" in signals.classes("scores.depth")
+    assert "context" not in signals.classes("context.depth")
+    assert refused(task, "context", {"id": 1, "text": PROSE}) == "unread_column"
+
+
+def test_a_telling_text_is_asked_about_under_any_name() -> None:
+    """But not where the name is about something else."""
+    for text in ("safe", "Unsafe", "incorrect", "failed", "No", "ja"):
+        assert refused("sft", "gate", text) == "rated", text
+        assert refused("sft", "gate_type", text) is None, text
+    for text in ("tie", "Both bad", "neither"):
+        assert refused("rm", "gate", text) == "rated", text
+        assert refused("sft", "gate", text) is None, text
+
+
+SIDES = ("chosen", "rejected", "a", "b", "1", "2", "winner", "loser")
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_a_rating_of_one_side_is_asked_about(side: str) -> None:
+    """Before its word or behind it; a rating of no side says nothing about a pair."""
+    spelled = [spell for name, spell in SPELLINGS.items() if name not in ("numbered", "digit")]
+    for word, spell in itertools.product(("score", "rating", "reward", "safe"), spelled):
+        for parts in ([word, "my", side], ["my", side, word]):
+            assert refused("rm", spell(parts), 3), parts
+    for name in ("prompt_score", "gpt4_score", "score_v2"):
+        assert refused("rm", name, 3) is None
+    assert refused("rm", "prompt_scores", [3, 4]) == "rated"
+    assert refused("rm", "prompt_scores", [3, 4, 5]) is None
+
+
+def test_ratings_of_steps_are_asked_about_where_they_differ() -> None:
+    """Also the place of the first mistake; a verdict on the whole changes no step."""
+    labels = WHOLE["stepwise"].row["labels"]
+    same, odd = [float(one) for one in labels], [float(not one) for one in labels]
+    for name in ("my_ratings", "HardLabels", "step-quality"):
+        assert refused("prm", name, same) is None
+        assert refused("prm", name, odd) == "rated"
+        assert refused("prm", name, [*odd, 1]) is None
+        assert refused("prm", name, 1) is None
+    first = next((at for at, one in enumerate(labels) if not one), None)
+    fits = -1 if first is None else first
+    for name in ("my_first_mistake", "errorStep", "mistake_index_2"):
+        assert refused("prm", name, fits) is None
+        assert refused("prm", name, 17) == "rated"
+    assert refused("prm", "final_verdict", False) is None
+
+
+def test_an_answer_that_ends_with_its_rating_is_a_judges() -> None:
+    """The rating says no more than the answer does."""
+    row = {**WHOLE["prompt_completion"].row, "completion": "Too short. [RESULT] 2"}
+    for value in ("2", 2):
+        assert not surveyed("sft", [{**row, "my_score": value}]).columns["my_score"].asked
+    assert surveyed("sft", [{**row, "my_score": 1}]).columns["my_score"].asked
+
+
+def test_few_texts_of_a_verdict_are_seen_in_the_sample_alone() -> None:
+    """No row is refused for one of them, and many texts are no verdicts."""
+    row = WHOLE["prompt_completion"].row
+    for name in ("my_quality", "solutionGrade", "decision"):
+        for count, asked in ((1, False), (2, True), (5, True), (20, False)):
+            values = [f"class {at % count:c>3}" for at in range(60)]
+            found = surveyed("sft", [{**row, name: value} for value in values])
+            assert (found.columns[name].asked is not None) is asked, (name, count)
+            assert refused("sft", name, values[0]) is None
+    found = surveyed("sft", [{**row, "my_topic": f"{at % 2}th topic"} for at in range(60)])
+    assert found.columns["my_topic"].asked is None
+
+
+def test_long_texts_that_are_most_together_are_all_named() -> None:
+    """Each alone is less than most, and short ones beside them are none of them."""
+    row = WHOLE["prompt_completion"].row
+    for count in (1, 2, 3):
+        long = {f"page{at}": f"{at}{PROSE * 4}" for at in range(count)}
+        found = surveyed("sft", [{**row, **long, "note": "abc"}] * 3)
+        marked = [name for name, column in found.columns.items() if column.asked is not None]
+        assert (found.most, marked) == (("page0", []) if count == 1 else (None, [*long]))
+    assert surveyed("sft", [{**row, "page": PROSE}] * 3).most is None
+
+
+WORDS = sorted({form for forms, *_ in FAMILIES.values() for form in forms.split()} | {*ABOUT, "x"})
+VALUES = st.sampled_from(
+    [
+        None,
+        "",
+        0,
+        1,
+        True,
+        False,
+        0.5,
+        "yes",
+        "unsafe",
+        "tie",
+        "B",
+        PROSE,
+        "a.png",
+        [1, 0],
+        [1, 0, 1],
+    ]
+) | st.sampled_from([[PROSE], {"a": 1}, {"text": PROSE}, [{"name": "f"}], '[{"name": "f"}]'])
+NAMES = st.tuples(
+    st.lists(st.sampled_from(WORDS), min_size=1, max_size=3), st.sampled_from([*SPELLINGS])
+).map(lambda made: SPELLINGS[made[1]](made[0]))
+
+
+@settings(max_examples=150)
+@given(st.sampled_from([*READINGS]), NAMES, st.lists(VALUES, min_size=1, max_size=6))
+def test_a_row_is_refused_only_for_what_the_sample_would_have_asked(
+    task: str, name: str, values: list[Any]
+) -> None:
+    """Whatever becomes of a value alone, in a sample it is asked about, and the other way round but
+    for few texts."""
+    if of_a_format(task, name):
+        return
+    rows = [{**WHOLE[READINGS[task]].row, name: value} for value in values]
+    columns = surveyed(task, rows).columns
+    asked = name in columns and columns[name].asked is not None
+    assert any(codes(task, [(name, value) for value in values])) is asked
+
+
+@settings(max_examples=80)
+@given(
+    st.sampled_from([*READINGS]),
+    st.lists(st.dictionaries(NAMES, VALUES, max_size=2), min_size=1, max_size=6),
+)
+def test_rows_come_out_the_same_whatever_stands_beside(task: str, more: list[Row]) -> None:
+    """Read alone, or by what they have in common."""
+    row = WHOLE[READINGS[task]].row
+    come_out_the_same(STAGES[task], [{**one, **row} for one in more])
+
+
+def test_a_column_that_is_taken_from_inside_is_not_left_out() -> None:
+    """Neither in the first row, which is read alone, nor in others that are like it."""
+    options = FormatOptions(columns={"question": "ask.text"})
+    one = Normalize(kind_of("sft"), formats.load("query_response"), options)
+    for more, left in (({}, {}), ({"by": "x"}, {"ask.by": 4})):
+        rows = [{"ask": {"text": f"q{at}", **more}, "answer": f"a{at}"} for at in range(4)]
+        one.restart()
+        one(records(rows))
+        assert one.tally.rows == left
+
+
+def test_what_is_low_is_good_where_the_word_says_so() -> None:
+    """A negation turns a word round."""
+    for word in ("toxic", "toxicity", "harmful", "refusal", "failed", "hallucination", "flagged"):
+        assert signals.is_low(f"is_{word}"), word
+        assert not signals.is_low(f"non{word}"), word
+    for word in ("safe", "valid", "correct", "verified", "solved"):
+        assert not signals.is_low(f"my_{word}"), word
+        negated = "in" if word in ("valid", "correct") else "un"
+        assert signals.is_low(f"my_{negated}{word}"), word
