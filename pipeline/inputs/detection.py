@@ -16,6 +16,7 @@ from pipeline.options.many_values import Keep
 from stages import contract, formats, readers
 from stages.errors import AskError, DataError, UnknownFormatError, UsageError, counted
 from stages.format import Format
+from stages.normalize import roles
 from stages.normalize.evidence import Detection, detect, settle
 from stages.normalize.mixture import detect_mixture, in_words
 from stages.normalize.survey import survey
@@ -239,6 +240,8 @@ def recognise_rows(
         _require_read(
             config.source.map, formats.names_of(detection.format), f"format {detection.format.name}"
         )
+        if detection.format.renamed:
+            rows = [renamed(row, detection.format.renamed) for row in rows]
         seen = survey(rows, detection.format, kind, format_options(config), selection_of(config))
         ask(seen, rows, detection.reading, where, config)
     return detection
@@ -279,11 +282,21 @@ def two_shapes(found: Detection, where: str, config: Config) -> DataError:
 
 def _as_named(named: Format, rows: list[contract.Row], where: str, config: Config) -> Detection:
     """The reading that ``--format`` names."""
-    fitting = [row for row in rows if named.matches(row)]
-    reading, more = config.source.format, ""
+    source, reading, more = config.source, config.source.format, ""
+    given = [renamed(row, named.renamed) for row in rows]
+    fitting = [row for row in given if named.matches(row)]
+    if not fitting and not named.renamed:
+        kind = tasks.kind_of(config.task)
+        if len(found := roles.find(rows, kind, source.map, named.name)) == 1:
+            variant = reading.partition("/")[2]
+            reading = formats.reading_of(named.name, variant, found[0].renamed)
+            named, more = formats.load(reading), f": {found[0].words}"
+            given = [renamed(row, named.renamed) for row in rows]
+            fitting = [row for row in given if named.matches(row)]
     if "/" not in reading:
-        source = config.source
-        reading, more = settle(named, fitting, where, source.already_templated, source.map)
+        columns = {**named.renamed, **source.map}
+        reading, why = settle(named, fitting, where, source.already_templated, columns)
+        more += why
     counts = {named.name: len(fitting)}
     evidence = (
         f"named by --format, fits {len(fitting):,} of {counted(len(rows), 'sampled row')}{more}"

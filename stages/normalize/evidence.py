@@ -5,17 +5,17 @@ them, and no other may: where two do, or where the meaning of a column stays ope
 an option instead of a guess.
 """
 
-import itertools
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from stages import contract, formats, kinds
-from stages.errors import DataError, RowError, UndecidedError, UnknownFormatError, counted
+from stages.errors import DataError, UndecidedError, UnknownFormatError, counted
 from stages.format import Format
-from stages.normalize import survey
-from stages.rows import stop_text, unread
-from stages.rows.column_names import plain
+from stages.normalize import roles, survey
+from stages.rows import stop_text
+from stages.rows.selection import renamed
 
 MIXED_SHARE = 0.01  # fewer rows of another format are refused one by one by normalize
 
@@ -60,81 +60,55 @@ def _refuse_unpaired(rows: Sequence[contract.Row], where: str) -> None:
         )
 
 
-_BESIDE = ("system text", "history", "tools", "margin", "scores")
-
-
-def _covers(candidate: Format, row: contract.Row) -> tuple[int, int]:
-    """How many of a format's required meanings a row has columns for, and how unusual the names of
-    these columns are in the format (0 for the usual ones, else negative)."""
-    places = [
-        next((place for place, name in enumerate(names) if row.get(name) is not None), None)
-        for meaning, names in candidate.columns.items()
-        if meaning not in _BESIDE
-    ]
-    there = [place for place in places if place is not None]
-    return len(there), -sum(there)
-
-
-def _nearest(rows: Sequence[contract.Row], kind: kinds.Kind) -> tuple[Format, str] | None:
-    """The format whose columns the rows have, but not its values, and what is wrong with these."""
-    row = next((row for row in rows if row), None)
-    if row is None:
-        return None
-    offered = [f for f in formats.usable_for(kind) if not f.named_only]
-    for candidate in sorted(offered, key=lambda f: _covers(f, row), reverse=True):
-        covered, unusual = _covers(candidate, row)
-        if covered < min(2, len(row)) or (covered < 2 and unusual < 0):
-            return None
-        try:
-            candidate.read(row, contract.FormatOptions())
-        except RowError as error:
-            if not error.detail.endswith("is missing"):
-                return candidate, error.detail
-    return None
-
-
-def _mapped(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
-    """``--map`` options for columns whose names differ from a format's only in spelling."""
-    if not rows:
-        return ""
-    keys = list(dict.fromkeys(key for row in rows[:10] for key in row))
-    if not keys:
-        return ""
-    for candidate in formats.usable_for(kind):
-        pairs = [
-            pair for names in candidate.columns.values() for pair in _spelled_alike(names, keys)
-        ]
-        row = {**rows[0], **{name: rows[0].get(key) for name, key in pairs}}
-        if pairs and candidate.matches(row):
-            return " ".join(unread.mapped(name, key) for name, key in pairs)
-    return ""
-
-
-def _spelled_alike(names: Sequence[str], keys: Sequence[str]) -> list[tuple[str, str]]:
-    """Columns whose names differ from those of a format only in case and underscores."""
-    near: dict[str, str] = {}
-    for name, key in itertools.product(names, keys):
-        if plain(name) == plain(key) and name != key:
-            near.setdefault(key, name)
-    return [(name, key) for key, name in near.items()]
-
-
 def _none_fits(rows: Sequence[contract.Row], kind: kinds.Kind, where: str) -> UnknownFormatError:
-    keys = ", ".join(sorted({key for row in rows[:10] for key in row})[:12]) or "(none)"
-    none = f"{where}: no format of {kind.words} fits rows with the columns {keys}."
-    if mapped := _mapped(rows, kind):
-        return UnknownFormatError(none, f"Did you mean {mapped}?")
+    """The error for rows that have no format, and no columns that play the roles of one."""
+    said = roles.columns_named(rows[:10]) or "(none)"
+    none = f"{where}: no format of {kind.words} fits rows with the columns {said}."
     if likely := survey.offer(rows, kind):
         return UnknownFormatError(none, likely)
     offered = ", ".join(f.name for f in formats.usable_for(kind))
-    if near := _nearest(rows, kind):
-        return UnknownFormatError(
-            f"{where}: the rows have the columns of {near[0].name}, but not its values: {near[1]}.",
-            "Fix the values, or name the columns with --map or another format with --format "
-            f"({offered}).",
-        )
     named = f"Name the columns with --map, or the format with --format ({offered})."
     return UnknownFormatError(none, named)
+
+
+def _by_roles(
+    rows: Sequence[contract.Row],
+    kind: kinds.Kind,
+    where: str,
+    already_templated: bool,
+    columns: Mapping[str, str] | None,
+) -> Detection:
+    """The reading of rows that no format fits under the names of their columns.
+
+    Raises:
+        DataError: their columns play the roles of no format, or of several that differ.
+    """
+    found = roles.find(rows, kind, columns or {})
+    if not found:
+        raise _none_fits(rows, kind, where)
+    if len(found) > 1:
+        raise roles.which(found, where)
+    [one] = found
+    return read_by_roles(one, rows, where, already_templated, columns)
+
+
+def read_by_roles(
+    one: roles.Candidate,
+    rows: Sequence[contract.Row],
+    where: str,
+    already_templated: bool,
+    columns: Mapping[str, str] | None,
+) -> Detection:
+    """The reading of one way to read the columns of rows, and what its format still asks."""
+    detected = formats.load(one.reading)
+    named = {**one.renamed, **(columns or {})}
+    given = [renamed(row, one.renamed) for row in rows]
+    fitting = [row for row in given if detected.matches(row)]
+    if doubt := detected.doubt(fitting, named):
+        raise DataError(f"{where}: {doubt[0]}.", f"{doubt[1]}.")
+    reading, more = settle(detected, fitting, where, already_templated, named)
+    counts = {detected.name: len(fitting)}
+    return Detection(reading, f"{one.evidence}{more}", sampled=len(rows), counts=counts)
 
 
 def _refuse_templated(
@@ -182,7 +156,7 @@ def settle(
     except UndecidedError as error:
         choices = " or ".join(f"--format {detected.name}/{choice}" for choice in error.choices)
         raise DataError(f"{where}: {error.what}.", f"Say which with {choices}.") from error
-    reading = f"{detected.name}/{variant}" if variant else detected.name
+    reading = formats.reading_of(detected.name, variant, detected.renamed)
     why = f"; {why}" if why else ""
     return reading, why + _refuse_templated(detected, rows, where, already_templated)
 
@@ -245,23 +219,24 @@ def detect(
     Raises:
         DataError: none fits, more than one does, or a column's meaning stays open.
     """
+    by_roles = partial(_by_roles, rows, kind, where, already_templated, columns)
     evidence = matching(rows, kind)
     counts = {name: sum(map(bool, reasons)) for name, reasons in evidence.items()}
     counts = dict(sorted(counts.items(), key=lambda pair: -pair[1]))
     if not counts:
         if kind.compares:
             _refuse_unpaired(rows, where)
-        raise _none_fits(rows, kind, where)
+        return by_roles()
     best = next(iter(counts))
     frequent = [name for name, count in counts.items() if count * 2 > len(rows)]
     require_one(f"{where} reads", frequent, evidence)
     other, strays = _strays(evidence, best)
     if (counts[best] + strays) * 2 <= len(rows):
-        raise _none_fits(rows, kind, where)
+        return by_roles()
     if strays and ((strays > MIXED_SHARE * len(rows) and strays > 1) or counts[best] == strays):
         return Detection(best, evidence="", sampled=len(rows), counts=counts, change=(best, other))
     if counts[best] * 2 <= len(rows):
-        raise _none_fits(rows, kind, where)
+        return by_roles()
     detected = formats.load(best)
     if detected.named_only:
         raise DataError(
@@ -270,9 +245,14 @@ def detect(
             f"Add --format {best} to have them checked and passed through.",
         )
     fitting = [row for row, reason in zip(rows, evidence[best], strict=True) if reason]
-    if not detected.usable and survey.answered(fitting) and kind.trains_answers:
-        raise _none_fits(fitting, kind, where)
-    doubt = detected.doubt(fitting, columns or {})
+    named = columns or {}
+    doubt = detected.doubt(fitting, named)
+    if not detected.usable or doubt is not None or roles.misses(detected, fitting, kind, named):
+        found = roles.find(fitting, kind, named)
+        if len(found) == 1:
+            return read_by_roles(found[0], rows, where, already_templated, columns)
+        if found and (doubt is None or not detected.usable):
+            raise roles.which(found, where)
     if doubt is not None:
         raise DataError(f"{where}: {doubt[0]}.", f"{doubt[1]}.")
     reading, more = settle(detected, fitting, where, already_templated, columns)

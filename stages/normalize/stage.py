@@ -75,6 +75,10 @@ class Normalize:
     search: settings.Search | None = None
     likeness: settings.Likeness | None = None
 
+    def __post_init__(self) -> None:
+        """Columns that were found count as named by ``--map`` in everything that reads rows."""
+        object.__setattr__(self, "options", self.format.told(self.options))
+
     @functools.cached_property
     def example_kind(self) -> kinds.Kind:
         """The kind of the examples: the task's, or token ids where the rows contain those."""
@@ -191,8 +195,7 @@ class Normalize:
     @functools.cached_property
     def _inside(self) -> tuple[str, ...]:
         """Paths of what is taken from inside of columns."""
-        taken = (*self.options.columns.values(), *self.carried.paths)
-        return tuple(path for path in taken if "." in path)
+        return selection.inside(self.options.columns, self.carried.paths)
 
     @functools.cached_property
     def _settled(self) -> frozenset[str]:
