@@ -34,6 +34,11 @@ def cut(text: str, options: FormatOptions) -> list[str]:
     return text.split(tag)
 
 
+def is_tagged(text: str) -> bool:
+    """Whether one of the known step tags stands in a text."""
+    return any(tag in text for tag in TAGS)
+
+
 def require_tail(pieces: list[str]) -> None:
     """After the last tag only whitespace may stand.
 

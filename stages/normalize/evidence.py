@@ -5,8 +5,9 @@ them, and no other may: where two do, or where the meaning of a column stays ope
 an option instead of a guess.
 """
 
+import contextlib
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,7 +15,7 @@ from stages import contract, formats, kinds
 from stages.errors import DataError, UndecidedError, UnknownFormatError, counted
 from stages.format import Format
 from stages.normalize import roles, survey
-from stages.rows import stop_text
+from stages.rows import stop_text, unread
 from stages.rows.selection import renamed
 
 MIXED_SHARE = 0.01  # fewer rows of another format are refused one by one by normalize
@@ -69,6 +70,23 @@ def _none_fits(rows: Sequence[contract.Row], kind: kinds.Kind, where: str) -> Un
     offered = ", ".join(f.name for f in formats.usable_for(kind))
     named = f"Name the columns with --map, or the format with --format ({offered})."
     return UnknownFormatError(none, named)
+
+
+class UnsettledError(DataError):
+    """The rows of a format do not show which variant of it they are."""
+
+
+def _settled_by_roles(
+    rows: Sequence[contract.Row],
+    kind: kinds.Kind,
+    where: str,
+    already_templated: bool,
+    columns: Mapping[str, str],
+) -> Iterator[tuple[roles.Candidate, Detection]]:
+    """The ways to read rows that leave nothing open."""
+    for one in roles.find(rows, kind, columns):
+        with contextlib.suppress(UnsettledError):
+            yield one, read_by_roles(one, rows, where, already_templated, columns)
 
 
 def _by_roles(
@@ -154,8 +172,9 @@ def settle(
     try:
         variant, why = detected.settle(rows, columns or {})
     except UndecidedError as error:
-        choices = " or ".join(f"--format {detected.name}/{choice}" for choice in error.choices)
-        raise DataError(f"{where}: {error.what}.", f"Say which with {choices}.") from error
+        maps = "".join(f" {unread.mapped(*one)}" for one in detected.renamed.items())
+        choices = " or ".join(f"--format {detected.name}/{one}{maps}" for one in error.choices)
+        raise UnsettledError(f"{where}: {error.what}.", f"Say which with {choices}.") from error
     reading = formats.reading_of(detected.name, variant, detected.renamed)
     why = f"; {why}" if why else ""
     return reading, why + _refuse_templated(detected, rows, where, already_templated)
@@ -255,7 +274,15 @@ def detect(
             raise roles.which(found, where)
     if doubt is not None:
         raise DataError(f"{where}: {doubt[0]}.", f"{doubt[1]}.")
-    reading, more = settle(detected, fitting, where, already_templated, columns)
+    try:
+        reading, more = settle(detected, fitting, where, already_templated, columns)
+    except UnsettledError:
+        found = list(_settled_by_roles(rows, kind, where, already_templated, named))
+        if not found:
+            raise
+        if len(found) > 1:
+            raise roles.which([one for one, _ in found], where) from None
+        return found[0][1]
     sentence = (
         f"{common(evidence[best])} in {counts[best]:,} of {counted(len(rows), 'sampled row')}{more}"
     )

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from stages.contract import Row
-from stages.formats import _messages, _turns
+from stages.formats import _messages, _rated_steps, _turns
 from stages.normalize import role_names
 from stages.rows.column_names import EMPTY
 from stages.rows.selection import lookup
@@ -111,7 +111,8 @@ class Columns:
     @cached_property
     def questions(self) -> list[str]:
         """The texts that may be asked."""
-        named = [path for path in self._called("question", self._texts) if "[]" not in path]
+        able = [path for path in self._texts if "[]" not in path]
+        named = self._called("question", able) or self._called("topic", able)
         return self._distinct(self._varied(named))
 
     @cached_property
@@ -183,7 +184,14 @@ class Columns:
         return self._called("tools", self._where(lambda value: isinstance(value, (list, str)), 0.0))
 
     def _steps(self) -> list[str]:
-        return self._called("steps", self._where(_are_texts))
+        able = [p for p in self._where(_are_texts) if not role_names.is_about(p)]
+        return self._called("steps", able) or able
+
+    def _tagged_steps(self) -> list[str]:
+        return self._where(lambda value: isinstance(value, str) and _rated_steps.is_tagged(value))
+
+    def _ratings_of_text(self) -> list[str]:
+        return self._where(lambda value: isinstance(value, list))
 
     def _ratings(self) -> list[str]:
         """Lists of numbers that are as long as the steps."""
@@ -201,7 +209,23 @@ class Columns:
 
     def _numbers_of(self, roles: tuple[str, ...]) -> list[str]:
         paths = [p for p in self._where(_are_numbers) if role_names.role_of(p) in roles]
-        return [path for path in paths if self._as_long(path, self._list_of_answers())]
+        lists = self._list_of_answers()
+        return [p for p in paths if self._as_long(p, lists) and self._in_order(p, lists)]
+
+    def _in_order(self, path: str, others: Iterable[str]) -> bool:
+        """Whether a list of objects stands in the order of other lists: a key of both, such as a
+        name, says the same in both."""
+        mine = path.partition("[]")[0]
+        for other in (one.partition("[]")[0] for one in others):
+            for key in self._keys(mine) & self._keys(other) if other != mine else ():
+                left, right = self.values[f"{mine}[].{key}"], self.values[f"{other}[].{key}"]
+                for a, b in zip(left, right, strict=True):
+                    if a != b and sorted(map(repr, a or ())) == sorted(map(repr, b or ())):
+                        return False
+        return True
+
+    def _keys(self, path: str) -> set[str]:
+        return {one.rpartition(".")[2] for one in self.values if one.startswith(f"{path}[].")}
 
     def _scores(self) -> list[str]:
         return self._numbers_of(("number", "verdict"))
@@ -219,6 +243,10 @@ class Columns:
             )
             for other in lists
         )
+
+    def _two_numbers(self) -> list[str]:
+        pairs = self._where(lambda value: _are_numbers(value) and len(value) == 2)
+        return [path for path in pairs if role_names.role_of(path) in ("number", "verdict")]
 
     def _verdict(self) -> list[str]:
         scalars = self._where(lambda value: isinstance(value, (str, int, float)))

@@ -18,19 +18,20 @@ def _words(*said: str) -> dict[str, tuple[str, ...]]:
 # last part that means one is the noun: model_input is a question, question_answer an answer.
 _FIRST = _words("system: system sys", "tools: tools functions", "history: history")
 _NOUNS = _words(
-    "question: question query problem prompt instruction input user human request ask post "
-    "task 问题 指令 输入",
+    "question: question query problem prompt instruction input user human request ask "
+    "task frage pregunta 问题 質問 指令 输入",
     "answer: answer response solution output completion reply generation generated assistant "
-    "target summary summaries gpt candidates samples 回答 答案 输出",
+    "target summary summaries gpt candidates samples antwort respuesta 回答 答案 输出",
     "context: context passage document article background",
     "reasoning: reasoning thinking thought cot rationale explanation analysis scratchpad",
     "steps: steps process",
     "error: error mistake",
+    "topic: title post item goal body",
     "rank: rank",
     "number: score rating reward grade label value point quality",
     "verdict: winner preference preferred choice better best verdict judgment judgement selected",
 )
-_WHOLE = ("q", "a", "cot", "gpt", "sys", "ask", "post", "user")  # none begins a word, nor one it
+_WHOLE = ("q", "a", "cot", "gpt", "sys", "ask", "user")  # none begins a word, nor one it
 _ENDINGS = ("", "s", "es", "ed")
 _LETTERS = {"q": "question", "a": "answer"}
 # A column about another one is not that one: question_id, response_model, solution_is_valid.
@@ -38,7 +39,8 @@ _ABOUT = frozenset(
     "id ids uid uuid hash key source src origin type kind category tag tags model name lang "
     "language length len token tokens count num number time date url link path version topic "
     "difficulty domain format author status level subject subset split dataset is has valid "
-    "verified safe toxic flag feedback eval evaluation confidence critique judge index embedding".split()
+    "verified safe toxic flag feedback eval evaluation confidence critique judge index "
+    "embedding".split()
 )
 # Objects beside the data: for a checker, or for the one who keeps it.
 _BESIDE = frozenset(("meta", "metadata", "extra", "verification"))
@@ -47,11 +49,11 @@ _REFERENCE = frozenset("reference ref gold golden ground truth expected".split()
 _CHECKED = _REFERENCE | {"correct", "final", "label"}
 BETTER = frozenset(
     "chosen accepted accept preferred winner winning win w better best positive pos good correct "
-    "right selected".split()
+    "right selected 良い 好 优".split()
 )
 WORSE = frozenset(
     "rejected reject refused dispreferred nonpreferred unpreferred loser losing lose l worse worst "
-    "negative neg bad incorrect wrong unchosen".split()
+    "negative neg bad incorrect wrong unchosen 悪い 坏 差".split()
 )
 _SIDES = (("a", "b"), ("1", "2"), ("0", "1"), ("first", "second"), ("left", "right"), ("x", "y"))
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
@@ -60,6 +62,7 @@ _NEGATED = re.compile(r"\b(non|un|dis)[_\- ](?=[a-z])", re.IGNORECASE)
 
 
 _KNOWN = frozenset(word for words in {**_FIRST, **_NOUNS}.values() for word in words)
+_KNOWN_HERE = re.compile("(" + "|".join(w for w in _KNOWN if not w.isascii()) + ")")
 
 
 @functools.lru_cache(4096)
@@ -69,7 +72,9 @@ def parts(path: str) -> tuple[str, ...]:
     for one in _BETWEEN.split(_NEGATED.sub(r"\1", path)):
         whole = one.casefold() in _KNOWN
         found += [one.casefold()] if whole else map(str.casefold, _PART.findall(one))
-    return tuple(found)
+    # Scripts without blanks are cut at the words that are known.
+    cut = (one for part in found for one in (_KNOWN_HERE.split(part) if part else ()))
+    return tuple(part for part in cut if part)
 
 
 def _means(part: str, word: str) -> bool:
@@ -96,7 +101,7 @@ def role_of(path: str) -> str:
     if not {"is", "has", "num"}.isdisjoint(words):
         return ""
     meant = [role for part in words if (role := _role(part, _NOUNS))]
-    return meant[-1] if meant else ""
+    return ([role for role in meant if role != "topic"] or meant or [""])[-1]
 
 
 def mentions(path: str, role: str) -> bool:

@@ -53,7 +53,7 @@ _SHAPES: Mapping[str, tuple[Shape, ...]] = {
         Shape("alpaca", {"instruction": "question", "input": "input", "output": "answer"}, _BESIDE),
         Shape(
             "message_thinking",
-            {"problem": "question", "message_thinking": "reasoning", "message_content": "answer"},
+            {"problem": "prompt", "message_thinking": "reasoning", "message_content": "answer"},
             _BESIDE,
         ),
     ),
@@ -72,11 +72,17 @@ _SHAPES: Mapping[str, tuple[Shape, ...]] = {
                 ("ranked", "list of answers", "scores", "scores"),
                 ("ranked", "list of answers", "ranks", "ranks"),
                 ("ranked", "sides", "scores", "numbers of sides"),
+                ("ranked", "sides", "scores", "two numbers"),
             )
         ),
     ),
     kinds.STEPS: (
         Shape("stepwise", {**_STEPS, "labels": "ratings"}, _AHEAD),
+        Shape(
+            "tagged_text",
+            {"problem": "question", "steps": "tagged steps", "labels": "ratings of text"},
+            _AHEAD,
+        ),
         Shape("processbench", {**_STEPS, "first_error": "first error"}, _AHEAD),
     ),
 }
@@ -95,6 +101,9 @@ _SAID = {
     "list of answers": "answers",
     "sides": "answers",
     "numbers of sides": "scores",
+    "two numbers": "scores",
+    "tagged steps": "steps",
+    "ratings of text": "ratings",
 }
 
 
@@ -177,7 +186,11 @@ def misses(
     if read * 2 < len(some):
         return True
     answers = {*format_.columns.get("answer", ())}
-    if not kind.trains_answers or answers.isdisjoint(set().union(*some)) or not answers.isdisjoint(columns):
+    if (
+        not kind.trains_answers
+        or answers.isdisjoint(set().union(*some))
+        or not answers.isdisjoint(columns)
+    ):
         return False
     return not answers.isdisjoint(columns_of(some, answers_alone=True).references)
 

@@ -171,6 +171,7 @@ class Normalize:
         left = unread.left_over(row, examples, printed=self.printed, inside=self._inside)
         if not left:
             return
+        left = [unread.raw(one, self.options.columns) for one in left]
         left = [one for one in left if one.path not in self.decided]
         read = unread.ReadRow(row, examples)
         for one in left:
@@ -199,7 +200,8 @@ class Normalize:
 
     @functools.cached_property
     def _settled(self) -> frozenset[str]:
-        return formats.settled_by(self.format, self.options.columns)
+        columns = self.options.columns
+        return formats.settled_by(self.format, columns).union(columns.values())
 
     def read_again(self, record: Record) -> list[Example | RowError]:
         """A record's examples for the second reading: before it is decided which turns are trained.

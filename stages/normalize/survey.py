@@ -16,7 +16,7 @@ from stages.formats._messages import role_of
 from stages.rows.column_names import Watched
 from stages.rows.selection import Selection
 from stages.rows.selection import inside as selection_inside
-from stages.rows.unread import ReadRow, Unread, left_over, mapped, require_asked, size_of
+from stages.rows.unread import ReadRow, Unread, left_over, mapped, raw, require_asked, size_of
 
 MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in one unread column
 LEAST_TEXT = 100  # characters per row of such a column; shorter texts are names, dates, numbers
@@ -85,7 +85,7 @@ def survey(
     """
     result = Survey()
     options = format_.told(options)
-    settled = formats.settled_by(format_, options.columns)
+    settled = formats.settled_by(format_, options.columns).union(options.columns.values())
     unread: Counter[str] = Counter()
     total = 0
     inside = selection_inside(options.columns)
@@ -98,7 +98,8 @@ def survey(
         result.rows += 1
         total += _text(row)
         read = ReadRow(row, examples)
-        for left in left_over(watched, examples, printed=frozenset(), inside=inside):
+        unknown = left_over(watched, examples, printed=frozenset(), inside=inside)
+        for left in (raw(one, options.columns) for one in unknown):
             if left.path in selection.decided:
                 continue
             column = result.take(left)

@@ -176,9 +176,21 @@ def rest(path: str, value: Any, taken: Iterable[str]) -> Iterator[tuple[str, Any
 
 
 def inside(mapping: Mapping[str, str], others: Iterable[str] = ()) -> tuple[str, ...]:
-    """Paths of ``--map``, and others, that lie inside of columns."""
-    taken = (one for path in mapping.values() for one in path.split(","))
-    return tuple(path for path in (*taken, *others) if "." in path)
+    """Paths of ``--map``, and others, that lie inside of columns, under the names of both."""
+    taken = [path for source in mapping.values() for path in source.split(",") if "." in path]
+    for name, source in mapping.items():
+        taken += [name + path[len(source) :] for path in taken if _top(path) == source]
+    return (*taken, *(path for path in others if "." in path))
+
+
+def _top(path: str) -> str:
+    return path.partition(".")[0].removesuffix("[]")
+
+
+def raw(path: str, mapping: Mapping[str, str]) -> str:
+    """A path of a renamed row as the file has it, which is what options take."""
+    name = _top(path)
+    return mapping.get(name, name) + path[len(name) :]
 
 
 def replaced(row: Row, mapping: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
