@@ -168,11 +168,9 @@ class _OpenRLHF(Asking):
 _TEXT_LABELS = ("labels", "label", "values", "value", "ratings", "step_labels")
 
 
-def _tagged(row: Row) -> str | None:
+def _text_of_steps(row: Row) -> str | None:
     """The column with steps in one text."""
-    texts = ((name, peek(row, name)) for name in _rated_steps.LISTS)
-    tagged = (n for n, said in texts if isinstance(said, str) and _rated_steps.is_tagged(said))
-    return next(tagged, None)
+    return next((n for n in _rated_steps.LISTS if isinstance(peek(row, n), str)), None)
 
 
 class _TaggedText(Asking):
@@ -184,7 +182,7 @@ class _TaggedText(Asking):
     prompts = _rated_steps.PROBLEMS
 
     def matches(self, row: Row) -> str | None:
-        steps, labels = _tagged(row), _turns.first_of(row, _TEXT_LABELS)
+        steps, labels = _text_of_steps(row), _turns.first_of(row, _TEXT_LABELS)
         if steps is None or labels is None or not isinstance(row[labels], list):
             return None
         asked = _turns.first_of(row, _rated_steps.PROBLEMS)
@@ -192,9 +190,7 @@ class _TaggedText(Asking):
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         column = _ratings.rated(row, _TEXT_LABELS, options.columns)
-        texts = [n for n in _rated_steps.LISTS if isinstance(peek(row, n), str)]
-        steps = _tagged(row) or next(iter(texts), "steps")
-        pieces = _rated_steps.cut(_turns.text(row, steps), options)
+        pieces = _rated_steps.cut(_turns.text(row, _text_of_steps(row) or "steps"), options)
         _rated_steps.require_tail(pieces)
         labels = _ratings.ratings(row.get(column), len(pieces) - 1, column)
         return [StepChain(_rated_steps.problem(row, options), pieces[:-1], labels)]

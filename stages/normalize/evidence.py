@@ -266,7 +266,9 @@ def detect(
     fitting = [row for row, reason in zip(rows, evidence[best], strict=True) if reason]
     named = columns or {}
     doubt = detected.doubt(fitting, named)
-    if not detected.usable or doubt is not None or roles.misses(detected, fitting, kind, named):
+    # A doubt about answers may be about one and what it is checked against, which texts show.
+    unread = kind.trains_answers if doubt else roles.misses(detected, fitting, kind, named)
+    if unread or not detected.usable:
         found = roles.find(fitting, kind, named)
         if len(found) == 1:
             return read_by_roles(found[0], rows, where, already_templated, columns)

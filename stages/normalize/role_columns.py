@@ -17,10 +17,19 @@ from stages.normalize import role_names
 from stages.rows.column_names import EMPTY
 from stages.rows.selection import lookup
 
+_WORDS: Mapping[type, str] = {
+    str: "text",
+    bool: "true or false",
+    int: "number",
+    float: "number",
+    list: "list",
+    dict: "object",
+}
 _DEEPEST = 3
 _MOST = 0.9  # of the rows, that must have a value where a format needs one
 _ENOUGH = 8  # rows, of which a question and an answer are not nearly all the same text
 _FEW = 0.2  # different texts in that many rows: a category, a name, a constant
+_SHORT = 16  # characters of what may only be checked against
 _VERDICTS = 5  # different values of a verdict: each side, its name, a tie
 _REPEATED = 0.5  # of the rows, in which a long answer ends with the reference
 _END = 200  # characters of an answer in which it repeats the reference
@@ -155,6 +164,14 @@ class Columns:
     def _answer(self) -> list[str]:
         return self.answers
 
+    def _spoken_answer(self) -> list[str]:
+        """Answers of more than a word or two, which would be there to check others against."""
+        return [path for path in self.answers if self._long(path)]
+
+    def _long(self, path: str) -> bool:
+        said = [value for value in self.values[path] if value]
+        return 2 * sum(len(v) > _SHORT or len(v.split()) > 2 for v in said) > len(said)
+
     def _prompt(self) -> list[str]:
         return [*self._where(lambda value: _ends_with(value, asks=True)), *self.questions]
 
@@ -283,7 +300,7 @@ class Columns:
             return role_names.by_better(both)
         if role == "chosen score":
             return role_names.by_better(self._where(_is_number))
-        texts = [path for path in self._texts if "[]" not in path]
+        texts = self._varied([path for path in self._texts if "[]" not in path])
         return role_names.by_side(texts) if role == "first answer" else role_names.by_better(texts)
 
     def shapes(self) -> Iterator[tuple[str, str]]:
@@ -291,7 +308,7 @@ class Columns:
         for path, values in self.values.items():
             if "." not in path:
                 there = next((value for value in values if value not in EMPTY), None)
-                yield path, _messages.kind_of(there) if there is not None else "empty"
+                yield path, "empty" if there is None else _WORDS.get(type(there), "value")
 
 
 def _are_numbers(value: Any) -> bool:

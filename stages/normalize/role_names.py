@@ -21,12 +21,12 @@ _NOUNS = _words(
     "question: question query problem prompt instruction input user human request ask "
     "task frage pregunta 问题 質問 指令 输入",
     "answer: answer response solution output completion reply generation generated assistant "
-    "target summary summaries gpt candidates samples antwort respuesta 回答 答案 输出",
+    "target summary gpt candidates samples antwort respuesta 回答 答案 输出",
     "context: context passage document article background",
     "reasoning: reasoning thinking thought cot rationale explanation analysis scratchpad",
     "steps: steps process",
     "error: error mistake",
-    "topic: title post item goal body",
+    "topic: title post item goal body text",
     "rank: rank",
     "number: score rating reward grade label value point quality",
     "verdict: winner preference preferred choice better best verdict judgment judgement selected",
@@ -84,6 +84,7 @@ def _means(part: str, word: str) -> bool:
 
 
 def _role(part: str, table: dict[str, tuple[str, ...]]) -> str:
+    part = f"{part[:-3]}y" if part.endswith("ies") else part
     exact = (role for role, words in table.items() if part in words)
     near = (role for role, words in table.items() if any(_means(part, word) for word in words))
     return next(exact, None) or next(near, "")

@@ -23,6 +23,7 @@ MOST = 24  # candidates of one format
 NEARLY_ALL = 0.9
 _REFUSED_AS = ("tie", "two_orders", "two_margins", "unrated_answer")  # read, and refused as it is
 _OPTIONS = FormatOptions(already_templated=True, system="")
+NAMED = 12  # columns that a message names
 SHOWN = 4  # ways that a question has
 
 
@@ -49,7 +50,9 @@ _SHAPES: Mapping[str, tuple[Shape, ...]] = {
         Shape("openai", {"messages": "turns"}, _BESIDE),
         Shape("sharegpt", {"messages": "turns"}, _BESIDE),
         Shape("query_response", {"question": "question", "answer": "answer"}, _BESIDE),
-        Shape("prompt_completion", {"prompt": "asking turns", "completion": "answer"}, _BESIDE),
+        Shape(
+            "prompt_completion", {"prompt": "asking turns", "completion": "spoken answer"}, _BESIDE
+        ),
         Shape("alpaca", {"instruction": "question", "input": "input", "output": "answer"}, _BESIDE),
         Shape(
             "message_thinking",
@@ -97,6 +100,7 @@ _COUPLES = {
 
 _SAID = {
     "asking turns": "prompt",
+    "spoken answer": "answer",
     "two answers": "answers",
     "list of answers": "answers",
     "sides": "answers",
@@ -185,14 +189,13 @@ def misses(
     read, _ = _run(Candidate(format_.name, {}, {}), some, columns)
     if read * 2 < len(some):
         return True
-    answers = {*format_.columns.get("answer", ())}
-    if (
-        not kind.trains_answers
-        or answers.isdisjoint(set().union(*some))
-        or not answers.isdisjoint(columns)
-    ):
+    if not kind.trains_answers:
         return False
-    return not answers.isdisjoint(columns_of(some, answers_alone=True).references)
+    held = columns_of(some, answers_alone=True)
+    if format_.columns.keys() == {"text", "tools"}:  # no text alone where a column answers it
+        return bool(held.answers)
+    answers = {*format_.columns.get("answer", ())}
+    return answers.isdisjoint(columns) and not answers.isdisjoint(held.references)
 
 
 def _says_more(one: Candidate, other: Candidate) -> bool:
@@ -273,4 +276,5 @@ def which(found: Sequence[Candidate], where: str) -> DataError:
 
 def columns_named(rows: Iterable[Row]) -> str:
     """The columns of rows with what is in them, for a message."""
-    return ", ".join(f"{name} ({what})" for name, what in columns_of([*rows], False).shapes())
+    held = columns_of([*rows], answers_alone=False)
+    return ", ".join(f"{name} ({what})" for name, what in [*held.shapes()][:NAMED])
