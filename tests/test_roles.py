@@ -77,7 +77,7 @@ def spelled(word: str, way: int) -> str:
         "".join(piece.capitalize() for piece in pieces),
         pieces[0] + "".join(piece.capitalize() for piece in pieces[1:]),
         word.upper(),
-        "-".join(pieces),
+        " ".join(piece.capitalize() for piece in pieces),
         f"{word}_1",
         f"r1_{word}",
     )

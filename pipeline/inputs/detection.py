@@ -240,9 +240,8 @@ def recognise_rows(
         _require_read(
             config.source.map, formats.names_of(detection.format), f"format {detection.format.name}"
         )
-        if detection.format.renamed:
-            rows = [renamed(row, detection.format.renamed) for row in rows]
-        seen = survey(rows, detection.format, kind, format_options(config), selection_of(config))
+        given = [renamed(row, detection.format.renamed) for row in rows]
+        seen = survey(given, detection.format, kind, format_options(config), selection_of(config))
         ask(seen, rows, detection.reading, where, config)
     return detection
 

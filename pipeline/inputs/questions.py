@@ -123,9 +123,8 @@ def _scored(path: str, survey: Survey, rows: Sequence[Row], where: str) -> DataE
 def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
     """Options that have a format read a column, where one has a place for it."""
     text = all(isinstance(value, str) for value in column.values)
-    name, word = reading.partition("/")[0], column_names.plain(path)
-    record_format = formats.load(reading)
-    read = record_format.columns
+    record_format, word = formats.load(reading), column_names.plain(path)
+    name, read, found = record_format.name, record_format.columns, record_format.renamed
     if word in column_names.SYSTEM and "system text" in read:
         return [mapped("system", path)]
     if word in column_names.HISTORY and "history" in read:
@@ -135,7 +134,7 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
         return [] if answered is None else [mapped(answered, path)]
     if name in ("query_response", "prompt_completion") and "." not in path:
         asked, answered = (
-            next((column for column in read[meaning] if column in row), "COLUMN")
+            next((found.get(one, one) for one in read[meaning] if one in (found or row)), "COLUMN")
             for meaning in ("question", "answer")
         )
         if word in column_names.REASONING and text:
@@ -160,7 +159,7 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
         why = " holds most of the rows' text;"
     ways = [f"have it read with {way}" for way in _readable(path, column, reading, rows[0])]
     ways.append(f"leave it out with {ignore(path)}")
-    name = reading.partition("/")[0]
+    name = formats.load(reading).name
     return DataError(
         f"{where}: column {path!r} ({_contents(column, len(rows))}){why} format {name} does not "
         "read it.",

@@ -7,9 +7,8 @@ an option instead of a guess.
 
 import contextlib
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from stages import contract, formats, kinds
 from stages.errors import DataError, UndecidedError, UnknownFormatError, counted
@@ -76,57 +75,61 @@ class UnsettledError(DataError):
     """The rows of a format do not show which variant of it they are."""
 
 
-def _settled_by_roles(
-    rows: Sequence[contract.Row],
-    kind: kinds.Kind,
-    where: str,
-    already_templated: bool,
-    columns: Mapping[str, str],
-) -> Iterator[tuple[roles.Candidate, Detection]]:
-    """The ways to read rows that leave nothing open."""
-    for one in roles.find(rows, kind, columns):
-        with contextlib.suppress(UnsettledError):
-            yield one, read_by_roles(one, rows, where, already_templated, columns)
+@dataclass(frozen=True)
+class _Roles:
+    """What the columns of some rows could be where no format fits them as they are.
 
-
-def _by_roles(
-    rows: Sequence[contract.Row],
-    kind: kinds.Kind,
-    where: str,
-    already_templated: bool,
-    columns: Mapping[str, str] | None,
-) -> Detection:
-    """The reading of rows that no format fits under the names of their columns.
-
-    Raises:
-        DataError: their columns play the roles of no format, or of several that differ.
+    Attributes:
+        rows: after ``columns`` (``--map``) was applied to them; ``where``: what a message calls
+            them.
     """
-    found = roles.find(rows, kind, columns or {})
-    if not found:
-        raise _none_fits(rows, kind, where)
-    if len(found) > 1:
-        raise roles.which(found, where)
-    [one] = found
-    return read_by_roles(one, rows, where, already_templated, columns)
 
+    rows: Sequence[contract.Row]
+    kind: kinds.Kind
+    where: str
+    already_templated: bool
+    columns: Mapping[str, str]
 
-def read_by_roles(
-    one: roles.Candidate,
-    rows: Sequence[contract.Row],
-    where: str,
-    already_templated: bool,
-    columns: Mapping[str, str] | None,
-) -> Detection:
-    """The reading of one way to read the columns of rows, and what its format still asks."""
-    detected = formats.load(one.reading)
-    named = {**one.renamed, **(columns or {})}
-    given = [renamed(row, one.renamed) for row in rows]
-    fitting = [row for row in given if detected.matches(row)]
-    if doubt := detected.doubt(fitting, named):
-        raise DataError(f"{where}: {doubt[0]}.", f"{doubt[1]}.")
-    reading, more = settle(detected, fitting, where, already_templated, named)
-    counts = {detected.name: len(fitting)}
-    return Detection(reading, f"{one.evidence}{more}", sampled=len(rows), counts=counts)
+    def found(self) -> list[roles.Candidate]:
+        """Every way to read them."""
+        return roles.find(self.rows, self.kind, self.columns)
+
+    def only(self, found: Sequence[roles.Candidate]) -> Detection:
+        """The one way to read them.
+
+        Raises:
+            DataError: there is none, or there are several that differ.
+        """
+        if not found:
+            raise _none_fits(self.rows, self.kind, self.where)
+        if len(found) > 1:
+            raise roles.which(found, self.where)
+        return self.reading(found[0])
+
+    def reading(self, one: roles.Candidate) -> Detection:
+        """The reading of one way, and what its format still asks.
+
+        Raises:
+            DataError: a column's meaning stays open.
+        """
+        detected = formats.load(one.reading)
+        named = {**one.renamed, **self.columns}
+        given = [renamed(row, one.renamed) for row in self.rows]
+        fitting = [row for row in given if detected.matches(row)]
+        if doubt := detected.doubt(fitting, named):
+            raise DataError(f"{self.where}: {doubt[0]}.", f"{doubt[1]}.")
+        reading, more = settle(detected, fitting, self.where, self.already_templated, named)
+        counts = {detected.name: len(fitting)}
+        return Detection(reading, f"{one.evidence}{more}", sampled=len(given), counts=counts)
+
+    def settled(self) -> list[roles.Candidate]:
+        """The ways that leave no variant open."""
+        ways = []
+        for one in self.found():
+            with contextlib.suppress(UnsettledError):
+                self.reading(one)
+                ways.append(one)
+        return ways
 
 
 def _refuse_templated(
@@ -238,24 +241,24 @@ def detect(
     Raises:
         DataError: none fits, more than one does, or a column's meaning stays open.
     """
-    by_roles = partial(_by_roles, rows, kind, where, already_templated, columns)
+    by_roles = _Roles(rows, kind, where, already_templated, columns or {})
     evidence = matching(rows, kind)
     counts = {name: sum(map(bool, reasons)) for name, reasons in evidence.items()}
     counts = dict(sorted(counts.items(), key=lambda pair: -pair[1]))
     if not counts:
         if kind.compares:
             _refuse_unpaired(rows, where)
-        return by_roles()
+        return by_roles.only(by_roles.found())
     best = next(iter(counts))
     frequent = [name for name, count in counts.items() if count * 2 > len(rows)]
     require_one(f"{where} reads", frequent, evidence)
     other, strays = _strays(evidence, best)
     if (counts[best] + strays) * 2 <= len(rows):
-        return by_roles()
+        return by_roles.only(by_roles.found())
     if strays and ((strays > MIXED_SHARE * len(rows) and strays > 1) or counts[best] == strays):
         return Detection(best, evidence="", sampled=len(rows), counts=counts, change=(best, other))
     if counts[best] * 2 <= len(rows):
-        return by_roles()
+        return by_roles.only(by_roles.found())
     detected = formats.load(best)
     if detected.named_only:
         raise DataError(
@@ -264,27 +267,21 @@ def detect(
             f"Add --format {best} to have them checked and passed through.",
         )
     fitting = [row for row, reason in zip(rows, evidence[best], strict=True) if reason]
-    named = columns or {}
-    doubt = detected.doubt(fitting, named)
+    doubt = detected.doubt(fitting, by_roles.columns)
     # A doubt about answers may be about one and what it is checked against, which texts show.
-    unread = kind.trains_answers if doubt else roles.misses(detected, fitting, kind, named)
-    if unread or not detected.usable:
-        found = roles.find(fitting, kind, named)
-        if len(found) == 1:
-            return read_by_roles(found[0], rows, where, already_templated, columns)
-        if found and (doubt is None or not detected.usable):
-            raise roles.which(found, where)
+    misses = kind.trains_answers if doubt else roles.misses(detected, fitting, kind, columns or {})
+    if misses or not detected.usable:
+        found = by_roles.found()
+        if len(found) == 1 or (found and (doubt is None or not detected.usable)):
+            return by_roles.only(found)
     if doubt is not None:
         raise DataError(f"{where}: {doubt[0]}.", f"{doubt[1]}.")
     try:
         reading, more = settle(detected, fitting, where, already_templated, columns)
     except UnsettledError:
-        found = list(_settled_by_roles(rows, kind, where, already_templated, named))
-        if not found:
-            raise
-        if len(found) > 1:
-            raise roles.which([one for one, _ in found], where) from None
-        return found[0][1]
+        if ways := by_roles.settled():
+            return by_roles.only(ways)
+        raise
     sentence = (
         f"{common(evidence[best])} in {counts[best]:,} of {counted(len(rows), 'sampled row')}{more}"
     )
