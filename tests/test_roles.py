@@ -181,7 +181,7 @@ def test_two_columns_of_one_role_are_asked_about_with_both(rng: Random, role: st
             evidence.detect(given_rows, kind_of("sft"), "x.jsonl", columns=way)
 
 
-REFERENCES = ("answer", "correct_answer", "final_answer", "label_answer", "target")
+REFERENCES = ("answer", "correct_answer", "label_answer", "target")
 
 
 @pytest.mark.parametrize("short", REFERENCES)

@@ -8,7 +8,7 @@ an option instead of a guess.
 import contextlib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stages import contract, formats, kinds
 from stages.errors import DataError, UndecidedError, UnknownFormatError, counted
@@ -130,6 +130,38 @@ class _Roles:
                 self.reading(one)
                 ways.append(one)
         return ways
+
+
+def _read_as(
+    detected: Format, fitting: Sequence[contract.Row], by_roles: _Roles, found: Detection
+) -> Detection:
+    """The reading of rows that a format fits, unless it does not read what they say.
+
+    Args:
+        fitting: the rows that it fits; ``found``: what is known of them.
+
+    Raises:
+        DataError: a column's meaning stays open.
+    """
+    kind, columns = by_roles.kind, by_roles.columns
+    doubt = detected.doubt(fitting, columns)
+    # A doubt about answers may be about one and what it is checked against, which texts show.
+    misses = kind.trains_answers if doubt else roles.misses(detected, fitting, kind, columns)
+    if misses or not detected.usable:
+        ways = by_roles.found()
+        if len(ways) == 1 or (ways and (doubt is None or not detected.usable)):
+            return by_roles.only(ways)
+    if doubt is not None:
+        raise DataError(f"{by_roles.where}: {doubt[0]}.", f"{doubt[1]}.")
+    try:
+        reading, more = settle(
+            detected, fitting, by_roles.where, by_roles.already_templated, columns
+        )
+    except UnsettledError:
+        if ways := by_roles.settled():
+            return by_roles.only(ways)
+        raise
+    return replace(found, reading=reading, evidence=f"{found.evidence}{more}")
 
 
 def _refuse_templated(
@@ -267,22 +299,7 @@ def detect(
             f"Add --format {best} to have them checked and passed through.",
         )
     fitting = [row for row, reason in zip(rows, evidence[best], strict=True) if reason]
-    doubt = detected.doubt(fitting, by_roles.columns)
-    # A doubt about answers may be about one and what it is checked against, which texts show.
-    misses = kind.trains_answers if doubt else roles.misses(detected, fitting, kind, columns or {})
-    if misses or not detected.usable:
-        found = by_roles.found()
-        if len(found) == 1 or (found and (doubt is None or not detected.usable)):
-            return by_roles.only(found)
-    if doubt is not None:
-        raise DataError(f"{where}: {doubt[0]}.", f"{doubt[1]}.")
-    try:
-        reading, more = settle(detected, fitting, where, already_templated, columns)
-    except UnsettledError:
-        if ways := by_roles.settled():
-            return by_roles.only(ways)
-        raise
     sentence = (
-        f"{common(evidence[best])} in {counts[best]:,} of {counted(len(rows), 'sampled row')}{more}"
+        f"{common(evidence[best])} in {counts[best]:,} of {counted(len(rows), 'sampled row')}"
     )
-    return Detection(reading, evidence=sentence, sampled=len(rows), counts=counts)
+    return _read_as(detected, fitting, by_roles, Detection(best, sentence, len(rows), counts))

@@ -19,7 +19,7 @@ def _words(*said: str) -> dict[str, tuple[str, ...]]:
 _FIRST = _words("system: system sys", "tools: tools functions", "history: history")
 _NOUNS = _words(
     "question: question query problem prompt instruction input user human request ask "
-    "task frage pregunta 问题 質問 指令 输入",
+    "task frage pregunta 题目 问题 質問 指令 输入",
     "answer: answer response solution output completion reply generation generated assistant "
     "target summary gpt candidates samples antwort respuesta 回答 答案 输出",
     "context: context passage document article background",
@@ -42,18 +42,19 @@ _ABOUT = frozenset(
     "verified safe toxic flag feedback eval evaluation confidence critique judge index "
     "embedding".split()
 )
+_SAID = frozenset(("text", "content", "value", "body", "message", "said"))
 # Objects beside the data: for a checker, or for the one who keeps it.
 _BESIDE = frozenset(("meta", "metadata", "extra", "verification"))
 # What answers are checked against; it is trained only where it is no more than a short name of one.
-_REFERENCE = frozenset("reference ref gold golden ground truth expected".split())
-_CHECKED = _REFERENCE | {"correct", "final", "label"}
+_REFERENCE = frozenset("reference ref gold golden ground truth expected final".split())
+_CHECKED = _REFERENCE | {"correct", "label"}
 BETTER = frozenset(
     "chosen accepted accept preferred winner winning win w better best positive pos good correct "
-    "right selected 良い 好 优".split()
+    "right selected liked upvoted 良い 好 优".split()
 )
 WORSE = frozenset(
     "rejected reject refused dispreferred nonpreferred unpreferred loser losing lose l worse worst "
-    "negative neg bad incorrect wrong unchosen 悪い 坏 差".split()
+    "negative neg bad incorrect wrong unchosen disliked downvoted 悪い 坏 差".split()
 )
 _SIDES = (("a", "b"), ("1", "2"), ("0", "1"), ("first", "second"), ("left", "right"), ("x", "y"))
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
@@ -92,7 +93,13 @@ def _role(part: str, table: dict[str, tuple[str, ...]]) -> str:
 
 @functools.lru_cache(4096)
 def role_of(path: str) -> str:
-    """The role that a column's name suggests; empty where it suggests none."""
+    """The role that a column's name suggests; empty where it suggests none.
+
+    Inside an object the key says it, or the object where the key is no more than ``text``.
+    """
+    place, _, key = path.rpartition(".")
+    if place and _BESIDE.isdisjoint(parts(place)):
+        return role_of(place) if key in _SAID else role_of(key)
     words = [part for part in parts(path) if not part.isdigit()]
     if not words or words[-1] in _ABOUT or not _BESIDE.isdisjoint(words):
         return ""
