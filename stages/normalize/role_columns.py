@@ -52,6 +52,12 @@ def _ends_with(value: Any, asks: bool) -> bool:
     return (roles[-1] == "user" and "assistant" not in roles[:1]) if asks else "assistant" in roles
 
 
+def _is_said(value: Any) -> bool:
+    """Whether a value can be an answer: a text, a turn, or turns."""
+    turns = [value] if isinstance(value, dict) else value
+    return isinstance(value, str) or _turns.are_turns(turns)
+
+
 def _are_texts(value: Any) -> bool:
     return isinstance(value, list) and len(value) > 1 and all(map(_is_text, value))
 
@@ -300,7 +306,8 @@ class Columns:
             return role_names.by_better(both)
         if role == "chosen score":
             return role_names.by_better(self._where(_is_number))
-        texts = self._varied([path for path in self._texts if "[]" not in path])
+        said = [path for path in self._where(_is_said) if not role_names.is_about(path)]
+        texts = self._varied([path for path in said if "[]" not in path])
         return role_names.by_side(texts) if role == "first answer" else role_names.by_better(texts)
 
     def shapes(self) -> Iterator[tuple[str, str]]:
