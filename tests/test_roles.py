@@ -181,6 +181,15 @@ def test_two_columns_of_one_role_are_asked_about_with_both(rng: Random, role: st
             evidence.detect(given_rows, kind_of("sft"), "x.jsonl", columns=way)
 
 
+def test_a_text_that_holds_its_answer_does_not_ask_for_it() -> None:
+    """It is trained alone; a text that another column answers is a question."""
+    texts = [{"text": SAYS["question"](i), "response": SAYS["answer"](i)} for i in ROWS]
+    found = evidence.detect(texts, kind_of("sft"), "x.jsonl")
+    assert found.format.renamed == {"question": "text", "answer": "response"}
+    whole = [{**row, "text": f"{row['text']}\n{row['response']}"} for row in texts]
+    assert evidence.detect(whole, kind_of("sft"), "x.jsonl").reading == "text"
+
+
 REFERENCES = ("answer", "correct_answer", "label_answer", "target")
 
 

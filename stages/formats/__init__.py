@@ -9,8 +9,9 @@ has those of all of them: ``alpaca+openai``.
 
 import copy
 import functools
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl, quote
 
 from stages import catalog, kinds
 from stages.contract import Columns, Example, FormatOptions, Row
@@ -25,6 +26,7 @@ TABLES = tuple(
     "unusable verdicts".split()
 )
 AND = "+"  # between the readings of a mixture, which is their reading
+_SIGNS = re.compile(r"[%&=+?/;#\s]")
 MIXED_FORMATS = "--mixed-formats"
 
 
@@ -51,8 +53,12 @@ def load(reading: str) -> Format:
 
 
 def reading_of(name: str, variant: str, renamed: Mapping[str, str]) -> str:
-    """What ``load`` takes: a format's name, a variant of it ("" for none), and found columns."""
-    found = urlencode(renamed, safe="[].,", quote_via=quote)
+    """What ``load`` takes: a format's name, a variant of it ("" for none), and found columns.
+
+    Names keep their letters, in any script; only what a reading itself means is quoted.
+    """
+    quoted = functools.partial(_SIGNS.sub, lambda sign: quote(sign[0], safe=""))
+    found = "&".join(f"{quoted(one)}={quoted(path)}" for one, path in renamed.items())
     return name + (f"/{variant}" if variant else "") + (f"?{found}" if found else "")
 
 

@@ -128,7 +128,15 @@ class Columns:
         """The texts that may be asked."""
         able = [path for path in self._texts if "[]" not in path]
         named = self._called("question", able) or self._called("topic", able)
-        return self._distinct(self._varied(named))
+        said = [path for path in self.answers if self._long(path)]
+        open_ = [q for q in named if not any(self._holds(q, answer) for answer in said)]
+        return self._distinct(self._varied(open_))
+
+    def _holds(self, whole: str, part: str) -> bool:
+        """Whether a text has another one in it, in most rows: an answer, which it does not ask."""
+        both = zip(self.values[whole], self.values[part], strict=True)
+        told = [b in a for a, b in both if a and b]
+        return 2 * sum(told) > len(told)
 
     @cached_property
     def answers(self) -> list[str]:

@@ -193,7 +193,7 @@ def misses(
         return False
     held = columns_of(some, answers_alone=True)
     if format_.columns.keys() == {"text", "tools"}:  # no text alone where a column answers it
-        return bool(held.answers)
+        return bool(held.answers and held.questions)
     answers = {*format_.columns.get("answer", ())}
     return answers.isdisjoint(columns) and not answers.isdisjoint(held.references)
 
