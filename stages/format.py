@@ -9,6 +9,8 @@ import copy
 import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 from stages.contract import Columns, Example, FormatOptions, Row
 
@@ -38,6 +40,8 @@ class Format(ABC):
             empty where they are read as soon as they are recognised.
         usable: whether rows can be trained on; if not, they are recognised to be refused by name.
         ways: the ways in which all rows of a file can be read; a variant has its own in ``_way``.
+        renamed: where columns stand in the rows of one file, as ``--map`` has it: a reading says it
+            (``formats.load``), found by ``normalize.roles``.
     """
 
     name: str
@@ -51,6 +55,7 @@ class Format(ABC):
     named_only: str = ""
     usable: bool = True
     ways: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = MappingProxyType({})
     _way: str = ""
 
     def __init_subclass__(cls, *, abstract: bool = False) -> None:
@@ -83,6 +88,12 @@ class Format(ABC):
         Raises:
             RowError: the row cannot be used.
         """
+
+    def told(self, options: FormatOptions) -> FormatOptions:
+        """The options with the columns that were found, which count as named by ``--map``."""
+        if not self.renamed:
+            return options
+        return replace(options, columns={**self.renamed, **options.columns})
 
     @property
     def variants(self) -> "Mapping[str, Format]":

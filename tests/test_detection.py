@@ -160,17 +160,23 @@ def test_columns_are_named_by_hand(pipeline: Run, tmp_path: Path) -> None:
 TURNS = [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]
 
 
-def test_an_offer_rests_on_a_sign() -> None:
-    """Turns, names that ask and answer, or two texts, in every row; and nothing where more than one
-    would do."""
-    for one in table("offers.jsonl"):
-        assert survey.offer([one["row"]], kind_of("sft")) == one["offer"], one
-        assert survey.offer([one["row"]], kind_of("rm")) == "", one
-    assert survey.offer([{"left": "q", "right": "a"}, {"left": "q"}], kind_of("sft")) == ""
-    assert survey.answered([{"query": "q", "targets": "a"}, {"query": "q", "targets": 1}]) == ""
+def test_nothing_is_taken_without_a_sign() -> None:
+    """Turns, and names that ask and answer, are read where they say it in every row; where more
+    than one would do, where nobody answers, or where a column is there to check answers, nothing
+    is."""
+    for one in table("signs.jsonl"):
+        rows = [one["row"]]
+        if one["reading"]:
+            assert evidence.detect(rows, kind_of("sft"), "x").reading == one["reading"], one
+        else:
+            with pytest.raises(DataError):
+                evidence.detect(rows, kind_of("sft"), "x.jsonl")
+        with pytest.raises(DataError):
+            evidence.detect(rows, kind_of("rm"), "x.jsonl")
     both_ways = survey.offer([{"left": "q", "right": "a", "n": 3}], kind_of("sft"))
     assert "--map prompt=left --map completion=right" in both_ways
     assert "--map prompt=right --map completion=left" in both_ways
+    assert survey.offer([{"left": "q", "right": "a"}, {"left": "q"}], kind_of("sft")) == ""
 
 
 def test_rows_of_single_turns_are_told_as_such() -> None:
@@ -193,16 +199,14 @@ def test_what_is_offered_names_columns_of_the_rows(row: dict[str, Any]) -> None:
 
 
 def test_an_answer_by_another_name_is_no_data_for_reinforcement_learning() -> None:
-    """A prompt alone is; a prompt beside a column that may answer it is asked about. A column that
-    a format knows under a rare name says nothing about the rows."""
-    with pytest.raises(DataError) as caught:
-        evidence.detect([{"prompt": "q", "generation": "a"}], kind_of("sft"), "x.jsonl")
-    assert "--map completion=generation" in caught.value.remedy
-    with pytest.raises(DataError, match="reinforcement learning"):
-        evidence.detect([{"prompt": "q", "level": "3"}], kind_of("sft"), "x.jsonl")
-    with pytest.raises(DataError) as caught:
-        evidence.detect([{"text": "q a"}], kind_of("rm"), "x.jsonl")
-    assert "message_tree, but" not in caught.value.what
+    """A prompt alone is; a prompt beside a column that answers it is read. Where the answer is no
+    more than a word, beside turns, it is there to check others."""
+    found = evidence.detect([{"prompt": "q", "generation": "a"}], kind_of("sft"), "x.jsonl")
+    assert found.format.renamed == {"question": "prompt", "answer": "generation"}
+    turn = {"role": "user", "content": "q"}
+    for row in ({"prompt": "q", "level": "3"}, {"messages": [turn], "solution": "4"}):
+        with pytest.raises(DataError, match="reinforcement learning"):
+            evidence.detect([row], kind_of("sft"), "x.jsonl")
 
 
 def openai_row(number: int) -> Row:

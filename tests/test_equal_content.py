@@ -72,6 +72,11 @@ def test_five_forms_of_a_rated_solution(
             "messages": spoken(("user", problem), ("assistant", TAG.join([*steps, "\n"]))),
             "labels": [float(good) for _, good in solution],
         },
+        "tagged_text": {
+            "question": problem,
+            "process": TAG.join([*steps, "\n"]),
+            "labels": [float(good) for _, good in solution],
+        },
         "soft_prefix": {
             "question": problem,
             "prefixes": ["\n".join(steps[: i + 1]) for i in range(len(steps))],

@@ -64,9 +64,9 @@ def _checked(n: int) -> dict[str, Any]:
     return {"problem": f"What is {n} + 11?", "steps": steps, "ratings": ratings}
 
 
-def _frage(n: int) -> dict[str, Any]:
-    asked = f"Wofür braucht man {n} Schlüssel?"
-    return {"nr": n, "frage": asked, "antwort": f"Für {n} Türen, sagt man in Köln."}
+def _pytanie(n: int) -> dict[str, Any]:
+    asked = f"Do czego służy {n} kluczy?"
+    return {"nr": n, "pytanie": asked, "odpowiedz": f"Do {n} drzwi, mówią w Łodzi."}
 
 
 def _lines(row: Callable[[int], dict[str, Any]], count: int) -> bytes:
@@ -79,7 +79,7 @@ FILES: dict[str, Callable[[], bytes]] = {
     "chats.json": _chats,
     "feedback.jsonl": lambda: _lines(_feedback, 20),
     "checked.jsonl": lambda: _lines(_checked, 20),
-    "fragen.jsonl.gz": lambda: gzip.compress(_lines(_frage, 24)),
+    "pytania.jsonl.gz": lambda: gzip.compress(_lines(_pytanie, 24)),
 }
 
 
@@ -94,7 +94,7 @@ def test_one_corrected_command_is_enough(name: str, pipeline: Run, tmp_path: Pat
     first = f"pipeline run {task} --model qwen2-1.5b {name} -o {out}"
     assert f"\n{first}\n" in page
     ran = pipeline(*shlex.split(first)[1:])
-    stops = name in ("answers.csv", "fragen.jsonl.gz")
+    stops = name == "pytania.jsonl.gz"
     assert ran.status == (3 if stops else 0), ran.err
     if stops:
         printed = re.findall(r"^Run:\n  (pipeline .*)$", ran.err, re.M)

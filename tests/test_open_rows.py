@@ -386,13 +386,15 @@ def test_only_what_map_names_shows_how_it_is_read() -> None:
 
 
 def test_numbers_from_both_ends_are_asked_about() -> None:
-    """A step 0 and one past the end: neither way of counting has both."""
+    """A step 0 and one past the end: the one is no step from 1, and the other none from 0. A 0
+    where steps count from 1 says that none is wrong."""
     rows = [{**PROBLEM, "first_error_step": n} for n in (0, 3)]
     with pytest.raises(DataError, match="both a step 0 and a step past the end"):
         detect(rows, kind_of("prm"), "x.jsonl")
-    for reading, row in zip(("processbench/1-based", "processbench/0-based"), rows, strict=True):
-        with pytest.raises(RowError, match="is not a step of 3"):
-            read(reading, row)
+    with pytest.raises(RowError, match="is not a step of 3"):
+        read("processbench/0-based", rows[1])
+    (chain,) = read("processbench/1-based", rows[0])
+    assert chain.labels == [1.0, 1.0, 1.0]
 
 
 def test_label_counts_from_0_whatever_it_shows() -> None:

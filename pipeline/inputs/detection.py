@@ -6,13 +6,15 @@ from dataclasses import replace
 
 from pipeline import tasks
 from pipeline.inputs import questions
+from pipeline.inputs.cells import asked_about_cells
 from pipeline.inputs.opening import format_options, require_known, selection_of
-from pipeline.inputs.questions import ask, asked_about_cells
+from pipeline.inputs.questions import ask
 from pipeline.options.config import Config
 from pipeline.options.many_values import Keep
 from stages import contract, formats, readers
 from stages.errors import AskError, DataError, UnknownFormatError, UsageError, counted
 from stages.format import Format
+from stages.normalize import roles
 from stages.normalize.evidence import Detection, detect, settle
 from stages.normalize.mixture import detect_mixture
 from stages.normalize.survey import survey
@@ -175,7 +177,8 @@ def recognise_rows(
         _require_read(
             config.source.map, formats.names_of(detection.format), f"format {detection.format.name}"
         )
-        seen = survey(rows, detection.format, kind, format_options(config), selection_of(config))
+        given = [renamed(row, detection.format.renamed) for row in rows]
+        seen = survey(given, detection.format, kind, format_options(config), selection_of(config))
         settled = questions.left_out(seen.asked, config)
         ask(seen, rows, detection.reading, where, config, settled)
         detection = replace(detection, left=tuple(sorted(settled)))
@@ -199,11 +202,21 @@ def _detected(rows: list[contract.Row], where: str, config: Config, other_tasks:
 
 def _as_named(named: Format, rows: list[contract.Row], where: str, config: Config) -> Detection:
     """The reading that ``--format`` names."""
-    fitting = [row for row in rows if named.matches(row)]
-    reading, more = config.source.format, ""
+    source, reading, more = config.source, config.source.format, ""
+    given = [renamed(row, named.renamed) for row in rows]
+    fitting = [row for row in given if named.matches(row)]
+    if not fitting and not named.renamed:
+        kind = tasks.kind_of(config.task)
+        if len(found := roles.find(rows, kind, source.map, named.name)) == 1:
+            variant = reading.partition("/")[2]
+            reading = formats.reading_of(named.name, variant, found[0].renamed)
+            named, more = formats.load(reading), f": {found[0].words}"
+            given = [renamed(row, named.renamed) for row in rows]
+            fitting = [row for row in given if named.matches(row)]
     if "/" not in reading:
-        source = config.source
-        reading, more = settle(named, fitting, where, source.already_templated, source.map)
+        columns = {**named.renamed, **source.map}
+        reading, why = settle(named, fitting, where, source.already_templated, columns)
+        more += why
     counts = {named.name: len(fitting)}
     evidence = (
         f"named by --format, fits {len(fitting):,} of {counted(len(rows), 'sampled row')}{more}"

@@ -5,9 +5,9 @@ be JSON; rows that are for another task. Each error names the column and its val
 rows, and options to choose from; the build works with any of them.
 """
 
+import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import orjson
@@ -17,14 +17,14 @@ from pipeline.builds import limits
 from pipeline.builds.place import place_of
 from pipeline.inputs.opening import format_options, selection_of
 from pipeline.options.config import Config
-from stages import catalog, formats, readers
+from stages import catalog, formats
 from stages.contract import Row
 from stages.errors import DataError, PipelineError, UnknownFormatError, UsageError, counted
 from stages.format import Format
 from stages.normalize import evidence
 from stages.normalize.survey import Column, Survey, survey
-from stages.readers._delimited import Delimited
 from stages.rows import column_names, signals
+from stages.rows.selection import renamed
 from stages.rows.unread import ignore, mapped
 
 _GOOD = ("good", "correct", "yes", "true", "pass", "passed", "right", "+", "desirable", "accept")
@@ -134,9 +134,8 @@ def _scored(path: str, survey: Survey, rows: Sequence[Row], where: str) -> DataE
 def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
     """Options that have a format read a column, where one has a place for it."""
     text = all(isinstance(value, str) for value in column.values)
-    name = reading.partition("/")[0]
     record_format = formats.load(reading)
-    read = record_format.columns
+    name, read, found = record_format.name, record_format.columns, record_format.renamed
     if column_names.is_a(path, "system") and "system text" in read:
         return [mapped("system", path)]
     if column_names.is_a(path, "history") and "history" in read:
@@ -146,7 +145,7 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
         return [] if answered is None else [mapped(answered, path)]
     if name in ("query_response", "prompt_completion") and "." not in path:
         asked, answered = (
-            next((column for column in read[meaning] if column in row), "COLUMN")
+            next((found.get(one, one) for one in read[meaning] if one in (found or row)), "COLUMN")
             for meaning in ("question", "answer")
         )
         if column_names.is_a(path, "reasoning") and text:
@@ -171,7 +170,7 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
         why = " holds most of the rows' text;"
     ways = [f"have it read with {way}" for way in _readable(path, column, reading, rows[0])]
     ways.append(f"leave it out with {ignore(path)}")
-    name = reading.partition("/")[0]
+    name = formats.load(reading).name
     return DataError(
         f"{where}: column {path!r} ({_contents(column, len(rows))}){why} format {name} does not "
         "read it.",
@@ -238,7 +237,7 @@ def format_chosen(config: Config) -> Format:
     try:
         return formats.choose(config.source.format, tasks.kind_of(config.task))
     except UsageError as error:
-        if config.source.format.partition("/")[0] not in catalog.names(formats.__name__):
+        if re.split("[/?]", config.source.format)[0] not in catalog.names(formats.__name__):
             raise
         given = formats.load(config.source.format).kinds
         for task in tasks.names():
@@ -271,7 +270,8 @@ def _is_rated(rows: Sequence[Row], found: evidence.Detection, task: str, config:
     kind = tasks.kind_of(task)
     if not kind.trains_answers:
         return False
-    left = survey(rows, found.format, kind, format_options(config), selection_of(config))
+    given = [renamed(row, found.format.renamed) for row in rows]
+    left = survey(given, found.format, kind, format_options(config), selection_of(config))
     return any(one.asked is not None and one.asked.code == "rated" for one in left.columns.values())
 
 
@@ -288,68 +288,3 @@ def naming_the_task(
         f"Use the task that reads them: pipeline run {task}.",
         error.figures,
     )
-
-
-@contextmanager
-def asked_about_cells(
-    rows: Sequence[Row], where: str, config: Config, reader: str
-) -> Iterator[Sequence[Row]]:
-    """The rows to be recognised, unless cells must be asked about first; a refusal of them says
-    what the cells could be.
-
-    Args:
-        reader: the name of the file's reader, which may not know yet which cells are JSON.
-
-    Raises:
-        DataError: all cells of a column are JSON lists or objects, and nobody said what they are.
-    """
-    known = readers.load(reader)
-    if not isinstance(known, Delimited):
-        yield rows
-        return
-    decided = {**known.cells, **config.source.cells}
-    open_to_doubt = [c for c in rows[0] if c not in decided and c not in config.source.ignore]
-    kinds = {column: _kind([row[column] for row in rows]) for column in open_to_doubt}
-    _require_said({c: kind for c, kind in kinds.items() if kind in ("lists", "objects")}, where)
-    as_json = {c for c, kind in config.source.cells.items() if kind == "json"} - known.cells.keys()
-    try:
-        yield [{**row, **{c: orjson.loads(row[c]) for c in as_json & row.keys()}} for row in rows]
-    except DataError as error:
-        plain = [f"--cells {column}=json" for column, kind in kinds.items() if kind == "scalars"]
-        if plain:
-            said = f"To read numbers, true and false as values, add {' '.join(plain)}."
-            error.remedy = f"{error.remedy} {said}".lstrip()
-            error.args = (error.what, error.remedy)
-        raise
-
-
-def _require_said(nested: Mapping[str, str], where: str) -> None:
-    """Raises DataError if there are such columns."""
-    if not nested:
-        return
-    first, *more = nested
-    others = f" (and of {', '.join(more)})" if more else ""
-    ways = [" ".join(f"--cells {column}={kind}" for column in nested) for kind in ("json", "text")]
-    raise DataError(
-        f"{where}: the cells of column {first!r}{others} are JSON {nested[first]}, but cells are "
-        "read as text unless --cells says that they are JSON.",
-        f"Say which: {ways[0]} or {ways[1]}.",
-    )
-
-
-def _kind(cells: Sequence[str]) -> str:
-    """What all cells of a column are that have something in them; empty where they differ."""
-    kinds = {_kind_of(cell) for cell in cells if cell.strip()}
-    return kinds.pop() if len(kinds) == 1 else ""
-
-
-def _kind_of(cell: str) -> str:
-    try:
-        value: Any = orjson.loads(cell)
-    except orjson.JSONDecodeError:
-        return ""
-    if isinstance(value, list):
-        return "lists"
-    if isinstance(value, dict):
-        return "objects"
-    return "" if isinstance(value, str) else "scalars"

@@ -65,7 +65,7 @@ class _Roles:
 
     def __init__(self, rows: Sequence[Row], reading: Format, config: Config, left: Survey) -> None:
         self._config, self._left = config, left
-        self._mapped = dict(config.source.map)
+        self._mapped = {**reading.renamed, **config.source.map}
         self._meant = {name: m for m, names in reading.columns.items() for name in names}
         self._read = _read(rows, reading, config)
 
@@ -111,7 +111,8 @@ def lines(
     roles = None
     if reading:
         found, selection = formats.load(reading), selection_of(config)
-        taken = [renamed(selection.read(r), config.source.map) for r in rows if selection.takes(r)]
+        columns = {**found.renamed, **config.source.map}
+        taken = [renamed(selection.read(r), columns) for r in rows if selection.takes(r)]
         kind = tasks.kind_of(config.task)
         left = survey(taken, found, kind, format_options(config), selection)
         roles = _Roles(taken, found, config, left)

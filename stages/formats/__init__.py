@@ -1,12 +1,17 @@
 """Record formats: a file provides FORMAT, or a TABLE of several.
 
 A *reading* is what a build settles on for a file: a format's name, or ``name/variant`` where one
-format's rows can be read in more than one way (``indexed_pair/1-based``). ``--format`` takes both.
-The reading of a file whose rows have several formats has those of all of them: ``alpaca+openai``.
+format's rows can be read in more than one way (``indexed_pair/1-based``). Where columns have names
+of the file's own, it says which they are (``query_response?question=Ask&answer=Reply``), as
+``--map`` does. ``--format`` takes all three. The reading of a file whose rows have several formats
+has those of all of them: ``alpaca+openai``.
 """
 
+import copy
 import functools
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from urllib.parse import parse_qsl, quote
 
 from stages import catalog, kinds
 from stages.contract import Columns, Example, FormatOptions, Row
@@ -21,6 +26,7 @@ TABLES = tuple(
     "unusable verdicts".split()
 )
 AND = "+"  # between the readings of a mixture, which is their reading
+_SIGNS = re.compile(r"[%&=+?/;#\s]")
 MIXED_FORMATS = "--mixed-formats"
 
 
@@ -32,14 +38,28 @@ def load(reading: str) -> Format:
     """
     if AND in reading:
         return mixed(reading)
-    name, slash, variant = reading.partition("/")
-    whole = _named(name)
-    if not slash:
-        return whole
-    variants = whole.variants
-    if variant not in variants:
-        raise catalog.unknown(f"variant of {name}", variant, sorted(variants))
-    return variants[variant]
+    named, _, found = reading.partition("?")
+    name, slash, variant = named.partition("/")
+    one = _named(name)
+    if slash:
+        variants = one.variants
+        if variant not in variants:
+            raise catalog.unknown(f"variant of {name}", variant, sorted(variants))
+        one = variants[variant]
+    if found:
+        one = copy.copy(one)
+        one.renamed = dict(parse_qsl(found))
+    return one
+
+
+def reading_of(name: str, variant: str, renamed: Mapping[str, str]) -> str:
+    """What ``load`` takes: a format's name, a variant of it ("" for none), and found columns.
+
+    Names keep their letters, in any script; only what a reading itself means is quoted.
+    """
+    quoted = functools.partial(_SIGNS.sub, lambda sign: quote(sign[0], safe=""))
+    found = "&".join(f"{quoted(one)}={quoted(path)}" for one, path in renamed.items())
+    return name + (f"/{variant}" if variant else "") + (f"?{found}" if found else "")
 
 
 @functools.cache

@@ -54,6 +54,11 @@ def _shown(tag: str) -> str:
     return tag.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t")
 
 
+def is_tagged(text: str) -> bool:
+    """Whether one of the known step tags stands in a text."""
+    return any(tag in text for tag in TAGS)
+
+
 def require_tail(pieces: list[str]) -> None:
     """After the last tag only whitespace may stand.
 

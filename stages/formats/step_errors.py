@@ -147,7 +147,8 @@ class _ProcessBench(_Numbered):
         Raises:
             RowError: it is no step, or ``label`` is to count from 1.
         """
-        if _said(number) == _said(None):
+        none = (-1, 0) if column != _OWN and self._way == _ONE else (-1,)
+        if _said(number) == _said(None) or (type(number) is int and number in none):
             return None
         if column == _OWN and self._way == _ONE:
             other = mapped(_NAMED[0], options.columns.get(_OWN, _OWN))

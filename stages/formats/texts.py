@@ -33,6 +33,16 @@ def _column(row: Row, what: str, names: tuple[str, ...], options: FormatOptions)
     return required(name, f"there is no {what} column")
 
 
+def _asked_and_answered(
+    row: Row, question: str, answer: str, options: FormatOptions
+) -> list[Message]:
+    """A question, which is a text or turns, and the answer to it."""
+    answered = _turns.text(row, answer)
+    if _turns.are_turns(row[question]):
+        return [*_turns.whole(row, question), Message("assistant", answered)]
+    return _turns.exchange(row, _turns.text(row, question), answered, options)
+
+
 class _QueryResponse(Format):
     """A question column and an answer column, under any of their usual names."""
 
@@ -67,11 +77,7 @@ class _QueryResponse(Format):
             raise RowError("bad_column", detail)
         question = _column(row, "question", _QUESTIONS, options)
         answer = _column(row, "answer", _ANSWERS, options)
-        answered = _turns.text(row, answer)
-        if _turns.are_turns(row[question]):
-            turns = [*_turns.whole(row, question), Message("assistant", answered)]
-        else:
-            turns = _turns.exchange(row, _turns.text(row, question), answered, options)
+        turns = _asked_and_answered(row, question, answer, options)
         return [Conversation(turns, _turns.tools(row))]
 
 
@@ -100,8 +106,7 @@ class _MessageThinking(Format):
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         question = one_of(row, _ASKED, options.columns, what="question")
         question = required(question, "there is no question column")
-        answer = _turns.text(row, "message_content")
-        messages = _turns.exchange(row, _turns.text(row, question), answer, options)
+        messages = _asked_and_answered(row, question, "message_content", options)
         if row.get("message_thinking") not in (None, ""):
             thinking = _turns.text(row, "message_thinking")
             messages[-1].fields = {"reasoning_content": thinking}

@@ -108,8 +108,18 @@ def _by_name(value: str, names: tuple[str, ...]) -> int | None:
     return _LETTERS.get(ending)
 
 
+def _one_hot(value: Any) -> int | None:
+    """Which of two sides, or 2 for a tie, has the 1 in a list with a 0 or 1 for each."""
+    if not isinstance(value, list) or len(value) not in (2, 3):
+        return None
+    flags = [index for one in value if (index := _index(one)) in (0, 1)]
+    return flags.index(1) if len(flags) == len(value) and sum(flags) == 1 else None
+
+
 def _is_verdict(value: Any, row: Row) -> bool:
     """Whether a value of a column that may hold any text names the better answer."""
+    if isinstance(value, list):
+        return _one_hot(value) is not None
     if not isinstance(value, str):
         return False
     return _is_tie(value) or _by_name(value, _asked.both_of(row, _PAIRS) or _UNNAMED) is not None
@@ -127,7 +137,7 @@ def _is_tie(value: Any) -> bool:
     if isinstance(value, str):  # [[C]] is a tie where judges answer [[A]], [[B]] or [[C]]
         plain = value.strip().lower()
         return plain.strip("[]") in _TIES or plain == "[[c]]" or _compared(value) == -1
-    return isinstance(value, float) and value == 0.5
+    return (isinstance(value, float) and value == 0.5) or _one_hot(value) == 2
 
 
 def _speaks(row: Row, name: str) -> bool:
@@ -215,7 +225,7 @@ class _IndexedPair(_pairs.PairFormat):
         """0 or 1: which answer is the better one."""
         if _is_tie(value):
             raise RowError("tie", f"the answers are equally good ({value!r})")
-        named = _by_name(value, names) if isinstance(value, str) else None
+        named = _by_name(value, names) if isinstance(value, str) else _one_hot(value)
         if named is not None:
             return named
         index, order = _index(value), _ORDERS.get(self._way, ())

@@ -5,17 +5,17 @@ them, and no other may: where two do, or where the meaning of a column stays ope
 an option instead of a guess.
 """
 
-import itertools
+import contextlib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stages import contract, formats, kinds
-from stages.errors import DataError, RowError, UndecidedError, UnknownFormatError, counted
+from stages.errors import DataError, UndecidedError, UnknownFormatError, counted
 from stages.format import Format
-from stages.normalize import inside, survey
+from stages.normalize import inside, roles, survey
 from stages.rows import stop_text, unread
-from stages.rows.column_names import plain
+from stages.rows.selection import renamed
 
 MIXED_SHARE = 0.01  # fewer rows of another format are refused one by one by normalize
 
@@ -62,81 +62,108 @@ def _refuse_unpaired(rows: Sequence[contract.Row], where: str) -> None:
         )
 
 
-_BESIDE = ("system text", "history", "tools", "margin", "scores")
-
-
-def _covers(candidate: Format, row: contract.Row) -> tuple[int, int]:
-    """How many of a format's required meanings a row has columns for, and how unusual the names of
-    these columns are in the format (0 for the usual ones, else negative)."""
-    places = [
-        next((place for place, name in enumerate(names) if row.get(name) is not None), None)
-        for meaning, names in candidate.columns.items()
-        if meaning not in _BESIDE
-    ]
-    there = [place for place in places if place is not None]
-    return len(there), -sum(there)
-
-
-def _nearest(rows: Sequence[contract.Row], kind: kinds.Kind) -> tuple[Format, str] | None:
-    """The format whose columns the rows have, but not its values, and what is wrong with these."""
-    row = next((row for row in rows if row), None)
-    if row is None:
-        return None
-    offered = [f for f in formats.usable_for(kind) if not f.named_only]
-    for candidate in sorted(offered, key=lambda f: _covers(f, row), reverse=True):
-        covered, unusual = _covers(candidate, row)
-        if covered < min(2, len(row)) or (covered < 2 and unusual < 0):
-            return None
-        try:
-            candidate.read(row, contract.FormatOptions())
-        except RowError as error:
-            if not error.detail.endswith("is missing"):
-                return candidate, error.detail
-    return None
-
-
-def _mapped(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
-    """``--map`` options for columns whose names differ from a format's only in spelling."""
-    if not rows:
-        return ""
-    keys = list(dict.fromkeys(key for row in rows[:10] for key in row))
-    if not keys:
-        return ""
-    for candidate in formats.usable_for(kind):
-        pairs = [
-            pair for names in candidate.columns.values() for pair in _spelled_alike(names, keys)
-        ]
-        row = {**rows[0], **{name: rows[0].get(key) for name, key in pairs}}
-        if pairs and candidate.matches(row):
-            return " ".join(unread.mapped(name, key) for name, key in pairs)
-    return ""
-
-
-def _spelled_alike(names: Sequence[str], keys: Sequence[str]) -> list[tuple[str, str]]:
-    """Columns whose names differ from those of a format only in case and underscores."""
-    near: dict[str, str] = {}
-    for name, key in itertools.product(names, keys):
-        if plain(name) == plain(key) and name != key:
-            near.setdefault(key, name)
-    return [(name, key) for key, name in near.items()]
-
-
 def _none_fits(rows: Sequence[contract.Row], kind: kinds.Kind, where: str) -> UnknownFormatError:
-    keys = ", ".join(sorted({key for row in rows[:10] for key in row})[:12]) or "(none)"
-    none = f"{where}: no format of {kind.words} fits rows with the columns {keys}."
-    if mapped := _mapped(rows, kind):
-        return UnknownFormatError(none, f"Did you mean {mapped}?")
+    """The error for rows that have no format, and no columns that play the roles of one."""
+    said = roles.columns_named(rows[:10]) or "(none)"
+    none = f"{where}: no format of {kind.words} fits rows with the columns {said}."
     if likely := survey.offer(rows, kind):
         return UnknownFormatError(none, likely)
     offered = ", ".join(f.name for f in formats.usable_for(kind))
-    if near := _nearest(rows, kind):
-        return UnknownFormatError(
-            f"{where}: the rows have the columns of {near[0].name}, but not its values: {near[1]}.",
-            "Fix the values, or name the columns with --map or another format with --format "
-            f"({offered}).",
-        )
     named = f"Name the columns with --map, or the format with --format ({offered})."
     return UnknownFormatError(none, named)
+
+
+class UnsettledError(DataError):
+    """The rows of a format do not show which variant of it they are."""
+
+
+@dataclass(frozen=True)
+class _Roles:
+    """What the columns of some rows could be where no format fits them as they are.
+
+    Attributes:
+        rows: after ``columns`` (``--map``) was applied to them; ``where``: what a message calls
+            them.
+    """
+
+    rows: Sequence[contract.Row]
+    kind: kinds.Kind
+    where: str
+    already_templated: bool
+    columns: Mapping[str, str]
+
+    def found(self) -> list[roles.Candidate]:
+        """Every way to read them."""
+        return roles.find(self.rows, self.kind, self.columns)
+
+    def only(self, found: Sequence[roles.Candidate]) -> Detection:
+        """The one way to read them.
+
+        Raises:
+            DataError: there is none, or there are several that differ.
+        """
+        if not found:
+            raise _none_fits(self.rows, self.kind, self.where)
+        if len(found) > 1:
+            raise roles.which(found, self.where)
+        return self.reading(found[0])
+
+    def reading(self, one: roles.Candidate) -> Detection:
+        """The reading of one way, and what its format still asks.
+
+        Raises:
+            DataError: a column's meaning stays open.
+        """
+        detected = formats.load(one.reading)
+        named = {**one.renamed, **self.columns}
+        given = [renamed(row, one.renamed) for row in self.rows]
+        fitting = [row for row in given if detected.matches(row)]
+        if doubt := detected.doubt(fitting, named):
+            raise DataError(f"{self.where}: {doubt[0]}.", f"{doubt[1]}.")
+        reading, more = settle(detected, fitting, self.where, self.already_templated, named)
+        counts = {detected.name: len(fitting)}
+        return Detection(reading, f"{one.evidence}{more}", sampled=len(given), counts=counts)
+
+    def settled(self) -> list[roles.Candidate]:
+        """The ways that leave no variant open."""
+        ways = []
+        for one in self.found():
+            with contextlib.suppress(UnsettledError):
+                self.reading(one)
+                ways.append(one)
+        return ways
+
+
+def _read_as(
+    detected: Format, fitting: Sequence[contract.Row], by_roles: _Roles, found: Detection
+) -> Detection:
+    """The reading of rows that a format fits, unless it does not read what they say.
+
+    Args:
+        fitting: the rows that it fits; ``found``: what is known of them.
+
+    Raises:
+        DataError: a column's meaning stays open.
+    """
+    kind, columns = by_roles.kind, by_roles.columns
+    doubt = detected.doubt(fitting, columns)
+    # A doubt about answers may be about one and what it is checked against, which texts show.
+    misses = kind.trains_answers if doubt else roles.misses(detected, fitting, kind, columns)
+    if misses or not detected.usable:
+        ways = by_roles.found()
+        if len(ways) == 1 or (ways and (doubt is None or not detected.usable)):
+            return by_roles.only(ways)
+    if doubt is not None:
+        raise DataError(f"{by_roles.where}: {doubt[0]}.", f"{doubt[1]}.")
+    try:
+        reading, more = settle(
+            detected, fitting, by_roles.where, by_roles.already_templated, columns
+        )
+    except UnsettledError:
+        if ways := by_roles.settled():
+            return by_roles.only(ways)
+        raise
+    return replace(found, reading=reading, evidence=f"{found.evidence}{more}")
 
 
 def _refuse_templated(
@@ -182,9 +209,10 @@ def settle(
     try:
         variant, why = detected.settle(rows, columns or {})
     except UndecidedError as error:
-        choices = " or ".join(f"--format {detected.name}/{choice}" for choice in error.choices)
-        raise DataError(f"{where}: {error.what}.", f"Say which with {choices}.") from error
-    reading = f"{detected.name}/{variant}" if variant else detected.name
+        maps = "".join(f" {unread.mapped(*one)}" for one in detected.renamed.items())
+        choices = " or ".join(f"--format {detected.name}/{one}{maps}" for one in error.choices)
+        raise UnsettledError(f"{where}: {error.what}.", f"Say which with {choices}.") from error
+    reading = formats.reading_of(detected.name, variant, detected.renamed)
     why = f"; {why}" if why else ""
     templated = _refuse_templated(detected, rows, where, already_templated)
     changed = inside.require_settled(reading, rows, where, already_templated, columns or {})
@@ -254,23 +282,24 @@ def detect(
     Raises:
         DataError: none fits, more than one does, or a column's meaning stays open.
     """
+    by_roles = _Roles(rows, kind, where, already_templated, columns or {})
     evidence = matching(rows, kind)
     counts = {name: sum(map(bool, reasons)) for name, reasons in evidence.items()}
     counts = dict(sorted(counts.items(), key=lambda pair: -pair[1]))
     if not counts:
         if kind.compares:
             _refuse_unpaired(rows, where)
-        raise _none_fits(rows, kind, where)
+        return by_roles.only(by_roles.found())
     best = next(iter(counts))
     frequent = [name for name, count in counts.items() if count * 2 > len(rows)]
     require_one(f"{where} reads", frequent, evidence)
     other, strays = _strays(evidence, best)
     if (counts[best] + strays) * 2 <= len(rows):
-        raise _none_fits(rows, kind, where)
+        return by_roles.only(by_roles.found())
     if strays and ((strays > MIXED_SHARE * len(rows) and strays > 1) or counts[best] == strays):
         return Detection(best, evidence="", sampled=len(rows), counts=counts, change=(best, other))
     if counts[best] * 2 <= len(rows):
-        raise _none_fits(rows, kind, where)
+        return by_roles.only(by_roles.found())
     detected = formats.load(best)
     if detected.named_only:
         raise DataError(
@@ -279,13 +308,7 @@ def detect(
             f"Add --format {best} to have them checked and passed through.",
         )
     fitting = [row for row, reason in zip(rows, evidence[best], strict=True) if reason]
-    if not detected.usable and survey.answered(fitting) and kind.trains_answers:
-        raise _none_fits(fitting, kind, where)
-    doubt = detected.doubt(fitting, columns or {})
-    if doubt is not None:
-        raise DataError(f"{where}: {doubt[0]}.", f"{doubt[1]}.")
-    reading, more = settle(detected, fitting, where, already_templated, columns)
     sentence = (
-        f"{common(evidence[best])} in {counts[best]:,} of {counted(len(rows), 'sampled row')}{more}"
+        f"{common(evidence[best])} in {counts[best]:,} of {counted(len(rows), 'sampled row')}"
     )
-    return Detection(reading, evidence=sentence, sampled=len(rows), counts=counts)
+    return _read_as(detected, fitting, by_roles, Detection(best, sentence, len(rows), counts))

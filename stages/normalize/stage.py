@@ -78,6 +78,10 @@ class Normalize:
     likeness: settings.Likeness | None = None
     leave: frozenset[str] = frozenset()
 
+    def __post_init__(self) -> None:
+        """Columns that were found count as named by ``--map`` in everything that reads rows."""
+        object.__setattr__(self, "options", self.format.told(self.options))
+
     @functools.cached_property
     def example_kind(self) -> kinds.Kind:
         """The kind of the examples: the task's, or token ids where the rows contain those."""
@@ -170,6 +174,7 @@ class Normalize:
         left = unread.left_over(row, examples, printed=self.printed, inside=self._inside)
         if not left:
             return
+        left = [unread.raw(one, self.options.columns) for one in left]
         left = [one for one in left if one.path not in self.decided]
         read = unread.ReadRow(row, examples)
         for one in left:
@@ -194,12 +199,12 @@ class Normalize:
     @functools.cached_property
     def _inside(self) -> tuple[str, ...]:
         """Paths of what is taken from inside of columns."""
-        taken = (*self.options.columns.values(), *self.carried.paths)
-        return tuple(path for path in taken if "." in path)
+        return selection.inside(self.options.columns, self.carried.paths)
 
     @functools.cached_property
     def _settled(self) -> frozenset[str]:
-        return formats.settled_by(self.format, self.options.columns) | self.leave
+        columns = self.options.columns
+        return formats.settled_by(self.format, columns).union(columns.values(), self.leave)
 
     def read_again(self, record: Record) -> list[Example | RowError]:
         """A record's examples for the second reading: before it is decided which turns are trained.

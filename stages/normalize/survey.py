@@ -13,8 +13,9 @@ from stages import contract, formats, kinds
 from stages.errors import AskError, RowError
 from stages.format import Format
 from stages.formats._messages import role_of
-from stages.rows.column_names import Watched, are_verdicts, is_a, plain
+from stages.rows.column_names import Watched, are_verdicts
 from stages.rows.selection import Selection
+from stages.rows.selection import inside as selection_inside
 from stages.rows.unread import (
     ReadRow,
     Unread,
@@ -22,6 +23,7 @@ from stages.rows.unread import (
     left_over,
     mapped,
     rated,
+    raw,
     require_asked,
     size_of,
 )
@@ -102,10 +104,11 @@ def survey(
         rows: after ``selection`` and ``--map`` were applied.
     """
     result = Survey()
-    settled = formats.settled_by(format_, options.columns)
+    options = format_.told(options)
+    settled = formats.settled_by(format_, options.columns).union(options.columns.values())
     unread: Counter[str] = Counter()
     total = 0
-    inside = [path for path in options.columns.values() if "." in path]
+    inside = selection_inside(options.columns)
     for row in rows:
         watched = Watched(row)
         try:
@@ -115,7 +118,8 @@ def survey(
         result.rows += 1
         total += _text(row)
         read = ReadRow(row, examples)
-        for left in left_over(watched, examples, printed=frozenset(), inside=inside):
+        unknown = left_over(watched, examples, printed=frozenset(), inside=inside)
+        for left in (raw(one, options.columns) for one in unknown):
             if left.path in selection.decided:
                 continue
             column = result.take(left)
@@ -152,81 +156,30 @@ def _most(found: Survey, unread: Counter[str], total: int) -> tuple[str, ...]:
     return tuple(long) if sum(long.values()) > MOST_OF_THE_TEXT * total else ()
 
 
-# Suggestions of ``--map`` for rows that no format fits.
-#
-# Three signs are enough for a suggestion, but none for a guess: a list of turns under an unknown
-# name, two columns whose names mean question and answer, and exactly two columns of text.
+# A suggestion for rows that no format fits, and whose columns play no roles.
 
 
 _TEXTS = ("content", "value")
-# Names that often hold an answer: they are suggested as one, but may be ignored without an option.
-_ANSWERING = frozenset(
-    "generation generatedtext summary revision correct corrected rewritten code".split()
-)
-# A gold answer is what an answer is checked against, not an answer to train.
-_CHECKED = ("goldanswer", "finalanswer")
 
 
 def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
-    """A suggestion for rows that no format fits, as a sentence; empty where there is none."""
+    """A suggestion, as a sentence; empty where there is none."""
     if not kind.trains_answers or not rows:
         return ""
     if all(_is_turn(row) for row in rows):
         return 'Each row is one turn; write the turns of a conversation as {"messages": [...]}.'
-    turns = _turns(rows)
-    if turns:
-        return f"Did you mean {mapped('messages', turns)}?"
-    named = answered(rows)
-    if named:
-        return f"Did you mean {named}?"
-    texts = _texts(rows)
-    if len(texts) != 2:
-        return ""
-    one, other = texts
-    return (
-        "Say which column is the question and which the answer: "
-        f"{_asked(one, other)}, or {_asked(other, one)}."
-    )
-
-
-def _asked(question: str, answer: str) -> str:
-    return f"{mapped('prompt', question)} {mapped('completion', answer)}"
-
-
-def answered(rows: Sequence[contract.Row]) -> str:
-    """``--map`` options for rows with one question column and one answer column, else empty.
-
-    Also empty where ``prompt_completion`` reads these names already.
-    """
-    texts = _texts(rows)
-    asks = [key for key in texts if is_a(key, "asked")]
-    answers = [key for key in texts if is_a(key, "answered") or plain(key) in _ANSWERING]
-    answers = [key for key in answers if plain(key) not in _CHECKED]
-    if len(asks) != 1 or len(answers) != 1:
-        return ""
-    pairs = zip(("prompt", "completion"), (asks[0], answers[0]), strict=True)
-    return " ".join(mapped(name, key) for name, key in pairs if name != key)
-
-
-def _texts(rows: Sequence[contract.Row]) -> list[str]:
-    """The columns that hold a text in every row, in the order of the first."""
-    return [
+    texts = [
         key
         for key in rows[0]
         if all(isinstance(row.get(key), str) and row[key].strip() for row in rows)
     ]
-
-
-def _turns(rows: Sequence[contract.Row]) -> str:
-    """The one column with answered turns in every row; empty where there is none, or several."""
-    answered_columns = [key for key in rows[0] if all(_are_answered(row.get(key)) for row in rows)]
-    return answered_columns[0] if len(answered_columns) == 1 else ""
-
-
-def _are_answered(value: Any) -> bool:
-    if not isinstance(value, list) or not all(map(_is_turn, value)):
-        return False
-    return any(role_of(turn) == "assistant" for turn in value)
+    if len(texts) != 2:
+        return ""
+    ways = [
+        f"{mapped('prompt', asked)} {mapped('completion', answer)}"
+        for asked, answer in (texts, texts[::-1])
+    ]
+    return f"Say which column is the question and which the answer: {', or '.join(ways)}."
 
 
 def _is_turn(value: Any) -> bool:

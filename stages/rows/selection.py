@@ -27,16 +27,35 @@ _ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
 
 
 def lookup(row: Row, path: str) -> Any:
-    """The value at a dotted path (``answers.0.text``); None where there is none."""
+    """The value at a dotted path (``answers.0.text``); None where there is none.
+
+    ``answers[].score`` is the list of what each object of a list has there, ``a.text,b.text`` the
+    list of what two paths give.
+    """
     if path in row:
         return row[path]
+    if "," in path:
+        values = [lookup(row, one) for one in path.split(",")]
+        return values if any(value is not None for value in values) else None
+    here, each, behind = path.partition("[].")
     value: Any = row
-    for key in path.split("."):
+    for key in here.split("."):
         if isinstance(value, list) and key.isascii() and key.isdigit():
             value = value[int(key)] if int(key) < len(value) else None
         else:
             value = value.get(key) if isinstance(value, dict) else None
-    return value
+    if not each:
+        return value
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        return None
+    values = [lookup(one, behind) for one in value]
+    return values if any(one is not None for one in values) else None
+
+
+def parts_of(row: Row, paths: Iterable[str]) -> Iterator[str]:
+    """The single paths of ``--map``: of ``a.text,b.text`` both."""
+    for path in paths:
+        yield from (path,) if path in row else path.split(",")
 
 
 def _number(value: Any) -> float | None:
@@ -132,7 +151,7 @@ def renamed(row: Row, mapping: Mapping[str, str]) -> Row:
     """
     if not mapping:
         return row
-    taken = {source for source in mapping.values() if source not in mapping}
+    taken = {source for source in parts_of(row, mapping.values()) if source not in mapping}
     named = {name: lookup(row, source) for name, source in mapping.items()}
     return {**{k: v for k, v in row.items() if k not in taken}, **named}
 
@@ -141,22 +160,47 @@ def rest(path: str, value: Any, taken: Iterable[str]) -> Iterator[tuple[str, Any
     """Path and value of everything in a column but what ``--map`` takes from inside it.
 
     Args:
-        taken: paths of ``--map``: ``ask.text``, ``replies.0.text``.
+        taken: paths of ``--map``: ``ask.text``, ``replies.0.text``, ``answers[].score``.
     """
-    inside = [one for one in taken if one == path or one.startswith(f"{path}.")]
-    if path in inside or not inside or not isinstance(value, (dict, list)):
-        if path not in inside and value not in (None, "", [], {}):
+    within = [one for one in taken if one == path or one.startswith((f"{path}.", f"{path}[]"))]
+    if path in within or not within or not isinstance(value, (dict, list)):
+        if path not in within and value not in (None, "", [], {}):
             yield path, value
-        return
-    items = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, one in items:
-        yield from rest(f"{path}.{key}", one, inside)
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            yield from rest(f"{path}.{key}", one, within)
+    elif each := [one for one in within if one.startswith(f"{path}[]")]:
+        for number, one in enumerate(value):
+            at = f"{path}.{number}."
+            own = [p.replace(at, f"{path}[].", 1) for p in within if p.startswith(at)]
+            yield from rest(f"{path}[]", one, [*each, *own])
+    else:
+        for number, one in enumerate(value):
+            yield from rest(f"{path}.{number}", one, within)
+
+
+def inside(mapping: Mapping[str, str], others: Iterable[str] = ()) -> tuple[str, ...]:
+    """Paths of ``--map``, and others, that lie inside of columns, under the names of both."""
+    taken = [path for source in mapping.values() for path in source.split(",") if "." in path]
+    for name, source in mapping.items():
+        taken += [name + path[len(source) :] for path in taken if _top(path) == source]
+    return (*taken, *(path for path in others if "." in path))
+
+
+def _top(path: str) -> str:
+    return path.partition(".")[0].removesuffix("[]")
+
+
+def raw(path: str, mapping: Mapping[str, str]) -> str:
+    """A path of a renamed row as the file has it, which is what options take."""
+    name = _top(path)
+    return mapping.get(name, name) + path[len(name) :]
 
 
 def replaced(row: Row, mapping: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
     """Columns that ``--map`` replaces by another of the same name, so that nothing reads them."""
     for name in mapping.keys() & row.keys():
-        yield from rest(name, row[name], mapping.values())
+        yield from rest(name, row[name], parts_of(row, mapping.values()))
 
 
 def _without(row: Row, path: str) -> Row:

@@ -9,8 +9,8 @@ import itertools
 import re
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +18,8 @@ import orjson
 
 from stages.contract import Conversation, Example, Message, Pair, Row, StepChain
 from stages.errors import AskError
-from stages.rows import column_names, stop_text
+from stages.rows import column_names, selection, stop_text
 from stages.rows.column_names import EMPTY, Watched
-from stages.rows.selection import rest
 
 if TYPE_CHECKING:
     from stages.kinds import Kind
@@ -171,6 +170,11 @@ class Unread:
     turn: bool = False
 
 
+def raw(left: Unread, mapping: Mapping[str, str]) -> Unread:
+    """The same under the name that the file has for it, which is what options take."""
+    return replace(left, path=selection.raw(left.path, mapping)) if mapping else left
+
+
 def _by_path(found: Iterable[tuple[str, Any]]) -> dict[str, list[Any]]:
     """All values of each path. The first of several turns may have nothing there."""
     values: dict[str, list[Any]] = {}
@@ -191,7 +195,7 @@ def left_over(
     """
     found: Iterable[tuple[str, Any]] = row.unread()
     if inside:
-        found = (left for path, value in found for left in rest(path, value, inside))
+        found = (left for path, value in found for left in selection.rest(path, value, inside))
     columns = [Unread(path, tuple(values)) for path, values in _by_path(found).items()]
     if StepChain in map(type, examples):
         keys = _by_path(_beside_steps(row))

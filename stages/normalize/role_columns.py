@@ -1,0 +1,330 @@
+"""What is in the columns of sampled rows, at any depth, and which roles that allows.
+
+A path is a column, a key of an object in it (``info.post``), or a key of every object in a list
+(``answers[].score``), as ``--map`` takes it. A name suggests a role; values that cannot play it
+take it back: a question differs from row to row, a number is one for each answer, a reference is
+repeated at the end of the answer that is checked against it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from stages.contract import Row
+from stages.formats import _messages, _rated_steps, _turns
+from stages.normalize import role_names
+from stages.rows.column_names import EMPTY
+from stages.rows.selection import lookup
+
+_WORDS: Mapping[type, str] = {
+    str: "text",
+    bool: "true or false",
+    int: "number",
+    float: "number",
+    list: "list",
+    dict: "object",
+}
+_DEEPEST = 3
+_MOST = 0.9  # of the rows, that must have a value where a format needs one
+_ENOUGH = 8  # rows, of which a question and an answer are not nearly all the same text
+_FEW = 0.2  # different texts in that many rows: a category, a name, a constant
+_SHORT = 16  # characters of what may only be checked against
+_VERDICTS = 5  # different values of a verdict: each side, its name, a tie
+_REPEATED = 0.5  # of the rows, in which a long answer ends with the reference
+_END = 200  # characters of an answer in which it repeats the reference
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float))
+
+
+def _ends_with(value: Any, asks: bool) -> bool:
+    """Whether a value is turns that end with a question, or with an answer."""
+    turns = value if isinstance(value, list) else _turns.turns_in(value)
+    if not turns or not _turns.are_turns(turns):
+        return False
+    roles = [_messages.role_of(turn) for turn in turns]
+    return (roles[-1] == "user" and "assistant" not in roles[:1]) if asks else "assistant" in roles
+
+
+def _is_said(value: Any) -> bool:
+    """Whether a value can be an answer: a text, a turn, or turns."""
+    turns = [value] if isinstance(value, dict) else value
+    return isinstance(value, str) or _turns.are_turns(turns)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > 1 and all(map(_is_text, value))
+
+
+def _are_answers(value: Any) -> bool:
+    if not isinstance(value, list) or len(value) < 2 or _turns.are_turns(value):
+        return False
+    return _are_texts(value) or all(isinstance(one, dict) for one in value)
+
+
+def _paths(row: Row, before: str = "", depth: int = 1) -> Iterator[str]:
+    for key, value in row.items():
+        path = f"{before}{key}"
+        if before and not {*".,"}.isdisjoint(key):
+            continue
+        yield path
+        if depth < _DEEPEST and isinstance(value, dict):
+            yield from _paths(value, f"{path}.", depth + 1)
+        elif depth < _DEEPEST and isinstance(value, list) and not _turns.are_turns(value):
+            inner = [one for one in value if isinstance(one, dict)]
+            if inner and len(inner) == len(value):
+                yield from _paths({k: v for one in inner for k, v in one.items()}, f"{path}[].", 3)
+
+
+def columns_of(rows: Sequence[Row], answers_alone: bool) -> "Columns":
+    """The columns of some rows.
+
+    Args:
+        answers_alone: every answer is trained, so one of two sides is no answer.
+    """
+    paths = dict.fromkeys(path for row in rows for path in _paths(row))
+    return Columns({path: [lookup(row, path) for row in rows] for path in paths}, answers_alone)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The values of every path, one for each row."""
+
+    values: Mapping[str, list[Any]]
+    answers_alone: bool
+
+    def _all(self, path: str, fits: Any, share: float = _MOST) -> bool:
+        there = [value for value in self.values[path] if value not in EMPTY]
+        enough = len(there) >= max(1, share * len(self.values[path]))
+        return enough and all(map(fits, there))
+
+    def _where(self, fits: Any, share: float = _MOST) -> list[str]:
+        return [path for path in self.values if self._all(path, fits, share)]
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        return [path for path in self._where(_is_text) if not role_names.is_about(path)]
+
+    def _called(self, role: str, paths: Iterable[str]) -> list[str]:
+        return [path for path in paths if role_names.role_of(path) == role]
+
+    def _varied(self, paths: list[str]) -> list[str]:
+        """Those that are not the same few texts in all rows; all of them where none is."""
+        varied = []
+        for path in paths:
+            told = self.values[path]
+            if len(told) < _ENOUGH or len({repr(one) for one in told}) > _FEW * len(told):
+                varied.append(path)
+        return varied or paths
+
+    @cached_property
+    def questions(self) -> list[str]:
+        """The texts that may be asked."""
+        able = [path for path in self._texts if "[]" not in path]
+        named = self._called("question", able) or self._called("topic", able)
+        said = [path for path in self.answers if self._long(path)]
+        open_ = [q for q in named if not any(self._holds(q, answer) for answer in said)]
+        return self._distinct(self._varied(open_))
+
+    def _holds(self, whole: str, part: str) -> bool:
+        """Whether a text has another one in it, in most rows: an answer, which it does not ask."""
+        both = zip(self.values[whole], self.values[part], strict=True)
+        told = [b in a for a, b in both if a and b]
+        return 2 * sum(told) > len(told)
+
+    @cached_property
+    def answers(self) -> list[str]:
+        """The texts that may be answers, without those that one of these is checked against."""
+        named = [path for path in self._called("answer", self._texts) if "[]" not in path]
+        named = [path for path in named if not role_names.is_reference(path)]
+        if self.answers_alone:
+            sides = {path for pair in role_names.by_better(self._texts) for path in pair}
+            named = [p for p in named if not role_names.is_worse(p) and p not in sides]
+        named = self._varied(named)
+        free = [path for path in named if not role_names.may_be_checked_against(path)]
+        return self._distinct([path for path in free or named if path not in self.references])
+
+    @cached_property
+    def references(self) -> set[str]:
+        """The columns of answers that a longer one beside them ends with."""
+        named = [p for p in self._called("answer", self._texts) if "[]" not in p]
+        return {p for p in named if any(self._repeats(o, p) for o in named if o != p)}
+
+    def _distinct(self, paths: list[str]) -> list[str]:
+        """One of those that say the same in every row."""
+        return list({repr(self.values[path]): path for path in reversed(paths)}.values())[::-1]
+
+    def _repeats(self, long: str, short: str) -> bool:
+        """Whether a longer text ends with what a shorter one says, in most rows."""
+        both = zip(self.values[long], self.values[short], strict=True)
+        told = [(a.strip(), b.strip()) for a, b in both if _is_text(a) and _is_text(b)]
+        ends = [b in a[-max(_END, 2 * len(b)) :] and len(a) > 2 * len(b) for a, b in told if b]
+        return bool(ends) and sum(ends) > _REPEATED * len(ends)
+
+    def able(self, role: str) -> list[str]:
+        """The paths that may play a role, in the order of the rows."""
+        found: list[str] = getattr(self, f"_{role.replace(' ', '_')}")()
+        return found
+
+    def _question(self) -> list[str]:
+        return self.questions
+
+    def _answer(self) -> list[str]:
+        return self.answers
+
+    def _spoken_answer(self) -> list[str]:
+        """Answers of more than a word or two, which would be there to check others against."""
+        return [path for path in self.answers if self._long(path)]
+
+    def _long(self, path: str) -> bool:
+        said = [value for value in self.values[path] if value]
+        return 2 * sum(len(v) > _SHORT or len(v.split()) > 2 for v in said) > len(said)
+
+    def _prompt(self) -> list[str]:
+        return [*self._where(lambda value: _ends_with(value, asks=True)), *self.questions]
+
+    def _asking_turns(self) -> list[str]:
+        return self._where(lambda value: _ends_with(value, asks=True))
+
+    def _turns(self) -> list[str]:
+        sides = {path for pair in role_names.by_better([*self.values]) for path in pair}
+        able = self._where(lambda value: _ends_with(value, asks=False))
+        return [path for path in able if path not in sides and not role_names.is_worse(path)]
+
+    def _reasoning(self) -> list[str]:
+        return self._distinct(self._called("reasoning", self._texts))
+
+    def _input(self) -> list[str]:
+        texts = self._where(_is_text, 0.0)
+        asked = [path for path in texts if "input" in role_names.parts(path)]
+        return [*self._called("context", texts), *asked]
+
+    def _system_text(self) -> list[str]:
+        return self._called("system", self._where(_is_text, 0.0))
+
+    def _history(self) -> list[str]:
+        return self._called("history", self._where(lambda value: isinstance(value, list), 0.0))
+
+    def _tools(self) -> list[str]:
+        return self._called("tools", self._where(lambda value: isinstance(value, (list, str)), 0.0))
+
+    def _steps(self) -> list[str]:
+        able = [p for p in self._where(_are_texts) if not role_names.is_about(p)]
+        return self._called("steps", able) or able
+
+    def _tagged_steps(self) -> list[str]:
+        return self._where(lambda value: isinstance(value, str) and _rated_steps.is_tagged(value))
+
+    def _ratings_of_text(self) -> list[str]:
+        return self._where(lambda value: isinstance(value, list))
+
+    def _ratings(self) -> list[str]:
+        """Lists of numbers that are as long as the steps."""
+        return [path for path in self._where(_are_numbers) if self._as_long(path, self._steps())]
+
+    def _first_error(self) -> list[str]:
+        whole = self._where(lambda value: type(value) is int, 0.0)
+        return [path for path in whole if role_names.mentions(path, "error")]
+
+    def _list_of_answers(self) -> list[str]:
+        return self._called("answer", self._where(_are_answers))
+
+    def _two_answers(self) -> list[str]:
+        return [p for p in self._list_of_answers() if self._all(p, lambda one: len(one) == 2)]
+
+    def _numbers_of(self, roles: tuple[str, ...]) -> list[str]:
+        paths = [p for p in self._where(_are_numbers) if role_names.role_of(p) in roles]
+        lists = self._list_of_answers()
+        return [p for p in paths if self._as_long(p, lists) and self._in_order(p, lists)]
+
+    def _in_order(self, path: str, others: Iterable[str]) -> bool:
+        """Whether a list of objects stands in the order of other lists: a key of both, such as a
+        name, says the same in both."""
+        mine = path.partition("[]")[0]
+        for other in (one.partition("[]")[0] for one in others):
+            for key in self._keys(mine) & self._keys(other) if other != mine else ():
+                left, right = self.values[f"{mine}[].{key}"], self.values[f"{other}[].{key}"]
+                for a, b in zip(left, right, strict=True):
+                    if a != b and sorted(map(repr, a or ())) == sorted(map(repr, b or ())):
+                        return False
+        return True
+
+    def _keys(self, path: str) -> set[str]:
+        return {one.rpartition(".")[2] for one in self.values if one.startswith(f"{path}[].")}
+
+    def _scores(self) -> list[str]:
+        return self._numbers_of(("number", "verdict"))
+
+    def _ranks(self) -> list[str]:
+        return self._numbers_of(("rank",))
+
+    def _as_long(self, path: str, others: Iterable[str]) -> bool:
+        lists = [self.values[other] for other in others]
+        return any(
+            all(
+                len(a) == len(b)
+                for a, b in zip(self.values[path], other, strict=True)
+                if isinstance(a, list) and isinstance(b, list)
+            )
+            for other in lists
+        )
+
+    def _two_numbers(self) -> list[str]:
+        pairs = self._where(lambda value: _are_numbers(value) and len(value) == 2)
+        return [path for path in pairs if role_names.role_of(path) in ("number", "verdict")]
+
+    def _verdict(self) -> list[str]:
+        scalars = self._where(lambda value: isinstance(value, (str, int, float)))
+        named = [p for p in scalars if role_names.mentions(p, "verdict")]
+        named += [p for p in scalars if p not in named and role_names.role_of(p) == "number"]
+        of_sides = {path for pair in role_names.by_side(scalars) for path in pair}
+        few = [p for p in named if len({repr(v) for v in self.values[p]}) <= _VERDICTS]
+        return self._one_hot() or [path for path in few if path not in of_sides]
+
+    def _one_hot(self) -> list[str]:
+        """Columns that say of one side each, or of a tie, whether it won: 1 in one of them."""
+        flags = [p for p in self._where(lambda v: v in (0, 1, "0", "1")) if "[]" not in p]
+        found = []
+        for left, right in role_names.by_side(flags):
+            ties = [p for p in flags if "tie" in role_names.parts(p)]
+            for some in ([left, right, *ties[:1]], [left, right]):
+                each = zip(*(self.values[path] for path in some), strict=True)
+                if all(sum(map(int, one)) == 1 for one in each):
+                    found.append(",".join(some))
+                    break
+        return found
+
+    def _sides(self) -> list[str]:
+        return [f"{a},{b}" for a, b in role_names.by_side(self._texts) if "[]" not in a]
+
+    def _numbers_of_sides(self) -> list[str]:
+        numbers = [p for p in self._where(_is_number) if role_names.role_of(p) == "number"]
+        return [f"{a},{b}" for a, b in role_names.by_side(numbers) if "[]" not in a]
+
+    def couples(self, role: str) -> list[tuple[str, str]]:
+        """The two paths that may be the two sides of a role."""
+        if role == "chosen turns":
+            both = self._where(lambda value: _ends_with(value, asks=False))
+            return role_names.by_better(both)
+        if role == "chosen score":
+            return role_names.by_better(self._where(_is_number))
+        said = [path for path in self._where(_is_said) if not role_names.is_about(path)]
+        texts = self._varied([path for path in said if "[]" not in path])
+        return role_names.by_side(texts) if role == "first answer" else role_names.by_better(texts)
+
+    def shapes(self) -> Iterator[tuple[str, str]]:
+        """Every column of the rows with what is in it, in words."""
+        for path, values in self.values.items():
+            if "." not in path:
+                there = next((value for value in values if value not in EMPTY), None)
+                yield path, "empty" if there is None else _WORDS.get(type(there), "value")
+
+
+def _are_numbers(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_number, value))

@@ -1,0 +1,280 @@
+"""Which columns of a file play the roles of a format, where they do not have its names.
+
+A column may play a role where its name suggests it (``role_names``) and its values can (``table``).
+What the columns of a row could be, all together, is a *candidate*: a format, and the column of each
+of its names. Every candidate is run on the sampled rows, and counts only where the format reads
+nearly all of them; two that read equal examples are one.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from stages import formats, kinds
+from stages.contract import FormatOptions, Row
+from stages.errors import DataError, RowError, counted
+from stages.format import Format
+from stages.normalize.role_columns import Columns, columns_of
+from stages.rows.selection import renamed
+from stages.rows.unread import mapped
+
+SAMPLED = 100  # rows that candidates are run on
+MOST = 24  # candidates of one format
+NEARLY_ALL = 0.9
+_REFUSED_AS = ("tie", "two_orders", "two_margins", "unrated_answer")  # read, and refused as it is
+_OPTIONS = FormatOptions(already_templated=True)
+NAMED = 12  # columns that a message names
+SHOWN = 4  # ways that a question has
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The names of a format that play roles.
+
+    Attributes:
+        needs: the role of each name that a row must have; ``may``: of those that it may have.
+    """
+
+    format: str
+    needs: Mapping[str, str]
+    may: Mapping[str, str]
+
+
+_AHEAD = {"system": "system text", "history": "history"}
+_BESIDE = {**_AHEAD, "tools": "tools"}
+_PAIR = {**_AHEAD, "chosen_score": "chosen score", "rejected_score": "rejected score"}
+_TWO = {"response_1": "first answer", "response_2": "second answer"}
+_STEPS = {"problem": "question", "steps": "steps"}
+_SHAPES: Mapping[str, tuple[Shape, ...]] = {
+    kinds.CONVERSATION: (
+        Shape("openai", {"messages": "turns"}, _BESIDE),
+        Shape("sharegpt", {"messages": "turns"}, _BESIDE),
+        Shape("query_response", {"question": "question", "answer": "answer"}, _BESIDE),
+        Shape(
+            "prompt_completion", {"prompt": "asking turns", "completion": "spoken answer"}, _BESIDE
+        ),
+        Shape("alpaca", {"instruction": "question", "input": "input", "output": "answer"}, _BESIDE),
+        Shape(
+            "message_thinking",
+            {"problem": "prompt", "message_thinking": "reasoning", "message_content": "answer"},
+            _BESIDE,
+        ),
+    ),
+    kinds.PAIR: (
+        Shape(
+            "preference",
+            {"prompt": "prompt", "chosen": "chosen answer", "rejected": "rejected answer"},
+            _PAIR,
+        ),
+        Shape("preference", {"chosen": "chosen turns", "rejected": "rejected turns"}, _PAIR),
+        Shape("indexed_pair", {"prompt": "prompt", **_TWO, "label": "verdict"}, _AHEAD),
+        *(
+            Shape(name, {"prompt": "prompt", "responses": answers, order: role}, _AHEAD)
+            for name, answers, order, role in (
+                ("indexed_pair", "two answers", "label", "verdict"),
+                ("ranked", "list of answers", "scores", "scores"),
+                ("ranked", "list of answers", "ranks", "ranks"),
+                ("ranked", "sides", "scores", "numbers of sides"),
+                ("ranked", "sides", "scores", "two numbers"),
+            )
+        ),
+    ),
+    kinds.STEPS: (
+        Shape("stepwise", {**_STEPS, "labels": "ratings"}, _AHEAD),
+        Shape(
+            "tagged_text",
+            {"problem": "question", "steps": "tagged steps", "labels": "ratings of text"},
+            _AHEAD,
+        ),
+        Shape("processbench", {**_STEPS, "first_error": "first error"}, _AHEAD),
+    ),
+}
+# Roles that two columns play together: the first of a couple, and the second.
+_COUPLES = {
+    "chosen answer": "rejected answer",
+    "chosen turns": "rejected turns",
+    "chosen score": "rejected score",
+    "first answer": "second answer",
+}
+
+
+_SAID = {
+    "asking turns": "prompt",
+    "spoken answer": "answer",
+    "two answers": "answers",
+    "list of answers": "answers",
+    "sides": "answers",
+    "numbers of sides": "scores",
+    "two numbers": "scores",
+    "tagged steps": "steps",
+    "ratings of text": "ratings",
+}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to read the columns of some rows.
+
+    Attributes:
+        format: the name of the format; ``roles``: which role each of its names plays.
+        renamed: where its names stand in the rows.
+        read: how many of the sampled rows it reads, of ``rows``.
+        named: the renamed rows look like other formats too, so that their names do not say it.
+    """
+
+    format: str
+    roles: Mapping[str, str]
+    renamed: Mapping[str, str]
+    read: int = 0
+    rows: int = 0
+    named: bool = False
+
+    @property
+    def reading(self) -> str:
+        """What ``formats.load`` takes."""
+        return formats.reading_of(self.format, "", self.renamed)
+
+    @property
+    def words(self) -> str:
+        """Which column plays which role."""
+        each = [
+            f"{path} as {_SAID.get(role := self.roles[name], role)}"
+            for name, path in self.renamed.items()
+        ]
+        return f"{', '.join(each[:-1])} and {each[-1]}" if each[1:] else each[0]
+
+    @property
+    def evidence(self) -> str:
+        """The same, and in how many rows."""
+        return f"{self.words} in {self.read:,} of {counted(self.rows, 'sampled row')}"
+
+    @property
+    def options(self) -> str:
+        """The options that read the rows so."""
+        named = [f"--format {self.format}"] if self.named else []
+        return " ".join([*named, *(mapped(name, path) for name, path in self.renamed.items())])
+
+
+def find(
+    rows: Sequence[Row], kind: kinds.Kind, columns: Mapping[str, str], only: str = ""
+) -> list[Candidate]:
+    """Every way to read some rows by the roles of their columns, but those that say less than
+    another one.
+
+    Args:
+        rows: after ``columns`` (``--map``) was applied to them; what is named there is decided.
+        only: the name of the one format that is wanted.
+    """
+    some = rows[:SAMPLED]
+    free = [{name: value for name, value in row.items() if name not in columns} for row in some]
+    held = columns_of(free, kind.trains_answers)
+    found: dict[str, Candidate] = {}
+    for shape in _SHAPES.get(kind.formats, ()):
+        if only in ("", shape.format):
+            for one in itertools.islice(_candidates(shape, held, columns), MOST):
+                read, said = _run(one, some, columns)
+                if read and read >= NEARLY_ALL * len(some):
+                    found.setdefault(said, replace(one, read=read, rows=len(some)))
+    every = list(found.values())
+    best = [one for one in every if not any(_says_more(other, one) for other in every)]
+    return [replace(one, named=_looks_like_others(one, some[0], kind)) for one in best]
+
+
+def misses(
+    format_: Format, rows: Sequence[Row], kind: kinds.Kind, columns: Mapping[str, str]
+) -> bool:
+    """Whether a format that fits rows reads few of them, or trains what answers are checked
+    against."""
+    some = rows[:SAMPLED]
+    read, _ = _run(Candidate(format_.name, {}, {}), some, columns)
+    if read * 2 < len(some):
+        return True
+    if not kind.trains_answers:
+        return False
+    held = columns_of(some, answers_alone=True)
+    if format_.columns.keys() == {"text", "tools"}:  # no text alone where a column answers it
+        return bool(held.answers and held.questions)
+    answers = {*format_.columns.get("answer", ())}
+    return answers.isdisjoint(columns) and not answers.isdisjoint(held.references)
+
+
+def _says_more(one: Candidate, other: Candidate) -> bool:
+    """Whether a candidate reads every column that another one reads, and more."""
+    return {*one.renamed.values()} > {*other.renamed.values()}
+
+
+def _looks_like_others(one: Candidate, row: Row, kind: kinds.Kind) -> bool:
+    given = renamed(row, one.renamed)
+    return any(f.matches(given) for f in formats.usable_for(kind) if f.name != one.format)
+
+
+def _run(candidate: Candidate, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[int, str]:
+    """How many rows a candidate reads, and all that it reads."""
+    format_ = formats.load(candidate.reading)
+    options = format_.told(replace(_OPTIONS, columns=columns))
+    ways = [format_, *format_.variants.values()]
+    read, said = 0, []
+    for row in rows:
+        given = renamed(row, candidate.renamed)
+        if format_.matches(given) is not None:
+            examples = next((found for way in ways if (found := _read(way, given, options))), "")
+            read += bool(examples)
+            said.append(examples)
+    return read, "\n".join(said)
+
+
+def _read(way: Format, row: Row, options: FormatOptions) -> str:
+    """A row's examples, or as what it is refused; empty where it cannot be read so."""
+    try:
+        return repr(way.read(row, options))
+    except RowError as error:
+        return error.code if error.code in _REFUSED_AS else ""
+    except (AttributeError, LookupError, TypeError, ValueError):
+        return ""
+
+
+def _candidates(shape: Shape, held: Columns, columns: Mapping[str, str]) -> Iterator[Candidate]:
+    """What the columns could be for one format, the most that they can say first."""
+    settled = formats.settled_by(formats.load(shape.format), columns)
+    needs, may = (
+        {name: role for name, role in some.items() if name not in settled}
+        for some in (shape.needs, shape.may)
+    )
+    beside = [some[0] for some in _groups(may, held) if len(some) == 1]
+    for choice in itertools.product(*_groups(needs, held)):
+        chosen = {name: path for one in choice for name, path in one.items()}
+        if len({*chosen.values()}) != len(chosen):
+            continue
+        more = {name: path for one in beside for name, path in one.items()}
+        more = {name: path for name, path in more.items() if path not in chosen.values()}
+        for extra in (more, {}) if more else ({},):
+            if chosen or extra:
+                yield Candidate(shape.format, {**shape.needs, **shape.may}, {**chosen, **extra})
+
+
+def _groups(names: Mapping[str, str], held: Columns) -> list[list[dict[str, str]]]:
+    """For each name, or two that are sides of one role, the columns that each may have."""
+    groups: list[list[dict[str, str]]] = []
+    places = {role: name for name, role in names.items()}
+    for name, role in names.items():
+        if role in _COUPLES and _COUPLES[role] in places:
+            other = places[_COUPLES[role]]
+            groups.append([{name: a, other: b} for a, b in held.couples(role)])
+        elif role not in _COUPLES.values():
+            groups.append([{name: path} for path in held.able(role)])
+    return groups
+
+
+def which(found: Sequence[Candidate], where: str) -> DataError:
+    """The question that several ways to read a file's columns leave."""
+    ways = [one.words for one in found[:SHOWN]]
+    return DataError(
+        f"{where} could be read in {len(found)} ways: {'; or '.join(ways)}.",
+        f"Say which with {', or '.join(one.options for one in found[:SHOWN])}.",
+    )
+
+
+def columns_named(rows: Iterable[Row]) -> str:
+    """The columns of rows with what is in them, for a message."""
+    held = columns_of([*rows], answers_alone=False)
+    return ", ".join(f"{name} ({what})" for name, what in [*held.shapes()][:NAMED])

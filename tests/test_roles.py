@@ -1,0 +1,396 @@
+"""Columns play the roles of a format by names and values: any spelling, order and company of them
+is read at once or asked about with every way, and what is used says the same as its options."""
+
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import Run, read_manifest, stored_rows, write_rows
+
+from pipeline.tasks import kind_of
+from stages import formats
+from stages.contract import FormatOptions, Row
+from stages.errors import DataError, RowError
+from stages.normalize import evidence, role_names, roles
+from stages.rows.selection import inside, lookup, renamed, rest
+
+ROWS = range(12)
+MODEL = ("--model", "qwen2-1.5b")
+# What each role says in row number i; every text differs from row to row.
+SAYS: Mapping[str, Callable[[int], Any]] = {
+    "question": lambda i: f"What is {i} and {i * 7} together, in words?",
+    "answer": lambda i: f"We add {i} to {i * 7}, digit by digit, and so it is {i * 8}.",
+    "reasoning": lambda i: f"First I look at {i}. Then at {i * 7}. Nothing is carried over.",
+    "chosen": lambda i: f"It is {i * 8}, since both are added.",
+    "rejected": lambda i: f"Nobody can know that of {i}.",
+    "steps": lambda i: [f"Take {i}.", f"Add {i * 7}.", "Write it down."],
+    "ratings": lambda i: [1, i % 2, 0],
+    "error": lambda i: None if i % 3 == 1 else i % 3,
+    "choice": lambda i: "ab"[i % 2],
+}
+# Words for a role; every spelling of each is tried, and none of them is the name of a format's own.
+WORDS: Mapping[str, Sequence[str]] = {
+    "question": ("question", "query", "problem", "prompt", "instruction", "user_request"),
+    "answer": ("response", "solution", "completion", "reply", "generation", "model_output"),
+    "reasoning": ("reasoning", "thinking", "chain_of_thought", "rationale", "cot"),
+    "chosen": ("accepted", "preferred", "winner", "better", "positive", "answer_w"),
+    "rejected": ("rejected", "dispreferred", "loser", "worse", "negative", "answer_l"),
+    "steps": ("solution_steps", "reasoning_steps", "process", "chain_steps"),
+    "ratings": ("step_correctness", "step_scores", "process_rewards"),
+    "error": ("mistake_index", "first_mistake", "error_position"),
+    "choice": ("preferred", "winner", "judge_preference", "better_side"),
+}
+# What stands beside the data and plays no role.
+BESIDE: Mapping[str, Callable[[int], Any]] = {
+    "uuid": lambda i: f"8c{i}-ff",
+    "question_id": lambda i: f"q/{i}",
+    "source_dataset": lambda i: "gsm",
+    "tags": lambda i: ["maths", f"t{i}"],
+    "response_token_count": lambda i: 20 + i,
+    "answer_model": lambda i: f"m-{i}",
+    "expected_answer": lambda i: str(i * 8),
+    "prompt_category": lambda i: f"c{i}",
+    "metadata": lambda i: {"question": f"old {i}", "answer": f"old answer {i}"},
+    "difficulty": lambda i: i / 10,
+}
+# The roles of a row of each task, and the formats that may read it.
+READ: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "exchange": ("sft", ("question", "answer")),
+    "reasoned": ("sft", ("question", "reasoning", "answer")),
+    "pair": ("rm", ("question", "chosen", "rejected")),
+    "rated": ("prm", ("question", "steps", "ratings")),
+    "first_error": ("prm", ("question", "steps", "error")),
+}
+
+
+def spelled(word: str, way: int) -> str:
+    """A name in one of the ways in which people write it."""
+    pieces = word.split("_")
+    ways = (
+        "_".join(piece.capitalize() for piece in pieces),
+        "".join(piece.capitalize() for piece in pieces),
+        pieces[0] + "".join(piece.capitalize() for piece in pieces[1:]),
+        word.upper(),
+        " ".join(piece.capitalize() for piece in pieces),
+        f"{word}_1",
+        f"r1_{word}",
+    )
+    return ways[way % len(ways)]
+
+
+def made(parts: Sequence[str], rng: Random) -> tuple[dict[str, str], list[Row]]:
+    """The column of each role, and rows that have these and others, in any order."""
+    ways = {role: rng.randrange(7) for role in parts}
+    words = {role: rng.choice(WORDS[role]) for role in parts}
+    if "chosen" in parts:  # two sides of one thing are written alike
+        ways["rejected"] = ways["chosen"]
+        words["rejected"] = WORDS["rejected"][WORDS["chosen"].index(words["chosen"])]
+    names = {role: spelled(words[role], ways[role]) for role in parts}
+    if rng.random() < 0.2:
+        names = {role: f"data.{name}" for role, name in names.items()}
+    beside = rng.sample([*BESIDE], rng.randrange(5))
+    order = [*names, *beside]
+    rng.shuffle(order)
+    rows: list[Row] = []
+    for number in ROWS:
+        row: Row = {}
+        for one in order:
+            head, _, inner = names.get(one, one).rpartition(".")
+            value = (SAYS.get(one) or BESIDE[one])(number)
+            (row.setdefault(head, {}) if head else row)[inner] = value
+        rows.append(row)
+    return names, rows
+
+
+def said(reading: str, rows: Sequence[Row], by_hand: Mapping[str, str] | None = None) -> list[str]:
+    """What a reading makes of raw rows: its examples, or why there is none."""
+    form = formats.load(reading)
+    options = form.told(FormatOptions(columns=dict(by_hand or {})))
+    found = []
+    for row in rows:
+        try:
+            found.append(repr(form.read(renamed(row, options.columns), options)))
+        except RowError as error:
+            found.append(error.code)
+    return found
+
+
+@pytest.mark.parametrize("name", READ)
+@settings(max_examples=60, deadline=None)
+@given(rng=st.randoms(use_true_random=False))
+def test_columns_of_any_spelling_and_company_are_read_at_once(name: str, rng: Random) -> None:
+    """The evidence says which column plays which role; every role's column, and no other, is read,
+    and the options of the same candidate, pasted, read the same."""
+    task, parts = READ[name]
+    names, rows = made(parts, rng)
+    kind = kind_of(task)
+    found = evidence.detect(rows, kind, "x.jsonl")
+    form = found.format
+    assert {*form.renamed.values()} == {*names.values()}, found
+    assert all(f"{column} as " in found.evidence for column in names.values())
+    examples = said(found.reading, rows)
+    for number in ROWS:
+        shown = [SAYS[role](number) for role in parts if role not in ("ratings", "error")]
+        texts = [text for one in shown for text in (one if isinstance(one, list) else [one])]
+        assert all(text in examples[number] for text in texts), (found, number)
+    (candidate,) = roles.find(rows, kind, {})
+    by_hand = pasted(candidate.options)
+    given_rows = [renamed(row, by_hand) for row in rows]
+    again = evidence.detect(given_rows, kind, "x.jsonl", columns=by_hand).reading
+    assert said(again, rows, by_hand) == examples
+
+
+def pasted(options: str) -> dict[str, str]:
+    """The columns that ``--map`` options name."""
+    words = shlex.split(options)
+    pairs = [words[at + 1].partition("=") for at, one in enumerate(words) if one == "--map"]
+    return {name: column for name, _, column in pairs}
+
+
+@settings(max_examples=40, deadline=None)
+@given(rng=st.randoms(use_true_random=False), role=st.sampled_from(["question", "answer"]))
+def test_two_columns_of_one_role_are_asked_about_with_both(rng: Random, role: str) -> None:
+    """Each way that the question offers is read; where both say the same nothing is asked."""
+    names, rows = made(("question", "answer"), rng)
+    where = names[role].rpartition(".")[0]
+    other = f"{where}.other_{WORDS[role][0]}" if where else f"other_{WORDS[role][0]}"
+    for differs in (True, False):
+        both = json.loads(json.dumps(rows))
+        for number, row in enumerate(both):
+            text = lookup(row, names[role])
+            (row[where] if where else row)[other.rpartition(".")[2]] = (
+                f"{text} Or not {number}?" if differs else text
+            )
+        if not differs:
+            evidence.detect(both, kind_of("sft"), "x.jsonl")
+            continue
+        with pytest.raises(DataError) as asked:
+            evidence.detect(both, kind_of("sft"), "x.jsonl")
+        ways = [
+            pasted(way) for way in asked.value.remedy[len("Say which with ") : -1].split(", or ")
+        ]
+        assert {column for way in ways for column in way.values()} == {*names.values(), other}
+        for way in ways:
+            given_rows = [renamed(row, way) for row in both]
+            evidence.detect(given_rows, kind_of("sft"), "x.jsonl", columns=way)
+
+
+def test_a_text_that_holds_its_answer_does_not_ask_for_it() -> None:
+    """It is trained alone; a text that another column answers is a question."""
+    texts = [{"text": SAYS["question"](i), "response": SAYS["answer"](i)} for i in ROWS]
+    found = evidence.detect(texts, kind_of("sft"), "x.jsonl")
+    assert found.format.renamed == {"question": "text", "answer": "response"}
+    whole = [{**row, "text": f"{row['text']}\n{row['response']}"} for row in texts]
+    assert evidence.detect(whole, kind_of("sft"), "x.jsonl").reading == "text"
+
+
+REFERENCES = ("answer", "correct_answer", "label_answer", "target")
+
+
+@pytest.mark.parametrize("short", REFERENCES)
+@pytest.mark.parametrize("long", ["solution", "generated_solution", "R1_Response", "output_text"])
+def test_a_reference_is_what_a_longer_answer_ends_with(short: str, long: str) -> None:
+    """It is no answer beside that one, and the only answer alone."""
+    texts = [f"Both are added with care, and so the sum is {i * 8}." for i in ROWS]
+    asks = SAYS["question"]
+    rows = [{"problem": asks(i), short: str(i * 8), long: texts[i]} for i in ROWS]
+    found = evidence.detect(rows, kind_of("sft"), "x.jsonl")
+    assert all(text in one for text, one in zip(texts, said(found.reading, rows), strict=True))
+    alone = [{"problem": row["problem"], short: row[short]} for row in rows]
+    evidence.detect(alone, kind_of("sft"), "x.jsonl")
+
+
+def sided(shape: str, i: int) -> Row:
+    """Two answers of which row i prefers the first, the second or none, in one of many shapes."""
+    texts = [f"The first says {i}.", f"The second says {i}."]
+    wins = [int(i % 3 == side) for side in range(3)]
+    scores = [float(i % 3 != 1), float(i % 3 != 0)]
+    row: Row = {"user_query": SAYS["question"](i), "id": i}
+    if shape == "one-hot":
+        flags = zip(("winner_model_a", "winner_model_b", "winner_tie"), wins, strict=True)
+        return {**row, "reply_a": texts[0], "reply_b": texts[1], **dict(flags)}
+    if shape == "texts of one-hot":
+        flags = zip(("left_wins", "right_wins", "tie_wins"), map(str, wins), strict=True)
+        return {**row, "left_reply": texts[0], "right_reply": texts[1], **dict(flags)}
+    if shape == "objects":
+        both = ({"text": t, "score": s} for t, s in zip(texts, scores, strict=True))
+        return {**row, **dict(zip("ab", both, strict=True))}
+    if shape == "letters":
+        word = "abt"[wins.index(1)].replace("t", "tie")
+        return {**row, "left_reply": texts[0], "right_reply": texts[1], "judge": {"winner": word}}
+    if shape == "lists":
+        return {**row, "model_replies": texts, "judge_scores": scores}
+    said_so = [{"said": t, "judge_score": s} for t, s in zip(texts, scores, strict=True)]
+    return {**row, "model_replies": said_so}
+
+
+SIDED = ("one-hot", "texts of one-hot", "objects", "letters", "lists", "list of objects")
+
+
+@pytest.mark.parametrize("shape", SIDED)
+def test_the_better_of_two_is_found_wherever_the_row_says_it(shape: str) -> None:
+    """At any depth, and in one column for each side; a tie is refused as one."""
+    rows = [sided(shape, i) for i in ROWS]
+    found = evidence.detect(rows, kind_of("rm"), "x.jsonl")
+    for i, example in enumerate(said(found.reading, rows)):
+        if i % 3 == 2:
+            assert "tie" in example, (shape, example)
+            continue
+        chosen = example.partition("chosen=")[2]
+        first, second = f"The first says {i}.", f"The second says {i}."
+        assert (chosen.index(first) < chosen.index(second)) == (i % 3 == 0), (shape, example)
+
+
+def test_numbers_in_another_order_than_the_answers_are_not_theirs() -> None:
+    """Two lists of objects that name the same models in another order."""
+
+    def row(turned: bool, i: int) -> Row:
+        rated = [{"model": name, "rating": rate} for name, rate in (("x", 1), ("y", 5))]
+        answers = [{"model": name, "response": f"{name} says {i}"} for name in "xy"]
+        rated = rated[::-1] if turned else rated
+        return {"prompt": f"q {i}", "responses": answers, "annotations": rated}
+
+    found = evidence.detect([row(False, i) for i in ROWS], kind_of("rm"), "x.jsonl")
+    assert found.format.renamed["scores"] == "annotations[].rating"
+    with pytest.raises(DataError, match="in order"):
+        evidence.detect([row(i % 2 == 0, i) for i in ROWS], kind_of("rm"), "x.jsonl")
+
+
+@pytest.mark.parametrize("kind", ["sft", "rm", "prm"])
+def test_what_plays_no_role_is_told_as_it_is(kind: str) -> None:
+    """The message names the columns with what is in them, and none that is not there."""
+    rows = [{"uuid": f"u{i}", "level": i, "kinds": ["x"], "extra": {"a": 1}} for i in ROWS]
+    with pytest.raises(DataError) as refused:
+        evidence.detect(rows, kind_of(kind), "x.jsonl")
+    assert "uuid (text), level (number), kinds (list), extra (object)" in refused.value.what
+    assert "turns" not in refused.value.what
+
+
+@given(st.dictionaries(st.text(max_size=8), st.text(max_size=8), min_size=1, max_size=4))
+def test_a_reading_keeps_any_names(columns: dict[str, str]) -> None:
+    """Signs that a reading itself has among them."""
+    columns = {name: column or "x" for name, column in columns.items() if name}
+    reading = formats.reading_of("indexed_pair", "1-based", columns)
+    assert dict(formats.load(reading).renamed) == columns
+    assert formats.load(reading).name == "indexed_pair"
+    assert formats.AND not in reading
+
+
+TREES = st.recursive(
+    st.integers(1, 9),
+    lambda inner: (
+        st.dictionaries(st.sampled_from("abc"), inner, min_size=1, max_size=3)
+        | st.lists(
+            st.dictionaries(st.sampled_from("abc"), inner, min_size=1), min_size=1, max_size=3
+        )
+    ),
+    max_leaves=12,
+)
+
+
+def leaves(value: Any) -> list[int]:
+    """Every number in a value."""
+    if isinstance(value, int):
+        return [value]
+    items = value.values() if isinstance(value, dict) else value
+    return [one for item in items for one in leaves(item)]
+
+
+def paths(value: Any, before: str) -> list[str]:
+    """Every path into a value, keys of all objects of a list among them."""
+    if isinstance(value, dict):
+        return [
+            p
+            for key, one in value.items()
+            for p in (f"{before}.{key}", *paths(one, f"{before}.{key}"))
+        ]
+    if isinstance(value, list):
+        return list(dict.fromkeys(p for one in value for p in paths(one, f"{before}[]")))
+    return []
+
+
+@given(TREES, st.data())
+def test_what_is_taken_from_inside_and_what_is_left_are_all(tree: Any, data: st.DataObject) -> None:
+    """Whatever path is read, it and the rest are the column, and nothing twice."""
+    row = {"column": tree}
+    able = [path for path in paths(tree, "column") if lookup(row, path) is not None]
+    if not able:
+        return
+    path = data.draw(st.sampled_from(able))
+    left = [one for _, value in rest("column", tree, [path]) for one in leaves(value)]
+    taken = [one for one in _flat(lookup(row, path)) if one is not None]
+    assert sorted([*left, *taken]) == sorted(leaves(tree)), path
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, (list, dict)):
+        items = value.values() if isinstance(value, dict) else value
+        return [one for item in items for one in _flat(item)]
+    return [value]
+
+
+def test_two_paths_are_a_list_and_both_are_read() -> None:
+    """``a.text,b.text`` is the texts of both sides; a column of that name goes before."""
+    row: Row = {"a": {"text": "x", "n": 1}, "b": {"text": "y"}, "c,d": "z", "c": 1, "d": 2}
+    assert lookup(row, "a.text,b.text") == ["x", "y"]
+    assert lookup(row, "a.none,b.none") is None
+    assert lookup(row, "c,d") == "z"
+    assert renamed(row, {"sides": "c,a.text"})["sides"] == [1, "x"]
+    assert "c" not in renamed(row, {"sides": "c,a.text"})
+    assert [*rest("a", row["a"], inside({"sides": "a.text,b.text"}))] == [("a.n", 1)]
+
+
+def test_a_part_of_a_name_means_a_word_that_it_begins() -> None:
+    """Three letters are enough; what names something about a column is not that column."""
+    for word in (
+        "question",
+        "answer",
+        "reasoning",
+        "steps",
+        "rationale",
+        "instruction",
+        "response",
+    ):
+        role = role_names.role_of(word)
+        assert role
+        for cut in range(4, len(word)):
+            assert role_names.role_of(word[:cut]) == role, word[:cut]
+        assert role_names.role_of(f"{word}_id") == ""
+        assert role_names.role_of(f"is_{word}_valid") == ""
+
+
+def test_a_found_reading_is_built_and_says_its_columns(pipeline: Run, tmp_path: Path) -> None:
+    """At the first command, in the manifest and in what is not read; the options that the evidence
+    stands for build the same examples."""
+    rows = [
+        {
+            "Problem": SAYS["question"](i),
+            "Output": SAYS["answer"](i),
+            "expected_answer": str(i * 8),
+            "Notes": {"by": "x"},
+        }
+        for i in ROWS
+    ]
+    data = write_rows(tmp_path / "rows.jsonl", rows)
+    pipeline("run", "sft", data, *MODEL, "-o", "out").ended()
+    (source,) = read_manifest(tmp_path / "out")["inputs"]
+    assert source["format"] == "query_response?question=Problem&answer=Output"
+    assert source["evidence"] == (
+        "Problem as question and Output as answer in 12 of 12 sampled rows"
+    )
+    assert {one["column"] for one in source["unread"]} == {"expected_answer", "Notes"}
+    flags = ("--map", "question=Problem", "--map", "answer=Output")
+    pipeline("run", "sft", data, *MODEL, "-o", "named", *flags).ended()
+    for name in ("input_ids", "labels"):
+        one, other = (stored_rows(tmp_path / out) for out in ("out", "named"))
+        assert [row[name] for row in one] == [row[name] for row in other]
+    named = ("--format", "query_response")
+    pipeline("run", "sft", data, *MODEL, "-o", "again", *named).ended()
+    (again,) = read_manifest(tmp_path / "again")["inputs"]
+    assert again["format"] == source["format"]
