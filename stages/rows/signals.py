@@ -22,7 +22,8 @@ media: image img video audio pixel frame photo picture screenshot bbox object in
   | path url uri file input
 context: context ctx definition passage document article paragraph table evidence knowledge
   background premise hypothes* fact retriev* searchresults starter schema hint persona scenario
-  story transcript choice option excerpt snippet candidatestext | code sql db answer supporting dialogue
+  story transcript choice option excerpt snippet candidatestext
+  | code sql db answer supporting dialogue
 reasoning: cot rational* reason* think* thought explanation explain scratchpad analysis monologue
   | chain initial step trace trajector* deepseek
 course: trajector* trace plan derivation deliberation proof workings steps
