@@ -80,6 +80,38 @@ def _text(value: Any) -> int:
     return sum(map(_text, value)) if isinstance(value, (list, type({}.values()))) else 0
 
 
+def _ask_of_all(found: Survey, kind: kinds.Kind, settled: Collection[str]) -> None:
+    """Ask about the columns of which all values together show that they rate answers."""
+    for path, column in found.columns.items():
+        open_to_doubt = column.asked is None and path not in settled
+        if open_to_doubt and are_verdicts(path, column.values, kind):
+            column.asked = rated(path, column.values[0], kind)
+
+
+def _ask_of_long(found: Survey, unread: Mapping[str, int], total: int) -> None:
+    """Ask about columns of long texts, where they hold more than all that is read.
+
+    Args:
+        unread: characters in each column that no example repeats; total: of all columns.
+    """
+    long = {
+        path: size
+        for path, size in unread.items()
+        if size >= max(LEAST_TEXT * found.columns[path].rows, LEAST_SHARE * total)
+    }
+    if sum(long.values()) <= MOST_OF_THE_TEXT * total:
+        return
+    if len(long) == 1:
+        found.most = next(iter(long))
+        return
+    for path in long:
+        found.columns[path].asked = found.columns[path].asked or AskError(
+            "unread_column",
+            f"{path} and {len(long) - 1} more hold most of the rows' text, and nothing reads it",
+            f"Read it under another name with --map, or add {ignore(path)}.",
+        )
+
+
 def survey(
     rows: Sequence[contract.Row],
     format_: Format,
@@ -124,38 +156,6 @@ def survey(
     _ask_of_all(result, kind, settled)
     _ask_of_long(result, unread, total)
     return result
-
-
-def _ask_of_all(found: Survey, kind: kinds.Kind, settled: Collection[str]) -> None:
-    """Ask about the columns of which all values together show that they rate answers."""
-    for path, column in found.columns.items():
-        open_to_doubt = column.asked is None and path not in settled
-        if open_to_doubt and are_verdicts(path, column.values, kind):
-            column.asked = rated(path, column.values[0], kind)
-
-
-def _ask_of_long(found: Survey, unread: Mapping[str, int], total: int) -> None:
-    """Ask about columns of long texts, where they hold more than all that is read.
-
-    Args:
-        unread: characters in each column that no example repeats; total: of all columns.
-    """
-    long = {
-        path: size
-        for path, size in unread.items()
-        if size >= max(LEAST_TEXT * found.columns[path].rows, LEAST_SHARE * total)
-    }
-    if sum(long.values()) <= MOST_OF_THE_TEXT * total:
-        return
-    if len(long) == 1:
-        found.most = next(iter(long))
-        return
-    for path in long:
-        found.columns[path].asked = found.columns[path].asked or AskError(
-            "unread_column",
-            f"{path} and {len(long) - 1} more hold most of the rows' text, and nothing reads it",
-            f"Read it under another name with --map, or add {ignore(path)}.",
-        )
 
 
 # Suggestions of ``--map`` for rows that no format fits.
