@@ -60,7 +60,7 @@ _ABOUT = frozenset(
     "order seq start end level difficulty title group cluster license provider session url link "
     "file path method config count total threshold utc ms parallel control frequency len length "
     "std var range scale description criteria rubric "
-    "classification code synthetic english streaming redacted translated".split()
+    "classification synthetic english streaming redacted translated".split()
 ) | frozenset(_COUNTED)
 _FILLERS = frozenset(
     "is has was are the a an of my all raw text texts message messages content contents value "
