@@ -17,6 +17,7 @@ from stages.contract import FormatOptions, Record, Row
 from stages.normalize.stage import Normalize
 from stages.normalize.survey import Survey, survey
 from stages.rows import signals
+from stages.rows.column_names import are_verdicts
 from stages.rows.selection import Selection
 
 PROSE = "First we look at both numbers, then we add them."
@@ -238,8 +239,24 @@ def test_few_texts_of_a_verdict_are_seen_in_the_sample_alone() -> None:
             found = surveyed("sft", [{**row, name: value} for value in values])
             assert (found.columns[name].asked is not None) is asked, (name, count)
             assert refused("sft", name, values[0]) is None
-    found = surveyed("sft", [{**row, "my_topic": f"{at % 2}th topic"} for at in range(60)])
-    assert found.columns["my_topic"].asked is None
+    for name in ("my_topic", "gate_type", "gate"):
+        found = surveyed("sft", [{**row, name: f"{at % 2}th topic"} for at in range(60)])
+        assert found.columns[name].asked is None, name
+
+
+def test_true_and_false_are_asked_about_where_both_are_in_the_sample() -> None:
+    """Under a name that says nothing; in the build no row is refused for one of them."""
+    for spell in SPELLINGS.values():
+        for words, asked in ((["gate"], True), (["fell", "open"], True), (["gate", "type"], False)):
+            name = spell(words)
+            for values, both in (([True, False], True), ([False], False), ([True, "x"], False)):
+                rows = [{**WHOLE["prompt_completion"].row, name: value} for value in values]
+                column = surveyed("sft", rows).columns[name]
+                assert (column.asked is not None) is (asked and both), (name, values)
+            assert judged("sft", [name], [True, False]) == {
+                (name, "True"): False,
+                (name, "False"): False,
+            }
 
 
 def test_long_texts_that_are_most_together_are_all_named() -> None:
@@ -284,12 +301,14 @@ def test_a_row_is_refused_only_for_what_the_sample_would_have_asked(
     task: str, name: str, values: list[Any]
 ) -> None:
     """Whatever becomes of a value alone, in a sample it is asked about, and the other way round but
-    for few texts."""
+    for what only a sample shows."""
     if of_a_format(task, name):
         return
     rows = [{**WHOLE[READINGS[task]].row, name: value} for value in values]
     columns = surveyed(task, rows).columns
     asked = name in columns and columns[name].asked is not None
+    if name in columns and are_verdicts(name, columns[name].values, kind_of(task)):
+        return
     assert any(codes(task, [(name, value) for value in values])) is asked
 
 

@@ -5,7 +5,7 @@ that would ignore an important column stops before its first row.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,6 +88,38 @@ def _text(value: Any) -> int:
     return sum(map(_text, value)) if isinstance(value, (list, type({}.values()))) else 0
 
 
+def _ask_of_all(found: Survey, kind: kinds.Kind, settled: Collection[str]) -> None:
+    """Ask about the columns of which all values together show that they rate answers."""
+    for path, column in found.columns.items():
+        open_to_doubt = column.asked is None and path not in settled
+        if open_to_doubt and are_verdicts(path, column.values, kind):
+            column.asked = rated(path, column.values[0], kind)
+
+
+def _ask_of_long(found: Survey, unread: Mapping[str, int], total: int) -> None:
+    """Ask about columns of long texts, where they hold more than all that is read.
+
+    Args:
+        unread: characters in each column that no example repeats; total: of all columns.
+    """
+    long = {
+        path: size
+        for path, size in unread.items()
+        if size >= max(LEAST_TEXT * found.columns[path].rows, LEAST_SHARE * total)
+    }
+    if sum(long.values()) <= MOST_OF_THE_TEXT * total:
+        return
+    if len(long) == 1:
+        found.most = next(iter(long))
+        return
+    for path in long:
+        found.columns[path].asked = found.columns[path].asked or AskError(
+            "unread_column",
+            f"{path} and {len(long) - 1} more hold most of the rows' text, and nothing reads it",
+            f"Read it under another name with --map, or add {ignore(path)}.",
+        )
+
+
 def survey(
     rows: Sequence[contract.Row],
     format_: Format,
@@ -131,29 +163,9 @@ def survey(
                     require_asked(left, kind, read)
                 except AskError as error:
                     column.asked = error
-    for path, column in result.columns.items():
-        open_ = column.asked is None and path not in settled
-        if open_ and are_verdicts(path, column.values, kind):
-            column.asked = rated(path, column.values[0], kind)
-    long = _most(result, unread, total)
-    result.most = long[0] if len(long) == 1 else None
-    for path in long if len(long) > 1 else ():
-        result.columns[path].asked = result.columns[path].asked or AskError(
-            "unread_column",
-            f"{path} and {len(long) - 1} more hold most of the rows' text, and nothing reads it",
-            f"Read it under another name with --map, or add {ignore(path)}.",
-        )
+    _ask_of_all(result, kind, settled)
+    _ask_of_long(result, unread, total)
     return result
-
-
-def _most(found: Survey, unread: Counter[str], total: int) -> tuple[str, ...]:
-    """The unread columns of long texts, where they hold more than all that is read."""
-    long = {
-        path: size
-        for path, size in unread.items()
-        if size >= max(LEAST_TEXT * found.columns[path].rows, LEAST_SHARE * total)
-    }
-    return tuple(long) if sum(long.values()) > MOST_OF_THE_TEXT * total else ()
 
 
 # A suggestion for rows that no format fits, and whose columns play no roles.

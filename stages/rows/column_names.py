@@ -6,7 +6,7 @@ and the shapes of their values.
 """
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stages.contract import Row
@@ -125,11 +125,15 @@ def _rates_steps(name: str, value: Any, found: Iterable[str], rating: bool) -> b
     return rating and several and signals.is_rating(value) and not signals.is_low(name)
 
 
-def are_verdicts(name: str, values: Any, kind: "Kind") -> bool:
-    """Whether all values of a column together show that it rates answers: few texts, which come
-    again and again, under a word for a verdict."""
-    head = next(iter(signals.classes(name)), None)
-    return kind.trains_answers and head == "verdict" and signals.are_few(values)
+def are_verdicts(name: str, values: Sequence[Any], kind: "Kind") -> bool:
+    """Whether all values of a column together show that it may rate answers: few texts, which come
+    again and again, under a word for a verdict; true and false under a name that says nothing."""
+    found = signals.classes(name)
+    if not kind.trains_answers or signals.is_about(name):
+        return False
+    if found or "." in name:
+        return next(iter(found), None) == "verdict" and signals.are_few(values)
+    return {*map(type, values)} == {bool} and len({*values}) > 1
 
 
 def may_mean_more(name: str, kind: "Kind") -> bool:

@@ -15,14 +15,15 @@ from typing import Any
 # in all its inflections, ``stem*`` with any ending but that of somebody who does it (``verifier``).
 TABLE = """
 system: system sys developer | prompt instruction
-history: history dialog* previousturns previousmessages | chat conversation turns
+history: history dialog* previousturns previousmessages exchange | past chat conversation turns
 tools: tool function api | available call rejected definition
 arguments: kwargs thinkingmode enablethinking | chat template
 media: image img video audio pixel frame photo picture screenshot bbox object inlinedata filedata
   | path url uri file input
-context: context ctx passage document article paragraph table evidence knowledge background premise
-  hypothes* fact retriev* searchresults starter schema hint persona scenario story transcript choice
-  option excerpt snippet candidatestext | code sql db answer supporting dialogue
+context: context ctx definition passage document article paragraph table evidence knowledge
+  background premise hypothes* fact retriev* searchresults starter schema hint persona scenario
+  story transcript choice option excerpt snippet candidatestext
+  | code sql db answer supporting dialogue
 reasoning: cot rational* reason* think* thought explanation explain scratchpad analysis monologue
   | chain initial step trace trajector* deepseek
 course: trajector* trace plan derivation deliberation proof workings steps
@@ -42,7 +43,8 @@ verdict: valid* verif* correct* pass fail* solv* resolv* success* accept* approv
   upvot* accura* complete truncat* chosen select*
 measure: score rate reward acc helpful* honest* coheren* relevan* thumb vote star like guard judg*
   target advantage feedback moderat* confiden* certain* agree* consisten* useful*
-pair: tie swap flip confiden* certain* agree* vote prefer* win winner consensus
+pair: tie swap flip confiden* certain* agree* vote prefer* win winner equal
+  consensus
 margin: margin strength gap differ* diff
 flag: weight train trainable loss mask detail ignore skip exclud* hidden prefix prefill partial
   cachecontrol continu*
@@ -57,7 +59,8 @@ _ABOUT = frozenset(
     "rater labeler labeller verifier scorer worker reviewer evaluator author step turn position "
     "order seq start end level difficulty title group cluster license provider session url link "
     "file path method config count total threshold utc ms parallel control frequency len length "
-    "std var range scale description criteria rubric".split()
+    "std var range scale description criteria rubric "
+    "classification synthetic english streaming redacted translated".split()
 ) | frozenset(_COUNTED)
 _FILLERS = frozenset(
     "is has was are the a an of my all raw text texts message messages content contents value "
@@ -68,7 +71,7 @@ _FIRST = frozenset("first index idx step position location place".split())
 _ERRORS = re.compile(r"mistakes?|errors?|wrong|incorrect")
 _ASKING = ("is", "has", "was")
 _ENDED = frozenset("stop finish filter exit end".split())
-SIDES = frozenset("chosen rejected accepted a b winner loser better worse preferred".split())
+SIDES = frozenset("chosen rejected accepted a b w l winner loser better worse preferred".split())
 _LOW = re.compile(
     r"(?:toxic|harm(?!less)|refus|wrong|mistake|error|bad$|fail|offens|nsfw|hate|viol|flag|halluc|"
     r"reject|dislike|moderat|swap|flip|tie)"
@@ -244,7 +247,7 @@ def is_low(path: str) -> bool:
 
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)\s*(?:%|/\s*\d+)?")
 _SAID = frozenset(
-    "good bad true false yes no right wrong + - excellent poor ok oui non да нет".split()
+    "good bad true false yes no right wrong up down + - excellent poor ok oui non да нет".split()
 )
 # In these texts a verdict is seen whatever the column is called.
 _TELLING = frozenset(
@@ -289,7 +292,7 @@ def is_rating(value: Any) -> bool:
 
 def are_few(values: Sequence[Any]) -> bool:
     """Whether the values of a column are few short texts, and more than one."""
-    if not values or not all(isinstance(one, str) and len(one) <= SHORT for one in values):
+    if not all(isinstance(one, str) and len(one) <= SHORT for one in values):
         return False
     return 1 < len({*values}) <= min(FEW, len(values) // 2)
 
