@@ -190,6 +190,46 @@ def test_a_text_that_holds_its_answer_does_not_ask_for_it() -> None:
     assert evidence.detect(whole, kind_of("sft"), "x.jsonl").reading == "text"
 
 
+@pytest.mark.parametrize("stems", [("user", "assistant"), ("Question", "Answer"), ("q", "a")])
+def test_the_first_of_a_numbered_family_is_not_read_alone(stems: tuple[str, str]) -> None:
+    """Where some rows have more of it, they are turns that would be lost."""
+    asked, answered = stems
+
+    def row(i: int, turns: int) -> Row:
+        said = {
+            f"{asked}_{n}": SAYS["question"](i + n) if n <= turns else None for n in range(1, 4)
+        }
+        told = {
+            f"{answered}_{n}": SAYS["answer"](i + n) if n <= turns else None for n in range(1, 4)
+        }
+        return {**said, **told}
+
+    with pytest.raises(DataError):
+        evidence.detect([row(i, 1 + i % 3) for i in ROWS], kind_of("sft"), "x.jsonl")
+
+
+@pytest.mark.parametrize("task", ["sft", "rm"])
+def test_a_title_and_its_text_are_asked_together(task: str) -> None:
+    """Rows without a text ask what the title does."""
+    rows = [
+        {
+            "post_title": SAYS["question"](i),
+            "selftext": f"I wonder about {i}." if i % 2 else "",
+            **({"reply": SAYS["answer"](i)} if task == "sft" else {}),
+            **(
+                {"liked": SAYS["chosen"](i), "disliked": SAYS["rejected"](i)}
+                if task == "rm"
+                else {}
+            ),
+        }
+        for i in ROWS
+    ]
+    found = evidence.detect(rows, kind_of(task), "x.jsonl")
+    for i, example in enumerate(said(found.reading, rows)):
+        assert SAYS["question"](i) in example
+        assert (f"I wonder about {i}." in example) == (i % 2 == 1)
+
+
 REFERENCES = ("answer", "correct_answer", "label_answer", "target")
 
 

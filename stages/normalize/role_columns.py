@@ -124,10 +124,18 @@ class Columns:
         return varied or paths
 
     @cached_property
+    def _alone(self) -> list[str]:
+        """Texts in columns of their own, but those of a numbered family that some rows have more
+        of: ``user_1`` beside a ``user_2`` that only long rows have."""
+        some = self._where(_is_text, 0.0)
+        more = {role_names.without_numbers(path) for path in some if path not in self._texts}
+        able = [path for path in self._texts if "[]" not in path]
+        return [path for path in able if role_names.without_numbers(path) not in more]
+
+    @cached_property
     def questions(self) -> list[str]:
         """The texts that may be asked."""
-        able = [path for path in self._texts if "[]" not in path]
-        named = self._called("question", able) or self._called("topic", able)
+        named = self._called("question", self._alone) or self._called("topic", self._alone)
         said = [path for path in self.answers if self._long(path)]
         open_ = [q for q in named if not any(self._holds(q, answer) for answer in said)]
         return self._distinct(self._varied(open_))
@@ -141,7 +149,7 @@ class Columns:
     @cached_property
     def answers(self) -> list[str]:
         """The texts that may be answers, without those that one of these is checked against."""
-        named = [path for path in self._called("answer", self._texts) if "[]" not in path]
+        named = self._called("answer", self._alone)
         named = [path for path in named if not role_names.is_reference(path)]
         if self.answers_alone:
             sides = {path for pair in role_names.by_better(self._texts) for path in pair}
@@ -203,7 +211,15 @@ class Columns:
     def _input(self) -> list[str]:
         texts = self._where(_is_text, 0.0)
         asked = [path for path in texts if "input" in role_names.parts(path)]
-        return [*self._called("context", texts), *asked]
+        topics = [] if self._called("question", texts) else self._called("topic", texts)
+        bodies = [path for path in topics if "title" not in role_names.parts(path)]
+        return [*self._called("context", texts), *asked, *bodies]
+
+    def _instruction(self) -> list[str]:
+        """What an input belongs to; it may be the same in many rows. A title goes before a text."""
+        topics = self._called("topic", self._alone)
+        titles = [path for path in topics if "title" in role_names.parts(path)]
+        return self._distinct(self._called("question", self._alone) or titles)
 
     def _system_text(self) -> list[str]:
         return self._called("system", self._where(_is_text, 0.0))

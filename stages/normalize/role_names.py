@@ -19,14 +19,14 @@ def _words(*said: str) -> dict[str, tuple[str, ...]]:
 _FIRST = _words("system: system sys", "tools: tools functions", "history: history")
 _NOUNS = _words(
     "question: question query problem prompt instruction input user human request ask "
-    "task frage pregunta 题目 问题 質問 指令 输入",
+    "task definition frage pregunta 题目 问题 質問 指令 输入",
     "answer: answer response solution output completion reply generation generated assistant "
     "target summary gpt candidates samples antwort respuesta 回答 答案 输出",
     "context: context passage document article background",
     "reasoning: reasoning thinking thought cot rationale explanation analysis scratchpad",
     "steps: steps process",
     "error: error mistake",
-    "topic: title post item goal body text",
+    "topic: title post item goal body text selftext",
     "rank: rank",
     "number: score rating reward grade label value point quality",
     "verdict: winner preference preferred choice better best verdict judgment judgement selected",
@@ -100,7 +100,7 @@ def role_of(path: str) -> str:
     place, _, key = path.rpartition(".")
     if place and _BESIDE.isdisjoint(parts(place)):
         return role_of(place) if key in _SAID else role_of(key)
-    words = [part for part in parts(path) if not part.isdigit()]
+    words = without_numbers(path)
     if not words or words[-1] in _ABOUT or not _BESIDE.isdisjoint(words):
         return ""
     first = next((role for part in words if (role := _role(part, _FIRST))), "")
@@ -115,6 +115,11 @@ def role_of(path: str) -> str:
 def mentions(path: str, role: str) -> bool:
     """Whether any part of a name means a role: ``mistake_index`` an error."""
     return any(_role(part, _NOUNS) == role for part in parts(path))
+
+
+def without_numbers(path: str) -> tuple[str, ...]:
+    """The parts of a path that are no numbers."""
+    return tuple(part for part in parts(path) if not part.isdigit())
 
 
 def is_about(path: str) -> bool:

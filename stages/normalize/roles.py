@@ -53,7 +53,9 @@ _SHAPES: Mapping[str, tuple[Shape, ...]] = {
         Shape(
             "prompt_completion", {"prompt": "asking turns", "completion": "spoken answer"}, _BESIDE
         ),
-        Shape("alpaca", {"instruction": "question", "input": "input", "output": "answer"}, _BESIDE),
+        Shape(
+            "alpaca", {"instruction": "instruction", "input": "input", "output": "answer"}, _BESIDE
+        ),
         Shape(
             "message_thinking",
             {"problem": "prompt", "message_thinking": "reasoning", "message_content": "answer"},
@@ -98,6 +100,7 @@ _COUPLES = {
 }
 
 
+_PROMPTS = {"instruction": "instruction", "input": "input"}
 _SAID = {
     "asking turns": "prompt",
     "spoken answer": "answer",
@@ -249,7 +252,8 @@ def _candidates(shape: Shape, held: Columns, columns: Mapping[str, str]) -> Iter
         more = {name: path for name, path in more.items() if path not in chosen.values()}
         for extra in (more, {}) if more else ({},):
             if chosen or extra:
-                yield Candidate(shape.format, {**shape.needs, **shape.may}, {**chosen, **extra})
+                said = {**_PROMPTS, **shape.needs, **shape.may}
+                yield Candidate(shape.format, said, {**chosen, **extra})
 
 
 def _groups(names: Mapping[str, str], held: Columns) -> list[list[dict[str, str]]]:
@@ -261,7 +265,11 @@ def _groups(names: Mapping[str, str], held: Columns) -> list[list[dict[str, str]
             other = places[_COUPLES[role]]
             groups.append([{name: a, other: b} for a, b in held.couples(role)])
         elif role not in _COUPLES.values():
-            groups.append([{name: path} for path in held.able(role)])
+            ways = [{name: path} for path in held.able(role)]
+            if name == "prompt":  # which is of two columns where one belongs to the other
+                both = itertools.product(held.able("instruction"), held.able("input"))
+                ways += [{"instruction": a, "input": b} for a, b in both]
+            groups.append(ways)
     return groups
 
 
