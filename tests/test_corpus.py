@@ -22,6 +22,7 @@ from tokenizers import Tokenizer
 from pipeline import tasks
 from pipeline.cli import cli
 from pipeline.commands.run import of_task
+from pipeline.messages.explanations import left_out
 from stages.errors import PipelineError
 from stages.tokenizers import builtin, profiles
 
@@ -190,7 +191,10 @@ def check(wanted: Outcome, task: str, words: list[Any], folder: Path, model: str
     """``plan`` and ``run`` end alike and as the shape says; what they print settles the rest."""
     output = folder / "out"
     shutil.rmtree(output, ignore_errors=True)
-    strict = ["--max-reject", 0] if wanted.refused and "--max-reject" not in words else []
+    strict: list[Any] = ["--max-reject", 0] if wanted.refused else []
+    if wanted.lost.keys() - left_out() and not wanted.refused:
+        strict = ["--max-reject", 1]
+    strict = [] if "--max-reject" in words else strict
     given = [*words, "--model", model, "--workers", 1, *strict]
     planned = command("plan", "--task", task, *given, "--json")
     layout = ["--layout", "ragged", "-o", output]

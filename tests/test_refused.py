@@ -124,14 +124,14 @@ def lost(draw: st.DrawFn) -> Losses:
 
 @given(lost(), limits)
 def test_the_limit_holds_for_rows_examples_and_trained_turns(losses: Losses, limit: float) -> None:
-    """No more than the share of each; three rows may go, but never with a fifth of anything."""
+    """No more than the share of each; four rows may go, but never with a fifth of anything."""
     over = exceeding(losses, limit)
     each = [(one.noun, Fraction(one.refused, one.total)) for one in shares(losses) if one.total]
     allowed = Fraction(str(limit))
     wanted = [
         noun
         for noun, share in each
-        if share > allowed and not (limit and losses.rows_hit <= 3 and 5 * share < 1)
+        if share > allowed and not (limit and losses.rows_hit <= 4 and 5 * share < 1)
     ]
     assert (over and over.noun) == (wanted[0] if wanted else None)
     if over is None and limit < 0.2:
@@ -148,11 +148,12 @@ def test_the_limit_holds_for_rows_examples_and_trained_turns(losses: Losses, lim
     ("refused", "rows", "fails"),
     [
         *((1, 4, True), (1, 5, True), (1, 6, False), (1, 17, False), (3, 17, False), (5, 17, True)),
-        *((3, 15, True), (3, 16, False), (4, 150, True), (4, 400, False), (10, 900, True)),
+        *((3, 15, True), (3, 16, False), (4, 20, True), (4, 21, False), (5, 150, True)),
+        *((5, 500, False), (9, 900, False), (10, 900, True)),
     ],
 )
 def test_small_files_have_few_free_rows(refused: int, rows: int, fails: bool) -> None:
-    """By default three rows, if these are less than a fifth, and 1 %."""
+    """By default four rows, if these are less than a fifth, and 1 %."""
     losses = Losses(rows, refused, refused, rows, refused)
     assert (exceeding(losses, OPTIONS_OF["max_reject"].default) is not None) is fails
 

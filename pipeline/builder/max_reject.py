@@ -1,7 +1,7 @@
 """``--max-reject``: the law of how much may be refused, and the error of a build that breaks it.
 
 A build fails where more than this share of its rows, of its examples, or of its trained turns is
-refused. In a small file a few rows pass all the same: what up to three rows lose, where it is less
+refused. In a small file a few rows pass all the same: what up to four rows lose, where it is less
 than a fifth of each. With 0 nothing passes. A source with a limit of its own is held to it alone.
 """
 
@@ -17,7 +17,7 @@ from pipeline.options.config import Config
 from pipeline.shards.losses import Losses
 from stages.errors import DataError, counted, were
 
-FEW = 3  # rows that pass in a small file
+FEW = 4  # rows that pass in a small file
 FIFTH = 1 / 5  # what these lose must be less
 _EXACT = 1e-9  # relative: 0.29 * 100 is a little less than 29
 _STEP = 1024  # lengths that a message offers are multiples of it

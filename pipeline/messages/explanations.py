@@ -251,9 +251,17 @@ _ASKS = (
 )
 
 
+_BY_RULE = (
+    "An example with this code, among others of its row that are used, is left out by the rules of "
+    "the row's format: it does not count towards --max-reject."
+)
+
+
 def blocks(one: Explanation) -> Iterator[Block]:
     """What the page of a code says, without its title."""
     yield Block(TEXT, one.means)
+    if one.left_out:
+        yield Block(TEXT, _BY_RULE)
     if one.breaks:
         yield Block(HEAD, "When it breaks")
         yield Block(TEXT, one.breaks)
