@@ -11,6 +11,7 @@ from stages.errors import AskError, DataError, RowError, counted
 from stages.format import Format
 from stages.formats import _inside, _messages
 from stages.rows import speakers
+from stages.rows.column_names import Watched
 
 _FEW = 0.01  # of the rows: no more of them stop a file
 _ASKED = (
@@ -21,14 +22,15 @@ _ASKED = (
 
 def _asks(row: Row, format_: Format, options: FormatOptions) -> RowError | None:
     """What a row asks about what is inside of it; None where it asks nothing of that kind."""
+    watched = Watched(row)
     try:
-        examples = format_.read(row, options)
+        examples = format_.read(watched, options)
     except RowError as error:
         return error if error.code in _ASKED else None
     except (AttributeError, LookupError, TypeError, ValueError):
         return None  # refused by name when it is built
     try:
-        _inside.settled(examples, row, options)
+        _inside.settled(examples, watched, options)
     except RowError as error:
         return error if isinstance(error, AskError) or error.code in _ASKED else None
     return None
