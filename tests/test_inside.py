@@ -466,3 +466,20 @@ def test_the_whole_of_an_answer_is_offered_before_its_end() -> None:
     assert read("rm", read_ones) == [
         Pair([Message("user", "q")], *([Message("assistant", f"It is {n}.")] for n in "45"))
     ]
+
+
+def test_two_questions_about_texts_are_one_message() -> None:
+    """With commands that answer both; what they give asks nothing more."""
+    said = "<tool_response>\nsun\n</tool_response>"
+    system = {"role": "system", "content": f"<tools>{json.dumps(FUNCTION)}</tools>"}
+    row: Row = {"messages": [system, *called(said)], "tools": [FUNCTION]}
+    with pytest.raises(DataError, match="tool's result") as error:
+        read("sft", row)
+    assert "print them twice" in error.value.what
+    assert error.value.remedy == (
+        "Add --already-templated --ignore tools, or --already-templated --map tools=tools."
+    )
+    both = {"already_templated": True, "columns": {"tools": "tools"}}
+    assert tools_of(read("sft", row, **both)[0]) == [FUNCTION]
+    del row["tools"]
+    assert texts(read("sft", row, already_templated=True)[0], "tool") == ["sun"]

@@ -42,13 +42,14 @@ def require_read(row: Row, examples: list[Example]) -> None:
     if not all(isinstance(one, Conversation | Pair) for one in examples):
         return
     read = ReadRow(row, examples)
-    answers = [(turn.content or "").rstrip() for turn in turns_of(examples)]
+    spoken = (turn for turn in turns_of(examples) if turn.role == "assistant")
+    answers = tuple(said.rstrip() for turn in spoken if (said := turn.content or "").strip())
     left: dict[str, str | None] = {}  # the column whose text is the end of it, by path
     for path, value in row.unread():
         if value in EMPTY or not begins_answer(path) or not _is_text(value):
             continue
         part = next((n for n in row.read_columns if n != path and path.endswith(f"_{n}")), None)
-        whole = part and isinstance(value, str) and value.rstrip().endswith(tuple(answers))
+        whole = part and isinstance(value, str) and value.rstrip().endswith(answers)
         if whole or not read.repeats(value):
             left[path] = part if whole else None
     if not left:
@@ -57,7 +58,7 @@ def require_read(row: Row, examples: list[Example]) -> None:
         left.values()
     )
     ways.append(" ".join(map(ignore, left)))
-    said = ("read as the answer with ", "left out with ")[-len(ways) :]
-    how = f"Say which: {', or '.join(f'{s}{way}' for s, way in zip(said, ways, strict=True))}"
+    told = ("read as the answer with ", "left out with ")[-len(ways) :]
+    how = f"Say which: {', or '.join(f'{s}{way}' for s, way in zip(told, ways, strict=True))}"
     what = f"{' and '.join(left)}: the beginning of an answer, or all of it, which nothing reads"
     raise AskError("unread_column", f"{what}; {how[:1].lower()}{how[1:]}", how)
