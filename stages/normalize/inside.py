@@ -15,7 +15,7 @@ from stages.formats import _inside, _messages
 from stages.rows import speakers
 from stages.rows.column_names import Watched
 
-_FEW = 0.01  # of the rows: no more of them stop a file
+_FEW = 0.01  # of the rows, but at least one: no more of them stop a file
 _MOST = 3  # questions in one message
 _ALLOW = "Add --already-templated to have its turns read and rendered once"
 _OPTION = re.compile(r"--already-templated|--(?:ignore|map|role) (?:'[^']*'|[^\s,;]+)")
@@ -93,7 +93,8 @@ def _most(
     where they are few."""
     found = (_asks(row, format_, options) for row in rows)
     asked = [error for error in found if error is not None]
-    if len(asked) <= _FEW * len(rows):
+    few = len(asked) <= max(1, _FEW * len(rows))
+    if not asked or (few and len(asked) < len(rows)):
         return None
     return asked[0], f"in {len(asked):,} of {counted(len(rows), 'sampled row')}"
 
