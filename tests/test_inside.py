@@ -436,3 +436,50 @@ def test_texts_that_only_name_a_speaker_are_no_dialogues() -> None:
     said = "Human: a\nAI: b\nUser: c\nAssistant: d"
     [example] = read("sft", {"text": said}, already_templated=True)
     assert texts(example, "assistant") == ["b\nUser: c\nAssistant: d"]
+
+
+BEGINNINGS = ("prefix", "answer_prefix", "initial_reason_steps", "PartialResponse", "prefill")
+
+
+@pytest.mark.parametrize("name", BEGINNINGS)
+def test_a_beginning_of_an_answer_is_asked_about_for_every_task(name: str) -> None:
+    """In pairs as in answers; an empty one, and one that the answer repeats, asks nothing."""
+    for shape, (task, row) in ROWS.items():
+        for value in ("Let me see. 2 + 2", ["First,", "then"]):
+            with pytest.raises(DataError, match=name) as error:
+                read(task, {**row, name: value})
+            assert f"--ignore {name}" in error.value.remedy, shape
+        for value in ("", None, "a", 3):
+            read(task, {**row, name: value})
+
+
+def test_the_whole_of_an_answer_is_offered_before_its_end() -> None:
+    """Beside the ends that the pair compares; both are asked about, the reading first."""
+    row = {"prompt": "q", "chosen": "4.", "rejected": "5."}
+    whole = {"full_chosen": "It is 4.", "full_rejected": "It is 5."}
+    with pytest.raises(DataError, match="full_chosen") as error:
+        read("rm", {**row, **whole})
+    remedy = error.value.remedy
+    maps = "--map chosen=full_chosen --map rejected=full_rejected"
+    assert remedy.index(maps) < remedy.index("--ignore full_chosen --ignore full_rejected")
+    read_ones = {"prompt": "q", "chosen": "It is 4.", "rejected": "It is 5."}
+    assert read("rm", read_ones) == [
+        Pair([Message("user", "q")], *([Message("assistant", f"It is {n}.")] for n in "45"))
+    ]
+
+
+def test_two_questions_about_texts_are_one_message() -> None:
+    """With commands that answer both; what they give asks nothing more."""
+    said = "<tool_response>\nsun\n</tool_response>"
+    system = {"role": "system", "content": f"<tools>{json.dumps(FUNCTION)}</tools>"}
+    row: Row = {"messages": [system, *called(said)], "tools": [FUNCTION]}
+    with pytest.raises(DataError, match="tool's result") as error:
+        read("sft", row)
+    assert "print them twice" in error.value.what
+    assert error.value.remedy == (
+        "Add --already-templated --ignore tools, or --already-templated --map tools=tools."
+    )
+    both = {"already_templated": True, "columns": {"tools": "tools"}}
+    assert tools_of(read("sft", row, **both)[0]) == [FUNCTION]
+    del row["tools"]
+    assert texts(read("sft", row, already_templated=True)[0], "tool") == ["sun"]

@@ -180,6 +180,27 @@ def test_long_examples_are_cut_in_the_middle(built: Make) -> None:
     assert shards.strips(row, tokens=len(row["input_ids"])) == [whole]
 
 
+@pytest.mark.parametrize("layout", ["packed", "ragged"])
+def test_a_row_is_found_or_told_why_it_is_not(tmp_path: Path, built: Make, layout: str) -> None:
+    """One that gave several examples by its own name, and a refused one with its reason."""
+    two = [{"input": "a", "output": "one"}, {"input": "b", "output": "two"}]
+    rows = [{"instruction": f"i{n}", "instances": two} for n in range(40)]
+    rows.append({"instruction": "i", "instances": [two[0], {"input": "b", "output": ""}]})
+    data = write_rows(tmp_path / "rows.jsonl", rows)
+    folder = built("sft", data, "--layout", layout, "--max-reject", "0.5")
+    assert (
+        show(folder, "--row", "rows.jsonl:3").partition("\n")[2].partition("\nNext:")[0]
+        == (show(folder, "--row", "rows.jsonl:3#0").partition("\n")[2].partition("\nNext:")[0])
+    )
+    assert "rows.jsonl:41#0" in show(folder, "--row", "rows.jsonl:41")
+    shards = drawing.Shards(Build.open(folder))
+    with pytest.raises(errors.UsageError, match="41#1 was refused: empty_answer") as caught:
+        shards.find("rows.jsonl:41#1")
+    assert "pipeline explain empty_answer" in caught.value.remedy
+    with pytest.raises(errors.UsageError, match="No example has the row_id"):
+        shards.find("rows.jsonl:3#2")
+
+
 def test_rows_are_found_by_id_in_any_layout(built: Make) -> None:
     """The same example from a pack and from a row of its own."""
     data = SAMPLES / "sft" / "word_problems.jsonl"

@@ -4,7 +4,8 @@ The report and ``pipeline show`` draw them. They are decoded from the shards wit
 tokenizer, so they show what a trainer reads.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, groupby
@@ -12,15 +13,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from tokenizers import Tokenizer
 
 from pipeline.builds.build import Build, StoredShard
 from pipeline.builds.packs import Packs
-from pipeline.manifest.records import ModelRecord
+from pipeline.manifest.records import ModelRecord, Reject
 from stages.chat_template.segments import controls_pattern
 from stages.columns import IGNORED, Ints, list_parts, whole
 from stages.encoders import parsed
-from stages.errors import UsageError
+from stages.errors import DataError, UsageError
 from stages.rows.stop_text import STOPS
 
 CONTEXT, TRAINED, ANSWER, PADDING = "context", "trained", "answer", "padding"
@@ -258,23 +260,48 @@ class Shards:
         return row
 
     def find(self, row_id: str) -> tuple[str, int, int]:
-        """Split, stored row, and index in that row of an example.
+        """Split, stored row, and index in that row of an example; of a row that gave several
+        (``FILE:3#0``) the first, where only the row is named.
 
         Raises:
-            UsageError: no shard holds it.
+            UsageError: no shard holds it; where it was refused, that and why.
         """
+        for which in (lambda names: names.index(row_id).as_py(), self._first_of(row_id)):
+            if (found := self._find(which)) is not None:
+                return found
+        refused = next(filter(self._of_row(row_id), self._rejects()), None)
+        if refused is not None:
+            what = f"{refused.id} was refused: {refused.code}: {refused.detail}."
+            raise UsageError(what, f"What it means, and the fix: pipeline explain {refused.code}")
+        raise UsageError(f"No example has the row_id {row_id!r}.", "Ids are FILE:LINE.")
+
+    @staticmethod
+    def _first_of(row_id: str) -> Callable[[pa.Array], int]:
+        """Gives the place of the first example of a row among names; -1 for none."""
+        return lambda names: int(pc.index(pc.starts_with(names, f"{row_id}#"), True).as_py())
+
+    @staticmethod
+    def _of_row(row_id: str) -> Callable[[Reject], bool]:
+        """Tells the lines of a row's refused examples, or of the row."""
+        return lambda one: one.id == row_id or one.id.startswith(f"{row_id}#")
+
+    def _rejects(self) -> Iterator[Reject]:
+        """The refused rows, where the build has a list of them."""
+        with suppress(DataError):
+            yield from self.build.rejects()
+
+    def _find(self, which: Callable[[pa.Array], int]) -> tuple[str, int, int] | None:
+        """Split, stored row, and index in that row, of what is looked for among names."""
         for split, side in self.build.splits.items():
             before = 0
             for shard in side.shards:
                 offsets, names = row_ids(self.table(shard))
-                at = names.index(row_id).as_py()
+                at = which(names)
                 if at >= 0:
                     row = int(np.searchsorted(offsets, at, side="right")) - 1
                     return split, before + row, at - int(offsets[row])
                 before += shard.record.rows
-        raise UsageError(
-            f"No example has the row_id {row_id!r}.", "It may have been refused: see rejects.jsonl."
-        )
+        return None
 
     def strips(
         self, row: dict[str, Any], most: int | None = None, tokens: int | None = None

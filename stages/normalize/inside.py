@@ -3,7 +3,9 @@
 The rows are read as a build reads them, so a question here is one that rows would be refused with.
 """
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from stages import formats
 from stages.contract import FormatOptions, Row
@@ -11,8 +13,12 @@ from stages.errors import AskError, DataError, RowError, counted
 from stages.format import Format
 from stages.formats import _inside, _messages
 from stages.rows import speakers
+from stages.rows.column_names import Watched
 
-_FEW = 0.01  # of the rows: no more of them stop a file
+_FEW = 0.01  # of the rows, but at least one: no more of them stop a file
+_MOST = 3  # questions in one message
+_ALLOW = "Add --already-templated to have its turns read and rendered once"
+_OPTION = re.compile(r"--already-templated|--(?:ignore|map|role) (?:'[^']*'|[^\s,;]+)")
 _ASKED = (
     "unknown_role",
     "already_templated",
@@ -21,14 +27,15 @@ _ASKED = (
 
 def _asks(row: Row, format_: Format, options: FormatOptions) -> RowError | None:
     """What a row asks about what is inside of it; None where it asks nothing of that kind."""
+    watched = Watched(row)
     try:
-        examples = format_.read(row, options)
+        examples = format_.read(watched, options)
     except RowError as error:
         return error if error.code in _ASKED else None
     except (AttributeError, LookupError, TypeError, ValueError):
         return None  # refused by name when it is built
     try:
-        _inside.settled(examples, row, options)
+        _inside.settled(examples, watched, options)
     except RowError as error:
         return error if isinstance(error, AskError) or error.code in _ASKED else None
     return None
@@ -59,19 +66,43 @@ def require_settled(
     """
     format_ = formats.load(reading)
     options = FormatOptions(columns=columns, already_templated=already_templated)
+    asked: list[tuple[str, str]] = []  # each question, and the options that settle it
+    while (found := _most(rows, format_, options)) is not None and len(asked) < _MOST:
+        asked.append((f"{found[0].detail.partition('; ')[0]} ({found[1]})", _how(found[0], rows)))
+        if found[0].code == "already_templated" and not options.already_templated:
+            options = replace(options, already_templated=True)
+        else:
+            break
+    if not asked:
+        return sum(_changes(row, format_, options) for row in rows) if already_templated else 0
+    what, how = asked[0]
+    if len(asked) > 1:
+        what = ", and ".join(one for one, _ in asked)
+        *firsts, last = (_OPTION.findall(one) for _, one in asked)
+        before = " ".join(ways[0] for ways in firsts)
+        how = f"Add {', or '.join(f'{before} {way}' for way in last)}"
+    if already_templated and asked[0][1].startswith(_ALLOW):
+        how = "Give such rows as messages, each turn by itself, or leave them out with --where"
+    raise DataError(f"{where}: {what}.", f"{how}.")
+
+
+def _most(
+    rows: Sequence[Row], format_: Format, options: FormatOptions
+) -> tuple[RowError, str] | None:
+    """What the first of the rows that ask anything asks, and how many they are, in words; None
+    where they are few."""
     found = (_asks(row, format_, options) for row in rows)
     asked = [error for error in found if error is not None]
-    if len(asked) <= _FEW * len(rows):
-        return sum(_changes(row, format_, options) for row in rows) if already_templated else 0
-    first = asked[0]
-    what, how = first.detail.partition("; ")[0], getattr(first, "remedy", "")
-    if first.code == "unknown_role":
+    few = len(asked) <= max(1, _FEW * len(rows))
+    if not asked or (few and len(asked) < len(rows)):
+        return None
+    return asked[0], f"in {len(asked):,} of {counted(len(rows), 'sampled row')}"
+
+
+def _how(error: RowError, rows: Sequence[Row]) -> str:
+    """The options that settle what a row asks."""
+    if error.code == "unknown_role":
         who = speakers.guessed([*rows])
         ways = " ".join(_messages.as_role(name, role) for name, role in who.items())
-        how = f"Say who that is, for instance {ways}; roles are {', '.join(speakers.ROLES)}"
-    elif first.code == "already_templated" and not how:
-        how = "Add --already-templated to have its turns read and rendered once"
-        if already_templated:
-            how = "Give such rows as messages, each turn by itself, or leave them out with --where"
-    count = f"in {len(asked):,} of {counted(len(rows), 'sampled row')}"
-    raise DataError(f"{where}: {what} ({count}).", f"{how}.")
+        return f"Say who that is, for instance {ways}; roles are {', '.join(speakers.ROLES)}"
+    return getattr(error, "remedy", "") or _ALLOW
