@@ -32,6 +32,7 @@ from stages import encoders, profile
 from stages.chat_template.render import Render, Renderer
 from stages.contract import Row
 from stages.readers import jsonl
+from stages.rows import stop_text
 from stages.tokenizers.profiles import all_profiles
 from stages.tokens import folded_labels, segment_encoder
 from stages.tokens.encode import COLUMNS, Encode
@@ -108,6 +109,9 @@ REASONS: dict[str, Callable[[list[dict[str, str]], str], bool]] = {
     "begins_with_assistant": lambda turns, detail: "assistant" in [t["role"] for t in turns][:2],
     "unclosed_reasoning": _said("<think>"),
     "control_text": _said("[INST]", "[/INST]"),
+    "already_templated": lambda turns, detail: any(
+        stop_text.opens(turn["content"]) is not None for turn in turns
+    ),
     # Judged by the shape: between two answers in a row some templates ask what the first one says.
     "not_prefix_stable": lambda turns, detail: any(
         a["role"] == b["role"] == "assistant" for a, b in itertools.pairwise(turns)
