@@ -194,34 +194,6 @@ class _OpenRLHF(Asking):
 _TEXT_LABELS = ("labels", "label", "values", "value", "ratings", "step_labels")
 
 
-def _text_of_steps(row: Row) -> str | None:
-    """The column with steps in one text."""
-    return next((n for n in _rated_steps.LISTS if isinstance(peek(row, n), str)), None)
-
-
-class _TaggedText(Asking):
-    """A problem, a text with a step token after each step, and a list of ``labels``."""
-
-    name = "tagged_text"
-    kinds = (STEPS,)
-    columns: Columns = {**_rated_steps.LISTED, "ratings": _TEXT_LABELS}
-    prompts = _rated_steps.PROBLEMS
-
-    def matches(self, row: Row) -> str | None:
-        steps, labels = _text_of_steps(row), _turns.first_of(row, _TEXT_LABELS)
-        if steps is None or labels is None or not isinstance(row[labels], list):
-            return None
-        asked = _turns.first_of(row, _rated_steps.PROBLEMS)
-        return f"{asked}, steps in the text of {steps}, and {labels}" if asked else None
-
-    def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        column = _ratings.rated(row, _TEXT_LABELS, options.columns)
-        pieces = _rated_steps.cut(_turns.text(row, _text_of_steps(row) or "steps"), options)
-        _rated_steps.require_tail(pieces)
-        labels = _ratings.ratings(row.get(column), len(pieces) - 1, column)
-        return [StepChain(_rated_steps.problem(row, options), pieces[:-1], labels)]
-
-
 class _TaggedMessages(Asking):
     """A question and an answer with a step token after each step, and a list of ``labels``."""
 
@@ -285,7 +257,6 @@ TABLE = (
     _SoftPrefix(),
     _MathShepherd(),
     _OpenRLHF(),
-    _TaggedText(),
     _TaggedMessages(),
     _StepConversations(),
 )

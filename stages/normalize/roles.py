@@ -84,7 +84,7 @@ _SHAPES: Mapping[str, tuple[Shape, ...]] = {
     kinds.STEPS: (
         Shape("stepwise", {**_STEPS, "labels": "ratings"}, _AHEAD),
         Shape(
-            "tagged_text",
+            "openrlhf_prm",
             {"problem": "question", "steps": "tagged steps", "labels": "ratings of text"},
             _AHEAD,
         ),
