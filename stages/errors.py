@@ -158,7 +158,7 @@ class UndecidedError(Exception):
 
     Attributes:
         what: the column and what it could mean.
-        choices: the variants to choose from.
+        choices: the variants to choose from; none where the rows must say more.
     """
 
     def __init__(self, what: str, choices: tuple[str, ...]) -> None:

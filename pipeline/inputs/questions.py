@@ -29,6 +29,7 @@ from stages.rows.unread import ignore, mapped
 
 _GOOD = ("good", "correct", "yes", "true", "pass", "passed", "right", "+", "desirable", "accept")
 _LISTED = 3  # values that a message shows
+_FEW = 4  # refused rows of a small file that do not stop a build
 
 
 def _spelled(value: Any) -> str:
@@ -208,6 +209,11 @@ def ask(
         raise DataError(f"{where}: {error.detail} ({shown}).", error.remedy)
     if survey.most is not None and survey.most not in settled:
         raise _unseen(survey.most, survey.columns[survey.most], rows, reading, where)
+    for errors in survey.refused.values():
+        count, of = len(errors), len(rows)
+        if count > max(config.judge.max_reject * of, min(_FEW, of / 5)):
+            refused = f"{count:,} of {counted(of, 'sampled row')} would be refused"
+            raise DataError(f"{where}: {refused}: {errors[0].detail}.", f"{errors[0].remedy}.")
 
 
 def left_out(asked: frozenset[str], config: Config) -> frozenset[str]:

@@ -59,7 +59,8 @@ class Asking(Format, abstract=True):
         """
         options = FormatOptions(columns=columns, already_templated=True)
         ways = [self, *self.variants.values()]
-        asked = [error for row in rows if (error := _asks(row, ways, options)) is not None]
+        errors = (_asks(row, ways, options) for row in rows)
+        asked = [error for error in errors if error is not None and error.code != "tie"]
         return question(asked[0]) if len(asked) > FEW * len(rows) else None
 
 

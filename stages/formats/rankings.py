@@ -193,6 +193,8 @@ class _Ranked(_pairs.PairFormat):
 
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         if rows and not any(self._is_ordered(row) for row in rows):
+            if beside := next(filter(None, map(self._rated_beside, rows)), None):
+                raise UndecidedError(f"nothing says which answer each {beside} is of", ())
             what = "nothing says that the answers are in order, from best to worst; if they are, "
             raise UndecidedError(f"{what}ranked/in-order reads them so", ("in-order",))
         others = "ranked/all makes them of all, ranked/extremes of the best and the worst"
@@ -206,6 +208,18 @@ class _Ranked(_pairs.PairFormat):
         answers = peek(row, names[0])
         inner = [one for one in answers if isinstance(one, dict)]
         return any(peek(one, name) is not None for one in [row, *inner] for name in _NUMBERS)
+
+    def _rated_beside(self, row: Row) -> str | None:
+        """A number for each answer that stands in a list of other objects."""
+        name = next((name for name in self.columns["answers"] if _is_list(row, name)), None)
+        answers = peek(row, name) if name else []
+        for other, value in row.items():
+            alike = other != name and isinstance(value, list) and len(value) == len(answers)
+            if alike and all(isinstance(one, dict) for one in value):
+                key = next((key for key in _NUMBERS if all(key in one for one in value)), None)
+                if key is not None:
+                    return f"{other}[].{key}"
+        return None
 
     def matches(self, row: Row) -> str | None:
         if not {"chosen", "labels"}.isdisjoint(row) or verdicts.INDEXED.matches(row) is not None:

@@ -10,7 +10,8 @@ from stages.formats._asked import one_of, required, says
 from stages.kinds import CONVERSATION
 from stages.rows import stop_text
 from stages.rows.column_names import Overlaid, peek
-from stages.rows.speakers import role_named
+from stages.rows.speakers import parts_of, role_named
+from stages.rows.unread import ignore
 
 _QUESTIONS = ("question", "query", "problem", "prompt", "input", "input_text", "text_input")
 _ANSWERS = ("answer", "response", "solution", "output", "output_text")
@@ -156,11 +157,12 @@ class _Text(Format):
         return "text alone"
 
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
-        if not any(map(_speaker, rows)):
+        name = "role" if any(map(_speaker, rows)) else _speakers(rows)
+        if name is None:
             return None
-        return "the texts are turns: role says who speaks each of them", (
+        return f"the texts are turns: {name} says who speaks each of them", (
             "Give rows with whole conversations (messages), or train each text by itself with "
-            "--ignore role"
+            f"{ignore(name)}"
         )
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
@@ -177,6 +179,19 @@ def _speaker(row: Row) -> str | None:
     """Who says the text, where the row says so."""
     role = peek(row, "role")
     return role if role_named(role) else None
+
+
+_SPEAKERS = ("speaker", "sender", "from", "participant")
+
+
+def _speakers(rows: Sequence[Row]) -> str | None:
+    """The column that names a few speakers, each of whom says many of the texts."""
+    for name in rows[0]:
+        said = [value for row in rows if isinstance(value := peek(row, name), str) and value]
+        few = len({*said}) > 1 and 3 * len({*said}) <= len(said)
+        if few and not parts_of(name).isdisjoint(_SPEAKERS):
+            return name
+    return None
 
 
 TABLE = (_PromptCompletion(), _QueryResponse(), _MessageThinking(), _Text())

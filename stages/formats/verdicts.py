@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Row
-from stages.errors import RowError, UndecidedError
+from stages.errors import AskError, RowError, UndecidedError
 from stages.formats import _asked, _pairs
 from stages.rows.column_names import peek
+from stages.rows.unread import differs_from
 
 _STEMS = (
     "output response answer completion conversation candidate summary generation text human_ref"
@@ -140,6 +141,11 @@ def _is_tie(value: Any) -> bool:
     return (isinstance(value, float) and value == 0.5) or _one_hot(value) == 2
 
 
+def _tie(detail: str, column: str, value: Any) -> AskError:
+    """The error of a row that prefers neither answer, and the option that leaves such rows out."""
+    return AskError("tie", detail, f"Leave such rows out with {differs_from(column, value)}")
+
+
 def _speaks(row: Row, name: str) -> bool:
     """Whether a column of a verdict says something of the answers: any text may stand there."""
     value = peek(row, name)
@@ -221,10 +227,14 @@ class _IndexedPair(_pairs.PairFormat):
         what = f"{words}: that may be {ways} or a yes or no for the first answer"
         raise UndecidedError(what, able)
 
-    def _better(self, value: Any, names: tuple[str, ...]) -> int:
-        """0 or 1: which answer is the better one."""
+    def _better(self, value: Any, names: tuple[str, ...], column: str) -> int:
+        """0 or 1: which answer is the better one.
+
+        Args:
+            column: of the value, as the file calls it.
+        """
         if _is_tie(value):
-            raise RowError("tie", f"the answers are equally good ({value!r})")
+            raise _tie(f"the answers are equally good ({value!r})", column, value)
         named = _by_name(value, names) if isinstance(value, str) else _one_hot(value)
         if named is not None:
             return named
@@ -247,7 +257,8 @@ class _IndexedPair(_pairs.PairFormat):
         said = said or [name for name in names if _asked.says(row, name)][:1]
         if not said:
             raise RowError("bad_label", "nothing says which answer is the better one")
-        places = {self._better(row[name], sides) for name in said}
+        raw = options.columns
+        places = {self._better(row[name], sides, raw.get(name, name)) for name in said}
         if len(places) > 1:
             what = f"{' and '.join(said)} do not name the same answer"
             ways = " or ".join(f"--map label={name}" for name in said)
@@ -321,7 +332,8 @@ class _StrengthPair(_pairs.PairFormat):
             raise RowError("bad_margin", f"nothing in {' or '.join(_STRENGTHS)} gives a strength")
         strength = _pairs.number(row[column], column)
         if strength == 0:
-            raise RowError("tie", f"{column} is 0: the answers are equally good")
+            raw = options.columns.get(column, column)
+            raise _tie(f"{column} is 0: the answers are equally good", raw, row[column])
         answers = [row[name] for name in names]
         first = (strength > 0) == (self._way == "positive-is-first")
         better, worse = answers if first else answers[::-1]

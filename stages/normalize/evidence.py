@@ -11,10 +11,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from stages import contract, formats, kinds
-from stages.errors import DataError, UndecidedError, UnknownFormatError, counted
+from stages.errors import DataError, RowError, UndecidedError, UnknownFormatError, counted
 from stages.format import Format
 from stages.normalize import inside, roles, survey
 from stages.rows import stop_text, unread
+from stages.rows.column_names import Watched
 from stages.rows.selection import renamed
 
 MIXED_SHARE = 0.01  # fewer rows of another format are refused one by one by normalize
@@ -211,7 +212,8 @@ def settle(
     except UndecidedError as error:
         maps = "".join(f" {unread.mapped(*one)}" for one in detected.renamed.items())
         choices = " or ".join(f"--format {detected.name}/{one}{maps}" for one in error.choices)
-        raise UnsettledError(f"{where}: {error.what}.", f"Say which with {choices}.") from error
+        which = f"Say which with {choices}." if choices else "Write each beside its own answer."
+        raise UnsettledError(f"{where}: {error.what}.", which) from error
     reading = formats.reading_of(detected.name, variant, detected.renamed)
     why = f"; {why}" if why else ""
     templated = _refuse_templated(detected, rows, where, already_templated)
@@ -255,6 +257,17 @@ def common(reasons: Sequence[str | None]) -> str:
     return Counter(reason for reason in reasons if reason).most_common(1)[0][0]
 
 
+def _text_read(format_: Format, rows: Sequence[contract.Row]) -> int:
+    """Characters of the columns of some rows that a format reads."""
+    read = 0
+    for row in rows[:20]:
+        watched = Watched(row)
+        with contextlib.suppress(RowError, AttributeError, LookupError, TypeError, ValueError):
+            format_.read(watched, contract.FormatOptions(already_templated=True))
+            read += sum(len(str(dict.get(row, name))) for name in watched.read_columns)
+    return read
+
+
 def _strays(evidence: dict[str, list[str | None]], best: str) -> tuple[str, int]:
     """The format that fits most of the rows that the best one does not fit, and how many."""
     unexplained = [i for i, reason in enumerate(evidence[best]) if not reason]
@@ -292,6 +305,8 @@ def detect(
         return by_roles.only(by_roles.found())
     best = next(iter(counts))
     frequent = [name for name, count in counts.items() if count * 2 > len(rows)]
+    if len(frequent) > 1:  # the one that reads most is offered first
+        frequent.sort(key=lambda name: -_text_read(formats.load(name), rows))
     require_one(f"{where} reads", frequent, evidence)
     other, strays = _strays(evidence, best)
     if (counts[best] + strays) * 2 <= len(rows):

@@ -56,12 +56,14 @@ class Survey:
     Attributes:
         rows: rows that the format could read.
         columns: by path.
+        refused: errors of rows that an option would leave out or settle, by the option.
         most: the unread column that has most of the rows' text; None where no column has alone.
     """
 
     rows: int = 0
     columns: dict[str, Column] = field(default_factory=dict)
     most: str | None = None
+    refused: dict[str, list[AskError]] = field(default_factory=dict)
 
     @property
     def asked(self) -> frozenset[str]:
@@ -145,6 +147,9 @@ def survey(
         watched = Watched(row)
         try:
             examples = format_.read(watched, options)
+        except AskError as error:
+            result.refused.setdefault(error.remedy, []).append(error)
+            continue
         except (RowError, AttributeError, LookupError, TypeError, ValueError):
             continue  # the build refuses such rows by name
         result.rows += 1

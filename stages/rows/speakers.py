@@ -42,6 +42,11 @@ _ASKING = frozenset("input prompt query question".split()) | _ANY
 _ANSWERING = frozenset("answer output outputs reply response result results return".split()) | _ANY
 
 
+def parts_of(name: str) -> frozenset[str]:
+    """The parts of a name, in lower case."""
+    return frozenset(part.lower() for part in _PARTS.findall(name))
+
+
 @functools.lru_cache(4096)
 def _meaning(name: str) -> str | None:
     whole = _WORDS.get(name.lower())

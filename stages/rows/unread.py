@@ -293,6 +293,12 @@ def ignore(path: str) -> str:
     return f"--ignore {quoted}"
 
 
+def differs_from(column: str, value: Any) -> str:
+    """The option that leaves out rows with a value in a column, quoted for a shell."""
+    text = value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
+    return f"--where {shlex.quote(f'{column}!={text}')}"
+
+
 def mapped(name: str, column: str) -> str:
     """The option that reads a name from a column, quoted for a shell."""
     return f"--map {shlex.quote(f'{name}={column}')}"
