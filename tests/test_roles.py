@@ -298,7 +298,7 @@ def test_numbers_in_another_order_than_the_answers_are_not_theirs() -> None:
 
     found = evidence.detect([row(False, i) for i in ROWS], kind_of("rm"), "x.jsonl")
     assert found.format.renamed["scores"] == "annotations[].rating"
-    with pytest.raises(DataError, match="in order"):
+    with pytest.raises(DataError, match="which answer"):
         evidence.detect([row(i % 2 == 0, i) for i in ROWS], kind_of("rm"), "x.jsonl")
 
 
