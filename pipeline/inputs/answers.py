@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pipeline.options.config import Config
 from pipeline.options.ways import TASK, Way, applied, ways, written
-from stages.errors import DataError, PipelineError, counted
+from stages.errors import DataError, PipelineError
 from stages.rows.selection import condition
 
 Read = TypeVar("Read")
@@ -116,12 +116,6 @@ def _column(flag: str, value: str) -> str:
 
 def _together(error: DataError, chains: Sequence[Sequence[Asked]]) -> DataError:
     """One error for several questions."""
-    said = [(one.error.what.partition(": "), one.error) for one in chains[0]]
-    where = {start for (start, _, _), _ in said}  # the file, if all questions are about one
-    whats = [rest if len(where) == 1 and rest else one.what for (_, _, rest), one in said]
-    remedies = [one.error.remedy for one in chains[0]]
-    pairs = zip(whats, remedies, strict=True)
-    listed = [f"\n  {at}. {what} {remedy}" for at, (what, remedy) in enumerate(pairs, 1)]
     answers = [" ".join(written(one.answer) for one in chain) for chain in chains]
     others = [
         f"or use another task: pipeline run {task}"
@@ -129,7 +123,16 @@ def _together(error: DataError, chains: Sequence[Sequence[Asked]]) -> DataError:
         for flag, task in way
         if flag == TASK
     ]
+    if len(chains[0]) == 1:
+        which = ", ".join((f"Say which with {', or with '.join(answers)}", *others))
+        return DataError(error.what, f"{which}.", error.figures)
+    said = [one.error.what.partition(": ") for one in chains[0]]
+    where = {start for start, _, _ in said}  # the file, if all questions are about one
+    listed = [
+        f"\n  {at}. {rest if len(where) == 1 and rest else one.error.what} {one.error.remedy}"
+        for at, (one, (_, _, rest)) in enumerate(zip(chains[0], said, strict=True), 1)
+    ]
     file = f"{where.pop()}: " if len(where) == 1 else ""
-    what = f"{file}{counted(len(listed), 'question')} must be answered first.{''.join(listed)}"
+    what = f"{file}{len(listed)} questions must be answered first.{''.join(listed)}"
     remedy = f"Answer all of them at once with {', or with '.join(answers)}"
     return DataError(what, f"{', '.join((remedy, *others))}.", error.figures)

@@ -213,7 +213,8 @@ def ask(
         count, of = len(errors), len(rows)
         if count > max(config.judge.max_reject * of, min(_FEW, of / 5)):
             refused = f"{count:,} of {counted(of, 'sampled row')} would be refused"
-            raise DataError(f"{where}: {refused}: {errors[0].detail}.", f"{errors[0].remedy}.")
+            what = f"{where}: {refused} as {errors[0].code}: {errors[0].detail}."
+            raise DataError(what, f"{errors[0].remedy}.")
 
 
 def left_out(asked: frozenset[str], config: Config) -> frozenset[str]:

@@ -149,7 +149,8 @@ def _read_as(
     kind, columns = by_roles.kind, by_roles.columns
     doubt = detected.doubt(fitting, columns)
     # A doubt about answers may be about one and what it is checked against, which texts show.
-    misses = kind.trains_answers if doubt else roles.misses(detected, fitting, kind, columns)
+    about_answers = doubt is not None and doubt[0].endswith("could each be the answer")
+    misses = about_answers if doubt else roles.misses(detected, fitting, kind, columns)
     if misses or not detected.usable:
         ways = by_roles.found()
         if len(ways) == 1 or (ways and (doubt is None or not detected.usable)):

@@ -43,7 +43,9 @@ class Shape:
 _AHEAD = {"system": "system text", "history": "history"}
 _BESIDE = {**_AHEAD, "tools": "tools"}
 _PAIR = {**_AHEAD, "chosen_score": "chosen score", "rejected_score": "rejected score"}
-_TWO = {"response_1": "first answer", "response_2": "second answer"}
+_TWO = {"response_a": "first answer", "response_b": "second answer"}
+# Two answers whose names end in numbers keep them, as the index of the better one counts so.
+_COUNTED = {("1", "2"): ("response_1", "response_2"), ("0", "1"): ("response_0", "response_1")}
 _STEPS = {"problem": "question", "steps": "steps"}
 _SHAPES: Mapping[str, tuple[Shape, ...]] = {
     kinds.CONVERSATION: (
@@ -90,6 +92,11 @@ _SHAPES: Mapping[str, tuple[Shape, ...]] = {
         ),
         Shape("processbench", {**_STEPS, "first_error": "first error"}, _AHEAD),
     ),
+}
+_ANSWERS = {
+    name: role
+    for names in _COUNTED.values()
+    for name, role in zip(names, _TWO.values(), strict=True)
 }
 # Roles that two columns play together: the first of a couple, and the second.
 _COUPLES = {
@@ -252,7 +259,7 @@ def _candidates(shape: Shape, held: Columns, columns: Mapping[str, str]) -> Iter
         more = {name: path for name, path in more.items() if path not in chosen.values()}
         for extra in (more, {}) if more else ({},):
             if chosen or extra:
-                said = {**_PROMPTS, **shape.needs, **shape.may}
+                said = {**_PROMPTS, **_ANSWERS, **shape.needs, **shape.may}
                 yield Candidate(shape.format, said, {**chosen, **extra})
 
 
@@ -263,7 +270,14 @@ def _groups(names: Mapping[str, str], held: Columns) -> list[list[dict[str, str]
     for name, role in names.items():
         if role in _COUPLES and _COUPLES[role] in places:
             other = places[_COUPLES[role]]
-            groups.append([{name: a, other: b} for a, b in held.couples(role)])
+            groups.append(
+                [
+                    dict(zip(_COUNTED.get((a[-1], b[-1]), (name, other)), (a, b), strict=True))
+                    if role == "first answer"
+                    else {name: a, other: b}
+                    for a, b in held.couples(role)
+                ]
+            )
         elif role not in _COUPLES.values():
             ways = [{name: path} for path in held.able(role)]
             if name == "prompt":  # which is of two columns where one belongs to the other

@@ -328,7 +328,11 @@ def is_lines(source: content.Source, default: bool, limit: int) -> bool:
     lines = [line for line in body.split(b"\n")[: -1 if more else None] if line.strip()]
     if body.startswith(b"["):
         return len(lines) > 1 and _is_a(list, lines[0])
-    if body.startswith(b"{") and _wrapper.begin(body.decode("utf-8", "ignore"), more):
+    if (
+        not default
+        and body.startswith(b"{")
+        and _wrapper.begin(body.decode("utf-8", "ignore"), more)
+    ):
         return False
     objects = sum(map(_is_object, lines))
     if objects and (_is_object(lines[0]) or objects * 2 >= len(lines)):
