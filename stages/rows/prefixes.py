@@ -1,13 +1,13 @@
 """Columns that hold how an answer begins, or the whole of one that a row has the end of.
 
-An answer that goes on from a text that the model never sees is trained, or compared, as if it began
-there. So such a column is asked about for answers and for both sides of a pair alike.
+An answer that goes on from a text that the model never sees is compared as if it began there. For
+answers that are trained, the words of names ask (``column_names``): it may be reasoning, too.
 """
 
 import re
 from typing import Any
 
-from stages.contract import Conversation, Example, Pair, Row
+from stages.contract import Example, Pair, Row
 from stages.errors import AskError
 from stages.rows.column_names import EMPTY, Watched
 from stages.rows.unread import ReadRow, ignore, mapped, turns_of
@@ -39,7 +39,7 @@ def require_read(row: Row, examples: list[Example]) -> None:
     """
     if not isinstance(row, Watched) or not examples:
         return
-    if not all(isinstance(one, Conversation | Pair) for one in examples):
+    if not all(isinstance(one, Pair) for one in examples):
         return
     read = ReadRow(row, examples)
     spoken = (turn for turn in turns_of(examples) if turn.role == "assistant")
