@@ -1,13 +1,13 @@
 """Columns that hold how an answer begins, or the whole of one that a row has the end of.
 
-An answer that goes on from a text that the model never sees is compared as if it began there. For
-answers that are trained, the words of names ask (``column_names``): it may be reasoning, too.
+An answer that goes on from a text that the model never sees is trained, or compared, as if it began
+there. So such a column is asked about for answers and for both sides of a pair alike.
 """
 
 import re
 from typing import Any
 
-from stages.contract import Example, Pair, Row
+from stages.contract import Conversation, Example, Pair, Row
 from stages.errors import AskError
 from stages.rows.column_names import EMPTY, Watched
 from stages.rows.unread import ReadRow, ignore, mapped, turns_of
@@ -15,14 +15,19 @@ from stages.rows.unread import ReadRow, ignore, mapped, turns_of
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _BEGIN = frozenset(("prefix", "prefill"))
 _SHARE = frozenset(("initial", "partial", "full", "whole"))  # of what the other part names
+_REASONING = frozenset(("reason", "reasoning"))
 _ANSWER = frozenset(
     "answer chosen completion output reason reasoning rejected response solution step steps".split()
 )
 
 
+def _parts(path: str) -> frozenset[str]:
+    return frozenset(part.lower() for part in _PARTS.findall(path.rpartition(".")[2]))
+
+
 def begins_answer(path: str) -> bool:
     """Whether a column's name says that it is the beginning, or the whole, of an answer."""
-    parts = {part.lower() for part in _PARTS.findall(path.rpartition(".")[2])}
+    parts = _parts(path)
     return bool(parts & _BEGIN) or bool(parts & _SHARE and parts & _ANSWER)
 
 
@@ -39,8 +44,9 @@ def require_read(row: Row, examples: list[Example]) -> None:
     """
     if not isinstance(row, Watched) or not examples:
         return
-    if not all(isinstance(one, Pair) for one in examples):
+    if not all(isinstance(one, Conversation | Pair) for one in examples):
         return
+    trained = isinstance(examples[0], Conversation)
     read = ReadRow(row, examples)
     spoken = (turn for turn in turns_of(examples) if turn.role == "assistant")
     answers = tuple(said.rstrip() for turn in spoken if (said := turn.content or "").strip())
@@ -48,6 +54,8 @@ def require_read(row: Row, examples: list[Example]) -> None:
     for path, value in row.unread():
         if value in EMPTY or not begins_answer(path) or not _is_text(value):
             continue
+        if trained and _REASONING & _parts(path):
+            continue  # which may be trained as such: the words of names ask about it
         part = next((n for n in row.read_columns if n != path and path.endswith(f"_{n}")), None)
         whole = part and isinstance(value, str) and value.rstrip().endswith(answers)
         if whole or not read.repeats(value):
