@@ -249,7 +249,7 @@ def test_a_build_of_one_row_speaks_of_one_row(pipeline: Run, tmp_path: Path) -> 
     (tmp_path / "two.jsonl").write_text(f"{lines[0]}\n{bad}\n", "utf-8")
     said = []
     for name in ("one", "two"):
-        data = (f"{name}.jsonl", "--model", "qwen2-1.5b")
+        data = (f"{name}.jsonl", "--model", "qwen2-1.5b", "--max-reject", "0.5")
         said += [
             pipeline("plan", "--task", "sft", *data),
             pipeline("run", "sft", *data, "-o", name),

@@ -294,6 +294,7 @@ def _written(folder: Path, parts: list[list[tuple[int, int, int]]]) -> list[Numb
                 "length": length,
                 "trained": length // 2,
                 "digest": pa.Array.from_buffers(pa.binary(16), len(rows), [None, content]),
+                "partial": np.zeros(len(rows), bool),
                 "group": said * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1),
             }
         )
