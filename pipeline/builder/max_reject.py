@@ -13,11 +13,10 @@ from typing import Any
 
 from pipeline import tasks
 from pipeline.builder.rejects import TOO_LONG, Codes, Ledger, Long
-from pipeline.options.config import Config
+from pipeline.options.config import FEW_ROWS, Config
 from pipeline.shards.losses import Losses
 from stages.errors import DataError, counted, were
 
-FEW = 4  # rows that pass in a small file
 FIFTH = 1 / 5  # what these lose must be less
 _EXACT = 1e-9  # relative: 0.29 * 100 is a little less than 29
 _STEP = 1024  # lengths that a message offers are multiples of it
@@ -59,7 +58,7 @@ def shares(losses: Losses) -> list[Share]:
 def exceeding(losses: Losses, limit: float) -> Share | None:
     """The first of rows, examples and trained turns of which more is refused than a limit allows;
     None where all are within it."""
-    few = losses.rows_hit <= FEW
+    few = losses.rows_hit <= FEW_ROWS
     found = (one for one in shares(losses) if one.exceeds(limit, few=few))
     return next(found, None)
 

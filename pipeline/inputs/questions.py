@@ -16,7 +16,7 @@ from pipeline import tasks
 from pipeline.builds import limits
 from pipeline.builds.place import place_of
 from pipeline.inputs.opening import format_options, selection_of
-from pipeline.options.config import Config
+from pipeline.options.config import FEW_ROWS, Config
 from stages import catalog, formats
 from stages.contract import Row
 from stages.errors import DataError, PipelineError, UnknownFormatError, UsageError, counted
@@ -29,7 +29,6 @@ from stages.rows.unread import ignore, mapped
 
 _GOOD = ("good", "correct", "yes", "true", "pass", "passed", "right", "+", "desirable", "accept")
 _LISTED = 3  # values that a message shows
-_FEW = 4  # refused rows of a small file that do not stop a build
 
 
 def _spelled(value: Any) -> str:
@@ -211,7 +210,7 @@ def ask(
         raise _unseen(survey.most, survey.columns[survey.most], rows, reading, where)
     for errors in survey.refused.values():
         count, of = len(errors), len(rows)
-        if count > max(config.judge.max_reject * of, min(_FEW, of / 5)):
+        if count > max(config.judge.max_reject * of, min(FEW_ROWS, of / 5)):
             refused = f"{count:,} of {counted(of, 'sampled row')} would be refused"
             what = f"{where}: {refused} as {errors[0].code}: {errors[0].detail}."
             raise DataError(what, f"{errors[0].remedy}.")

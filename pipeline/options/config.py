@@ -31,6 +31,9 @@ if TYPE_CHECKING:  # commands read options, and import nothing heavy for it
     from stages.rows.carried import Carried
 
 
+FEW_ROWS = 4  # of a small file, which may be refused beyond ``--max-reject``
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """One build's options. ``Config.of`` takes them flat, by their names on the command line."""

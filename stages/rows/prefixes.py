@@ -4,15 +4,14 @@ An answer that goes on from a text that the model never sees is trained, or comp
 there. So such a column is asked about for answers and for both sides of a pair alike.
 """
 
-import re
 from typing import Any
 
 from stages.contract import Conversation, Example, Pair, Row
 from stages.errors import AskError
 from stages.rows.column_names import EMPTY, Watched
+from stages.rows.speakers import parts_of
 from stages.rows.unread import ReadRow, ignore, mapped, turns_of
 
-_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _BEGIN = frozenset(("prefix", "prefill"))
 _SHARE = frozenset(("initial", "partial", "full", "whole"))  # of what the other part names
 _REASONING = frozenset(("reason", "reasoning"))
@@ -22,7 +21,7 @@ _ANSWER = frozenset(
 
 
 def _parts(path: str) -> frozenset[str]:
-    return frozenset(part.lower() for part in _PARTS.findall(path.rpartition(".")[2]))
+    return parts_of(path.rpartition(".")[2])
 
 
 def begins_answer(path: str) -> bool:

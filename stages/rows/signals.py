@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from stages.rows.speakers import PARTS
+
 # Words of each class; behind a bar, words that stand beside them and say no more. ``word`` is found
 # in all its inflections, ``stem*`` with any ending but that of somebody who does it (``verifier``).
 TABLE = """
@@ -76,7 +78,6 @@ _LOW = re.compile(
     r"(?:toxic|harm(?!less)|refus|wrong|mistake|error|bad$|fail|offens|nsfw|hate|viol|flag|halluc|"
     r"reject|dislike|moderat|swap|flip|tie)"
 )
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+")
 _SPLIT = re.compile(r"[\W\d_]+")
 _NUMBERED = re.compile(r"([^\W\d_]+)([\W_]*)[0-2](?!\d)")
 
@@ -131,7 +132,7 @@ def _split(chunk: str) -> Sequence[str]:
     """The words of a name's part without a separator: cut where its case changes, or where both
     halves are known words."""
     small = chunk.casefold()
-    words = [word.casefold() for word in _WORD.findall(chunk)]
+    words = [word.casefold() for word in PARTS.findall(chunk)]
     if small in _LISTED or len(words) > 1:
         return [small] if small in _LISTED else words
     halves = ([small[:at], small[at:]] for at in range(2, len(small) - 1))

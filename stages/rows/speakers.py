@@ -15,7 +15,7 @@ from stages.files import line_block
 
 SYSTEM, USER, ASSISTANT, TOOL = ROLES = ("system", "user", "assistant", "tool")
 CALL = "call"  # a turn of the assistant whose text is a call
-_PARTS = re.compile(
+PARTS = re.compile(
     r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+"
 )  # of a name; digits count for none
 _WORDS = {
@@ -44,7 +44,7 @@ _ANSWERING = frozenset("answer output outputs reply response result results retu
 
 def parts_of(name: str) -> frozenset[str]:
     """The parts of a name, in lower case."""
-    return frozenset(part.lower() for part in _PARTS.findall(name))
+    return frozenset(part.lower() for part in PARTS.findall(name))
 
 
 @functools.lru_cache(4096)
@@ -52,7 +52,7 @@ def _meaning(name: str) -> str | None:
     whole = _WORDS.get(name.lower())
     if whole is not None:
         return whole
-    parts = [part.lower() for part in _PARTS.findall(name)]
+    parts = [part.lower() for part in PARTS.findall(name)]
     roles = {_WORDS[part] for part in parts if part in _WORDS}
     if len(roles) != 1:
         return None
