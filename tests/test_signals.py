@@ -172,9 +172,9 @@ def test_a_column_about_something_is_never_asked_about(family: str) -> None:
 def test_a_general_name_means_what_it_stands_in(task: str) -> None:
     """``scores.overall`` is a score, and ``context.text`` a context."""
     for inside in ("value", "text", "overall", "content"):
-        assert "measure" in signals.classes(f"my_scores.{inside}")
+        assert "number" in signals.classes(f"my_scores.{inside}")
         assert "context" in signals.classes(f"context.{inside}")
-    assert "measure" in signals.classes("scores.depth")
+    assert "number" in signals.classes("scores.depth")
     assert "context" not in signals.classes("context.depth")
     assert refused(task, "context", {"id": 1, "text": PROSE}) == "unread_column"
 

@@ -21,7 +21,7 @@ from stages.contract import FormatOptions, Record, Row
 from stages.format import Format
 from stages.formats.step_objects import RATINGS
 from stages.normalize.survey import survey
-from stages.rows import column_names, signals, stop_text
+from stages.rows import column_names, stop_text, words
 from stages.rows.column_names import Watched
 from stages.rows.selection import Selection, condition, names_something
 from stages.rows.unread import FLAGS, ReadRow, left_over, require_asked
@@ -32,7 +32,7 @@ ROWS = {name: (one.task, one.row) for name, one in WHOLE.items()}
 MARK = "xyzzy4711"  # a text that stands nowhere else
 
 KNOWN = sorted({name for f in map(formats.load, ROWS) for name in formats.names_of(f)})
-MEANT = sorted(signals.listed())
+MEANT = sorted(words.listed())
 
 
 def normalized(reading: str, row: Row, **more: Any) -> tuple[str, set[str], str | None]:

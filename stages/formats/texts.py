@@ -10,8 +10,9 @@ from stages.formats._asked import one_of, required, says
 from stages.kinds import CONVERSATION
 from stages.rows import stop_text
 from stages.rows.column_names import Overlaid, peek
-from stages.rows.speakers import parts_of, role_named
+from stages.rows.speakers import role_named
 from stages.rows.unread import ignore
+from stages.rows.words import parts
 
 _QUESTIONS = ("question", "query", "problem", "prompt", "input", "input_text", "text_input")
 _ANSWERS = ("answer", "response", "solution", "output", "output_text")
@@ -189,7 +190,7 @@ def _speakers(rows: Sequence[Row]) -> str | None:
     for name in rows[0]:
         said = [value for row in rows if isinstance(value := peek(row, name), str) and value]
         few = len({*said}) > 1 and 3 * len({*said}) <= len(said)
-        if few and not parts_of(name).isdisjoint(_SPEAKERS):
+        if few and any(part in _SPEAKERS for part in parts(name)):
             return name
     return None
 

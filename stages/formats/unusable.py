@@ -105,7 +105,7 @@ def _has_no_answer(row: Row) -> str | None:
     if asked is None or (not checked and not turns and asked != "prompt"):
         return None
     names = [column_names.plain(name) for name in said]
-    if any(column_names.is_a(name, "answered") for name in said):
+    if any(column_names.is_a(name, "answer") for name in said):
         return None
     if any(name in _ANSWERS or "response" in name or "output" in name for name in names):
         return None

@@ -24,7 +24,7 @@ def plain(name: str) -> str:
 
 
 def is_a(name: str, meaning: str) -> bool:
-    """Whether a column's name has a word of a class of ``signals.TABLE``, or is a ``place``."""
+    """Whether a column's name has a word of a class of ``words.toml``, or is a ``place``."""
     return meaning in signals.classes(name)
 
 
@@ -40,13 +40,13 @@ _SEEN = {
     "media": ("is not text, and only text is trained", "all"),
     "context": ("looks like something that the model should read", "all"),
     "reasoning": ("looks like reasoning", "answers"),
-    "course": ("looks like reasoning", "answers"),
+    "steps": ("looks like reasoning", "answers"),
     "corrected": ("looks like a better answer than the one that would be trained", "answers"),
     "beginning": (_BEGINS, "all"),
     "begun": (_BEGINS, "pairs"),
     "whole": ("looks like more of an answer than what would be compared", "pairs"),
-    "asked": ("looks like a part of the conversation", "all"),
-    "answered": ("looks like a part of the conversation", "answers"),
+    "question": ("looks like a part of the conversation", "all"),
+    "answer": ("looks like a part of the conversation", "answers"),
 }
 
 
@@ -61,7 +61,7 @@ def _seen(name: str, where: str) -> tuple[tuple[str, bool, str], ...]:
         for word, alone, why, whose in said
         if whose in ("all", where) and (word != "whole" or sided)
     ]
-    if sided and not found.keys().isdisjoint(("reasoning", "course")):
+    if sided and not found.keys().isdisjoint(("reasoning", "steps")):
         asked.append(("reasoning", False, _SEEN["reasoning"][0]))
     return tuple(asked)
 
@@ -76,7 +76,7 @@ def seen(name: str, value: Any, kind: "Kind") -> str | None:
     return None
 
 
-_LOOSE = ("course", "begun", "whole")
+_LOOSE = ("steps", "begun", "whole")
 _SHAPES: Mapping[str, Callable[[Any, bool], bool]] = {
     "tools": signals.is_declared,
     "media": signals.is_media,
@@ -90,7 +90,7 @@ def rates(name: str, value: Any, kind: "Kind") -> bool:
     A text with a verdict of its own (``unsafe``) does so whatever the column is called.
     """
     found = signals.classes(name)
-    rating = any(word in found for word in ("label", "verdict", "measure"))
+    rating = any(word in found for word in ("label", "verdict", "number"))
     if kind.trains_answers:
         if signals.is_telling(value):
             return not signals.is_about(name)
@@ -173,7 +173,7 @@ def is_flag(name: str, value: Any) -> bool:
         return True
     if signals.is_about(name):
         return False
-    rated = any(word in found for word in ("verdict", "measure", "place"))
+    rated = any(word in found for word in ("verdict", "number", "place"))
     return isinstance(value, int | float) or (rated and signals.is_rating(value))
 
 

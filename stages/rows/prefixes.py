@@ -9,8 +9,8 @@ from typing import Any
 from stages.contract import Conversation, Example, Pair, Row
 from stages.errors import AskError
 from stages.rows.column_names import EMPTY, Watched
-from stages.rows.speakers import parts_of
 from stages.rows.unread import ReadRow, ignore, mapped, turns_of
+from stages.rows.words import parts
 
 _BEGIN = frozenset(("prefix", "prefill"))
 _SHARE = frozenset(("initial", "partial", "full", "whole"))  # of what the other part names
@@ -21,7 +21,7 @@ _ANSWER = frozenset(
 
 
 def _parts(path: str) -> frozenset[str]:
-    return parts_of(path.rpartition(".")[2])
+    return frozenset(parts(path.rpartition(".")[2]))
 
 
 def begins_answer(path: str) -> bool:

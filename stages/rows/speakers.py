@@ -6,61 +6,45 @@ speaks; others may only say that it is a role, a question or an answer: ``functi
 """
 
 import functools
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stages.errors import RowError, UsageError, did_you_mean
 from stages.files import line_block
+from stages.rows import words
 
 SYSTEM, USER, ASSISTANT, TOOL = ROLES = ("system", "user", "assistant", "tool")
+_CALLS = {"call", "calls"}
 CALL = "call"  # a turn of the assistant whose text is a call
-PARTS = re.compile(
-    r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+"
-)  # of a name; digits count for none
-_WORDS = {
-    word: role
-    for role, words in {
-        SYSTEM: "system developer 系统",
-        USER: "user human prompter 用户",
-        ASSISTANT: "assistant gpt chatgpt bing bard claude ai bot chatbot model llm 助手",
-        TOOL: "tool function ipython observation",
-    }.items()
-    for word in words.split()
-}
+_WORDS = {word: role for role in ROLES for word in words.exact("speaker", role)}
 # A word at the beginning of a line that says who speaks there, as dialogues in one text have it.
 SPOKEN = "|".join(
     dict.fromkeys(
         form
-        for word, role in sorted(_WORDS.items(), key=lambda item: -len(item[0]))
-        if role != TOOL
+        for word in sorted(_WORDS, key=lambda word: (-len(word), word))
+        if _WORDS[word] != TOOL
         for form in (word.capitalize(), word.upper(), word.capitalize().replace("gpt", "GPT"))
     )
 )
-_ANY = frozenset("chat message msg role text turn".split())
-_ASKING = frozenset("input prompt query question".split()) | _ANY
-_ANSWERING = frozenset("answer output outputs reply response result results return".split()) | _ANY
-
-
-def parts_of(name: str) -> frozenset[str]:
-    """The parts of a name, in lower case."""
-    return frozenset(part.lower() for part in PARTS.findall(name))
+_ANY = words.exact("turn", "both")
+_BESIDE = {  # the name of a role
+    role: words.exact("turn", "both", USER if role in (SYSTEM, USER) else ASSISTANT)
+    for role in ROLES
+}
 
 
 @functools.lru_cache(4096)
 def _meaning(name: str) -> str | None:
-    whole = _WORDS.get(name.lower())
-    if whole is not None:
-        return whole
-    parts = [part.lower() for part in PARTS.findall(name)]
+    parts = {*words.words(name)}
     roles = {_WORDS[part] for part in parts if part in _WORDS}
     if len(roles) != 1:
         return None
     (role,) = roles
-    beside = {part for part in parts if part not in _WORDS}
-    called = role == TOOL and bool(beside & {CALL, "calls"})
-    beside -= {CALL, "calls"} if role == TOOL else set()
-    if not beside <= (_ASKING if role in (SYSTEM, USER) else _ANSWERING):
+    beside = parts.difference(_WORDS)
+    called = role == TOOL and not beside.isdisjoint(_CALLS)
+    if called:
+        beside -= _CALLS
+    if not beside <= _BESIDE[role]:
         return None
     return CALL if called and beside <= _ANY else role
 

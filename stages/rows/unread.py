@@ -264,7 +264,7 @@ def _require_asked(left: Unread, value: Any, kind: "Kind", row: ReadRow) -> None
         detail = f"{shown}, and nothing reads {what}"
         raise AskError("unread_weight", detail, f"{on_turns}{or_else} {ignore(path)}.")
     why = column_names.seen(path, value, kind)
-    if why is not None and not row.repeats(value, column_names.is_a(path, "answered")):
+    if why is not None and not row.repeats(value, column_names.is_a(path, "answer")):
         raise AskError(
             "unread_column",
             f"{path} {why}, and nothing reads it",

@@ -1,0 +1,158 @@
+"""Names of columns, of keys and of speakers: how they are cut into words, and what a word means.
+
+The words are in ``words.toml``. A name is cut at everything that is no letter and no digit, where
+its case changes, around numbers, and where both halves are known words. Two words that are one in
+the table (``feed_back``, ``non_toxic``) are joined.
+"""
+
+import functools
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+_MEANS: Mapping[str, Mapping[str, str]] = _TABLE["means"]
+_SIGN, _ROLE = ("both", "sign", "low"), ("both", "role")
+RATING = ("label", "verdict", "number")  # the classes of words that a negation turns round
+_NOT = "un in non dis im mis".split()
+_APART = ("un", "non", "dis")  # those that may be words of their own
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+")
+_BETWEEN = re.compile(r"[\W_]+|(\d+)")
+_BEGINS, _BEGUN = 3, 5  # letters that may stand for a word of so many
+
+
+def _of(table: Mapping[str, str], *uses: str) -> list[str]:
+    return [word for use in uses for word in table.get(use, "").split()]
+
+
+def exact(name: str, *uses: str) -> frozenset[str]:
+    """Words of the table that mean something only as they stand there."""
+    return frozenset(_of(_TABLE["exact"][name], *uses))
+
+
+def _forms(word: str) -> str:
+    """A pattern of the inflections of a word of the table."""
+    if word[-1] == "!":
+        return word[:-1]
+    if word[-1] == "*":
+        return rf"{word[:-1]}(?![a-z]*(?:er|or)s?$)[a-z]{{0,7}}"
+    if word[-1] == "e":
+        return rf"{word[:-1]}(?:e[sd]?|ings?)"
+    if word[-1] == "y":
+        return rf"{word[:-1]}(?:y|ies|ied|ying)"
+    return rf"{word}(?:{word[-1]}?(?:ed|ings?)|e?s)?"
+
+
+def _pattern(words: Iterable[str], before: str = "") -> re.Pattern[str]:
+    return re.compile(rf"(?P<no>{before})(?:{'|'.join(map(_forms, words)) or '(?!)'})")
+
+
+_SIGNS = {
+    name: _pattern(own, f"(?:{'|'.join(_NOT)})?" if name in RATING else "")
+    for name, uses in _MEANS.items()
+    if (own := _of(uses, *_SIGN))
+}
+_LOW = _pattern(word for uses in _MEANS.values() for word in _of(uses, "low"))
+_BESIDE = {name: _pattern(_of(uses, "beside")) for name, uses in _MEANS.items()}
+_ROLES = {name: _of(uses, *_ROLE) for name, uses in _MEANS.items()}
+_OF_ROLES = {name: _pattern(words) for name, words in _ROLES.items()}
+_WHOLE = {word.rstrip("*!") for uses in _MEANS.values() for word in _of(uses, *{*_SIGN, *_ROLE})}
+_ASIDE = {word for uses in _TABLE["exact"].values() for word in _of(uses, "both", "sign")}
+_KNOWN = _WHOLE | _ASIDE
+_LISTED = _KNOWN | {word for uses in _TABLE["exact"].values() for word in _of(uses, *uses)}
+_HERE = re.compile(
+    f"({'|'.join(one for some in _ROLES.values() for one in some if not one.isascii())})"
+)
+
+
+def listed() -> list[str]:
+    """Every word that may say what a column means, in its shortest form."""
+    return sorted(word.rstrip("*!") for uses in _MEANS.values() for word in _of(uses, *_SIGN))
+
+
+@functools.lru_cache(8192)
+def signs(word: str) -> tuple[str, ...]:
+    """The classes of a word where a column that no format reads may matter."""
+    return tuple(name for name, pattern in _SIGNS.items() if pattern.fullmatch(word))
+
+
+def signs_of(words: Iterable[str]) -> set[str]:
+    """The classes of some words."""
+    return set().union(*map(signs, words))
+
+
+@functools.lru_cache(8192)
+def role(word: str) -> str:
+    """The class of a word where the column of a role is sought; empty where it has none.
+
+    The beginning of a long word stands for it: ``resp``, ``inst``.
+    """
+    long = len(word) >= _BEGINS
+    said = (name for name, pattern in _OF_ROLES.items() if pattern.fullmatch(word))
+    begun = (
+        name
+        for name, words in _ROLES.items()
+        if long and any(len(one) >= _BEGUN and one.startswith(word) for one in words)
+    )
+    return next(said, None) or next(begun, "")
+
+
+def says_no_more(words: Iterable[str], name: str) -> bool:
+    """Whether some words belong to one class, or say nothing beside it."""
+    ours = (_SIGNS[name], _BESIDE[name])
+    return all(
+        word in FILLERS or word in SIDES or any(pattern.fullmatch(word) for pattern in ours)
+        for word in words
+    )
+
+
+def is_low(word: str) -> bool | None:
+    """Whether true, or a high number, is bad under a word; None where the word rates nothing."""
+    found = next((hit for name in (*RATING, "pair") if (hit := _SIGNS[name].fullmatch(word))), None)
+    if found is None:
+        return None
+    return bool(found["no"]) != bool(_LOW.fullmatch(word, found.end("no")))
+
+
+FILLERS = exact("filler", "sign")
+SIDES = exact("better", "both") | exact("worse", "both") | exact("sides", "sign")
+
+
+def _is_half(word: str) -> bool:
+    return word in _KNOWN or bool(signs(word))
+
+
+def _cut(chunk: str) -> list[str]:
+    """The words of a part of a name that has no separator and no number."""
+    small = chunk.casefold()
+    cut = [word.casefold() for word in _PARTS.findall(chunk)] or [small]
+    if small in _WHOLE:
+        return [small]
+    if small in _LISTED or len(cut) > 1:
+        return cut
+    halves = ([small[:at], small[at:]] for at in range(2, len(small) - 1))
+    return next((two for two in halves if all(map(_is_half, two))), cut)
+
+
+def _is_one(before: str, word: str) -> bool:
+    """Whether two words of a name are one of the table."""
+    both = before + word
+    return len(word) >= _BEGINS and (both in _LISTED or (before in _APART and bool(signs(both))))
+
+
+@functools.lru_cache(8192)
+def parts(name: str) -> tuple[str, ...]:
+    """The words and numbers of a name, in small letters."""
+    found: list[str] = []
+    cut = (word for chunk in _BETWEEN.split(name) if chunk for word in _cut(chunk))
+    # Scripts without blanks are cut at the words that are known.
+    for part in (one for word in cut for one in _HERE.split(word) if one):
+        joined = bool(found) and _is_one(found[-1], part)
+        found.append(found.pop() + part if joined else part)
+    return tuple(found)
+
+
+def words(name: str) -> tuple[str, ...]:
+    """The words of a name, without its numbers."""
+    return tuple(part for part in parts(name) if not part.isdigit())
