@@ -15,8 +15,10 @@ from stages.contract import Conversation, Example, FormatOptions, Message, Pair,
 from stages.errors import AskError, DataError, RowError
 from stages.formats import _inside
 from stages.normalize.evidence import detect
-from stages.rows import column_names, stop_text
+from stages.normalize.survey import survey
+from stages.rows import stop_text
 from stages.rows.dialects import DIALOGUE
+from stages.rows.selection import Selection
 
 FUNCTION = {"name": "weather", "parameters": {"type": "object", "properties": {}}}
 OTHER = {"name": "time", "parameters": {"type": "object", "properties": {}}}
@@ -445,30 +447,27 @@ BEGINNINGS = ("prefix", "answer_prefix", "initial_reason_steps", "PartialRespons
 def test_a_beginning_of_an_answer_is_asked_about_for_every_task(name: str) -> None:
     """In pairs as in answers; an empty one, and one that the answer repeats, asks nothing."""
     for shape, (task, row) in ROWS.items():
-        if task == "sft" and "reason" in name:
-            assert column_names.seen(name, "Let me see. 2 + 2", kind_of(task))
-            continue  # it may be trained, as reasoning
-        for value in ("Let me see. 2 + 2", ["First,", "then"]):
-            with pytest.raises(DataError, match=name) as error:
-                read(task, {**row, name: value})
-            assert f"--ignore {name}" in error.value.remedy, shape
-        for value in ("", None, "a", 3):
-            read(task, {**row, name: value})
+        kind = kind_of(task)
+        reading = formats.load(detect([row] * 3, kind, "x.jsonl").reading)
+        told = FormatOptions()
+        for value in ("Let me see. 2 + 2", ["First,", "then"], "", None, "a", 3):
+            rows = [{**row, name: value}] * 3
+            asked = survey(rows, reading, kind, told, Selection()).asked
+            assert asked == ({name} if value not in ("", None, "a", 3) else set()), (shape, value)
 
 
-def test_the_whole_of_an_answer_is_offered_before_its_end() -> None:
-    """Beside the ends that the pair compares; both are asked about, the reading first."""
-    row = {"prompt": "q", "chosen": "4.", "rejected": "5."}
-    whole = {"full_chosen": "It is 4.", "full_rejected": "It is 5."}
-    with pytest.raises(DataError, match="full_chosen") as error:
-        read("rm", {**row, **whole})
-    remedy = error.value.remedy
-    maps = "--map chosen=full_chosen --map rejected=full_rejected"
-    assert remedy.index(maps) < remedy.index("--ignore full_chosen --ignore full_rejected")
-    read_ones = {"prompt": "q", "chosen": "It is 4.", "rejected": "It is 5."}
-    assert read("rm", read_ones) == [
-        Pair([Message("user", "q")], *([Message("assistant", f"It is {n}.")] for n in "45"))
-    ]
+@pytest.mark.parametrize("whole", ["full", "whole", "entire"])
+def test_the_whole_of_an_answer_is_offered_before_its_end(
+    whole: str, pipeline: Run, tmp_path: Path
+) -> None:
+    """Beside the ends that the pair compares; both are asked about at once, the reading first."""
+    ends = {"prompt": "q", "chosen": "4.", "rejected": "5."}
+    row = {**ends, f"{whole}_chosen": "It is 4.", f"{whole}_rejected": "It is 5."}
+    data = write_rows(tmp_path / "rows.jsonl", [row] * 3)
+    maps = f"--map chosen={whole}_chosen --map rejected={whole}_rejected"
+    left = f"--ignore {whole}_chosen --ignore {whole}_rejected"
+    error = pipeline("plan", "--task", "rm", data, "--model", "qwen2-1.5b").refused(3, maps, left)
+    assert error.err.index(maps) < error.err.index(left)
 
 
 def test_two_questions_about_texts_are_one_message() -> None:

@@ -140,6 +140,8 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
         return [mapped("system", path)]
     if column_names.is_a(path, "history") and "history" in read:
         return [mapped("history", path)]
+    if path in (wholes := _wholes(row, reading)):
+        return [_maps([*wholes.values()], [*wholes])]
     if column_names.is_a(path, "corrected") and text and "answer" in read and "." not in path:
         answered = next((column for column in read["answer"] if column in row), None)
         return [] if answered is None else [mapped(answered, path)]
@@ -159,6 +161,18 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
     return []
 
 
+def _wholes(row: Row, reading: str) -> dict[str, str]:
+    """The columns with the whole of a text of which a column that is read has the end, with it."""
+    read = [name for names in formats.load(reading).columns.values() for name in names]
+    return {
+        whole: end
+        for whole in row
+        for end in read
+        if column_names.is_a(whole, "whole") and whole.endswith(f"_{end}")
+        if str(row[whole]).endswith(str(row.get(end)))
+    }
+
+
 def _maps(names: Sequence[str], columns: Sequence[str]) -> str:
     pairs = zip(names, columns, strict=True)
     return " ".join(mapped(name, column) for name, column in pairs)
@@ -169,7 +183,9 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
     if column.asked is None:
         why = " holds most of the rows' text;"
     ways = [f"have it read with {way}" for way in _readable(path, column, reading, rows[0])]
-    ways.append(f"leave it out with {ignore(path)}")
+    wholes = _wholes(rows[0], reading)
+    left = " ".join(map(ignore, wholes)) if path in wholes else ignore(path)
+    ways.append(f"leave it out with {left}")
     name = formats.load(reading).name
     return DataError(
         f"{where}: column {path!r} ({_contents(column, len(rows))}){why} format {name} does not "

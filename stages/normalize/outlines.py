@@ -22,7 +22,7 @@ from stages.chat_template.reasoning import OPEN
 from stages.contract import Batch, Record, Row
 from stages.files.line_block import dump, lines_of
 from stages.formats import _inside, _turns
-from stages.rows import carried, column_names, prefixes, selection, stop_text
+from stages.rows import carried, column_names, selection, signals, stop_text
 
 if TYPE_CHECKING:
     from stages.normalize.stage import Normalize
@@ -213,7 +213,7 @@ class Outlines:
         passed = tuple(name for name in names if name in self._format.passes_on)
         known = {*formats.names_of(self._format)}.difference(passed)
         more = [name for name in names if name not in passed and name not in known]
-        meaning = tuple(name for name in more if self._may_mean_more(name))
+        meaning = tuple(name for name in more if not signals.is_about(name))
         empty = tuple(name for name in names if name in known)
         return _Names(passed, empty, meaning, tuple(name for name in more if name not in meaning))
 
@@ -253,11 +253,8 @@ class Outlines:
             texts = bare
         return tuple(key), texts, ratings
 
-    def _may_mean_more(self, name: str) -> bool:
-        return prefixes.begins_answer(name) or column_names.may_mean_more(name, self._kind)
-
     def _may_be_left_out(self, name: str, value: Any) -> bool:
-        more = column_names.means_more(name, value, self._kind) or prefixes.begins_answer(name)
+        more = column_names.means_more(name, value, self._kind)
         return not more and (type(value) not in (list, dict) or selection.is_settled(value))
 
     def _outline(self, row: Row, texts: Texts, ratings: Ratings) -> _Outline | None:

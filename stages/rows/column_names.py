@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stages.contract import Row
-from stages.rows import signals
+from stages.rows import signals, words
 
 if TYPE_CHECKING:
     from stages.kinds import Kind
@@ -30,8 +30,9 @@ def is_a(name: str, meaning: str) -> bool:
 
 _TALKS = "belongs to the conversation"
 _BEGINS = "looks like the beginning of the answers"
-# Why the model should see a column, by its class, and where: of all kinds, of those that train
-# whole answers, of those that compare two.
+# Why the model should see a column, by its class, and where: in rows of all kinds, of those that
+# train whole answers, of those that compare pairs; in columns of a side of a pair; where the name
+# says no more.
 _SEEN = {
     "system": (_TALKS, "all"),
     "history": (_TALKS, "all"),
@@ -39,12 +40,12 @@ _SEEN = {
     "arguments": ("is for the chat template, which gets the same arguments for all rows", "all"),
     "media": ("is not text, and only text is trained", "all"),
     "context": ("looks like something that the model should read", "all"),
-    "reasoning": ("looks like reasoning", "answers"),
-    "steps": ("looks like reasoning", "answers"),
+    "reasoning": ("looks like reasoning", "answers side"),
+    "steps": ("looks like reasoning", "answers side"),
     "corrected": ("looks like a better answer than the one that would be trained", "answers"),
     "beginning": (_BEGINS, "all"),
-    "begun": (_BEGINS, "pairs"),
-    "whole": ("looks like more of an answer than what would be compared", "pairs"),
+    "begun": (_BEGINS, "pairs alone"),
+    "whole": ("looks like more of an answer than what is read", "side alone"),
     "question": ("looks like a part of the conversation", "all"),
     "answer": ("looks like a part of the conversation", "answers"),
 }
@@ -53,17 +54,15 @@ _SEEN = {
 @functools.lru_cache(4096)
 def _seen(name: str, where: str) -> tuple[tuple[str, bool, str], ...]:
     """The classes of a name of which a value should be seen, with why."""
-    found = signals.classes(name)
-    said = [(word, alone, *_SEEN[word]) for word, alone in found.items() if word in _SEEN]
-    sided = where == "pairs" and signals.has_side(name)
-    asked = [
-        (word, alone, why)
-        for word, alone, why, whose in said
-        if whose in ("all", where) and (word != "whole" or sided)
-    ]
-    if sided and not found.keys().isdisjoint(("reasoning", "steps")):
-        asked.append(("reasoning", False, _SEEN["reasoning"][0]))
-    return tuple(asked)
+    said = [(word, alone) for word, alone in signals.classes(name).items() if word in _SEEN]
+    if len(words.words(name)) == 1:  # a part of which nothing says that it is an answer's
+        said = [(word, alone and word not in ("begun", "whole")) for word, alone in said]
+    sided = ["side"] if where == "pairs" and signals.has_side(name) else []
+    return tuple(
+        (word, alone, _SEEN[word][0])
+        for word, alone in said
+        if {*sided, "all", where, "alone" * (alone and where != "")} & {*_SEEN[word][1].split()}
+    )
 
 
 def seen(name: str, value: Any, kind: "Kind") -> str | None:
@@ -76,7 +75,7 @@ def seen(name: str, value: Any, kind: "Kind") -> str | None:
     return None
 
 
-_LOOSE = ("steps", "begun", "whole")
+_LOOSE = ("steps",)
 _SHAPES: Mapping[str, Callable[[Any, bool], bool]] = {
     "tools": signals.is_declared,
     "media": signals.is_media,
@@ -134,14 +133,6 @@ def are_verdicts(name: str, values: Sequence[Any], kind: "Kind") -> bool:
     if found or "." in name:
         return next(iter(found), None) == "verdict" and signals.are_few(values)
     return {*map(type, values)} == {bool} and len({*values}) > 1
-
-
-def may_mean_more(name: str, kind: "Kind") -> bool:
-    """Whether some value of a column must not be ignored without an option.
-
-    False only for names that count, name or date something: a telling text may have any other.
-    """
-    return not signals.is_about(name)
 
 
 def means_more(name: str, value: Any, kind: "Kind") -> bool:

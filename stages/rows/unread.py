@@ -18,7 +18,7 @@ import orjson
 
 from stages.contract import Conversation, Example, Message, Pair, Row, StepChain
 from stages.errors import AskError
-from stages.rows import column_names, selection, stop_text
+from stages.rows import column_names, selection, signals, stop_text
 from stages.rows.column_names import EMPTY, Watched
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ def require_asked(left: Unread, kind: "Kind", row: ReadRow) -> None:
     Raises:
         AskError: ignoring it would train something wrong, or might.
     """
-    if left.turn or column_names.may_mean_more(left.path, kind):
+    if left.turn or not signals.is_about(left.path):
         several = kind.marks and len(left.values) > 1 and not left.turn
         for value in [[*left.values]] if several else left.values:
             _require_asked(left, value, kind, row)
