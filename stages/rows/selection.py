@@ -40,8 +40,8 @@ def lookup(row: Row, path: str) -> Any:
     here, each, behind = path.partition("[].")
     value: Any = row
     for key in here.split("."):
-        if isinstance(value, list) and key.isascii() and key.isdigit():
-            value = value[int(key)] if int(key) < len(value) else None
+        if isinstance(value, list):
+            value = value[int(key)] if _is_item(key, value) else None
         else:
             value = value.get(key) if isinstance(value, dict) else None
     if not each:
@@ -203,45 +203,29 @@ def replaced(row: Row, mapping: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
         yield from rest(name, row[name], parts_of(row, mapping.values()))
 
 
-def _without(row: Row, path: str) -> Row:
-    """A copy of the row without the value at a path."""
-    if path in row:
-        return {key: value for key, value in row.items() if key != path}
+def _without(value: Any, path: str) -> Any:
+    """A copy of a value without what stands at a path in it; an item of a list becomes null."""
     here, _, behind = path.partition(".")
-    if here == "**":
-        return {key: _deep(value, behind) for key, value in _without(row, behind).items()}
-    name = here.removesuffix("[]")
-    inside = row.get(name)
-    if not behind or inside is None:
-        return row
-    if isinstance(inside, list) and name != here:
-        kept: Any = [_without(one, behind) if isinstance(one, dict) else one for one in inside]
-        return {**row, name: kept}
-    if isinstance(inside, list):
-        return {**row, name: _without_item(inside, behind)}
-    return {**row, name: _without(inside, behind)} if isinstance(inside, dict) else row
+    if here == "**" and isinstance(value, dict | list):
+        if isinstance(value, list):
+            return [_without(one, path) for one in value]
+        return {key: _without(one, path) for key, one in _without(value, behind).items()}
+    if isinstance(value, dict):
+        name = here.removesuffix("[]")
+        if path in value or not behind or name not in value:
+            return {key: one for key, one in value.items() if key != path}
+        inside = value[name]
+        if name != here and isinstance(inside, list):
+            return {**value, name: [_without(one, behind) for one in inside]}
+        return {**value, name: _without(inside, behind)}
+    if isinstance(value, list) and _is_item(here, value):
+        at = int(here)
+        return [*value[:at], _without(value[at], behind) if behind else None, *value[at + 1 :]]
+    return value
 
 
-def _without_item(items: list[Any], path: str) -> list[Any]:
-    """A list without the value at a path (``0.text``); a removed item becomes null."""
-    here, _, behind = path.partition(".")
-    if not (here.isascii() and here.isdigit()) or int(here) >= len(items):
-        return items
-    one = items[int(here)]
-    if behind and isinstance(one, dict):
-        one = _without(one, behind)
-    elif behind and isinstance(one, list):
-        one = _without_item(one, behind)
-    elif not behind:
-        one = None
-    return [*items[: int(here)], one, *items[int(here) + 1 :]]
-
-
-def _deep(value: Any, path: str) -> Any:
-    """A value without the value at a path in any object inside it."""
-    if isinstance(value, list):
-        return [_deep(one, path) for one in value]
-    return _without(value, f"**.{path}") if isinstance(value, dict) else value
+def _is_item(key: str, values: list[Any]) -> bool:
+    return key.isascii() and key.isdigit() and int(key) < len(values)
 
 
 def names_something(row: Row, path: str) -> bool:
@@ -274,24 +258,24 @@ def _sparse(value: Any) -> Any:
     return [_sparse(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _turn(turn: Any, choice: str | None, where: str) -> Any:
-    if not isinstance(turn, dict):
-        return turn
-    with_nulls = [key for key in _OF_TURNS if _has_null(turn.get(key))]
-    if with_nulls:
-        _require(choice, f"{where}[].{with_nulls[0]}")
-    return {**turn, **{key: _sparse(turn[key]) for key in with_nulls}} if with_nulls else turn
-
-
-def _require(choice: str | None, where: str) -> None:
-    if choice is None:
-        raise AskError(
-            "null_fields",
-            f"{where} holds nulls in a typed table, which gives every row the same keys: the "
-            "template may print keys that were not in the original row",
-            "Add --null-fields drop if the table added the nulls, or --null-fields keep if they "
-            "are data.",
-        )
+def _cleared(value: Any, names: Iterable[str], choice: str | None, where: str) -> Any:
+    """An object, or a list of some, without the nulls under some of its keys."""
+    if isinstance(value, list):
+        each = [isinstance(one, dict) and _cleared(one, names, choice, where) for one in value]
+        return [new or old for new, old in zip(each, value, strict=True)]
+    for name in names if isinstance(value, dict) else ():
+        if not _has_null(value.get(name)):
+            continue
+        if choice is None:
+            raise AskError(
+                "null_fields",
+                f"{where}{name} holds nulls in a typed table, which gives every row the same keys: "
+                "the template may print keys that were not in the original row",
+                "Add --null-fields drop if the table added the nulls, or --null-fields keep if "
+                "they are data.",
+            )
+        value = {**value, name: _sparse(value[name])}
+    return value
 
 
 def is_settled(value: Any) -> bool:
@@ -312,13 +296,5 @@ def settled(row: Row, choice: str | None) -> Row:
     """
     if choice == "keep":
         return row
-    result = dict(row)
-    for name, value in row.items():
-        if name in _PRINTED and _has_null(value):
-            _require(choice, name)
-            result[name] = _sparse(value)
-        elif isinstance(value, list):
-            result[name] = [_turn(one, choice, name) for one in value]
-        elif isinstance(value, dict):
-            result[name] = _turn(value, choice, name)
-    return result
+    row = _cleared(row, _PRINTED, choice, "")
+    return {name: _cleared(value, _OF_TURNS, choice, f"{name}[].") for name, value in row.items()}

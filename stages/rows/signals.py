@@ -103,15 +103,7 @@ def is_low(path: str) -> bool:
 # Shapes of values.
 
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)\s*(?:%|/\s*\d+)?")
-_SAID = frozenset(
-    "good bad true false yes no right wrong up down + - excellent poor ok oui non да нет".split()
-)
-# In these texts a verdict is seen whatever the column is called.
-_TELLING = frozenset(
-    "safe unsafe correct incorrect pass passed fail failed failure valid invalid verified "
-    "unverified toxic nontoxic harmful harmless refused accepted rejected approved yes no "
-    "ja nein 是 否 对 错".split()
-)
+_SAID, _TELLING = words.exact("value", "said"), words.exact("value", "telling")
 _TIES = re.compile(r"tied?|draw|equal|neither|unsure|(?:tie)?\W*both\W*(?:bad|good|same)\W*", re.I)
 FEW, SHORT = 6, 40  # different texts that a column of verdicts has at most, and their length
 LONGEST = 80  # characters of a label
