@@ -12,7 +12,6 @@ from typing import Any
 from stages import contract, formats, kinds
 from stages.errors import AskError, RowError
 from stages.format import Format
-from stages.formats._messages import role_of
 from stages.rows.column_names import Watched, are_verdicts
 from stages.rows.selection import Selection
 from stages.rows.selection import inside as selection_inside
@@ -27,6 +26,7 @@ from stages.rows.unread import (
     require_asked,
     size_of,
 )
+from stages.rows.shapes import is_turn
 
 MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in unread columns
 LEAST_SHARE = 0.1  # of each of these columns, where they are several
@@ -176,14 +176,11 @@ def survey(
 # A suggestion for rows that no format fits, and whose columns play no roles.
 
 
-_TEXTS = ("content", "value")
-
-
 def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
     """A suggestion, as a sentence; empty where there is none."""
     if not kind.trains_answers or not rows:
         return ""
-    if all(_is_turn(row) for row in rows):
+    if all(map(is_turn, rows)):
         return 'Each row is one turn; write the turns of a conversation as {"messages": [...]}.'
     texts = [
         key
@@ -197,7 +194,3 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
         for asked, answer in (texts, texts[::-1])
     ]
     return f"Say which column is the question and which the answer: {', or '.join(ways)}."
-
-
-def _is_turn(value: Any) -> bool:
-    return isinstance(value, dict) and bool(role_of(value)) and any(t in value for t in _TEXTS)

@@ -230,7 +230,7 @@ def _is_item(key: str, values: list[Any]) -> bool:
 
 def names_something(row: Row, path: str) -> bool:
     """Whether a row has a value at the path of ``--ignore``."""
-    return _without(row, path) != row
+    return bool(_without(row, path) != row)
 
 
 # Nulls that a typed table may have added to tools and tool calls.
