@@ -2,7 +2,9 @@
 words, spellings, shapes and tasks, so that nothing depends on one spelling."""
 
 import itertools
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from stages import formats
 from stages.contract import FormatOptions, Record, Row
 from stages.normalize.stage import Normalize
 from stages.normalize.survey import Survey, survey
-from stages.rows import signals
+from stages.rows import signals, words
 from stages.rows.column_names import are_verdicts
 from stages.rows.selection import Selection
 
@@ -247,8 +249,8 @@ def test_few_texts_of_a_verdict_are_seen_in_the_sample_alone() -> None:
 def test_true_and_false_are_asked_about_where_both_are_in_the_sample() -> None:
     """Under a name that says nothing; in the build no row is refused for one of them."""
     for spell in SPELLINGS.values():
-        for words, asked in ((["gate"], True), (["fell", "open"], True), (["gate", "type"], False)):
-            name = spell(words)
+        for said, asked in ((["gate"], True), (["fell", "open"], True), (["gate", "type"], False)):
+            name = spell(said)
             for values, both in (([True, False], True), ([False], False), ([True, "x"], False)):
                 rows = [{**WHOLE["prompt_completion"].row, name: value} for value in values]
                 column = surveyed("sft", rows).columns[name]
@@ -343,3 +345,53 @@ def test_what_is_low_is_good_where_the_word_says_so() -> None:
         assert not signals.is_low(f"my_{word}"), word
         negated = "in" if word in ("valid", "correct") else "un"
         assert signals.is_low(f"my_{negated}{word}"), word
+
+
+TABLE = tomllib.loads(Path(words.__file__).with_suffix(".toml").read_text("utf-8"))
+PLAIN = [
+    w for name in ("question", "answer", "context") for w in TABLE["means"][name]["both"].split()
+]
+
+
+def test_a_word_of_the_table_stands_once_in_its_class() -> None:
+    """Under one use, and in no class twice."""
+    for kind, tables in TABLE.items():
+        for name, uses in tables.items():
+            listed = [word.rstrip("*!") for some in uses.values() for word in some.split()]
+            if (kind, name) not in (("exact", "turn"), ("exact", "value")):
+                assert len({*listed}) == len(listed), (
+                    name,
+                    [w for w in listed if listed.count(w) > 1],
+                )
+
+
+@settings(max_examples=200)
+@given(st.lists(st.sampled_from(PLAIN), min_size=1, max_size=3), st.integers(0, 99))
+def test_a_name_has_the_same_words_in_every_spelling(said: list[str], number: int) -> None:
+    """Numbers are parts of their own, and no words."""
+    for name, spell in SPELLINGS.items():
+        spelled = spell(said)
+        assert words.words(spelled) == tuple(said), spelled
+        if name not in ("numbered", "digit"):
+            for joint in ("", "_"):
+                assert words.parts(f"{spelled}{joint}{number}") == (*said, str(number))
+
+
+def test_words_without_a_separator_are_cut_and_halves_of_one_are_joined() -> None:
+    """Where both halves are words of the table, or both together are one."""
+    for first, second in itertools.permutations(PLAIN, 2):
+        assert words.parts(first + second) == (first, second) or first + second in PLAIN
+    for one in ("feed_back", "feedBack", "FEED-BACK"):
+        assert words.parts(one) == ("feedback",)
+    for word in ("toxic", "preferred", "safe", "valid"):
+        assert words.parts(f"non_{word}") == (f"non{word}",)
+    assert words.parts("non_final") == ("non", "final")
+
+
+def test_a_role_and_a_sign_are_of_one_class() -> None:
+    """What plays a role under a name is asked about under it, where no format reads it."""
+    for name, uses in TABLE["means"].items():
+        for word in uses.get("both", "").split():
+            word = word.rstrip("*!")
+            assert words.role(word) == name, word
+            assert name in words.signs(word), word

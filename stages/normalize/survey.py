@@ -15,6 +15,7 @@ from stages.format import Format
 from stages.rows.column_names import Watched, are_verdicts
 from stages.rows.selection import Selection
 from stages.rows.selection import inside as selection_inside
+from stages.rows.shapes import is_turn
 from stages.rows.unread import (
     ReadRow,
     Unread,
@@ -26,7 +27,6 @@ from stages.rows.unread import (
     require_asked,
     size_of,
 )
-from stages.rows.shapes import is_turn
 
 MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in unread columns
 LEAST_SHARE = 0.1  # of each of these columns, where they are several
