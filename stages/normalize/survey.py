@@ -12,10 +12,10 @@ from typing import Any
 from stages import contract, formats, kinds
 from stages.errors import AskError, RowError
 from stages.format import Format
+from stages.formats._messages import role_of
 from stages.rows.column_names import Watched, are_verdicts
 from stages.rows.selection import Selection
 from stages.rows.selection import inside as selection_inside
-from stages.rows.shapes import is_turn
 from stages.rows.unread import (
     ReadRow,
     Unread,
@@ -176,11 +176,14 @@ def survey(
 # A suggestion for rows that no format fits, and whose columns play no roles.
 
 
+_TEXTS = ("content", "value")
+
+
 def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
     """A suggestion, as a sentence; empty where there is none."""
     if not kind.trains_answers or not rows:
         return ""
-    if all(map(is_turn, rows)):
+    if all(_is_turn(row) for row in rows):
         return 'Each row is one turn; write the turns of a conversation as {"messages": [...]}.'
     texts = [
         key
@@ -194,3 +197,7 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
         for asked, answer in (texts, texts[::-1])
     ]
     return f"Say which column is the question and which the answer: {', or '.join(ways)}."
+
+
+def _is_turn(value: Any) -> bool:
+    return isinstance(value, dict) and bool(role_of(value)) and any(t in value for t in _TEXTS)
