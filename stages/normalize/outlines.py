@@ -254,7 +254,7 @@ class Outlines:
         return tuple(key), texts, ratings
 
     def _may_be_left_out(self, name: str, value: Any) -> bool:
-        more = column_names.means_more(name, value, self._kind)
+        more = any(column_names.reasons(name, value, self._kind))
         return not more and (type(value) not in (list, dict) or selection.is_settled(value))
 
     def _outline(self, row: Row, texts: Texts, ratings: Ratings) -> _Outline | None:

@@ -135,26 +135,22 @@ def are_verdicts(name: str, values: Sequence[Any], kind: "Kind") -> bool:
     return {*map(type, values)} == {bool} and len({*values}) > 1
 
 
-def means_more(name: str, value: Any, kind: "Kind") -> bool:
-    """Whether a value of a column may not be ignored without an option; see ``unread``."""
+def reasons(name: str, value: Any, kind: "Kind") -> Iterator[tuple[str, str]]:
+    """Why a value of a column may not be ignored without an option: codes of errors, and what it is
+    or says; see ``unread``."""
+    found = signals.classes(name)
+    if not found and (type(value) is not str or len(value) > signals.SHORT):
+        return  # of most columns; only a telling text means more then
     if value in EMPTY:
-        return False
-    if not signals.classes(name):  # of most columns; only a telling text means more then
-        return type(value) is str and len(value) <= signals.SHORT and rates(name, value, kind)
-    said = weighs(name, value) or leaves_out(name, value) or rates(name, value, kind)
-    return said or bool(seen(name, value, kind))
-
-
-def weighs(name: str, value: Any) -> bool:
-    """Whether a column may weigh its row in the loss."""
-    return is_a(name, "weight") and signals.is_rating(value)
-
-
-def leaves_out(name: str, value: Any) -> bool:
-    """Whether a column may say that its row is not to be trained."""
-    alone = signals.classes(name)
-    kept = alone.get("trained" if not value else "untrained", False)
-    return kept and type(value) in (bool, int)
+        return
+    if rates(name, value, kind):
+        yield "rated", ""
+    if found.get("untrained" if value else "trained") and type(value) in (bool, int):
+        yield "unread_weight", "whether a whole row is trained"
+    if "weight" in found and signals.is_rating(value):
+        yield "unread_weight", "the weight of a whole row"
+    if why := seen(name, value, kind):
+        yield "unread_column", why
 
 
 def is_flag(name: str, value: Any) -> bool:

@@ -254,22 +254,19 @@ def _require_asked(left: Unread, value: Any, kind: "Kind", row: ReadRow) -> None
             f"{shown}, a flag of a turn that is not read",
             f"Flags of a turn are {', '.join(FLAGS)}. To leave this one out, add {ignore(path)}.",
         )
-    if column_names.rates(path, value, kind) and not row.agrees(path, value, kind):
-        raise rated(path, value, kind)
-    left_out = column_names.leaves_out(path, value)
-    if left_out or column_names.weighs(path, value):
-        what = "whether a whole row is trained" if left_out else "the weight of a whole row"
-        on_turns = _on_turns("train" if left_out else "weight", kind, row)
-        or_else = "Leave such rows out with --where, or add" if left_out else "Add"
-        detail = f"{shown}, and nothing reads {what}"
-        raise AskError("unread_weight", detail, f"{on_turns}{or_else} {ignore(path)}.")
-    why = column_names.seen(path, value, kind)
-    if why is not None and not row.repeats(value, column_names.is_a(path, "answer")):
-        raise AskError(
-            "unread_column",
-            f"{path} {why}, and nothing reads it",
-            f"Read it under another name with --map, or add {ignore(path)}.",
-        )
+    for code, what in column_names.reasons(path, value, kind):
+        if code == "rated" and not row.agrees(path, value, kind):
+            raise rated(path, value, kind)
+        if code == "unread_weight":
+            weighs = "weight" in what
+            on_turns = _on_turns("weight" if weighs else "train", kind, row)
+            or_else = "Add" if weighs else "Leave such rows out with --where, or add"
+            detail = f"{shown}, and nothing reads {what}"
+            raise AskError(code, detail, f"{on_turns}{or_else} {ignore(path)}.")
+        if code == "unread_column" and not row.repeats(value, column_names.is_a(path, "answer")):
+            detail = f"{path} {what}, and nothing reads it"
+            other = f"Read it under another name with --map, or add {ignore(path)}."
+            raise AskError(code, detail, other)
 
 
 def rated(path: str, value: Any, kind: "Kind") -> AskError:
