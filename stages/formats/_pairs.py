@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from stages.contract import FormatOptions, Message, Pair, Row
 from stages.errors import RowError, counted
 from stages.formats import _messages, _turns, texts
-from stages.formats._asked import Asking, keeping_one, open_question, says
+from stages.formats._fields import NOTHING, Asking, Field, open_question
 from stages.kinds import PAIR
 from stages.rows import stop_text
 from stages.rows.column_names import peek
@@ -16,7 +15,6 @@ from stages.rows.dialects import DIALOGUE
 from stages.rows.unread import ignore
 
 T = TypeVar("T")
-NOTHING: Mapping[str, str] = MappingProxyType({})
 
 _MAX_FLOAT32 = 3.4028235e38  # margins are stored as float32
 PROMPTS = ("prompt", "question", "query", "input", "input_text")
@@ -37,7 +35,7 @@ BESIDE = {
     **_turns.BESIDE,
     **MARGIN,
 }
-_TEXTS = ("text", "content", "response", "answer", "output", "completion")
+_TEXT = Field("answer", ("text", "content", "response", "answer", "output", "completion"))
 
 
 class PairFormat(Asking, abstract=True):
@@ -94,18 +92,9 @@ def text_of(answer: Any, where: str) -> Any:
     """
     if not isinstance(answer, dict) or not {"role", "from"}.isdisjoint(answer):
         return answer
-    names = [name for name in _TEXTS if says(answer, name)]
-    if not names:
-        empty = next((name for name in _TEXTS if peek(answer, name) is not None), None)
-        return answer[empty] if empty else answer
-    odd = [name for name in names if peek(answer, name) != peek(answer, names[0])]
-    if odd:
-        both = [names[0], *odd]
-        place = f"{where.partition('[')[0]}{'[]' if '[' in where else ''}."
-        what = f"{' and '.join(both)} of {where} could each be the answer"
-        raise open_question(what, f"Say which with {keeping_one(both, place)}")
-    said = [answer[name] for name in names]  # all of them are read: they say the same
-    return said[0]
+    place = f"{where.partition('[')[0]}{'[]' if '[' in where else ''}."
+    name = _TEXT.of(answer, before=place)
+    return answer if name is None else answer[name]
 
 
 def side(value: Any, where: str) -> list[Message]:

@@ -177,6 +177,16 @@ def exchange(row: Row, prompt: str, answer: str, options: FormatOptions) -> list
     return joined(before(row), stop_text.answered(*parsed, answer))
 
 
+def answered(row: Row, question: str, answer: str, options: FormatOptions) -> list[Message]:
+    """The turns of a column with a question and of one with the answer, each text or turns."""
+    if not isinstance(row.get(question), list):
+        return exchange(row, text(row, question), text(row, answer), options)
+    said = row.get(answer)
+    if isinstance(said, list):
+        return whole(row, question) + conversation(said, answer)
+    return [*whole(row, question), Message("assistant", text(row, answer))]
+
+
 def asked(row: Row, prompt: str, options: FormatOptions) -> list[Message]:
     """A prompt that is a text, as turns without an answer, behind what the row says before them.
 
@@ -238,6 +248,11 @@ def has_turns(value: Any, role_key: str) -> bool:
 def are_turns(value: Any) -> bool:
     """Whether a value is a list of turns in either spelling."""
     return is_turns(value, "role") or is_turns(value, "from")
+
+
+def are_said(value: Any) -> bool:
+    """Whether a value is a text, or a list of turns in either spelling."""
+    return isinstance(value, str) or are_turns(value)
 
 
 def is_turns(value: Any, role_key: str) -> bool:

@@ -8,7 +8,7 @@ from stages.contract import Columns, Conversation, Example, FormatOptions, Messa
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _messages, _turns, unusable
-from stages.formats._asked import one_of, required
+from stages.formats._fields import Field, required
 from stages.kinds import CONVERSATION
 from stages.rows.column_names import peek
 from stages.rows.speakers import role_named
@@ -118,14 +118,9 @@ def _is_exchange(one: Any) -> bool:
     return bool(_keys(one, _QUESTIONS)) and bool(_keys(one, _ANSWERS))
 
 
-def _has_exchanges(row: Row, name: str) -> bool:
-    value = peek(row, name)
-    return isinstance(value, list) and any(map(_is_exchange, value))
-
-
-def _listed(row: Row) -> str | None:
-    """The column with exchanges."""
-    return next((name for name in _LISTS if _has_exchanges(row, name)), None)
+_EXCHANGES = Field(
+    "conversation", _LISTS, lambda value: isinstance(value, list) and any(map(_is_exchange, value))
+)
 
 
 def _only(one: Row, what: str, names: tuple[str, ...], where: str) -> str:
@@ -185,14 +180,14 @@ class _ExchangeList(Format):
     columns: Columns = {"exchanges": _LISTS, **_turns.BESIDE}
 
     def matches(self, row: Row) -> str | None:
-        name = _listed(row)
+        name = _EXCHANGES.first(row)
         if name is None or "chosen" in row or "rejected" in row:
             return None
         one = next(one for one in peek(row, name) if _is_exchange(one))
         return f"{name} with {_keys(one, _QUESTIONS)[0]} and {_keys(one, _ANSWERS)[0]}"
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        name = one_of(row, _LISTS, options.columns, what="conversation", holds=_has_exchanges)
+        name = _EXCHANGES.of(row, options.columns)
         name = required(name, "there is no list of questions and answers", "no_turns")
         return [Conversation(_exchanges(row, name, options), _turns.tools(row))]
 
