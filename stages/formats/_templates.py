@@ -77,7 +77,8 @@ def _continued(before: list[Message], inside: list[Message], turn: Message) -> l
     last = replace(turn, content=inside[-1].content)
     if inside[0].role == ASSISTANT and len(inside) == 1:
         return [*before, last]
-    if inside[-1].role != ASSISTANT or _said(inside[:-1]) != _said(before):
+    repeats = _said(before) in ([], _said(inside[:-1]))
+    if inside[-1].role != ASSISTANT or not repeats:
         detail = "an answer carries a chat template, and its turns do not repeat those before it"
         raise RowError(_CODE, detail)
     ahead = [one for one in before if one.role == SYSTEM]

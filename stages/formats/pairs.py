@@ -201,7 +201,7 @@ class _RejectedResponse(_pairs.PairFormat):
         else:
             answer = _ANSWER.needed(row, options.columns)
             asked = _turns.text(row, _QUESTION.needed(row, options.columns))
-            turns = _turns.exchange(row, asked, _turns.text(row, answer), options)
+            turns = _turns.exchange(row, asked, _turns.text(row, answer))
         side = _pairs.side(row[rejected], rejected)
         margin = _pairs.margin(row, options.columns)
         return [Pair(*_against(row, turns, side), margin=margin, tools=_turns.tools(row))]

@@ -37,7 +37,7 @@ class _QueryResponse(Asking):
             detail = "'instruction' may be a question too; see --format alpaca --map input=COLUMN"
             raise RowError("bad_column", detail)
         asked, answer = (field.needed(row, options.columns) for field in self._needs)
-        return [Conversation(_turns.answered(row, asked, answer, options), _turns.tools(row))]
+        return [Conversation(_turns.answered(row, asked, answer), _turns.tools(row))]
 
 
 class _MessageThinking(Asking):
@@ -55,7 +55,7 @@ class _MessageThinking(Asking):
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         asked = self._needs[0].needed(row, options.columns)
-        messages = _turns.answered(row, asked, "message_content", options)
+        messages = _turns.answered(row, asked, "message_content")
         if row.get("message_thinking") not in (None, ""):
             thinking = _turns.text(row, "message_thinking")
             messages[-1].fields = {"reasoning_content": thinking}
@@ -73,7 +73,7 @@ class _PromptCompletion(Asking):
     passes_on = ("prompt", "completion", *_turns.SYSTEM)
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        turns = _turns.answered(row, "prompt", "completion", options)
+        turns = _turns.answered(row, "prompt", "completion")
         return [Conversation(turns, _turns.tools(row))]
 
 
@@ -201,7 +201,7 @@ class _Alpaca(Asking):
 
     def _one(self, row: Row, options: FormatOptions) -> Example:
         answer = _turns.text(row, self._needs[1].needed(row, options.columns))
-        turns = _turns.exchange(row, asked(row, options), answer, options)
+        turns = _turns.exchange(row, asked(row, options), answer)
         return Conversation(turns, _turns.tools(row))
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
