@@ -7,7 +7,7 @@ of a file's sample asks about the file before anything is built, so that both as
 """
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -51,6 +51,20 @@ def is_list(value: Any) -> bool:
 def listing(names: Sequence[str]) -> str:
     """Names in a sentence: ``a, b and c``."""
     return f"{', '.join(names[:-1])} and {names[-1]}" if names[1:] else names[0]
+
+
+def lists_of(node: Row, names: Sequence[str]) -> list[str]:
+    """The keys under which an object has a list with anything in it."""
+    return [name for name in names if isinstance(peek(node, name), list) and peek(node, name)]
+
+
+def below(node: Row, names: Sequence[str]) -> Iterator[Row]:
+    """The objects in such lists of a tree's node, and those below each of them."""
+    for name in lists_of(node, names):
+        for one in peek(node, name):
+            if isinstance(one, dict):
+                yield one
+                yield from below(one, names)
 
 
 def open_question(what: str, how: str, code: str = "bad_column") -> AskError:
@@ -113,7 +127,7 @@ class Field:
         return Field(self.what, self._each, fits, self._said, empty=self._empty)
 
     def _meant(self, columns: Mapping[str, str]) -> Sequence[Names]:
-        if columns.keys().isdisjoint(self.names):
+        if not columns or columns.keys().isdisjoint(self.names):
             return self._each
         whole = [names for names in self._each if all(name in columns for name in names)]
         return whole or [names for names in self._each if not columns.keys().isdisjoint(names)]
@@ -132,12 +146,14 @@ class Field:
 
     def both(self, row: Row, columns: Mapping[str, str] = NOTHING) -> Names:
         """The columns that say it first, or else hold an empty value of this kind; else none."""
-        able = self._meant(columns)
-        told = (names for names in able if all(self._says(row, name) for name in names))
-        empty = (
-            names for names in able if all(n in row and self._fits(peek(row, n)) for n in names)
-        )
-        return next(told, None) or next(empty, ())
+        there = [names for names in self._meant(columns) if names[0] in row]
+        fit = [
+            names for names in there if all(n in row and self._fits(peek(row, n)) for n in names)
+        ]
+        if not fit[1:]:
+            return fit[0] if fit else ()
+        told = (names for names in fit if all(self._says(row, name) for name in names))
+        return next(told, fit[0])
 
     def first(self, row: Row, columns: Mapping[str, str] = NOTHING) -> str | None:
         """The first of these columns."""
@@ -155,8 +171,10 @@ class Field:
         Raises:
             AskError: one says something else.
         """
-        told = self._empty or all(says(row, name) for name in mine)
-        for names in self._meant(columns) if mine and told else ():
+        able = self._meant(columns) if mine else ()
+        others = [n for n in able if n != mine and (n[0] in row or n[-1] in row)]
+        told = others and (self._empty or all(says(row, name) for name in mine))
+        for names in others if told else ():
             for at, name in enumerate(names):
                 if name in mine or not self._says(row, name):
                     continue
@@ -175,9 +193,10 @@ class Field:
         Raises:
             RowError: there is none.
         """
-        able = itertools.chain(*self._meant(columns))
         name = self.of(row, columns, before)
-        name = name or next((one for one in able if peek(row, one) is not None), None)
+        if name is None:
+            able = itertools.chain(*self._meant(columns))
+            name = next((one for one in able if peek(row, one) is not None), None)
         return required(name, f"there is no {self.what} column")
 
     def _open(
@@ -191,7 +210,7 @@ class Field:
         said = self._said(peek(row, mine[at]))
         names = [n[at] for n in self._meant(columns) if n[at] in there and n[at] not in mine]
         both = [mine[at], *(name for name in names if self._said(peek(row, name)) != said)]
-        place = f" in {before.rstrip('.*[]')}" if before else ""
+        place = f" in {before.rstrip('.*[]')}" if before.strip(".*") else ""
         what = f"{listing([raw[name] for name in both])} could each be the {self.what}{place}"
         if before or mine[1:] or not columns.keys().isdisjoint(both):
             kept = [tuple(raw[name] for name in names) for names in each]

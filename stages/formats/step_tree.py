@@ -11,7 +11,16 @@ from stages.contract import Columns, Example, FormatOptions, Refused, Row, StepC
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _rated_steps, _ratings, _turns
-from stages.formats._fields import Field, is_any, is_text, keeping_one, open_question, required
+from stages.formats._fields import (
+    Field,
+    below,
+    is_any,
+    is_text,
+    keeping_one,
+    lists_of,
+    open_question,
+    required,
+)
 from stages.kinds import STEPS
 from stages.rows.column_names import peek
 
@@ -28,27 +37,9 @@ def _has_text(node: Row) -> bool:
     return bool(_OWN.first(node) or _WHOLE.first(node))
 
 
-def _lists(node: Row) -> list[str]:
-    """The keys under which a node has nodes below it."""
-    return [key for key in _CHILDREN if isinstance(peek(node, key), list) and peek(node, key)]
-
-
-def _below(node: Row) -> Iterator[Row]:
-    """The nodes right below one."""
-    children = (child for key in _lists(node) for child in peek(node, key))
-    return (child for child in children if isinstance(child, dict))
-
-
-def _nodes(node: Row) -> Iterator[Row]:
-    """A node and all below it."""
-    yield node
-    for child in _below(node):
-        yield from _nodes(child)
-
-
 def _is_tree(node: Any) -> bool:
     """Whether a value is a node with others below it that have a text and a value."""
-    known = _below(node) if isinstance(node, dict) else ()
+    known = below(node, _CHILDREN) if isinstance(node, dict) else ()
     return any(_has_text(child) and _VALUE.first(child) for child in known)
 
 
@@ -101,7 +92,7 @@ class _Tree:
 
     def paths(self, node: Row, steps: list[_Step], before: str) -> Iterator[list[_Step]]:
         """The steps of each path from below a node to a leaf."""
-        names = _lists(node)
+        names = lists_of(node, _CHILDREN)
         if len(names) > 1:
             raise RowError("bad_column", f"{' and '.join(names)} of a node both hold nodes")
         if not names and steps:
@@ -143,7 +134,8 @@ class _StepTree(_ratings.Signed):
     _word = "values"
 
     def _shown(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Iterable[Any]:
-        nodes = (node for row in rows for node in _nodes(peek(row, _TREE.first(row) or "")))
+        roots = (peek(row, _TREE.first(row) or "") for row in rows)
+        nodes = (node for root in roots for node in (root, *below(root, _CHILDREN)))
         return (peek(node, name) for node in nodes for name in _VALUES)
 
     def matches(self, row: Row) -> str | None:
