@@ -132,12 +132,13 @@ class Field:
         whole = [names for names in self._each if all(name in columns for name in names)]
         return whole or [names for names in self._each if not columns.keys().isdisjoint(names)]
 
+    def _may_say(self, row: Row, name: str) -> bool:
+        return name in row and self._fits(peek(row, name))
+
     def _says(self, row: Row, name: str) -> bool:
         value = peek(row, name)
-        if self._empty:
-            return name in row and self._fits(value)
         blank = value in EMPTY or (type(value) is str and value.isspace())
-        return not blank and self._fits(value)
+        return (self._empty or not blank) and self._may_say(row, name)
 
     def held(self, row: Row, columns: Mapping[str, str] = NOTHING) -> list[str]:
         """All columns that say it."""
@@ -147,9 +148,7 @@ class Field:
     def both(self, row: Row, columns: Mapping[str, str] = NOTHING) -> Names:
         """The columns that say it first, or else hold an empty value of this kind; else none."""
         there = [names for names in self._meant(columns) if names[0] in row]
-        fit = [
-            names for names in there if all(n in row and self._fits(peek(row, n)) for n in names)
-        ]
+        fit = [names for names in there if all(self._may_say(row, name) for name in names)]
         if not fit[1:]:
             return fit[0] if fit else ()
         told = (names for names in fit if all(self._says(row, name) for name in names))

@@ -104,9 +104,18 @@ def aligned(pieces: list[str], label: str) -> list[float | None]:
     return signs
 
 
-def signed_ratings(options: FormatOptions) -> dict[Any, float | None]:
-    """What ratings of -1, 0 and 1 say; 0 is what ``--neutral`` makes of it."""
-    return {1: 1.0, -1: 0.0, 0: {"null": None, "good": 1.0, "bad": 0.0}[options.neutral]}
+def signed(options: FormatOptions) -> Label:
+    """What makes a rating of -1, 0 or 1; 0 is what ``--neutral`` makes of it."""
+    said = {1: 1.0, -1: 0.0, 0: {"null": None, "good": 1.0, "bad": 0.0}[options.neutral]}
+
+    def label(value: Any, where: str) -> float | None:
+        if value is None:
+            return None
+        if type(value) not in (int, float) or value not in said:
+            raise RowError("bad_label", f"{where} is {value!r}, not -1, 0 or 1")
+        return said[value]
+
+    return label
 
 
 def is_signed(values: Iterable[Any]) -> bool:
@@ -138,17 +147,7 @@ class Signed(Asking, abstract=True):
 
         It raises RowError where the value is something else.
         """
-        if self._way != "signed":
-            return rating
-
-        def label(value: Any, where: str) -> float | None:
-            if value is None:
-                return None
-            if type(value) not in (int, float) or value not in (-1, 0, 1):
-                raise RowError("bad_label", f"{where} is {value!r}, not -1, 0 or 1")
-            return signed_ratings(options)[value]
-
-        return label
+        return signed(options) if self._way == "signed" else rating
 
 
 def are_ratings(value: Any) -> bool:

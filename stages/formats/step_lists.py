@@ -21,10 +21,7 @@ _LABELS = tuple(
 
 def _counts_from_minus_one(value: Any) -> bool:
     """Whether these are ratings of -1, 0 and 1, as a -1 among them shows."""
-    known = isinstance(value, list) and all(
-        one is None or (type(one) in (int, float) and one in (-1, 0, 1)) for one in value
-    )
-    return known and _ratings.is_signed(value)
+    return _ratings.are_ratings(value) and _ratings.is_signed(value)
 
 
 def _fits(value: Any, steps: int) -> bool:

@@ -10,17 +10,8 @@ from typing import Any
 from stages.contract import Columns, Example, FormatOptions, Refused, Row, StepChain
 from stages.errors import RowError
 from stages.format import Format
-from stages.formats import _rated_steps, _ratings, _turns
-from stages.formats._fields import (
-    Field,
-    below,
-    is_any,
-    is_text,
-    keeping_one,
-    lists_of,
-    open_question,
-    required,
-)
+from stages.formats import _fields, _rated_steps, _ratings, _turns
+from stages.formats._fields import Field, is_any, is_text
 from stages.kinds import STEPS
 from stages.rows.column_names import peek
 
@@ -39,7 +30,7 @@ def _has_text(node: Row) -> bool:
 
 def _is_tree(node: Any) -> bool:
     """Whether a value is a node with others below it that have a text and a value."""
-    known = below(node, _CHILDREN) if isinstance(node, dict) else ()
+    known = _fields.below(node, _CHILDREN) if isinstance(node, dict) else ()
     return any(_has_text(child) and _VALUE.first(child) for child in known)
 
 
@@ -76,15 +67,15 @@ class _Tree:
         """
         own, whole = _OWN.of(node, before=self._place), _WHOLE.first(node)
         if whole is None:
-            own = required(own, "a node of the tree has no text")
+            own = _fields.required(own, "a node of the tree has no text")
             return node[own], before
         text: str = node[whole]
         step = text[len(before) :]
         if own and node[own].strip() != (step if text.startswith(before) else text).strip():
             both = own, whole
             what = f"{own} and {whole} could each be the text of a node in {self.column}"
-            ways = keeping_one([(own,), (whole,)], both, self._place)
-            raise open_question(what, f"Say which with {ways}")
+            ways = _fields.keeping_one([(own,), (whole,)], both, self._place)
+            raise _fields.open_question(what, f"Say which with {ways}")
         if not text.startswith(before):
             detail = f"{text[:40]!r} does not begin with what is before it"
             raise RowError("not_cumulative", detail)
@@ -92,7 +83,7 @@ class _Tree:
 
     def paths(self, node: Row, steps: list[_Step], before: str) -> Iterator[list[_Step]]:
         """The steps of each path from below a node to a leaf."""
-        names = lists_of(node, _CHILDREN)
+        names = _fields.lists_of(node, _CHILDREN)
         if len(names) > 1:
             raise RowError("bad_column", f"{' and '.join(names)} of a node both hold nodes")
         if not names and steps:
@@ -115,9 +106,10 @@ class _Tree:
                 raise RowError("no_problem", "nothing says what the problem is")
             if key := next(iter(_VALUE.held(node)), None):
                 what = f"the first node of {self.column} has a {key}, as a step has, and nothing "
+                what += "else says what the problem is"
                 how = f"take the first node for it with --ignore {self.column}.{key}"
                 how = f"Give the problem in a separate column, or {how}"
-                raise open_question(f"{what}else says what the problem is", how, "no_problem")
+                raise _fields.open_question(what, how, "no_problem")
             _rated_steps.require_alone(row)
             return _rated_steps.asked(text, self._options), [], whole
         asked = _rated_steps.problem(row, self._options)
@@ -135,7 +127,7 @@ class _StepTree(_ratings.Signed):
 
     def _shown(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Iterable[Any]:
         roots = (peek(row, _TREE.first(row) or "") for row in rows)
-        nodes = (node for root in roots for node in (root, *below(root, _CHILDREN)))
+        nodes = (node for root in roots for node in (root, *_fields.below(root, _CHILDREN)))
         return (peek(node, name) for node in nodes for name in _VALUES)
 
     def matches(self, row: Row) -> str | None:
@@ -143,7 +135,7 @@ class _StepTree(_ratings.Signed):
         return f"{name} of steps with a value each" if name else None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        name = required(_TREE.first(row), "there is no tree of steps with a value each")
+        name = _fields.required(_TREE.first(row), "there is no tree of steps with a value each")
         tree = _Tree(name, self._label(options), options)
         asked, first, before = tree.root(row, row[name])
         paths = tree.paths(row[name], first, before)
@@ -175,10 +167,7 @@ def _rating(completion: Row) -> Any:
 def _rated(completion: Any, where: str, options: FormatOptions) -> Rated:
     if not isinstance(completion, dict):
         raise RowError("bad_column", f"{where} is not an object")
-    value = _rating(completion)
-    if value is not None and value not in (-1, 0, 1):
-        raise RowError("bad_label", f"{where} has the rating {value!r}, not -1, 0 or 1")
-    label = None if value is None else _ratings.signed_ratings(options)[value]
+    label = _ratings.signed(options)(_rating(completion), f"the rating of {where}")
     return _turns.text(completion, "text"), label
 
 

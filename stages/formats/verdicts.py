@@ -179,9 +179,8 @@ class _IndexedPair(_pairs.PairFormat):
         return f"a list of two answers and {there[0]}" if listed else None
 
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
-        # More than one column only where --map has settled which is read; each must say the same.
         shown: dict[str, str] = {}
-        for name in _SAID:
+        for name in _fields.meant(_SAID, columns):
             variant, why = self._settled([row for row in rows if _speaks(row, name)], name)
             if variant:
                 shown.setdefault(variant, why)
