@@ -17,6 +17,7 @@ from typing import Any
 
 from pipeline.tasks import kind_of
 from stages import contract, formats
+from stages.formats import _inside
 from stages.normalize.stage import Normalize
 
 _CORPUS = Path(__file__).parent / "corpus"
@@ -75,6 +76,11 @@ UNUSABLE = _cases("rows_unusable.jsonl")
 def normalizing(task: str, name: str, *more: Any, **options: Any) -> Normalize:
     """What a task normalizes rows of a format with, as a build does that was given no options."""
     return Normalize(kind_of(task), formats.load(name), contract.FormatOptions(), *more, **options)
+
+
+def unfolded(name: str, row: Any, options: contract.FormatOptions) -> list[Any]:
+    """A row's examples, with the turns inside of its texts, as a build reads it."""
+    return _inside.settled(formats.load(name).read(row, options), row, options)
 
 
 def records(rows: list[Any], typed: bool = False) -> list[contract.Record]:

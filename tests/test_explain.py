@@ -22,7 +22,7 @@ from pipeline.messages import explanations
 from pipeline.messages.explanations import AUDITS, GROUPS, INVARIANTS, Explanation, find, group
 from pipeline.tasks import kind_of
 from stages import catalog, contract, errors, formats, readers
-from stages.formats._asked import open_question
+from stages.formats._fields import open_question
 from stages.formats.unusable import Unusable
 from stages.normalize.stage import Normalize
 

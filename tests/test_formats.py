@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rows import READ, REFUSED, UNUSABLE, WHOLE, normalizing, turns
+from rows import READ, REFUSED, UNUSABLE, WHOLE, normalizing, turns, unfolded
 from support import ROOT, SAMPLES, Run, check_reading, few, read_manifest, rows_to
 
 from pipeline.tasks import kind_of
@@ -357,21 +357,17 @@ THINK = "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n"
 @pytest.mark.parametrize("opening", ["", "<think>\n", "So"])
 def test_a_templated_prompt_of_a_pair_is_never_templated_again(opening: str) -> None:
     """Refused unasked; read once with the option; what it begins goes into texts alone."""
-    form, allowed = formats.load("preference"), contract.FormatOptions(already_templated=True)
+    allowed = contract.FormatOptions(already_templated=True)
     for column, listed in itertools.product(("prompt", "question", "instruction"), (True, False)):
         sides: list[Any] = [turns(A), turns(B)] if listed else ["a", "b"]
         row = {column: THINK + opening, "chosen": sides[0], "rejected": sides[1]}
         with pytest.raises(errors.RowError, match="already carries a chat template") as caught:
-            form.read(row, contract.FormatOptions())
+            unfolded("preference", row, contract.FormatOptions())
         assert caught.value.code == "already_templated"
-        if listed and opening:
-            with pytest.raises(errors.RowError, match="begins the answer with"):
-                form.read(row, allowed)
-            continue
-        (pair,) = form.read(row, allowed)
+        (pair,) = unfolded("preference", row, allowed)
         assert isinstance(pair, contract.Pair)
         assert pair.prompt == [contract.Message("user", "q")]
-        wanted = ["a", "b"] if listed else [opening + side for side in sides]
+        wanted = [opening + side for side in "ab"]
         assert [pair.chosen[0].content, pair.rejected[0].content] == wanted
 
 

@@ -215,8 +215,8 @@ def test_a_second_rating_that_differs_is_asked_about(reading: str) -> None:
             doubt = form.doubt([row, both], {})
             assert doubt is not None
             assert doubt[1] == refused.value.remedy
-            assert f"--ignore {mine}" in doubt[1]
-            assert f"--ignore {name}" in doubt[1]
+            assert f"--map {mine}={mine}" in doubt[1]
+            assert f"--map {name}={name}" in doubt[1]
             assert read(reading, selection.Selection(ignore=(name,)).read(both)) == wanted
             assert read(reading, both, **{mine: mine}) == wanted
         for value in same:
@@ -304,7 +304,7 @@ def test_no_text_of_a_node_is_dropped(other: str) -> None:
     doubt = formats.load("step_tree").doubt([both], {})
     assert doubt is not None
     assert f"--ignore 'tree.**.{other}'" in doubt[1]
-    with pytest.raises(RowError, match="two texts"):
+    with pytest.raises(RowError, match="could each be the text of a node"):
         read("step_tree", both)
 
 

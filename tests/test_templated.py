@@ -7,7 +7,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rows import normalizing
+from rows import normalizing, unfolded
 from support import table
 
 from pipeline.tasks import kind_of
@@ -88,10 +88,10 @@ def test_an_alpaca_prompt_is_the_alpaca_row_that_it_was_made_from() -> None:
             ALPACA_INPUT.format("Add.", "1\n\n2"),
         ),
     ):
-        plain = formats.load("alpaca").read(row, FormatOptions())
+        plain = unfolded("alpaca", row, FormatOptions())
         for ending in ("", "\n"):
             cut: Row = {"prompt": prompt.rstrip() + ending, "response": row["output"]}
-            assert formats.load("query_response").read(cut, ALLOWED) == plain
+            assert unfolded("query_response", cut, ALLOWED) == plain
 
 
 WORDS = st.text(st.sampled_from("ab \n.<|#:é好"), max_size=12)
@@ -145,14 +145,14 @@ def test_templated_rows_are_refused_until_somebody_says_so(name: str, task: str,
         detect([row] * 3, kind_of(task), "x.jsonl")
     assert "--already-templated" in caught.value.remedy
     with pytest.raises(errors.RowError) as refused:
-        found.read(row, FormatOptions())
+        unfolded(found.name, row, FormatOptions())
     assert refused.value.code == "already_templated"
     assert "--already-templated" in refused.value.detail
     detected = detect([row] * 3, kind_of(task), "x.jsonl", already_templated=True)
     assert detected.reading == found.name
     assert "already templated (ChatML)" in detected.evidence
     turns = wanted(TALK)
-    (example,) = found.read(row, ALLOWED)
+    (example,) = unfolded(found.name, row, ALLOWED)
     if task == "sft":
         assert example == Conversation(turns)
     else:
@@ -162,10 +162,9 @@ def test_templated_rows_are_refused_until_somebody_says_so(name: str, task: str,
 def test_a_system_column_does_not_hide_one_inside_the_prompt() -> None:
     """Two system texts are refused; the same one twice is one."""
     row = {"system": "Be exact.", "question": PROMPT, "answer": "five"}
-    found = formats.load("query_response")
-    assert found.read(row, ALLOWED) == [Conversation(wanted(TALK))]
+    assert unfolded("query_response", row, ALLOWED) == [Conversation(wanted(TALK))]
     with pytest.raises(errors.RowError) as caught:
-        found.read({**row, "system": "Be brief."}, ALLOWED)
+        unfolded("query_response", {**row, "system": "Be brief."}, ALLOWED)
     assert caught.value.code == "two_system_texts"
 
 
@@ -223,9 +222,7 @@ def test_a_familys_prompt_is_known_wherever_it_was_cut(name: str) -> None:
             assert role == "assistant"
             assert content.removeprefix("<think>\n").removeprefix("<think>") == answer
         with pytest.raises(errors.RowError) as caught:
-            formats.load("query_response").read(
-                {"question": prompt, "answer": answer}, FormatOptions()
-            )
+            unfolded("query_response", {"question": prompt, "answer": answer}, FormatOptions())
         assert caught.value.code == "already_templated"
     text = template(profile).render([*PRINTED, {"role": "assistant", "content": "five"}], None)
     for more in ("", "\n"):

@@ -1,5 +1,6 @@
-"""What stands inside of texts beside the same thing as data: tools, their calls, their results.
+"""What stands inside of texts: turns that a chat template wrote, and tools beside the same as data.
 
+Texts that carry a chat template, in any turn, side or step, are replaced by the turns inside.
 A chat template prints the tools of a row, wraps the results of tools and writes the calls out.
 Where the texts of a row have these already, the model would read them twice. So every example of a
 conversation or of a pair comes through here, whatever its format is.
@@ -12,7 +13,10 @@ from typing import Any
 
 from stages.contract import Conversation, Example, FormatOptions, Message, Pair, Row, StepChain
 from stages.errors import AskError, RowError
-from stages.formats import _rated_steps, _templates, _tools
+from stages.formats import _pairs, _rated_steps, _tools, _turns
+from stages.rows import stop_text
+from stages.rows.dialects import DIALOGUE, Dialect, Turns
+from stages.rows.speakers import ASSISTANT, SYSTEM, USER
 
 _RESULT = re.compile(
     r"\s*<(?P<tag>\w*(?:response|result|output)s?)>(?P<said>.*?)</(?P=tag)>\s*", re.DOTALL
@@ -21,6 +25,104 @@ _CALL = re.compile(r"\s*<(?P<tag>\w*call\w*)>.*?</(?P=tag)>\s*", re.DOTALL)
 # How a text lists tools: between tags, after a sentence that announces them, as JSON.
 _LISTS = re.compile(r"<\w*(?:tools|functions)>|following (?:tools|functions)|[\"']name[\"']\s*:")
 _ALLOW = "--already-templated"
+
+
+_TEMPLATED = "already_templated"
+Templated = tuple[Dialect, Turns]
+
+
+def _turns_in(turn: Message) -> Templated | None:
+    """The turns in the text of one; None where it is a text like any other. An answer may be that
+    of the assistant alone, between its marks."""
+    text = turn.content
+    if not text or not stop_text.opens(text):
+        return None
+    found = stop_text.within(text, alone=turn.role == ASSISTANT)
+    if found is None or (turn.role == ASSISTANT and found[0].name == DIALOGUE):
+        return None  # an answer may be a dialogue
+    return found if turn.role == ASSISTANT or stop_text.is_asked(found) else None
+
+
+def carry(turns: list[Message]) -> bool:
+    """Whether a text of some turns carries a chat template."""
+    return any(_turns_in(turn) for turn in turns if turn.role in (USER, ASSISTANT))
+
+
+def unfolded(turns: list[Message], options: FormatOptions) -> list[Message]:
+    """Turns with those inside of their texts.
+
+    Raises:
+        RowError: nobody allowed it, or the turns inside do not fit the others.
+    """
+    out: list[Message] = []
+    asked: Templated | None = None  # the question that the next answer continues
+    for turn in turns:
+        found = _turns_in(turn) if turn.role in (USER, ASSISTANT) else None
+        if found is not None:
+            stop_text.require_allowed(found[0], f"a turn ({turn.role})", options.already_templated)
+        whole = found is not None and turn.role == ASSISTANT and _is_whole(found[1])
+        if asked is not None and turn.role == ASSISTANT and not whole:
+            said = stop_text.answered(*asked, turn.content or "")
+            out = _turns.joined(out, [*said[:-1], replace(turn, content=said[-1].content)])
+            asked = None
+            continue
+        if asked is not None:
+            out, asked = _turns.joined(out, stop_text.question(asked[1])), None
+        if found is None:
+            out.append(turn)
+        elif turn.role == USER:
+            asked = found
+        else:
+            out = _continued(out, found[1].messages, turn)
+    return out if asked is None else _turns.joined(out, stop_text.question(asked[1]))
+
+
+def _is_whole(inside: Turns) -> bool:
+    """Whether turns begin with who asks."""
+    return inside.messages[0].role != ASSISTANT
+
+
+def _said(turns: list[Message]) -> list[tuple[str, str]]:
+    return [(one.role, (one.content or "").strip()) for one in turns if one.role != SYSTEM]
+
+
+def _continued(before: list[Message], inside: list[Message], turn: Message) -> list[Message]:
+    """The turns before an answer and those inside of it, which may repeat them.
+
+    Raises:
+        RowError: they are other ones.
+    """
+    last = replace(turn, content=inside[-1].content)
+    if inside[0].role == ASSISTANT and len(inside) == 1:
+        return [*before, last]
+    repeats = _said(before) in ([], _said(inside[:-1]))
+    if inside[-1].role != ASSISTANT or not repeats:
+        detail = "an answer carries a chat template, and its turns do not repeat those before it"
+        raise RowError(_TEMPLATED, detail)
+    ahead = [one for one in before if one.role == SYSTEM]
+    return _turns.joined(ahead, [*inside[:-1], last])
+
+
+def pair(example: Pair, options: FormatOptions) -> Pair:
+    """The same of both sides of a pair behind their prompt."""
+    sides = [[*example.prompt, *side] for side in (example.chosen, example.rejected)]
+    if not any(map(carry, sides)):
+        return example
+    chosen, rejected = (unfolded(side, options) for side in sides)
+    prompt = _pairs.split(chosen, rejected)
+    return replace(example, prompt=prompt, chosen=chosen, rejected=rejected)
+
+
+def require_plain(chain: StepChain) -> None:
+    """A step is a piece of one answer: there is no turn inside of it.
+
+    Raises:
+        RowError: it carries a chat template.
+    """
+    for number, step in enumerate(chain.steps, 1):
+        if (found := _turns_in(Message(ASSISTANT, step))) is not None:
+            detail = f"step {number} carries a chat template ({found[0].name}); give its text alone"
+            raise RowError(_TEMPLATED, detail)
 
 
 def results(text: str) -> list[str]:
@@ -46,13 +148,13 @@ def settled(examples: Iterable[Example], row: Row, options: FormatOptions) -> li
 
 def _settled(example: Example, row: Row, options: FormatOptions) -> Example:
     if isinstance(example, StepChain):
-        _templates.require_plain(example)
+        require_plain(example)
         own = _rated_steps.system_text(row)
         return example if own is None else replace(example, system=own)
     if isinstance(example, Pair):
-        example = _templates.pair(example, options)
-    elif isinstance(example, Conversation) and _templates.carry(example.messages):
-        example = replace(example, messages=_templates.unfolded(example.messages, options))
+        example = pair(example, options)
+    elif isinstance(example, Conversation) and carry(example.messages):
+        example = replace(example, messages=unfolded(example.messages, options))
     if not isinstance(example, Conversation | Pair):
         return example
     parts = [example.messages] if isinstance(example, Conversation) else _sides(example)

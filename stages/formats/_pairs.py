@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from stages.contract import FormatOptions, Message, Pair, Row
 from stages.errors import RowError, counted
 from stages.formats import _messages, _turns, texts
-from stages.formats._asked import Asking, keeping_one, open_question, says
+from stages.formats._fields import NOTHING, Asking, Field, open_question
 from stages.kinds import PAIR
 from stages.rows import stop_text
 from stages.rows.column_names import peek
@@ -16,7 +15,6 @@ from stages.rows.dialects import DIALOGUE
 from stages.rows.unread import ignore
 
 T = TypeVar("T")
-NOTHING: Mapping[str, str] = MappingProxyType({})
 
 _MAX_FLOAT32 = 3.4028235e38  # margins are stored as float32
 PROMPTS = ("prompt", "question", "query", "input", "input_text")
@@ -37,7 +35,7 @@ BESIDE = {
     **_turns.BESIDE,
     **MARGIN,
 }
-_TEXTS = ("text", "content", "response", "answer", "output", "completion")
+_TEXT = Field("answer", ("text", "content", "response", "answer", "output", "completion"))
 
 
 class PairFormat(Asking, abstract=True):
@@ -48,39 +46,19 @@ class PairFormat(Asking, abstract=True):
 
 
 def prompt(row: Row, options: FormatOptions) -> list[Message]:
-    """The turns that both sides answer; empty when there are none.
-
-    Raises:
-        RowError: a text already carries a chat template and nobody allowed that.
-    """
-    turns = _turns_column(row, options)
+    """The turns that both sides answer; empty when there are none."""
+    listed = (name for name in _LISTED if _turns.are_turns(peek(row, name)))
+    turns = _turns.chosen_of(row, TURNS, options.columns) or next(listed, None)
     if turns is not None:
         return _turns.dialogue(row, turns)
-    text = _text_prompt(row, options)
-    if text is not None:
-        return _turns.asked(row, text, options)
+    if peek(row, "instruction") is not None:
+        return [*_turns.before(row), Message("user", texts.asked(row, options))]
     name = _turns.chosen_of(row, PROMPTS, options.columns)
     if name is None:
         return []
     if isinstance(row[name], list):
         return _turns.whole(row, name)
     return [*_turns.before(row), Message("user", _turns.text(row, name))]
-
-
-def _turns_column(row: Row, options: FormatOptions) -> str | None:
-    """The column that holds the prompt as turns."""
-    listed = (name for name in _LISTED if _turns.are_turns(peek(row, name)))
-    return _turns.chosen_of(row, TURNS, options.columns) or next(listed, None)
-
-
-def _text_prompt(row: Row, options: FormatOptions) -> str | None:
-    """The prompt, where it is a text."""
-    if _turns_column(row, options) is not None:
-        return None
-    if peek(row, "instruction") is not None:
-        return texts.asked(row, options)
-    name = _turns.chosen_of(row, PROMPTS, options.columns)
-    return row[name] if name is not None and isinstance(row[name], str) else None
 
 
 def text_of(answer: Any, where: str) -> Any:
@@ -94,18 +72,9 @@ def text_of(answer: Any, where: str) -> Any:
     """
     if not isinstance(answer, dict) or not {"role", "from"}.isdisjoint(answer):
         return answer
-    names = [name for name in _TEXTS if says(answer, name)]
-    if not names:
-        empty = next((name for name in _TEXTS if peek(answer, name) is not None), None)
-        return answer[empty] if empty else answer
-    odd = [name for name in names if peek(answer, name) != peek(answer, names[0])]
-    if odd:
-        both = [names[0], *odd]
-        place = f"{where.partition('[')[0]}{'[]' if '[' in where else ''}."
-        what = f"{' and '.join(both)} of {where} could each be the answer"
-        raise open_question(what, f"Say which with {keeping_one(both, place)}")
-    said = [answer[name] for name in names]  # all of them are read: they say the same
-    return said[0]
+    place = f"{where.partition('[')[0]}{'[]' if '[' in where else ''}."
+    name = _TEXT.of(answer, before=place)
+    return answer if name is None else answer[name]
 
 
 def side(value: Any, where: str) -> list[Message]:
@@ -145,33 +114,6 @@ def shared(chosen: Sequence[T], rejected: Sequence[T], is_answer: Callable[[T], 
     while count and is_answer(chosen[count - 1]) and not is_answer(chosen[count]):
         count -= 1
     return count
-
-
-def templated_sides(row: Row, sides: list[Any], options: FormatOptions) -> list[list[Message]]:
-    """The whole conversations of both sides, where the row's texts carry a chat template.
-
-    Returns:
-        Nothing where they do not.
-
-    Raises:
-        RowError: they do, and nobody allowed it; or one side does and the other does not.
-    """
-    if not all(isinstance(value, str) for value in sides):
-        return []
-    wholes = [stop_text.read(value) for value in sides]
-    if any(whole and whole[0].name == DIALOGUE for whole in wholes):
-        wholes = [None] * len(sides)  # an answer may be a dialogue
-    for whole, value in zip(wholes, sides, strict=True):
-        if whole is not None:
-            stop_text.require_allowed(whole[0], "an answer", options.already_templated)
-        elif any(wholes):
-            raise RowError("bad_column", f"one side carries a chat template, not {value[:40]!r}")
-    if all(wholes):
-        return [_turns.joined(_turns.before(row), w[1].messages) for w in wholes if w]
-    asked = _text_prompt(row, options)
-    if asked is None or stop_text.read(asked) is None:
-        return []
-    return [_turns.exchange(row, asked, value, options) for value in sides]
 
 
 def number(value: Any, where: str) -> float:
@@ -292,17 +234,15 @@ def pair(row: Row, chosen: Any, rejected: Any, options: FormatOptions, own: Own 
     """A pair from the row's prompt and two answers; ``own``: as ``margin`` takes it."""
     extent = margin(row, options.columns, own)
     tools = _turns.tools(row)
-    wholes = templated_sides(row, [chosen, rejected], options)
-    sides = wholes or [side(chosen, "chosen"), side(rejected, "rejected")]
+    sides = [side(chosen, "chosen"), side(rejected, "rejected")]
     if all(map(is_whole, sides)):
-        sides = wholes or [_turns.behind(row, turns) for turns in sides]
+        sides = [_turns.behind(row, turns) for turns in sides]
         asked = split(*sides)
-        if not wholes:
-            _turns.require_prompt(row, asked)
+        _turns.require_prompt(row, asked)
         return Pair(asked, sides[0], sides[1], margin=extent, tools=tools)
     asked = prompt(row, options)
     if asked:
         require_answers(sides)
-    elif isinstance(chosen, str):
+    elif isinstance(chosen, str) and stop_text.dialect_of(chosen) in (None, DIALOGUE):
         raise RowError("no_prompt", "two texts without a prompt")
     return Pair(asked, sides[0], sides[1], margin=extent, tools=tools)

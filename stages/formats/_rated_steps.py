@@ -2,14 +2,16 @@
 
 import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
 from stages.contract import Columns, FormatOptions, Message, Row, StepChain
 from stages.errors import RowError, counted
 from stages.formats import _messages, _turns
-from stages.rows import column_names, stop_text
+from stages.formats._fields import Field
+from stages.rows import stop_text
+from stages.rows.column_names import peek
 
 # Step tags in the wild: Math-Shepherd, Qwen2.5-Math-PRM, Llama PRMs.
 TAGS = ("ки", "<extra_0>", "<|reserved_special_token_0|>", "<step>", "<|step|>")
@@ -138,41 +140,26 @@ def asked(text: str, options: FormatOptions) -> str:
     return turns[0].content or ""
 
 
-def own_texts(one: Row, names: Iterable[str]) -> list[str]:
-    """The keys of an object's texts; of empty ones where it has no others."""
-    held = [name for name in names if isinstance(dict.get(one, name), str)]
-    return [name for name in held if dict.get(one, name, "").strip()] or held
+def are_texts(value: Any) -> bool:
+    """Whether a value is a list of texts."""
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
-def differing(one: Row, names: Iterable[str]) -> bool:
-    """Whether texts of an object say different things."""
-    return len({dict.get(one, name, "").strip() for name in names}) > 1
+STEPS = Field("list of steps", LISTS, lambda value: bool(value) and are_texts(value))
+SPOKEN = Field("turns", _TURNS, _turns.are_turns)
 
 
-def texts(value: Any, column: str) -> list[str]:
-    """A column that must hold a list of texts."""
-    if not isinstance(value, list) or not all(isinstance(step, str) for step in value):
-        raise RowError("bad_column", f"column {column!r} is not a list of texts")
-    return value
-
-
-def listed(row: Row, usual: str = "steps") -> list[str]:
-    """The row's list of steps.
+def texts(row: Row, field: Field, options: FormatOptions) -> list[str]:
+    """A list of texts that a row must have.
 
     Raises:
         RowError: there is none, or it holds other things than texts.
     """
-    name = step_column(row) or usual
-    return texts(row.get(name), name)
-
-
-def step_column(row: Row) -> str | None:
-    """The column that holds a list of steps."""
-    for name in LISTS:
-        value = column_names.peek(row, name)
-        if isinstance(value, list) and value and all(isinstance(step, str) for step in value):
-            return name
-    return None
+    column = field.needed(row, options.columns)
+    value = row[column]
+    if not are_texts(value):
+        raise RowError("bad_column", f"column {column!r} is not a list of texts")
+    return list(value)
 
 
 def require_alone(row: Row) -> None:
@@ -193,11 +180,6 @@ def problem(row: Row, options: FormatOptions) -> str:
     return asked(_turns.text(row, name), options)
 
 
-def turn_column(row: Row) -> str | None:
-    """The column that holds turns."""
-    return next((name for name in _TURNS if _turns.are_turns(column_names.peek(row, name))), None)
-
-
 def spoken(turns: list[Row]) -> list[tuple[str | None, Any]]:
     """Role and content of each turn, whatever the dialect."""
     contents = [(turn.get("content"), turn) for turn in turns]
@@ -211,7 +193,7 @@ def conversation(row: Row) -> list[Message]:
     Raises:
         RowError: a turn has a weight of its own, which steps do not.
     """
-    turns = _turns.whole(row, turn_column(row) or "messages")
+    turns = _turns.whole(row, SPOKEN.first(row) or "messages")
     if any(turn.weight is not None for turn in turns):
         raise RowError("bad_weight", "a turn's weight: steps are trained by their ratings alone")
     return _without_system(turns)
@@ -224,10 +206,10 @@ def _without_system(turns: list[Message]) -> list[Message]:
 
 def _first_turns(row: Row) -> Iterator[tuple[str | None, Any]]:
     """Who says what first: in the row's turns, and in a problem that carries a chat template."""
-    if column := turn_column(row):
-        yield spoken(column_names.peek(row, column))[0]
+    if column := SPOKEN.first(row):
+        yield spoken(peek(row, column))[0]
     for name in PROBLEMS:
-        if found := stop_text.parsed(column_names.peek(row, name)):
+        if found := stop_text.parsed(peek(row, name)):
             yield found[1].messages[0].role, found[1].messages[0].content
 
 

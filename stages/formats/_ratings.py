@@ -9,8 +9,7 @@ from typing import Any
 
 from stages.contract import FormatOptions, Row
 from stages.errors import RowError, counted
-from stages.format import Format
-from stages.formats._asked import Question, meant, require_same
+from stages.formats._fields import NOTHING, Asking, Field
 from stages.kinds import STEPS
 from stages.rows.column_names import peek
 
@@ -42,31 +41,24 @@ def is_rating(value: Any) -> bool:
     return True
 
 
-def differ(values: Iterable[Any]) -> bool:
-    """Whether ratings of one step say different things."""
-    read = [float(v) if isinstance(v, (bool, int, float)) else _sign(v) for v in values]
-    return any(value != read[0] for value in read[1:])  # of none or one there is nothing to differ
+def said(value: Any) -> Any:
+    """What a rating says, however it is written."""
+    sign = _SIGNS.get(value.strip(), value) if isinstance(value, str) else value
+    return float(sign) if isinstance(sign, (bool, int, float)) else sign
 
 
-def _sign(value: Any) -> Any:
-    return _SIGNS.get(value.strip(), value) if isinstance(value, str) else value
-
-
-def one_rating(one: Row, names: Iterable[str], where: str, label: Label) -> float | None:
-    """The rating that a step gives under any of some keys; None where it is unlabelled.
+def one_rating(one: Row, of: Field, where: str, label: Label, before: str) -> float | None:
+    """The rating that an object gives under a key of a field; None where it is unlabelled.
 
     Args:
         label: a value and its place as a rating.
+        before: its place in the row, as options take it.
 
     Raises:
         RowError: it is none, or two keys say different things.
     """
-    given = [name for name in names if dict.get(one, name) is not None]
-    labels = [label(one[name], f"{where}.{name}") for name in given]
-    if differ(one[name] for name in given):
-        said = " and ".join(f"{name} is {one[name]!r}" for name in given)
-        raise RowError("bad_label", f"{where} has two ratings: {said}")
-    return labels[0] if labels else None
+    key = of.of(one, NOTHING, before)
+    return None if key is None else label(one[key], f"{where}.{key}")
 
 
 def ratings(values: Any, steps: int, column: str, label: Label = rating) -> list[float | None]:
@@ -112,9 +104,18 @@ def aligned(pieces: list[str], label: str) -> list[float | None]:
     return signs
 
 
-def signed_ratings(options: FormatOptions) -> dict[Any, float | None]:
-    """What ratings of -1, 0 and 1 say; 0 is what ``--neutral`` makes of it."""
-    return {1: 1.0, -1: 0.0, 0: {"null": None, "good": 1.0, "bad": 0.0}[options.neutral]}
+def signed(options: FormatOptions) -> Label:
+    """What makes a rating of -1, 0 or 1; 0 is what ``--neutral`` makes of it."""
+    said = {1: 1.0, -1: 0.0, 0: {"null": None, "good": 1.0, "bad": 0.0}[options.neutral]}
+
+    def label(value: Any, where: str) -> float | None:
+        if value is None:
+            return None
+        if type(value) not in (int, float) or value not in said:
+            raise RowError("bad_label", f"{where} is {value!r}, not -1, 0 or 1")
+        return said[value]
+
+    return label
 
 
 def is_signed(values: Iterable[Any]) -> bool:
@@ -122,7 +123,7 @@ def is_signed(values: Iterable[Any]) -> bool:
     return any(type(value) in (int, float) and value == -1 for value in values)
 
 
-class Signed(Format, abstract=True):
+class Signed(Asking, abstract=True):
     """A format whose variant ``signed`` reads ratings of -1 (bad), 0 (neutral) and 1 (good).
 
     Otherwise they are signs, booleans, or numbers from 0 to 1.
@@ -141,83 +142,47 @@ class Signed(Format, abstract=True):
             return "signed", f"{self._word} are -1, 0 and 1; 0 follows --neutral"
         return "", ""
 
-    def _open(self, row: Row) -> Question | None:
-        """What a row leaves open, and the options that settle it."""
-        return None
-
-    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Question | None:
-        return next((question for row in rows if (question := self._open(row))), None)
-
     def _label(self, options: FormatOptions) -> Label:
         """What makes a rating from 0 (bad) to 1 (good) of a value; None is unlabelled.
 
         It raises RowError where the value is something else.
         """
-        if self._way != "signed":
-            return rating
-
-        def label(value: Any, where: str) -> float | None:
-            if value is None:
-                return None
-            if type(value) not in (int, float) or value not in (-1, 0, 1):
-                raise RowError("bad_label", f"{where} is {value!r}, not -1, 0 or 1")
-            return signed_ratings(options)[value]
-
-        return label
+        return signed(options) if self._way == "signed" else rating
 
 
-def _any_given(values: Sequence[Any]) -> bool:
-    """Whether some rating is given, so not all are null."""
-    return any(one is not None for one in values)
-
-
-def _are_ratings(value: Any) -> bool:
+def are_ratings(value: Any) -> bool:
     """Whether a value is a list of ratings, of which one is given."""
-    if not isinstance(value, list) or not _any_given(value):
+    if not isinstance(value, list) or all(one is None for one in value):
         return False
     return all(map(is_rating, value)) or all(one in (None, -1, 0, 1) for one in value)
 
 
-def _ratings_said(values: Any) -> Any:
-    """What a list of ratings says; the value itself where it is none.
+def _all_said(values: Any) -> Any:
+    """What a list of ratings says.
 
     A list of -1 and 1 says bad and good, whatever the format reads elsewhere.
     """
-    if not isinstance(values, list):
-        return values
     if -1 in values and all(type(one) in (int, float) and one in (-1, 1) for one in values):
         return [max(0.0, float(one)) for one in values]
-    return [rating(value, "") if is_rating(value) else value for value in values]
+    return [*map(said, values)]
 
 
-def rated(row: Row, names: Sequence[str], columns: Mapping[str, str]) -> str:
-    """The column of ratings: the first that holds anything, and not only nulls where another one
-    holds ratings. Other lists of as many ratings say what this one says.
+def rated(
+    row: Row, names: Sequence[str], columns: Mapping[str, str] = NOTHING, before: str = ""
+) -> str:
+    """The column of ratings: the first that rates anything, else the first that holds anything.
+    Other lists of as many ratings say what this one says.
 
-    Raises:
-        AskError: one says something else.
-    """
-    there = [name for name in meant(names, columns) if peek(row, name) is not None]
-    silent = [n for n in there if isinstance(peek(row, n), list) and not _any_given(peek(row, n))]
-    if silent and any(_are_ratings(peek(row, name)) for name in there):
-        there = [name for name in there if name not in silent]
-    column = there[0] if there else names[0]
-    require_same_ratings(row, column, names, columns)
-    return column
-
-
-def require_same_ratings(
-    row: Row, column: str, names: Sequence[str], columns: Mapping[str, str], before: str = ""
-) -> None:
-    """Other lists of as many ratings say what the one that is read says.
+    Args:
+        before: the place of the columns in the row: ``solutions[].``.
 
     Raises:
         AskError: one says something else.
     """
-    mine, what = peek(row, column), "the rating of each step"
-
-    def fits(value: Any) -> bool:
-        """Whether a value is a list of ratings, of as many steps as the one that is read."""
-        return _are_ratings(value) and (not isinstance(mine, list) or len(value) == len(mine))
-
-    require_same(row, column, names, columns, what, said=_ratings_said, fits=fits, before=before)
+    lists = Field("rating of each step", names, are_ratings, _all_said)
+    first = lists.first(row, columns)
+    if first is None:
+        return Field("", names).first(row, columns) or names[0]
+    count = len(peek(row, first))
+    alike = lists.that(lambda value: are_ratings(value) and len(value) == count)
+    return alike.same(row, (first,), columns, before)[0]

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from stages.contract import FormatOptions, Message, Row
+from stages.contract import Message, Row
 from stages.errors import RowError
 from stages.formats import _messages, _parts, _tools
 from stages.formats._messages import kind_of
 from stages.formats._parts import json_value
 from stages.formats._tools import tools as tools
-from stages.rows import column_names, stop_text
+from stages.rows import column_names
 
 SYSTEM = ("system", "system_prompt", "system_instruction", "systemInstruction")
 BEFORE = {"system text": SYSTEM, "history": ("history",)}  # what stands before a question
@@ -165,32 +165,19 @@ def dialogue(row: Row, column: str) -> list[Message]:
     return turns
 
 
-def exchange(row: Row, prompt: str, answer: str, options: FormatOptions) -> list[Message]:
-    """A prompt that is a text and the answer to it, behind what the row says before them.
-
-    Raises:
-        RowError: the prompt already carries a chat template and nobody allowed that.
-    """
-    parsed = stop_text.allowed(prompt, "the prompt", options.already_templated)
-    if parsed is None:
-        return [*before(row), Message("user", prompt), Message("assistant", answer)]
-    return joined(before(row), stop_text.answered(*parsed, answer))
+def exchange(row: Row, prompt: str, answer: str) -> list[Message]:
+    """A prompt that is a text and the answer to it, behind what the row says before them."""
+    return [*before(row), Message("user", prompt), Message("assistant", answer)]
 
 
-def asked(row: Row, prompt: str, options: FormatOptions) -> list[Message]:
-    """A prompt that is a text, as turns without an answer, behind what the row says before them.
-
-    Raises:
-        RowError: the prompt already carries a chat template and nobody allowed that; or it begins
-            the answer, which is not a text that could go on from there.
-    """
-    parsed = stop_text.allowed(prompt, "the prompt", options.already_templated)
-    if parsed is None:
-        return [*before(row), Message("user", prompt)]
-    if begun := stop_text.opening(parsed[1]):
-        detail = f"the templated prompt begins the answer with {begun[:40]!r}, and the answer is "
-        raise RowError("bad_column", f"{detail}a list of turns")
-    return joined(before(row), stop_text.question(parsed[1]))
+def answered(row: Row, question: str, answer: str) -> list[Message]:
+    """The turns of a column with a question and of one with the answer, each text or turns."""
+    if not isinstance(row.get(question), list):
+        return exchange(row, text(row, question), text(row, answer))
+    said = row.get(answer)
+    if isinstance(said, list):
+        return whole(row, question) + conversation(said, answer)
+    return [*whole(row, question), Message("assistant", text(row, answer))]
 
 
 def joined(ahead: list[Message], turns: list[Message]) -> list[Message]:
@@ -238,6 +225,11 @@ def has_turns(value: Any, role_key: str) -> bool:
 def are_turns(value: Any) -> bool:
     """Whether a value is a list of turns in either spelling."""
     return is_turns(value, "role") or is_turns(value, "from")
+
+
+def are_said(value: Any) -> bool:
+    """Whether a value is a text, or a list of turns in either spelling."""
+    return isinstance(value, str) or are_turns(value)
 
 
 def is_turns(value: Any, role_key: str) -> bool:

@@ -7,26 +7,27 @@ from typing import Any
 
 from stages.contract import Conversation, Example, FormatOptions, Message, Pair, Refused, Row
 from stages.errors import RowError, UndecidedError
-from stages.format import Format
 from stages.formats import _messages, _turns
+from stages.formats._fields import Asking, Field, below, lists_of, required
 from stages.kinds import CONVERSATION, PAIR
+from stages.rows.column_names import peek
 from stages.rows.speakers import role_named
 
 _ROOTS = ("prompt", "tree", "root", "message_tree", "message")
 _CHILDREN = ("replies", "children")
 _TEXTS = ("text", "content")
+_TEXT = Field("text of a message", _TEXTS)
 # What a message says of itself when it was taken out of its tree.
 _FLAGS = {"deleted": True, "is_deleted": True, "removed": True, "review_result": False}
 _COLUMNS = {"tree": (*_ROOTS, *_CHILDREN, *_TEXTS, "role")}
 
 
 def _is_node(value: Any) -> bool:
-    # dict.get looks without reading: only row[name] and row.get(name) count as read.
     return (
         isinstance(value, dict)
-        and any(isinstance(dict.get(value, name), list) for name in _CHILDREN)
-        and any(isinstance(dict.get(value, name), str) for name in _TEXTS)
-        and isinstance(dict.get(value, "role"), str)
+        and any(isinstance(peek(value, name), list) for name in _CHILDREN)
+        and any(isinstance(peek(value, name), str) for name in _TEXTS)
+        and isinstance(peek(value, "role"), str)
     )
 
 
@@ -34,16 +35,7 @@ def where(row: Row) -> str | None:
     """The column that holds the tree; empty where the row itself is its first message."""
     if _is_node(row):
         return ""
-    return next((name for name in _ROOTS if _is_node(dict.get(row, name))), None)
-
-
-def _first(row: Row) -> Row | None:
-    """The first message of the row's tree; None where there is none."""
-    column = where(row)
-    if column is None:
-        return None
-    node: Row = row[column] if column else row
-    return node
+    return next((name for name in _ROOTS if _is_node(peek(row, name))), None)
 
 
 def _root(row: Row) -> Row:
@@ -52,9 +44,8 @@ def _root(row: Row) -> Row:
     Raises:
         RowError: there is no tree, or its first message was taken out.
     """
-    node = _first(row)
-    if node is None:
-        raise RowError("bad_column", "there is no message with replies")
+    column = required(where(row), "there is no message with replies")
+    node: Row = row[column] if column else row
     why = _is_gone(node)
     if why is not None:
         raise RowError("deleted_message", f"the first message says that {why}")
@@ -70,16 +61,12 @@ def _message(node: Row) -> Message:
     role = role_named(node.get("role"))
     if role is None:
         raise _messages.unknown_role(node.get("role"), "a message of the tree")
-    names = [name for name in _TEXTS if dict.get(node, name) not in (None, "")]
-    said = _turns.text(node, names[0] if names else _TEXTS[0])
-    if any(_turns.text(node, name) != said for name in names[1:]):
-        raise RowError("bad_column", f"text and content of the message {said[:40]!r} differ")
-    return Message(role, said)
+    return Message(role, _turns.text(node, _TEXT.needed(node, before="**.")))
 
 
 def _is_answer(node: Row) -> bool:
     """Whether the assistant says it."""
-    return role_named(dict.get(node, "role")) == "assistant"
+    return isinstance(node, dict) and role_named(peek(node, "role")) == "assistant"
 
 
 def _is_gone(node: Row) -> str | None:
@@ -99,20 +86,13 @@ def _is_gone(node: Row) -> str | None:
     return why
 
 
-def _below(node: Row) -> int:
-    """How many messages follow a message."""
-    lists = (dict.get(node, name) for name in _CHILDREN)
-    below = [one for value in lists if isinstance(value, list) for one in value]
-    return sum(1 + _below(one) for one in below if isinstance(one, dict))
-
-
 def _replies(node: Row) -> tuple[list[Row], list[Refused]]:
     """The replies to a message, in order, without those taken out, which are counted.
 
     Raises:
         RowError: they are no messages, or stand in two lists.
     """
-    names = [name for name in _CHILDREN if dict.get(node, name) not in (None, [])]
+    names = [name for name in _CHILDREN if peek(node, name) not in (None, [])]
     if len(names) > 1:
         raise RowError("bad_column", f"{' and '.join(names)} of a message both hold replies")
     children = node[names[0]] if names else []
@@ -124,7 +104,7 @@ def _replies(node: Row) -> tuple[list[Row], list[Refused]]:
         if why is None:
             kept.append(one)
         else:
-            after = _below(one)
+            after = len([*below(one, _CHILDREN)])
             more = f" and the {after} after it" if after else ""
             gone.append(Refused("deleted_message", f"{_quoted(one)}{more}: {why}"))
     return kept, gone
@@ -146,16 +126,16 @@ def _rank(node: Row) -> float | None:
 
 def _ranked(answers: list[Row]) -> bool:
     """Whether there are two answers to one message of which one has a rank."""
-    return len(answers) > 1 and any(dict.get(one, "rank") is not None for one in answers)
+    return len(answers) > 1 and any(peek(one, "rank") is not None for one in answers)
 
 
 def _quoted(node: Row) -> str:
     """The beginning of a message's text, for a sentence."""
-    text = next((node[name] for name in _TEXTS if isinstance(dict.get(node, name), str)), "")
+    text = next((node[name] for name in _TEXTS if isinstance(peek(node, name), str)), "")
     return repr(text[:40])
 
 
-class _Tree(Format, abstract=True):
+class _Tree(Asking, abstract=True):
     """A format whose rows are trees of messages."""
 
     columns = _COLUMNS
@@ -168,13 +148,11 @@ class _Tree(Format, abstract=True):
         return f"a message with replies in {column}" if column else "a message with replies"
 
 
-def _has_ranks(node: Any) -> bool:
-    if not isinstance(node, dict):
-        return False
-    given = [value for value in map(node.get, _CHILDREN) if isinstance(value, list)]
-    children = [one for value in given for one in value if isinstance(one, dict)]
-    answers = [one for one in children if _is_answer(one)]
-    return _ranked(answers) or any(map(_has_ranks, children))
+def _has_ranks(node: Row) -> bool:
+    """Whether there are ranked answers to one message of a tree."""
+    every = (node, *below(node, _CHILDREN))
+    lists = (peek(one, key) for one in every for key in lists_of(one, _CHILDREN))
+    return any(_ranked([one for one in some if _is_answer(one)]) for some in lists)
 
 
 class _MessagePaths(_Tree):
@@ -191,7 +169,7 @@ class _MessagePaths(_Tree):
     ways = ("best", "all")
 
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
-        ranked = sum(_has_ranks(_first(row)) for row in rows)
+        ranked = sum(_has_ranks(peek(row, where(row) or "") or row) for row in rows)
         if not ranked:
             return "", "a conversation for each path"
         what = f"the answers of {ranked} of {len(rows)} trees are ranked, so the best may be meant"

@@ -1,13 +1,12 @@
 """Two answers whose columns say which is the chosen one."""
 
-import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Message, Pair, Row
 from stages.errors import RowError
 from stages.formats import _pairs, _turns, rankings
-from stages.formats._asked import one_of, open_question, says, two_of
+from stages.formats._fields import Field, is_any, is_text, listing, open_question
 from stages.formats._messages import role_of
 from stages.rows import stop_text
 from stages.rows.column_names import peek
@@ -22,42 +21,26 @@ class _NamedSides(_pairs.PairFormat):
     Args:
         says: what its rows are, in one sentence.
         sides: the names of the chosen and of the rejected answer's column, the usual ones first.
-        holds: whether a row's column can be an answer.
-        lacking: what a row is refused with that has no such pair; None reads the usual columns.
+        fits: whether a value can be an answer.
     """
 
     name = ""
     columns: Columns = {}
 
     def __init__(
-        self,
-        name: str,
-        says: str,
-        *sides: tuple[str, str],
-        holds: Callable[[Row, str], bool] = lambda row, name: name in row,
-        lacking: str | None = None,
+        self, name: str, says: str, *sides: tuple[str, str], fits: Callable[[Any], bool] = is_any
     ) -> None:
-        self.name, self._sides, self._holds, self._lacking = name, sides, holds, lacking
-        self.__doc__ = says
-        self.columns = {"answers": tuple(itertools.chain(*sides)), **_pairs.BESIDE}
-
-    def _sides_of(self, row: Row) -> tuple[str, str] | None:
-        both = (names for names in self._sides if all(self._holds(row, name) for name in names))
-        return next(both, None)
-
-    def _says(self, row: Row, name: str) -> bool:
-        return self._holds(row, name) and says(row, name)
-
-    def matches(self, row: Row) -> str | None:
-        names = self._sides_of(row)
-        return f"{names[0]} and {names[1]}" if names else None
+        self.name, self.__doc__ = name, says
+        self._needs = (Field("answer", sides, fits),)
+        self.columns = {"answers": self._needs[0].names, **_pairs.BESIDE}
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        names = two_of(row, self._sides, options.columns, holds=self._says) or self._sides_of(row)
-        if names is None and self._lacking is not None:
-            raise RowError("bad_column", self._lacking)
-        chosen, rejected = names or self._sides[0]
-        return [_pairs.pair(row, row.get(chosen), row.get(rejected), options)]
+        sides = self._needs[0]
+        names = sides.same(row, sides.both(row, options.columns), options.columns)
+        if not names:
+            usual = listing(sides.names[:2])
+            raise RowError("no_turns", f"there are no two answers in {usual}")
+        return [_pairs.pair(row, row[names[0]], row[names[1]], options)]
 
 
 class _Preference(_NamedSides):
@@ -158,12 +141,10 @@ _ANSWERS = ("response", "answer", "output", "completion")
 _REJECTED = ("rejected_response", "rejected_message", "rejected_messages")
 
 
-def _is_whole(row: Row, name: str) -> bool:
-    return _turns.are_turns(peek(row, name))
-
-
-def _is_text(row: Row, name: str) -> bool:
-    return says(row, name) and isinstance(peek(row, name), str)
+_WHOLE_FIELD = Field("conversation", _WHOLE, _turns.are_turns)
+_QUESTION = Field("question", _QUESTIONS)
+_ANSWER = Field("chosen answer", _ANSWERS, is_text)
+_OTHER = Field("rejected answer", _REJECTED)
 
 
 def _chosen(row: Row, columns: Mapping[str, str]) -> tuple[str | None, str | None]:
@@ -172,10 +153,10 @@ def _chosen(row: Row, columns: Mapping[str, str]) -> tuple[str | None, str | Non
     Raises:
         AskError: more than one column could be either.
     """
-    whole = one_of(row, _WHOLE, columns, what="conversation", holds=_is_whole)
+    whole = _WHOLE_FIELD.of(row, columns)
     if whole in columns:
         return whole, None
-    answer = one_of(row, _ANSWERS, columns, what="chosen answer", holds=_is_text)
+    answer = _ANSWER.of(row, columns)
     if whole is None or answer is None or role_of(peek(row, whole)[-1]) != "assistant":
         return whole, answer
     last = peek(row, whole)[-1]
@@ -205,34 +186,25 @@ class _RejectedResponse(_pairs.PairFormat):
     prompts = _QUESTIONS
 
     def matches(self, row: Row) -> str | None:
-        rejected = _turns.first_of(row, _REJECTED)
+        rejected, whole = _OTHER.first(row), _WHOLE_FIELD.first(row)
         if rejected is None or any(name.startswith("chosen") for name in row):
             return None
-        whole = next((name for name in _WHOLE if _is_whole(row, name)), None)
-        asked = any(peek(row, name) is not None for name in _QUESTIONS)
-        answer = next((n for n in _ANSWERS if asked and isinstance(peek(row, n), str)), None)
-        chosen = whole or answer
+        chosen = whole or (_QUESTION.first(row) and _ANSWER.first(row))
         return f"{chosen} and {rejected}" if chosen else None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        rejected = one_of(row, _REJECTED, options.columns, what="rejected answer")
-        rejected = rejected or _turns.chosen_of(row, _REJECTED, options.columns)
+        rejected = _OTHER.needed(row, options.columns)
         whole, answer = _chosen(row, options.columns)
-        if whole is None and answer is None:  # an empty one is refused as what it is
-            answer = _turns.chosen_of(row, _ANSWERS, options.columns)
-        if rejected is None or (whole is None and answer is None):
-            raise RowError("bad_column", "there is no answer besides the rejected one")
         if whole is not None:
             turns = _turns.dialogue(row, whole)
             turns += [Message("assistant", _turns.text(row, answer))] if answer else []
         else:
-            name = one_of(row, _QUESTIONS, options.columns, what="question") or _QUESTIONS[0]
-            asked, answered = _turns.text(row, name), _turns.text(row, str(answer))
-            turns = _turns.exchange(row, asked, answered, options)
+            answer = _ANSWER.needed(row, options.columns)
+            asked = _turns.text(row, _QUESTION.needed(row, options.columns))
+            turns = _turns.exchange(row, asked, _turns.text(row, answer))
         side = _pairs.side(row[rejected], rejected)
         margin = _pairs.margin(row, options.columns)
-        parts = _against(row, turns, side)
-        return [Pair(*parts, margin=margin, tools=_turns.tools(row))]
+        return [Pair(*_against(row, turns, side), margin=margin, tools=_turns.tools(row))]
 
 
 def _against(row: Row, turns: _Turns, rejected: _Turns) -> tuple[_Turns, _Turns, _Turns]:
@@ -268,8 +240,7 @@ TABLE = (
         ("messages_chosen", "messages_rejected"),
         ("chosen_conversations", "rejected_conversations"),
         ("chosen_conversation", "rejected_conversation"),
-        holds=lambda row, name: _turns.are_turns(peek(row, name)),
-        lacking="chosen_messages and rejected_messages are not both turns",
+        fits=_turns.are_turns,
     ),
     _HhRlhf(),
     _PreferredOutput(),

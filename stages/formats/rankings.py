@@ -11,7 +11,7 @@ from typing import Any
 from stages.contract import Columns, Example, FormatOptions, Refused, Row
 from stages.errors import RowError, UndecidedError, counted
 from stages.formats import _pairs, _turns, verdicts
-from stages.formats._asked import meant, one_of, open_question, required
+from stages.formats._fields import Field, meant, open_question, required
 from stages.rows.column_names import peek
 from stages.rows.unread import ignore
 
@@ -172,9 +172,12 @@ _LISTS = ("responses", "answers", "completions", "candidates", "outputs", "gener
 _Couple = tuple[_Answer, _Answer]
 
 
-def _is_list(row: Row, name: str) -> bool:
-    value = peek(row, name)
+def _are_several(value: Any) -> bool:
+    """Whether a value is a list of answers."""
     return isinstance(value, list) and len(value) > 1 and not _turns.is_turns(value, "role")
+
+
+_LIST = Field("list of answers", (*_ORDERED, *_LISTS), _are_several)
 
 
 class _Ranked(_pairs.PairFormat):
@@ -187,7 +190,7 @@ class _Ranked(_pairs.PairFormat):
     """
 
     name = "ranked"
-    columns: Columns = {"answers": (*_ORDERED, *_LISTS), "numbers": _NUMBERS, **_pairs.BESIDE}
+    columns: Columns = {"answers": _LIST.names, "numbers": _NUMBERS, **_pairs.BESIDE}
     fans_out = True
     ways = ("adjacent", "all", "extremes", "in-order", "in-order-all", "in-order-extremes")
 
@@ -202,16 +205,15 @@ class _Ranked(_pairs.PairFormat):
 
     def _is_ordered(self, row: Row) -> bool:
         """Whether the row says in which order its answers stand."""
-        names = [name for name in self.columns["answers"] if _is_list(row, name)]
-        if not names or names[0] in _ORDERED:
-            return bool(names)
-        answers = peek(row, names[0])
-        inner = [one for one in answers if isinstance(one, dict)]
+        name = _LIST.first(row)
+        if name is None or name in _ORDERED:
+            return name is not None
+        inner = [one for one in peek(row, name) if isinstance(one, dict)]
         return any(peek(one, name) is not None for one in [row, *inner] for name in _NUMBERS)
 
     def _rated_beside(self, row: Row) -> str | None:
         """A number for each answer that stands in a list of other objects."""
-        name = next((name for name in self.columns["answers"] if _is_list(row, name)), None)
+        name = _LIST.first(row)
         answers = peek(row, name) if name else []
         for other, value in row.items():
             alike = other != name and isinstance(value, list) and len(value) == len(answers)
@@ -224,7 +226,7 @@ class _Ranked(_pairs.PairFormat):
     def matches(self, row: Row) -> str | None:
         if not {"chosen", "labels"}.isdisjoint(row) or verdicts.INDEXED.matches(row) is not None:
             return None
-        name = next((name for name in self.columns["answers"] if _is_list(row, name)), None)
+        name = _LIST.first(row)
         value = peek(row, name) if name else None
         if not value or not all(isinstance(one, (str, dict, list)) for one in value):
             return None
@@ -248,9 +250,7 @@ class _Ranked(_pairs.PairFormat):
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         columns = options.columns
-        names = self.columns["answers"]
-        name = one_of(row, names, columns, what="list of answers", holds=_is_list)
-        name = required(name, "there is no list of two answers or more")
+        name = required(_LIST.of(row, columns), "there is no list of two answers or more")
         given = row[name]
         numbers = _numbers_of(row, name, given, columns)
         listed = f"--map responses={name}" if name in _ORDERED else ""

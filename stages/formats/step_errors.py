@@ -7,7 +7,7 @@ from typing import Any
 from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError, UndecidedError, counted
 from stages.formats import _rated_steps, _turns
-from stages.formats._asked import Asking, meant, require_same, required
+from stages.formats._fields import NOTHING, Asking, Field, is_any, is_list, required
 from stages.kinds import STEPS
 from stages.rows.column_names import peek
 from stages.rows.unread import mapped
@@ -70,14 +70,15 @@ class _Numbered(Asking, abstract=True):
         return [StepChain(_rated_steps.problem(row, options), steps, labels)]
 
 
+def _count(row: Row, columns: Mapping[str, str]) -> int:
+    """How many steps a row has."""
+    return len(peek(row, _rated_steps.STEPS.first(row, columns) or "") or ())
+
+
 _OWN = "label"
 _NAMED = ("first_error", "first_error_step", "first_error_index", "error_step", "error_index")
 _INDICES = (_OWN, *_NAMED)
 _ENOUGH = 4  # rows that show no -1 and no step beyond the second before that is suspicious
-
-
-def _is_index(value: Any) -> bool:
-    return value is None or type(value) is int
 
 
 def _said(value: Any) -> tuple[bool, Any]:
@@ -85,17 +86,16 @@ def _said(value: Any) -> tuple[bool, Any]:
     return isinstance(value, bool), -1 if value is None else value
 
 
-def _column(row: Row, names: Sequence[str] = _INDICES) -> str | None:
-    """The column of an index that holds one, before one that holds null."""
-    there = [name for name in names if name in row]
-    return _turns.first_of(row, there) or next(iter(there), None)
+_INDEX = Field("index of the first wrong step", _INDICES, is_any, _said, empty=True)
+_SURE = _INDEX.that(lambda value: value is None or type(value) is int)
 
 
 def _other(row: Row, columns: Mapping[str, str]) -> str | None:
     """The column of an index that may count from 1: ``label`` does not say the same."""
-    able = meant(_INDICES, columns)
-    name = _column(row, [one for one in able if one != _OWN])
-    own = name and _OWN in able and _OWN in row
+    held = _INDEX.held(row, columns)
+    there = [name for name in held if name != _OWN]
+    name = next((one for one in there if peek(row, one) is not None), next(iter(there), None))
+    own = name and _OWN in held
     return None if own and _said(peek(row, _OWN)) == _said(peek(row, name or "")) else name
 
 
@@ -112,18 +112,16 @@ class _ProcessBench(_Numbered):
     first_error = True
 
     def matches(self, row: Row) -> str | None:
-        steps = _rated_steps.step_column(row)
-        name = next((n for n in _INDICES if n in row and _is_index(row[n])), None)
-        if name is None or steps is None:
-            return None
-        return f"{steps} and the index of the first error in {name}"
+        steps = _rated_steps.STEPS.first(row)
+        name = _SURE.first(row)
+        return f"{steps} and the index of the first error in {name}" if name and steps else None
 
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         others = [(name, row) for row in rows if (name := _other(row, columns))]
         said = [row[name] for name, row in others]
         if all(_said(value) == _said(None) for value in said):  # none, or the same from 0 and 1
             return "", ""
-        counts = [len(row[_rated_steps.step_column(row) or ""]) for _, row in others]
+        counts = [_count(row, columns) for _, row in others]
         numbers = [[value] if type(value) is int else [] for value in said]
         named = [*zip(numbers, counts, strict=True)]
         none_said = any(_said(value) == _said(None) for value in said)
@@ -134,8 +132,8 @@ class _ProcessBench(_Numbered):
             return question
         if len(rows) < _ENOUGH or any(name in columns for name in _INDICES):
             return None
-        seen = {row.get(_OWN, -1) for row in rows if _column(row, _NAMED) is None}
-        longest = max(len(row[_rated_steps.step_column(row) or ""]) for row in rows)
+        seen = {row.get(_OWN, -1) for row in rows if row.keys().isdisjoint(_NAMED)}
+        longest = max(_count(row, columns) for row in rows)
         if seen != {0, 1} or longest < 3:
             return None
         what = "label is 0 or 1 in every row: the index of the first wrong step, or a verdict"
@@ -164,11 +162,9 @@ class _ProcessBench(_Numbered):
         return number - base
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        steps = _rated_steps.listed(row)
-        column = _column(row, meant(_INDICES, options.columns))
+        steps = _rated_steps.texts(row, _rated_steps.STEPS, options)
+        column = _INDEX.of(row, options.columns)
         column = required(column, "nothing says which step is the first wrong one")
-        what = "the index of the first wrong step"
-        require_same(row, column, _INDICES, options.columns, what, said=_said)
         first = self._first(row[column], column, len(steps), options)
         return self._chain(row, steps, [] if first is None else [first], options)
 
@@ -186,23 +182,20 @@ def _is_list(value: Any, steps: int) -> bool:
     return value == sorted(set(value)) and (not value or (value[0] >= 0 and value[-1] <= steps))
 
 
-def _list_of(row: Row) -> str | None:
-    """The column with the step numbers."""
-    name = _rated_steps.step_column(row)
-    if name is None:
-        return None
-    for column in _LISTED:
-        if column in row and (peek(row, column) is None or isinstance(peek(row, column), list)):
-            return column
-    columns = (column for column in _LISTS if column in row)
-    count = len(peek(row, name))
-    return next((column for column in columns if _is_list(peek(row, column), count)), None)
+def _field(steps: int) -> Field:
+    """The numbers of the wrong ones of some steps."""
+    return Field("list of wrong steps", _LISTS, partial(_is_list, steps=steps), empty=True)
 
 
-def _meant(row: Row, columns: Mapping[str, str]) -> str | None:
+def _list_of(row: Row, columns: Mapping[str, str] = NOTHING) -> str | None:
     """The column with the step numbers: one that ``--map`` named, where it named any."""
-    named = [name for name in _LISTS if name in columns]
-    return _turns.first_of(row, named) if named else _list_of(row)
+    named = [one for one in _LISTS if one in columns]
+    if named or not _rated_steps.STEPS.first(row):
+        return _turns.first_of(row, named)
+    there = [one for one in _LISTED if one in row]
+    sure = next((one for one in there if is_list(peek(row, one))), None)
+    sure = sure or next((one for one in there if peek(row, one) is None), None)
+    return sure or _field(_count(row, columns)).first(row)
 
 
 class _ErrorList(_Numbered):
@@ -218,23 +211,21 @@ class _ErrorList(_Numbered):
 
     def matches(self, row: Row) -> str | None:
         column = _list_of(row)
-        return f"{_rated_steps.step_column(row)} and the wrong ones in {column}" if column else None
+        return f"{_rated_steps.STEPS.first(row)} and the wrong ones in {column}" if column else None
 
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         named = [
-            (row[name], len(row[_rated_steps.step_column(row) or ""]))
+            (row[name], _count(row, columns))
             for row in rows
-            if (name := _meant(row, columns)) and isinstance(row[name], list) and row[name]
+            if (name := _list_of(row, columns)) and isinstance(row[name], list) and row[name]
         ]
         return _settle(named, "the lists of wrong steps name")
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        steps = _rated_steps.listed(row)
-        column = _turns.chosen_of(row, _LISTS, options.columns) or _list_of(row)
+        steps = _rated_steps.texts(row, _rated_steps.STEPS, options)
+        column = _list_of(row, options.columns) or _turns.first_of(row, _LISTS)
         column = required(column, "nothing says which steps are wrong")
-        what = "the list of wrong steps"
-        fits = partial(_is_list, steps=len(steps))
-        require_same(row, column, _LISTS, options.columns, what, fits=fits)
+        _field(len(steps)).same(row, (column,), options.columns)
         listed = row.get(column)
         if not isinstance(listed, list) or not all(type(one) is int for one in listed):
             detail = "is not a list of step numbers (empty where no step is wrong)"

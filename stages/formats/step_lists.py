@@ -1,13 +1,16 @@
 """Steps in a list beside their ratings, or in one text or in turns with a tag after each."""
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Row, StepChain
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _rated_steps, _ratings, _turns
-from stages.formats._asked import Asking, meant
+from stages.formats._fields import NOTHING, Asking, Field, is_list, is_text
 from stages.kinds import STEPS
 from stages.rows.column_names import peek
 
@@ -18,10 +21,7 @@ _LABELS = tuple(
 
 def _counts_from_minus_one(value: Any) -> bool:
     """Whether these are ratings of -1, 0 and 1, as a -1 among them shows."""
-    known = isinstance(value, list) and all(
-        one is None or (type(one) in (int, float) and one in (-1, 0, 1)) for one in value
-    )
-    return known and _ratings.is_signed(value)
+    return _ratings.are_ratings(value) and _ratings.is_signed(value)
 
 
 def _fits(value: Any, steps: int) -> bool:
@@ -33,15 +33,37 @@ def _fits(value: Any, steps: int) -> bool:
     return len(value) == steps or any(type(one) is not int for one in value)
 
 
-def _labels(row: Row, names: Sequence[str] = _LABELS) -> str | None:
+def _labels(row: Row, columns: Mapping[str, str] = NOTHING) -> str | None:
     """The column with a rating for each step."""
-    steps = _rated_steps.step_column(row)
+    steps = _rated_steps.STEPS.first(row, columns)
     if steps is None:
         return None
-    return next((name for name in names if _fits(peek(row, name), len(peek(row, steps)))), None)
+    count = len(peek(row, steps))
+    return Field("ratings", _LABELS, lambda value: _fits(value, count)).first(row, columns)
 
 
-class _Stepwise(Asking, _ratings.Signed):
+class _Rated(Asking, abstract=True):
+    """A format whose rows have steps, and a list of ratings for them."""
+
+    kinds = (STEPS,)
+
+    @abstractmethod
+    def _chain(self, row: Row, options: FormatOptions, count: int | None) -> StepChain:
+        """The problem and its steps, without ratings; ``count``: of the ratings, in a list."""
+
+    def _label(self, options: FormatOptions) -> _ratings.Label:
+        return _ratings.rating
+
+    def read(self, row: Row, options: FormatOptions) -> list[Example]:
+        column = _ratings.rated(row, self.columns["ratings"], options.columns)
+        values = peek(row, column)
+        chain = self._chain(row, options, len(values) if isinstance(values, list) else None)
+        label = self._label(options)
+        labels = _ratings.ratings(row.get(column), len(chain.steps), column, label)
+        return [replace(chain, labels=labels)]
+
+
+class _Stepwise(_ratings.Signed, _Rated):
     """``prompt``, ``completions`` (the steps) and ``labels`` (one per step, hard or soft).
 
     ``stepwise/signed`` reads ratings of -1 (bad), 0 (neutral) and 1 (good).
@@ -53,19 +75,17 @@ class _Stepwise(Asking, _ratings.Signed):
     passes_on = (*_rated_steps.PROBLEMS, *_rated_steps.LISTS, *_LABELS)
 
     def _shown(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Iterable[Any]:
-        names = meant(_LABELS, columns)
-        lists = [peek(row, _labels(row, names) or "") for row in rows]
+        lists = [peek(row, _labels(row, columns) or "") for row in rows]
         return [value for values in lists if _counts_from_minus_one(values) for value in values]
 
     def matches(self, row: Row) -> str | None:
         labels = _labels(row)
-        return f"{_rated_steps.step_column(row)} and a rating each in {labels}" if labels else None
+        steps = _rated_steps.STEPS.first(row)
+        return f"{steps} and a rating each in {labels}" if labels else None
 
-    def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        steps = _rated_steps.listed(row, "completions")
-        column = _ratings.rated(row, _LABELS, options.columns)
-        labels = _ratings.ratings(row.get(column), len(steps), column, self._label(options))
-        return [StepChain(_rated_steps.problem(row, options), steps, labels)]
+    def _chain(self, row: Row, options: FormatOptions, count: int | None) -> StepChain:
+        steps = _rated_steps.texts(row, _rated_steps.STEPS, options)
+        return StepChain(_rated_steps.problem(row, options), steps, [])
 
 
 _PREFIXES = ("prefixes", "prefix", "partial_solutions", "step_prefixes", "cumulative_steps")
@@ -78,46 +98,32 @@ def _steps_of(prefixes: list[str]) -> list[str]:
     Raises:
         RowError: one does not begin with the one before.
     """
-    steps = []
-    before = ""
-    for number, prefix in enumerate(prefixes, 1):
+    for number, (before, prefix) in enumerate(pairwise(["", *prefixes]), 1):
         if not prefix.startswith(before):
             raise RowError("not_cumulative", f"prefix {number} does not begin with the one before")
-        steps.append(prefix[len(before) :])
-        before = prefix
-    return steps
+    return [prefix[len(before) :] for before, prefix in pairwise(["", *prefixes])]
 
 
-class _SoftPrefix(Asking):
+class _SoftPrefix(_Rated):
     """``prefixes`` of a solution, each a step longer than the one before, and a value for each.
 
     The values are shares of continuations that reached the right answer, from 0 to 1.
     """
 
     name = "soft_prefix"
-    kinds = (STEPS,)
-    columns: Columns = {**_rated_steps.PROBLEM, "prefixes": _PREFIXES, "values": _VALUES}
+    _needs = (Field("prefixes", _PREFIXES, is_list), Field("ratings", _VALUES, is_list))
+    columns: Columns = {**_rated_steps.PROBLEM, "prefixes": _PREFIXES, "ratings": _VALUES}
     prompts = _rated_steps.PROBLEMS
 
-    def matches(self, row: Row) -> str | None:
-        prefixes, values = _turns.first_of(row, _PREFIXES), _turns.first_of(row, _VALUES)
-        if prefixes is None or values is None:
-            return None
-        lists = isinstance(row[prefixes], list) and isinstance(row[values], list)
-        return f"{prefixes} and {values}" if lists else None
-
-    def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        name = _turns.chosen_of(row, _PREFIXES, options.columns) or "prefixes"
-        steps = _steps_of(_rated_steps.texts(row.get(name), name))
-        column = _ratings.rated(row, _VALUES, options.columns)
-        labels = _ratings.ratings(row.get(column), len(steps), column)
-        return [StepChain(_rated_steps.problem(row, options), steps, labels)]
+    def _chain(self, row: Row, options: FormatOptions, count: int | None) -> StepChain:
+        steps = _steps_of(_rated_steps.texts(row, self._needs[0], options))
+        return StepChain(_rated_steps.problem(row, options), steps, [])
 
 
 # Steps in one text or in turns, with a tag after each or a turn that rates it.
 
 
-class _MathShepherd(Format):
+class _MathShepherd(Asking):
     """Two aligned texts: a step tag in ``input``, the rating at the same place in ``label``.
 
     Only the characters of ``label`` that stand where ``input`` has the tag are ratings; every other
@@ -126,12 +132,9 @@ class _MathShepherd(Format):
 
     name = "math_shepherd"
     kinds = (STEPS,)
+    _needs = (Field("text", ("input",), is_text), Field("ratings", ("label",), is_text))
     columns: Columns = {"text": ("input",), "ratings": ("label",), **_turns.BEFORE}
     prompts = ("input",)
-
-    def matches(self, row: Row) -> str | None:
-        texts = isinstance(row.get("input"), str) and isinstance(row.get("label"), str)
-        return "input and label texts" if texts else None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         _rated_steps.require_alone(row)
@@ -143,25 +146,19 @@ class _MathShepherd(Format):
 _TEXT_VALUES = ("value", "label", "labels", "values")
 
 
-def _count(row: Row, column: str) -> int | None:
-    """How many ratings a column has."""
-    value = peek(row, column)
-    return len(value) if isinstance(value, list) else None
-
-
 def _text(row: Row) -> str | None:
     """The column with the steps in one text: beside their problem, or with it in one."""
-    asked = any(isinstance(peek(row, name), str) for name in _rated_steps.PROBLEMS)
+    asked = any(is_text(peek(row, name)) for name in _rated_steps.PROBLEMS)
     names = (*_rated_steps.LISTS * asked, "input")
-    return next((name for name in names if isinstance(peek(row, name), str)), None)
+    return next((name for name in names if is_text(peek(row, name))), None)
 
 
-class _OpenRLHF(Asking):
+class _OpenRLHF(_Rated):
     """``input`` text with a step tag, or ``question`` and the steps in one text (``process``), and
     a list of ratings: ``+``/``-`` or numbers."""
 
     name = "openrlhf_prm"
-    kinds = (STEPS,)
+    _needs = (Field("ratings", _TEXT_VALUES, is_list),)
     columns: Columns = {
         "text": ("input", *_rated_steps.LISTS),
         "ratings": _TEXT_VALUES,
@@ -170,54 +167,47 @@ class _OpenRLHF(Asking):
     prompts = ("input",)
 
     def matches(self, row: Row) -> str | None:
-        text, name = _text(row), _turns.first_of(row, _TEXT_VALUES)
-        if text and name and isinstance(row[name], list):
-            return f"{text} text and a list in {name}"
-        return None
+        text, name = _text(row), super().matches(row)
+        return f"{text} text and a list in {name}" if text and name else None
 
-    def read(self, row: Row, options: FormatOptions) -> list[Example]:
+    def _chain(self, row: Row, options: FormatOptions, count: int | None) -> StepChain:
         _rated_steps.require_alone(row)
-        name = _ratings.rated(row, _TEXT_VALUES, options.columns)
         column = _text(row) or "input"
-        count = _count(row, name)
         pieces = _rated_steps.cut(_turns.text(row, column), options, count)
         broken = bool(options.step_tag and options.step_tag.isspace())
         if broken and column == "input" and len(pieces) - 2 == count:  # one ends the problem
             pieces[:2] = ["\n".join(pieces[:2])]
-        labels = _ratings.ratings(row.get(name), len(pieces) - 1, name)
         if column == "input":
-            return [_rated_steps.chain(pieces, labels, options)]
+            return _rated_steps.chain(pieces, [], options)
         _rated_steps.require_tail(pieces)
-        return [StepChain(_rated_steps.problem(row, options), pieces[:-1], labels)]
+        return StepChain(_rated_steps.problem(row, options), pieces[:-1], [])
 
 
 _TEXT_LABELS = ("labels", "label", "values", "value", "ratings", "step_labels")
 
 
-class _TaggedMessages(Asking):
+class _TaggedMessages(_Rated):
     """A question and an answer with a step token after each step, and a list of ``labels``."""
 
     name = "tagged_messages"
-    kinds = (STEPS,)
+    _needs = (Field("ratings", _TEXT_LABELS, is_list),)
     columns: Columns = {**_rated_steps.TURNS, "ratings": _TEXT_LABELS}
 
     def matches(self, row: Row) -> str | None:
-        column, labels = _rated_steps.turn_column(row), _turns.first_of(row, _TEXT_LABELS)
-        if column is None or labels is None or not isinstance(row[labels], list):
+        column, labels = _rated_steps.SPOKEN.first(row), super().matches(row)
+        if column is None or labels is None:
             return None
         role, content = _rated_steps.spoken(row[column])[-1]
-        known = role == "assistant" and isinstance(content, str)
+        known = role == "assistant" and is_text(content)
         return f"{column} with steps in the answer, and {labels}" if known else None
 
-    def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        column = _ratings.rated(row, _TEXT_LABELS, options.columns)
+    def _chain(self, row: Row, options: FormatOptions, count: int | None) -> StepChain:
         turns = _rated_steps.conversation(row)
         if [message.role for message in turns] != ["user", "assistant"]:
             raise RowError("bad_column", "the turns are not one question and one answer")
-        pieces = _rated_steps.cut(turns[1].content or "", options, _count(row, column))
+        pieces = _rated_steps.cut(turns[1].content or "", options, count)
         _rated_steps.require_tail(pieces)
-        labels = _ratings.ratings(row.get(column), len(pieces) - 1, column)
-        return [StepChain(turns[0].content or "", pieces[:-1], labels)]
+        return StepChain(turns[0].content or "", pieces[:-1], [])
 
 
 class _StepConversations(Format):
@@ -232,7 +222,7 @@ class _StepConversations(Format):
     columns: Columns = _rated_steps.TURNS
 
     def matches(self, row: Row) -> str | None:
-        column = _rated_steps.turn_column(row)
+        column = _rated_steps.SPOKEN.first(row)
         turns = _rated_steps.spoken(row[column]) if column else []
         answers = [content for role, content in turns if role == "assistant"]
         if answers and all(isinstance(a, str) and a.strip() in ("+", "-") for a in answers):

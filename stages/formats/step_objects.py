@@ -1,12 +1,13 @@
 """Steps as objects with a rating each: in a list, in several solutions, in turns."""
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Refused, Row, StepChain
 from stages.errors import AskError, RowError
 from stages.formats import _messages, _rated_steps, _ratings, _turns
-from stages.formats._asked import Question, open_question, question, required, which
+from stages.formats._fields import Field, Question, is_any, is_list, is_text, required
 from stages.rows.column_names import read_key
 
 _OBJECTS = ("steps", "process", "solution_steps", "reasoning_steps", "rated_steps")
@@ -16,54 +17,19 @@ RATINGS = tuple(
 )
 
 
-def _rating_of(one: Row) -> str | None:
-    """The key of an object's rating: one that rates, before one that holds null."""
-    given = (name for name in RATINGS if dict.get(one, name) is not None)
-    return next(given, next((name for name in RATINGS if name in one), None))
+_RATING = Field("rating of a step", RATINGS, is_any, _ratings.said)
+_TEXT = Field("text of a step", _TEXTS, is_text, str.strip)
 
 
-def _rivals(steps: Iterable[Any]) -> list[str]:
-    """Keys under which one of the steps is rated twice, and differently."""
-    for step in steps:
-        keys = [name for name in RATINGS if isinstance(step, dict) and step.get(name) is not None]
-        if _ratings.differ(dict.get(step, key) for key in keys):
-            return keys
-    return []
+def _are_rated(value: Any) -> bool:
+    """Whether a value is a list of objects that have a text, and some of them a rating."""
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        return False
+    known = all(map(_TEXT.first, value)) and any(map(_RATING.first, value))
+    return known and not any("completions" in one for one in value)
 
 
-def _twice_rated(keys: Sequence[str], column: str) -> tuple[str, str]:
-    """The doubt that ratings under several keys leave, and the options that settle it."""
-    flags = " or ".join(f"--ignore '{column}[].{key}'" for key in keys)
-    what = f"{' and '.join(keys)} could each be the rating of a step in {column}, and they differ"
-    return what, f"Say which to leave out with {flags}"
-
-
-def _two_texts(steps: Iterable[Any], column: str) -> Question | None:
-    """What a step with two texts that differ leaves open, and the options that settle it."""
-    for step in steps:
-        names = _rated_steps.own_texts(step, _TEXTS) if isinstance(step, dict) else []
-        if _rated_steps.differing(step, names):
-            return which(names, f"the text of a step in {column}", f"{column}[].")
-    return None
-
-
-def _left_open(steps: Sequence[Any], column: str) -> Question | None:
-    """What the ratings and the texts of some steps leave open, and the options that settle it."""
-    keys = _rivals(steps)
-    return _twice_rated(keys, column) if keys else _two_texts(steps, column)
-
-
-def _objects(row: Row) -> str | None:
-    """The column with a list of objects that have a text, and some of them a rating."""
-    for name in _OBJECTS:
-        value = dict.get(row, name)
-        if not isinstance(value, list) or not value:
-            continue
-        if not all(isinstance(one, dict) and _rated_steps.own_texts(one, _TEXTS) for one in value):
-            continue
-        if any(_rating_of(one) for one in value) and not any("completions" in one for one in value):
-            return name
-    return None
+_STEPS = Field("list of rated steps", _OBJECTS, _are_rated)
 
 
 def _rated(
@@ -75,19 +41,16 @@ def _rated(
         before: the place of ``row`` in another one: ``solutions[].``.
 
     Raises:
-        AskError: a step has two texts that differ.
+        AskError: a step has two texts, or two ratings, that differ.
         RowError: there are no steps, or a rating is something else.
     """
-    name = required(_objects(row), "there is no list of steps with a text and a rating each")
-    texts: list[str] = []
-    labels: list[float | None] = []
-    for number, step in enumerate(row[name]):
-        if question := _two_texts([step], f"{before}{name}"):
-            raise open_question(*question)
-        said = [step[key] for key in _rated_steps.own_texts(step, _TEXTS)]  # all of them are read
-        texts.append(said[0])
-        labels.append(_ratings.one_rating(step, RATINGS, f"{name}[{number}]", label))
-    return texts, labels
+    name = required(_STEPS.first(row), "there is no list of steps with a text and a rating each")
+    place = f"{before}{name}[]."
+    texts = [step[_TEXT.needed(step, before=place)] for step in row[name]]
+    return texts, [
+        _ratings.one_rating(step, _RATING, f"{name}[{number}]", label, place)
+        for number, step in enumerate(row[name])
+    ]
 
 
 class _RatedSteps(_ratings.Signed):
@@ -102,16 +65,12 @@ class _RatedSteps(_ratings.Signed):
     prompts = _rated_steps.PROBLEMS
 
     def _shown(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Iterable[Any]:
-        steps = (step for row in rows for step in row[_objects(row) or ""])
-        return (step.get(_rating_of(step) or "") for step in steps)
+        steps = (step for row in rows for step in row[_STEPS.first(row) or ""])
+        return (step.get(_RATING.first(step) or "") for step in steps)
 
     def matches(self, row: Row) -> str | None:
-        name = _objects(row)
+        name = _STEPS.first(row)
         return f"{name} with a text and a rating in each" if name else None
-
-    def _open(self, row: Row) -> Question | None:
-        name = _objects(row) or ""
-        return _left_open(dict.get(row, name) or [], name)
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         return [StepChain(_rated_steps.problem(row, options), *_rated(row, self._label(options)))]
@@ -124,50 +83,26 @@ _OUTER = tuple(
 _LISTS = ("labels", "ratings", "step_labels", "rewards", "scores", "values")
 
 
-def _labels(inner: Row) -> str | None:
-    return next((name for name in _LISTS if isinstance(dict.get(inner, name), list)), None)
-
-
-def _beside(inner: Row, outer: str) -> tuple[str, str] | None:
-    """The keys of a solution's texts and of the ratings beside them.
-
-    Args:
-        outer: the column with the solutions.
-
-    Raises:
-        AskError: two lists of ratings say different things; where they do not, all count as read.
-    """
-    steps, labels = _rated_steps.step_column(inner), _labels(inner)
-    if steps is None or labels is None:
-        return None
-    _ratings.require_same_ratings(inner, labels, _LISTS, {}, before=f"{outer}[].")
-    return steps, labels
+def _beside(inner: Row) -> tuple[str, str] | None:
+    """The keys of a solution's texts and of the ratings beside them."""
+    steps, labels = _rated_steps.STEPS.first(inner), Field("", _LISTS, is_list).first(inner)
+    return (steps, labels) if steps and labels else None
 
 
 def _is_solution(inner: Any) -> bool:
-    if not isinstance(inner, dict):
-        return False
-    beside = _rated_steps.step_column(inner) is not None and _labels(inner) is not None
-    return beside or _objects(inner) is not None
+    return isinstance(inner, dict) and bool(_beside(inner) or _STEPS.first(inner))
 
 
-def _solutions(row: Row) -> str | None:
-    """The column with a list of solutions."""
-    for name in _OUTER:
-        value = dict.get(row, name)
-        if isinstance(value, list) and value and any(map(_is_solution, value)):
-            return name
-    return None
+_SOLUTIONS = Field("", _OUTER, lambda value: is_list(value) and any(map(_is_solution, value)))
 
 
 def _shown_by(inner: Any) -> list[Any]:
     """The ratings that a solution shows."""
     if not _is_solution(inner):
         return []
-    name = _objects(inner)
-    if name is None:
-        return list(inner[_labels(inner) or ""])
-    return [step.get(_rating_of(step) or "") for step in inner[name]]
+    if name := _STEPS.first(inner):
+        return [step.get(_RATING.first(step) or "") for step in inner[name]]
+    return list(inner[(_beside(inner) or ("", ""))[1]])
 
 
 class _NestedSteps(_ratings.Signed):
@@ -181,35 +116,31 @@ class _NestedSteps(_ratings.Signed):
     columns: Columns = {"solutions": _OUTER, **_rated_steps.PROBLEM}
     prompts = _rated_steps.PROBLEMS
     fans_out = True
+    _asks = False  # of what one solution leaves open, instead of refusing it alone
 
     def _shown(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Iterable[Any]:
-        solutions = (inner for row in rows for inner in row[_solutions(row) or ""])
+        solutions = (inner for row in rows for inner in row[_SOLUTIONS.first(row) or ""])
         return (value for inner in solutions for value in _shown_by(inner))
 
     def matches(self, row: Row) -> str | None:
-        name = _solutions(row)
+        name = _SOLUTIONS.first(row)
         return f"{name}, each with rated steps" if name else None
 
-    def _open(self, row: Row) -> Question | None:
-        name = _solutions(row) or ""
-        for inner in filter(_is_solution, dict.get(row, name) or []):
-            steps = _objects(inner) or ""
-            if asked := _left_open(dict.get(inner, steps) or [], f"{name}[].{steps}"):
-                return asked
-            try:
-                _beside(inner, name)
-            except AskError as error:
-                return question(error)
-        return None
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Question | None:
+        asking = copy.copy(self)
+        asking._asks = True
+        return _ratings.Signed.doubt(asking, rows, columns)
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        name = required(_solutions(row), "there is no list of solutions with rated steps")
+        name = required(_SOLUTIONS.first(row), "there is no list of solutions with rated steps")
         problem = _rated_steps.problem(row, options)
         examples: list[Example] = []
         for number, inner in enumerate(row[name]):
             try:
                 examples.append(StepChain(problem, *self._chain(inner, name, options)))
             except RowError as error:
+                if self._asks and isinstance(error, AskError):
+                    raise
                 examples.append(Refused(error.code, f"{name}[{number}]: {error.detail}"))
         return examples
 
@@ -218,11 +149,11 @@ class _NestedSteps(_ratings.Signed):
     ) -> tuple[list[str], list[float | None]]:
         if not isinstance(inner, dict):
             raise RowError("bad_column", f"it is a {type(inner).__name__}, not an object")
-        beside = _beside(inner, outer)
+        beside = _beside(inner)
         if beside is None:
             return _rated(inner, self._label(options), f"{outer}[].")
-        steps, labels = beside
-        texts = _rated_steps.texts(inner[steps], steps)
+        steps, labels = beside[0], _ratings.rated(inner, _LISTS, before=f"{outer}[].")
+        texts = inner[steps]
         return texts, _ratings.ratings(inner[labels], len(texts), labels, self._label(options))
 
 
@@ -233,16 +164,14 @@ def _speaks(turn: Row) -> bool:
     return _messages.role_of(turn) == "assistant"
 
 
-def _rated_turns(row: Row) -> str | None:
-    """The column with turns of which an assistant's has a rating."""
-    for name in _TURNS:
-        turns: Any = dict.get(row, name)
-        if not _turns.are_turns(turns):
-            continue
-        keys = [(turn, _rating_of(turn)) for turn in turns if _speaks(turn)]
-        if any(key and isinstance(turn[key], (bool, int, float)) for turn, key in keys):
-            return name
-    return None
+def _are_rated_turns(value: Any) -> bool:
+    """Whether a value is a list of turns of which an assistant's has a rating."""
+    spoken = filter(_speaks, value) if _turns.are_turns(value) else ()
+    rated = (turn.get(_RATING.first(turn) or "") for turn in spoken)
+    return any(isinstance(one, (bool, int, float)) for one in rated)
+
+
+_SPOKEN = Field("", _TURNS, _are_rated_turns)
 
 
 class _RatedMessages(_ratings.Signed):
@@ -256,20 +185,15 @@ class _RatedMessages(_ratings.Signed):
     columns: Columns = {"turns": _TURNS, **_turns.BEFORE}
 
     def _shown(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Iterable[Any]:
-        turns = (turn for row in rows for turn in row[_rated_turns(row) or ""] if _speaks(turn))
-        return (turn.get(_rating_of(turn) or "") for turn in turns)
-
-    def _open(self, row: Row) -> Question | None:
-        name = _rated_turns(row) or ""
-        keys = _rivals(filter(_speaks, dict.get(row, name) or []))
-        return _twice_rated(keys, name) if keys else None
+        turns = (turn for row in rows for turn in row[_SPOKEN.first(row) or ""] if _speaks(turn))
+        return (turn.get(_RATING.first(turn) or "") for turn in turns)
 
     def matches(self, row: Row) -> str | None:
-        name = _rated_turns(row)
+        name = _SPOKEN.first(row)
         return f"{name} with a rating of each step" if name else None
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        name = required(_rated_turns(row), "no assistant turn has a rating")
+        name = required(_SPOKEN.first(row), "no assistant turn has a rating")
         turns = row[name]
         plain = [{k: v for k, v in turn.items() if k not in RATINGS} for turn in turns]
         before = {key: row[key] for key in (*_turns.SYSTEM, "history") if key in row}
@@ -283,7 +207,8 @@ class _RatedMessages(_ratings.Signed):
         labels: list[float | None] = []
         for number, turn in enumerate(turns):
             if _speaks(turn):
-                labels.append(_ratings.one_rating(turn, RATINGS, f"{name}[{number}]", label))
+                where, place = f"{name}[{number}]", f"{name}[]."
+                labels.append(_ratings.one_rating(turn, _RATING, where, label, place))
             elif key := next((k for k in RATINGS if turn.get(k) is not None), None):
                 what = f"{name}[{number}] has a {key}, but only assistant turns are steps"
                 raise RowError("bad_label", what)

@@ -10,80 +10,33 @@ from typing import Any
 from stages.contract import Columns, Example, FormatOptions, Refused, Row, StepChain
 from stages.errors import RowError
 from stages.format import Format
-from stages.formats import _rated_steps, _ratings, _turns
-from stages.formats._asked import Question, required
+from stages.formats import _fields, _rated_steps, _ratings, _turns
+from stages.formats._fields import Field, is_any, is_text
 from stages.kinds import STEPS
+from stages.rows.column_names import peek
 
-_TREES = ("tree", "root", "search_tree", "prefix_tree", "mcts_tree", "step_tree")
 _CHILDREN = ("children", "branches", "nodes", "next_steps")
-_OWN = ("text", "step", "content", "thought", "action")
-_WHOLE = ("prefix", "partial_solution", "state")
+_OWN = Field("text of a node", ("text", "step", "content", "thought", "action"), is_text, str.strip)
+_WHOLE = Field("text of a node", ("prefix", "partial_solution", "state"), is_text)
 _VALUES = tuple("value mc_value q_value soft_label score reward rating label correctness".split())
+_VALUE = Field("value of a node", _VALUES, is_any, _ratings.said)
 
 _Step = tuple[str, float | None]
 
 
-def _key(node: Row, names: tuple[str, ...], kind: type) -> str | None:
-    return next((name for name in names if isinstance(dict.get(node, name), kind)), None)
+def _has_text(node: Row) -> bool:
+    return bool(_OWN.first(node) or _WHOLE.first(node))
 
 
-def _has_values(node: Any) -> bool:
-    if not isinstance(node, dict) or _key(node, (*_OWN, *_WHOLE), str) is None:
-        return False
-    return any(name in node for name in _VALUES)
+def _is_tree(node: Any) -> bool:
+    """Whether a value is a node with others below it that have a text and a value."""
+    known = _fields.below(node, _CHILDREN) if isinstance(node, dict) else ()
+    return any(_has_text(child) and _VALUE.first(child) for child in known)
 
 
-def _lists(node: Row) -> list[str]:
-    """The keys under which a node has nodes below it."""
-    return [name for name in _CHILDREN if dict.get(node, name) and _key(node, (name,), list)]
-
-
-def _column(row: Row) -> str | None:
-    """The column with the first node."""
-    for name in _TREES:
-        node = dict.get(row, name)
-        if not isinstance(node, dict):
-            continue
-        if any(_has_values(child) for key in _lists(node) for child in dict.get(node, key) or []):
-            return name
-    return None
-
-
-def _nodes(node: Any, before: str = "") -> Iterator[tuple[Row, str]]:
-    """A node and all below it, each with the text up to where its own step begins."""
-    if not isinstance(node, dict):
-        return
-    yield node, before
-    whole = _key(node, _WHOLE, str)
-    before = dict.get(node, whole, before) if whole else before
-    for key in _lists(node):
-        for child in dict.get(node, key) or []:
-            yield from _nodes(child, before)
-
-
-def _two_texts(node: Row, before: str) -> list[str]:
-    """The keys of a node's own step and of all steps up to it, where these do not fit."""
-    own, whole = _rated_steps.own_texts(node, _OWN), _key(node, _WHOLE, str)
-    if _rated_steps.differing(node, own):
-        return own
-    if not own or whole is None:
-        return []
-    step, text = dict.get(node, own[0], ""), dict.get(node, whole, "")
-    fits = text.startswith(before) and text[len(before) :].strip() == step.strip()
-    return [] if fits else [own[0], whole]
-
-
-def _given(node: Row) -> dict[str, Any]:
-    """The values of a node by their keys."""
-    return {name: dict.get(node, name) for name in _VALUES if dict.get(node, name) is not None}
-
-
-def _rivals(node: Row, before: str) -> tuple[list[str], str] | None:
-    """Keys of a node that cannot all be meant, and what each could be; None where all agree."""
-    if keys := _two_texts(node, before):
-        return keys, "text"
-    values = _given(node)
-    return (list(values), "value") if _ratings.differ(values.values()) else None
+_TREE = Field(
+    "tree", ("tree", "root", "search_tree", "prefix_tree", "mcts_tree", "step_tree"), _is_tree
+)
 
 
 class _Tree:
@@ -95,6 +48,7 @@ class _Tree:
 
     def __init__(self, column: str, label: _ratings.Label, options: FormatOptions) -> None:
         self.column, self._label, self._options = column, label, options
+        self._place = f"{column}.**."
 
     def value(self, node: Row, where: str) -> float | None:
         """The value of a node; None where it has none.
@@ -102,7 +56,7 @@ class _Tree:
         Raises:
             RowError: it is no rating, or two keys give different ones.
         """
-        return _ratings.one_rating(node, _VALUES, where, self._label)
+        return _ratings.one_rating(node, _VALUE, where, self._label, self._place)
 
     def own(self, node: Row, before: str) -> tuple[str, str]:
         """A node's own step, and the text up to its end.
@@ -111,51 +65,51 @@ class _Tree:
             RowError: it has no text, one that does not begin with the text before, or two that
                 say different things.
         """
-        own, whole = _rated_steps.own_texts(node, _OWN), _key(node, _WHOLE, str)
-        if keys := _two_texts(node, before):
-            both = " and ".join(f"{key} is {node[key][:40]!r}" for key in keys)
-            raise RowError("bad_column", f"a node of the tree has two texts: {both}")
-        said = [node[name] for name in own]  # all are read: they say the same
+        own, whole = _OWN.of(node, before=self._place), _WHOLE.first(node)
         if whole is None:
-            if not own:
-                raise RowError("bad_column", "a node of the tree has no text")
-            return said[0], before
+            own = _fields.required(own, "a node of the tree has no text")
+            return node[own], before
         text: str = node[whole]
+        step = text[len(before) :]
+        if own and node[own].strip() != (step if text.startswith(before) else text).strip():
+            both = own, whole
+            what = f"{own} and {whole} could each be the text of a node in {self.column}"
+            ways = _fields.keeping_one([(own,), (whole,)], both, self._place)
+            raise _fields.open_question(what, f"Say which with {ways}")
         if not text.startswith(before):
             detail = f"{text[:40]!r} does not begin with what is before it"
             raise RowError("not_cumulative", detail)
-        return text[len(before) :], text
+        return step, text
 
-    def paths(self, node: Row, steps: list[_Step], before: str) -> list[list[_Step]]:
+    def paths(self, node: Row, steps: list[_Step], before: str) -> Iterator[list[_Step]]:
         """The steps of each path from below a node to a leaf."""
-        names = _lists(node)
+        names = _fields.lists_of(node, _CHILDREN)
         if len(names) > 1:
             raise RowError("bad_column", f"{' and '.join(names)} of a node both hold nodes")
-        children = node[names[0]] if names else []
-        if not children:
-            return [steps] if steps else []
-        below = []
-        for child in children:
+        if not names and steps:
+            yield steps
+        for child in node[names[0]] if names else ():
             if not isinstance(child, dict):
                 raise RowError("bad_column", "a child of a node is not an object")
             text, whole = self.own(child, before)
             value = self.value(child, f"the node {text.strip()[:30]!r}")
-            below += self.paths(child, [*steps, (text, value)], whole)
-        return below
+            yield from self.paths(child, [*steps, (text, value)], whole)
 
     def root(self, row: Row, node: Row) -> tuple[str, list[_Step], str]:
         """The problem, the step that the first node is, and the text up to its end.
 
         The first node is the problem, or nothing yet, or a step like the others.
         """
-        bare = _key(node, (*_OWN, *_WHOLE), str) is None
-        text, whole = ("", "") if bare else self.own(node, "")
-        if not _names_problem(row):
+        text, whole = self.own(node, "") if _has_text(node) else ("", "")
+        if all(peek(row, name) is None for name in _rated_steps.PROBLEMS):
             if not text.strip():
                 raise RowError("no_problem", "nothing says what the problem is")
-            if _given(node):
-                detail = f"the first node of {self.column} has a value, as a step has"
-                raise RowError("no_problem", f"{detail}; nothing else says what the problem is")
+            if key := next(iter(_VALUE.held(node)), None):
+                what = f"the first node of {self.column} has a {key}, as a step has, and nothing "
+                what += "else says what the problem is"
+                how = f"take the first node for it with --ignore {self.column}.{key}"
+                how = f"Give the problem in a separate column, or {how}"
+                raise _fields.open_question(what, how, "no_problem")
             _rated_steps.require_alone(row)
             return _rated_steps.asked(text, self._options), [], whole
         asked = _rated_steps.problem(row, self._options)
@@ -164,47 +118,24 @@ class _Tree:
         return asked, [(text, self.value(node, "the first node"))], whole
 
 
-def _names_problem(row: Row) -> bool:
-    return any(dict.get(row, name) is not None for name in _rated_steps.PROBLEMS)
-
-
 class _StepTree(_ratings.Signed):
     name = "step_tree"
-    columns: Columns = {"tree": _TREES, **_rated_steps.PROBLEM}
+    columns: Columns = {"tree": _TREE.names, **_rated_steps.PROBLEM}
     prompts = _rated_steps.PROBLEMS
     fans_out = True
     _word = "values"
 
     def _shown(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Iterable[Any]:
-        nodes = (node for row in rows for node, _ in _nodes(dict.get(row, _column(row) or "")))
-        return (dict.get(node, name) for node in nodes for name in _VALUES)
+        roots = (peek(row, _TREE.first(row) or "") for row in rows)
+        nodes = (node for root in roots for node in (root, *_fields.below(root, _CHILDREN)))
+        return (peek(node, name) for node in nodes for name in _VALUES)
 
     def matches(self, row: Row) -> str | None:
-        name = _column(row)
+        name = _TREE.first(row)
         return f"{name} of steps with a value each" if name else None
 
-    def _open(self, row: Row) -> Question | None:
-        column = _column(row) or ""
-        root = dict.get(row, column)
-        for node, before in _nodes(root):
-            rivals = _rivals(node, before)
-            if rivals is not None:
-                keys, what = rivals
-                flags = " or ".join(f"--ignore '{column}.**.{key}'" for key in keys)
-                seen = f"{' and '.join(keys)} could each be the {what} of a node in {column}"
-                return f"{seen}, and they differ", f"Say which to leave out with {flags}"
-        values = _given(root) if isinstance(root, dict) and not _names_problem(row) else {}
-        if values:
-            key = next(iter(values))
-            seen = f"the first node of {column} has a {key}, as a step has"
-            return f"{seen}, and nothing else says what the problem is", (
-                "Give the problem in a separate column, or take the first node for it with "
-                f"--ignore {column}.{key}"
-            )
-        return None
-
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        name = required(_column(row), "there is no tree of steps with a value each")
+        name = _fields.required(_TREE.first(row), "there is no tree of steps with a value each")
         tree = _Tree(name, self._label(options), options)
         asked, first, before = tree.root(row, row[name])
         paths = tree.paths(row[name], first, before)
@@ -236,10 +167,7 @@ def _rating(completion: Row) -> Any:
 def _rated(completion: Any, where: str, options: FormatOptions) -> Rated:
     if not isinstance(completion, dict):
         raise RowError("bad_column", f"{where} is not an object")
-    value = _rating(completion)
-    if value is not None and value not in (-1, 0, 1):
-        raise RowError("bad_label", f"{where} has the rating {value!r}, not -1, 0 or 1")
-    label = None if value is None else _ratings.signed_ratings(options)[value]
+    label = _ratings.signed(options)(_rating(completion), f"the rating of {where}")
     return _turns.text(completion, "text"), label
 
 

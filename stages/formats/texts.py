@@ -6,138 +6,75 @@ from stages.contract import BARE, Columns, Conversation, Example, FormatOptions,
 from stages.errors import RowError
 from stages.format import Format
 from stages.formats import _turns, message_trees
-from stages.formats._asked import one_of, required, says
+from stages.formats._fields import Asking, Field, is_any, is_text, open_question, says
 from stages.kinds import CONVERSATION
 from stages.rows import stop_text
 from stages.rows.column_names import Overlaid, peek
 from stages.rows.speakers import role_named
-from stages.rows.unread import ignore
+from stages.rows.unread import ignore, mapped
 from stages.rows.words import parts
 
 _QUESTIONS = ("question", "query", "problem", "prompt", "input", "input_text", "text_input")
-_ANSWERS = ("answer", "response", "solution", "output", "output_text")
+_ASKED = (*_QUESTIONS, "instruction")
+_ANSWER = Field(
+    "answer", ("answer", "response", "solution", "output", "output_text"), _turns.are_said
+)
+_QUESTION = Field("question", _QUESTIONS, _turns.are_said)
 
 
-def _holds(row: Row, name: str) -> bool:
-    """Whether a column says something that can be a question or an answer."""
-    value = peek(row, name)
-    return says(row, name) and (isinstance(value, str) or _turns.are_turns(value))
-
-
-def _column(row: Row, what: str, names: tuple[str, ...], options: FormatOptions) -> str:
-    """The column of the question, or of the answer.
-
-    Raises:
-        RowError: there is none, or two say different things.
-    """
-    name = one_of(row, names, options.columns, what=what, holds=_holds)
-    name = name or _turns.chosen_of(row, names, options.columns)
-    return required(name, f"there is no {what} column")
-
-
-def _asked_and_answered(
-    row: Row, question: str, answer: str, options: FormatOptions
-) -> list[Message]:
-    """A question, which is a text or turns, and the answer to it."""
-    answered = _turns.text(row, answer)
-    if _turns.are_turns(row[question]):
-        return [*_turns.whole(row, question), Message("assistant", answered)]
-    return _turns.exchange(row, _turns.text(row, question), answered, options)
-
-
-class _QueryResponse(Format):
+class _QueryResponse(Asking):
     """A question column and an answer column, under any of their usual names."""
 
     name = "query_response"
     kinds = (CONVERSATION,)
-    columns: Columns = {"question": _QUESTIONS, "answer": _ANSWERS, **_turns.BESIDE}
+    _needs = (_QUESTION, _ANSWER)
+    _never = frozenset(("instruction", "chosen"))
+    columns: Columns = {"question": _QUESTIONS, "answer": _ANSWER.names, **_turns.BESIDE}
     prompts = _QUESTIONS
-    passes_on = (*_QUESTIONS, *_ANSWERS, *_turns.SYSTEM)
-
-    def matches(self, row: Row) -> str | None:
-        question, answer = _turns.first_of(row, _QUESTIONS), _turns.first_of(row, _ANSWERS)
-        if "instruction" in row or "chosen" in row or question is None or answer is None:
-            return None
-        asked = isinstance(row[question], str) or _turns.are_turns(row[question])
-        return f"{question} and {answer}" if asked and isinstance(row[answer], str) else None
-
-    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
-        for what, names in (("question", _QUESTIONS), ("answer", _ANSWERS)):
-            if any(name in columns for name in names):
-                continue
-            said = [[name for name in names if _holds(row, name)] for row in rows]
-            able = [name for name in names if any(name in some for some in said)]
-            if any(peek(r, n) != peek(r, s[0]) for r, s in zip(rows, said, strict=True) for n in s):
-                flags = " or ".join(f"--map {what}={name}" for name in able)
-                return f"{' and '.join(able)} could each be the {what}", f"Say which with {flags}"
-        return None
+    passes_on = (*_QUESTIONS, *_ANSWER.names, *_turns.SYSTEM)
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        stray = peek(row, "instruction") not in (None, "")
-        if stray and options.columns.keys().isdisjoint(_QUESTIONS):
+        if says(row, "instruction") and options.columns.keys().isdisjoint(_QUESTIONS):
             detail = "'instruction' may be a question too; see --format alpaca --map input=COLUMN"
             raise RowError("bad_column", detail)
-        question = _column(row, "question", _QUESTIONS, options)
-        answer = _column(row, "answer", _ANSWERS, options)
-        turns = _asked_and_answered(row, question, answer, options)
-        return [Conversation(turns, _turns.tools(row))]
+        asked, answer = (field.needed(row, options.columns) for field in self._needs)
+        return [Conversation(_turns.answered(row, asked, answer), _turns.tools(row))]
 
 
-_ASKED = (*_QUESTIONS, "instruction")
-
-
-class _MessageThinking(Format):
+class _MessageThinking(Asking):
     """``problem``, ``message_thinking`` and ``message_content``: reasoning outside the answer."""
 
     name = "message_thinking"
     kinds = (CONVERSATION,)
-    columns: Columns = {
-        "question": _ASKED,
-        "reasoning": ("message_thinking",),
-        "answer": ("message_content",),
-        **_turns.BESIDE,
-    }
+    _needs = (
+        Field("question", _ASKED, _turns.are_said),
+        Field("reasoning", ("message_thinking",), is_any),
+        Field("answer", ("message_content",), is_text),
+    )
+    columns: Columns = {**{one.what: one.names for one in _needs}, **_turns.BESIDE}
     prompts = _ASKED
 
-    def matches(self, row: Row) -> str | None:
-        question = _turns.first_of(row, _ASKED)
-        if question and "message_thinking" in row and isinstance(row.get("message_content"), str):
-            return f"{question}, message_thinking and message_content"
-        return None
-
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        question = one_of(row, _ASKED, options.columns, what="question")
-        question = required(question, "there is no question column")
-        messages = _asked_and_answered(row, question, "message_content", options)
+        asked = self._needs[0].needed(row, options.columns)
+        messages = _turns.answered(row, asked, "message_content")
         if row.get("message_thinking") not in (None, ""):
             thinking = _turns.text(row, "message_thinking")
             messages[-1].fields = {"reasoning_content": thinking}
         return [Conversation(messages, _turns.tools(row))]
 
 
-class _PromptCompletion(Format):
+class _PromptCompletion(Asking):
     """``prompt`` and ``completion``, as text (a user and an assistant turn) or as messages."""
 
     name = "prompt_completion"
     kinds = (CONVERSATION,)
+    _needs = (Field("question", ("prompt",), is_any), Field("answer", ("completion",), is_any))
     columns: Columns = {"question": ("prompt",), "answer": ("completion",), **_turns.BESIDE}
     prompts = ("prompt",)
     passes_on = ("prompt", "completion", *_turns.SYSTEM)
 
-    def matches(self, row: Row) -> str | None:
-        return "prompt and completion" if "prompt" in row and "completion" in row else None
-
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        prompt, completion = row.get("prompt"), row.get("completion")
-        if isinstance(prompt, list) and isinstance(completion, list):
-            turns = _turns.whole(row, "prompt") + _turns.conversation(completion, "completion")
-        elif isinstance(prompt, list) and isinstance(completion, str):
-            turns = [*_turns.whole(row, "prompt"), Message("assistant", completion)]
-        elif isinstance(prompt, list) or isinstance(completion, list):
-            raise RowError("bad_column", "a completion of turns needs a prompt of turns")
-        else:
-            asked, answer = _turns.text(row, "prompt"), _turns.text(row, "completion")
-            turns = _turns.exchange(row, asked, answer, options)
+        turns = _turns.answered(row, "prompt", "completion")
         return [Conversation(turns, _turns.tools(row))]
 
 
@@ -198,28 +135,26 @@ def _speakers(rows: Sequence[Row]) -> str | None:
 TABLE = (_PromptCompletion(), _QueryResponse(), _MessageThinking(), _Text())
 
 
-# ``instruction``, ``input``, ``output``, or an instruction with several ``instances`` of both.
-#
-# The input, when there is one, follows the instruction after a blank line.
-
-
 _INPUTS = ("input", "context")
 _OUTPUTS = ("output", "response")
 _MORE = ("question", "query", "problem", "prompt")  # where others keep what is asked
+_INPUT = Field("input", _INPUTS)
 
 
-def _unread(row: Row, columns: Mapping[str, str]) -> str | None:
-    """A column that seems to be asked too, and that nobody said what to do with."""
-    if "instruction" in columns or any(name in columns for name in _INPUTS):
-        return None
-    names = ("instruction", *_INPUTS)
-    read = {peek(row, name) for name in names if isinstance(peek(row, name), str)}
-    said = {name: peek(row, name) for name in _MORE if isinstance(peek(row, name), str)}
-    return next((n for n, text in said.items() if text.strip() and text not in read), None)
+def _require_all_read(row: Row, columns: Mapping[str, str]) -> None:
+    """Nothing else seems to be asked than what is read.
 
-
-def _either(name: str) -> str:
-    return f"say which with --map input={name} or --ignore {name}"
+    Raises:
+        AskError: a column does, and nobody said what to do with it.
+    """
+    if not columns.keys().isdisjoint(("instruction", *_INPUTS)):
+        return
+    read = {value for name in ("instruction", *_INPUTS) if is_text(value := peek(row, name))}
+    for name in _MORE:
+        value = peek(row, name)
+        if is_text(value) and value.strip() and value not in read:
+            what = f"instruction and {name} could each be the question"
+            raise open_question(what, f"Say which with {mapped('input', name)} or {ignore(name)}")
 
 
 def asked(row: Row, options: FormatOptions) -> str:
@@ -230,28 +165,17 @@ def asked(row: Row, options: FormatOptions) -> str:
             input stands beside an instruction that carries a chat template.
     """
     instruction = _turns.text(row, "instruction")
-    if more := _unread(row, options.columns):
-        detail = f"column {more!r} may be part of the question"
-        raise RowError("bad_column", f"{detail}; {_either(more)}")
-    names = [name for name in _INPUTS if name in options.columns] or _INPUTS
-    named = [name for name in names if row.get(name) not in (None, "")]
-    extra = [_turns.text(row, name) for name in named]
-    if len(extra) > 1:
-        raise RowError("bad_column", "input and context both say something; see --map input=input")
-    if extra and (dialect := stop_text.dialect_of(instruction)):
-        detail = f"the instruction already carries a chat template ({dialect}), so {named[0]} has "
+    _require_all_read(row, options.columns)
+    name = _INPUT.of(row, options.columns)
+    if name is None or row[name] in (None, ""):
+        return instruction
+    if dialect := stop_text.dialect_of(instruction):
+        detail = f"the instruction already carries a chat template ({dialect}), so {name} has "
         raise RowError("bad_column", f"{detail}no place after it")
-    return "\n\n".join([instruction, *extra])
+    return f"{instruction}\n\n{_turns.text(row, name)}"
 
 
-def _one(row: Row, options: FormatOptions) -> Conversation:
-    name = one_of(row, _OUTPUTS, options.columns, what="answer")
-    answer = _turns.text(row, name or _turns.chosen_of(row, _OUTPUTS, options.columns) or "output")
-    turns = _turns.exchange(row, asked(row, options), answer, options)
-    return Conversation(turns, _turns.tools(row))
-
-
-class _Alpaca(Format):
+class _Alpaca(Asking):
     """``instruction``, ``input``, ``output``, or an instruction with several ``instances`` of both.
 
     The input, when there is one, follows the instruction after a blank line.
@@ -259,6 +183,8 @@ class _Alpaca(Format):
 
     name = "alpaca"
     kinds = (CONVERSATION,)
+    _needs = (Field("question", ("instruction",), is_any), Field("answer", _OUTPUTS, is_any))
+    _never = frozenset(("chosen",))
     columns: Columns = {
         "instruction": ("instruction",),
         "input": _INPUTS,
@@ -270,26 +196,17 @@ class _Alpaca(Format):
     passes_on = ("instruction", *_INPUTS, *_OUTPUTS, *_turns.SYSTEM)
 
     def matches(self, row: Row) -> str | None:
-        if "instruction" not in row or "chosen" in row:
-            return None
-        if isinstance(row.get("instances"), list):
+        if isinstance(row.get("instances"), list) and "instruction" in row and "chosen" not in row:
             return "instruction and instances"
-        output = next((name for name in _OUTPUTS if name in row), None)
-        return f"instruction and {output}" if output else None
+        return super().matches(row)
 
-    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str] | None:
-        more = next((name for row in rows if (name := _unread(row, columns))), None)
-        if more is not None:
-            return f"instruction and {more} could each be the question", _either(more).capitalize()
-        said = [[peek(row, name) for name in _OUTPUTS if says(row, name)] for row in rows]
-        same = all(one == values[0] for values in said for one in values)
-        if same or any(name in columns for name in _OUTPUTS):
-            return None
-        flags = " or ".join(f"--map output={name}" for name in _OUTPUTS)
-        return f"{' and '.join(_OUTPUTS)} could each be the answer", f"Say which with {flags}"
+    def _one(self, row: Row, options: FormatOptions) -> Example:
+        answer = _turns.text(row, self._needs[1].needed(row, options.columns))
+        turns = _turns.exchange(row, asked(row, options), answer)
+        return Conversation(turns, _turns.tools(row))
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        return [_one(row, options)]
+        return [self._one(row, options)]
 
     @property
     def variants(self) -> Mapping[str, Format]:
@@ -305,12 +222,12 @@ class _Instances(_Alpaca):
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         if "instances" not in row:
-            return [_one(row, options)]
+            return super().read(row, options)
         instances = row["instances"]
         if not isinstance(instances, list) or not all(isinstance(one, dict) for one in instances):
             raise RowError("bad_column", "column 'instances' is not a list of objects")
         # Each instance with the row's instruction, which its own keys go before.
-        return [_one(Overlaid(row, one), options) for one in instances]
+        return [self._one(Overlaid(row, one), options) for one in instances]
 
 
 ALPACA = _Alpaca()

@@ -6,7 +6,7 @@ from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Row
 from stages.errors import AskError, RowError, UndecidedError
-from stages.formats import _asked, _pairs
+from stages.formats import _fields, _pairs
 from stages.rows.column_names import peek
 from stages.rows.unread import differs_from
 
@@ -46,20 +46,19 @@ _ORDERS = {"0-based": (0, 1), "1-based": (1, 2), "1-is-first": (1, 0)}
 
 
 _UNNAMED: tuple[str, ...] = ()  # the columns of answers in a list
+_PAIR = _fields.Field("answer", _PAIRS)
+_LIST = _fields.Field(
+    "list of answers", _LISTS, lambda one: isinstance(one, list) and len(one) == 2
+)
 
 
 def _ends(row: Row) -> tuple[str, ...]:
     """What the names of the answers' columns end in; nothing where several could be meant."""
-    there = [names for names in _PAIRS if all(_asked.says(row, name) for name in names)]
-    ends = {(left[-1], right[-1]) for left, right in there}
+    there = _PAIR.held(row)
+    ends = {(left[-1], right[-1]) for left, right in _PAIRS if left in there and right in there}
     if not ends:
         return "0", "1"  # a list
     return ends.pop() if len(ends) == 1 else _UNNAMED
-
-
-def _is_two(row: Row, name: str) -> bool:
-    value = peek(row, name)
-    return isinstance(value, list) and len(value) == 2
 
 
 def _answers(row: Row, columns: Mapping[str, str]) -> tuple[list[Any], tuple[str, ...]]:
@@ -68,18 +67,18 @@ def _answers(row: Row, columns: Mapping[str, str]) -> tuple[list[Any], tuple[str
     Raises:
         RowError: there are none; or two columns could each hold one, or there is a third.
     """
-    names = _asked.two_of(row, _PAIRS, columns) or _asked.both_of(row, _PAIRS)
-    listed = _asked.one_of(row, _LISTS, columns, what="list of answers", holds=_is_two)
-    if names is not None and listed is not None and listed not in columns:
+    names = _PAIR.same(row, _PAIR.both(row, columns), columns)
+    listed = _LIST.of(row, columns)
+    if names and listed is not None and listed not in columns:
         if [peek(row, name) for name in names] != peek(row, listed):
-            ways = f"--ignore {listed} or {' '.join(f'--ignore {name}' for name in names)}"
+            ways = _fields.keeping_one([names, (listed,)], (listed, *names))
             what = f"{' and '.join(names)}, and {listed}, could each be the answers"
-            raise _asked.open_question(what, f"Say which with {ways}")
+            raise _fields.open_question(what, f"Say which with {ways}")
         _ = row[listed]  # read: the two columns say it
-    if names is not None and listed not in columns:
+    if names and listed not in columns:
         _require_no_third(row, names, columns)
         return [_pairs.text_of(row[name], name) for name in names], names
-    listed = _asked.required(listed, "there are no two answers to choose from")
+    listed = _fields.required(listed, "there are no two answers to choose from")
     answers = enumerate(row[listed])
     return [_pairs.text_of(one, f"{listed}[{place}]") for place, one in answers], _UNNAMED
 
@@ -123,7 +122,7 @@ def _is_verdict(value: Any, row: Row) -> bool:
         return _one_hot(value) is not None
     if not isinstance(value, str):
         return False
-    return _is_tie(value) or _by_name(value, _asked.both_of(row, _PAIRS) or _UNNAMED) is not None
+    return _is_tie(value) or _by_name(value, _PAIR.both(row)) is not None
 
 
 def _index(value: Any) -> int | None:
@@ -149,7 +148,7 @@ def _tie(detail: str, column: str, value: Any) -> AskError:
 def _speaks(row: Row, name: str) -> bool:
     """Whether a column of a verdict says something of the answers: any text may stand there."""
     value = peek(row, name)
-    return _asked.says(row, name) and (name in _CHOICES or _is_verdict(value, row))
+    return _fields.says(row, name) and (name in _CHOICES or _is_verdict(value, row))
 
 
 def _names_one(value: Any, row: Row) -> bool:
@@ -164,11 +163,7 @@ class _IndexedPair(_pairs.PairFormat):
     """
 
     name = "indexed_pair"
-    columns: Columns = {
-        "answers": (*dict.fromkeys(name for names in _PAIRS for name in names), *_LISTS),
-        "choice": _CHOICES,
-        **_pairs.BESIDE,
-    }
+    columns: Columns = {"answers": (*_PAIR.names, *_LISTS), "choice": _CHOICES, **_pairs.BESIDE}
     ways = tuple(_ORDERS)
 
     def matches(self, row: Row) -> str | None:
@@ -178,22 +173,14 @@ class _IndexedPair(_pairs.PairFormat):
             return None
         if speaking and not any(_names_one(peek(row, name), row) for name in speaking):
             return None
-        if names := _asked.both_of(row, _PAIRS):
+        if names := _PAIR.both(row):
             return f"{names[0]}, {names[1]} and {there[0]}"
-        listed = any(_is_two(row, name) for name in _LISTS)
+        listed = _LIST.first(row)
         return f"a list of two answers and {there[0]}" if listed else None
 
-    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> _asked.Question | None:
-        names = [n for n in _asked.meant(_SAID, columns) if any(_speaks(row, n) for row in rows)]
-        if len(names) < 2:
-            return super().doubt(rows, columns)
-        flags = " or ".join(f"--map label={name}" for name in names)
-        return f"{' and '.join(names)} could each name the better answer", f"Say which with {flags}"
-
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
-        # More than one column only where --map has settled which is read; each must say the same.
         shown: dict[str, str] = {}
-        for name in _SAID:
+        for name in _fields.meant(_SAID, columns):
             variant, why = self._settled([row for row in rows if _speaks(row, name)], name)
             if variant:
                 shown.setdefault(variant, why)
@@ -251,10 +238,10 @@ class _IndexedPair(_pairs.PairFormat):
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
         answers, sides = _answers(row, options.columns)
-        names = _asked.meant(_SAID, options.columns)
+        names = _fields.meant(_SAID, options.columns)
         # Where no column names an answer, the first that says anything is refused for its value.
         said = [name for name in names if _speaks(row, name)]
-        said = said or [name for name in names if _asked.says(row, name)][:1]
+        said = said or [name for name in names if _fields.says(row, name)][:1]
         if not said:
             raise RowError("bad_label", "nothing says which answer is the better one")
         raw = options.columns
@@ -262,12 +249,12 @@ class _IndexedPair(_pairs.PairFormat):
         if len(places) > 1:
             what = f"{' and '.join(said)} do not name the same answer"
             ways = " or ".join(f"--map label={name}" for name in said)
-            raise _asked.open_question(what, f"Say which with {ways}", "bad_label")
+            raise _fields.open_question(what, f"Say which with {ways}", "bad_label")
         better = places.pop()
         return [_pairs.pair(row, answers[better], answers[1 - better], options)]
 
 
-def _require_no_third(row: Row, names: tuple[str, str], columns: Mapping[str, str]) -> None:
+def _require_no_third(row: Row, names: tuple[str, ...], columns: Mapping[str, str]) -> None:
     """Two answers of several are no pair that anybody chose.
 
     Raises:
@@ -275,14 +262,16 @@ def _require_no_third(row: Row, names: tuple[str, str], columns: Mapping[str, st
     """
     stem, known = names[0][:-1], (*names, *columns)
     more = (f"{stem}{end}" for end in "0123cCdD")
-    third = next((name for name in more if name not in known and _asked.says(row, name)), None)
+    third = next((name for name in more if name not in known and _fields.says(row, name)), None)
     if third is not None:
         what = f"{third} could be a third answer besides {' and '.join(names)}"
-        raise _asked.open_question(what, f"To leave it out, add --ignore {third}")
+        raise _fields.open_question(what, f"To leave it out, add --ignore {third}")
 
 
 _STRONG = _named(("response", "answer", "output", "completion"), (*_ENDS[:1], *_ENDS[2:]))
 _STRENGTHS = ("preference_strength", "overall_preference")
+_SIDES = _fields.Field("answer", _STRONG)
+_STRENGTH = _fields.Field("strength", _STRENGTHS)
 
 
 class _StrengthPair(_pairs.PairFormat):
@@ -294,11 +283,7 @@ class _StrengthPair(_pairs.PairFormat):
     """
 
     name = "strength_pair"
-    columns: Columns = {
-        "answers": tuple(name for names in _STRONG for name in names),
-        "strength": _STRENGTHS,
-        **_pairs.BESIDE,
-    }
+    columns: Columns = {"answers": _SIDES.names, "strength": _STRENGTHS, **_pairs.BESIDE}
     ways = ("negative-is-first", "positive-is-first")
 
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
@@ -316,16 +301,16 @@ class _StrengthPair(_pairs.PairFormat):
         return "", f"below 0 the first answer is the better one; {other}"
 
     def matches(self, row: Row) -> str | None:
-        names = _asked.both_of(row, _STRONG)
+        names = _SIDES.both(row)
         strength = next((name for name in _STRENGTHS if name in row), None)
-        if names is None or strength is None or isinstance(row[strength], (str, list, dict)):
+        if not names or strength is None or isinstance(row[strength], (str, list, dict)):
             return None
         return f"{names[0]}, {names[1]} and {strength}"
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        names = _asked.two_of(row, _STRONG, options.columns) or _asked.both_of(row, _STRONG)
-        column = _asked.one_of(row, _STRENGTHS, options.columns, what="strength")
-        if names is None:
+        names = _SIDES.same(row, _SIDES.both(row, options.columns), options.columns)
+        column = _STRENGTH.of(row, options.columns)
+        if not names:
             raise RowError("bad_column", "there are no two answers")
         _require_no_third(row, names, options.columns)
         if column is None:
