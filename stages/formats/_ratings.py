@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -12,25 +11,33 @@ from stages.errors import RowError, counted
 from stages.format import Format
 from stages.formats._asked import Question, meant, require_same
 from stages.kinds import STEPS
+from stages.rows import judgements
 from stages.rows.column_names import peek
 
 _SIGNS = {"+": 1.0, "-": 0.0}
+_WORDS: Mapping[str, float | None] = {
+    **dict.fromkeys(judgements.GOOD, 1.0),
+    **dict.fromkeys(judgements.BAD, 0.0),
+    **dict.fromkeys(judgements.NEUTRAL, None),
+}
 Label = Callable[[Any, str], float | None]  # a value and its place as a rating
 
 
 def rating(value: Any, where: str) -> float | None:
-    """A label as a rating from 0 (bad) to 1 (good); null is unlabelled.
+    """A label as a rating from 0 (bad) to 1 (good); null, and a word for neither, is unlabelled.
 
     Raises:
         RowError: it is something else.
     """
     if value is None or value is True or value is False:
         return None if value is None else float(value)
-    if isinstance(value, str) and value.strip() in _SIGNS:
-        return _SIGNS[value.strip()]
-    if isinstance(value, (bool, int, float)) and math.isfinite(value) and 0 <= value <= 1:
-        return float(value)
-    raise RowError("bad_label", f"{where} is {value!r}; a rating is +, -, a boolean or 0 to 1")
+    if isinstance(value, str) and (word := value.strip().casefold()) in _WORDS:
+        return _WORDS[word]
+    number = judgements.spelled(value)
+    if number is not None and 0 <= number <= 1:
+        return number
+    known = "+ or -, true or false, a word such as correct, incorrect or neutral, or 0 to 1"
+    raise RowError("bad_label", f"{where} is {value!r}; a rating is {known}")
 
 
 def is_rating(value: Any) -> bool:

@@ -14,7 +14,8 @@ from stages import formats, kinds
 from stages.contract import FormatOptions, Row
 from stages.errors import DataError, RowError, counted
 from stages.format import Format
-from stages.normalize.role_columns import Columns, columns_of
+from stages.normalize.judging import columns_of
+from stages.normalize.role_columns import Columns
 from stages.rows.selection import renamed
 from stages.rows.unread import mapped
 
@@ -71,11 +72,11 @@ _SHAPES: Mapping[str, tuple[Shape, ...]] = {
             _PAIR,
         ),
         Shape("preference", {"chosen": "chosen turns", "rejected": "rejected turns"}, _PAIR),
-        Shape("indexed_pair", {"prompt": "prompt", **_TWO, "label": "verdict"}, _AHEAD),
+        Shape("indexed_pair", {"prompt": "prompt", **_TWO, "winner": "verdict"}, _AHEAD),
         *(
             Shape(name, {"prompt": "prompt", "responses": answers, order: role}, _AHEAD)
             for name, answers, order, role in (
-                ("indexed_pair", "two answers", "label", "verdict"),
+                ("indexed_pair", "two answers", "winner", "verdict"),
                 ("ranked", "list of answers", "scores", "scores"),
                 ("ranked", "list of answers", "ranks", "ranks"),
                 ("ranked", "sides", "scores", "numbers of sides"),
@@ -91,6 +92,7 @@ _SHAPES: Mapping[str, tuple[Shape, ...]] = {
             _AHEAD,
         ),
         Shape("processbench", {**_STEPS, "first_error": "first error"}, _AHEAD),
+        Shape("error_list", {**_STEPS, "error_steps": "wrong steps"}, _AHEAD),
     ),
 }
 _ANSWERS = {
@@ -223,14 +225,15 @@ def _run(candidate: Candidate, rows: Sequence[Row], columns: Mapping[str, str]) 
     format_ = formats.load(candidate.reading)
     options = format_.told(replace(_OPTIONS, columns=columns))
     ways = [format_, *format_.variants.values()]
-    read, said = 0, []
+    read, said, made = 0, [], False
     for row in rows:
         given = renamed(row, candidate.renamed)
         if format_.matches(given) is not None:
             examples = next((found for way in ways if (found := _read(way, given, options))), "")
             read += bool(examples)
+            made = made or examples not in ("", *_REFUSED_AS)
             said.append(examples)
-    return read, "\n".join(said)
+    return read * made, "\n".join(said)
 
 
 def _read(way: Format, row: Row, options: FormatOptions) -> str:

@@ -1,0 +1,285 @@
+"""Which columns of sampled rows judge: verdicts on two answers, numbers of answers, ratings of
+steps, by one judge or by several."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+from stages.contract import Row
+from stages.formats import _rated_steps, _ratings
+from stages.normalize import role_names
+from stages.normalize.role_columns import Columns, paths_of
+from stages.rows import judgements, signals
+from stages.rows.column_names import EMPTY
+from stages.rows.selection import lookup
+
+_VERDICTS = 5  # different values of a verdict: each side, its name, a tie
+_SOME = 0.5  # of the rows, in which a verdict must stand: who judged may have skipped others
+_FAMILY = 3  # columns that differ in their number alone: step_1, step_2, step_3
+_SCALES = (3, 4, 5, 6, 7, 10, 100)  # the best mark of a scale that begins at 0 or 1
+
+
+def columns_of(rows: Sequence[Row], answers_alone: bool) -> "Judging":
+    """The columns of some rows.
+
+    Args:
+        answers_alone: every answer is trained, so one of two sides is no answer.
+    """
+    paths = dict.fromkeys(path for row in rows for path in paths_of(row))
+    return Judging({path: [lookup(row, path) for row in rows] for path in paths}, answers_alone)
+
+
+def _are_numbers(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_marked, value))
+
+
+def _is_marked(value: Any) -> bool:
+    """Whether a value is a number, spelled as one or not, or true or false."""
+    return isinstance(value, bool) or judgements.spelled(value) is not None
+
+
+def _are_marks(value: Any) -> bool:
+    """Whether a value is a list of ratings, on whatever scale."""
+    several = isinstance(value, list) and bool(value)
+    return several and all(_is_marked(one) or _ratings.is_rating(one) for one in value)
+
+
+def _of_several(value: Any) -> bool:
+    """Whether a value is a list of what several judges say: a list each, of as many things."""
+    several = isinstance(value, list) and bool(value)
+    return several and all(isinstance(one, list) and one for one in value)
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    if isinstance(value, list):
+        yield from itertools.chain.from_iterable(map(_flat, value))
+    elif value not in EMPTY:
+        yield value
+
+
+def _depth(value: Any) -> int:
+    inside = max(map(_depth, value), default=0) if isinstance(value, list) else -1
+    return inside + 1
+
+
+class Judging(Columns):
+    """The columns of sampled rows, and which of them judge."""
+
+    @cached_property
+    def _rows(self) -> list[Row]:
+        each = zip(*self.values.values(), strict=True)
+        return [dict(zip(self.values, values, strict=True)) for values in each]
+
+    def told(self, path: str) -> list[Any]:
+        """The values at a path, also at several paths together, and with endings."""
+        known = self.values.get(path)
+        return [lookup(row, path) for row in self._rows] if known is None else known
+
+    # Columns that differ in their number alone.
+
+    @cached_property
+    def _families(self) -> list[str]:
+        """Three columns and more that differ in their number alone, as one path."""
+        families: dict[tuple[str, ...], dict[int, str]] = {}
+        for path in self.values:
+            parts = role_names.parts(path)
+            if sum(map(str.isdigit, parts)) == 1 and {*path}.isdisjoint(",[="):
+                number = int(next(filter(str.isdigit, parts)))
+                key = tuple("#" if part.isdigit() else part for part in parts)
+                families.setdefault(key, {}).setdefault(number, path)
+        found = []
+        for members in families.values():
+            first = min(members)
+            if first in (0, 1) and sorted(members) == [*range(first, first + len(members))]:
+                found.append(",".join(members[number] for number in sorted(members)))
+        return [path for path in found if path.count(",") >= _FAMILY - 1]
+
+    # Rated steps.
+
+    def _steps(self) -> list[str]:
+        able = [*super()._steps(), *filter(self._are_texts_of, self._families)]
+        able = [p for p in able if not self._all(p, _are_marks)]
+        return self._called("steps", able) or able
+
+    def _are_texts_of(self, path: str) -> bool:
+        return self._all(path, lambda v: isinstance(v, list) and all(type(o) is str for o in v))
+
+    def _tagged_steps(self) -> list[str]:
+        """Texts with a step tag, or with as many paragraphs or lines as a list has numbers."""
+        texts = [path for path in self._texts if "[]" not in path]
+        tagged = [p for p in texts if self._all(p, _rated_steps.is_tagged)]
+        counts = [self._lengths(path) for path in self._where(_are_marks)]
+        return tagged or [p for p in texts if self._broken(p, counts)]
+
+    def _broken(self, path: str, counts: Sequence[list[int]]) -> bool:
+        said = self.values[path]
+        return any(
+            max(lengths) > 1
+            and all(_rated_steps.pieces_of(text, n) for text, n in zip(said, lengths, strict=True))
+            for lengths in counts
+        )
+
+    def _lengths(self, path: str) -> list[int]:
+        return [len(value) if isinstance(value, list) else 0 for value in self.told(path)]
+
+    def _ratings_of_text(self) -> list[str]:
+        return self._where(_are_marks)
+
+    def _ratings(self) -> list[str]:
+        """Lists of ratings that are as long as the steps; of several judges, what they say
+        together; on another scale, brought to 0 to 1."""
+        found = []
+        several = self._where(_of_several)
+        means = [f"{p}[mean]" for p in several if self._all(p, lambda v: all(map(_are_numbers, v)))]
+        votes = [f"{p}[most]" for p in several if f"{p}[mean]" not in means]
+        for path in (*self._where(_are_marks), *self._families, *means, *votes):
+            if self._all(path, _are_marks) and self._as_long(path, self._steps()):
+                scale = self._scale(path)
+                found += [f"{path}[{scale}]" if scale else path]
+        return found
+
+    def _scale(self, path: str) -> str:
+        """The scale of numbers that do not run from -1 or 0 to 1; empty for all others."""
+        told = map(judgements.spelled, _flat(self.told(judgements.bare(path))))
+        said = [number for number in told if number is not None]
+        if not said or max(said) <= 1 or min(said) < 0 or not all(n.is_integer() for n in said):
+            return ""
+        best = next((one for one in _SCALES if one >= max(said)), None)
+        return "" if best is None or "," in path else f"{min(1, int(min(said)))}..{best}"
+
+    def _first_error(self) -> list[str]:
+        whole = self._where(lambda value: type(value) is int, 0.0)
+        return [path for path in whole if role_names.mentions(path, "error")]
+
+    def _wrong_steps(self) -> list[str]:
+        """Lists of numbers of steps under a name that says that they are wrong."""
+        numbers = self._where(lambda v: isinstance(v, list) and {*map(type, v)} == {int}, 0.0)
+        return [p for p in numbers if role_names.mentions(p, "error") or role_names.is_worse(p)]
+
+    # Numbers of answers.
+
+    def _numbers_of(self, roles: tuple[str, ...]) -> list[str]:
+        several = [f"{path}[mean]" for path in self._where(_of_several)]
+        paths = [*self._where(_are_numbers), *self._families, *several]
+        paths = [p for p in paths if role_names.role_of(judgements.bare(p).split(",")[0]) in roles]
+        lists = self._list_of_answers()
+        able = [p for p in paths if self._all(p, _are_numbers)]
+        return [p for p in able if self._as_long(p, lists) and self._in_order(p, lists)]
+
+    def _list_of_answers(self) -> list[str]:
+        named = [p for p in self._families if role_names.role_of(p.split(",")[0]) == "answer"]
+        return [*super()._list_of_answers(), *filter(self._are_texts_of, named)]
+
+    def _in_order(self, path: str, others: Iterable[str]) -> bool:
+        """Whether a list of objects stands in the order of other lists: a key of both, such as a
+        name, says the same in both."""
+        mine = path.partition("[]")[0]
+        for other in (one.partition("[]")[0] for one in others):
+            for key in self._keys(mine) & self._keys(other) if other != mine else ():
+                left, right = self.values[f"{mine}[].{key}"], self.values[f"{other}[].{key}"]
+                for a, b in zip(left, right, strict=True):
+                    if a != b and sorted(map(repr, a or ())) == sorted(map(repr, b or ())):
+                        return False
+        return True
+
+    def _keys(self, path: str) -> set[str]:
+        return {one.rpartition(".")[2] for one in self.values if one.startswith(f"{path}[].")}
+
+    def _scores(self) -> list[str]:
+        return self._numbers_of(("number", "verdict"))
+
+    def _ranks(self) -> list[str]:
+        return self._numbers_of(("rank",))
+
+    def _as_long(self, path: str, others: Iterable[str]) -> bool:
+        mine = self.told(path)
+        return any(
+            all(
+                len(a) == len(b)
+                for a, b in zip(mine, self.told(other), strict=True)
+                if isinstance(a, list) and isinstance(b, list)
+            )
+            for other in others
+        )
+
+    def _two_numbers(self) -> list[str]:
+        pairs = self._where(lambda value: _are_numbers(value) and len(value) == 2)
+        return [path for path in pairs if role_names.role_of(path) in ("number", "verdict")]
+
+    def _numbers_of_sides(self) -> list[str]:
+        numbers = [p for p in self._where(_is_marked) if role_names.role_of(p) == "number"]
+        return [f"{a},{b}" for a, b in role_names.by_side(numbers) if "[]" not in a]
+
+    # Verdicts on two answers.
+
+    def _verdict(self) -> list[str]:
+        scalars = self._where(lambda value: isinstance(value, (str, int, float)), _SOME)
+        named = [p for p in scalars if role_names.mentions(p, "verdict")]
+        named += [p for p in scalars if p not in named and role_names.role_of(p) == "number"]
+        of_sides = {path for pair in role_names.by_side(scalars) for path in pair}
+        few = [p for p in named if p not in of_sides and self._is_few(p)]
+        return self._one_hot() or self._named_winners(scalars) or [*few, *self._votes()]
+
+    def _is_few(self, path: str) -> bool:
+        """Whether all values of a column are few short ones."""
+        said = [*_flat(self.values[path])]
+        short = all(not isinstance(one, str) or len(one) <= signals.SHORT for one in said)
+        return short and len({repr(one) for one in said}) <= _VERDICTS
+
+    def _votes(self) -> list[str]:
+        """Lists with the verdicts of several judges, as what most of them say."""
+        lists = self._where(lambda value: isinstance(value, list) and any(_flat([value])), _SOME)
+        named = [p for p in lists if role_names.mentions(p, "verdict") and self._is_few(p)]
+        found = []
+        for path in named:
+            said = [value for value in self.values[path] if value not in EMPTY]
+            hot = all(judgements.one_hot(value) is not None for value in said)
+            found.append(path if hot else path + "[most]" * max(map(_depth, said)))
+        return found
+
+    def _named_winners(self, scalars: Iterable[str]) -> list[str]:
+        """A column with the name of one of two, and the columns with both names."""
+        texts = [p for p in self._where(lambda v: isinstance(v, str)) if "[]" not in p]
+        each = itertools.product(scalars, role_names.by_side(texts))
+        able = [(path, *both) for path, both in each if path not in both]
+        return [",".join(some) for some in able if self._are_winners(some)]
+
+    def _are_winners(self, some: Sequence[str]) -> bool:
+        """Whether the first of three columns says one of the two others, sometimes each."""
+        each = zip(*(self.values[path] for path in some), strict=True)
+        said = [one for one in each if not judgements.is_tie([*one])]
+        return {judgements.side_of([*one]) for one in said} == {0, 1}
+
+    def _named_sides(self, texts: Sequence[str]) -> list[tuple[str, str]]:
+        """Two texts whose columns a verdict names: ``answer_ours`` where it says ``ours``."""
+        verdicts = [self.told(path) for path in self._verdict() if "," not in path]
+        found = []
+        for both in itertools.combinations(texts, 2):
+            for values in verdicts:
+                said = [v for v in values if v not in EMPTY and not judgements.is_tie(v)]
+                if {judgements.side_of(value, both) for value in said} == {0, 1}:
+                    found.append(both)
+                    break
+        return found
+
+    def _one_hot(self) -> list[str]:
+        """Columns that say of one side each, or of a tie, whether it won: 1 in one of them."""
+        flags = [p for p in self._where(lambda v: v in (0, 1, "0", "1")) if "[]" not in p]
+        found = []
+        for left, right in role_names.by_side(flags):
+            ties = [p for p in flags if "tie" in role_names.parts(p)]
+            for some in ([left, right, *ties[:1]], [left, right]):
+                each = zip(*(self.values[path] for path in some), strict=True)
+                if all(sum(map(int, one)) == 1 for one in each):
+                    found.append(",".join(some))
+                    break
+        return found
+
+    def couples(self, role: str) -> list[tuple[str, str]]:
+        """The two paths that may be the two sides of a role."""
+        found = super().couples(role)
+        if role == "first answer":
+            named = self._named_sides([p for p in self._texts if "[]" not in p])
+            found += [both for both in named if both not in found]
+        return found
