@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ _WORDS: Mapping[str, float | None] = {
     **dict.fromkeys(judgements.BAD, 0.0),
     **dict.fromkeys(judgements.NEUTRAL, None),
 }
+_NEUTRAL: Mapping[str, float | None] = {"null": None, "good": 1.0, "bad": 0.0}
 Label = Callable[[Any, str], float | None]  # a value and its place as a rating
 
 
@@ -38,6 +40,12 @@ def rating(value: Any, where: str) -> float | None:
         return number
     known = "+ or -, true or false, a word such as correct, incorrect or neutral, or 0 to 1"
     raise RowError("bad_label", f"{where} is {value!r}; a rating is {known}")
+
+
+def _in_words(value: Any, where: str, neutral: str) -> float | None:
+    """A rating; a word for neither good nor bad is what ``--neutral`` makes of it."""
+    made = rating(value, where)
+    return _NEUTRAL[neutral] if made is None and value is not None else made
 
 
 def is_rating(value: Any) -> bool:
@@ -121,7 +129,7 @@ def aligned(pieces: list[str], label: str) -> list[float | None]:
 
 def signed_ratings(options: FormatOptions) -> dict[Any, float | None]:
     """What ratings of -1, 0 and 1 say; 0 is what ``--neutral`` makes of it."""
-    return {1: 1.0, -1: 0.0, 0: {"null": None, "good": 1.0, "bad": 0.0}[options.neutral]}
+    return {1: 1.0, -1: 0.0, 0: _NEUTRAL[options.neutral]}
 
 
 def is_signed(values: Iterable[Any]) -> bool:
@@ -161,7 +169,7 @@ class Signed(Format, abstract=True):
         It raises RowError where the value is something else.
         """
         if self._way != "signed":
-            return rating
+            return functools.partial(_in_words, neutral=options.neutral)
 
         def label(value: Any, where: str) -> float | None:
             if value is None:

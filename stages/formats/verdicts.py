@@ -66,7 +66,8 @@ def _answers(row: Row, columns: Mapping[str, str]) -> list[Any]:
     """
     names = _asked.two_of(row, _PAIRS, columns) or _asked.both_of(row, _PAIRS)
     listed = _asked.one_of(row, _LISTS, columns, what="list of answers", holds=_is_two)
-    if names is not None and listed is not None and listed not in columns:
+    named = names is not None and not {*columns}.isdisjoint(names)
+    if names is not None and not named and listed is not None and listed not in columns:
         if [peek(row, name) for name in names] != peek(row, listed):
             ways = f"--ignore {listed} or {' '.join(f'--ignore {name}' for name in names)}"
             what = f"{' and '.join(names)}, and {listed}, could each be the answers"
@@ -168,8 +169,9 @@ class _IndexedPair(_pairs.PairFormat):
 
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> _asked.Question | None:
         names = [n for n in _asked.meant(_SAID, columns) if any(_speaks(row, n) for row in rows)]
-        if len(names) < 2:
-            return super().doubt(rows, columns)
+        if len(names) < 2:  # rows without a verdict are asked about with their number
+            said = [row for row in rows if any(_speaks(row, name) for name in names)]
+            return super().doubt(said, columns)
         flags = " or ".join(f"--map label={name}" for name in names)
         return f"{' and '.join(names)} could each name the better answer", f"Say which with {flags}"
 

@@ -224,12 +224,16 @@ class Judging(Columns):
     def _is_few(self, path: str) -> bool:
         """Whether all values of a column are few short ones."""
         said = [*_flat(self.values[path])]
-        short = all(not isinstance(one, str) or len(one) <= signals.SHORT for one in said)
+        short = all(
+            len(one) <= signals.SHORT if isinstance(one, str) else type(one) is int for one in said
+        )
         return short and len({repr(one) for one in said}) <= _VERDICTS
 
     def _votes(self) -> list[str]:
         """Lists with the verdicts of several judges, as what most of them say."""
-        lists = self._where(lambda value: isinstance(value, list) and any(_flat([value])), _SOME)
+        lists = self._where(
+            lambda value: isinstance(value, list) and any(True for _ in _flat(value)), _SOME
+        )
         named = [p for p in lists if role_names.mentions(p, "verdict") and self._is_few(p)]
         found = []
         for path in named:
@@ -258,7 +262,7 @@ class Judging(Columns):
         for both in itertools.combinations(texts, 2):
             for values in verdicts:
                 said = [v for v in values if v not in EMPTY and not judgements.is_tie(v)]
-                if {judgements.side_of(value, both) for value in said} == {0, 1}:
+                if {judgements.named_by(value, both) for value in said} == {0, 1}:
                     found.append(both)
                     break
         return found

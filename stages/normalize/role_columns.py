@@ -245,9 +245,9 @@ class Columns:
 
     def couples(self, role: str) -> list[tuple[str, str]]:
         """The two paths that may be the two sides of a role."""
-        if role == "chosen turns":
+        if role.endswith(" turns"):
             both = self._where(lambda value: _ends_with(value, asks=False))
-            return role_names.by_better(both)
+            return role_names.by_side(both) if role == "first turns" else role_names.by_better(both)
         if role == "chosen score":
             return role_names.by_better(self._where(_is_number))
         said = [path for path in self._where(_is_said) if not role_names.is_about(path)]

@@ -19,7 +19,7 @@ def _words(*said: str) -> dict[str, tuple[str, ...]]:
 _FIRST = _words("system: system sys", "tools: tools functions", "history: history")
 _NOUNS = _words(
     "question: question query problem prompt instruction input user human request ask "
-    "task definition frage pregunta 题目 问题 質問 指令 输入",
+    "task exercise definition frage aufgabe pregunta 题目 问题 質問 指令 输入",
     "answer: answer response solution output completion reply generation generated assistant "
     "target summary gpt candidates samples antwort respuesta 回答 答案 输出",
     "context: context passage document article background",
@@ -29,7 +29,8 @@ _NOUNS = _words(
     "topic: title post item goal body text selftext",
     "rank: rank",
     "number: score rating reward grade label value point quality",
-    "verdict: winner preference preferred choice better best verdict judgment judgement selected",
+    "verdict: winner preference preferred choice better best verdict judgment judgement selected "
+    "vote votes sieger besser gagnant ganador 勝者 胜者",
 )
 _WHOLE = ("q", "a", "cot", "gpt", "sys", "ask", "user")  # none begins a word, nor one it
 _ENDINGS = ("", "s", "es", "ed")
@@ -42,7 +43,7 @@ _ABOUT = frozenset(
     "verified safe toxic flag feedback eval evaluation confidence critique judge index "
     "embedding".split()
 )
-_SAID = frozenset(("text", "content", "value", "body", "message", "said"))
+_SAID = frozenset(("text", "content", "value", "body", "message", "said", "statement"))
 # Objects beside the data: for a checker, or for the one who keeps it.
 _BESIDE = frozenset(("meta", "metadata", "extra", "verification"))
 # What answers are checked against; it is trained only where it is no more than a short name of one.

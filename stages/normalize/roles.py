@@ -45,6 +45,7 @@ _AHEAD = {"system": "system text", "history": "history"}
 _BESIDE = {**_AHEAD, "tools": "tools"}
 _PAIR = {**_AHEAD, "chosen_score": "chosen score", "rejected_score": "rejected score"}
 _TWO = {"response_a": "first answer", "response_b": "second answer"}
+_TALKS = {"response_a": "first turns", "response_b": "second turns"}
 # Two answers whose names end in numbers keep them, as the index of the better one counts so.
 _COUNTED = {("1", "2"): ("response_1", "response_2"), ("0", "1"): ("response_0", "response_1")}
 _STEPS = {"problem": "question", "steps": "steps"}
@@ -73,6 +74,7 @@ _SHAPES: Mapping[str, tuple[Shape, ...]] = {
         ),
         Shape("preference", {"chosen": "chosen turns", "rejected": "rejected turns"}, _PAIR),
         Shape("indexed_pair", {"prompt": "prompt", **_TWO, "winner": "verdict"}, _AHEAD),
+        Shape("indexed_pair", {**_TALKS, "winner": "verdict"}, {}),
         *(
             Shape(name, {"prompt": "prompt", "responses": answers, order: role}, _AHEAD)
             for name, answers, order, role in (
@@ -97,7 +99,7 @@ _SHAPES: Mapping[str, tuple[Shape, ...]] = {
 }
 _ANSWERS = {
     name: role
-    for names in _COUNTED.values()
+    for names in reversed(_COUNTED.values())  # response_1 is the first one where there is no 0
     for name, role in zip(names, _TWO.values(), strict=True)
 }
 # Roles that two columns play together: the first of a couple, and the second.
@@ -106,6 +108,7 @@ _COUPLES = {
     "chosen turns": "rejected turns",
     "chosen score": "rejected score",
     "first answer": "second answer",
+    "first turns": "second turns",
 }
 
 
@@ -276,7 +279,7 @@ def _groups(names: Mapping[str, str], held: Columns) -> list[list[dict[str, str]
             groups.append(
                 [
                     dict(zip(_COUNTED.get((a[-1], b[-1]), (name, other)), (a, b), strict=True))
-                    if role == "first answer"
+                    if role.startswith("first ")
                     else {name: a, other: b}
                     for a, b in held.couples(role)
                 ]

@@ -3,18 +3,19 @@ say together.
 
 Endings of a path make one value of a list. ``votes[most]`` is what most of the values say,
 ``marks[mean]`` is their mean, and ``marks[1..5]`` brings numbers from 1 (the worst) to 5 (the best)
-to 0 to 1. Endings may follow one another.
+to 0 to 1. ``scores[best]`` is the place of the highest, ``tie`` where all are equal. Endings may
+follow one another.
 """
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stages.rows import signals
 
 TIE = "tie"  # what most values say where no value stands there more often than all others
-_ENDED = re.compile(r"(?P<path>.+)\[(?P<how>most|mean|-?\d+\.\.-?\d+)\]")
+_ENDED = re.compile(r"(?P<path>.+)\[(?P<how>most|mean|best|-?\d+\.\.-?\d+)\]")
 _NOTHING = (None, "")
 
 
@@ -40,7 +41,7 @@ def together(value: Any, how: str) -> Any:
         number = spelled(value)
         return value if number is None or low == high else (number - low) / (high - low)
     there = [one for one in value if one not in _NOTHING] if isinstance(value, list) else [value]
-    return _mean(there) if how == "mean" else _most(there)
+    return _MADE[how](there)
 
 
 def _mean(values: Sequence[Any]) -> float | None:
@@ -53,6 +54,17 @@ def _most(values: Sequence[Any]) -> Any:
     said = [one for at, one in enumerate(values) if one not in values[:at]]
     said = [one for one in said if values.count(one) == times]
     return said[0] if len(said) == 1 else TIE if said else None
+
+
+def _best(values: Sequence[Any]) -> int | str | None:
+    numbers = [spelled(one) for one in values]
+    known = [number for number in numbers if number is not None]
+    if len(known) < 2:
+        return None
+    return numbers.index(max(known)) if len({*known}) > 1 else TIE
+
+
+_MADE: Mapping[str, Callable[[Sequence[Any]], Any]] = {"most": _most, "mean": _mean, "best": _best}
 
 
 def spelled(value: Any) -> float | None:
@@ -116,6 +128,7 @@ def one_hot(value: Any) -> int | None:
 def _is_named(value: Any) -> bool:
     """Whether a value is a winner's name, and the names of both sides."""
     several = isinstance(value, list) and len(value) == 3 and value[1] != value[2]
+    several = several and one_hot(value) is None
     return several and all(isinstance(one, str) and one for one in value[1:])
 
 
@@ -161,15 +174,17 @@ def side_of(value: Any, names: tuple[str, ...] = ()) -> int | None:
     said = parts(value)
     if all(map(str.isdigit, said)):
         return None  # an index, which may count from 0 or from 1
-    if len(names) == 2 and (named := _named_by(frozenset(said), (names[0], names[1]))) is not None:
+    if (named := named_by(value, names)) is not None:
         return named
     rest = [one for one in said if one not in _NOUNS]
     return _LETTERS.get(rest[0]) if len(rest) == 1 else None
 
 
-def _named_by(said: frozenset[str], names: tuple[str, str]) -> int | None:
-    """Which of two columns is named by the words in which its name differs from the other's."""
-    shared = frozenset(parts(names[0])) & frozenset(parts(names[1]))
-    left = said - shared - {*_NOUNS}
-    own = [bool(left) and left == one - {*_NOUNS} for one in _own(names)]
+def named_by(value: Any, names: tuple[str, ...]) -> int | None:
+    """Which of two columns a text names by the words in which its name differs from the other."""
+    said = frozenset(parts(value)) if isinstance(value, str) else frozenset()
+    if len(names) != 2 or all(map(str.isdigit, said)):
+        return None
+    left = said - (frozenset(parts(names[0])) & frozenset(parts(names[1]))) - {*_NOUNS}
+    own = [bool(left) and left == one - {*_NOUNS} for one in _own((names[0], names[1]))]
     return own.index(True) if own.count(True) == 1 else None

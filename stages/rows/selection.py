@@ -35,7 +35,7 @@ def lookup(row: Row, path: str) -> Any:
     """
     if path in row:
         return row[path]
-    if "," in path:
+    if "," in path and not path.endswith("[best]"):
         values = [lookup(row, one) for one in path.split(",")]
         while len(values) > 2 and values[-1] in (None, ""):
             del values[-1]
