@@ -12,6 +12,7 @@ from stages.contract import Columns, Example, FormatOptions, Refused, Row
 from stages.errors import RowError, UndecidedError, counted
 from stages.formats import _pairs, _turns, verdicts
 from stages.formats._asked import meant, one_of, open_question, required
+from stages.rows import judgements
 from stages.rows.column_names import peek
 from stages.rows.unread import ignore
 
@@ -91,14 +92,31 @@ def _numbers_of(
         if inside:
             levels = [_level(one.get(key), path, scored) for one in answers]
             numbers.append(_Numbers(path, levels, scored))
+    numbers += _beside(row, name, answers, columns) if objects and not numbers else []
     return [one for one in numbers if any(level is not None for level in one.levels)]
+
+
+def _beside(row: Row, name: str, answers: list[Row], columns: Mapping[str, str]) -> list[_Numbers]:
+    """The numbers in a list of other objects that have a key of the answers, such as the name of
+    the model, which says whose they are."""
+    found = []
+    for other, value in row.items():
+        objects = isinstance(value, list) and all(isinstance(one, dict) for one in value)
+        by = judgements.shared_key(answers, value) if objects and other != name else None
+        for key in meant(_NUMBERS, columns) if by else ():
+            if all(key in one for one in value):
+                scored, path = key in _SCORES, f"{other}[].{key}"
+                each = {one[by]: _level(one[key], path, scored) for one in row[other]}
+                found.append(_Numbers(path, [each[one[by]] for one in answers], scored))
+    return found
 
 
 def _level(value: Any, where: str, scored: bool) -> float | None:
     """How good an answer with a score or a rank is; None where it has none."""
     if value is None:
         return None
-    return _pairs.number(value, where) if scored else -_pairs.number(value, where)
+    number = judgements.spelled(value) if isinstance(value, str) else value
+    return _pairs.number(number, where) if scored else -_pairs.number(number, where)
 
 
 def _disagree(one: _Numbers, other: _Numbers) -> bool:
@@ -207,7 +225,9 @@ class _Ranked(_pairs.PairFormat):
             return bool(names)
         answers = peek(row, names[0])
         inner = [one for one in answers if isinstance(one, dict)]
-        return any(peek(one, name) is not None for one in [row, *inner] for name in _NUMBERS)
+        if any(peek(one, name) is not None for one in [row, *inner] for name in _NUMBERS):
+            return True
+        return len(inner) == len(answers) and bool(_beside(row, names[0], answers, {}))
 
     def _rated_beside(self, row: Row) -> str | None:
         """A number for each answer that stands in a list of other objects."""
@@ -267,7 +287,8 @@ class _Ranked(_pairs.PairFormat):
             sides = texts[better.where], texts[worse.where]
             examples.append(_pairs.pair(row, *sides, options, own=better.margin_over(worse)))
         if all(isinstance(one, Refused) for one in examples):
-            raise RowError("tie", "all answers are equally good")
+            top, inside, key = (numbers[0].path if numbers else "").partition("[].")
+            raise _pairs.all_equal(f"{columns.get(top, top)}{inside}{key}")
         return [*examples, *self._left_out(ordered, unrated)]
 
 

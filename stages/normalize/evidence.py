@@ -67,6 +67,8 @@ def _none_fits(rows: Sequence[contract.Row], kind: kinds.Kind, where: str) -> Un
     """The error for rows that have no format, and no columns that play the roles of one."""
     said = roles.columns_named(rows[:10]) or "(none)"
     none = f"{where}: no format of {kind.words} fits rows with the columns {said}."
+    if lacking := roles.lacking(rows[: roles.SAMPLED], kind):
+        return UnknownFormatError(f"{none[:-1]}: {lacking[0]}.", f"{lacking[1]}.")
     if likely := survey.offer(rows, kind):
         return UnknownFormatError(none, likely)
     offered = ", ".join(f.name for f in formats.usable_for(kind))
@@ -107,6 +109,9 @@ class _Roles:
             raise _none_fits(self.rows, self.kind, self.where)
         if len(found) > 1:
             raise roles.which(found, self.where)
+        if open_ := found[0].open:
+            what, how = open_
+            raise DataError(f"{self.where}: {what}.", f"{how} {found[0].options}.")
         return self.reading(found[0])
 
     def reading(self, one: roles.Candidate) -> Detection:

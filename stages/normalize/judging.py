@@ -3,6 +3,7 @@ steps, by one judge or by several."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,17 +18,20 @@ from stages.rows.selection import lookup
 _VERDICTS = 5  # different values of a verdict: each side, its name, a tie
 _SOME = 0.5  # of the rows, in which a verdict must stand: who judged may have skipped others
 _FAMILY = 3  # columns that differ in their number alone: step_1, step_2, step_3
+_GIVEN = 'Give rows such as {"problem": "...", "steps": ["...", "..."], "labels": [1, 0]}'
 _SCALES = (3, 4, 5, 6, 7, 10, 100)  # the best mark of a scale that begins at 0 or 1
 
 
-def columns_of(rows: Sequence[Row], answers_alone: bool) -> "Judging":
+def columns_of(rows: Sequence[Row], answers_alone: bool, guess: bool = False) -> "Judging":
     """The columns of some rows.
 
     Args:
         answers_alone: every answer is trained, so one of two sides is no answer.
+        guess: see ``Judging``.
     """
     paths = dict.fromkeys(path for row in rows for path in paths_of(row))
-    return Judging({path: [lookup(row, path) for row in rows] for path in paths}, answers_alone)
+    values = {path: [lookup(row, path) for row in rows] for path in paths}
+    return Judging(values, answers_alone, guess)
 
 
 def _are_numbers(value: Any) -> bool:
@@ -51,20 +55,29 @@ def _of_several(value: Any) -> bool:
     return several and all(isinstance(one, list) and one for one in value)
 
 
-def _flat(value: Any) -> Iterator[Any]:
-    if isinstance(value, list):
-        yield from itertools.chain.from_iterable(map(_flat, value))
-    elif value not in EMPTY:
-        yield value
-
-
-def _depth(value: Any) -> int:
-    inside = max(map(_depth, value), default=0) if isinstance(value, list) else -1
-    return inside + 1
-
-
+@dataclass(frozen=True)
 class Judging(Columns):
-    """The columns of sampled rows, and which of them judge."""
+    """The columns of sampled rows, and which of them judge.
+
+    Attributes:
+        guess: the one text that has no role by its name may be the question.
+    """
+
+    guess: bool = False
+
+    @cached_property
+    def questions(self) -> list[str]:
+        """The texts that may be asked."""
+        named = super().questions
+        if named or not self.guess:
+            return named
+        sides = {path for role in ("chosen", "first answer") for path in self._sided(role)}
+        open_ = [p for p in self._alone if p not in sides and not role_names.role_of(p)]
+        able = [p for p in open_ if self._is_varied(p) and self._long(p)]
+        return able if len(able) == 1 else []
+
+    def _sided(self, role: str) -> Iterator[str]:
+        return itertools.chain.from_iterable(self.couples(role))
 
     @cached_property
     def _rows(self) -> list[Row]:
@@ -129,8 +142,7 @@ class Judging(Columns):
     def _ratings(self) -> list[str]:
         """Lists of ratings that are as long as the steps; of several judges, what they say
         together; on another scale, brought to 0 to 1."""
-        found = []
-        several = self._where(_of_several)
+        found, several = [], self._where(_of_several)
         means = [f"{p}[mean]" for p in several if self._all(p, lambda v: all(map(_are_numbers, v)))]
         votes = [f"{p}[most]" for p in several if f"{p}[mean]" not in means]
         for path in (*self._where(_are_marks), *self._families, *means, *votes):
@@ -141,7 +153,10 @@ class Judging(Columns):
 
     def _scale(self, path: str) -> str:
         """The scale of numbers that do not run from -1 or 0 to 1; empty for all others."""
-        told = map(judgements.spelled, _flat(self.told(judgements.bare(path))))
+        bare = judgements.bare(path)
+        if role_names.role_of(bare) not in ("number", "verdict", "rank"):
+            return ""
+        told = map(judgements.spelled, judgements.flat(self.told(bare)))
         said = [number for number in told if number is not None]
         if not said or max(said) <= 1 or min(said) < 0 or not all(n.is_integer() for n in said):
             return ""
@@ -223,7 +238,7 @@ class Judging(Columns):
 
     def _is_few(self, path: str) -> bool:
         """Whether all values of a column are few short ones."""
-        said = [*_flat(self.values[path])]
+        said = [*judgements.flat(self.values[path])]
         short = all(
             len(one) <= signals.SHORT if isinstance(one, str) else type(one) is int for one in said
         )
@@ -232,14 +247,15 @@ class Judging(Columns):
     def _votes(self) -> list[str]:
         """Lists with the verdicts of several judges, as what most of them say."""
         lists = self._where(
-            lambda value: isinstance(value, list) and any(True for _ in _flat(value)), _SOME
+            lambda value: isinstance(value, list) and any(True for _ in judgements.flat(value)),
+            _SOME,
         )
         named = [p for p in lists if role_names.mentions(p, "verdict") and self._is_few(p)]
         found = []
         for path in named:
             said = [value for value in self.values[path] if value not in EMPTY]
             hot = all(judgements.one_hot(value) is not None for value in said)
-            found.append(path if hot else path + "[most]" * max(map(_depth, said)))
+            found.append(path if hot else path + "[most]" * max(map(judgements.depth, said)))
         return found
 
     def _named_winners(self, scalars: Iterable[str]) -> list[str]:
@@ -287,3 +303,41 @@ class Judging(Columns):
             named = self._named_sides([p for p in self._texts if "[]" not in p])
             found += [both for both in named if both not in found]
         return found
+
+    # What is missing.
+
+    def without_ratings(self) -> tuple[str, str] | None:
+        """Why rows with steps say nothing about each of them, and what would; None where they
+        have no steps."""
+        steps = next(iter(self._steps()), None)
+        if steps is None:
+            return self._one_step_each() or self._judged()
+        lists = [p for p in self._where(lambda v: isinstance(v, list)) if p != steps]
+        for path in (one for one in lists if self._as_long(one, [steps])):
+            odd = [v for v in judgements.flat(self.told(path)) if not _ratings.is_rating(v)]
+            if odd and not isinstance(odd[0], dict) and role_names.role_of(path):
+                shown = " and ".join([*dict.fromkeys(map(repr, odd))][:2])
+                what = f"{path} has a value for each of {steps}, but {shown} are no ratings"
+                return what, "Write + or -, true or false, correct, incorrect or neutral, or 0 to 1"
+        return f"{steps} has steps, and nothing rates each of them", _GIVEN
+
+    def _one_step_each(self) -> tuple[str, str] | None:
+        """Whether each row is one step of a problem that others repeat."""
+        texts = [p for p in self._alone if role_names.mentions(p, "steps") and self._long(p)]
+        asked = [p for p in self._called("question", self._alone) if p not in texts]
+        repeated = [p for p in asked if len({*self.values[p]}) * 2 <= len(self.values[p])]
+        if not texts or not repeated:
+            return None
+        what = f"each row is one step ({texts[0]}) of a problem ({repeated[0]}) that others repeat"
+        return what, f"Join the rows of one problem. {_GIVEN}"
+
+    def _judged(self) -> tuple[str, str] | None:
+        """Whether answers in turns are the texts of a judge, which end with a verdict each."""
+        for path in self._turns():
+            turns = itertools.chain.from_iterable(filter(None, self.values[path]))
+            answers = [said for who, said in _rated_steps.spoken([*turns]) if who == "assistant"]
+            ends = [judgements.last_word(said) for said in answers if isinstance(said, str)]
+            if ends and all(map(_ratings.is_rating, ends)):
+                what = f"the answers in {path} end with a verdict each, as a judge's texts do"
+                return what, f"Write the steps without the judge's texts. {_GIVEN}"
+        return None

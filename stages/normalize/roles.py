@@ -16,6 +16,7 @@ from stages.errors import DataError, RowError, counted
 from stages.format import Format
 from stages.normalize.judging import columns_of
 from stages.normalize.role_columns import Columns
+from stages.rows import judgements
 from stages.rows.selection import renamed
 from stages.rows.unread import mapped
 
@@ -135,6 +136,7 @@ class Candidate:
         renamed: where its names stand in the rows.
         read: how many of the sampled rows it reads, of ``rows``.
         named: the renamed rows look like other formats too, so that their names do not say it.
+        guessed: no column's name says that it is the question.
     """
 
     format: str
@@ -143,6 +145,22 @@ class Candidate:
     read: int = 0
     rows: int = 0
     named: bool = False
+    guessed: bool = False
+
+    @property
+    def open(self) -> tuple[str, str] | None:
+        """What a user must know before rows are read so, and the sentence before its options."""
+        for path in self.renamed.values():
+            before, how = judgements.ended(path)
+            if ".." in how:
+                low, high = how.split("..")
+                what = (
+                    f"{before} has marks from {low} to {high}, and no threshold says which are good"
+                )
+                return what, f"To train {low} as 0, {high} as 1 and 0.5 and more as good, add"
+        if self.guessed:
+            return f"only the values say that {self.words} can be read", "If they are, add"
+        return None
 
     @property
     def reading(self) -> str:
@@ -180,16 +198,22 @@ def find(
         rows: after ``columns`` (``--map``) was applied to them; what is named there is decided.
         only: the name of the one format that is wanted.
     """
-    some = rows[:SAMPLED]
+    found = _found(rows[:SAMPLED], kind, columns, only, guess=False)
+    return found or _found(rows[:SAMPLED], kind, columns, only, guess=not kind.trains_answers)
+
+
+def _found(
+    some: Sequence[Row], kind: kinds.Kind, columns: Mapping[str, str], only: str, guess: bool
+) -> list[Candidate]:
     free = [{name: value for name, value in row.items() if name not in columns} for row in some]
-    held = columns_of(free, kind.trains_answers)
+    held = columns_of(free, kind.trains_answers, guess)
     found: dict[str, Candidate] = {}
     for shape in _SHAPES.get(kind.formats, ()):
         if only in ("", shape.format):
             for one in itertools.islice(_candidates(shape, held, columns), MOST):
                 read, said = _run(one, some, columns)
                 if read and read >= NEARLY_ALL * len(some):
-                    found.setdefault(said, replace(one, read=read, rows=len(some)))
+                    found.setdefault(said, replace(one, read=read, rows=len(some), guessed=guess))
     every = list(found.values())
     best = [one for one in every if not any(_says_more(other, one) for other in every)]
     return [replace(one, named=_looks_like_others(one, some[0], kind)) for one in best]
@@ -300,6 +324,11 @@ def which(found: Sequence[Candidate], where: str) -> DataError:
         f"{where} could be read in {len(found)} ways: {'; or '.join(ways)}.",
         f"Say which with {', or '.join(one.options for one in found[:SHOWN])}.",
     )
+
+
+def lacking(rows: Sequence[Row], kind: kinds.Kind) -> tuple[str, str] | None:
+    """What rows lack that no way can read, and what would do; None where it is not known."""
+    return columns_of(rows, answers_alone=False).without_ratings() if kind.marks else None
 
 
 def columns_named(rows: Iterable[Row]) -> str:

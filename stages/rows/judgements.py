@@ -9,9 +9,10 @@ follow one another.
 
 import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from stages.contract import Row
 from stages.rows import signals
 
 TIE = "tie"  # what most values say where no value stands there more often than all others
@@ -75,6 +76,32 @@ def spelled(value: Any) -> float | None:
         return float(value)
     except ValueError:
         return None
+
+
+def flat(value: Any) -> Iterator[Any]:
+    """All values in a list of any depth that say anything."""
+    if isinstance(value, list):
+        for one in value:
+            yield from flat(one)
+    elif value not in _NOTHING:
+        yield value
+
+
+def depth(value: Any) -> int:
+    """How many lists stand in one another."""
+    return 1 + max(map(depth, value), default=0) if isinstance(value, list) else 0
+
+
+def shared_key(answers: Sequence[Row], others: Sequence[Row]) -> str | None:
+    """The key whose values name each answer, and each of the other objects: whose judgement it
+    is."""
+    for key in answers[0]:
+        mine = [str(dict.get(one, key)) for one in answers]
+        if len({*mine}) == len(mine) and sorted(mine) == sorted(
+            str(dict.get(o, key)) for o in others
+        ):
+            return key
+    return None
 
 
 # Words for how good one thing is.
@@ -147,6 +174,11 @@ def is_tie(value: Any) -> bool:
 def parts(name: str) -> tuple[str, ...]:
     """The words and numbers of a name, in lower case."""
     return tuple(map(str.casefold, _PART.findall(name)))
+
+
+def last_word(text: str) -> str:
+    """The last word of a text, but for tags."""
+    return (parts(re.sub(r"<[^<>]*>", " ", text)) or ("",))[-1]
 
 
 @functools.lru_cache(4096)
