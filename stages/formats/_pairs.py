@@ -48,8 +48,8 @@ class PairFormat(Asking, abstract=True):
     prompts: tuple[str, ...] = PROMPTS
 
     def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Question | None:
-        # Rows whose scores prefer the rejected answer are asked about with their number.
-        return super().doubt([row for row in rows if not _prefers_the_other(row)], columns)
+        # Rows whose scores contradict the order are asked about with their number.
+        return super().doubt([row for row in rows if not _contradicts(row)], columns)
 
 
 def prompt(row: Row, options: FormatOptions) -> list[Message]:
@@ -257,7 +257,7 @@ def margin(row: Row, columns: Mapping[str, str] = NOTHING, own: Own = None) -> f
     return margins[-1][1] if own is not None else value
 
 
-def _prefers_the_other(row: Row) -> bool:
+def _contradicts(row: Row) -> bool:
     try:
         return any(difference < 0 and len(names) == 2 for _, difference, names in _margins(row))
     except RowError:
@@ -265,11 +265,8 @@ def _prefers_the_other(row: Row) -> bool:
 
 
 def all_equal(path: str) -> RowError:
-    """The error of a row whose answers are equally good, and the option that leaves such rows out.
-
-    Args:
-        path: of the numbers that say so, as the file calls them.
-    """
+    """The error of a row whose answers are equally good by the numbers at a path of the file, and
+    the option that leaves such rows out."""
     what = "all answers are equally good"
     if not path or "," in path.partition("[]")[0]:
         return RowError("tie", what)

@@ -115,8 +115,9 @@ def _level(value: Any, where: str, scored: bool) -> float | None:
     """How good an answer with a score or a rank is; None where it has none."""
     if value is None:
         return None
-    number = judgements.spelled(value) if isinstance(value, str) else value
-    return _pairs.number(number, where) if scored else -_pairs.number(number, where)
+    spelled = judgements.spelled(value) if isinstance(value, str) else None
+    number = _pairs.number(value if spelled is None else spelled, where)
+    return number if scored else -number
 
 
 def _disagree(one: _Numbers, other: _Numbers) -> bool:
@@ -302,10 +303,6 @@ def _is_several(value: Any) -> bool:
     return all(isinstance(one, str) for one in value) or all(map(_turns.are_turns, value))
 
 
-def _answers(value: Any) -> list[Any]:
-    return value if _is_several(value) else [value]
-
-
 class _AnswerLists(_pairs.PairFormat):
     """``chosen`` and ``rejected`` as lists of several answers each.
 
@@ -324,7 +321,9 @@ class _AnswerLists(_pairs.PairFormat):
         return "lists of answers in chosen and rejected" if several else None
 
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
-        several = sum(any(len(_answers(row.get(name))) > 1 for name in _SIDES) for row in rows)
+        several = sum(
+            any(_is_several(v := row.get(n)) and len(v) > 1 for n in _SIDES) for row in rows
+        )
         if not several:
             return "", "one answer in each"
         ways = "the first of each may be the pair, or all of one with all of the other"
@@ -332,7 +331,7 @@ class _AnswerLists(_pairs.PairFormat):
         raise UndecidedError(f"{what}: {ways}", self.ways)
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        chosen, rejected = (_answers(row.get(name)) for name in _SIDES)
+        chosen, rejected = (v if _is_several(v := row.get(name)) else [v] for name in _SIDES)
         if chosen in ([], [[]]) or rejected in ([], [[]]):
             raise RowError("empty_answer", "a list of answers is empty")
         if not self._way and len(chosen) * len(rejected) > 1:

@@ -201,8 +201,10 @@ def side_of(value: Any, names: tuple[str, ...] = ()) -> int | None:
         return found if found in (0, 1) else None
     if value.strip() in names:
         return names.index(value.strip())
-    if (compared := _compared("".join(value.split()).casefold())) is not None:
-        return compared if compared >= 0 else None
+    plain = "".join(value.split()).casefold().strip("[]")
+    if _COMPARED.fullmatch(plain):
+        compared = _compared(plain)
+        return compared if compared != -1 else None
     said = parts(value)
     if all(map(str.isdigit, said)):
         return None  # an index, which may count from 0 or from 1
