@@ -14,6 +14,7 @@ from stages.formats import _pairs, _turns, verdicts
 from stages.formats._asked import meant, one_of, open_question, required
 from stages.rows import judgements
 from stages.rows.column_names import peek
+from stages.rows.selection import raw
 from stages.rows.unread import ignore
 
 _SCORES = ("scores", "score", "ratings", "rating", "rewards", "reward", "overall_score")
@@ -102,7 +103,7 @@ def _beside(row: Row, name: str, answers: list[Row], columns: Mapping[str, str])
     found = []
     for other, value in row.items():
         objects = isinstance(value, list) and all(isinstance(one, dict) for one in value)
-        by = judgements.shared_key(answers, value) if objects and other != name else None
+        by = judgements.shared_key(answers, value) if objects and other != name else ""
         for key in meant(_NUMBERS, columns) if by else ():
             if all(key in one for one in value):
                 scored, path = key in _SCORES, f"{other}[].{key}"
@@ -224,11 +225,11 @@ class _Ranked(_pairs.PairFormat):
         names = [name for name in self.columns["answers"] if _is_list(row, name)]
         if not names or names[0] in _ORDERED:
             return bool(names)
-        answers = peek(row, names[0])
-        inner = [one for one in answers if isinstance(one, dict)]
-        if any(peek(one, name) is not None for one in [row, *inner] for name in _NUMBERS):
+        given = peek(row, names[0])
+        objects = [one for one in given if isinstance(one, dict)]
+        if any(peek(one, name) is not None for one in [row, *objects] for name in _NUMBERS):
             return True
-        return len(inner) == len(answers) and bool(_beside(row, names[0], answers, {}))
+        return len(objects) == len(given) and bool(_beside(row, names[0], given, {}))
 
     def _rated_beside(self, row: Row) -> str | None:
         """A number for each answer that stands in a list of other objects."""
@@ -288,19 +289,15 @@ class _Ranked(_pairs.PairFormat):
             sides = texts[better.where], texts[worse.where]
             examples.append(_pairs.pair(row, *sides, options, own=better.margin_over(worse)))
         if all(isinstance(one, Refused) for one in examples):
-            top, inside, key = (numbers[0].path if numbers else "").partition("[].")
-            raise _pairs.all_equal(f"{columns.get(top, top)}{inside}{key}")
+            raise _pairs.all_equal(raw(numbers[0].path, columns) if numbers else "")
         return [*examples, *self._left_out(ordered, unrated)]
 
 
 _SIDES = ("chosen", "rejected")
 
 
-def _is_several(value: Any) -> bool:
-    """Whether a value is a list of answers, each a text or turns; one answer's turns are none."""
-    if not isinstance(value, list) or not value:
-        return False
-    return all(isinstance(one, str) for one in value) or all(map(_turns.are_turns, value))
+def _answers(value: Any) -> list[Any]:
+    return value if _turns.are_several(value) else [value]
 
 
 class _AnswerLists(_pairs.PairFormat):
@@ -317,13 +314,11 @@ class _AnswerLists(_pairs.PairFormat):
 
     def matches(self, row: Row) -> str | None:
         sides = [dict.get(row, name) for name in _SIDES]
-        several = None not in sides and any(map(_is_several, sides))
+        several = None not in sides and any(map(_turns.are_several, sides))
         return "lists of answers in chosen and rejected" if several else None
 
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
-        several = sum(
-            any(_is_several(v := row.get(n)) and len(v) > 1 for n in _SIDES) for row in rows
-        )
+        several = sum(any(len(_answers(row.get(name))) > 1 for name in _SIDES) for row in rows)
         if not several:
             return "", "one answer in each"
         ways = "the first of each may be the pair, or all of one with all of the other"
@@ -331,7 +326,7 @@ class _AnswerLists(_pairs.PairFormat):
         raise UndecidedError(f"{what}: {ways}", self.ways)
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        chosen, rejected = (v if _is_several(v := row.get(name)) else [v] for name in _SIDES)
+        chosen, rejected = (_answers(row.get(name)) for name in _SIDES)
         if chosen in ([], [[]]) or rejected in ([], [[]]):
             raise RowError("empty_answer", "a list of answers is empty")
         if not self._way and len(chosen) * len(rejected) > 1:

@@ -92,16 +92,16 @@ def depth(value: Any) -> int:
     return 1 + max(map(depth, value), default=0) if isinstance(value, list) else 0
 
 
-def shared_key(answers: Sequence[Row], others: Sequence[Row]) -> str | None:
+def shared_key(answers: Sequence[Row], others: Sequence[Row]) -> str:
     """The key whose values name each answer, and each of the other objects: whose judgement it
-    is."""
+    is; empty where there is none."""
     for key in answers[0]:
         mine = [str(dict.get(one, key)) for one in answers]
         if len({*mine}) == len(mine) and sorted(mine) == sorted(
             str(dict.get(o, key)) for o in others
         ):
             return key
-    return None
+    return ""
 
 
 # Words for how good one thing is.
