@@ -110,8 +110,7 @@ class _Roles:
         if len(found) > 1:
             raise roles.which(found, self.where)
         if open_ := found[0].open:
-            what, how = open_
-            raise DataError(f"{self.where}: {what}.", f"{how} {found[0].options}.")
+            raise DataError(f"{self.where}: {open_[0]}.", f"{open_[1]}.")
         return self.reading(found[0])
 
     def reading(self, one: roles.Candidate) -> Detection:

@@ -13,6 +13,7 @@ from stages.normalize import role_names
 from stages.normalize.role_columns import Columns, paths_of
 from stages.rows import judgements, signals
 from stages.rows.column_names import EMPTY
+from stages.rows.judgements import are_numbers, is_marked, of_several
 from stages.rows.selection import lookup
 
 _VERDICTS = 5  # different values of a verdict: each side, its name, a tie
@@ -34,25 +35,10 @@ def columns_of(rows: Sequence[Row], answers_alone: bool, guess: bool = False) ->
     return Judging(values, answers_alone, guess)
 
 
-def _are_numbers(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(map(_is_marked, value))
-
-
-def _is_marked(value: Any) -> bool:
-    """Whether a value is a number, spelled as one or not, or true or false."""
-    return isinstance(value, bool) or judgements.spelled(value) is not None
-
-
 def _are_marks(value: Any) -> bool:
     """Whether a value is a list of ratings, on whatever scale."""
     several = isinstance(value, list) and bool(value)
-    return several and all(_is_marked(one) or _ratings.is_rating(one) for one in value)
-
-
-def _of_several(value: Any) -> bool:
-    """Whether a value is a list of what several judges say: a list each, of as many things."""
-    several = isinstance(value, list) and bool(value)
-    return several and all(isinstance(one, list) and one for one in value)
+    return several and all(is_marked(one) or _ratings.is_rating(one) for one in value)
 
 
 @dataclass(frozen=True)
@@ -142,8 +128,8 @@ class Judging(Columns):
     def _ratings(self) -> list[str]:
         """Lists of ratings that are as long as the steps; of several judges, what they say
         together; on another scale, brought to 0 to 1."""
-        found, several = [], self._where(_of_several)
-        means = [f"{p}[mean]" for p in several if self._all(p, lambda v: all(map(_are_numbers, v)))]
+        found, several = [], self._where(of_several)
+        means = [f"{p}[mean]" for p in several if self._all(p, lambda v: all(map(are_numbers, v)))]
         votes = [f"{p}[most]" for p in several if f"{p}[mean]" not in means]
         for path in (*self._where(_are_marks), *self._families, *means, *votes):
             if self._all(path, _are_marks) and self._as_long(path, self._steps()):
@@ -165,7 +151,7 @@ class Judging(Columns):
 
     def _first_error(self) -> list[str]:
         whole = self._where(lambda value: type(value) is int, 0.0)
-        return [path for path in whole if role_names.mentions(path, "error")]
+        return [p for p in whole if role_names.mentions(p, "error") or role_names.is_worse(p)]
 
     def _wrong_steps(self) -> list[str]:
         """Lists of numbers of steps under a name that says that they are wrong."""
@@ -175,11 +161,11 @@ class Judging(Columns):
     # Numbers of answers.
 
     def _numbers_of(self, roles: tuple[str, ...]) -> list[str]:
-        several = [f"{path}[mean]" for path in self._where(_of_several)]
-        paths = [*self._where(_are_numbers), *self._families, *several]
+        several = [f"{path}[mean]" for path in self._where(of_several)]
+        paths = [*self._where(are_numbers), *self._families, *several]
         paths = [p for p in paths if role_names.role_of(judgements.bare(p).split(",")[0]) in roles]
         lists = self._list_of_answers()
-        able = [p for p in paths if self._all(p, _are_numbers)]
+        able = [p for p in paths if self._all(p, are_numbers)]
         return [p for p in able if self._as_long(p, lists) and self._in_order(p, lists)]
 
     def _list_of_answers(self) -> list[str]:
@@ -219,11 +205,11 @@ class Judging(Columns):
         )
 
     def _two_numbers(self) -> list[str]:
-        pairs = self._where(lambda value: _are_numbers(value) and len(value) == 2)
+        pairs = self._where(lambda value: are_numbers(value) and len(value) == 2)
         return [path for path in pairs if role_names.role_of(path) in ("number", "verdict")]
 
     def _numbers_of_sides(self) -> list[str]:
-        numbers = [p for p in self._where(_is_marked) if role_names.role_of(p) == "number"]
+        numbers = [p for p in self._where(is_marked) if role_names.role_of(p) == "number"]
         return [f"{a},{b}" for a, b in role_names.by_side(numbers) if "[]" not in a]
 
     # Verdicts on two answers.
@@ -234,7 +220,20 @@ class Judging(Columns):
         named += [p for p in scalars if p not in named and role_names.role_of(p) == "number"]
         of_sides = {path for pair in role_names.by_side(scalars) for path in pair}
         few = [p for p in named if p not in of_sides and self._is_few(p)]
-        return self._one_hot() or self._named_winners(scalars) or [*few, *self._votes()]
+        said = self._one_hot() or self._named_winners(scalars) or [*few, *self._votes()]
+        return said or [p for p in scalars if self.guess and self._names_sides(p)]
+
+    def _names_sides(self, path: str) -> bool:
+        """Whether a column of any name says left and right, A and B, or that neither is better."""
+        said = [v for v in self.told(path) if v not in EMPTY and not judgements.is_tie(v)]
+        return {judgements.side_of(value) for value in said} == {0, 1}
+
+    def _strength(self) -> list[str]:
+        """Numbers below 0 in some rows and above in others, under the name of a verdict."""
+        numbers = self._where(lambda v: type(v) in (int, float), _SOME)
+        named = [p for p in numbers if role_names.role_of(p) in ("number", "verdict")]
+        told = {p: [v for v in self.values[p] if v is not None] for p in named}
+        return [p for p, values in told.items() if min(values) < 0 < max(values)]
 
     def _is_few(self, path: str) -> bool:
         """Whether all values of a column are few short ones."""
@@ -298,11 +297,20 @@ class Judging(Columns):
 
     def couples(self, role: str) -> list[tuple[str, str]]:
         """The two paths that may be the two sides of a role."""
-        found = super().couples(role)
+        found = self._of_two(super().couples(role))
         if role == "first answer":
             named = self._named_sides([p for p in self._texts if "[]" not in p])
             found += [both for both in named if both not in found]
         return found
+
+    def _of_two(self, couples: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Couples of columns that are not two of three or more."""
+        families = [{*path.split(",")} for path in self._families]
+        return [both for both in couples if not any(some.issuperset(both) for some in families)]
+
+    def _sides(self) -> list[str]:
+        couples = self._of_two(role_names.by_side([p for p in self._texts if "[]" not in p]))
+        return [f"{a},{b}" for a, b in couples]
 
     # What is missing.
 

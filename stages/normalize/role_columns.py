@@ -240,9 +240,6 @@ class Columns:
     def _two_answers(self) -> list[str]:
         return [p for p in self._list_of_answers() if self._all(p, lambda one: len(one) == 2)]
 
-    def _sides(self) -> list[str]:
-        return [f"{a},{b}" for a, b in role_names.by_side(self._texts) if "[]" not in a]
-
     def couples(self, role: str) -> list[tuple[str, str]]:
         """The two paths that may be the two sides of a role."""
         if role.endswith(" turns"):

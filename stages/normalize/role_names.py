@@ -30,7 +30,7 @@ _NOUNS = _words(
     "rank: rank",
     "number: score rating reward grade label value point quality",
     "verdict: winner preference preferred choice better best verdict judgment judgement selected "
-    "vote votes sieger besser gagnant ganador 勝者 胜者",
+    "vote votes sieger besser bessere meilleur mejor gagnant ganador 勝者 胜者",
 )
 _WHOLE = ("q", "a", "cot", "gpt", "sys", "ask", "user")  # none begins a word, nor one it
 _ENDINGS = ("", "s", "es", "ed")

@@ -46,6 +46,7 @@ _AHEAD = {"system": "system text", "history": "history"}
 _BESIDE = {**_AHEAD, "tools": "tools"}
 _PAIR = {**_AHEAD, "chosen_score": "chosen score", "rejected_score": "rejected score"}
 _TWO = {"response_a": "first answer", "response_b": "second answer"}
+_SIGNS = ("negative", "positive")  # of a strength, for the first answer
 _TALKS = {"response_a": "first turns", "response_b": "second turns"}
 # Two answers whose names end in numbers keep them, as the index of the better one counts so.
 _COUNTED = {("1", "2"): ("response_1", "response_2"), ("0", "1"): ("response_0", "response_1")}
@@ -76,6 +77,9 @@ _SHAPES: Mapping[str, tuple[Shape, ...]] = {
         Shape("preference", {"chosen": "chosen turns", "rejected": "rejected turns"}, _PAIR),
         Shape("indexed_pair", {"prompt": "prompt", **_TWO, "winner": "verdict"}, _AHEAD),
         Shape("indexed_pair", {**_TALKS, "winner": "verdict"}, {}),
+        Shape(
+            "strength_pair", {"prompt": "prompt", **_TWO, "preference_strength": "strength"}, _AHEAD
+        ),
         *(
             Shape(name, {"prompt": "prompt", "responses": answers, order: role}, _AHEAD)
             for name, answers, order, role in (
@@ -149,17 +153,22 @@ class Candidate:
 
     @property
     def open(self) -> tuple[str, str] | None:
-        """What a user must know before rows are read so, and the sentence before its options."""
+        """What a user must know before rows are read so, and the options that say it."""
+        strength = self.renamed.get("preference_strength")
+        if strength is not None:
+            what = f"nothing says which answer {strength} prefers where it is below 0"
+            other = self.options.replace(*_SIGNS, 1)
+            return what, f"Say which with {self.options}, or with {other}"
         for path in self.renamed.values():
             before, how = judgements.ended(path)
             if ".." in how:
                 low, high = how.split("..")
-                what = (
-                    f"{before} has marks from {low} to {high}, and no threshold says which are good"
-                )
-                return what, f"To train {low} as 0, {high} as 1 and 0.5 and more as good, add"
+                what = f"{before} has marks from {low} to {high}, and nothing says which are good"
+                how = f"To train {low} as 0, {high} as 1 and 0.5 and more as good, add"
+                return what, f"{how} {self.options}"
         if self.guessed:
-            return f"only the values say that {self.words} can be read", "If they are, add"
+            what = f"only the values say that {self.words} can be read"
+            return what, f"If they are, add {self.options}"
         return None
 
     @property
@@ -184,8 +193,12 @@ class Candidate:
     @property
     def options(self) -> str:
         """The options that read the rows so."""
-        named = [f"--format {self.format}"] if self.named else []
-        return " ".join([*named, *(mapped(name, path) for name, path in self.renamed.items())])
+        way = f"/{_SIGNS[0]}-is-first" if "preference_strength" in self.renamed else ""
+        return f"--format {self.format}{way} {self._maps}" if self.named or way else self._maps
+
+    @property
+    def _maps(self) -> str:
+        return " ".join(mapped(name, path) for name, path in self.renamed.items())
 
 
 def find(

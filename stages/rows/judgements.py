@@ -92,14 +92,29 @@ def depth(value: Any) -> int:
     return 1 + max(map(depth, value), default=0) if isinstance(value, list) else 0
 
 
+def is_marked(value: Any) -> bool:
+    """Whether a value is a number, spelled as one or not, or true or false."""
+    return isinstance(value, bool) or spelled(value) is not None
+
+
+def are_numbers(value: Any) -> bool:
+    """Whether a value is a list of such values."""
+    return isinstance(value, list) and bool(value) and all(map(is_marked, value))
+
+
+def of_several(value: Any) -> bool:
+    """Whether a value is a list of what several judges say: a list of each thing."""
+    several = isinstance(value, list) and bool(value)
+    return several and all(isinstance(one, list) and one for one in value)
+
+
 def shared_key(answers: Sequence[Row], others: Sequence[Row]) -> str:
     """The key whose values name each answer, and each of the other objects: whose judgement it
     is; empty where there is none."""
     for key in answers[0]:
         mine = [str(dict.get(one, key)) for one in answers]
-        if len({*mine}) == len(mine) and sorted(mine) == sorted(
-            str(dict.get(o, key)) for o in others
-        ):
+        theirs = [str(dict.get(one, key)) for one in others]
+        if len({*mine}) == len(mine) and sorted(mine) == sorted(theirs):
             return key
     return ""
 
