@@ -139,6 +139,16 @@ class _Roles:
         return ways
 
 
+def _lacks_prompt(detected: Format, row: contract.Row) -> bool:
+    """Whether a row is refused since no column has a name that the format knows for a prompt."""
+    with contextlib.suppress(AttributeError, LookupError, TypeError, ValueError):
+        try:
+            detected.read(row, contract.FormatOptions(already_templated=True))
+        except RowError as error:
+            return error.code in ("no_prompt", "tie")
+    return False
+
+
 def _read_as(
     detected: Format, fitting: Sequence[contract.Row], by_roles: _Roles, found: Detection
 ) -> Detection:
@@ -155,9 +165,10 @@ def _read_as(
     # A doubt about answers may be about one and what it is checked against, which texts show.
     about_answers = doubt is not None and doubt[0].endswith("could each be the answer")
     misses = about_answers if doubt else roles.misses(detected, fitting, kind, columns)
-    if misses or not detected.usable:
+    unasked = doubt is not None and all(_lacks_prompt(detected, row) for row in fitting)
+    if misses or unasked or not detected.usable:
         ways = by_roles.found()
-        if len(ways) == 1 or (ways and (doubt is None or not detected.usable)):
+        if len(ways) == 1 or (ways and (doubt is None or unasked or not detected.usable)):
             return by_roles.only(ways)
     if doubt is not None:
         raise DataError(f"{by_roles.where}: {doubt[0]}.", f"{doubt[1]}.")

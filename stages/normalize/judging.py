@@ -224,7 +224,7 @@ class Judging(Columns):
         return said or [p for p in scalars if self.guess and self._names_sides(p)]
 
     def _names_sides(self, path: str) -> bool:
-        """Whether a column of any name says left and right, A and B, or that neither is better."""
+        """Whether a column of any name says left and right, or A and B."""
         said = [v for v in self.told(path) if v not in EMPTY and not judgements.is_tie(v)]
         return {judgements.side_of(value) for value in said} == {0, 1}
 
@@ -233,22 +233,16 @@ class Judging(Columns):
         numbers = self._where(lambda v: type(v) in (int, float), _SOME)
         named = [p for p in numbers if role_names.role_of(p) in ("number", "verdict")]
         told = {p: [v for v in self.values[p] if v is not None] for p in named}
-        return [p for p, values in told.items() if min(values) < 0 < max(values)]
+        return [p for p, v in told.items() if min(v) < 0 < max(v)]
 
     def _is_few(self, path: str) -> bool:
         """Whether all values of a column are few short ones."""
-        said = [*judgements.flat(self.values[path])]
-        short = all(
-            len(one) <= signals.SHORT if isinstance(one, str) else type(one) is int for one in said
-        )
-        return short and len({repr(one) for one in said}) <= _VERDICTS
+        said = {*map(str, judgements.flat(self.values[path]))}
+        return len(said) <= _VERDICTS and max(map(len, said), default=0) <= signals.SHORT
 
     def _votes(self) -> list[str]:
         """Lists with the verdicts of several judges, as what most of them say."""
-        lists = self._where(
-            lambda value: isinstance(value, list) and any(True for _ in judgements.flat(value)),
-            _SOME,
-        )
+        lists = self._where(lambda v: isinstance(v, list) and [*judgements.flat(v)] != [], _SOME)
         named = [p for p in lists if role_names.mentions(p, "verdict") and self._is_few(p)]
         found = []
         for path in named:
