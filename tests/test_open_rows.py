@@ -389,8 +389,10 @@ def test_numbers_from_both_ends_are_asked_about() -> None:
     """A step 0 and one past the end: the one is no step from 1, and the other none from 0. A 0
     where steps count from 1 says that none is wrong."""
     rows = [{**PROBLEM, "first_error_step": n} for n in (0, 3)]
+    assert detect(rows, kind_of("prm"), "x.jsonl").reading == "processbench/1-based"
+    more = [*rows, {**PROBLEM, "first_error_step": -1}]  # which says itself that none is wrong
     with pytest.raises(DataError, match="both a step 0 and a step past the end"):
-        detect(rows, kind_of("prm"), "x.jsonl")
+        detect(more, kind_of("prm"), "x.jsonl")
     with pytest.raises(RowError, match="is not a step of 3"):
         read("processbench/0-based", rows[1])
     (chain,) = read("processbench/1-based", rows[0])

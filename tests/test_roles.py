@@ -287,19 +287,23 @@ def test_the_better_of_two_is_found_wherever_the_row_says_it(shape: str) -> None
         assert (chosen.index(first) < chosen.index(second)) == (i % 3 == 0), (shape, example)
 
 
-def test_numbers_in_another_order_than_the_answers_are_not_theirs() -> None:
-    """Two lists of objects that name the same models in another order."""
+def test_numbers_beside_answers_are_of_those_that_they_name() -> None:
+    """Two lists of objects that name the same models, in the same order or in another one."""
 
     def row(turned: bool, i: int) -> Row:
-        rated = [{"model": name, "rating": rate} for name, rate in (("x", 1), ("y", 5))]
+        rated = [{"model": name, "rating": rate} for name, rate in (("x", 1), ("y", "5"))]
         answers = [{"model": name, "response": f"{name} says {i}"} for name in "xy"]
         rated = rated[::-1] if turned else rated
         return {"prompt": f"q {i}", "responses": answers, "annotations": rated}
 
-    found = evidence.detect([row(False, i) for i in ROWS], kind_of("rm"), "x.jsonl")
-    assert found.format.renamed["scores"] == "annotations[].rating"
-    with pytest.raises(DataError, match="which answer"):
-        evidence.detect([row(i % 2 == 0, i) for i in ROWS], kind_of("rm"), "x.jsonl")
+    for turned in (False, True):
+        rows = [row(turned, i) for i in ROWS]
+        found = evidence.detect(rows, kind_of("rm"), "x.jsonl").format
+        made = found.read(renamed(rows[3], found.renamed), found.told(FormatOptions()))
+        assert [(one.chosen[0].content, one.margin) for one in made] == [("y says 3", 4.0)]
+    unnamed = [{**one, "annotations": [{"rating": 1}]} for one in rows]
+    with pytest.raises(DataError, match="nothing says that the answers are in order"):
+        evidence.detect(unnamed, kind_of("rm"), "x.jsonl")
 
 
 @pytest.mark.parametrize("kind", ["sft", "rm", "prm"])

@@ -305,8 +305,11 @@ def naming_the_task(
     if other is None:
         return error
     task, why = other
+    read = f"{error.what} They read as {task} data ({why})"
+    if tasks.kind_of(task).trains_answers:  # what was to be compared or rated is not trained whole
+        return UnknownFormatError(
+            f"{read}, which trains every answer.", error.remedy, error.figures
+        )
     return UnknownFormatError(
-        f"{error.what} They read as {task} data ({why}).",
-        f"Use the task that reads them: pipeline run {task}.",
-        error.figures,
+        f"{read}.", f"Use the task that reads them: pipeline run {task}.", error.figures
     )

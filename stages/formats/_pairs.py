@@ -1,18 +1,19 @@
 """What formats of answers, and of what orders them, have in common: prompts, sides, margins."""
 
 import math
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from stages.contract import FormatOptions, Message, Pair, Row
-from stages.errors import RowError, counted
+from stages.errors import AskError, RowError, counted
 from stages.formats import _messages, _turns, texts
-from stages.formats._fields import NOTHING, Asking, Field, open_question
+from stages.formats._fields import NOTHING, Asking, Field, Question, open_question
 from stages.kinds import PAIR
-from stages.rows import stop_text
+from stages.rows import judgements, stop_text
 from stages.rows.column_names import peek
 from stages.rows.dialects import DIALOGUE
-from stages.rows.unread import ignore
+from stages.rows.unread import differs_from, ignore
 
 T = TypeVar("T")
 
@@ -43,6 +44,10 @@ class PairFormat(Asking, abstract=True):
 
     kinds = (PAIR,)
     prompts: tuple[str, ...] = PROMPTS
+
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> Question | None:
+        # Rows whose scores contradict the order are asked about with their number.
+        return super().doubt([row for row in rows if not _contradicts(row)], columns)
 
 
 def prompt(row: Row, options: FormatOptions) -> list[Message]:
@@ -162,7 +167,8 @@ def margin(row: Row, columns: Mapping[str, str] = NOTHING, own: Own = None) -> f
     """How much better the chosen side is: the margin column, or the difference of two scores.
 
     A ``margin`` of 0 is kept: it is what the loss shall ask for. Two equal scores say that neither
-    side is better. One score alone says nothing of the other side, and is not read.
+    side is better, and a chosen score below the other that the rejected one is: such rows are
+    refused. One score alone says nothing of the other side, and is not read.
 
     Args:
         columns: those that ``--map`` named; a margin among them wins.
@@ -170,7 +176,8 @@ def margin(row: Row, columns: Mapping[str, str] = NOTHING, own: Own = None) -> f
 
     Raises:
         RowError: ``bad_margin``, it is not a number; ``tie``, the scores are equal;
-            ``two_margins``, the row gives two that differ.
+            ``two_orders``, they say that the rejected side is better; ``two_margins``, the row
+            gives two that differ.
     """
     if "margin" in columns and peek(row, "margin") is not None:
         return number(row["margin"], "margin")
@@ -186,10 +193,44 @@ def margin(row: Row, columns: Mapping[str, str] = NOTHING, own: Own = None) -> f
             what = f"{both}: each could be the margin"
             raise open_question(what, _which_margin(margins), "two_margins")
     for _, difference, names in margins:
-        if len(names) == 2 and difference == 0:
-            raise RowError("tie", f"{names[0]} and {names[1]} are both {peek(row, names[0]):g}")
+        if len(names) == 2 and difference <= 0:
+            raise _not_better(row, [columns.get(name, name) for name in names], names)
     # All agree by now; the format's own, which is last, goes before rounded ones of columns.
     return margins[-1][1] if own is not None else value
+
+
+def _contradicts(row: Row) -> bool:
+    try:
+        return any(difference < 0 and len(names) == 2 for _, difference, names in _margins(row))
+    except RowError:
+        return False
+
+
+def all_equal(path: str) -> RowError:
+    """The error of a row whose answers are equally good by the numbers at a path of the file, and
+    the option that leaves such rows out."""
+    what = "all answers are equally good"
+    if not path or "," in path.partition("[]")[0]:
+        return RowError("tie", what)
+    way = differs_from(f"{path}[best]", judgements.TIE)
+    return AskError("tie", what, f"Leave such rows out with {way}")
+
+
+def _not_better(row: Row, sources: Sequence[str], names: Sequence[str]) -> AskError:
+    """The error of a row whose scores do not say that the chosen side is better.
+
+    Args:
+        sources: the columns of both scores, as the file calls them; ``names``: as the row does.
+    """
+    one, other = sources
+    chosen, rejected = (peek(row, name) for name in names)
+    code, what = "tie", f"{one} and {other} are both {chosen:g}"
+    if chosen != rejected:
+        below = f"{one} ({chosen:g}) is below {other} ({rejected:g})"
+        code, what = "two_orders", f"{below}, so that the scores prefer the rejected answer"
+    better = shlex.quote(f"{one},{other}[best]=0")
+    ways = f"--where {better}, or read no scores with {ignore(one)} {ignore(other)}"
+    return AskError(code, what, f"Use the rows whose scores agree with {ways}")
 
 
 def require_one_margin(row: Row, pairs: int, columns: Mapping[str, str]) -> None:

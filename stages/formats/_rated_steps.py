@@ -43,12 +43,21 @@ def cut(text: str, options: FormatOptions, ratings: int | None = None) -> list[s
     tag = next((tag for tag in tags if tag in text), None)
     if tag is not None and not (tag.isspace() and ratings is not None):
         return text.split(tag)
-    for blank in _BREAKS if tag is None and not options.step_tag else filter(None, (tag,)):
-        pieces = [piece for piece in re.split(f"(?:{re.escape(blank)})+", text) if piece.strip()]
-        if tag is not None or len(pieces) == ratings:
-            return [*pieces, ""]
+    if tag is not None:
+        return [*_between(tag, text), ""]
+    if ratings is not None and not options.step_tag and (pieces := pieces_of(text, ratings)):
+        return [*pieces, ""]
     detail = f"no step tag ({', '.join(map(_shown, tags))}) occurs in the text"
     raise RowError("no_steps", f"{detail}; see --step-tag")
+
+
+def _between(blank: str, text: str) -> list[str]:
+    return [piece for piece in re.split(f"(?:{re.escape(blank)})+", text) if piece.strip()]
+
+
+def pieces_of(text: str, count: int) -> list[str]:
+    """The paragraphs of a text, or its lines, where it has so many; empty where it has not."""
+    return next((p for b in _BREAKS if len(p := _between(b, text)) == count), [])
 
 
 def _shown(tag: str) -> str:

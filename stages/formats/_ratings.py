@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import functools
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -11,25 +11,40 @@ from stages.contract import FormatOptions, Row
 from stages.errors import RowError, counted
 from stages.formats._fields import NOTHING, Asking, Field
 from stages.kinds import STEPS
+from stages.rows import judgements
 from stages.rows.column_names import peek
 
 _SIGNS = {"+": 1.0, "-": 0.0}
+_WORDS: Mapping[str, float | None] = {
+    **dict.fromkeys(judgements.GOOD, 1.0),
+    **dict.fromkeys(judgements.BAD, 0.0),
+    **dict.fromkeys(judgements.NEUTRAL, None),
+}
+_NEUTRAL: Mapping[str, float | None] = {"null": None, "good": 1.0, "bad": 0.0}
 Label = Callable[[Any, str], float | None]  # a value and its place as a rating
 
 
 def rating(value: Any, where: str) -> float | None:
-    """A label as a rating from 0 (bad) to 1 (good); null is unlabelled.
+    """A label as a rating from 0 (bad) to 1 (good); null, and a word for neither, is unlabelled.
 
     Raises:
         RowError: it is something else.
     """
     if value is None or value is True or value is False:
         return None if value is None else float(value)
-    if isinstance(value, str) and value.strip() in _SIGNS:
-        return _SIGNS[value.strip()]
-    if isinstance(value, (bool, int, float)) and math.isfinite(value) and 0 <= value <= 1:
-        return float(value)
-    raise RowError("bad_label", f"{where} is {value!r}; a rating is +, -, a boolean or 0 to 1")
+    if isinstance(value, str) and (word := value.strip().casefold()) in _WORDS:
+        return _WORDS[word]
+    number = judgements.spelled(value)
+    if number is not None and 0 <= number <= 1:
+        return number
+    known = "+ or -, true or false, a word such as correct, incorrect or neutral, or 0 to 1"
+    raise RowError("bad_label", f"{where} is {value!r}; a rating is {known}")
+
+
+def _in_words(value: Any, where: str, neutral: str) -> float | None:
+    """A rating; a word for neither good nor bad is what ``--neutral`` makes of it."""
+    made = rating(value, where)
+    return _NEUTRAL[neutral] if made is None and value is not None else made
 
 
 def is_rating(value: Any) -> bool:
@@ -147,7 +162,9 @@ class Signed(Asking, abstract=True):
 
         It raises RowError where the value is something else.
         """
-        return signed(options) if self._way == "signed" else rating
+        if self._way == "signed":
+            return signed(options)
+        return functools.partial(_in_words, neutral=options.neutral)
 
 
 def are_ratings(value: Any) -> bool:

@@ -222,6 +222,13 @@ def has_turns(value: Any, role_key: str) -> bool:
     return is_turns(value, role_key)
 
 
+def are_several(value: Any) -> bool:
+    """Whether a value is a list of answers, each a text or turns; one answer's turns are none."""
+    if not isinstance(value, list) or not value:
+        return False
+    return all(isinstance(one, str) for one in value) or all(map(are_turns, value))
+
+
 def are_turns(value: Any) -> bool:
     """Whether a value is a list of turns in either spelling."""
     return is_turns(value, "role") or is_turns(value, "from")

@@ -12,7 +12,9 @@ from stages.contract import Columns, Example, FormatOptions, Refused, Row
 from stages.errors import RowError, UndecidedError, counted
 from stages.formats import _pairs, _turns, verdicts
 from stages.formats._fields import Field, meant, open_question, required
+from stages.rows import judgements
 from stages.rows.column_names import peek
+from stages.rows.selection import raw
 from stages.rows.unread import ignore
 
 _SCORES = ("scores", "score", "ratings", "rating", "rewards", "reward", "overall_score")
@@ -91,14 +93,32 @@ def _numbers_of(
         if inside:
             levels = [_level(one.get(key), path, scored) for one in answers]
             numbers.append(_Numbers(path, levels, scored))
+    numbers += _beside(row, name, answers, columns) if objects and not numbers else []
     return [one for one in numbers if any(level is not None for level in one.levels)]
+
+
+def _beside(row: Row, name: str, answers: list[Row], columns: Mapping[str, str]) -> list[_Numbers]:
+    """The numbers in a list of other objects that have a key of the answers, such as the name of
+    the model, which says whose they are."""
+    found = []
+    for other, value in row.items():
+        objects = isinstance(value, list) and all(isinstance(one, dict) for one in value)
+        by = judgements.shared_key(answers, value) if objects and other != name else ""
+        for key in meant(_NUMBERS, columns) if by else ():
+            if all(key in one for one in value):
+                scored, path = key in _SCORES, f"{other}[].{key}"
+                each = {one[by]: _level(one[key], path, scored) for one in row[other]}
+                found.append(_Numbers(path, [each[one[by]] for one in answers], scored))
+    return found
 
 
 def _level(value: Any, where: str, scored: bool) -> float | None:
     """How good an answer with a score or a rank is; None where it has none."""
     if value is None:
         return None
-    return _pairs.number(value, where) if scored else -_pairs.number(value, where)
+    spelled = judgements.spelled(value) if isinstance(value, str) else None
+    number = _pairs.number(value if spelled is None else spelled, where)
+    return number if scored else -number
 
 
 def _disagree(one: _Numbers, other: _Numbers) -> bool:
@@ -208,8 +228,11 @@ class _Ranked(_pairs.PairFormat):
         name = _LIST.first(row)
         if name is None or name in _ORDERED:
             return name is not None
-        inner = [one for one in peek(row, name) if isinstance(one, dict)]
-        return any(peek(one, name) is not None for one in [row, *inner] for name in _NUMBERS)
+        given = peek(row, name)
+        objects = [one for one in given if isinstance(one, dict)]
+        if any(peek(one, name) is not None for one in [row, *objects] for name in _NUMBERS):
+            return True
+        return len(objects) == len(given) and bool(_beside(row, name, given, {}))
 
     def _rated_beside(self, row: Row) -> str | None:
         """A number for each answer that stands in a list of other objects."""
@@ -267,22 +290,15 @@ class _Ranked(_pairs.PairFormat):
             sides = texts[better.where], texts[worse.where]
             examples.append(_pairs.pair(row, *sides, options, own=better.margin_over(worse)))
         if all(isinstance(one, Refused) for one in examples):
-            raise RowError("tie", "all answers are equally good")
+            raise _pairs.all_equal(raw(numbers[0].path, columns) if numbers else "")
         return [*examples, *self._left_out(ordered, unrated)]
 
 
 _SIDES = ("chosen", "rejected")
 
 
-def _is_several(value: Any) -> bool:
-    """Whether a value is a list of answers, each a text or turns; one answer's turns are none."""
-    if not isinstance(value, list) or not value:
-        return False
-    return all(isinstance(one, str) for one in value) or all(map(_turns.are_turns, value))
-
-
 def _answers(value: Any) -> list[Any]:
-    return value if _is_several(value) else [value]
+    return value if _turns.are_several(value) else [value]
 
 
 class _AnswerLists(_pairs.PairFormat):
@@ -299,7 +315,7 @@ class _AnswerLists(_pairs.PairFormat):
 
     def matches(self, row: Row) -> str | None:
         sides = [dict.get(row, name) for name in _SIDES]
-        several = None not in sides and any(map(_is_several, sides))
+        several = None not in sides and any(map(_turns.are_several, sides))
         return "lists of answers in chosen and rejected" if several else None
 
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:

@@ -33,16 +33,18 @@ def _settle(
     zero = sum(0 in numbers for numbers, _ in named)
     last = sum(steps in numbers for numbers, steps in named)
     if zero and not none_said and not last:
+        likelier = (_ONE, _ZERO) if 2 * zero > len(named) else (_ZERO, _ONE)
         raise UndecidedError(
             f"{what} a 0 in {counted(zero, 'row')}, which may be the first step or say that no "
             "step is wrong (no row has -1 or null), so they may count from 0 or from 1",
-            (_ZERO, _ONE),
+            likelier,
         )
     if zero and not last:
         return _ZERO, f"it counts from 0, as step 0 is listed in {counted(zero, 'row')}"
-    if last and not zero:
+    if last and not (zero and none_said):
         listed = f"the last step is listed by its number in {counted(last, 'row')}"
-        return _ONE, f"it counts from 1, as {listed}"
+        none = f", and a 0 in {counted(zero, 'row')} says that no step is wrong" if zero else ""
+        return _ONE, f"it counts from 1, as {listed}{none}"
     seen = "both a step 0 and a step past the end" if zero else "neither a step 0 nor a last step"
     raise UndecidedError(f"{what} {seen}, so they may count from 0 or from 1", (_ZERO, _ONE))
 

@@ -1,13 +1,14 @@
 """Two answers and a verdict: which is the better one, or how strongly one is preferred."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stages.contract import Columns, Example, FormatOptions, Row
 from stages.errors import AskError, RowError, UndecidedError
 from stages.formats import _fields, _pairs
+from stages.rows import signals
 from stages.rows.column_names import peek
+from stages.rows.judgements import is_tie, one_hot, side_of
 from stages.rows.unread import differs_from
 
 _STEMS = (
@@ -35,12 +36,7 @@ _CHOICES = tuple(
 # Columns with a verdict in letters; under these names other texts are common, such as its reasons.
 _VERDICTS = ("verdict", "judgment", "judgement", "judge_verdict", "comparison", "decision")
 _SAID = (*_CHOICES, *_VERDICTS)
-_LETTERS = {"a": 0, "b": 1}
-_TIES = ("tie", "ties", "both", "neither", "equal", "same", "tie (bothbad)", "both_bad")
-_NOUNS = ("model", "response", "answer", "output", "assistant", "option", "completion")
-_SIDE = rf"(?:{'|'.join(_NOUNS)})?_?([ab])"
-# A>B, model_a>>model_b, B~A; brackets and blanks are taken off before
-_COMPARED = re.compile(rf"{_SIDE}(>+|<+|=+|~|≈){_SIDE}")
+_WINNER = "winner"  # a name of one of the two, whatever it is, is looked for in their columns
 # What the better answer's index is, by variant: where the first is better, and where the second.
 _ORDERS = {"0-based": (0, 1), "1-based": (1, 2), "1-is-first": (1, 0)}
 
@@ -61,15 +57,16 @@ def _ends(row: Row) -> tuple[str, ...]:
     return ends.pop() if len(ends) == 1 else _UNNAMED
 
 
-def _answers(row: Row, columns: Mapping[str, str]) -> tuple[list[Any], tuple[str, ...]]:
-    """The two answers of a row, and the columns that they stand in, empty for a list.
+def _answers(row: Row, columns: Mapping[str, str]) -> list[Any]:
+    """The two answers of a row.
 
     Raises:
         RowError: there are none; or two columns could each hold one, or there is a third.
     """
     names = _PAIR.same(row, _PAIR.both(row, columns), columns)
     listed = _LIST.of(row, columns)
-    if names and listed is not None and listed not in columns:
+    named = not {*columns}.isdisjoint(names)
+    if names and not named and listed is not None and listed not in columns:
         if [peek(row, name) for name in names] != peek(row, listed):
             ways = _fields.keeping_one([names, (listed,)], (listed, *names))
             what = f"{' and '.join(names)}, and {listed}, could each be the answers"
@@ -77,52 +74,23 @@ def _answers(row: Row, columns: Mapping[str, str]) -> tuple[list[Any], tuple[str
         _ = row[listed]  # read: the two columns say it
     if names and listed not in columns:
         _require_no_third(row, names, columns)
-        return [_pairs.text_of(row[name], name) for name in names], names
+        return [_pairs.text_of(row[name], name) for name in names]
     listed = _fields.required(listed, "there are no two answers to choose from")
     answers = enumerate(row[listed])
-    return [_pairs.text_of(one, f"{listed}[{place}]") for place, one in answers], _UNNAMED
+    return [_pairs.text_of(one, f"{listed}[{place}]") for place, one in answers]
 
 
-def _compared(value: Any) -> int | None:
-    """The better answer of ``A>B``, ``[[B>>A]]`` or ``A < B``; -1 for ``A=B``; else None."""
-    plain = "".join(value.split()).strip("[]").lower() if isinstance(value, str) else ""
-    compared = _COMPARED.fullmatch(plain)
-    if compared is None or compared[1] == compared[3]:
-        return None
-    if compared[2][0] not in "<>":
-        return -1
-    return _LETTERS[compared[1] if compared[2][0] == ">" else compared[3]]
+def _sides(row: Row, columns: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns of the two answers, as the file calls them."""
+    names = _PAIR.both(row) or _UNNAMED
+    return tuple(columns.get(name, name) for name in names)
 
 
-def _by_name(value: str, names: tuple[str, ...]) -> int | None:
-    """The answer that a letter, a column's name or a comparison means."""
-    plain = value.strip()
-    if plain in names:
-        return names.index(plain)
-    compared = _compared(plain)
-    if compared is not None:
-        return None if compared < 0 else compared
-    ending = plain.removeprefix("[[").removesuffix("]]").strip().lower()
-    for stem in _NOUNS:
-        ending = ending.removeprefix(stem).lstrip(" _")
-    return _LETTERS.get(ending)
-
-
-def _one_hot(value: Any) -> int | None:
-    """Which of two sides, or 2 for a tie, has the 1 in a list with a 0 or 1 for each."""
-    if not isinstance(value, list) or len(value) not in (2, 3):
-        return None
-    flags = [index for one in value if (index := _index(one)) in (0, 1)]
-    return flags.index(1) if len(flags) == len(value) and sum(flags) == 1 else None
-
-
-def _is_verdict(value: Any, row: Row) -> bool:
+def _is_verdict(value: Any, row: Row, columns: Mapping[str, str] = _pairs.NOTHING) -> bool:
     """Whether a value of a column that may hold any text names the better answer."""
-    if isinstance(value, list):
-        return _one_hot(value) is not None
-    if not isinstance(value, str):
+    if not isinstance(value, (str, list)):
         return False
-    return _is_tie(value) or _by_name(value, _PAIR.both(row)) is not None
+    return is_tie(value) or side_of(value, _sides(row, columns)) is not None
 
 
 def _index(value: Any) -> int | None:
@@ -133,16 +101,29 @@ def _index(value: Any) -> int | None:
     return int(value) if whole else None
 
 
-def _is_tie(value: Any) -> bool:
-    if isinstance(value, str):  # [[C]] is a tie where judges answer [[A]], [[B]] or [[C]]
-        plain = value.strip().lower()
-        return plain.strip("[]") in _TIES or plain == "[[c]]" or _compared(value) == -1
-    return (isinstance(value, float) and value == 0.5) or _one_hot(value) == 2
-
-
 def _tie(detail: str, column: str, value: Any) -> AskError:
     """The error of a row that prefers neither answer, and the option that leaves such rows out."""
-    return AskError("tie", detail, f"Leave such rows out with {differs_from(column, value)}")
+    return AskError("tie", detail, f"Leave such rows out with {_left_out(column, value)}")
+
+
+def _left_out(column: str, value: Any) -> str:
+    """The option that leaves out rows with a verdict; of a winner and both sides, the winner's."""
+    if isinstance(value, list) and one_hot(value) is None:
+        return differs_from(column.partition(",")[0], value[0])
+    return differs_from(column, value)
+
+
+def _silent(row: Row, name: str, columns: Mapping[str, str]) -> RowError:
+    """The error of a row that has no verdict, and the option that leaves such rows out.
+
+    Args:
+        name: of the column that says nothing; empty where the row has none.
+    """
+    what = "nothing says which answer is the better one"
+    if not name:
+        return RowError("bad_label", what)
+    way = differs_from(columns.get(name, name), peek(row, name))
+    return AskError("unrated_answer", what, f"Leave such rows out with {way}")
 
 
 def _speaks(row: Row, name: str) -> bool:
@@ -151,9 +132,12 @@ def _speaks(row: Row, name: str) -> bool:
     return _fields.says(row, name) and (name in _CHOICES or _is_verdict(value, row))
 
 
-def _names_one(value: Any, row: Row) -> bool:
-    """Whether a value can say which answer is the better one, in one way or another."""
-    return _is_tie(value) or _is_verdict(value, row) or _index(value) in (0, 1, 2)
+def _names_one(row: Row, name: str) -> bool:
+    """Whether a column can say which answer is the better one: a winner may have any name."""
+    value = peek(row, name)
+    if name == _WINNER and isinstance(value, str):
+        return len(value) <= signals.SHORT
+    return is_tie(value) or _is_verdict(value, row) or _index(value) in (0, 1, 2)
 
 
 class _IndexedPair(_pairs.PairFormat):
@@ -171,33 +155,44 @@ class _IndexedPair(_pairs.PairFormat):
         there = [name for name in _CHOICES if name in row] or speaking
         if not there or "chosen" in row:
             return None
-        if speaking and not any(_names_one(peek(row, name), row) for name in speaking):
+        if speaking and not any(_names_one(row, name) for name in speaking):
             return None
         if names := _PAIR.both(row):
             return f"{names[0]}, {names[1]} and {there[0]}"
         listed = _LIST.first(row)
         return f"a list of two answers and {there[0]}" if listed else None
 
+    def doubt(self, rows: Sequence[Row], columns: Mapping[str, str]) -> _fields.Question | None:
+        names = [n for n in _fields.meant(_SAID, columns) if any(_speaks(row, n) for row in rows)]
+        if len(names) < 2:  # rows without a verdict are asked about with their number
+            said = [row for row in rows if any(_speaks(row, name) for name in names)]
+            return super().doubt(said, columns)
+        flags = " or ".join(f"--map label={name}" for name in names)
+        return f"{' and '.join(names)} could each name the better answer", f"Say which with {flags}"
+
     def settle(self, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[str, str]:
         shown: dict[str, str] = {}
         for name in _fields.meant(_SAID, columns):
-            variant, why = self._settled([row for row in rows if _speaks(row, name)], name)
+            speaking = [row for row in rows if _speaks(row, name)]
+            variant, why = self._settled(speaking, name, columns)
             if variant:
                 shown.setdefault(variant, why)
         if len(shown) > 1:
             raise UndecidedError(f"columns differ: {'; '.join(shown.values())}", tuple(shown))
         return next(iter(shown.items()), ("", "the better answer is named"))
 
-    def _settled(self, rows: Sequence[Row], name: str) -> tuple[str, str]:
+    def _settled(
+        self, rows: Sequence[Row], name: str, columns: Mapping[str, str]
+    ) -> tuple[str, str]:
         """What the values of one column show."""
-        said = [(row, peek(row, name)) for row in rows]
-        unnamed = [one for one in said if not _is_tie(one[1]) and not _is_verdict(*one[::-1])]
+        said = [(peek(row, name), row) for row in rows]
+        unnamed = [one for one in said if not is_tie(one[0]) and not _is_verdict(*one, columns)]
         # What is not an index at all is refused row by row, and is no reason to read it as one.
-        seen = {index for _, value in unnamed if (index := _index(value)) in (0, 1, 2)}
+        seen = {index for value, _ in unnamed if (index := _index(value)) in (0, 1, 2)}
         if not seen:
             return "", ""
-        flags = any(isinstance(value, bool) for _, value in unnamed)
-        ends = _ends(unnamed[0][0])
+        flags = any(isinstance(value, bool) for value, _ in unnamed)
+        ends = _ends(unnamed[0][1])
         words = f"the better answer's index is {' or '.join(sorted(map(str, seen)))}"
         if flags:
             words = "the choice is true or false"
@@ -220,10 +215,9 @@ class _IndexedPair(_pairs.PairFormat):
         Args:
             column: of the value, as the file calls it.
         """
-        if _is_tie(value):
+        if is_tie(value):
             raise _tie(f"the answers are equally good ({value!r})", column, value)
-        named = _by_name(value, names) if isinstance(value, str) else _one_hot(value)
-        if named is not None:
+        if (named := side_of(value, names)) is not None:
             return named
         index, order = _index(value), _ORDERS.get(self._way, ())
         if index is not None and index in order:
@@ -237,14 +231,15 @@ class _IndexedPair(_pairs.PairFormat):
         raise RowError("bad_label", f"{value!r} names neither answer; they are {known}")
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
-        answers, sides = _answers(row, options.columns)
-        names = _fields.meant(_SAID, options.columns)
+        raw = options.columns
+        answers = _answers(row, raw)
+        names = _fields.meant(_SAID, raw)
         # Where no column names an answer, the first that says anything is refused for its value.
         said = [name for name in names if _speaks(row, name)]
         said = said or [name for name in names if _fields.says(row, name)][:1]
         if not said:
-            raise RowError("bad_label", "nothing says which answer is the better one")
-        raw = options.columns
+            raise _silent(row, next((name for name in names if name in row), ""), raw)
+        sides = _sides(row, raw)
         places = {self._better(row[name], sides, raw.get(name, name)) for name in said}
         if len(places) > 1:
             what = f"{' and '.join(said)} do not name the same answer"

@@ -67,6 +67,8 @@ def _none_fits(rows: Sequence[contract.Row], kind: kinds.Kind, where: str) -> Un
     """The error for rows that have no format, and no columns that play the roles of one."""
     said = roles.columns_named(rows[:10]) or "(none)"
     none = f"{where}: no format of {kind.words} fits rows with the columns {said}."
+    if lacking := roles.lacking(rows[: roles.SAMPLED], kind):
+        return UnknownFormatError(f"{none[:-1]}: {lacking[0]}.", f"{lacking[1]}.")
     if likely := survey.offer(rows, kind):
         return UnknownFormatError(none, likely)
     offered = ", ".join(f.name for f in formats.usable_for(kind))
@@ -107,6 +109,8 @@ class _Roles:
             raise _none_fits(self.rows, self.kind, self.where)
         if len(found) > 1:
             raise roles.which(found, self.where)
+        if open_ := found[0].open:
+            raise DataError(f"{self.where}: {open_[0]}.", f"{open_[1]}.")
         return self.reading(found[0])
 
     def reading(self, one: roles.Candidate) -> Detection:
@@ -135,6 +139,16 @@ class _Roles:
         return ways
 
 
+def _lacks_prompt(detected: Format, row: contract.Row) -> bool:
+    """Whether a row is refused since no column has a name that the format knows for a prompt."""
+    with contextlib.suppress(AttributeError, LookupError, TypeError, ValueError):
+        try:
+            detected.read(row, contract.FormatOptions(already_templated=True))
+        except RowError as error:
+            return error.code in ("no_prompt", "tie")
+    return False
+
+
 def _read_as(
     detected: Format, fitting: Sequence[contract.Row], by_roles: _Roles, found: Detection
 ) -> Detection:
@@ -151,9 +165,10 @@ def _read_as(
     # A doubt about answers may be about one and what it is checked against, which texts show.
     about_answers = doubt is not None and doubt[0].endswith("could each be the answer")
     misses = about_answers if doubt else roles.misses(detected, fitting, kind, columns)
-    if misses or not detected.usable:
+    unasked = doubt is not None and all(_lacks_prompt(detected, row) for row in fitting)
+    if misses or unasked or not detected.usable:
         ways = by_roles.found()
-        if len(ways) == 1 or (ways and (doubt is None or not detected.usable)):
+        if len(ways) == 1 or (ways and (doubt is None or unasked or not detected.usable)):
             return by_roles.only(ways)
     if doubt is not None:
         raise DataError(f"{by_roles.where}: {doubt[0]}.", f"{doubt[1]}.")

@@ -335,7 +335,7 @@ class Outlines:
     def _count(self, row: Row, names: Sequence[str]) -> None:
         """Count what is left out of a row."""
         tally, named = self._normalize.tally, self._normalize.options.columns.values()
-        paths = (*named, *self._normalize.carried.paths)
+        paths = (*selection.parts_of(row, named), *self._normalize.carried.paths)
         for name in names:
             for path, value in selection.rest(name, row[name], paths):
                 tally.add(path, value)

@@ -6,16 +6,15 @@ take it back: a question differs from row to row, a number is one for each answe
 repeated at the end of the answer that is checked against it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from stages.contract import Row
-from stages.formats import _messages, _rated_steps, _turns
+from stages.formats import _messages, _turns
 from stages.normalize import role_names
 from stages.rows.column_names import EMPTY
-from stages.rows.selection import lookup
 
 _WORDS: Mapping[type, str] = {
     str: "text",
@@ -25,7 +24,7 @@ _WORDS: Mapping[type, str] = {
     list: "list",
     dict: "object",
 }
-_DEEPEST = 3
+_DEEPEST = 5
 _MOST = 0.9  # of the rows, that must have a value where a format needs one
 _ENOUGH = 8  # rows, of which a question and an answer are not nearly all the same text
 _FEW = 0.2  # different texts in that many rows: a category, a name, a constant
@@ -68,40 +67,41 @@ def _are_answers(value: Any) -> bool:
     return _are_texts(value) or all(isinstance(one, dict) for one in value)
 
 
-def _paths(row: Row, before: str = "", depth: int = 1) -> Iterator[str]:
+def paths_of(row: Row, before: str = "", depth: int = 1) -> Iterator[str]:
+    """The paths of a row, at any depth."""
     for key, value in row.items():
         path = f"{before}{key}"
         if before and not {*".,"}.isdisjoint(key):
             continue
         yield path
         if depth < _DEEPEST and isinstance(value, dict):
-            yield from _paths(value, f"{path}.", depth + 1)
+            yield from paths_of(value, f"{path}.", depth + 1)
         elif depth < _DEEPEST and isinstance(value, list) and not _turns.are_turns(value):
             inner = [one for one in value if isinstance(one, dict)]
             if inner and len(inner) == len(value):
-                yield from _paths({k: v for one in inner for k, v in one.items()}, f"{path}[].", 3)
-
-
-def columns_of(rows: Sequence[Row], answers_alone: bool) -> "Columns":
-    """The columns of some rows.
-
-    Args:
-        answers_alone: every answer is trained, so one of two sides is no answer.
-    """
-    paths = dict.fromkeys(path for row in rows for path in _paths(row))
-    return Columns({path: [lookup(row, path) for row in rows] for path in paths}, answers_alone)
+                merged = {k: v for one in inner for k, v in one.items() if v not in EMPTY}
+                yield from paths_of(merged, f"{path}[].", depth + 1)
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The values of every path, one for each row."""
+    """The values of every path, one for each row.
+
+    Attributes:
+        answers_alone: every answer is trained, so one of two sides is no answer.
+    """
 
     values: Mapping[str, list[Any]]
     answers_alone: bool
 
+    def told(self, path: str) -> list[Any]:
+        """The values at a path."""
+        return self.values[path]
+
     def _all(self, path: str, fits: Any, share: float = _MOST) -> bool:
-        there = [value for value in self.values[path] if value not in EMPTY]
-        enough = len(there) >= max(1, share * len(self.values[path]))
+        told = self.told(path)
+        there = [value for value in told if value not in EMPTY]
+        enough = len(there) >= max(1, share * len(told))
         return enough and all(map(fits, there))
 
     def _where(self, fits: Any, share: float = _MOST) -> list[str]:
@@ -116,12 +116,11 @@ class Columns:
 
     def _varied(self, paths: list[str]) -> list[str]:
         """Those that are not the same few texts in all rows; all of them where none is."""
-        varied = []
-        for path in paths:
-            told = self.values[path]
-            if len(told) < _ENOUGH or len({repr(one) for one in told}) > _FEW * len(told):
-                varied.append(path)
-        return varied or paths
+        return [path for path in paths if self._is_varied(path)] or paths
+
+    def _is_varied(self, path: str) -> bool:
+        told = self.values[path]
+        return len(told) < _ENOUGH or len({repr(one) for one in told}) > _FEW * len(told)
 
     @cached_property
     def _alone(self) -> list[str]:
@@ -195,7 +194,8 @@ class Columns:
         return 2 * sum(len(v) > _SHORT or len(v.split()) > 2 for v in said) > len(said)
 
     def _prompt(self) -> list[str]:
-        return [*self._where(lambda value: _ends_with(value, asks=True)), *self.questions]
+        turns = self._asking_turns()
+        return [*turns, *(q for q in self.questions if not turns or self._is_varied(q))]
 
     def _asking_turns(self) -> list[str]:
         return self._where(lambda value: _ends_with(value, asks=True))
@@ -234,100 +234,17 @@ class Columns:
         able = [p for p in self._where(_are_texts) if not role_names.is_about(p)]
         return self._called("steps", able) or able
 
-    def _tagged_steps(self) -> list[str]:
-        return self._where(lambda value: isinstance(value, str) and _rated_steps.is_tagged(value))
-
-    def _ratings_of_text(self) -> list[str]:
-        return self._where(lambda value: isinstance(value, list))
-
-    def _ratings(self) -> list[str]:
-        """Lists of numbers that are as long as the steps."""
-        return [path for path in self._where(_are_numbers) if self._as_long(path, self._steps())]
-
-    def _first_error(self) -> list[str]:
-        whole = self._where(lambda value: type(value) is int, 0.0)
-        return [path for path in whole if role_names.mentions(path, "error")]
-
     def _list_of_answers(self) -> list[str]:
         return self._called("answer", self._where(_are_answers))
 
     def _two_answers(self) -> list[str]:
         return [p for p in self._list_of_answers() if self._all(p, lambda one: len(one) == 2)]
 
-    def _numbers_of(self, roles: tuple[str, ...]) -> list[str]:
-        paths = [p for p in self._where(_are_numbers) if role_names.role_of(p) in roles]
-        lists = self._list_of_answers()
-        return [p for p in paths if self._as_long(p, lists) and self._in_order(p, lists)]
-
-    def _in_order(self, path: str, others: Iterable[str]) -> bool:
-        """Whether a list of objects stands in the order of other lists: a key of both, such as a
-        name, says the same in both."""
-        mine = path.partition("[]")[0]
-        for other in (one.partition("[]")[0] for one in others):
-            for key in self._keys(mine) & self._keys(other) if other != mine else ():
-                left, right = self.values[f"{mine}[].{key}"], self.values[f"{other}[].{key}"]
-                for a, b in zip(left, right, strict=True):
-                    if a != b and sorted(map(repr, a or ())) == sorted(map(repr, b or ())):
-                        return False
-        return True
-
-    def _keys(self, path: str) -> set[str]:
-        return {one.rpartition(".")[2] for one in self.values if one.startswith(f"{path}[].")}
-
-    def _scores(self) -> list[str]:
-        return self._numbers_of(("number", "verdict"))
-
-    def _ranks(self) -> list[str]:
-        return self._numbers_of(("rank",))
-
-    def _as_long(self, path: str, others: Iterable[str]) -> bool:
-        lists = [self.values[other] for other in others]
-        return any(
-            all(
-                len(a) == len(b)
-                for a, b in zip(self.values[path], other, strict=True)
-                if isinstance(a, list) and isinstance(b, list)
-            )
-            for other in lists
-        )
-
-    def _two_numbers(self) -> list[str]:
-        pairs = self._where(lambda value: _are_numbers(value) and len(value) == 2)
-        return [path for path in pairs if role_names.role_of(path) in ("number", "verdict")]
-
-    def _verdict(self) -> list[str]:
-        scalars = self._where(lambda value: isinstance(value, (str, int, float)))
-        named = [p for p in scalars if role_names.mentions(p, "verdict")]
-        named += [p for p in scalars if p not in named and role_names.role_of(p) == "number"]
-        of_sides = {path for pair in role_names.by_side(scalars) for path in pair}
-        few = [p for p in named if len({repr(v) for v in self.values[p]}) <= _VERDICTS]
-        return self._one_hot() or [path for path in few if path not in of_sides]
-
-    def _one_hot(self) -> list[str]:
-        """Columns that say of one side each, or of a tie, whether it won: 1 in one of them."""
-        flags = [p for p in self._where(lambda v: v in (0, 1, "0", "1")) if "[]" not in p]
-        found = []
-        for left, right in role_names.by_side(flags):
-            ties = [p for p in flags if "tie" in role_names.parts(p)]
-            for some in ([left, right, *ties[:1]], [left, right]):
-                each = zip(*(self.values[path] for path in some), strict=True)
-                if all(sum(map(int, one)) == 1 for one in each):
-                    found.append(",".join(some))
-                    break
-        return found
-
-    def _sides(self) -> list[str]:
-        return [f"{a},{b}" for a, b in role_names.by_side(self._texts) if "[]" not in a]
-
-    def _numbers_of_sides(self) -> list[str]:
-        numbers = [p for p in self._where(_is_number) if role_names.role_of(p) == "number"]
-        return [f"{a},{b}" for a, b in role_names.by_side(numbers) if "[]" not in a]
-
     def couples(self, role: str) -> list[tuple[str, str]]:
         """The two paths that may be the two sides of a role."""
-        if role == "chosen turns":
+        if role.endswith(" turns"):
             both = self._where(lambda value: _ends_with(value, asks=False))
-            return role_names.by_better(both)
+            return role_names.by_side(both) if role == "first turns" else role_names.by_better(both)
         if role == "chosen score":
             return role_names.by_better(self._where(_is_number))
         said = [path for path in self._where(_is_said) if not role_names.is_about(path)]
@@ -340,7 +257,3 @@ class Columns:
             if "." not in path:
                 there = next((value for value in values if value not in EMPTY), None)
                 yield path, "empty" if there is None else _WORDS.get(type(there), "value")
-
-
-def _are_numbers(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(map(_is_number, value))

@@ -14,7 +14,9 @@ from stages import formats, kinds
 from stages.contract import FormatOptions, Row
 from stages.errors import DataError, RowError, counted
 from stages.format import Format
-from stages.normalize.role_columns import Columns, columns_of
+from stages.normalize.judging import columns_of
+from stages.normalize.role_columns import Columns
+from stages.rows import judgements
 from stages.rows.selection import renamed
 from stages.rows.unread import mapped
 
@@ -44,6 +46,8 @@ _AHEAD = {"system": "system text", "history": "history"}
 _BESIDE = {**_AHEAD, "tools": "tools"}
 _PAIR = {**_AHEAD, "chosen_score": "chosen score", "rejected_score": "rejected score"}
 _TWO = {"response_a": "first answer", "response_b": "second answer"}
+_SIGNS = ("negative", "positive")  # of a strength, for the first answer
+_TALKS = {"response_a": "first turns", "response_b": "second turns"}
 # Two answers whose names end in numbers keep them, as the index of the better one counts so.
 _COUNTED = {("1", "2"): ("response_1", "response_2"), ("0", "1"): ("response_0", "response_1")}
 _STEPS = {"problem": "question", "steps": "steps"}
@@ -71,11 +75,15 @@ _SHAPES: Mapping[str, tuple[Shape, ...]] = {
             _PAIR,
         ),
         Shape("preference", {"chosen": "chosen turns", "rejected": "rejected turns"}, _PAIR),
-        Shape("indexed_pair", {"prompt": "prompt", **_TWO, "label": "verdict"}, _AHEAD),
+        Shape("indexed_pair", {"prompt": "prompt", **_TWO, "winner": "verdict"}, _AHEAD),
+        Shape("indexed_pair", {**_TALKS, "winner": "verdict"}, {}),
+        Shape(
+            "strength_pair", {"prompt": "prompt", **_TWO, "preference_strength": "strength"}, _AHEAD
+        ),
         *(
             Shape(name, {"prompt": "prompt", "responses": answers, order: role}, _AHEAD)
             for name, answers, order, role in (
-                ("indexed_pair", "two answers", "label", "verdict"),
+                ("indexed_pair", "two answers", "winner", "verdict"),
                 ("ranked", "list of answers", "scores", "scores"),
                 ("ranked", "list of answers", "ranks", "ranks"),
                 ("ranked", "sides", "scores", "numbers of sides"),
@@ -91,11 +99,12 @@ _SHAPES: Mapping[str, tuple[Shape, ...]] = {
             _AHEAD,
         ),
         Shape("processbench", {**_STEPS, "first_error": "first error"}, _AHEAD),
+        Shape("error_list", {**_STEPS, "error_steps": "wrong steps"}, _AHEAD),
     ),
 }
 _ANSWERS = {
     name: role
-    for names in _COUNTED.values()
+    for names in reversed(_COUNTED.values())  # response_1 is the first one where there is no 0
     for name, role in zip(names, _TWO.values(), strict=True)
 }
 # Roles that two columns play together: the first of a couple, and the second.
@@ -104,6 +113,7 @@ _COUPLES = {
     "chosen turns": "rejected turns",
     "chosen score": "rejected score",
     "first answer": "second answer",
+    "first turns": "second turns",
 }
 
 
@@ -130,6 +140,7 @@ class Candidate:
         renamed: where its names stand in the rows.
         read: how many of the sampled rows it reads, of ``rows``.
         named: the renamed rows look like other formats too, so that their names do not say it.
+        guessed: no column's name says that it is the question.
     """
 
     format: str
@@ -138,6 +149,27 @@ class Candidate:
     read: int = 0
     rows: int = 0
     named: bool = False
+    guessed: bool = False
+
+    @property
+    def open(self) -> tuple[str, str] | None:
+        """What a user must know before rows are read so, and the options that say it."""
+        strength = self.renamed.get("preference_strength")
+        if strength is not None:
+            what = f"nothing says which answer {strength} prefers where it is below 0"
+            other = self.options.replace(*_SIGNS, 1)
+            return what, f"Say which with {self.options}, or with {other}"
+        for path in self.renamed.values():
+            before, how = judgements.ended(path)
+            if ".." in how:
+                low, high = how.split("..")
+                what = f"{before} has marks from {low} to {high}, and nothing says which are good"
+                how = f"To train {low} as 0, {high} as 1 and 0.5 and more as good, add"
+                return what, f"{how} {self.options}"
+        if self.guessed:
+            what = f"only the values say that {self.words} can be read"
+            return what, f"If they are, add {self.options}"
+        return None
 
     @property
     def reading(self) -> str:
@@ -161,8 +193,12 @@ class Candidate:
     @property
     def options(self) -> str:
         """The options that read the rows so."""
-        named = [f"--format {self.format}"] if self.named else []
-        return " ".join([*named, *(mapped(name, path) for name, path in self.renamed.items())])
+        way = f"/{_SIGNS[0]}-is-first" if "preference_strength" in self.renamed else ""
+        return f"--format {self.format}{way} {self._maps}" if self.named or way else self._maps
+
+    @property
+    def _maps(self) -> str:
+        return " ".join(mapped(name, path) for name, path in self.renamed.items())
 
 
 def find(
@@ -175,16 +211,22 @@ def find(
         rows: after ``columns`` (``--map``) was applied to them; what is named there is decided.
         only: the name of the one format that is wanted.
     """
-    some = rows[:SAMPLED]
+    found = _found(rows[:SAMPLED], kind, columns, only, guess=False)
+    return found or _found(rows[:SAMPLED], kind, columns, only, guess=not kind.trains_answers)
+
+
+def _found(
+    some: Sequence[Row], kind: kinds.Kind, columns: Mapping[str, str], only: str, guess: bool
+) -> list[Candidate]:
     free = [{name: value for name, value in row.items() if name not in columns} for row in some]
-    held = columns_of(free, kind.trains_answers)
+    held = columns_of(free, kind.trains_answers, guess)
     found: dict[str, Candidate] = {}
     for shape in _SHAPES.get(kind.formats, ()):
         if only in ("", shape.format):
             for one in itertools.islice(_candidates(shape, held, columns), MOST):
                 read, said = _run(one, some, columns)
                 if read and read >= NEARLY_ALL * len(some):
-                    found.setdefault(said, replace(one, read=read, rows=len(some)))
+                    found.setdefault(said, replace(one, read=read, rows=len(some), guessed=guess))
     every = list(found.values())
     best = [one for one in every if not any(_says_more(other, one) for other in every)]
     return [replace(one, named=_looks_like_others(one, some[0], kind)) for one in best]
@@ -223,14 +265,15 @@ def _run(candidate: Candidate, rows: Sequence[Row], columns: Mapping[str, str]) 
     format_ = formats.load(candidate.reading)
     options = format_.told(replace(_OPTIONS, columns=columns))
     ways = [format_, *format_.variants.values()]
-    read, said = 0, []
+    read, said, made = 0, [], False
     for row in rows:
         given = renamed(row, candidate.renamed)
         if format_.matches(given) is not None:
             examples = next((found for way in ways if (found := _read(way, given, options))), "")
             read += bool(examples)
+            made = made or examples not in ("", *_REFUSED_AS)
             said.append(examples)
-    return read, "\n".join(said)
+    return read * made, "\n".join(said)
 
 
 def _read(way: Format, row: Row, options: FormatOptions) -> str:
@@ -273,7 +316,7 @@ def _groups(names: Mapping[str, str], held: Columns) -> list[list[dict[str, str]
             groups.append(
                 [
                     dict(zip(_COUNTED.get((a[-1], b[-1]), (name, other)), (a, b), strict=True))
-                    if role == "first answer"
+                    if role.startswith("first ")
                     else {name: a, other: b}
                     for a, b in held.couples(role)
                 ]
@@ -294,6 +337,11 @@ def which(found: Sequence[Candidate], where: str) -> DataError:
         f"{where} could be read in {len(found)} ways: {'; or '.join(ways)}.",
         f"Say which with {', or '.join(one.options for one in found[:SHOWN])}.",
     )
+
+
+def lacking(rows: Sequence[Row], kind: kinds.Kind) -> tuple[str, str] | None:
+    """What rows lack that no way can read, and what would do; None where it is not known."""
+    return columns_of(rows, answers_alone=False).without_ratings() if kind.marks else None
 
 
 def columns_named(rows: Iterable[Row]) -> str:

@@ -14,7 +14,7 @@ import orjson
 
 from stages.contract import Row
 from stages.errors import AskError, UsageError
-from stages.rows import speakers
+from stages.rows import judgements, speakers
 
 AND_QUESTION = "+question"  # the end of a --group-by that joins groups which ask the same
 _TEXT = re.compile(r"(?P<column>[^=<>!]+?)\s*(?P<sign>!=|>=|<=|=|>|<)\s*(?P<value>.*)", re.DOTALL)
@@ -30,13 +30,19 @@ def lookup(row: Row, path: str) -> Any:
     """The value at a dotted path (``answers.0.text``); None where there is none.
 
     ``answers[].score`` is the list of what each object of a list has there, ``a.text,b.text`` the
-    list of what two paths give.
+    list of what several paths give; of three and more, the last ones may have nothing. Endings such
+    as ``votes[most]`` make one value of a list (``judgements``).
     """
     if path in row:
         return row[path]
-    if "," in path:
+    if "," in path and not path.endswith("[best]"):
         values = [lookup(row, one) for one in path.split(",")]
+        while len(values) > 2 and values[-1] in (None, ""):
+            del values[-1]
         return values if any(value is not None for value in values) else None
+    before, how = judgements.ended(path) if path.endswith("]") else (path, "")
+    if how:
+        return judgements.together(lookup(row, before), how)
     here, each, behind = path.partition("[].")
     value: Any = row
     for key in here.split("."):
@@ -53,9 +59,9 @@ def lookup(row: Row, path: str) -> Any:
 
 
 def parts_of(row: Row, paths: Iterable[str]) -> Iterator[str]:
-    """The single paths of ``--map``: of ``a.text,b.text`` both."""
+    """The single paths of ``--map``: of ``a.text,b.text`` both, of ``votes[most]`` the votes."""
     for path in paths:
-        yield from (path,) if path in row else path.split(",")
+        yield from (path,) if path in row else map(judgements.bare, path.split(","))
 
 
 def _number(value: Any) -> float | None:
@@ -181,7 +187,8 @@ def rest(path: str, value: Any, taken: Iterable[str]) -> Iterator[tuple[str, Any
 
 def inside(mapping: Mapping[str, str], others: Iterable[str] = ()) -> tuple[str, ...]:
     """Paths of ``--map``, and others, that lie inside of columns, under the names of both."""
-    taken = [path for source in mapping.values() for path in source.split(",") if "." in path]
+    sources = [judgements.bare(one) for source in mapping.values() for one in source.split(",")]
+    taken = [path for path in sources if "." in path]
     for name, source in mapping.items():
         taken += [name + path[len(source) :] for path in taken if _top(path) == source]
     return (*taken, *(path for path in others if "." in path))

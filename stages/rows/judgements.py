@@ -1,0 +1,239 @@
+"""What judgements say: which of two answers is better, how good a step is, and what several judges
+say together.
+
+Endings of a path make one value of a list. ``votes[most]`` is what most of the values say,
+``marks[mean]`` is their mean, and ``marks[1..5]`` brings numbers from 1 (the worst) to 5 (the best)
+to 0 to 1. ``scores[best]`` is the place of the highest, ``tie`` where all are equal. Endings may
+follow one another.
+"""
+
+import functools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from stages.contract import Row
+from stages.rows import signals
+
+TIE = "tie"  # what most values say where no value stands there more often than all others
+_ENDED = re.compile(r"(?P<path>.+)\[(?P<how>most|mean|best|-?\d+\.\.-?\d+)\]")
+_NOTHING = (None, "")
+
+
+def ended(path: str) -> tuple[str, str]:
+    """A path without its last ending, and what the ending asks for; empty where it has none."""
+    found = _ENDED.fullmatch(path)
+    return (found["path"], found["how"]) if found else (path, "")
+
+
+def bare(path: str) -> str:
+    """A path without endings."""
+    while (shorter := ended(path)[0]) != path:
+        path = shorter
+    return path
+
+
+def together(value: Any, how: str) -> Any:
+    """What a value says under an ending; where lists stand in a list, what each of them says."""
+    if isinstance(value, list) and (".." in how or list in map(type, value)):
+        return [together(one, how) for one in value]
+    if ".." in how:
+        low, high = map(int, how.split(".."))
+        number = spelled(value)
+        return value if number is None or low == high else (number - low) / (high - low)
+    there = [one for one in value if one not in _NOTHING] if isinstance(value, list) else [value]
+    return _MADE[how](there)
+
+
+def _mean(values: Sequence[Any]) -> float | None:
+    numbers = [number for one in values if (number := spelled(one)) is not None]
+    return sum(numbers) / len(numbers) if numbers else None
+
+
+def _most(values: Sequence[Any]) -> Any:
+    times = max(map(values.count, values), default=0)
+    said = [one for at, one in enumerate(values) if one not in values[:at]]
+    said = [one for one in said if values.count(one) == times]
+    return said[0] if len(said) == 1 else TIE if said else None
+
+
+def _best(values: Sequence[Any]) -> int | str | None:
+    numbers = [spelled(one) for one in values]
+    known = [number for number in numbers if number is not None]
+    if len(known) < 2:
+        return None
+    return numbers.index(max(known)) if len({*known}) > 1 else TIE
+
+
+_MADE: Mapping[str, Callable[[Sequence[Any]], Any]] = {"most": _most, "mean": _mean, "best": _best}
+
+
+def spelled(value: Any) -> float | None:
+    """The number that a value is or spells; None where it is none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        return float(value)
+    except ValueError:
+        return None
+
+
+def flat(value: Any) -> Iterator[Any]:
+    """All values in a list of any depth that say anything."""
+    if isinstance(value, list):
+        for one in value:
+            yield from flat(one)
+    elif value not in _NOTHING:
+        yield value
+
+
+def depth(value: Any) -> int:
+    """How many lists stand in one another."""
+    return 1 + max(map(depth, value), default=0) if isinstance(value, list) else 0
+
+
+def is_marked(value: Any) -> bool:
+    """Whether a value is a number, spelled as one or not, or true or false."""
+    return isinstance(value, bool) or spelled(value) is not None
+
+
+def are_numbers(value: Any) -> bool:
+    """Whether a value is a list of such values."""
+    return isinstance(value, list) and bool(value) and all(map(is_marked, value))
+
+
+def of_several(value: Any) -> bool:
+    """Whether a value is a list of what several judges say: a list of each thing."""
+    several = isinstance(value, list) and bool(value)
+    return several and all(isinstance(one, list) and one for one in value)
+
+
+def shared_key(answers: Sequence[Row], others: Sequence[Row]) -> str:
+    """The key whose values name each answer, and each of the other objects: whose judgement it
+    is; empty where there is none."""
+    for key in answers[0]:
+        mine = [str(dict.get(one, key)) for one in answers]
+        theirs = [str(dict.get(one, key)) for one in others]
+        if len({*mine}) == len(mine) and sorted(mine) == sorted(theirs):
+            return key
+    return ""
+
+
+# Words for how good one thing is.
+
+GOOD = frozenset(
+    "+ good correct right yes true valid pass passed ok okay positive great gut richtig ja bon oui "
+    "bueno sí да 正确 是 对 正しい".split()
+)
+BAD = frozenset(
+    "- bad incorrect wrong no false invalid fail failed error negative schlecht falsch nein "
+    "mauvais non malo нет 错误 否 错 間違い".split()
+)
+NEUTRAL = frozenset("neutral unknown unsure unclear ambiguous okayish 中性".split())
+
+
+# Words and marks for which of two is better.
+
+_TIES = frozenset(
+    "ties both neither none same similar unentschieden gleich gleichstand empate égal égalité "
+    "pareggio ничья 平局 引き分け".split()
+)
+_LETTERS = {
+    **dict.fromkeys(("a", "left", "first", "1st", "one", "links", "gauche"), 0),
+    **dict.fromkeys(("b", "right", "second", "2nd", "two", "rechts", "droite"), 1),
+}
+_NOUNS = ("model", "response", "answer", "output", "assistant", "option", "completion")
+_SIDE = rf"(?:{'|'.join(_NOUNS)})?_?([ab])"
+# A>B, model_a>>model_b, B~A; brackets and blanks are taken off before
+_COMPARED = re.compile(rf"{_SIDE}(>+|<+|=+|~|≈){_SIDE}")
+_PART = re.compile(r"\d+|[A-Z]+(?![a-z])|[^\W\d_][^\W\d_A-Z]*")
+
+
+def _compared(plain: str) -> int | None:
+    """The better answer of ``A>B``, ``[[B>>A]]`` or ``A < B``; -1 for ``A=B``; else None."""
+    compared = _COMPARED.fullmatch(plain.strip("[]"))
+    if compared is None or compared[1] == compared[3]:
+        return None
+    if compared[2][0] not in "<>":
+        return -1
+    return _LETTERS[compared[1] if compared[2][0] == ">" else compared[3]]
+
+
+def one_hot(value: Any) -> int | None:
+    """Which of two sides, or 2 for a tie, has the 1 in a list with a 0 or 1 for each."""
+    if not isinstance(value, list) or len(value) not in (2, 3):
+        return None
+    flags = [spelled(one) if not isinstance(one, bool) else float(one) for one in value]
+    return flags.index(1) if set(flags) == {0, 1} and flags.count(1) == 1 else None
+
+
+def _is_named(value: Any) -> bool:
+    """Whether a value is a winner's name, and the names of both sides."""
+    several = isinstance(value, list) and len(value) == 3 and value[1] != value[2]
+    several = several and one_hot(value) is None
+    return several and all(isinstance(one, str) and one for one in value[1:])
+
+
+def is_tie(value: Any) -> bool:
+    """Whether a value says that neither answer is better; of a winner's name, that it is of
+    neither because it is missing."""
+    if _is_named(value):
+        return value[0] in _NOTHING or (value[0] not in value[1:] and is_tie(value[0]))
+    if isinstance(value, str):  # [[C]] is a tie where judges answer [[A]], [[B]] or [[C]]
+        plain = "".join(value.split()).casefold()
+        known = plain.strip("[]") in _TIES or plain == "[[c]]" or _compared(plain) == -1
+        return known or signals.is_tie(value.strip().strip("[]").replace("_", " "))
+    return (isinstance(value, float) and value == 0.5) or one_hot(value) == 2
+
+
+def parts(name: str) -> tuple[str, ...]:
+    """The words and numbers of a name, in lower case."""
+    return tuple(map(str.casefold, _PART.findall(name)))
+
+
+def last_word(text: str) -> str:
+    """The last word of a text, but for tags."""
+    return (parts(re.sub(r"<[^<>]*>", " ", text)) or ("",))[-1]
+
+
+@functools.lru_cache(4096)
+def _own(names: tuple[str, str]) -> tuple[frozenset[str], frozenset[str]]:
+    """The words of two columns' names that the other one does not have."""
+    one, other = (frozenset(parts(name)) for name in names)
+    return one - other, other - one
+
+
+def side_of(value: Any, names: tuple[str, ...] = ()) -> int | None:
+    """Which of two answers a value names: 0 or 1; None where it names neither.
+
+    Args:
+        names: of the columns with the answers, as the file has them.
+    """
+    if _is_named(value):
+        return value.index(value[0], 1) - 1 if value[0] in value[1:] else None
+    if not isinstance(value, str):
+        found = one_hot(value)
+        return found if found in (0, 1) else None
+    if value.strip() in names:
+        return names.index(value.strip())
+    plain = "".join(value.split()).casefold().strip("[]")
+    if _COMPARED.fullmatch(plain):
+        compared = _compared(plain)
+        return compared if compared != -1 else None
+    said = parts(value)
+    if all(map(str.isdigit, said)):
+        return None  # an index, which may count from 0 or from 1
+    if (named := named_by(value, names)) is not None:
+        return named
+    rest = [one for one in said if one not in _NOUNS]
+    return _LETTERS.get(rest[0]) if len(rest) == 1 else None
+
+
+def named_by(value: Any, names: tuple[str, ...]) -> int | None:
+    """Which of two columns a text names by the words in which its name differs from the other."""
+    said = frozenset(parts(value)) if isinstance(value, str) else frozenset()
+    if len(names) != 2 or all(map(str.isdigit, said)):
+        return None
+    left = said - (frozenset(parts(names[0])) & frozenset(parts(names[1]))) - {*_NOUNS}
+    own = [bool(left) and left == one - {*_NOUNS} for one in _own((names[0], names[1]))]
+    return own.index(True) if own.count(True) == 1 else None

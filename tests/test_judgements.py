@@ -1,0 +1,277 @@
+"""What judges say is read under any names, in words, votes and marks, or asked about once: the
+better answer is the better one, and a step is as good as it was called."""
+
+import itertools
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.tasks import kind_of
+from stages.contract import FormatOptions, Pair, Row, StepChain
+from stages.errors import DataError
+from stages.formats import _ratings
+from stages.normalize import evidence
+from stages.normalize.survey import survey
+from stages.rows import judgements
+from stages.rows.selection import Selection, condition, lookup, renamed
+
+ROWS = range(24)
+GOOD, BAD = "It is {}, since both are added.", "Nobody can know that of {}."
+NAMES = st.sampled_from([("prompt", "answer"), ("Frage", "Antwort"), ("user_query", "reply")])
+Options = Mapping[str, str]
+
+
+def _asked(i: int) -> str:
+    return f"What is {i} and {i * 7} together, in words?"
+
+
+def _answers(i: int) -> tuple[str, str]:
+    """Two answers, of which the first is the better one in even rows."""
+    both = GOOD.format(i), BAD.format(i)
+    return both if i % 2 == 0 else both[::-1]
+
+
+def _read(rows: Sequence[Row], task: str, columns: Options | None = None) -> list[list[Any]]:
+    """The examples of each row, as they are detected among all formats."""
+    mapping = columns or {}
+    given = [renamed(row, mapping) for row in rows]
+    found = evidence.detect(given, kind_of(task), "x.jsonl", columns=mapping).format
+    options = found.told(FormatOptions(columns=mapping))
+    return [found.read(renamed(row, found.renamed), options) for row in given]
+
+
+def _maps(error: DataError) -> Options:
+    """What the first way of an error's remedy maps."""
+    words = shlex.split(error.remedy.partition(", or ")[0].rstrip("."))
+    pairs = itertools.pairwise(words)
+    return dict(value.split("=", 1) for flag, value in pairs if flag == "--map")
+
+
+def _require_better(made: Sequence[Sequence[Any]]) -> None:
+    for i, examples in enumerate(made):
+        (pair,) = examples
+        assert isinstance(pair, Pair)
+        assert pair.chosen[-1].content == GOOD.format(i)
+        assert pair.rejected[-1].content == BAD.format(i)
+
+
+# Each says in row i which of two answers is better, beside or inside columns of any name.
+WINNERS: Mapping[str, Callable[[int], Row]] = {
+    "letter": lambda i: {"better": "AB"[i % 2]},
+    "words": lambda i: {"winner": f"Answer {'AB'[i % 2]}"},
+    "side": lambda i: {"preference": ("left", "right")[i % 2]},
+    "votes": lambda i: {"votes": ["AB"[i % 2], "AB"[i % 2], "BA"[i % 2]]},
+    "annotators": lambda i: {
+        "reviews": [{"who": n, "result": [{"choice": "AB"[i % 2]}]} for n in range(1 + i % 3)]
+    },
+    "name": lambda i: {
+        "model_a": f"m{i % 3}",
+        "model_b": f"n{i % 3}",
+        "winning_model": f"{'mn'[i % 2]}{i % 3}",
+    },
+    "one hot": lambda i: {"won_a": int(i % 2 == 0), "won_b": i % 2},
+    "spelled": lambda i: {"won_a": str(int(i % 2 == 0)), "won_b": str(i % 2)},
+}
+
+
+@pytest.mark.parametrize("says", WINNERS)
+@given(names=NAMES, ends=st.sampled_from(["_a _b", "_A _B", " A B", "A B"]))
+@settings(max_examples=6, deadline=None)
+def test_the_better_answer_is_found_however_a_judge_says_it(
+    says: str, names: tuple[str, str], ends: str
+) -> None:
+    """Letters, sides, votes, several annotators, names of models, one column a side."""
+    one, other = (f"{names[1]}{end}" for end in (ends.split(" ")[-2:]))
+    rows = []
+    for i in ROWS:
+        left, right = _answers(i)
+        rows.append({names[0]: _asked(i), one: left, other: right, **WINNERS[says](i)})
+    _require_better(_read(rows, "rm"))
+
+
+@given(st.sampled_from(["ours gpt", "human machine", "baseline candidate", "v1beta v2beta"]))
+@settings(max_examples=8, deadline=None)
+def test_a_verdict_that_names_a_column_is_of_that_column(both: str) -> None:
+    """Columns that differ in the name of a system, and a verdict that says the name."""
+    one, other = both.split()
+    rows = []
+    for i in ROWS:
+        left, right = _answers(i)
+        said = (one, other)[i % 2]
+        rows.append(
+            {"prompt": _asked(i), f"answer_{one}": left, f"answer_{other}": right, "winner": said}
+        )
+    _require_better(_read(rows, "rm"))
+
+
+@pytest.mark.parametrize("says", ["votes", "none", "scores", "words"])
+def test_rows_that_prefer_neither_are_left_out_by_the_option_that_is_named(says: str) -> None:
+    """As many votes for each, no verdict, equal scores, a word: one condition for all of them."""
+    neither: dict[str, tuple[Callable[[int], Any], Any]] = {
+        "votes": (lambda i: [i % 2] * 3, [0, 1]),
+        "none": (lambda i: "AB"[i % 2], None),
+        "scores": (lambda i: [5, 1] if i % 2 == 0 else [1, 5], [3, 3]),
+        "words": (lambda i: "AB"[i % 2], "unentschieden"),
+    }
+    some, odd = neither[says]
+    name = "scores" if says == "scores" else "judge_votes"
+    rows: list[Row] = []
+    for i in ROWS:
+        verdict = odd if i % 6 == 4 else some(i)
+        rows.append({"request": _asked(i), "candidates": [*_answers(i)], name: verdict})
+    found = evidence.detect(rows, kind_of("rm"), "x.jsonl").format
+    given = [renamed(row, found.renamed) for row in rows]
+    left = survey(given, found, kind_of("rm"), found.told(FormatOptions()), Selection())
+    ((remedy, errors),) = left.refused.items()
+    assert len(errors) == 4
+    where = condition(shlex.split(remedy)[-1])
+    assert [where.holds(row) for row in rows] == [i % 6 != 4 for i in ROWS]
+
+
+@given(names=st.sampled_from(["chosen rejected", "response_w response_l", "good_reply bad_reply"]))
+@settings(max_examples=6, deadline=None)
+def test_scores_that_contradict_the_order_are_asked_about(names: str) -> None:
+    """Under the names of a format and under any others, with both ways on."""
+    one, other = names.split()
+    scores = f"{one}_score", f"{other}_score"
+    rows = [
+        {"prompt": _asked(i), one: GOOD.format(i), other: BAD.format(i)}
+        | dict(zip(scores, (1.0, 2.0) if i % 5 == 0 else (2.0, 1.0), strict=True))
+        for i in ROWS
+    ]
+    found = evidence.detect(rows, kind_of("rm"), "x.jsonl").format
+    given = [renamed(row, found.renamed) for row in rows]
+    left = survey(given, found, kind_of("rm"), found.told(FormatOptions()), Selection())
+    ((remedy, errors),) = left.refused.items()
+    assert [error.code for error in errors] == ["two_orders"] * 5
+    where = condition(shlex.split(remedy.partition(", or")[0])[-1])
+    assert [where.holds(row) for row in rows] == [i % 5 != 0 for i in ROWS]
+    assert f"--ignore {scores[0]} --ignore {scores[1]}" in remedy
+
+
+def _steps(i: int) -> list[str]:
+    return [f"Take the number {i}.", f"Add {i * 7} to it.", "Write down what comes out."]
+
+
+LABELS: Mapping[str, tuple[Any, Any, Any]] = {  # a good step, a bad one, one that is neither
+    "words": ("correct", "incorrect", "neutral"),
+    "yes": ("Yes", "No", None),
+    "spelled": ("1", "0", None),
+    "richtig": ("richtig", "falsch", None),
+    "flags": (True, False, None),
+}
+SHAPES: Mapping[str, Callable[[list[str], list[Any]], Row]] = {
+    "lists": lambda steps, said: {"chain_steps": steps, "step_verdicts": said},
+    "objects": lambda steps, said: {
+        "trace": [{"thought": a, "grade": b} for a, b in zip(steps, said, strict=True)]
+    },
+    "columns": lambda steps, said: {
+        **{f"step_{n}": step for n, step in enumerate(steps, 1)},
+        **{f"step_{n}_label": one for n, one in enumerate(said, 1)},
+    },
+    "raters": lambda steps, said: {
+        "moves": [{"text": a, "votes": [b, b, None]} for a, b in zip(steps, said, strict=True)]
+    },
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("words", LABELS)
+def test_a_step_is_as_good_as_it_was_called(shape: str, words: str) -> None:
+    """In words, signs and numbers, of one rater or several, in lists, objects and columns."""
+    good, bad, neither = LABELS[words]
+    marks = [[good, bad, good], [bad, good, good], [good, neither, bad]]
+    rows = [{"exercise": _asked(i), **SHAPES[shape](_steps(i), marks[i % 3])} for i in ROWS]
+    made = _read(rows, "prm")
+    known = [[1, 0, 1], [0, 1, 1], [1, None, 0]]
+    for i, examples in enumerate(made):
+        (chain,) = examples
+        assert isinstance(chain, StepChain)
+        assert (chain.steps, chain.labels) == (_steps(i), known[i % 3])
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("best", [5, 10])
+def test_marks_on_another_scale_are_asked_about_and_then_read(best: int, several: bool) -> None:
+    """No threshold is guessed; what is offered brings the marks to 0 to 1."""
+    marks = [[1, best, (1 + best) // 2], [best, best, 1]]
+
+    def said(mark: int) -> Any:
+        return [mark, mark] if several else mark
+
+    rows = [
+        {"prompt": _asked(i), "steps": _steps(i), "ratings": [*map(said, marks[i % 2])]}
+        for i in ROWS
+    ]
+    with pytest.raises(DataError, match="nothing says which are good") as asked:
+        _read(rows, "prm")
+    ((chain,), *_) = _read(rows, "prm", _maps(asked.value))
+    assert chain.labels == [(mark - 1) / (best - 1) for mark in marks[0]]
+
+
+def test_what_is_no_rating_is_told_with_what_would_be() -> None:
+    """Values that nothing reads, steps without ratings, one step a row, a judge's texts."""
+    steps = [{"prompt": _asked(i), "steps": _steps(i)} for i in ROWS]
+    one = [{"problem": _asked(i // 3), "step": _steps(i // 3)[i % 3], "ok": 1} for i in ROWS]
+    said = "<output>\nThe step is fine: $\\boxed{Yes}$\n</output>"
+    turns = [{"role": "user", "content": "Is it?"}, {"role": "assistant", "content": said}]
+    for rows, why in (
+        ([{**row, "labels": ["fine", "meh", "so-so"]} for row in steps], "'fine' and 'meh' are no"),
+        ([{**row, "is_final_correct": True} for row in steps], "nothing rates each of them"),
+        (one, "each row is one step"),
+        ([{"conversations": turns} for _ in ROWS], "as a judge's texts do"),
+    ):
+        with pytest.raises(DataError, match=why):
+            _read(rows, "prm")
+
+
+def test_a_strength_is_read_by_the_sign_that_is_named() -> None:
+    """Nothing in a name says which answer a number below 0 prefers."""
+    rows = [
+        {"prompt": _asked(i), "first": _answers(i)[0], "second": _answers(i)[1]}
+        | {"preference_score": (-2, 1)[i % 2]}
+        for i in ROWS
+    ]
+    with pytest.raises(DataError, match="where it is below 0") as asked:
+        _read(rows, "rm")
+    assert "strength_pair/negative-is-first" in asked.value.remedy
+    assert "strength_pair/positive-is-first" in asked.value.remedy
+
+
+@given(st.lists(st.sampled_from([0, 1, "A", "B", None, ""]), max_size=7))
+def test_most_say_what_is_there_more_often_than_all_others(values: list[Any]) -> None:
+    said = lookup({"votes": values}, "votes[most]")
+    there = [one for one in values if one not in (None, "")]
+    if said is None:
+        assert not there
+    elif said == judgements.TIE:
+        counts = sorted(map(there.count, {*there}))
+        assert counts[-1] == counts[-2]
+    else:
+        assert all(there.count(said) > there.count(one) for one in {*there} - {said})
+
+
+@given(st.lists(st.floats(0, 100), min_size=2, max_size=5))
+def test_the_best_is_the_place_of_the_highest(values: list[float]) -> None:
+    row = {"a": values[0], "b": values[1], "scores": values}
+    said = lookup(row, "scores[best]")
+    assert said == "tie" if len({*values}) == 1 else values[said] == max(values)
+    assert lookup(row, "a,b[best]") == lookup({"s": values[:2]}, "s[best]")
+
+
+def test_what_is_taken_with_an_ending_is_read() -> None:
+    row = {"votes": [1, 1, 0], "steps": [{"marks": [1, 5]}]}
+    assert renamed(row, {"label": "votes[most]"}) == {"label": 1, "steps": row["steps"]}
+    assert lookup(row, "steps[].marks[mean][1..5]") == [0.5]
+    assert lookup(row, "votes[least]") is None
+
+
+def test_a_word_says_one_thing() -> None:
+    assert judgements.GOOD.isdisjoint(judgements.BAD)
+    assert judgements.NEUTRAL.isdisjoint(judgements.GOOD | judgements.BAD)
+    assert all(_ratings.rating(word, "") == 1 for word in judgements.GOOD)
+    assert all(_ratings.rating(word.upper(), "") == 0 for word in judgements.BAD)
