@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 from rows import WHOLE, normalizing, turns
 from support import Run, few, rows_to, table
 
-from pipeline.inputs.questions import condition_for
 from pipeline.tasks import kind_of
 from stages import errors, formats
 from stages.contract import FormatOptions, Record, Row
 from stages.format import Format
 from stages.formats.step_objects import RATINGS
 from stages.normalize.survey import survey
-from stages.rows import column_names, signals, stop_text
+from stages.rows import column_names, shapes, signals, stop_text
 from stages.rows.column_names import Watched
 from stages.rows.selection import Selection, condition, names_something
 from stages.rows.unread import FLAGS, ReadRow, left_over, require_asked
@@ -299,6 +298,7 @@ def test_a_column_that_may_matter_is_asked_about_and_the_answer_builds(
 
 def test_only_rows_that_are_known_to_be_better_are_offered() -> None:
     """A high toxicity is bad, the place of a mistake has no order, values that are all alike order
-    nothing, and neither a subject nor the number of a class is a verdict."""
-    for path, values, offered in table("offered_conditions.jsonl"):
-        assert condition_for(path, values) == offered, (path, values)
+    nothing, and neither a subject nor the number of a class is a verdict. Rows without a value are
+    kept, and numbers without a middle keep the span that they have."""
+    for path, values, everywhere, offered in table("offered_conditions.jsonl"):
+        assert shapes.keeping(path, values, everywhere) == offered, (path, values)

@@ -6,6 +6,7 @@ rows, and options to choose from; the build works with any of them.
 """
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
@@ -23,11 +24,11 @@ from stages.errors import DataError, PipelineError, UnknownFormatError, UsageErr
 from stages.format import Format
 from stages.normalize import evidence
 from stages.normalize.survey import Column, Survey, survey
-from stages.rows import column_names, signals
-from stages.rows.selection import renamed
-from stages.rows.unread import ignore, mapped
+from stages.rows import column_names, shapes, signals
+from stages.rows.selection import condition, renamed
+from stages.rows.unread import differs_from, ignore, mapped
 
-_GOOD = ("good", "correct", "yes", "true", "pass", "passed", "right", "+", "desirable", "accept")
+_NEARLY_ALL = 0.9  # of the rows, that have a value of a column that all are chosen by
 _LISTED = 3  # values that a message shows
 
 
@@ -44,37 +45,20 @@ def _contents(column: Column, rows: int) -> str:
     return f"{shown} of {counted(rows, 'sampled row')}"
 
 
-def _quoted(text: str) -> str:
-    return text if text.replace("=", "").replace("_", "").isalnum() else f"'{text}'"
+def condition_for(path: str, column: Column, rows: Sequence[Row]) -> str:
+    """The option that keeps the better rows, as text; empty if it is unknown which are better."""
+    ties = [value for value in column.values if signals.is_tie(value)]
+    if ties:
+        return differs_from(path, ties[0])
+    return shapes.keeping(path, column.values, column.rows >= _NEARLY_ALL * len(rows))
 
 
-def condition_for(path: str, values: Sequence[Any]) -> str | None:
-    """A ``--where`` that keeps the better rows; None if it is unknown which are better."""
-    kinds = {type(value) for value in values}
-    if column_names.is_a(path, "place"):
-        return f"{path}=-1" if -1 in values else None
-    low = signals.is_low(path)
-    if kinds == {bool}:
-        return f"{path}={_spelled(not low)}" if (not low) in values else None
-    if kinds <= {int, float} and values:
-        if column_names.is_a(path, "label") and not set(values) <= {-1, 0, 1}:
-            return None
-        if len(set(values)) == 1 and values[0] != 1:
-            return None  # one value for all rows: nothing shows whether it is a good one
-        best, sign = (min(values), "<=") if low else (max(values), ">=")
-        few = len(set(values)) <= 2
-        return f"{path}={_spelled(best)}" if few else f"{path}{sign}{_spelled(_median(values))}"
-    if any(map(signals.is_tie, values)):
-        return f"{path}!={next(value for value in values if signals.is_tie(value))}"
-    if kinds == {str}:
-        good = next((value for value in values if value.strip().casefold() in _GOOD), None)
-        return None if good is None or good.strip() != good else f"{path}={good}"
-    return None
-
-
-def _median(values: Iterable[Any]) -> Any:
-    ordered = sorted(values)
-    return ordered[len(ordered) // 2]
+def _what_it_does(option: str, path: str, column: Column) -> str:
+    """What an option does with the rows, in words."""
+    flag, text = shlex.split(option)
+    if flag == "--where" and all(condition(text).holds({path: one}) for one in column.values):
+        return "say how good they must be (all of these are)"
+    return "train only the good ones"
 
 
 def _rated(path: str, column: Column, rows: Sequence[Row], config: Config, where: str) -> DataError:
@@ -83,9 +67,8 @@ def _rated(path: str, column: Column, rows: Sequence[Row], config: Config, where
         f"{config.task} would train every answer."
     )
     ways = [f"train all of them with {ignore(path)}"]
-    chosen = condition_for(path, column.values)
-    if chosen is not None:
-        ways.insert(0, f"train only the good ones with --where {_quoted(chosen)}")
+    if chosen := condition_for(path, column, rows):
+        ways.insert(0, f"{_what_it_does(chosen, path, column)} with {chosen}")
     if all(isinstance(row.get("text"), str) for row in rows) and path in rows[0]:
         ways.append(f"train it as the answer with --map question=text --map answer={path}")
     other = _other_task(rows, where, config)
@@ -117,10 +100,9 @@ def _scored(path: str, survey: Survey, rows: Sequence[Row], where: str) -> DataE
             f"Read them with {_maps(('chosen_score', 'rejected_score'), sides)}, or leave them "
             f"out with {' '.join(map(ignore, sides))}.",
         )
-    values = survey.columns[path].values
-    chosen, ways = condition_for(path, values), [f"leave it out with {ignore(path)}"]
-    if chosen is not None:
-        ways.insert(0, f"keep only the better rows with --where {_quoted(chosen)}")
+    values, ways = survey.columns[path].values, [f"leave it out with {ignore(path)}"]
+    if chosen := condition_for(path, survey.columns[path], rows):
+        ways.insert(0, f"keep only the better rows with {chosen}")
     numbers = all(type(value) in (int, float) for value in values)
     if numbers and column_names.is_a(path, "margin") and not signals.has_side(path):
         ways.insert(0, f"read it as the margin with {mapped('margin', path)}")
@@ -134,6 +116,9 @@ def _scored(path: str, survey: Survey, rows: Sequence[Row], where: str) -> DataE
 def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
     """Options that have a format read a column, where one has a place for it."""
     text = all(isinstance(value, str) for value in column.values)
+    passages = all(
+        isinstance(one, str) for v in column.values for one in (v if type(v) is list else [v])
+    )
     record_format = formats.load(reading)
     name, read, found = record_format.name, record_format.columns, record_format.renamed
     if column_names.is_a(path, "system") and "system text" in read:
@@ -152,9 +137,9 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
             names = ("problem", "message_thinking", "message_content")
             # Every template has a place for a <think> block; not every one prints the field.
             return [_maps(names, (asked, path, answered)) + " --reasoning-in think"]
-        if column_names.is_a(path, "context") and text:
+        if column_names.is_a(path, "context") and passages:
             return [_maps(("instruction", "input", "output"), (asked, path, answered))]
-    if name == "alpaca" and column_names.is_a(path, "context") and text:
+    if name == "alpaca" and column_names.is_a(path, "context") and passages:
         return [mapped("input", path)]
     return []
 
@@ -176,6 +161,22 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
         "read it.",
         f"Say which: {', or '.join(ways)}.",
     )
+
+
+def _weighing(path: str, column: Column, rows: Sequence[Row], reading: str, where: str) -> DataError:
+    """The question about a column that weighs or leaves out rows, or turns."""
+    assert column.asked is not None
+    ways = [f"leave it out with {ignore(path)}"]
+    scale = any(type(value) is float and value not in (0, 1) for value in column.values)
+    known = column.asked.code == "unread_weight" or column_names.is_rating(path)
+    if known and not scale and (chosen := condition_for(path, column, rows)):
+        ways.insert(0, f"use only the rows that it keeps with {chosen}")
+    read = formats.load(reading).columns.get("weights of turns", ())
+    if read and all(isinstance(value, list) for value in column.values):
+        ways.insert(0, f"read it as the weights of the turns with {mapped(read[0], path)}")
+    shown = _contents(column, len(rows))
+    what = f"{where}: {column.asked.detail} ({shown})."
+    return DataError(what, f"Say which: {', or '.join(ways)}.")
 
 
 def ask(
@@ -202,6 +203,8 @@ def ask(
             raise _rated(path, column, rows, config, where)
         if error.code == "rated" and tasks.kind_of(config.task).compares:
             raise _scored(path, survey, rows, where)
+        if error.code in ("unread_weight", "unknown_flag"):
+            raise _weighing(path, column, rows, reading, where)
         if error.code == "unread_column":
             raise _unseen(path, column, rows, reading, where)
         shown = _contents(column, len(rows))

@@ -15,6 +15,7 @@ SYSTEM = ("system", "system_prompt", "system_instruction", "systemInstruction")
 BEFORE = {"system text": SYSTEM, "history": ("history",)}  # what stands before a question
 TOOLS = {"tools": _tools.TOOLS}
 BESIDE = {**BEFORE, **TOOLS}
+WEIGHTS = {"weights of turns": ("turn_weights",)}
 _AHEAD = frozenset((*SYSTEM, "history"))
 
 
@@ -126,7 +127,21 @@ def behind(row: Row, turns: list[Message]) -> list[Message]:
 
 def whole(row: Row, column: str) -> list[Message]:
     """A column of turns behind what the row says before them."""
-    return behind(row, conversation(row.get(column), column))
+    turns, weights = row.get(column), column_names.peek(row, WEIGHTS["weights of turns"][0])
+    if isinstance(weights, list):
+        turns = _weighed(turns_in(turns) or turns, row["turn_weights"])
+    return behind(row, conversation(turns, column))
+
+
+def _weighed(turns: Any, weights: list[Any]) -> list[Any]:
+    """Turns with the weights that a list of the row gives them.
+
+    Raises:
+        RowError: there are more or fewer weights than turns.
+    """
+    if not are_turns(turns) or len(turns) != len(weights):
+        raise RowError("bad_weight", "turn_weights is not as long as the turns")
+    return [{**turn, "weight": weight} for turn, weight in zip(turns, weights, strict=True)]
 
 
 def require_prompt(row: Row, turns: list[Message]) -> None:

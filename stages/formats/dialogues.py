@@ -31,7 +31,9 @@ class _OpenAI(_Dialogue):
     """``messages``: turns with role and content, optionally tools and per-message flags."""
 
     name = "openai"
-    columns: Columns = {"turns": ("messages",), **_PROMPT, **_turns.BESIDE}
+    columns: Columns = {
+        "turns": ("messages",), **_PROMPT, **_turns.WEIGHTS, **_turns.BESIDE
+    }
     passes_on = ("messages", "prompt", *_turns.SYSTEM)
 
     def matches(self, row: Row) -> str | None:
@@ -50,6 +52,7 @@ class _ShareGPT(_Dialogue):
         "turns": (*_COLUMNS, "messages"),
         "untrained speaker": ("mask",),
         **_PROMPT,
+        **_turns.WEIGHTS,
         **_turns.BESIDE,
     }
     passes_on = (*_COLUMNS, "messages", "prompt", *_turns.SYSTEM)

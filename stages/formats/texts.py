@@ -234,13 +234,21 @@ def asked(row: Row, options: FormatOptions) -> str:
         raise RowError("bad_column", f"{detail}; {_either(more)}")
     names = [name for name in _INPUTS if name in options.columns] or _INPUTS
     named = [name for name in names if row.get(name) not in (None, "")]
-    extra = [_turns.text(row, name) for name in named]
+    extra = [_passages(row, name) for name in named]
     if len(extra) > 1:
         raise RowError("bad_column", "input and context both say something; see --map input=input")
     if extra and (dialect := stop_text.dialect_of(instruction)):
         detail = f"the instruction already carries a chat template ({dialect}), so {named[0]} has "
         raise RowError("bad_column", f"{detail}no place after it")
     return "\n\n".join([instruction, *extra])
+
+
+def _passages(row: Row, name: str) -> str:
+    """A text, or those of a list with a blank line between them."""
+    value = row.get(name)
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return "\n\n".join(value)
+    return _turns.text(row, name)
 
 
 def _one(row: Row, options: FormatOptions) -> Conversation:

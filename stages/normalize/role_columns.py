@@ -14,6 +14,7 @@ from typing import Any
 from stages.contract import Row
 from stages.formats import _messages, _rated_steps, _turns
 from stages.normalize import role_names
+from stages.rows import column_names
 from stages.rows.column_names import EMPTY
 from stages.rows.selection import lookup
 
@@ -60,6 +61,11 @@ def _is_said(value: Any) -> bool:
 
 def _are_texts(value: Any) -> bool:
     return isinstance(value, list) and len(value) > 1 and all(map(_is_text, value))
+
+
+def _is_passages(value: Any) -> bool:
+    """Whether a value is a text, or a list of texts."""
+    return _is_text(value) or (isinstance(value, list) and all(map(_is_text, value)))
 
 
 def _are_answers(value: Any) -> bool:
@@ -205,15 +211,21 @@ class Columns:
         able = self._where(lambda value: _ends_with(value, asks=False))
         return [path for path in able if path not in sides and not role_names.is_worse(path)]
 
+    def _weights_of_turns(self) -> list[str]:
+        """Lists of weights, or of flags, that are as long as the turns."""
+        named = [p for p in self._where(_are_numbers) if _weighs_turns(p)]
+        return [path for path in named if self._as_long(path, self._turns())]
+
     def _reasoning(self) -> list[str]:
         return self._distinct(self._called("reasoning", self._texts))
 
     def _input(self) -> list[str]:
         texts = self._where(_is_text, 0.0)
+        passages = self._called("context", self._where(_is_passages, 0.0))
         asked = [path for path in texts if "input" in role_names.parts(path)]
         topics = [] if self._called("question", texts) else self._called("topic", texts)
         bodies = [path for path in topics if "title" not in role_names.parts(path)]
-        return [*self._called("context", texts), *asked, *bodies]
+        return [*passages, *asked, *bodies]
 
     def _instruction(self) -> list[str]:
         """What an input belongs to; it may be the same in many rows. A title goes before a text."""
@@ -340,6 +352,10 @@ class Columns:
             if "." not in path:
                 there = next((value for value in values if value not in EMPTY), None)
                 yield path, "empty" if there is None else _WORDS.get(type(there), "value")
+
+
+def _weighs_turns(path: str) -> bool:
+    return column_names.is_a(path, "weight") or column_names.is_a(path, "trained")
 
 
 def _are_numbers(value: Any) -> bool:

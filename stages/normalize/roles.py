@@ -42,6 +42,7 @@ class Shape:
 
 _AHEAD = {"system": "system text", "history": "history"}
 _BESIDE = {**_AHEAD, "tools": "tools"}
+_TURNS = {**_BESIDE, "turn_weights": "weights of turns"}
 _PAIR = {**_AHEAD, "chosen_score": "chosen score", "rejected_score": "rejected score"}
 _TWO = {"response_a": "first answer", "response_b": "second answer"}
 # Two answers whose names end in numbers keep them, as the index of the better one counts so.
@@ -49,8 +50,8 @@ _COUNTED = {("1", "2"): ("response_1", "response_2"), ("0", "1"): ("response_0",
 _STEPS = {"problem": "question", "steps": "steps"}
 _SHAPES: Mapping[str, tuple[Shape, ...]] = {
     kinds.CONVERSATION: (
-        Shape("openai", {"messages": "turns"}, _BESIDE),
-        Shape("sharegpt", {"messages": "turns"}, _BESIDE),
+        Shape("openai", {"messages": "turns"}, _TURNS),
+        Shape("sharegpt", {"messages": "turns"}, _TURNS),
         Shape("query_response", {"question": "question", "answer": "answer"}, _BESIDE),
         Shape(
             "prompt_completion", {"prompt": "asking turns", "completion": "spoken answer"}, _BESIDE

@@ -160,10 +160,11 @@ def survey(
             if left.path in selection.decided:
                 continue
             column = result.take(left)
-            if left.path not in settled:
+            open_ = left.path not in settled and not selection.settles(left.path, left.values)
+            if open_:
                 own = [value for value in left.values if not read.repeats(value)]
                 unread[left.path] += sum(map(_text, own))
-            if column.asked is None and left.path not in settled:
+            if column.asked is None and open_:
                 try:
                     require_asked(left, kind, read)
                 except AskError as error:

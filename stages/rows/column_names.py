@@ -136,6 +136,11 @@ def are_verdicts(name: str, values: Sequence[Any], kind: "Kind") -> bool:
     return {*map(type, values)} == {bool} and len({*values}) > 1
 
 
+def is_rating(name: str) -> bool:
+    """Whether a name has a word for a label, a verdict or a measure."""
+    return not {"label", "verdict", "measure"}.isdisjoint(signals.classes(name))
+
+
 def may_mean_more(name: str, kind: "Kind") -> bool:
     """Whether some value of a column must not be ignored without an option.
 
