@@ -16,6 +16,7 @@ import orjson
 from pipeline import tasks
 from pipeline.builds import limits
 from pipeline.builds.place import place_of
+from pipeline.inputs.declared import prints_reasoning
 from pipeline.inputs.opening import format_options, selection_of
 from pipeline.options.config import FEW_ROWS, Config
 from stages import catalog, formats
@@ -61,16 +62,25 @@ def _what_it_does(option: str, path: str, column: Column) -> str:
     return "train only the good ones"
 
 
-def _rated(path: str, column: Column, rows: Sequence[Row], config: Config, where: str) -> DataError:
-    what = (
-        f"{where}: column {path!r} ({_contents(column, len(rows))}) rates the answers, and "
-        f"{config.task} would train every answer."
-    )
+def _are_texts_alone(reading: str) -> bool:
+    """Whether a format reads texts without a question."""
+    return {"question", "turns", "answer"}.isdisjoint(formats.load(reading).columns)
+
+
+def _rated(
+    path: str, column: Column, rows: Sequence[Row], reading: str, config: Config, where: str
+) -> DataError:
+    said = f"{where}: column {path!r} ({_contents(column, len(rows))})"
+    if column_names.is_a(path, "label") and _are_texts_alone(reading):
+        return DataError(
+            f"{said} is the class of each text. Texts with a class are data for a classifier; no "
+            "answer is written here that could be trained.",
+            "Give rows with a question and its answer.",
+        )
+    what = f"{said} rates the answers, and {config.task} would train every answer."
     ways = [f"train all of them with {ignore(path)}"]
     if chosen := condition_for(path, column, rows):
         ways.insert(0, f"{_what_it_does(chosen, path, column)} with {chosen}")
-    if all(isinstance(row.get("text"), str) for row in rows) and path in rows[0]:
-        ways.append(f"train it as the answer with --map question=text --map answer={path}")
     other = _other_task(rows, where, config)
     if other is not None:
         what += f" The rows also read as {other[0]} data ({other[1]})."
@@ -163,7 +173,9 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
     )
 
 
-def _weighing(path: str, column: Column, rows: Sequence[Row], reading: str, where: str) -> DataError:
+def _weighing(
+    path: str, column: Column, rows: Sequence[Row], reading: str, where: str
+) -> DataError:
     """The question about a column that weighs or leaves out rows, or turns."""
     assert column.asked is not None
     ways = [f"leave it out with {ignore(path)}"]
@@ -200,7 +212,7 @@ def ask(
         if error is None or path in settled:
             continue
         if error.code == "rated" and tasks.kind_of(config.task).trains_answers:
-            raise _rated(path, column, rows, config, where)
+            raise _rated(path, column, rows, reading, config, where)
         if error.code == "rated" and tasks.kind_of(config.task).compares:
             raise _scored(path, survey, rows, where)
         if error.code in ("unread_weight", "unknown_flag"):
@@ -217,6 +229,25 @@ def ask(
             refused = f"{count:,} of {counted(of, 'sampled row')} would be refused"
             what = f"{where}: {refused} as {errors[0].code}: {errors[0].detail}."
             raise DataError(what, f"{errors[0].remedy}.")
+
+
+def require_printed(survey: Survey, where: str, config: Config) -> None:
+    """Stop where answers come with reasoning that the chat template would not print.
+
+    Raises:
+        DataError: more than a few rows have some.
+    """
+    source, task = config.source, tasks.kind_of(config.task)
+    few = survey.reasoned <= config.judge.max_reject * survey.rows
+    if few or not task.trains_answers or source.reasoning == "strip":
+        return
+    if source.reasoning_in == "template" and not prints_reasoning(config):
+        raise DataError(
+            f"{where}: {survey.reasoned:,} of {counted(survey.rows, 'sampled row')} have reasoning "
+            "beside the answer, and the chat template prints none.",
+            "Say which: train it in front of the answer with --reasoning-in think, or leave it "
+            "out with --reasoning strip.",
+        )
 
 
 def left_out(asked: frozenset[str], config: Config) -> frozenset[str]:
@@ -281,6 +312,8 @@ def _is_rated(rows: Sequence[Row], found: evidence.Detection, task: str, config:
         return False
     given = [renamed(row, found.format.renamed) for row in rows]
     left = survey(given, found.format, kind, format_options(config), selection_of(config))
+    if left.asked and _are_texts_alone(found.reading):
+        return True
     return any(one.asked is not None and one.asked.code == "rated" for one in left.columns.values())
 
 

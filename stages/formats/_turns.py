@@ -40,6 +40,9 @@ def conversation(turns: Any, where: str) -> list[Message]:
             raise RowError("no_turns", f"{where} is a text, and not the JSON of a list of turns")
     if not isinstance(turns, list) or not turns:
         raise RowError("no_turns", f"{where} is not a list of turns")
+    if are_spoken(turns):
+        said = [text for text in turns if text]
+        return [Message(("user", "assistant")[i % 2], text) for i, text in enumerate(said)]
     messages: list[Message] = []
     called = False
     for i, turn in enumerate(turns):
@@ -241,6 +244,15 @@ def turns_in(value: Any) -> list[Any] | None:
     except RowError:
         return None
     return turns if are_turns(turns) else None
+
+
+def are_spoken(value: Any) -> bool:
+    """Whether a value is a list of texts that a user and an assistant say in turn; a table has
+    nothing in the places behind the last one."""
+    if not isinstance(value, list) or not all(isinstance(one, str | None) for one in value):
+        return False
+    said = [bool(one) for one in value]
+    return sum(said) > 1 and all(said[: sum(said)])
 
 
 def has_turns(value: Any, role_key: str) -> bool:

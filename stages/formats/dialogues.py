@@ -31,12 +31,12 @@ class _OpenAI(_Dialogue):
     """``messages``: turns with role and content, optionally tools and per-message flags."""
 
     name = "openai"
-    columns: Columns = {
-        "turns": ("messages",), **_PROMPT, **_turns.WEIGHTS, **_turns.BESIDE
-    }
+    columns: Columns = {"turns": ("messages",), **_PROMPT, **_turns.WEIGHTS, **_turns.BESIDE}
     passes_on = ("messages", "prompt", *_turns.SYSTEM)
 
     def matches(self, row: Row) -> str | None:
+        if _turns.are_spoken(peek(row, "messages")):
+            return "messages as texts in turn"
         known = _turns.has_turns(row.get("messages"), "role")
         return "messages with role and content" if known else None
 

@@ -11,7 +11,6 @@ from stages.kinds import CONVERSATION
 from stages.rows import stop_text
 from stages.rows.column_names import Overlaid, peek
 from stages.rows.speakers import parts_of, role_named
-from stages.rows.unread import ignore
 
 _QUESTIONS = ("question", "query", "problem", "prompt", "input", "input_text", "text_input")
 _ANSWERS = ("answer", "response", "solution", "output", "output_text")
@@ -161,8 +160,8 @@ class _Text(Format):
         if name is None:
             return None
         return f"the texts are turns: {name} says who speaks each of them", (
-            "Give rows with whole conversations (messages), or train each text by itself with "
-            f"{ignore(name)}"
+            "Give rows with whole conversations, each turn with who says it (messages); alone a "
+            "turn is no conversation"
         )
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:

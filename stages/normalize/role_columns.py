@@ -14,7 +14,7 @@ from typing import Any
 from stages.contract import Row
 from stages.formats import _messages, _rated_steps, _turns
 from stages.normalize import role_names
-from stages.rows import column_names
+from stages.rows import column_names, signals
 from stages.rows.column_names import EMPTY
 from stages.rows.selection import lookup
 
@@ -61,6 +61,10 @@ def _is_said(value: Any) -> bool:
 
 def _are_texts(value: Any) -> bool:
     return isinstance(value, list) and len(value) > 1 and all(map(_is_text, value))
+
+
+def _is_list_of_texts(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_text, value))
 
 
 def _is_passages(value: Any) -> bool:
@@ -144,7 +148,23 @@ class Columns:
         named = self._called("question", self._alone) or self._called("topic", self._alone)
         said = [path for path in self.answers if self._long(path)]
         open_ = [q for q in named if not any(self._holds(q, answer) for answer in said)]
-        return self._distinct(self._varied(open_))
+        spoken = list(filter(self._is_spoken, open_))
+        return self._distinct(self._varied(spoken or self._unnamed or open_))
+
+    def _is_spoken(self, path: str) -> bool:
+        """Whether most texts of a column are more than a name."""
+        told = [signals.is_prose(value) for value in self.values[path] if value]
+        return 2 * sum(told) > len(told)
+
+    @cached_property
+    def _unnamed(self) -> list[str]:
+        """Texts of no known role in front of the first answer, which may be what it answers: they
+        are more than names, and differ from row to row."""
+        answers = self.answers if self.answers_alone else []
+        before = list(self.values)[: list(self.values).index(answers[0])] if answers else []
+        texts = [p for p in before if "." not in p and self._all(p, _is_text)]
+        free = [p for p in texts if role_names.may_be_asked(p) and self._is_spoken(p)]
+        return [p for p in free if 2 * len({*self.values[p]}) > len(self.values[p])]
 
     def _holds(self, whole: str, part: str) -> bool:
         """Whether a text has another one in it, in most rows: an answer, which it does not ask."""
@@ -190,7 +210,13 @@ class Columns:
         return self.questions
 
     def _answer(self) -> list[str]:
-        return self.answers
+        """Answers in columns of their own, or the first of each list; first of lists of one."""
+        listed = self._called("answer", self._where(_is_list_of_texts))
+        alone = self._alone_in_lists(listed)
+        return self.answers or [f"{p}.0" for p in (*alone, *(p for p in listed if p not in alone))]
+
+    def _alone_in_lists(self, paths: list[str]) -> list[str]:
+        return [path for path in paths if self._all(path, lambda value: len(value) == 1)]
 
     def _spoken_answer(self) -> list[str]:
         """Answers of more than a word or two, which would be there to check others against."""
@@ -210,6 +236,13 @@ class Columns:
         sides = {path for pair in role_names.by_better([*self.values]) for path in pair}
         able = self._where(lambda value: _ends_with(value, asks=False))
         return [path for path in able if path not in sides and not role_names.is_worse(path)]
+
+    def _spoken_turns(self) -> list[str]:
+        """Texts of turns: in one list, or in numbered columns (``user_1``, ``assistant_1``)."""
+        lists = [p for p in self._where(_turns.are_spoken) if role_names.is_talk(p)]
+        even = [p for p in lists if self._all(p, lambda value: len(value) % 2 == 0)]
+        texts = [path for path in self._where(_is_text, 0.0) if "." not in path]
+        return even or role_names.numbered_turns(texts)
 
     def _weights_of_turns(self) -> list[str]:
         """Lists of weights, or of flags, that are as long as the turns."""

@@ -7,7 +7,7 @@ it (``answers``). Numbers count only where they tell two sides apart.
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 def _words(*said: str) -> dict[str, tuple[str, ...]]:
@@ -19,9 +19,9 @@ def _words(*said: str) -> dict[str, tuple[str, ...]]:
 _FIRST = _words("system: system sys", "tools: tools functions", "history: history")
 _NOUNS = _words(
     "question: question query problem prompt instruction input user human request ask "
-    "task definition frage pregunta 题目 问题 質問 指令 输入",
-    "answer: answer response solution output completion reply generation generated assistant "
-    "target summary gpt candidates samples antwort respuesta 回答 答案 输出",
+    "task definition customer frage pregunta 题目 问题 質問 指令 输入",
+    "answer: answer response solution output completion reply generation generated assistant bot "
+    "chatbot target summary gpt candidates samples antwort respuesta 回答 答案 输出",
     "context: context passage document article background",
     "reasoning: reasoning thinking thought cot rationale explanation analysis scratchpad",
     "steps: steps process",
@@ -42,7 +42,12 @@ _ABOUT = frozenset(
     "verified safe toxic flag feedback eval evaluation confidence critique judge index "
     "embedding".split()
 )
-_SAID = frozenset(("text", "content", "value", "body", "message", "said"))
+_SAID = frozenset(("text", "content", "value", "body", "message", "msg", "said"))
+# Of a text of one turn, and of a list of such texts.
+SPOKEN = frozenset("message msg turn utterance said".split())
+TALKS = frozenset(
+    "data dialog dialogue conversation conversations chat turns messages utterances".split()
+)
 # Objects beside the data: for a checker, or for the one who keeps it.
 _BESIDE = frozenset(("meta", "metadata", "extra", "verification"))
 # What answers are checked against; it is trained only where it is no more than a short name of one.
@@ -126,6 +131,36 @@ def is_about(path: str) -> bool:
     """Whether the name is that of something about a column: the model that wrote an answer."""
     own = [p for p in parts(path) if not p.isdigit() and p not in BETTER | WORSE and len(p) > 1]
     return bool(own) and (own[-1] in _ABOUT or not _BESIDE.isdisjoint(own))
+
+
+def may_be_asked(path: str) -> bool:
+    """Whether the name is of no role, and not about another column, but for ``source``, beside
+    which an answer is the target."""
+    return not role_of(path) and (not is_about(path) or parts(path)[-1] == "source")
+
+
+def numbered_turns(paths: Iterable[str]) -> list[str]:
+    """Families of names that number turns, each as one path: ``user_1,assistant_1,user_2``, or
+    ``message_1,message_2``."""
+    families: dict[str, dict[tuple[int, bool], str]] = {}
+    for path in paths:
+        *before, number = parts(path) or ("",)
+        whose, role = "_".join(before), role_of(path)
+        if before and number.isdecimal() and (role in ("question", "answer") or whose in SPOKEN):
+            family = families.setdefault("" if role else whose, {})
+            family[int(number), role == "answer"] = path
+    found = []
+    for whose, places in families.items():
+        numbers = sorted({number for number, _ in places})
+        in_a_row = numbers == [*range(numbers[0], numbers[0] + len(numbers))]
+        if in_a_row and len(places) == (1 if whose else 2) * len(numbers) > 1:
+            found.append(",".join(places[place] for place in sorted(places)))
+    return found
+
+
+def is_talk(path: str) -> bool:
+    """Whether the name may be that of a list of turns."""
+    return parts(path)[-1] in TALKS
 
 
 def is_reference(path: str) -> bool:

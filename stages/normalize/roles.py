@@ -52,6 +52,7 @@ _SHAPES: Mapping[str, tuple[Shape, ...]] = {
     kinds.CONVERSATION: (
         Shape("openai", {"messages": "turns"}, _TURNS),
         Shape("sharegpt", {"messages": "turns"}, _TURNS),
+        Shape("openai", {"messages": "spoken turns"}, _AHEAD),
         Shape("query_response", {"question": "question", "answer": "answer"}, _BESIDE),
         Shape(
             "prompt_completion", {"prompt": "asking turns", "completion": "spoken answer"}, _BESIDE
@@ -112,6 +113,7 @@ _PROMPTS = {"instruction": "instruction", "input": "input"}
 _SAID = {
     "asking turns": "prompt",
     "spoken answer": "answer",
+    "spoken turns": "turns",
     "two answers": "answers",
     "list of answers": "answers",
     "sides": "answers",

@@ -236,7 +236,13 @@ def _of_words(path: str, values: Sequence[str], everywhere: bool) -> tuple[str, 
     said = {value: _is_good(path, value) for value in dict.fromkeys(values)}
     good = [value for value, sense in said.items() if sense]
     bad = [value for value, sense in said.items() if sense is False]
-    if everywhere and not good and not bad and len(said) == 2 and column_names.is_a(path, "verdict"):
+    if (
+        everywhere
+        and not good
+        and not bad
+        and len(said) == 2
+        and column_names.is_a(path, "verdict")
+    ):
         good = [Counter(values).most_common(1)[0][0]]
     if len(good) == 1 and (everywhere or not bad):
         return "=", good[0]
