@@ -129,6 +129,7 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
     passages = all(
         isinstance(one, str) for v in column.values for one in (v if type(v) is list else [v])
     )
+    may_be_context = column_names.is_a(path, "context") or not signals.classes(path)
     record_format = formats.load(reading)
     name, read, found = record_format.name, record_format.columns, record_format.renamed
     if column_names.is_a(path, "system") and "system text" in read:
@@ -147,9 +148,9 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
             names = ("problem", "message_thinking", "message_content")
             # Every template has a place for a <think> block; not every one prints the field.
             return [_maps(names, (asked, path, answered)) + " --reasoning-in think"]
-        if column_names.is_a(path, "context") and passages:
+        if may_be_context and passages:
             return [_maps(("instruction", "input", "output"), (asked, path, answered))]
-    if name == "alpaca" and column_names.is_a(path, "context") and passages:
+    if name == "alpaca" and may_be_context and passages:
         return [mapped("input", path)]
     return []
 
@@ -181,11 +182,11 @@ def _weighing(
     ways = [f"leave it out with {ignore(path)}"]
     scale = any(type(value) is float and value not in (0, 1) for value in column.values)
     known = column.asked.code == "unread_weight" or column_names.is_rating(path)
-    if known and not scale and (chosen := condition_for(path, column, rows)):
-        ways.insert(0, f"use only the rows that it keeps with {chosen}")
     read = formats.load(reading).columns.get("weights of turns", ())
     if read and all(isinstance(value, list) for value in column.values):
         ways.insert(0, f"read it as the weights of the turns with {mapped(read[0], path)}")
+    elif known and not scale and (chosen := condition_for(path, column, rows)):
+        ways.insert(0, f"use only the rows that it keeps with {chosen}")
     shown = _contents(column, len(rows))
     what = f"{where}: {column.asked.detail} ({shown})."
     return DataError(what, f"Say which: {', or '.join(ways)}.")

@@ -18,7 +18,6 @@ from stages.rows import stop_text, unread
 from stages.rows.column_names import Watched
 from stages.rows.selection import renamed
 
-MOST_COMPARED = 100  # rows of which it is compared what two formats read
 MIXED_SHARE = 0.01  # fewer rows of another format are refused one by one by normalize
 
 
@@ -281,16 +280,10 @@ def _different(names: Sequence[str], rows: Sequence[contract.Row]) -> list[str]:
     """The formats without those that read the same of every row as one before them."""
     read: dict[str, str] = {}
     for name in names:
-        said = [_examples(formats.load(name), row) for row in rows[:MOST_COMPARED]]
+        way, options = formats.load(name), contract.FormatOptions(already_templated=True)
+        said = [roles.read_of(way, row, options) for row in rows[: roles.SAMPLED]]
         read.setdefault("\n".join(said) if all(said) else name, name)
     return [*read.values()]
-
-
-def _examples(format_: Format, row: contract.Row) -> str:
-    """What a format makes of a row; empty where it does not read it."""
-    with contextlib.suppress(RowError, AttributeError, LookupError, TypeError, ValueError):
-        return repr(format_.read(row, contract.FormatOptions(already_templated=True)))
-    return ""
 
 
 def _strays(evidence: dict[str, list[str | None]], best: str) -> tuple[str, int]:

@@ -14,18 +14,10 @@ from typing import Any
 from stages.contract import Row
 from stages.formats import _messages, _rated_steps, _turns
 from stages.normalize import role_names
-from stages.rows import column_names, signals
+from stages.rows import column_names, shapes, signals
 from stages.rows.column_names import EMPTY
 from stages.rows.selection import lookup
 
-_WORDS: Mapping[type, str] = {
-    str: "text",
-    bool: "true or false",
-    int: "number",
-    float: "number",
-    list: "list",
-    dict: "object",
-}
 _DEEPEST = 3
 _MOST = 0.9  # of the rows, that must have a value where a format needs one
 _ENOUGH = 8  # rows, of which a question and an answer are not nearly all the same text
@@ -34,14 +26,6 @@ _SHORT = 16  # characters of what may only be checked against
 _VERDICTS = 5  # different values of a verdict: each side, its name, a tie
 _REPEATED = 0.5  # of the rows, in which a long answer ends with the reference
 _END = 200  # characters of an answer in which it repeats the reference
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float))
 
 
 def _ends_with(value: Any, asks: bool) -> bool:
@@ -59,23 +43,10 @@ def _is_said(value: Any) -> bool:
     return isinstance(value, str) or _turns.are_turns(turns)
 
 
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and len(value) > 1 and all(map(_is_text, value))
-
-
-def _is_list_of_texts(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(map(_is_text, value))
-
-
-def _is_passages(value: Any) -> bool:
-    """Whether a value is a text, or a list of texts."""
-    return _is_text(value) or (isinstance(value, list) and all(map(_is_text, value)))
-
-
 def _are_answers(value: Any) -> bool:
     if not isinstance(value, list) or len(value) < 2 or _turns.are_turns(value):
         return False
-    return _are_texts(value) or all(isinstance(one, dict) for one in value)
+    return shapes.are_texts(value) or all(isinstance(one, dict) for one in value)
 
 
 def _paths(row: Row, before: str = "", depth: int = 1) -> Iterator[str]:
@@ -119,7 +90,7 @@ class Columns:
 
     @cached_property
     def _texts(self) -> list[str]:
-        return [path for path in self._where(_is_text) if not role_names.is_about(path)]
+        return [path for path in self._where(shapes.is_text) if not role_names.is_about(path)]
 
     def _called(self, role: str, paths: Iterable[str]) -> list[str]:
         return [path for path in paths if role_names.role_of(path) == role]
@@ -137,7 +108,7 @@ class Columns:
     def _alone(self) -> list[str]:
         """Texts in columns of their own, but those of a numbered family that some rows have more
         of: ``user_1`` beside a ``user_2`` that only long rows have."""
-        some = self._where(_is_text, 0.0)
+        some = self._where(shapes.is_text, 0.0)
         more = {role_names.without_numbers(path) for path in some if path not in self._texts}
         able = [path for path in self._texts if "[]" not in path]
         return [path for path in able if role_names.without_numbers(path) not in more]
@@ -162,7 +133,7 @@ class Columns:
         are more than names, and differ from row to row."""
         answers = self.answers if self.answers_alone else []
         before = list(self.values)[: list(self.values).index(answers[0])] if answers else []
-        texts = [p for p in before if "." not in p and self._all(p, _is_text)]
+        texts = [p for p in before if "." not in p and self._all(p, shapes.is_text)]
         free = [p for p in texts if role_names.may_be_asked(p) and self._is_spoken(p)]
         return [p for p in free if 2 * len({*self.values[p]}) > len(self.values[p])]
 
@@ -197,7 +168,7 @@ class Columns:
     def _repeats(self, long: str, short: str) -> bool:
         """Whether a longer text ends with what a shorter one says, in most rows."""
         both = zip(self.values[long], self.values[short], strict=True)
-        told = [(a.strip(), b.strip()) for a, b in both if _is_text(a) and _is_text(b)]
+        told = [(a.strip(), b.strip()) for a, b in both if shapes.is_text(a) and shapes.is_text(b)]
         ends = [b in a[-max(_END, 2 * len(b)) :] and len(a) > 2 * len(b) for a, b in told if b]
         return bool(ends) and sum(ends) > _REPEATED * len(ends)
 
@@ -211,12 +182,9 @@ class Columns:
 
     def _answer(self) -> list[str]:
         """Answers in columns of their own, or the first of each list; first of lists of one."""
-        listed = self._called("answer", self._where(_is_list_of_texts))
-        alone = self._alone_in_lists(listed)
-        return self.answers or [f"{p}.0" for p in (*alone, *(p for p in listed if p not in alone))]
-
-    def _alone_in_lists(self, paths: list[str]) -> list[str]:
-        return [path for path in paths if self._all(path, lambda value: len(value) == 1)]
+        listed = self._called("answer", self._where(shapes.is_list_of_texts))
+        listed.sort(key=lambda path: not self._all(path, lambda value: len(value) == 1))
+        return self.answers or [f"{path}.0" for path in listed]
 
     def _spoken_answer(self) -> list[str]:
         """Answers of more than a word or two, which would be there to check others against."""
@@ -241,20 +209,20 @@ class Columns:
         """Texts of turns: in one list, or in numbered columns (``user_1``, ``assistant_1``)."""
         lists = [p for p in self._where(_turns.are_spoken) if role_names.is_talk(p)]
         even = [p for p in lists if self._all(p, lambda value: len(value) % 2 == 0)]
-        texts = [path for path in self._where(_is_text, 0.0) if "." not in path]
+        texts = [path for path in self._where(shapes.is_text, 0.0) if "." not in path]
         return even or role_names.numbered_turns(texts)
 
     def _weights_of_turns(self) -> list[str]:
         """Lists of weights, or of flags, that are as long as the turns."""
-        named = [p for p in self._where(_are_numbers) if _weighs_turns(p)]
+        named = [p for p in self._where(shapes.are_numbers) if column_names.weighs_turns(p)]
         return [path for path in named if self._as_long(path, self._turns())]
 
     def _reasoning(self) -> list[str]:
         return self._distinct(self._called("reasoning", self._texts))
 
     def _input(self) -> list[str]:
-        texts = self._where(_is_text, 0.0)
-        passages = self._called("context", self._where(_is_passages, 0.0))
+        texts = self._where(shapes.is_text, 0.0)
+        passages = self._called("context", self._where(shapes.is_passages, 0.0))
         asked = [path for path in texts if "input" in role_names.parts(path)]
         topics = [] if self._called("question", texts) else self._called("topic", texts)
         bodies = [path for path in topics if "title" not in role_names.parts(path)]
@@ -267,7 +235,7 @@ class Columns:
         return self._distinct(self._called("question", self._alone) or titles)
 
     def _system_text(self) -> list[str]:
-        return self._called("system", self._where(_is_text, 0.0))
+        return self._called("system", self._where(shapes.is_text, 0.0))
 
     def _history(self) -> list[str]:
         return self._called("history", self._where(lambda value: isinstance(value, list), 0.0))
@@ -276,7 +244,7 @@ class Columns:
         return self._called("tools", self._where(lambda value: isinstance(value, (list, str)), 0.0))
 
     def _steps(self) -> list[str]:
-        able = [p for p in self._where(_are_texts) if not role_names.is_about(p)]
+        able = [p for p in self._where(shapes.are_texts) if not role_names.is_about(p)]
         return self._called("steps", able) or able
 
     def _tagged_steps(self) -> list[str]:
@@ -287,7 +255,9 @@ class Columns:
 
     def _ratings(self) -> list[str]:
         """Lists of numbers that are as long as the steps."""
-        return [path for path in self._where(_are_numbers) if self._as_long(path, self._steps())]
+        return [
+            path for path in self._where(shapes.are_numbers) if self._as_long(path, self._steps())
+        ]
 
     def _first_error(self) -> list[str]:
         whole = self._where(lambda value: type(value) is int, 0.0)
@@ -300,7 +270,7 @@ class Columns:
         return [p for p in self._list_of_answers() if self._all(p, lambda one: len(one) == 2)]
 
     def _numbers_of(self, roles: tuple[str, ...]) -> list[str]:
-        paths = [p for p in self._where(_are_numbers) if role_names.role_of(p) in roles]
+        paths = [p for p in self._where(shapes.are_numbers) if role_names.role_of(p) in roles]
         lists = self._list_of_answers()
         return [p for p in paths if self._as_long(p, lists) and self._in_order(p, lists)]
 
@@ -337,7 +307,7 @@ class Columns:
         )
 
     def _two_numbers(self) -> list[str]:
-        pairs = self._where(lambda value: _are_numbers(value) and len(value) == 2)
+        pairs = self._where(lambda value: shapes.are_numbers(value) and len(value) == 2)
         return [path for path in pairs if role_names.role_of(path) in ("number", "verdict")]
 
     def _verdict(self) -> list[str]:
@@ -365,7 +335,7 @@ class Columns:
         return [f"{a},{b}" for a, b in role_names.by_side(self._texts) if "[]" not in a]
 
     def _numbers_of_sides(self) -> list[str]:
-        numbers = [p for p in self._where(_is_number) if role_names.role_of(p) == "number"]
+        numbers = [p for p in self._where(shapes.is_number) if role_names.role_of(p) == "number"]
         return [f"{a},{b}" for a, b in role_names.by_side(numbers) if "[]" not in a]
 
     def couples(self, role: str) -> list[tuple[str, str]]:
@@ -374,22 +344,7 @@ class Columns:
             both = self._where(lambda value: _ends_with(value, asks=False))
             return role_names.by_better(both)
         if role == "chosen score":
-            return role_names.by_better(self._where(_is_number))
+            return role_names.by_better(self._where(shapes.is_number))
         said = [path for path in self._where(_is_said) if not role_names.is_about(path)]
         texts = self._varied([path for path in said if "[]" not in path])
         return role_names.by_side(texts) if role == "first answer" else role_names.by_better(texts)
-
-    def shapes(self) -> Iterator[tuple[str, str]]:
-        """Every column of the rows with what is in it, in words."""
-        for path, values in self.values.items():
-            if "." not in path:
-                there = next((value for value in values if value not in EMPTY), None)
-                yield path, "empty" if there is None else _WORDS.get(type(there), "value")
-
-
-def _weighs_turns(path: str) -> bool:
-    return column_names.is_a(path, "weight") or column_names.is_a(path, "trained")
-
-
-def _are_numbers(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(map(_is_number, value))

@@ -134,9 +134,10 @@ def is_about(path: str) -> bool:
 
 
 def may_be_asked(path: str) -> bool:
-    """Whether the name is of no role, and not about another column, but for ``source``, beside
-    which an answer is the target."""
-    return not role_of(path) and (not is_about(path) or parts(path)[-1] == "source")
+    """Whether the name is of no role but that of a context, and not about another column, but for
+    ``source``, beside which an answer is the target."""
+    free = not is_about(path) or parts(path)[-1] == "source"
+    return role_of(path) in ("", "context") and free
 
 
 def numbered_turns(paths: Iterable[str]) -> list[str]:

@@ -15,6 +15,7 @@ from stages.contract import FormatOptions, Row
 from stages.errors import DataError, RowError, counted
 from stages.format import Format
 from stages.normalize.role_columns import Columns, columns_of
+from stages.rows.column_names import EMPTY
 from stages.rows.selection import renamed
 from stages.rows.unread import mapped
 
@@ -148,6 +149,11 @@ class Candidate:
         return formats.reading_of(self.format, "", self.renamed)
 
     @property
+    def paths(self) -> set[str]:
+        """Every path that it reads."""
+        return {path for some in self.renamed.values() for path in some.split(",")}
+
+    @property
     def words(self) -> str:
         """Which column plays which role."""
         each = [
@@ -213,7 +219,7 @@ def misses(
 
 def _says_more(one: Candidate, other: Candidate) -> bool:
     """Whether a candidate reads every column that another one reads, and more."""
-    return {*one.renamed.values()} > {*other.renamed.values()}
+    return one.paths > other.paths
 
 
 def _looks_like_others(one: Candidate, row: Row, kind: kinds.Kind) -> bool:
@@ -230,13 +236,13 @@ def _run(candidate: Candidate, rows: Sequence[Row], columns: Mapping[str, str]) 
     for row in rows:
         given = renamed(row, candidate.renamed)
         if format_.matches(given) is not None:
-            examples = next((found for way in ways if (found := _read(way, given, options))), "")
+            examples = next((found for way in ways if (found := read_of(way, given, options))), "")
             read += bool(examples)
             said.append(examples)
     return read, "\n".join(said)
 
 
-def _read(way: Format, row: Row, options: FormatOptions) -> str:
+def read_of(way: Format, row: Row, options: FormatOptions) -> str:
     """A row's examples, or as what it is refused; empty where it cannot be read so."""
     try:
         return repr(way.read(row, options))
@@ -299,7 +305,23 @@ def which(found: Sequence[Candidate], where: str) -> DataError:
     )
 
 
+_WORDS: Mapping[type, str] = {
+    str: "text",
+    bool: "true or false",
+    int: "number",
+    float: "number",
+    list: "list",
+    dict: "object",
+}
+
+
 def columns_named(rows: Iterable[Row]) -> str:
     """The columns of rows with what is in them, for a message."""
     held = columns_of([*rows], answers_alone=False)
-    return ", ".join(f"{name} ({what})" for name, what in [*held.shapes()][:NAMED])
+    said = []
+    for path, values in held.values.items():
+        if "." not in path:
+            there = next((value for value in values if value not in EMPTY), None)
+            what = "empty" if there is None else _WORDS.get(type(there), "value")
+            said.append(f"{path} ({what})")
+    return ", ".join(said[:NAMED])

@@ -141,6 +141,11 @@ def is_rating(name: str) -> bool:
     return not {"label", "verdict", "measure"}.isdisjoint(signals.classes(name))
 
 
+def weighs_turns(name: str) -> bool:
+    """Whether a list of this name may weigh turns, or say which are trained."""
+    return is_a(name, "weight") or is_a(name, "trained")
+
+
 def may_mean_more(name: str, kind: "Kind") -> bool:
     """Whether some value of a column must not be ignored without an option.
 

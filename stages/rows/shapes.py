@@ -31,6 +31,36 @@ def is_turn(value: Any) -> bool:
     return isinstance(value, dict) and all(not keys.isdisjoint(value) for keys in _TURN)
 
 
+def is_text(value: Any) -> bool:
+    """Whether a value is a text."""
+    return isinstance(value, str)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, or true or false."""
+    return isinstance(value, int | float)
+
+
+def is_list_of_texts(value: Any) -> bool:
+    """Whether a value is a list of texts, and not empty."""
+    return isinstance(value, list) and bool(value) and all(map(is_text, value))
+
+
+def are_texts(value: Any) -> bool:
+    """Whether a value is a list of several texts."""
+    return is_list_of_texts(value) and len(value) > 1
+
+
+def is_passages(value: Any) -> bool:
+    """Whether a value is a text, or a list of texts."""
+    return is_text(value) or is_list_of_texts(value)
+
+
+def are_numbers(value: Any) -> bool:
+    """Whether a value is a list of numbers, and not empty."""
+    return isinstance(value, list) and bool(value) and all(map(is_number, value))
+
+
 def _kind(value: Any) -> str:
     if isinstance(value, bool):
         return "flag"
@@ -111,7 +141,8 @@ _GOOD = frozenset(
 _BAD = frozenset(
     "bad poor terrible incorrect wrong fail failed failure error - down thumbsdown dislike "
     "disliked undesirable reject rejected invalid unverified unsafe unsolved unresolved negative "
-    "incomplete harmful toxic refused schlecht falsch malo incorrecto mauvais faux 错 差 错误".split()
+    "incomplete harmful toxic refused schlecht falsch malo incorrecto mauvais faux 错 差 "
+    "错误".split()
 )
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?")
 _NAMED = re.compile(r"[^\W\d]\w*(?:\.\w+)*")  # a path that an expression takes as it is
