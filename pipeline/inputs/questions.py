@@ -24,6 +24,7 @@ from stages.contract import Row
 from stages.errors import DataError, PipelineError, UnknownFormatError, UsageError, counted
 from stages.format import Format
 from stages.normalize import evidence
+from stages.normalize.role_names import role_of
 from stages.normalize.survey import Column, Survey, survey
 from stages.rows import column_names, shapes, signals
 from stages.rows.selection import condition, renamed
@@ -51,7 +52,10 @@ def condition_for(path: str, column: Column, rows: Sequence[Row]) -> str:
     ties = [value for value in column.values if signals.is_tie(value)]
     if ties:
         return differs_from(path, ties[0])
-    return shapes.keeping(path, column.values, column.rows >= _NEARLY_ALL * len(rows))
+    option = shapes.keeping(path, column.values, column.rows >= _NEARLY_ALL * len(rows))
+    flag, *text = shlex.split(option) or [""]
+    kept = (condition(text[0]).holds({path: one}) for one in column.values)
+    return option if flag != "--where" or any(kept) else ""
 
 
 def _what_it_does(option: str, path: str, column: Column) -> str:
@@ -123,13 +127,19 @@ def _scored(path: str, survey: Survey, rows: Sequence[Row], where: str) -> DataE
     )
 
 
+def _says_nothing(path: str) -> bool:
+    """Whether a name says nothing of its column."""
+    return not signals.classes(path) and not signals.is_about(path) and not role_of(path)
+
+
 def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
     """Options that have a format read a column, where one has a place for it."""
     text = all(isinstance(value, str) for value in column.values)
     passages = all(
         isinstance(one, str) for v in column.values for one in (v if type(v) is list else [v])
     )
-    may_be_context = column_names.is_a(path, "context") or not signals.classes(path)
+    lists = all(isinstance(value, list) for value in column.values)
+    may_be_context = column_names.is_a(path, "context") or (lists and _says_nothing(path))
     record_format = formats.load(reading)
     name, read, found = record_format.name, record_format.columns, record_format.renamed
     if column_names.is_a(path, "system") and "system text" in read:

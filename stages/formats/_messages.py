@@ -165,8 +165,9 @@ def message(turn: Any, where: str) -> Message:
 
 
 def _spelled(turn: dict[str, Any]) -> dict[str, Any]:
-    """A turn without a body under a usual name, with the text that it has under another."""
-    if not turn.keys().isdisjoint(_BODIES):
+    """A turn without a body under a usual name, with the text that it has under another; an object
+    with lists is a node of a tree."""
+    if not turn.keys().isdisjoint(_BODIES) or list in map(type, turn.values()):
         return turn
     name = next((name for name in _TEXTS if turn.get(name) not in (None, "")), None)
     if name is None:

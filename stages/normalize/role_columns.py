@@ -37,6 +37,11 @@ def _ends_with(value: Any, asks: bool) -> bool:
     return (roles[-1] == "user" and "assistant" not in roles[:1]) if asks else "assistant" in roles
 
 
+def _mostly(said: Iterable[bool]) -> bool:
+    told = [*said]
+    return 2 * sum(told) > len(told)
+
+
 def _is_said(value: Any) -> bool:
     """Whether a value can be an answer: a text, a turn, or turns."""
     turns = [value] if isinstance(value, dict) else value
@@ -122,10 +127,14 @@ class Columns:
         spoken = list(filter(self._is_spoken, open_))
         return self._distinct(self._varied(spoken or self._unnamed or open_))
 
+    def _is_given(self, path: str) -> bool:
+        """Whether a final answer is there to be given, not to check others against."""
+        bare = "final" in role_names.parts(path) and not self._long(path)
+        return not bare or bool(self._reasoning())
+
     def _is_spoken(self, path: str) -> bool:
         """Whether most texts of a column are more than a name."""
-        told = [signals.is_prose(value) for value in self.values[path] if value]
-        return 2 * sum(told) > len(told)
+        return _mostly(signals.is_prose(value) for value in self.values[path] if value)
 
     @cached_property
     def _unnamed(self) -> list[str]:
@@ -140,14 +149,13 @@ class Columns:
     def _holds(self, whole: str, part: str) -> bool:
         """Whether a text has another one in it, in most rows: an answer, which it does not ask."""
         both = zip(self.values[whole], self.values[part], strict=True)
-        told = [b in a for a, b in both if a and b]
-        return 2 * sum(told) > len(told)
+        return _mostly(b in a for a, b in both if a and b)
 
     @cached_property
     def answers(self) -> list[str]:
         """The texts that may be answers, without those that one of these is checked against."""
         named = self._called("answer", self._alone)
-        named = [path for path in named if not role_names.is_reference(path)]
+        named = [p for p in named if not role_names.is_reference(p) and self._is_given(p)]
         if self.answers_alone:
             sides = {path for pair in role_names.by_better(self._texts) for path in pair}
             named = [p for p in named if not role_names.is_worse(p) and p not in sides]
@@ -184,15 +192,15 @@ class Columns:
         """Answers in columns of their own, or the first of each list; first of lists of one."""
         listed = self._called("answer", self._where(shapes.is_list_of_texts))
         listed.sort(key=lambda path: not self._all(path, lambda value: len(value) == 1))
-        return self.answers or [f"{path}.0" for path in listed]
+        return self.answers or [f"{path}.0" for path in listed if "[]" not in path]
 
     def _spoken_answer(self) -> list[str]:
         """Answers of more than a word or two, which would be there to check others against."""
         return [path for path in self.answers if self._long(path)]
 
     def _long(self, path: str) -> bool:
-        said = [value for value in self.values[path] if value]
-        return 2 * sum(len(v) > _SHORT or len(v.split()) > 2 for v in said) > len(said)
+        said = (value for value in self.values[path] if value)
+        return _mostly(len(v) > _SHORT or len(v.split()) > 2 for v in said)
 
     def _prompt(self) -> list[str]:
         return [*self._where(lambda value: _ends_with(value, asks=True)), *self.questions]
@@ -209,13 +217,12 @@ class Columns:
         """Texts of turns: in one list, or in numbered columns (``user_1``, ``assistant_1``)."""
         lists = [p for p in self._where(_turns.are_spoken) if role_names.is_talk(p)]
         even = [p for p in lists if self._all(p, lambda value: len(value) % 2 == 0)]
-        texts = [path for path in self._where(shapes.is_text, 0.0) if "." not in path]
-        return even or role_names.numbered_turns(texts)
+        return even or role_names.numbered_turns(self._where(shapes.is_text, 0.0))
 
     def _weights_of_turns(self) -> list[str]:
         """Lists of weights, or of flags, that are as long as the turns."""
-        named = [p for p in self._where(shapes.are_numbers) if column_names.weighs_turns(p)]
-        return [path for path in named if self._as_long(path, self._turns())]
+        lists = [p for p in self._where(shapes.are_numbers) if self._as_long(p, self._turns())]
+        return list(filter(column_names.weighs_turns, lists))
 
     def _reasoning(self) -> list[str]:
         return self._distinct(self._called("reasoning", self._texts))
@@ -231,8 +238,10 @@ class Columns:
     def _instruction(self) -> list[str]:
         """What an input belongs to; it may be the same in many rows. A title goes before a text."""
         topics = self._called("topic", self._alone)
-        titles = [path for path in topics if "title" in role_names.parts(path)]
-        return self._distinct(self._called("question", self._alone) or titles)
+        titles = [p for p in topics if "title" in role_names.parts(p)]
+        named = self._called("question", self._alone)
+        spoken = [p for p in named if not self._unnamed or self._is_spoken(p)]
+        return self._distinct(spoken or titles)
 
     def _system_text(self) -> list[str]:
         return self._called("system", self._where(shapes.is_text, 0.0))
@@ -255,9 +264,7 @@ class Columns:
 
     def _ratings(self) -> list[str]:
         """Lists of numbers that are as long as the steps."""
-        return [
-            path for path in self._where(shapes.are_numbers) if self._as_long(path, self._steps())
-        ]
+        return [p for p in self._where(shapes.are_numbers) if self._as_long(p, self._steps())]
 
     def _first_error(self) -> list[str]:
         whole = self._where(lambda value: type(value) is int, 0.0)

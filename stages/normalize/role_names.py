@@ -51,8 +51,8 @@ TALKS = frozenset(
 # Objects beside the data: for a checker, or for the one who keeps it.
 _BESIDE = frozenset(("meta", "metadata", "extra", "verification"))
 # What answers are checked against; it is trained only where it is no more than a short name of one.
-_REFERENCE = frozenset("reference ref gold golden ground truth expected final".split())
-_CHECKED = _REFERENCE | {"correct", "label"}
+_REFERENCE = frozenset("reference ref gold golden ground truth expected".split())
+_CHECKED = _REFERENCE | {"correct", "label", "final"}
 BETTER = frozenset(
     "chosen accepted accept preferred winner winning win w better best positive pos good correct "
     "right selected liked upvoted 良い 好 优".split()
@@ -147,7 +147,12 @@ def numbered_turns(paths: Iterable[str]) -> list[str]:
     for path in paths:
         *before, number = parts(path) or ("",)
         whose, role = "_".join(before), role_of(path)
-        if before and number.isdecimal() and (role in ("question", "answer") or whose in SPOKEN):
+        if (
+            before
+            and "." not in path
+            and number.isdecimal()
+            and (role in ("question", "answer") or whose in SPOKEN)
+        ):
             family = families.setdefault("" if role else whose, {})
             family[int(number), role == "answer"] = path
     found = []

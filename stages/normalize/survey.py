@@ -4,6 +4,7 @@ Columns that would refuse rows one by one are reported here once, with their cou
 that would ignore an important column stops before its first row.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from stages.formats._messages import role_of
 from stages.rows.column_names import Watched, are_verdicts
 from stages.rows.selection import Selection
 from stages.rows.selection import inside as selection_inside
+from stages.rows.signals import is_about, is_prose
 from stages.rows.unread import (
     ReadRow,
     Unread,
@@ -165,7 +167,7 @@ def survey(
             if left.path in selection.decided:
                 continue
             column = result.take(left)
-            open_ = left.path not in settled and not selection.settles(left.path, left.values)
+            open_ = left.path not in settled and not selection.settles(left.path)
             if open_:
                 own = [value for value in left.values if not read.repeats(value)]
                 unread[left.path] += sum(map(_text, own))
@@ -183,6 +185,7 @@ def survey(
 
 
 _TEXTS = ("content", "value")
+_OFFERED = 4  # ways, and columns that are told apart by them
 
 
 def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
@@ -196,13 +199,22 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
         for key in rows[0]
         if all(isinstance(row.get(key), str) and row[key].strip() for row in rows)
     ]
-    if len(texts) != 2:
+    if len(texts) > 2:
+        texts = [key for key in texts if _is_said(key, [row[key] for row in rows])]
+    if not 2 <= len(texts) <= _OFFERED:
         return ""
+    in_order = [*itertools.combinations(texts, 2)]
     ways = [
         f"{mapped('prompt', asked)} {mapped('completion', answer)}"
-        for asked, answer in (texts, texts[::-1])
+        for asked, answer in [*in_order, *((b, a) for a, b in in_order)][:_OFFERED]
     ]
     return f"Say which column is the question and which the answer: {', or '.join(ways)}."
+
+
+def _is_said(name: str, texts: Sequence[str]) -> bool:
+    """Whether a column has texts that differ from row to row and are more than names."""
+    prose = sum(map(is_prose, texts))
+    return not is_about(name) and 2 * prose > len(texts) and 2 * len({*texts}) > len(texts)
 
 
 def _is_turn(value: Any) -> bool:

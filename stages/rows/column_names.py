@@ -125,6 +125,14 @@ def _rates_steps(name: str, value: Any, found: Iterable[str], rating: bool) -> b
     return rating and several and signals.is_rating(value) and not signals.is_low(name)
 
 
+def rates_inside(name: str, value: Any, kind: "Kind") -> bool:
+    """Whether an object may rate the answer under one of its keys, beside other things."""
+    if not kind.trains_answers or not isinstance(value, dict):
+        return False
+    plain = {key: one for key, one in value.items() if not isinstance(one, dict | list)}
+    return any(one not in EMPTY and rates(f"{name}.{key}", one, kind) for key, one in plain.items())
+
+
 def are_verdicts(name: str, values: Sequence[Any], kind: "Kind") -> bool:
     """Whether all values of a column together show that it may rate answers: few texts, which come
     again and again, under a word for a verdict; true and false under a name that says nothing."""
@@ -158,6 +166,8 @@ def means_more(name: str, value: Any, kind: "Kind") -> bool:
     """Whether a value of a column may not be ignored without an option; see ``unread``."""
     if value in EMPTY:
         return False
+    if isinstance(value, dict) and rates_inside(name, value, kind):
+        return True
     if not signals.classes(name):  # of most columns; only a telling text means more then
         return type(value) is str and len(value) <= signals.SHORT and rates(name, value, kind)
     said = weighs(name, value) or leaves_out(name, value) or rates(name, value, kind)

@@ -159,10 +159,10 @@ class Selection:
             row = _without(row, path)
         return speakers.renamed(row, self.roles) if self.roles else row
 
-    def settles(self, path: str, values: Iterable[Any]) -> bool:
-        """Whether a condition on what is inside of a column decides on all of it: it only rates."""
+    def settles(self, path: str) -> bool:
+        """Whether a condition on what is inside of a column decides on all of it, as a rating."""
         inside = any(one.column.startswith((f"{path}[", f"{path}.")) for one in self.where)
-        return inside and all(map(signals.is_rating, values))
+        return inside and signals.classes(path).keys() <= {"label", "verdict", "measure"}
 
     @property
     def decided(self) -> frozenset[str]:

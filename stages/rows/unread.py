@@ -254,7 +254,8 @@ def _require_asked(left: Unread, value: Any, kind: "Kind", row: ReadRow) -> None
             f"{shown}, a flag of a turn that is not read",
             f"Flags of a turn are {', '.join(FLAGS)}. To leave this one out, add {ignore(path)}.",
         )
-    if column_names.rates(path, value, kind) and not row.agrees(path, value, kind):
+    rates = column_names.rates(path, value, kind) or column_names.rates_inside(path, value, kind)
+    if rates and not row.agrees(path, value, kind):
         raise rated(path, value, kind)
     left_out = column_names.leaves_out(path, value)
     if left_out or column_names.weighs(path, value):
