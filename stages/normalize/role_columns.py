@@ -24,7 +24,6 @@ _ENOUGH = 8  # rows, of which a question and an answer are not nearly all the sa
 _FEW = 0.2  # different texts in that many rows: a category, a name, a constant
 _SHORT = 16  # characters of what may only be checked against
 _VERDICTS = 5  # different values of a verdict: each side, its name, a tie
-_REPEATED = 0.5  # of the rows, in which a long answer ends with the reference
 _END = 200  # characters of an answer in which it repeats the reference
 
 
@@ -35,11 +34,6 @@ def _ends_with(value: Any, asks: bool) -> bool:
         return False
     roles = [_messages.role_of(turn) for turn in turns]
     return (roles[-1] == "user" and "assistant" not in roles[:1]) if asks else "assistant" in roles
-
-
-def _mostly(said: Iterable[bool]) -> bool:
-    told = [*said]
-    return 2 * sum(told) > len(told)
 
 
 def _is_said(value: Any) -> bool:
@@ -134,7 +128,7 @@ class Columns:
 
     def _is_spoken(self, path: str) -> bool:
         """Whether most texts of a column are more than a name."""
-        return _mostly(signals.is_prose(value) for value in self.values[path] if value)
+        return shapes.mostly(signals.is_prose(value) for value in self.values[path] if value)
 
     @cached_property
     def _unnamed(self) -> list[str]:
@@ -149,7 +143,7 @@ class Columns:
     def _holds(self, whole: str, part: str) -> bool:
         """Whether a text has another one in it, in most rows: an answer, which it does not ask."""
         both = zip(self.values[whole], self.values[part], strict=True)
-        return _mostly(b in a for a, b in both if a and b)
+        return shapes.mostly(b in a for a, b in both if a and b)
 
     @cached_property
     def answers(self) -> list[str]:
@@ -177,8 +171,9 @@ class Columns:
         """Whether a longer text ends with what a shorter one says, in most rows."""
         both = zip(self.values[long], self.values[short], strict=True)
         told = [(a.strip(), b.strip()) for a, b in both if shapes.is_text(a) and shapes.is_text(b)]
-        ends = [b in a[-max(_END, 2 * len(b)) :] and len(a) > 2 * len(b) for a, b in told if b]
-        return bool(ends) and sum(ends) > _REPEATED * len(ends)
+        return shapes.mostly(
+            b in a[-max(_END, 2 * len(b)) :] and len(a) > 2 * len(b) for a, b in told if b
+        )
 
     def able(self, role: str) -> list[str]:
         """The paths that may play a role, in the order of the rows."""
@@ -200,7 +195,7 @@ class Columns:
 
     def _long(self, path: str) -> bool:
         said = (value for value in self.values[path] if value)
-        return _mostly(len(v) > _SHORT or len(v.split()) > 2 for v in said)
+        return shapes.mostly(len(v) > _SHORT or len(v.split()) > 2 for v in said)
 
     def _prompt(self) -> list[str]:
         return [*self._where(lambda value: _ends_with(value, asks=True)), *self.questions]
@@ -229,16 +224,14 @@ class Columns:
 
     def _input(self) -> list[str]:
         texts = self._where(shapes.is_text, 0.0)
-        passages = self._called("context", self._where(shapes.is_passages, 0.0))
+        said = self._called("context", self._where(shapes.is_passages, 0.0))
         asked = [path for path in texts if "input" in role_names.parts(path)]
         topics = [] if self._called("question", texts) else self._called("topic", texts)
-        bodies = [path for path in topics if "title" not in role_names.parts(path)]
-        return [*passages, *asked, *bodies]
+        return [*said, *asked, *(p for p in topics if "title" not in role_names.parts(p))]
 
     def _instruction(self) -> list[str]:
         """What an input belongs to; it may be the same in many rows. A title goes before a text."""
-        topics = self._called("topic", self._alone)
-        titles = [p for p in topics if "title" in role_names.parts(p)]
+        titles = [p for p in self._called("topic", self._alone) if "title" in role_names.parts(p)]
         named = self._called("question", self._alone)
         spoken = [p for p in named if not self._unnamed or self._is_spoken(p)]
         return self._distinct(spoken or titles)

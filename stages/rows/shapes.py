@@ -4,7 +4,7 @@ of them are the good ones."""
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 from typing import Any
 
@@ -29,6 +29,12 @@ def shape_of(values: Sequence[Any]) -> str:
 def is_turn(value: Any) -> bool:
     """Whether a value says who speaks, and what."""
     return isinstance(value, dict) and all(not keys.isdisjoint(value) for keys in _TURN)
+
+
+def mostly(said: Iterable[bool]) -> bool:
+    """Whether more than half of some answers are yes."""
+    told = [*said]
+    return 2 * sum(told) > len(told)
 
 
 def is_text(value: Any) -> bool:
