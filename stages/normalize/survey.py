@@ -128,6 +128,15 @@ def _ask_of_long(found: Survey, unread: Mapping[str, int], total: int) -> None:
         )
 
 
+def _asked(left: Unread, kind: kinds.Kind, row: ReadRow) -> AskError | None:
+    """What a row asks about one of its columns; None where it asks nothing."""
+    try:
+        require_asked(left, kind, row)
+    except AskError as error:
+        return error
+    return None
+
+
 def survey(
     rows: Sequence[contract.Row],
     format_: Format,
@@ -172,10 +181,7 @@ def survey(
                 own = [value for value in left.values if not read.repeats(value)]
                 unread[left.path] += sum(map(_text, own))
             if column.asked is None and open_:
-                try:
-                    require_asked(left, kind, read)
-                except AskError as error:
-                    column.asked = error
+                column.asked = _asked(left, kind, read)
     _ask_of_all(result, kind, settled)
     _ask_of_long(result, unread, total)
     return result

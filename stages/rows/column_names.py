@@ -76,6 +76,7 @@ def seen(name: str, value: Any, kind: "Kind") -> str | None:
     return None
 
 
+_MOST = 20  # objects of a list that are looked at
 _LOOSE = ("course", "begun", "whole")
 _SHAPES: Mapping[str, Callable[[Any, bool], bool]] = {
     "tools": signals.is_declared,
@@ -126,11 +127,16 @@ def _rates_steps(name: str, value: Any, found: Iterable[str], rating: bool) -> b
 
 
 def rates_inside(name: str, value: Any, kind: "Kind") -> bool:
-    """Whether an object may rate the answer under one of its keys, beside other things."""
-    if not kind.trains_answers or not isinstance(value, dict):
+    """Whether an object, or one of a list, may rate the answer under one of its keys, beside other
+    things."""
+    objects = value[:_MOST] if isinstance(value, list) else [value]
+    if not kind.trains_answers or dict not in map(type, objects):
         return False
-    plain = {key: one for key, one in value.items() if not isinstance(one, dict | list)}
-    return any(one not in EMPTY and rates(f"{name}.{key}", one, kind) for key, one in plain.items())
+    said = [pair for one in objects if isinstance(one, dict) for pair in one.items()]
+    plain = [
+        (key, one) for key, one in said if one not in EMPTY and not isinstance(one, dict | list)
+    ]
+    return any(rates(f"{name}.{key}", one, kind) for key, one in plain)
 
 
 def are_verdicts(name: str, values: Sequence[Any], kind: "Kind") -> bool:
@@ -166,7 +172,7 @@ def means_more(name: str, value: Any, kind: "Kind") -> bool:
     """Whether a value of a column may not be ignored without an option; see ``unread``."""
     if value in EMPTY:
         return False
-    if isinstance(value, dict) and rates_inside(name, value, kind):
+    if isinstance(value, dict | list) and rates_inside(name, value, kind):
         return True
     if not signals.classes(name):  # of most columns; only a telling text means more then
         return type(value) is str and len(value) <= signals.SHORT and rates(name, value, kind)
