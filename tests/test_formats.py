@@ -265,7 +265,7 @@ def test_the_format_of_most_rows_is_detected() -> None:
 
 def test_rows_that_read_two_ways_are_not_guessed_at() -> None:
     """Where two formats fit equally well the user says which."""
-    turned: contract.Row = {"messages": turns(Q, A), "prompt": "q", "completion": "a"}
+    turned: contract.Row = {"messages": turns(Q, A), "prompt": "q", "completion": "b"}
     stepped: contract.Row = {
         "input": "P ки",
         "label": "P +",

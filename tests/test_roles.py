@@ -19,6 +19,7 @@ from stages.contract import FormatOptions, Row
 from stages.errors import DataError, RowError
 from stages.normalize import evidence, role_names, roles
 from stages.rows.selection import inside, lookup, renamed, rest
+from stages.rows.unread import turns_of
 
 ROWS = range(12)
 MODEL = ("--model", "qwen2-1.5b")
@@ -191,8 +192,8 @@ def test_a_text_that_holds_its_answer_does_not_ask_for_it() -> None:
 
 
 @pytest.mark.parametrize("stems", [("user", "assistant"), ("Question", "Answer"), ("q", "a")])
-def test_the_first_of_a_numbered_family_is_not_read_alone(stems: tuple[str, str]) -> None:
-    """Where some rows have more of it, they are turns that would be lost."""
+def test_a_numbered_family_is_the_turns_of_one_conversation(stems: tuple[str, str]) -> None:
+    """Where some rows have more of it, none of their turns is lost."""
     asked, answered = stems
 
     def row(i: int, turns: int) -> Row:
@@ -204,8 +205,91 @@ def test_the_first_of_a_numbered_family_is_not_read_alone(stems: tuple[str, str]
         }
         return {**said, **told}
 
-    with pytest.raises(DataError):
-        evidence.detect([row(i, 1 + i % 3) for i in ROWS], kind_of("sft"), "x.jsonl")
+    rows = [row(i, 1 + i % 3) for i in ROWS]
+    found = evidence.detect(rows, kind_of("sft"), "x.jsonl").format
+    for i, one in zip(ROWS, rows, strict=True):
+        (example,) = found.read(renamed(one, found.renamed), FormatOptions())
+        assert len(list(turns_of([example]))) == 2 * (1 + i % 3)
+
+
+SPOKEN = {
+    "a list of texts": ("dialog", lambda said: said),
+    "two more names for it": ("data", lambda said: said),
+    "turns with text": (
+        "trajectory",
+        lambda said: [
+            {"role": ("user", "ai")[at % 2], "text": text, "seen": None}
+            for at, text in enumerate(said)
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SPOKEN)
+def test_turns_are_read_in_every_shape(name: str) -> None:
+    """As texts in turn, and with their text under another key than ``content``."""
+    column, shaped = SPOKEN[name]
+    said = [[SAYS["question"](i), SAYS["answer"](i)] * (1 + i % 2) for i in ROWS]
+    rows = [{"id": i, column: shaped(texts)} for i, texts in zip(ROWS, said, strict=True)]
+    found = evidence.detect(rows, kind_of("sft"), "x.jsonl").format
+    for texts, row in zip(said, rows, strict=True):
+        (example,) = found.read(renamed(row, found.renamed), FormatOptions())
+        assert [turn.content for turn in turns_of([example])] == texts
+
+
+def _read(rows: Sequence[Row]) -> list[list[str | None]]:
+    found = evidence.detect(rows, kind_of("sft"), "x.jsonl").format
+    options = found.told(FormatOptions())
+    read = [found.read(renamed(row, found.renamed), options) for row in rows]
+    return [[turn.content for turn in turns_of(examples)] for examples in read]
+
+
+@pytest.mark.parametrize("name", ["dialogue", "story", "source", "article"])
+@pytest.mark.parametrize("answer", ["summary", "target"])
+@pytest.mark.parametrize("beside", [{}, {"prompt": "t_0", "task": "gsm8k"}])
+def test_what_is_answered_is_seen_by_its_values(name: str, answer: str, beside: Row) -> None:
+    """A text that differs from row to row, in front of the answer, whatever it is called, where
+    what is called a question is no more than a name."""
+    rows = [{name: SAYS["question"](i), answer: SAYS["answer"](i), **beside} for i in ROWS]
+    assert _read(rows) == [[row[name], row[answer]] for row in rows]
+
+
+@pytest.mark.parametrize("name", ["contexts", "passages", "documents"])
+@pytest.mark.parametrize("question", ["Frage", "user_request"])
+def test_passages_stand_behind_the_question(name: str, question: str) -> None:
+    """A list of them is one text, with a blank line between them."""
+    rows = [
+        {
+            name: [SAYS["chosen"](i), SAYS["reasoning"](i)],
+            question: SAYS["question"](i),
+            "Antwort": SAYS["answer"](i),
+        }
+        for i in ROWS
+    ]
+    asked = ["\n\n".join([row[question], *row[name]]) for row in rows]
+    assert _read(rows) == [[one, row["Antwort"]] for one, row in zip(asked, rows, strict=True)]
+
+
+@pytest.mark.parametrize("name", ["loss_mask", "turn_weights", "weights", "trainable"])
+def test_weights_of_turns_in_a_list_are_those_of_the_turns(name: str) -> None:
+    """A list that is as long as the turns; a list that is not is refused."""
+    rows = [
+        {
+            "dialog": [
+                {"role": role, "content": SAYS[says](i + n)}
+                for n in range(2)
+                for role, says in (("user", "question"), ("assistant", "answer"))
+            ],
+            name: [0, i % 2, 0, 1],
+        }
+        for i in ROWS
+    ]
+    found = evidence.detect(rows, kind_of("sft"), "x.jsonl").format
+    for i, row in zip(ROWS, rows, strict=True):
+        (example,) = found.read(renamed(row, found.renamed), FormatOptions())
+        assert [turn.trained for turn in turns_of([example])] == [False, i % 2 == 1, False, True]
+    with pytest.raises(RowError, match="as long as the turns"):
+        found.read(renamed({**rows[0], name: [0, 1]}, found.renamed), FormatOptions())
 
 
 @pytest.mark.parametrize("task", ["sft", "rm"])

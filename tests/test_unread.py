@@ -14,14 +14,16 @@ from hypothesis import strategies as st
 from rows import WHOLE, normalizing, turns
 from support import Run, few, rows_to, table
 
-from pipeline.inputs.questions import condition_for
+from pipeline.inputs.detection import recognise_rows
+from pipeline.options.config import Config
+from pipeline.options.ways import ways
 from pipeline.tasks import kind_of
 from stages import errors, formats
 from stages.contract import FormatOptions, Record, Row
 from stages.format import Format
 from stages.formats.step_objects import RATINGS
 from stages.normalize.survey import survey
-from stages.rows import column_names, stop_text, words
+from stages.rows import column_names, shapes, stop_text, words
 from stages.rows.column_names import Watched
 from stages.rows.selection import Selection, condition, names_something
 from stages.rows.unread import FLAGS, ReadRow, left_over, require_asked
@@ -299,6 +301,58 @@ def test_a_column_that_may_matter_is_asked_about_and_the_answer_builds(
 
 def test_only_rows_that_are_known_to_be_better_are_offered() -> None:
     """A high toxicity is bad, the place of a mistake has no order, values that are all alike order
-    nothing, and neither a subject nor the number of a class is a verdict."""
-    for path, values, offered in table("offered_conditions.jsonl"):
-        assert condition_for(path, values) == offered, (path, values)
+    nothing, and neither a subject nor the number of a class is a verdict. Rows without a value are
+    kept, and numbers without a middle keep the span that they have."""
+    for path, values, everywhere, offered in table("offered_conditions.jsonl"):
+        assert shapes.keeping(path, values, everywhere) == offered, (path, values)
+
+
+def _first_way(rows: list[Row]) -> str:
+    """What the first option of the question about some rows is; empty where nothing is asked."""
+    config = Config.of("sft", ("rows.jsonl",), "qwen2-1.5b", Path("out"))
+    with pytest.raises(errors.DataError) as asked:
+        recognise_rows(rows, "rows.jsonl", config, False, other_tasks=False)
+    found = ways(asked.value.remedy)
+    return " ".join(" ".join(pair) for pair in found[0]) if found else ""
+
+
+@pytest.mark.parametrize("place", ["column", "object", "objects", "turns"])
+@pytest.mark.parametrize(
+    ("name", "good", "bad", "sign"),
+    [
+        ("verified", True, False, "=true"),
+        ("toxic", False, True, "=false"),
+        ("judge_score", 5, 1, "=5"),
+        ("harmfulness", 0, 3, "=0"),
+        ("guard", "safe", "unsafe", "=safe"),
+        ("freigegeben_valid", "ja", "nein", "=ja"),
+        ("is_refusal", "no", "yes", "=no"),
+    ],
+)
+def test_the_first_way_leaves_out_what_is_bad(
+    name: str, good: Any, bad: Any, sign: str, place: str
+) -> None:
+    """Whatever it is called, whatever says so, and wherever it stands; leaving the column out, so
+    that all is trained, comes behind it."""
+
+    def row(at: int) -> Row:
+        said = bad if at % 5 == 4 else good
+        talk = [{"role": "user", "content": f"q {at}"}, {"role": "assistant", "content": f"a {at}"}]
+        if place == "turns":
+            return {"messages": [talk[0], {**talk[1], name: said}]}
+        inside = {"object": {name: said}, "objects": [{name: good}, {name: said}]}
+        return {"messages": talk, name if place == "column" else "checks": inside.get(place, said)}
+
+    path = {"column": name, "object": f"checks.{name}", "objects": f"checks[].{name}"}
+    where = f"{path.get(place, f'messages[].{name}')}{sign}"
+    assert _first_way([*map(row, range(20))]) == f"--where {where}"
+
+
+@pytest.mark.parametrize("more", [{"label": 1}, {"label": "positive"}, {"sender": "agent"}])
+def test_texts_of_a_classifier_and_single_turns_are_not_trained(more: Row) -> None:
+    """No option that is offered would train them."""
+    other = {key: {1: 0, "positive": "negative", "agent": "user"}[v] for key, v in more.items()}
+    rows = [
+        {"text": f"Some words on {at}.", **more, **({} if at % 2 else other)} for at in range(20)
+    ]
+    assert _first_way(rows) == ""

@@ -38,7 +38,8 @@ def asked_about_cells(
     try:
         yield [{**row, **{c: orjson.loads(row[c]) for c in as_json & row.keys()}} for row in rows]
     except DataError as error:
-        plain = [f"--cells {column}=json" for column, kind in kinds.items() if kind == "scalars"]
+        named = [c for c, kind in kinds.items() if kind == "scalars" and c in error.what]
+        plain = [f"--cells {column}=json" for column in named]
         if plain:
             said = f"To read numbers, true and false as values, add {' '.join(plain)}."
             error.remedy = f"{error.remedy} {said}".lstrip()

@@ -6,6 +6,7 @@ rows, and options to choose from; the build works with any of them.
 """
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ import orjson
 from pipeline import tasks
 from pipeline.builds import limits
 from pipeline.builds.place import place_of
+from pipeline.inputs.declared import prints_reasoning
 from pipeline.inputs.opening import format_options, selection_of
 from pipeline.options.config import FEW_ROWS, Config
 from stages import catalog, formats
@@ -22,12 +24,13 @@ from stages.contract import Row
 from stages.errors import DataError, PipelineError, UnknownFormatError, UsageError, counted
 from stages.format import Format
 from stages.normalize import evidence
+from stages.normalize.role_names import role_of
 from stages.normalize.survey import Column, Survey, survey
-from stages.rows import column_names, signals
-from stages.rows.selection import renamed
-from stages.rows.unread import ignore, mapped
+from stages.rows import column_names, shapes, signals
+from stages.rows.selection import condition, renamed
+from stages.rows.unread import differs_from, ignore, mapped
 
-_GOOD = ("good", "correct", "yes", "true", "pass", "passed", "right", "+", "desirable", "accept")
+_NEARLY_ALL = 0.9  # of the rows, that have a value of a column that all are chosen by
 _LISTED = 3  # values that a message shows
 
 
@@ -44,50 +47,44 @@ def _contents(column: Column, rows: int) -> str:
     return f"{shown} of {counted(rows, 'sampled row')}"
 
 
-def _quoted(text: str) -> str:
-    return text if text.replace("=", "").replace("_", "").isalnum() else f"'{text}'"
+def condition_for(path: str, column: Column, rows: Sequence[Row]) -> str:
+    """The option that keeps the better rows, as text; empty if it is unknown which are better."""
+    ties = [value for value in column.values if signals.is_tie(value)]
+    if ties:
+        return differs_from(path, ties[0])
+    option = shapes.keeping(path, column.values, column.rows >= _NEARLY_ALL * len(rows))
+    flag, *text = shlex.split(option) or [""]
+    kept = (condition(text[0]).holds({path: one}) for one in column.values)
+    return option if flag != "--where" or any(kept) else ""
 
 
-def condition_for(path: str, values: Sequence[Any]) -> str | None:
-    """A ``--where`` that keeps the better rows; None if it is unknown which are better."""
-    kinds = {type(value) for value in values}
-    if column_names.is_a(path, "place"):
-        return f"{path}=-1" if -1 in values else None
-    low = signals.is_low(path)
-    if kinds == {bool}:
-        return f"{path}={_spelled(not low)}" if (not low) in values else None
-    if kinds <= {int, float} and values:
-        if column_names.is_a(path, "label") and not set(values) <= {-1, 0, 1}:
-            return None
-        if len(set(values)) == 1 and values[0] != 1:
-            return None  # one value for all rows: nothing shows whether it is a good one
-        best, sign = (min(values), "<=") if low else (max(values), ">=")
-        few = len(set(values)) <= 2
-        return f"{path}={_spelled(best)}" if few else f"{path}{sign}{_spelled(_median(values))}"
-    if any(map(signals.is_tie, values)):
-        return f"{path}!={next(value for value in values if signals.is_tie(value))}"
-    if kinds == {str}:
-        good = next((value for value in values if value.strip().casefold() in _GOOD), None)
-        return None if good is None or good.strip() != good else f"{path}={good}"
-    return None
+def _what_it_does(option: str, path: str, column: Column) -> str:
+    """What an option does with the rows, in words."""
+    flag, text = shlex.split(option)
+    if flag == "--where" and all(condition(text).holds({path: one}) for one in column.values):
+        return "say how good they must be (all of these are)"
+    return "train only the good ones"
 
 
-def _median(values: Iterable[Any]) -> Any:
-    ordered = sorted(values)
-    return ordered[len(ordered) // 2]
+def _are_texts_alone(reading: str) -> bool:
+    """Whether a format reads texts without a question."""
+    return {"question", "turns", "answer"}.isdisjoint(formats.load(reading).columns)
 
 
-def _rated(path: str, column: Column, rows: Sequence[Row], config: Config, where: str) -> DataError:
-    what = (
-        f"{where}: column {path!r} ({_contents(column, len(rows))}) rates the answers, and "
-        f"{config.task} would train every answer."
-    )
+def _rated(
+    path: str, column: Column, rows: Sequence[Row], reading: str, config: Config, where: str
+) -> DataError:
+    said = f"{where}: column {path!r} ({_contents(column, len(rows))})"
+    if column_names.is_a(path, "label") and _are_texts_alone(reading):
+        return DataError(
+            f"{said} is the class of each text. Texts with a class are data for a classifier; no "
+            "answer is written here that could be trained.",
+            "Give rows with a question and its answer.",
+        )
+    what = f"{said} rates the answers, and {config.task} would train every answer."
     ways = [f"train all of them with {ignore(path)}"]
-    chosen = condition_for(path, column.values)
-    if chosen is not None:
-        ways.insert(0, f"train only the good ones with --where {_quoted(chosen)}")
-    if all(isinstance(row.get("text"), str) for row in rows) and path in rows[0]:
-        ways.append(f"train it as the answer with --map question=text --map answer={path}")
+    if chosen := condition_for(path, column, rows):
+        ways.insert(0, f"{_what_it_does(chosen, path, column)} with {chosen}")
     other = _other_task(rows, where, config)
     if other is not None:
         what += f" The rows also read as {other[0]} data ({other[1]})."
@@ -117,10 +114,9 @@ def _scored(path: str, survey: Survey, rows: Sequence[Row], where: str) -> DataE
             f"Read them with {_maps(('chosen_score', 'rejected_score'), sides)}, or leave them "
             f"out with {' '.join(map(ignore, sides))}.",
         )
-    values = survey.columns[path].values
-    chosen, ways = condition_for(path, values), [f"leave it out with {ignore(path)}"]
-    if chosen is not None:
-        ways.insert(0, f"keep only the better rows with --where {_quoted(chosen)}")
+    values, ways = survey.columns[path].values, [f"leave it out with {ignore(path)}"]
+    if chosen := condition_for(path, survey.columns[path], rows):
+        ways.insert(0, f"keep only the better rows with {chosen}")
     numbers = all(type(value) in (int, float) for value in values)
     if numbers and column_names.is_a(path, "margin") and not signals.has_side(path):
         ways.insert(0, f"read it as the margin with {mapped('margin', path)}")
@@ -131,9 +127,19 @@ def _scored(path: str, survey: Survey, rows: Sequence[Row], where: str) -> DataE
     )
 
 
+def _says_nothing(path: str) -> bool:
+    """Whether a name says nothing of its column."""
+    return not signals.classes(path) and not signals.is_about(path) and not role_of(path)
+
+
 def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
     """Options that have a format read a column, where one has a place for it."""
     text = all(isinstance(value, str) for value in column.values)
+    passages = all(
+        isinstance(one, str) for v in column.values for one in (v if type(v) is list else [v])
+    )
+    lists = all(isinstance(value, list) for value in column.values)
+    may_be_context = column_names.is_a(path, "context") or (lists and _says_nothing(path))
     record_format = formats.load(reading)
     name, read, found = record_format.name, record_format.columns, record_format.renamed
     if column_names.is_a(path, "system") and "system text" in read:
@@ -154,9 +160,9 @@ def _readable(path: str, column: Column, reading: str, row: Row) -> list[str]:
             names = ("problem", "message_thinking", "message_content")
             # Every template has a place for a <think> block; not every one prints the field.
             return [_maps(names, (asked, path, answered)) + " --reasoning-in think"]
-        if column_names.is_a(path, "context") and text:
+        if may_be_context and passages:
             return [_maps(("instruction", "input", "output"), (asked, path, answered))]
-    if name == "alpaca" and column_names.is_a(path, "context") and text:
+    if name == "alpaca" and may_be_context and passages:
         return [mapped("input", path)]
     return []
 
@@ -194,6 +200,24 @@ def _unseen(path: str, column: Column, rows: Sequence[Row], reading: str, where:
     )
 
 
+def _weighing(
+    path: str, column: Column, rows: Sequence[Row], reading: str, where: str
+) -> DataError:
+    """The question about a column that weighs or leaves out rows, or turns."""
+    assert column.asked is not None
+    ways = [f"leave it out with {ignore(path)}"]
+    scale = any(type(value) is float and value not in (0, 1) for value in column.values)
+    known = column.asked.code == "unread_weight" or column_names.is_rating(path)
+    read = formats.load(reading).columns.get("weights of turns", ())
+    if read and all(isinstance(value, list) for value in column.values):
+        ways.insert(0, f"read it as the weights of the turns with {mapped(read[0], path)}")
+    elif known and not scale and (chosen := condition_for(path, column, rows)):
+        ways.insert(0, f"use only the rows that it keeps with {chosen}")
+    shown = _contents(column, len(rows))
+    what = f"{where}: {column.asked.detail} ({shown})."
+    return DataError(what, f"Say which: {', or '.join(ways)}.")
+
+
 def ask(
     survey: Survey,
     rows: Sequence[Row],
@@ -215,9 +239,11 @@ def ask(
         if error is None or path in settled:
             continue
         if error.code == "rated" and tasks.kind_of(config.task).trains_answers:
-            raise _rated(path, column, rows, config, where)
+            raise _rated(path, column, rows, reading, config, where)
         if error.code == "rated" and tasks.kind_of(config.task).compares:
             raise _scored(path, survey, rows, where)
+        if error.code in ("unread_weight", "unknown_flag"):
+            raise _weighing(path, column, rows, reading, where)
         if error.code == "unread_column":
             raise _unseen(path, column, rows, reading, where)
         shown = _contents(column, len(rows))
@@ -230,6 +256,25 @@ def ask(
             refused = f"{count:,} of {counted(of, 'sampled row')} would be refused"
             what = f"{where}: {refused} as {errors[0].code}: {errors[0].detail}."
             raise DataError(what, f"{errors[0].remedy}.")
+
+
+def require_printed(survey: Survey, where: str, config: Config) -> None:
+    """Stop where answers come with reasoning that the chat template would not print.
+
+    Raises:
+        DataError: more than a few rows have some.
+    """
+    source, task = config.source, tasks.kind_of(config.task)
+    few = survey.reasoned <= config.judge.max_reject * survey.rows
+    if few or not task.trains_answers or source.reasoning == "strip":
+        return
+    if source.reasoning_in == "template" and not prints_reasoning(config):
+        raise DataError(
+            f"{where}: {survey.reasoned:,} of {counted(survey.rows, 'sampled row')} have reasoning "
+            "beside the answer, and the chat template prints none.",
+            "Say which: train it in front of the answer with --reasoning-in think, or leave it "
+            "out with --reasoning strip.",
+        )
 
 
 def left_out(asked: frozenset[str], config: Config) -> frozenset[str]:
@@ -294,6 +339,8 @@ def _is_rated(rows: Sequence[Row], found: evidence.Detection, task: str, config:
         return False
     given = [renamed(row, found.format.renamed) for row in rows]
     left = survey(given, found.format, kind, format_options(config), selection_of(config))
+    if left.asked and _are_texts_alone(found.reading):
+        return True
     return any(one.asked is not None and one.asked.code == "rated" for one in left.columns.values())
 
 

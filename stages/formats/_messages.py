@@ -16,6 +16,7 @@ from stages.rows.unread import FLAGS, NUMERIC
 
 _OWN = {"role", "from", "content", "value", "parts", *FLAGS}
 _BODIES = ("content", "value", "parts")
+_TEXTS = ("text", "message", "utterance", "system_prompt")  # where there is none of these
 _REASONING = ("reasoning_content", "reasoning", "thinking")
 _SAME = {"tool_calls": ("function_call",), "reasoning_content": _REASONING}
 
@@ -163,9 +164,21 @@ def message(turn: Any, where: str) -> Message:
     return messages[0]
 
 
+def _spelled(turn: dict[str, Any]) -> dict[str, Any]:
+    """A turn without a body under a usual name, with the text that it has under another; an object
+    with lists is a node of a tree."""
+    if not turn.keys().isdisjoint(_BODIES) or list in map(type, turn.values()):
+        return turn
+    name = next((name for name in _TEXTS if turn.get(name) not in (None, "")), None)
+    if name is None:
+        return turn
+    return {**{key: value for key, value in turn.items() if key != name}, "content": turn[name]}
+
+
 def _message(turn: Any, where: str) -> Message:
     if not isinstance(turn, dict):
         raise RowError("bad_column", f"{where} is {kind_of(turn)}, not an object")
+    turn = _spelled(turn)
     if len(turn) > 2:
         _require_one_spelling(turn, where)
     spelled = speaker(turn)

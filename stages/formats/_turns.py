@@ -15,6 +15,7 @@ SYSTEM = ("system", "system_prompt", "system_instruction", "systemInstruction")
 BEFORE = {"system text": SYSTEM, "history": ("history",)}  # what stands before a question
 TOOLS = {"tools": _tools.TOOLS}
 BESIDE = {**BEFORE, **TOOLS}
+WEIGHTS = {"weights of turns": ("turn_weights",)}
 _AHEAD = frozenset((*SYSTEM, "history"))
 
 
@@ -39,6 +40,9 @@ def conversation(turns: Any, where: str) -> list[Message]:
             raise RowError("no_turns", f"{where} is a text, and not the JSON of a list of turns")
     if not isinstance(turns, list) or not turns:
         raise RowError("no_turns", f"{where} is not a list of turns")
+    if are_spoken(turns):
+        said = [text for text in turns if text]
+        return [Message(("user", "assistant")[i % 2], text) for i, text in enumerate(said)]
     messages: list[Message] = []
     called = False
     for i, turn in enumerate(turns):
@@ -126,7 +130,21 @@ def behind(row: Row, turns: list[Message]) -> list[Message]:
 
 def whole(row: Row, column: str) -> list[Message]:
     """A column of turns behind what the row says before them."""
-    return behind(row, conversation(row.get(column), column))
+    turns, weights = row.get(column), column_names.peek(row, WEIGHTS["weights of turns"][0])
+    if isinstance(weights, list):
+        turns = _weighed(turns_in(turns) or turns, row["turn_weights"])
+    return behind(row, conversation(turns, column))
+
+
+def _weighed(turns: Any, weights: list[Any]) -> list[Any]:
+    """Turns with the weights that a list of the row gives them.
+
+    Raises:
+        RowError: there are more or fewer weights than turns.
+    """
+    if not are_turns(turns) or len(turns) != len(weights):
+        raise RowError("bad_weight", "turn_weights is not as long as the turns")
+    return [{**turn, "weight": weight} for turn, weight in zip(turns, weights, strict=True)]
 
 
 def require_prompt(row: Row, turns: list[Message]) -> None:
@@ -213,6 +231,15 @@ def turns_in(value: Any) -> list[Any] | None:
     except RowError:
         return None
     return turns if are_turns(turns) else None
+
+
+def are_spoken(value: Any) -> bool:
+    """Whether a value is a list of texts that a user and an assistant say in turn; a table has
+    nothing in the places behind the last one."""
+    if not isinstance(value, list) or not all(isinstance(one, str | None) for one in value):
+        return False
+    said = [bool(one) for one in value]
+    return sum(said) > 1 and all(said[: sum(said)])
 
 
 def has_turns(value: Any, role_key: str) -> bool:

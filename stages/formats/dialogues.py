@@ -57,8 +57,12 @@ class _OpenAI(_Dialogue):
 
     name = "openai"
     _shapes = (("messages", *_OURS),)
-    columns: Columns = {"turns": ("messages",), **_PROMPT, **_turns.BESIDE}
+    columns: Columns = {"turns": ("messages",), **_PROMPT, **_turns.WEIGHTS, **_turns.BESIDE}
     passes_on = ("messages", "prompt", *_turns.SYSTEM)
+
+    def matches(self, row: Row) -> str | None:
+        spoken = _turns.are_spoken(peek(row, "messages"))
+        return "messages as texts in turn" if spoken else super().matches(row)
 
 
 class _Contents(_Dialogue):
@@ -83,6 +87,7 @@ class _ShareGPT(_Dialogue):
         "turns": (*_COLUMNS, "messages"),
         "untrained speaker": ("mask",),
         **_PROMPT,
+        **_turns.WEIGHTS,
         **_turns.BESIDE,
     }
     passes_on = (*_COLUMNS, "messages", "prompt", *_turns.SYSTEM)

@@ -99,8 +99,8 @@ class _Text(Format):
         if name is None:
             return None
         return f"the texts are turns: {name} says who speaks each of them", (
-            "Give rows with whole conversations (messages), or train each text by itself with "
-            f"{ignore(name)}"
+            "Give rows with whole conversations, each turn with who says it (messages); alone a "
+            "turn is no conversation"
         )
 
     def read(self, row: Row, options: FormatOptions) -> list[Example]:
@@ -172,7 +172,15 @@ def asked(row: Row, options: FormatOptions) -> str:
     if dialect := stop_text.dialect_of(instruction):
         detail = f"the instruction already carries a chat template ({dialect}), so {name} has "
         raise RowError("bad_column", f"{detail}no place after it")
-    return f"{instruction}\n\n{_turns.text(row, name)}"
+    return f"{instruction}\n\n{_passages(row, name)}"
+
+
+def _passages(row: Row, name: str) -> str:
+    """A text, or those of a list with a blank line between them."""
+    value = row.get(name)
+    if isinstance(value, list) and all(map(is_text, value)):
+        return "\n\n".join(value)
+    return _turns.text(row, name)
 
 
 class _Alpaca(Asking):

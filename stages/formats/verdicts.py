@@ -86,7 +86,7 @@ def _sides(row: Row, columns: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(columns.get(name, name) for name in names)
 
 
-def _is_verdict(value: Any, row: Row, columns: Mapping[str, str] = _pairs.NOTHING) -> bool:
+def _is_verdict(value: Any, row: Row, columns: Mapping[str, str] = _fields.NOTHING) -> bool:
     """Whether a value of a column that may hold any text names the better answer."""
     if not isinstance(value, (str, list)):
         return False

@@ -162,13 +162,16 @@ def _read_as(
     """
     kind, columns = by_roles.kind, by_roles.columns
     doubt = detected.doubt(fitting, columns)
-    # A doubt about answers may be about one and what it is checked against, which texts show.
+    # A doubt about answers may be about one and what it is checked against, which texts show; turns
+    # without an answer may have it in another column.
     about_answers = doubt is not None and doubt[0].endswith("could each be the answer")
+    unanswered = doubt is not None and " without an answer: " in doubt[0]
     misses = about_answers if doubt else roles.misses(detected, fitting, kind, columns)
     unasked = doubt is not None and all(_lacks_prompt(detected, row) for row in fitting)
-    if misses or unasked or not detected.usable:
+    elsewhere = unasked or unanswered or not detected.usable
+    if misses or elsewhere:
         ways = by_roles.found()
-        if len(ways) == 1 or (ways and (doubt is None or unasked or not detected.usable)):
+        if len(ways) == 1 or (ways and (doubt is None or elsewhere)):
             return by_roles.only(ways)
     if doubt is not None:
         raise DataError(f"{by_roles.where}: {doubt[0]}.", f"{doubt[1]}.")
@@ -274,14 +277,29 @@ def common(reasons: Sequence[str | None]) -> str:
 
 
 def _text_read(format_: Format, rows: Sequence[contract.Row]) -> int:
-    """Characters of the columns of some rows that a format reads."""
+    """Characters of the columns of some rows that a format reads, of those of one meaning the
+    longest."""
     read = 0
     for row in rows[:20]:
+        longest = (
+            max(names, key=lambda n: len(str(row.get(n, "")))) for names in format_.columns.values()
+        )
+        columns = {name: name for name in longest if name in row}
         watched = Watched(row)
         with contextlib.suppress(RowError, AttributeError, LookupError, TypeError, ValueError):
-            format_.read(watched, contract.FormatOptions(already_templated=True))
+            format_.read(watched, contract.FormatOptions(already_templated=True, columns=columns))
             read += sum(len(str(dict.get(row, name))) for name in watched.read_columns)
     return read
+
+
+def _different(names: Sequence[str], rows: Sequence[contract.Row]) -> list[str]:
+    """The formats without those that read the same of every row as one before them."""
+    read: dict[str, str] = {}
+    for name in names:
+        way, options = formats.load(name), contract.FormatOptions(already_templated=True)
+        said = [roles.read_of(way, row, options) for row in rows[: roles.SAMPLED]]
+        read.setdefault("\n".join(said) if all(said) else name, name)
+    return [*read.values()]
 
 
 def _strays(evidence: dict[str, list[str | None]], best: str) -> tuple[str, int]:
@@ -323,6 +341,8 @@ def detect(
     frequent = [name for name, count in counts.items() if count * 2 > len(rows)]
     if len(frequent) > 1:  # the one that reads most is offered first
         frequent.sort(key=lambda name: -_text_read(formats.load(name), rows))
+        frequent = _different(frequent, rows)
+        best = frequent[0]
     require_one(f"{where} reads", frequent, evidence)
     other, strays = _strays(evidence, best)
     if (counts[best] + strays) * 2 <= len(rows):

@@ -193,17 +193,6 @@ class Judging(Columns):
     def _ranks(self) -> list[str]:
         return self._numbers_of(("rank",))
 
-    def _as_long(self, path: str, others: Iterable[str]) -> bool:
-        mine = self.told(path)
-        return any(
-            all(
-                len(a) == len(b)
-                for a, b in zip(mine, self.told(other), strict=True)
-                if isinstance(a, list) and isinstance(b, list)
-            )
-            for other in others
-        )
-
     def _two_numbers(self) -> list[str]:
         pairs = self._where(lambda value: are_numbers(value) and len(value) == 2)
         return [path for path in pairs if role_names.role_of(path) in ("number", "verdict")]

@@ -14,32 +14,16 @@ from typing import Any
 from stages.contract import Row
 from stages.formats import _messages, _turns
 from stages.normalize import role_names
+from stages.rows import column_names, shapes, signals
 from stages.rows.column_names import EMPTY
 
-_WORDS: Mapping[type, str] = {
-    str: "text",
-    bool: "true or false",
-    int: "number",
-    float: "number",
-    list: "list",
-    dict: "object",
-}
 _DEEPEST = 5
 _MOST = 0.9  # of the rows, that must have a value where a format needs one
 _ENOUGH = 8  # rows, of which a question and an answer are not nearly all the same text
 _FEW = 0.2  # different texts in that many rows: a category, a name, a constant
 _SHORT = 16  # characters of what may only be checked against
 _VERDICTS = 5  # different values of a verdict: each side, its name, a tie
-_REPEATED = 0.5  # of the rows, in which a long answer ends with the reference
 _END = 200  # characters of an answer in which it repeats the reference
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float))
 
 
 def _ends_with(value: Any, asks: bool) -> bool:
@@ -57,14 +41,10 @@ def _is_said(value: Any) -> bool:
     return isinstance(value, str) or _turns.are_turns(turns)
 
 
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and len(value) > 1 and all(map(_is_text, value))
-
-
 def _are_answers(value: Any) -> bool:
     if not isinstance(value, list) or len(value) < 2 or _turns.are_turns(value):
         return False
-    return _are_texts(value) or all(isinstance(one, dict) for one in value)
+    return shapes.are_texts(value) or all(isinstance(one, dict) for one in value)
 
 
 def paths_of(row: Row, before: str = "", depth: int = 1) -> Iterator[str]:
@@ -109,7 +89,7 @@ class Columns:
 
     @cached_property
     def _texts(self) -> list[str]:
-        return [path for path in self._where(_is_text) if not role_names.is_about(path)]
+        return [path for path in self._where(shapes.is_text) if not role_names.is_about(path)]
 
     def _called(self, role: str, paths: Iterable[str]) -> list[str]:
         return [path for path in paths if role_names.role_of(path) == role]
@@ -126,7 +106,7 @@ class Columns:
     def _alone(self) -> list[str]:
         """Texts in columns of their own, but those of a numbered family that some rows have more
         of: ``user_1`` beside a ``user_2`` that only long rows have."""
-        some = self._where(_is_text, 0.0)
+        some = self._where(shapes.is_text, 0.0)
         more = {role_names.without_numbers(path) for path in some if path not in self._texts}
         able = [path for path in self._texts if "[]" not in path]
         return [path for path in able if role_names.without_numbers(path) not in more]
@@ -137,19 +117,38 @@ class Columns:
         named = self._called("question", self._alone) or self._called("topic", self._alone)
         said = [path for path in self.answers if self._long(path)]
         open_ = [q for q in named if not any(self._holds(q, answer) for answer in said)]
-        return self._distinct(self._varied(open_))
+        spoken = list(filter(self._is_spoken, open_))
+        return self._distinct(self._varied(spoken or self._unnamed or open_))
+
+    def _is_given(self, path: str) -> bool:
+        """Whether a final answer is there to be given, not to check others against."""
+        bare = "final" in role_names.parts(path) and not self._long(path)
+        return not bare or bool(self._reasoning())
+
+    def _is_spoken(self, path: str) -> bool:
+        """Whether most texts of a column are more than a name."""
+        return shapes.mostly(signals.is_prose(value) for value in self.values[path] if value)
+
+    @cached_property
+    def _unnamed(self) -> list[str]:
+        """Texts of no known role in front of the first answer, which may be what it answers: they
+        are more than names, and differ from row to row."""
+        answers = self.answers if self.answers_alone else []
+        before = list(self.values)[: list(self.values).index(answers[0])] if answers else []
+        texts = [p for p in before if "." not in p and self._all(p, shapes.is_text)]
+        free = [p for p in texts if role_names.may_be_asked(p) and self._is_spoken(p)]
+        return [p for p in free if 2 * len({*self.values[p]}) > len(self.values[p])]
 
     def _holds(self, whole: str, part: str) -> bool:
         """Whether a text has another one in it, in most rows: an answer, which it does not ask."""
         both = zip(self.values[whole], self.values[part], strict=True)
-        told = [b in a for a, b in both if a and b]
-        return 2 * sum(told) > len(told)
+        return shapes.mostly(b in a for a, b in both if a and b)
 
     @cached_property
     def answers(self) -> list[str]:
         """The texts that may be answers, without those that one of these is checked against."""
         named = self._called("answer", self._alone)
-        named = [path for path in named if not role_names.is_reference(path)]
+        named = [p for p in named if not role_names.is_reference(p) and self._is_given(p)]
         if self.answers_alone:
             sides = {path for pair in role_names.by_better(self._texts) for path in pair}
             named = [p for p in named if not role_names.is_worse(p) and p not in sides]
@@ -170,9 +169,10 @@ class Columns:
     def _repeats(self, long: str, short: str) -> bool:
         """Whether a longer text ends with what a shorter one says, in most rows."""
         both = zip(self.values[long], self.values[short], strict=True)
-        told = [(a.strip(), b.strip()) for a, b in both if _is_text(a) and _is_text(b)]
-        ends = [b in a[-max(_END, 2 * len(b)) :] and len(a) > 2 * len(b) for a, b in told if b]
-        return bool(ends) and sum(ends) > _REPEATED * len(ends)
+        told = [(a.strip(), b.strip()) for a, b in both if shapes.is_text(a) and shapes.is_text(b)]
+        return shapes.mostly(
+            b in a[-max(_END, 2 * len(b)) :] and len(a) > 2 * len(b) for a, b in told if b
+        )
 
     def able(self, role: str) -> list[str]:
         """The paths that may play a role, in the order of the rows."""
@@ -183,15 +183,18 @@ class Columns:
         return self.questions
 
     def _answer(self) -> list[str]:
-        return self.answers
+        """Answers in columns of their own, or the first of each list; first of lists of one."""
+        listed = self._called("answer", self._where(shapes.is_list_of_texts))
+        listed.sort(key=lambda path: not self._all(path, lambda value: len(value) == 1))
+        return self.answers or [f"{path}.0" for path in listed if "[]" not in path]
 
     def _spoken_answer(self) -> list[str]:
         """Answers of more than a word or two, which would be there to check others against."""
         return [path for path in self.answers if self._long(path)]
 
     def _long(self, path: str) -> bool:
-        said = [value for value in self.values[path] if value]
-        return 2 * sum(len(v) > _SHORT or len(v.split()) > 2 for v in said) > len(said)
+        said = (value for value in self.values[path] if value)
+        return shapes.mostly(len(v) > _SHORT or len(v.split()) > 2 for v in said)
 
     def _prompt(self) -> list[str]:
         turns = self._asking_turns()
@@ -205,24 +208,47 @@ class Columns:
         able = self._where(lambda value: _ends_with(value, asks=False))
         return [path for path in able if path not in sides and not role_names.is_worse(path)]
 
+    def _spoken_turns(self) -> list[str]:
+        """Texts of turns: in one list, or in numbered columns (``user_1``, ``assistant_1``)."""
+        lists = [p for p in self._where(_turns.are_spoken) if role_names.is_talk(p)]
+        even = [p for p in lists if self._all(p, lambda value: len(value) % 2 == 0)]
+        return even or role_names.numbered_turns(self._where(shapes.is_text, 0.0))
+
+    def _weights_of_turns(self) -> list[str]:
+        """Lists of weights, or of flags, that are as long as the turns."""
+        lists = [p for p in self._where(shapes.are_numbers) if self._as_long(p, self._turns())]
+        return list(filter(column_names.weighs_turns, lists))
+
+    def _as_long(self, path: str, others: Iterable[str]) -> bool:
+        mine = self.told(path)
+        return any(
+            all(
+                len(a) == len(b)
+                for a, b in zip(mine, self.told(other), strict=True)
+                if isinstance(a, list) and isinstance(b, list)
+            )
+            for other in others
+        )
+
     def _reasoning(self) -> list[str]:
         return self._distinct(self._called("reasoning", self._texts))
 
     def _input(self) -> list[str]:
-        texts = self._where(_is_text, 0.0)
+        texts = self._where(shapes.is_text, 0.0)
+        said = self._called("context", self._where(shapes.is_passages, 0.0))
         asked = [path for path in texts if "input" in role_names.parts(path)]
         topics = [] if self._called("question", texts) else self._called("topic", texts)
-        bodies = [path for path in topics if "title" not in role_names.parts(path)]
-        return [*self._called("context", texts), *asked, *bodies]
+        return [*said, *asked, *(p for p in topics if "title" not in role_names.parts(p))]
 
     def _instruction(self) -> list[str]:
         """What an input belongs to; it may be the same in many rows. A title goes before a text."""
-        topics = self._called("topic", self._alone)
-        titles = [path for path in topics if "title" in role_names.parts(path)]
-        return self._distinct(self._called("question", self._alone) or titles)
+        titles = [p for p in self._called("topic", self._alone) if "title" in role_names.parts(p)]
+        named = self._called("question", self._alone)
+        spoken = [p for p in named if not self._unnamed or self._is_spoken(p)]
+        return self._distinct(spoken or titles)
 
     def _system_text(self) -> list[str]:
-        return self._called("system", self._where(_is_text, 0.0))
+        return self._called("system", self._where(shapes.is_text, 0.0))
 
     def _history(self) -> list[str]:
         return self._called("history", self._where(lambda value: isinstance(value, list), 0.0))
@@ -231,7 +257,7 @@ class Columns:
         return self._called("tools", self._where(lambda value: isinstance(value, (list, str)), 0.0))
 
     def _steps(self) -> list[str]:
-        able = [p for p in self._where(_are_texts) if not role_names.is_about(p)]
+        able = [p for p in self._where(shapes.are_texts) if not role_names.is_about(p)]
         return self._called("steps", able) or able
 
     def _list_of_answers(self) -> list[str]:
@@ -246,14 +272,7 @@ class Columns:
             both = self._where(lambda value: _ends_with(value, asks=False))
             return role_names.by_side(both) if role == "first turns" else role_names.by_better(both)
         if role == "chosen score":
-            return role_names.by_better(self._where(_is_number))
+            return role_names.by_better(self._where(shapes.is_number))
         said = [path for path in self._where(_is_said) if not role_names.is_about(path)]
         texts = self._varied([path for path in said if "[]" not in path])
         return role_names.by_side(texts) if role == "first answer" else role_names.by_better(texts)
-
-    def shapes(self) -> Iterator[tuple[str, str]]:
-        """Every column of the rows with what is in it, in words."""
-        for path, values in self.values.items():
-            if "." not in path:
-                there = next((value for value in values if value not in EMPTY), None)
-                yield path, "empty" if there is None else _WORDS.get(type(there), "value")

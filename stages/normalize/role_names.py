@@ -4,7 +4,7 @@ Numbers count only where they tell two sides apart.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from stages.rows import words
 from stages.rows.words import exact, role
@@ -18,8 +18,10 @@ _LETTERS = {"q": "question", "a": "answer"}
 # A column about another one is not that one: question_id, response_model, solution_is_valid.
 _ABOUT = exact("about", "both", "role")
 _SAID, _KEPT = exact("said", "role"), exact("kept", "role")
+SPOKEN, TALKS = exact("spoken", "role"), exact("talk", "role")
 # What answers are checked against; it is trained only where it is no more than a short name of one.
-_REFERENCE, _CHECKED = exact("reference", "role"), exact("checked", "role")
+_REFERENCE = exact("reference", "role")
+_CHECKED = _REFERENCE | exact("checked", "role")
 BETTER, WORSE = exact("better", "both", "role"), exact("worse", "both", "role")
 _SIDES = [tuple(two.split(":")) for two in exact("sides", "role")]
 
@@ -54,6 +56,42 @@ def is_about(path: str) -> bool:
     """Whether the name is that of something about a column: the model that wrote an answer."""
     own = [p for p in without_numbers(path) if p not in BETTER | WORSE and len(p) > 1]
     return bool(own) and (own[-1] in _ABOUT or not _KEPT.isdisjoint(own))
+
+
+def may_be_asked(path: str) -> bool:
+    """Whether the name is of no role but that of a context, and not about another column, but for
+    ``source``, beside which an answer is the target."""
+    free = not is_about(path) or parts(path)[-1] == "source"
+    return role_of(path) in ("", "context") and free
+
+
+def numbered_turns(paths: Iterable[str]) -> list[str]:
+    """Families of names that number turns, each as one path: ``user_1,assistant_1,user_2``, or
+    ``message_1,message_2``."""
+    families: dict[str, dict[tuple[int, bool], str]] = {}
+    for path in paths:
+        *before, number = parts(path) or ("",)
+        whose, role = "_".join(before), role_of(path)
+        if (
+            before
+            and "." not in path
+            and number.isdecimal()
+            and (role in ("question", "answer") or whose in SPOKEN)
+        ):
+            family = families.setdefault("" if role else whose, {})
+            family[int(number), role == "answer"] = path
+    found = []
+    for whose, places in families.items():
+        numbers = sorted({number for number, _ in places})
+        in_a_row = numbers == [*range(numbers[0], numbers[0] + len(numbers))]
+        if in_a_row and len(places) == (1 if whose else 2) * len(numbers) > 1:
+            found.append(",".join(places[place] for place in sorted(places)))
+    return found
+
+
+def is_talk(path: str) -> bool:
+    """Whether the name may be that of a list of turns."""
+    return parts(path)[-1] in TALKS
 
 
 def is_reference(path: str) -> bool:

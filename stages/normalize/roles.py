@@ -17,6 +17,7 @@ from stages.format import Format
 from stages.normalize.judging import columns_of
 from stages.normalize.role_columns import Columns
 from stages.rows import judgements
+from stages.rows.column_names import EMPTY
 from stages.rows.selection import renamed
 from stages.rows.unread import mapped
 
@@ -44,6 +45,7 @@ class Shape:
 
 _AHEAD = {"system": "system text", "history": "history"}
 _BESIDE = {**_AHEAD, "tools": "tools"}
+_TURNS = {**_BESIDE, "turn_weights": "weights of turns"}
 _PAIR = {**_AHEAD, "chosen_score": "chosen score", "rejected_score": "rejected score"}
 _TWO = {"response_a": "first answer", "response_b": "second answer"}
 _SIGNS = ("negative", "positive")  # of a strength, for the first answer
@@ -53,8 +55,9 @@ _COUNTED = {("1", "2"): ("response_1", "response_2"), ("0", "1"): ("response_0",
 _STEPS = {"problem": "question", "steps": "steps"}
 _SHAPES: Mapping[str, tuple[Shape, ...]] = {
     kinds.CONVERSATION: (
-        Shape("openai", {"messages": "turns"}, _BESIDE),
-        Shape("sharegpt", {"messages": "turns"}, _BESIDE),
+        Shape("openai", {"messages": "turns"}, _TURNS),
+        Shape("sharegpt", {"messages": "turns"}, _TURNS),
+        Shape("openai", {"messages": "spoken turns"}, _AHEAD),
         Shape("query_response", {"question": "question", "answer": "answer"}, _BESIDE),
         Shape(
             "prompt_completion", {"prompt": "asking turns", "completion": "spoken answer"}, _BESIDE
@@ -121,6 +124,7 @@ _PROMPTS = {"instruction": "instruction", "input": "input"}
 _SAID = {
     "asking turns": "prompt",
     "spoken answer": "answer",
+    "spoken turns": "turns",
     "two answers": "answers",
     "list of answers": "answers",
     "sides": "answers",
@@ -175,6 +179,11 @@ class Candidate:
     def reading(self) -> str:
         """What ``formats.load`` takes."""
         return formats.reading_of(self.format, "", self.renamed)
+
+    @property
+    def paths(self) -> set[str]:
+        """Every path that it reads."""
+        return {path for some in self.renamed.values() for path in some.split(",")}
 
     @property
     def words(self) -> str:
@@ -252,7 +261,7 @@ def misses(
 
 def _says_more(one: Candidate, other: Candidate) -> bool:
     """Whether a candidate reads every column that another one reads, and more."""
-    return {*one.renamed.values()} > {*other.renamed.values()}
+    return one.paths > other.paths
 
 
 def _looks_like_others(one: Candidate, row: Row, kind: kinds.Kind) -> bool:
@@ -269,14 +278,14 @@ def _run(candidate: Candidate, rows: Sequence[Row], columns: Mapping[str, str]) 
     for row in rows:
         given = renamed(row, candidate.renamed)
         if format_.matches(given) is not None:
-            examples = next((found for way in ways if (found := _read(way, given, options))), "")
+            examples = next((found for way in ways if (found := read_of(way, given, options))), "")
             read += bool(examples)
             made = made or examples not in ("", *_REFUSED_AS)
             said.append(examples)
     return read * made, "\n".join(said)
 
 
-def _read(way: Format, row: Row, options: FormatOptions) -> str:
+def read_of(way: Format, row: Row, options: FormatOptions) -> str:
     """A row's examples, or as what it is refused; empty where it cannot be read so."""
     try:
         return repr(way.read(row, options))
@@ -344,7 +353,23 @@ def lacking(rows: Sequence[Row], kind: kinds.Kind) -> tuple[str, str] | None:
     return columns_of(rows, answers_alone=False).without_ratings() if kind.marks else None
 
 
+_WORDS: Mapping[type, str] = {
+    str: "text",
+    bool: "true or false",
+    int: "number",
+    float: "number",
+    list: "list",
+    dict: "object",
+}
+
+
 def columns_named(rows: Iterable[Row]) -> str:
     """The columns of rows with what is in them, for a message."""
     held = columns_of([*rows], answers_alone=False)
-    return ", ".join(f"{name} ({what})" for name, what in [*held.shapes()][:NAMED])
+    said = []
+    for path, values in held.values.items():
+        if "." not in path:
+            there = next((value for value in values if value not in EMPTY), None)
+            what = "empty" if there is None else _WORDS.get(type(there), "value")
+            said.append(f"{path} ({what})")
+    return ", ".join(said[:NAMED])

@@ -178,7 +178,7 @@ class Normalize:
         left = [one for one in left if one.path not in self.decided]
         read = unread.ReadRow(row, examples)
         for one in left:
-            if one.path not in self._settled:
+            if one.path not in self._settled and not self.selection.settles(one.path):
                 unread.require_asked(one, self.kind, read)
         for one in left:
             if one.path not in self.carried.paths:

@@ -4,6 +4,7 @@ Columns that would refuse rows one by one are reported here once, with their cou
 that would ignore an important column stops before its first row.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from stages.formats._messages import role_of
 from stages.rows.column_names import Watched, are_verdicts
 from stages.rows.selection import Selection
 from stages.rows.selection import inside as selection_inside
+from stages.rows.signals import is_about, is_prose
 from stages.rows.unread import (
     ReadRow,
     Unread,
@@ -26,10 +28,12 @@ from stages.rows.unread import (
     raw,
     require_asked,
     size_of,
+    turns_of,
 )
 
 MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in unread columns
 LEAST_SHARE = 0.1  # of each of these columns, where they are several
+_REASONING = "reasoning_content"  # the field that reasoning is read into
 LEAST_TEXT = 100  # characters per row of such a column; shorter texts are names, dates, numbers
 
 
@@ -56,11 +60,13 @@ class Survey:
     Attributes:
         rows: rows that the format could read.
         columns: by path.
+        reasoned: rows with reasoning in a field of an answer.
         refused: errors of rows that an option would leave out or settle, by the option.
         most: the unread column that has most of the rows' text; None where no column has alone.
     """
 
     rows: int = 0
+    reasoned: int = 0
     columns: dict[str, Column] = field(default_factory=dict)
     most: str | None = None
     refused: dict[str, list[AskError]] = field(default_factory=dict)
@@ -122,6 +128,15 @@ def _ask_of_long(found: Survey, unread: Mapping[str, int], total: int) -> None:
         )
 
 
+def _asked(left: Unread, kind: kinds.Kind, row: ReadRow) -> AskError | None:
+    """What a row asks about one of its columns; None where it asks nothing."""
+    try:
+        require_asked(left, kind, row)
+    except AskError as error:
+        return error
+    return None
+
+
 def survey(
     rows: Sequence[contract.Row],
     format_: Format,
@@ -153,6 +168,7 @@ def survey(
         except (RowError, AttributeError, LookupError, TypeError, ValueError):
             continue  # the build refuses such rows by name
         result.rows += 1
+        result.reasoned += any(_REASONING in (turn.fields or ()) for turn in turns_of(examples))
         total += _text(row)
         read = ReadRow(row, examples)
         unknown = left_over(watched, examples, printed=frozenset(), inside=inside)
@@ -160,14 +176,12 @@ def survey(
             if left.path in selection.decided:
                 continue
             column = result.take(left)
-            if left.path not in settled:
+            open_ = left.path not in settled and not selection.settles(left.path)
+            if open_:
                 own = [value for value in left.values if not read.repeats(value)]
                 unread[left.path] += sum(map(_text, own))
-            if column.asked is None and left.path not in settled:
-                try:
-                    require_asked(left, kind, read)
-                except AskError as error:
-                    column.asked = error
+            if column.asked is None and open_:
+                column.asked = _asked(left, kind, read)
     _ask_of_all(result, kind, settled)
     _ask_of_long(result, unread, total)
     return result
@@ -177,6 +191,7 @@ def survey(
 
 
 _TEXTS = ("content", "value")
+_OFFERED = 4  # ways, and columns that are told apart by them
 
 
 def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
@@ -190,13 +205,22 @@ def offer(rows: Sequence[contract.Row], kind: kinds.Kind) -> str:
         for key in rows[0]
         if all(isinstance(row.get(key), str) and row[key].strip() for row in rows)
     ]
-    if len(texts) != 2:
+    if len(texts) > 2:
+        texts = [key for key in texts if _is_said(key, [row[key] for row in rows])]
+    if not 2 <= len(texts) <= _OFFERED:
         return ""
+    in_order = [*itertools.combinations(texts, 2)]
     ways = [
         f"{mapped('prompt', asked)} {mapped('completion', answer)}"
-        for asked, answer in (texts, texts[::-1])
+        for asked, answer in [*in_order, *((b, a) for a, b in in_order)][:_OFFERED]
     ]
     return f"Say which column is the question and which the answer: {', or '.join(ways)}."
+
+
+def _is_said(name: str, texts: Sequence[str]) -> bool:
+    """Whether a column has texts that differ from row to row and are more than names."""
+    prose = sum(map(is_prose, texts))
+    return not is_about(name) and 2 * prose > len(texts) and 2 * len({*texts}) > len(texts)
 
 
 def _is_turn(value: Any) -> bool:

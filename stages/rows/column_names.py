@@ -75,6 +75,7 @@ def seen(name: str, value: Any, kind: "Kind") -> str | None:
     return None
 
 
+_MOST = 20  # objects of a list that are looked at
 _LOOSE = ("steps",)
 _SHAPES: Mapping[str, Callable[[Any, bool], bool]] = {
     "tools": signals.is_declared,
@@ -124,6 +125,19 @@ def _rates_steps(name: str, value: Any, found: Iterable[str], rating: bool) -> b
     return rating and several and signals.is_rating(value) and not signals.is_low(name)
 
 
+def rates_inside(name: str, value: Any, kind: "Kind") -> bool:
+    """Whether an object, or one of a list, may rate the answer under one of its keys, beside other
+    things."""
+    objects = value[:_MOST] if isinstance(value, list) else [value]
+    if not kind.trains_answers or dict not in map(type, objects):
+        return False
+    said = [pair for one in objects if isinstance(one, dict) for pair in one.items()]
+    plain = [
+        (key, one) for key, one in said if one not in EMPTY and not isinstance(one, dict | list)
+    ]
+    return any(rates(f"{name}.{key}", one, kind) for key, one in plain)
+
+
 def are_verdicts(name: str, values: Sequence[Any], kind: "Kind") -> bool:
     """Whether all values of a column together show that it may rate answers: few texts, which come
     again and again, under a word for a verdict; true and false under a name that says nothing."""
@@ -135,15 +149,26 @@ def are_verdicts(name: str, values: Sequence[Any], kind: "Kind") -> bool:
     return {*map(type, values)} == {bool} and len({*values}) > 1
 
 
+def is_rating(name: str) -> bool:
+    """Whether a name has a word for a label, a verdict or a measure."""
+    return not signals.classes(name).keys().isdisjoint(words.RATING)
+
+
+def weighs_turns(name: str) -> bool:
+    """Whether a list of this name may weigh turns, or say which are trained."""
+    return is_a(name, "weight") or is_a(name, "trained")
+
+
 def reasons(name: str, value: Any, kind: "Kind") -> Iterator[tuple[str, str]]:
     """Why a value of a column may not be ignored without an option: codes of errors, and what it is
     or says; see ``unread``."""
     found = signals.classes(name)
-    if not found and (type(value) is not str or len(value) > signals.SHORT):
+    inside = isinstance(value, dict | list) and rates_inside(name, value, kind)
+    if not inside and not found and (type(value) is not str or len(value) > signals.SHORT):
         return  # of most columns; only a telling text means more then
     if value in EMPTY:
         return
-    if rates(name, value, kind):
+    if inside or rates(name, value, kind):
         yield "rated", ""
     if found.get("untrained" if value else "trained") and type(value) in (bool, int):
         yield "unread_weight", "whether a whole row is trained"

@@ -14,6 +14,7 @@ from typing import Any
 
 from stages.contract import Row
 from stages.rows import signals
+from stages.rows.words import exact
 
 TIE = "tie"  # what most values say where no value stands there more often than all others
 _ENDED = re.compile(r"(?P<path>.+)\[(?P<how>most|mean|best|-?\d+\.\.-?\d+)\]")
@@ -121,15 +122,9 @@ def shared_key(answers: Sequence[Row], others: Sequence[Row]) -> str:
 
 # Words for how good one thing is.
 
-GOOD = frozenset(
-    "+ good correct right yes true valid pass passed ok okay positive great gut richtig ja bon oui "
-    "bueno sí да 正确 是 对 正しい".split()
-)
-BAD = frozenset(
-    "- bad incorrect wrong no false invalid fail failed error negative schlecht falsch nein "
-    "mauvais non malo нет 错误 否 错 間違い".split()
-)
-NEUTRAL = frozenset("neutral unknown unsure unclear ambiguous okayish 中性".split())
+GOOD = exact("value", "good", "yes")
+BAD = exact("value", "bad", "no")
+NEUTRAL = exact("value", "neutral")
 
 
 # Words and marks for which of two is better.

@@ -4,6 +4,7 @@
 All are applied to the row as the file has it, before ``--map`` renames columns.
 """
 
+import contextlib
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,7 +15,7 @@ import orjson
 
 from stages.contract import Row
 from stages.errors import AskError, UsageError
-from stages.rows import judgements, speakers
+from stages.rows import judgements, signals, speakers
 
 AND_QUESTION = "+question"  # the end of a --group-by that joins groups which ask the same
 _TEXT = re.compile(r"(?P<column>[^=<>!]+?)\s*(?P<sign>!=|>=|<=|=|>|<)\s*(?P<value>.*)", re.DOTALL)
@@ -29,9 +30,9 @@ _ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
 def lookup(row: Row, path: str) -> Any:
     """The value at a dotted path (``answers.0.text``); None where there is none.
 
-    ``answers[].score`` is the list of what each object of a list has there, ``a.text,b.text`` the
-    list of what several paths give; of three and more, the last ones may have nothing. Endings such
-    as ``votes[most]`` make one value of a list (``judgements``).
+    ``answers[].score`` is the list of what each object of a list has there, ``scores[]`` a list
+    itself, ``a.text,b.text`` the list of what several paths give; of three and more, the last ones
+    may have nothing. Endings such as ``votes[most]`` make one value of a list (``judgements``).
     """
     if path in row:
         return row[path]
@@ -43,7 +44,7 @@ def lookup(row: Row, path: str) -> Any:
     before, how = judgements.ended(path) if path.endswith("]") else (path, "")
     if how:
         return judgements.together(lookup(row, before), how)
-    here, each, behind = path.partition("[].")
+    here, each, behind = path.removesuffix("[]").partition("[].")
     value: Any = row
     for key in here.split("."):
         if isinstance(value, list):
@@ -65,7 +66,20 @@ def parts_of(row: Row, paths: Iterable[str]) -> Iterator[str]:
 
 
 def _number(value: Any) -> float | None:
+    """A number, or the number that a text is, as tables of texts have it."""
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            return float(value)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """What is in a list, at any depth, and not null."""
+    for one in value if isinstance(value, list) else (value,):
+        if isinstance(one, list):
+            yield from _leaves(one)
+        elif one is not None:
+            yield one
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +95,21 @@ class Condition:
     value: Any
 
     def holds(self, row: Row) -> bool:
-        """Whether it is true of a row; false for a row without the column, whatever the sign."""
+        """Whether it is true of a row, and with ``[]`` in its path of each value in the list; false
+        for a row without the column, whatever the sign."""
         value = lookup(row, self.column)
         if value is None:
             return self.sign == "=" and self.value is None
+        return all(map(self._is_true_of, _leaves(value) if "[]" in self.column else (value,)))
+
+    def _is_true_of(self, value: Any) -> bool:
         if self.sign in _ORDER:
             number = _number(value)
             return number is not None and _ORDER[self.sign](number, self.value)
-        same = value == self.value and isinstance(value, bool) == isinstance(self.value, bool)
+        if isinstance(value, str) and not isinstance(self.value, str):
+            same = value == orjson.dumps(self.value).decode()  # a number in a table of texts
+        else:
+            same = value == self.value and isinstance(value, bool) == isinstance(self.value, bool)
         return same == (self.sign == "=")
 
 
@@ -109,7 +130,7 @@ def condition(text: str) -> Condition:
         value = orjson.loads(operand)
     except orjson.JSONDecodeError:
         value = operand
-    if sign in _ORDER and _number(value) is None:
+    if sign in _ORDER and (isinstance(value, str) or _number(value) is None):
         raise UsageError(
             f"--where {text!r} compares with {operand!r}, which is not a number.",
             f"Use {column}={operand} for a text.",
@@ -143,6 +164,11 @@ class Selection:
         for path in self.ignore:
             row = _without(row, path)
         return speakers.renamed(row, self.roles) if self.roles else row
+
+    def settles(self, path: str) -> bool:
+        """Whether a condition on what is inside of a column decides on all of it, as a rating."""
+        inside = any(one.column.startswith((f"{path}[", f"{path}.")) for one in self.where)
+        return inside and signals.classes(path).keys() <= {"label", "verdict", "measure"}
 
     @property
     def decided(self) -> frozenset[str]:

@@ -1,10 +1,17 @@
-"""What the values of a column are, in a few words: ``number 1 to 5``, ``2 to 6 turns``."""
+"""What the values of a column are, in a few words (``number 1 to 5``, ``2 to 6 turns``), and which
+of them are the good ones."""
 
-from collections.abc import Sequence
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 from typing import Any
 
 import orjson
+
+from stages.rows import column_names, signals, words
+from stages.rows.words import exact
 
 FEW = 6  # different values that are listed
 SHORT = 24  # characters of a value that is listed
@@ -23,6 +30,42 @@ def shape_of(values: Sequence[Any]) -> str:
 def is_turn(value: Any) -> bool:
     """Whether a value says who speaks, and what."""
     return isinstance(value, dict) and all(not keys.isdisjoint(value) for keys in _TURN)
+
+
+def mostly(said: Iterable[bool]) -> bool:
+    """Whether more than half of some answers are yes."""
+    told = [*said]
+    return 2 * sum(told) > len(told)
+
+
+def is_text(value: Any) -> bool:
+    """Whether a value is a text."""
+    return isinstance(value, str)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, or true or false."""
+    return isinstance(value, int | float)
+
+
+def is_list_of_texts(value: Any) -> bool:
+    """Whether a value is a list of texts, and not empty."""
+    return isinstance(value, list) and bool(value) and all(map(is_text, value))
+
+
+def are_texts(value: Any) -> bool:
+    """Whether a value is a list of several texts."""
+    return is_list_of_texts(value) and len(value) > 1
+
+
+def is_passages(value: Any) -> bool:
+    """Whether a value is a text, or a list of texts."""
+    return is_text(value) or is_list_of_texts(value)
+
+
+def are_numbers(value: Any) -> bool:
+    """Whether a value is a list of numbers, and not empty."""
+    return isinstance(value, list) and bool(value) and all(map(is_number, value))
 
 
 def _kind(value: Any) -> str:
@@ -89,3 +132,145 @@ _WORDS = {
     "turns": lambda values: f"{_span([*map(len, values)])} turns",
     "list": _listed,
 }
+
+
+# Which values of a column that rates are good, as conditions (``--where``) that keep their rows.
+
+
+_SCALE = 11  # different whole numbers, from 0 to 10, that are a scale with a middle
+_YES, _NO = exact("value", "yes"), exact("value", "no")
+_GOOD, _BAD = exact("value", "good"), exact("value", "bad")
+_NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?")
+_NAMED = re.compile(r"[^\W\d]\w*(?:\.\w+)*")  # a path that an expression takes as it is
+_NEGATING = exact("value", "negating")
+
+
+def _is_good(path: str, text: str) -> bool | None:
+    """Whether a text says that a row is good, in its column; None where it says neither."""
+    plain = "".join(text.casefold().split("_")).strip(" .!")
+    if plain in _YES or plain in _NO:  # of what the column's name asks
+        return (plain in _YES) != signals.is_low(path)
+    if plain in _GOOD or plain in _BAD:
+        return plain in _GOOD
+    said = words.words(text)
+    negated = not _NEGATING.isdisjoint(said)
+    own = [word for word in said if word not in _NEGATING]
+    rated = list(filter(column_names.is_rating, own))
+    return None if not rated else signals.is_low(rated[-1]) == negated
+
+
+def keeping(path: str, values: Sequence[Any], everywhere: bool = True) -> str:
+    """The option that keeps the good rows of a column; empty where it is unknown which are good.
+
+    Args:
+        values: of the rows that have one; ``everywhere``: nearly every row has. Where some have
+            none, those are kept too.
+    """
+    kinds = {*map(type, values)}
+    if kinds <= {dict, list}:
+        inside = (keeping(where, some) for where, some in _inside(path, values))
+        return next(filter(None, inside), "")
+    found: tuple[str, Any] | None = None
+    if kinds == {bool}:
+        good = _good_flag(path, values)
+        found = ("=", good) if good in values else None
+    elif kinds <= {int, float}:
+        found = _of_numbers(path, values)
+    elif kinds == {str}:
+        numbers = [float(value) for value in values if _NUMBER.fullmatch(value.strip())]
+        whole = len(numbers) == len(values)
+        found = _of_numbers(path, numbers) if whole else _of_words(path, values, everywhere)
+    return "" if found is None else _option(path, *found, everywhere)
+
+
+def _option(path: str, sign: str, value: Any, everywhere: bool) -> str:
+    if sign == "!=":
+        spelled = ", ".join(_quoted(one) for one in value)
+        said = f"{path} != {spelled}" if len(value) == 1 else f"{path} NOT IN ({spelled})"
+    else:
+        spelled = value if isinstance(value, str) else orjson.dumps(value).decode()
+        if everywhere:
+            return f"--where {shlex.quote(f'{path}{sign}{spelled}')}"
+        said = f"{path} {sign} {_quoted(value)}"
+    if _NAMED.fullmatch(path) is None:
+        return ""
+    return f"--filter {shlex.quote(f'{path} IS NULL OR {said}')}"
+
+
+def _quoted(value: Any) -> str:
+    """A value as expressions have it."""
+    if isinstance(value, str):
+        doubled = value.replace("'", "''")
+        return f"'{doubled}'"
+    return orjson.dumps(value).decode()
+
+
+def _inside(path: str, values: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
+    """What is inside of lists and objects and may rate, with the path of each; flags first."""
+    each = f"{path}[]" if list in map(type, values) else path
+    flat = [one for v in values for one in (v if isinstance(v, list) else [v]) if one is not None]
+    keys = dict.fromkeys(key for one in flat if isinstance(one, dict) for key in one)
+    if not keys and flat:
+        yield each, flat
+    inner = {k: [v for one in flat if (v := one.get(k)) is not None] for k in keys}
+    for key in sorted(inner, key=lambda key: {*map(type, inner[key])} != {bool}):
+        named, some = f"{each}.{key}", inner[key]
+        if column_names.is_rating(named) and some and not isinstance(some[0], dict | list):
+            yield named, some
+
+
+def _good_flag(path: str, values: Sequence[bool]) -> bool:
+    """Which of true and false is the good one: as the name says, or the more frequent one, since a
+    flag marks the exception."""
+    if column_names.is_a(path, "untrained"):
+        return False
+    if signals.classes(path):
+        return not signals.is_low(path)
+    return Counter(values).most_common(1)[0][0]
+
+
+def _of_numbers(path: str, values: Sequence[float]) -> tuple[str, float] | None:
+    """The sign and the number of the condition: the best of two, the upper half of a scale, the
+    half of a share, and of any other numbers the span that the rows have."""
+    if column_names.is_a(path, "place"):
+        return ("=", -1) if -1 in values else None
+    different = {*values}
+    if column_names.is_a(path, "label") and not different <= {-1, 0, 1}:
+        return None
+    if len(different) == 1 and values[0] != 1:
+        return None  # one value for all rows: nothing shows whether it is a good one
+    low = signals.is_low(path)
+    best, sign = (min(values), "<=") if low else (max(values), ">=")
+    whole = all(float(value).is_integer() for value in different)
+    if whole and len(different) <= 2:
+        return "=", _plain(best)
+    if whole and max(different) - min(different) < _SCALE:
+        return sign, _plain(sorted(values)[len(values) // 2])
+    if min(values) >= 0 and max(values) <= 1:
+        return sign, 0.5
+    return sign, _plain(max(values) if low else min(values))
+
+
+def _plain(number: float) -> float:
+    return int(number) if float(number).is_integer() else number
+
+
+def _of_words(path: str, values: Sequence[str], everywhere: bool) -> tuple[str, Any] | None:
+    """The one good text, or those that are bad where several are good or not all rows have one; of
+    two texts that say nothing, the more frequent one."""
+    if not all(len(value) <= signals.SHORT for value in values):
+        return None
+    said = {value: _is_good(path, value) for value in dict.fromkeys(values)}
+    good = [value for value, sense in said.items() if sense]
+    bad = [value for value, sense in said.items() if sense is False]
+    if (
+        everywhere
+        and not good
+        and not bad
+        and len(said) == 2
+        and column_names.is_a(path, "verdict")
+    ):
+        good = [Counter(values).most_common(1)[0][0]]
+    if len(good) == 1 and (everywhere or not bad):
+        return "=", good[0]
+    return ("!=", bad) if bad else None
