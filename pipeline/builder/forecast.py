@@ -20,7 +20,7 @@ from pipeline.builder.preparation import row_name, through
 from pipeline.builder.rejects import TOO_LONG, Ledger
 from pipeline.inputs.opening import reader_of
 from pipeline.inputs.readings import Looks, is_empty, recognise_looks, refuse_empty, rows_each
-from pipeline.inputs.recipe import Recipe, resolve_recipe
+from pipeline.inputs.recipe import Recipe, refusals, resolve_recipe
 from pipeline.inputs.scan import located, short_names
 from pipeline.options.build_options import SourceOptions
 from pipeline.options.config import Config
@@ -168,9 +168,8 @@ def glimpses(
 
 def _looks(seen: Looks, config: Config) -> Iterator[Look]:
     """What was found out about each input of one source."""
-    for (name, file, reader, glimpse), detection in zip(
-        seen, recognise_looks(seen, config), strict=True
-    ):
+    detected = recognise_looks(seen, config, refusals(config))
+    for (name, file, reader, glimpse), detection in zip(seen, detected, strict=True):
         yield Look(
             name=name,
             origin=file.origin,

@@ -210,10 +210,22 @@ def ask(
         raise _unseen(survey.most, survey.columns[survey.most], rows, reading, where)
     for errors in survey.refused.values():
         count, of = len(errors), len(rows)
-        if count > max(config.judge.max_reject * of, min(FEW_ROWS, of / 5)):
+        if too_many(count, of, config):
             refused = f"{count:,} of {counted(of, 'sampled row')} would be refused"
             what = f"{where}: {refused} as {errors[0].code}: {errors[0].detail}."
             raise DataError(what, f"{errors[0].remedy}.")
+
+
+def too_many(refused: int, of: int, config: Config) -> bool:
+    """Whether a build refuses more rows of its one source than it allows, as far as a sample says.
+
+    Args:
+        refused: sampled rows; ``of`` so many.
+    """
+    (source,) = config.sources
+    share = config.judge.max_reject if source.max_reject is None else source.max_reject
+    few = share and refused <= FEW_ROWS and refused < of / 5
+    return not few and refused > share * of
 
 
 def left_out(asked: frozenset[str], config: Config) -> frozenset[str]:

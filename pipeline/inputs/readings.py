@@ -4,30 +4,39 @@ An input is sampled at its head, middle and tail; one that can only be read from
 a compressed file, is sampled there.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 from pipeline import tasks
-from pipeline.inputs import answers, scan, sheet
+from pipeline.inputs import answers, questions, scan, sheet
 from pipeline.inputs.detection import recognise_glimpse, rows_of
 from pipeline.inputs.opening import said_of_source, selection_of
+from pipeline.messages import explanations
 from pipeline.messages.sheet import as_json
 from pipeline.options.config import Config
+from pipeline.options.ways import ways, written
 from pipeline.stores.sources import Located
 from stages import contract, formats, readers
-from stages.errors import DataError, PipelineError
+from stages.errors import DataError, PipelineError, counted
 from stages.format import Format
 from stages.normalize.evidence import Detection
 from stages.normalize.mixture import in_words
 from stages.rows.selection import renamed
 
+# Why a build with these options would refuse each of some rows, read as some format; None of rows
+# that it would use.
+Refusals: TypeAlias = Callable[
+    [Config, str, list[contract.Record]], Sequence[contract.Refused | None]
+]
 # Name, file, reader and sample of each input.
 Look: TypeAlias = tuple[str, "Located | scan.Input", str, contract.Glimpse]
 Looks: TypeAlias = Sequence[Look]
 
 SAMPLE_ROWS = 1000
 LEAST_ROWS = 30  # of each input, where there are many
+TRIED_ROWS = 100  # of all inputs, which go on to the chat template
 EMPTY = "the file is empty"  # the evidence for how it is read
 
 
@@ -120,12 +129,18 @@ class _Reading:
 
     Args:
         changed: the error for an input whose rows have two shapes.
+        refusals: of rows that are read; None where no model is known.
     """
 
     def __init__(
-        self, looks: Looks, changed: Callable[[int, Detection, Config], DataError], **said: bool
+        self,
+        looks: Looks,
+        changed: Callable[[int, Detection, Config], DataError],
+        refusals: Refusals | None,
+        **said: bool,
     ) -> None:
         self._looks, self._changed, self._said = looks, changed, said
+        self._refusals = refusals
         self._asking = 0  # the first input that leaves a question open
 
     def __call__(self, config: Config) -> list[Detection]:
@@ -136,7 +151,34 @@ class _Reading:
             if one.change is not None:
                 raise self._changed(number, one, config)
             found.append(one)
+        if self._refusals is not None:
+            self._require_kept(found, config, self._refusals)
         return found
+
+    def _require_kept(self, found: list[Detection], config: Config, refusals: Refusals) -> None:
+        """Require that no more of the rows are refused than a build allows.
+
+        Raises:
+            RefusedError: more are; it has the options that may help, as what it means says them.
+        """
+        seen: list[contract.Refused | None] = []
+        for (_, _, _, glimpse), one in zip(self._looks, found, strict=True):
+            step = -(-len(glimpse.records) * len(self._looks) // TRIED_ROWS)
+            seen += refusals(config, one.reading, glimpse.records[:: max(step, 1)])
+        refused = [one for one in seen if one is not None]
+        if not questions.too_many(len(refused), len(seen), config):
+            return
+        codes = Counter(one.code for one in refused)
+        code = codes.most_common(1)[0][0]
+        detail = next(one.detail for one in refused if one.code == code)
+        where = self._looks[0][1].origin if len(self._looks) == 1 else "the inputs"
+        raise answers.RefusedError.of(
+            f"{where}: {codes[code]:,} of {counted(len(seen), 'sampled row')} would be refused as "
+            f"{code}: {detail}.",
+            _way_on(code, detail),
+            code,
+            found,
+        )
 
     def page(self, config: Config, asked: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
         """The columns of the input that asks, as ``sheet`` has them."""
@@ -148,7 +190,16 @@ class _Reading:
         return as_json(sheet.lines(rows_of(glimpse), reading, config, asked))
 
 
-def recognise_looks(looks: Looks, config: Config, *, other_tasks: bool = True) -> list[Detection]:
+def _way_on(code: str, detail: str) -> str:
+    """What to do about rows with a code, with the options that the detail of one names."""
+    fix = explanations.fix_of(code)
+    more = [written(way) for way in ways(detail) if way not in ways(fix)]
+    return f"{fix} Say which with {', or with '.join(more)}.".lstrip() if more else fix
+
+
+def recognise_looks(
+    looks: Looks, config: Config, refusals: Refusals | None = None, *, other_tasks: bool = True
+) -> list[Detection]:
     """The reading of inputs of one source that were looked at; all that they ask, at once.
 
     Raises:
@@ -158,7 +209,7 @@ def recognise_looks(looks: Looks, config: Config, *, other_tasks: bool = True) -
     def changed(number: int, found: Detection, own: Config) -> DataError:
         return two_shapes(found, looks[number][1].origin, own)
 
-    return _settled(_Reading(looks, changed, other_tasks=other_tasks), config)
+    return _settled(_Reading(looks, changed, refusals, other_tasks=other_tasks), config)
 
 
 def _settled(reading: _Reading, config: Config) -> list[Detection]:
@@ -167,7 +218,9 @@ def _settled(reading: _Reading, config: Config) -> list[Detection]:
         return answers.settled(reading, config, reading.page)
 
 
-def recognise_all(sources: Sequence[scan.Input], config: Config) -> list[Detection]:
+def recognise_all(
+    sources: Sequence[scan.Input], config: Config, refusals: Refusals | None = None
+) -> list[Detection]:
     """The reading of each input; one without rows is read as the first that has some.
 
     Raises:
@@ -191,7 +244,7 @@ def recognise_all(sources: Sequence[scan.Input], config: Config) -> list[Detecti
             kinds = one.change or ("", "")
             return _changed(sources[mine[at]], kinds, own, mixed_formats(one, own))
 
-        reading = _Reading([looks[number] for number in numbers], changed)
+        reading = _Reading([looks[number] for number in numbers], changed, refusals)
         found |= zip(numbers, _settled(reading, config.only(mine)), strict=True)
     return [
         found.get(number) or replace(found[_like(number, sources, found)], evidence=EMPTY)
