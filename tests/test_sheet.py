@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Run, read_manifest, write_rows
+from support import Run, printed, read_manifest, write_rows
 
 from pipeline.inputs import answers, sheet
 from pipeline.messages.sheet import MOST, as_json, as_text
@@ -50,10 +50,6 @@ def _rows(count: int, row: dict[str, Any], more: dict[str, list[Any]]) -> list[d
     return rows
 
 
-def _commands(text: str) -> list[str]:
-    return re.findall(r"^(?:Run|Or):\n  (pipeline .*)$", text, re.M)
-
-
 @pytest.mark.parametrize("task", READ)
 def test_all_questions_are_asked_at_once(task: str, pipeline: Run, tmp_path: Path) -> None:
     """Each column that is asked about is named and marked, and every command builds a plan."""
@@ -64,7 +60,7 @@ def test_all_questions_are_asked_at_once(task: str, pipeline: Run, tmp_path: Pat
     page = {line["column"]: line for line in told["figures"]["sheet"]}
     assert {name for name, line in page.items() if line["why"]} == {*ASKED[task]}
     assert page.keys() >= {*READ[task]}
-    shown = _commands(stopped.err)
+    shown = printed(stopped.err)
     assert shown == told["commands"]
     assert shown
     assert shown[-1].endswith("--leave-rest")
@@ -78,7 +74,7 @@ def test_one_question_is_asked_as_it_is(pipeline: Run, tmp_path: Path) -> None:
     told = pipeline("plan", "rows.jsonl", "--task", "sft", *MODEL).ended(3).err
     assert "column 'score'" in told
     assert re.search(r"^  score +all +number 1, 4, 5 +filter \(\?\)$", told, re.M)
-    assert [one.split(*MODEL[1:])[-1] for one in _commands(told)] == [
+    assert [one.split(*MODEL[1:])[-1] for one in printed(told)] == [
         " --where 'score>=4'",
         " --ignore score",
     ]
@@ -97,7 +93,7 @@ def test_what_is_new_is_asked_again(pipeline: Run, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows.jsonl", _rows(13, READ["sft"], asked | {"is_safe": [True, False]}))
     told = pipeline(*build).refused(3, "'is_safe'").err
     assert "column 'score'" not in told
-    pipeline(*shlex.split(_commands(told)[0])[1:]).ended()
+    pipeline(*shlex.split(printed(told)[0])[1:]).ended()
 
 
 def test_a_row_with_a_column_of_its_own_is_refused(pipeline: Run, tmp_path: Path) -> None:
@@ -185,7 +181,8 @@ def test_answers_lead_to_the_questions_behind_them() -> None:
         answers.settled(read, _config(), lambda config, why: [{"why": dict(why)}])
     assert "2 questions" in asked.value.what
     offered = ways(asked.value.remedy)
-    assert [written(way) for way in offered] == ["--ignore a --where b=1"]
+    wanted = ["--ignore a --where b=1", "--ignore a --ignore b"]
+    assert [written(way) for way in offered] == wanted
     assert asked.value.figures["sheet"] == [{"why": {"a": "a is open.", "b": "b is open."}}]
     assert read(applied(offered[0], _config())) == "read"
 

@@ -81,42 +81,44 @@ class _Explorer:
         Args:
             every: for each answer; else for the first.
         """
-        found: dict[Way, _Chain] = {}
+        found: dict[Way, list[_Chain]] = {}
         for way in ways(error.remedy):
-            chain = self._after(error, way, config, depth, every=every and not found)
-            if chain is not None:
-                found[way] = chain
-            if chain is not None and not chain.refused and not every:
+            after = self._after(error, way, config, depth, every=every and not found)
+            if after:
+                found[way] = after
+            if after and not after[0].refused and not every:
                 break
-        good = {way: chain for way, chain in found.items() if not chain.refused} or found
+        good = {way: after for way, after in found.items() if not after[0].refused} or found
         dead = frozenset(ways(error.remedy)).difference(good) if every else frozenset()
+        # Of several answers, each with what it leads to at first; of one, with all of that.
         return [
             _Chain((Asked(error, way, dead), *chain.asked), chain.refused)
-            for way, chain in good.items()
+            for way, after in good.items()
+            for chain in (after if len(good) == 1 else after[:1])
         ]
 
     def _after(
         self, error: PipelineError, way: Way, config: Config, depth: int, *, every: bool
-    ) -> _Chain | None:
-        """What follows an answer; None where it leads nowhere, or as far as can be tried."""
+    ) -> list[_Chain]:
+        """What may follow an answer; nothing where it leads nowhere, or too far to be tried."""
         if depth == _DEEPEST or not self._left:
-            return None
+            return []
         self._left -= 1
         try:
             changed = applied(way, config)
             self._read(changed)
         except DataError as another:
             if _question(another) == _question(error):
-                return None
+                return []
             if not (depth or self.behind or isinstance(another, UnknownFormatError)):
                 self.behind = way, another
             rest = self.chains(another, changed, depth + 1, every=every)
             if not isinstance(another, RefusedError):
-                return rest[0] if rest else None
-            return next((one for one in rest if not one.refused), _Chain((), True))
+                return rest
+            return [one for one in rest if not one.refused] or [_Chain((), True)]
         except PipelineError:
-            return None
-        return _Chain(())
+            return []
+        return [_Chain(())]
 
 
 def settled(
@@ -137,22 +139,41 @@ def settled(
     try:
         return read(config)
     except (DataError, UsageError) as error:
-        explorer = _Explorer(read)
-        chains = explorer.chains(error, config)
-        if isinstance(error, RefusedError):
-            chains = [one for one in chains if not one.refused]
-            if not chains:
-                found: Read = error.read
-                return found
-        if not chains and explorer.behind is not None:
-            error = _moved(error, *explorer.behind)
-        raise _told(error, [one.asked for one in chains], read, config, page) from error
+        told = explained(error, read, config, page)
+        if told is None:
+            found: Read = error.read if isinstance(error, RefusedError) else None
+            return found
+        raise told from error
+
+
+def explained(
+    error: PipelineError,
+    read: Callable[[Config], object],
+    config: Config,
+    page: Callable[[Config, Mapping[str, str]], Sequence[Mapping[str, Any]]] = lambda *_: (),
+) -> PipelineError | None:
+    """The error of a question that reading some rows asks, with what follows from each answer; None
+    where rows are refused for a reason that no answer helps.
+
+    Args:
+        read, page: see ``settled``.
+    """
+    explorer = _Explorer(read)
+    chains = explorer.chains(error, config)
+    if isinstance(error, RefusedError):
+        chains = [one for one in chains if not one.refused]
+        if not chains:
+            return None
+    if not chains and explorer.behind is not None:
+        error = _moved(error, *explorer.behind)
+    return _told(error, [one.asked for one in chains], read, config, page)
 
 
 def _moved(error: PipelineError, way: Way, behind: PipelineError) -> PipelineError:
     """The error for a question whose answers lead to one that no option answers."""
     said = f"{error.what} With {written(way)}, what follows is: {behind.what}"
-    return type(error)(said, behind.remedy, error.figures)
+    own = without(error.remedy, frozenset(ways(error.remedy)))
+    return type(error)(said, f"{own} {behind.remedy}".lstrip(), error.figures)
 
 
 def _told(
@@ -166,12 +187,12 @@ def _told(
     first, after = chains[0] if chains else (), config
     for one in first:
         after = applied(one.answer, after)
-    if isinstance(error, DataError):
-        error.figures["sheet"] = page(after, _asked_about(first))
+    if isinstance(error, DataError) and (shown := page(after, _asked_about(first))):
+        error.figures["sheet"] = shown
     if any(len(chain) > 1 for chain in chains):
         return _together(error, [*chains, *_leaving_rest(read, config, first)])
     dead = first[0].dead if first else frozenset(ways(error.remedy))
-    error.remedy = without(error.remedy, dead) or _OTHER
+    error.remedy = without(error.remedy, dead) or (error.remedy and _OTHER)
     error.args = (error.what, error.remedy, error.figures)
     return error
 

@@ -164,7 +164,8 @@ class _Reading:
         seen: list[contract.Refused | None] = []
         for (_, _, _, glimpse), one in zip(self._looks, found, strict=True):
             step = -(-len(glimpse.records) * len(self._looks) // TRIED_ROWS)
-            seen += refusals(config, one.reading, glimpse.records[:: max(step, 1)])
+            own = config.leaving([(0, one.left)])
+            seen += refusals(own, one.reading, glimpse.records[:: max(step, 1)])
         refused = [one for one in seen if one is not None]
         if not questions.too_many(len(refused), len(seen), config):
             return

@@ -22,6 +22,7 @@ TASK = "--task"
 FLAGS = {flag: one for one in build_options.OPTIONS.values() for flag in one.flags}
 # What a sentence speaks of, but nobody should paste: what gives up a check, and places.
 _NOT_PASTED = ("--max-reject", "--tolerance", "--drift", "--replace", "--model", "--output", "-o")
+_EXAMPLE = re.compile(r"\b[Ff]or example:? $")  # how a value is written, not which
 _WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s'"])+""")
 
 Way = tuple[tuple[str, str], ...]  # flags and values; no value is the empty text
@@ -111,6 +112,8 @@ def _options(remedy: str) -> Iterator[tuple[int, int, str, str]]:
     """Options that are complete: where they begin and end, the flag and the value."""
     for match in re.finditer(r"(?<=\bpipeline run )[a-z_]+|--[a-z][a-z-]*", remedy):
         name = match[0]
+        if _EXAMPLE.search(remedy, 0, match.start()):
+            continue
         if not name.startswith("-"):
             if name in tasks.names():
                 yield match.start(), match.end(), TASK, name
@@ -124,8 +127,15 @@ def _options(remedy: str) -> Iterator[tuple[int, int, str, str]]:
             continue
         written = word[0].rstrip(".,;:?)") if word[0][-1:] not in "'\"" else word[0]
         value = "".join(shlex.split(written))
+        if word[0].endswith("?") and _is_added(name):
+            continue  # instead of another value of it, which a command would keep
         if _is_value(name, value):
             yield match.start(), match.end() + 1 + len(written), name, value
+
+
+def _is_added(flag: str) -> bool:
+    """Whether an option has several values, and none of them replaces another."""
+    return flag != TASK and FLAGS[flag].value.many and not isinstance(FLAGS[flag].value, Pairs)
 
 
 def _is_value(flag: str, value: str) -> bool:
