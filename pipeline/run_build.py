@@ -46,9 +46,9 @@ def _built(config: Config, report: Report, parts: Parts | None) -> Built:
     try:
         found = equal_build.look(config)
     except DataError as error:
-        from pipeline.builder import forecast
+        from pipeline.builder import rejects
 
-        raise forecast.refused(error, config) from error
+        raise rejects.kept(error, config) from error
     if found.built is not None:
         return found.built
     from pipeline.builder.build import make

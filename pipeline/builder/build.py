@@ -67,9 +67,7 @@ def make(
             require_replaceable(prepared, place)
             refuse_early(prepared)
         except DataError as error:
-            from pipeline.builder import forecast  # which a build that goes well does not need
-
-            raise forecast.refused(error, config) from error
+            raise rejects.kept(error, config) from error
         report(START, 1, 1)
         with place.staging() as folder:
             made = parts(prepared, report)

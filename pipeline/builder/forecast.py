@@ -19,7 +19,6 @@ from pipeline.builder.alike import Alike, FilteredSample
 from pipeline.builder.max_reject import exceeding, limits, together
 from pipeline.builder.preparation import row_name, through
 from pipeline.builder.rejects import TOO_LONG, Ledger
-from pipeline.inputs import answers
 from pipeline.inputs.opening import reader_of
 from pipeline.inputs.readings import Looks, is_empty, recognise_looks, refuse_empty, rows_each
 from pipeline.inputs.recipe import Recipe, refusals, resolve_recipe
@@ -34,7 +33,7 @@ from stages import columns
 from stages.chat_template import loss_weights
 from stages.columns import Ints
 from stages.contract import Batch, Glimpse, Record
-from stages.errors import ContainerError, DataError
+from stages.errors import ContainerError
 from stages.normalize.evidence import Detection
 from stages.rows import carried
 from stages.tokens.folded_labels import unfold
@@ -293,37 +292,17 @@ def forecast(config: Config) -> Forecast:
         PipelineError: what a build would raise before its first row.
     """
     try:
-        files, seen = _opened(config)
+        files, seen = opened(config)
     except ContainerError as error:
-        raise _opened_otherwise(error, config) from error
+        raise rejects.opened_otherwise(error, config) from error
     return of_glimpses(config, files, seen)
 
 
-def _opened(config: Config) -> tuple[int, Looks]:
+def opened(config: Config) -> tuple[int, Looks]:
     """How many files there are, and samples of them or of some."""
     files = located(config)
     openings = [one.options for one in config.sources]
     return len(files), glimpses(files, openings, config.judge.empty)
-
-
-def refused(error: DataError, config: Config) -> DataError:
-    """The error of a build that is refused before its first row, which names what it left."""
-    if isinstance(error, ContainerError):
-        error = _opened_otherwise(error, config)
-    return rejects.kept(error, config)
-
-
-def _opened_otherwise(error: ContainerError, config: Config) -> DataError:
-    """The error for a file that cannot be read as it is opened, with what follows from each option
-    that opens it otherwise."""
-    if len(config.sources) > 1:
-        return error
-
-    def read(own: Config) -> None:
-        recognise_looks(_opened(own)[1], own, refusals(own))
-
-    told = answers.explained(error, read, config)
-    return told if isinstance(told, DataError) else error
 
 
 def of_glimpses(config: Config, files: int, seen: Looks) -> Forecast:
