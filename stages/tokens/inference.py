@@ -104,9 +104,12 @@ def rewrites(template: Template) -> bool:
                 text = template.render(turns[:end], tools)
             except RowError:  # rows of this kind are refused
                 break
+            at = text.rfind(answer := f"answer {n}")
+            if at < 0:  # which other probes say
+                break
             if not text.startswith(before):
                 return True
-            before = text[: text.rfind(f"answer {n}") + len(f"answer {n}")]
+            before = text[: at + len(answer)]
     return False
 
 
