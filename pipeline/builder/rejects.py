@@ -212,21 +212,6 @@ def write(path: Path, works: list[part.Work], sources: list[collect.PartSource])
 # A refused build: what it leaves in ``DIR.failed``, and the error that names it.
 
 
-def opened_otherwise(error: ContainerError, config: Config) -> DataError:
-    """The error for a file that cannot be read as it is opened, with what follows from each option
-    that opens it otherwise."""
-    if len(config.sources) > 1:
-        return error
-    from pipeline.builder import forecast
-    from pipeline.inputs import answers, readings, recipe
-
-    def read(own: Config) -> None:
-        readings.recognise_looks(forecast.opened(own)[1], own, recipe.refusals(own))
-
-    told = answers.explained(error, read, config)
-    return told if isinstance(told, DataError) else error
-
-
 def kept(error: DataError, config: Config, staged: Path | None = None) -> DataError:
     """The same error, which names what was left in ``DIR.failed``.
 
@@ -236,6 +221,8 @@ def kept(error: DataError, config: Config, staged: Path | None = None) -> DataEr
     from pipeline.report import page  # builds and plans that are not refused start without it
 
     if isinstance(error, ContainerError):
+        from pipeline.inputs.recipe import opened_otherwise
+
         error = opened_otherwise(error, config)
     output = config.run.place
     result = of_error(error, {"output": config.run.shown})

@@ -26,17 +26,19 @@ class RefusedError(DataError):
     """The sampled rows are read, and a build would refuse too many of them.
 
     Attributes:
-        code: why; ``read``: what reading them gives, where nothing helps.
+        code: why; ``every``: no row is left; ``read``: what reading them gives, where nothing
+            helps.
     """
 
     code: str
+    every: bool
     read: Any
 
     @classmethod
-    def of(cls, what: str, remedy: str, code: str, read: object) -> RefusedError:
+    def of(cls, what: str, remedy: str, code: str, read: object, *, every: bool) -> RefusedError:
         """The error for a code."""
         error = cls(what, remedy)
-        error.code, error.read = code, read
+        error.code, error.read, error.every = code, read, every
         return error
 
 
@@ -115,7 +117,8 @@ class _Explorer:
             rest = self.chains(another, changed, depth + 1, every=every)
             if not isinstance(another, RefusedError):
                 return rest
-            return [one for one in rest if not one.refused] or [_Chain((), True)]
+            left = [] if another.every else [_Chain((), True)]
+            return [one for one in rest if not one.refused] or left
         except PipelineError:
             return []
         return [_Chain(())]
@@ -140,9 +143,11 @@ def settled(
         return read(config)
     except (DataError, UsageError) as error:
         told = explained(error, read, config, page)
-        if told is None:
-            found: Read = error.read if isinstance(error, RefusedError) else None
+        if isinstance(error, RefusedError) and told is None:
+            found: Read = error.read
             return found
+        if told is None or told is error:
+            raise
         raise told from error
 
 

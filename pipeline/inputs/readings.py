@@ -9,12 +9,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from pipeline import tasks
 from pipeline.inputs import answers, questions, scan, sheet
 from pipeline.inputs.detection import recognise_glimpse, rows_of
-from pipeline.inputs.opening import said_of_source, selection_of
+from pipeline.inputs.opening import reader_of, said_of_source, selection_of
 from pipeline.messages import explanations
 from pipeline.messages.sheet import as_json
+from pipeline.options.build_options import SourceOptions
 from pipeline.options.config import Config
 from pipeline.options.ways import ways, written
 from pipeline.stores.sources import Located
@@ -37,6 +40,7 @@ Looks: TypeAlias = Sequence[Look]
 SAMPLE_ROWS = 1000
 LEAST_ROWS = 30  # of each input, where there are many
 TRIED_ROWS = 100  # of all inputs, which go on to the chat template
+MOST_FILES = 48  # of which rows are looked at
 EMPTY = "the file is empty"  # the evidence for how it is read
 
 
@@ -124,6 +128,42 @@ def two_shapes(found: Detection, where: str, config: Config) -> DataError:
     )
 
 
+def glimpses(
+    files: Sequence[Located],
+    openings: Sequence[SourceOptions] = (SourceOptions(()),),
+    empty: str = "refuse",
+) -> Looks:
+    """Name, file, reader and sample of every input with rows, or of some where there are many.
+
+    Args:
+        openings: of each source, how its files are opened.
+        empty: whether some may be empty: the choice of ``--empty``.
+
+    Raises:
+        DataError: a file is damaged, or empty where it must not be.
+    """
+    each = rows_each(len(files))
+    named = list(zip(scan.short_names(files), files, strict=True))
+    if len(named) > MOST_FILES:
+        places = np.linspace(0, len(named) - 1, MOST_FILES).astype(int)
+        named = [named[place] for place in places]
+    seen = []
+    for name, file in named:
+        opening = openings[file.source]
+        reader = reader_of(file, opening)
+        glimpse = reader.glimpse(file.version or file.path, each, opening.salvage)
+        seen.append((name, file, reader.name, glimpse))
+    refuse_empty([file.origin for _, file, _, look in seen if is_empty(look)], len(seen), empty)
+    return [one for one in seen if not is_empty(one[-1])]
+
+
+def opened(config: Config) -> tuple[int, Looks]:
+    """How many files there are, and samples of them or of some."""
+    files = scan.located(config)
+    openings = [one.options for one in config.sources]
+    return len(files), glimpses(files, openings, config.judge.empty)
+
+
 class _Reading:
     """Reads the samples of the inputs of one source.
 
@@ -179,6 +219,7 @@ class _Reading:
             _way_on(code, detail),
             code,
             found,
+            every=len(refused) == len(seen),
         )
 
     def page(self, config: Config, asked: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:

@@ -13,7 +13,7 @@ from expectations.second_ids import SecondReading
 from expectations.second_sample import Witness
 from pipeline import tasks
 from pipeline.builds.stored_model import model_of
-from pipeline.inputs import declared, opening, readings, scan, stage_tools
+from pipeline.inputs import answers, declared, opening, readings, scan, stage_tools
 from pipeline.inputs.proved import fast_encoder, find_model
 from pipeline.inputs.versions import code_version, hash_of
 from pipeline.manifest.records import ModelRecord
@@ -23,7 +23,7 @@ from stages import contract, encoders, formats
 from stages.chat_template import reasoning
 from stages.chat_template.printed_fields import printed_fields
 from stages.contract import Refused
-from stages.errors import PipelineError, UsageError
+from stages.errors import ContainerError, DataError, PipelineError, UsageError
 from stages.files import file_hash
 from stages.normalize.stage import Normalize
 from stages.profile import TargetModel
@@ -251,6 +251,19 @@ def refusals(config: Config) -> readings.Refusals:
         return [*found.values()]
 
     return refused
+
+
+def opened_otherwise(error: ContainerError, config: Config) -> DataError:
+    """The error for a file that cannot be read as it is opened, with what follows from each option
+    that opens it otherwise."""
+    if len(config.sources) > 1:
+        return error
+
+    def read(own: Config) -> None:
+        readings.recognise_looks(readings.opened(own)[1], own, refusals(own))
+
+    told = answers.explained(error, read, config)
+    return told if isinstance(told, DataError) else error
 
 
 def resolve_recipe(

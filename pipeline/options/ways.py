@@ -87,7 +87,7 @@ def _only(remedy: str, left: Sequence[_Place], every: Sequence[_Place], stop: in
         start = match.end()
     head = remedy[start : every[0].start]
     opening, colon, before = head.rpartition(": ")
-    clauses = []
+    clauses: list[str] = []
     for number, place in enumerate(every):
         after = every[number + 1].start if number + 1 < len(every) else stop
         tail, between, following = _parted(remedy[place.stop : after])

@@ -74,7 +74,8 @@ def _dialogues() -> Iterator[tuple[list[dict[str, Any]], list[Any] | None]]:
     """Conversations of three exchanges, and their tools: as plain as can be, with reasoning in each
     place where rows have it, with tools, and with calls of them."""
 
-    def every(before: Sequence[dict[str, Any]] = (), think: str = "", **fields: str) -> Any:
+    def every(before: Sequence[dict[str, Any]] = (), think: str = "", field: str = "") -> Any:
+        fields = {field: "A thought."} if field else {}
         return [
             turn
             for n in range(3)
@@ -88,7 +89,7 @@ def _dialogues() -> Iterator[tuple[list[dict[str, Any]], list[Any] | None]]:
     yield every(), None
     yield every(think="<think>\nA thought.\n</think>\n\n"), None
     for name in reasoning.SPELLINGS:
-        yield every(**{name: "A thought."}), None
+        yield every(field=name), None
     yield every(), _TOOLS
     yield every(({"role": "assistant", "content": "", "tool_calls": _CALLS}, _RESULT)), _TOOLS
 
