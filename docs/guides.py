@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from pipeline import exports, tasks
-from pipeline.builder.forecast import glimpses
 from pipeline.exports import ExportFacts
 from pipeline.inputs import sheet
 from pipeline.inputs.detection import rows_of
-from pipeline.inputs.readings import recognise_looks
+from pipeline.inputs.readings import glimpses, recognise_looks
 from pipeline.inputs.scan import expand
 from pipeline.options.config import Config
 from stages import catalog, formats

@@ -140,21 +140,12 @@ def _listed(configs: Sequence[Config], ended: Sequence[result.Result]) -> None:
         click.echo(line, err=True)
 
 
-def _fix(code: str) -> str:
-    """What to do about rows with this code; empty for one that another package gives."""
-    from pipeline.messages import explanations
-
-    try:
-        return explanations.find(code)[0].fix
-    except UsageError:
-        return ""
-
-
 def _summarized(built: Built) -> None:
     from pipeline.builds import summary
+    from pipeline.messages.explanations import fix_of
 
     columns = width(sys.stderr)
-    for line in summary.fitted(summary.summary(built, _fix), columns):
+    for line in summary.fitted(summary.summary(built, fix_of), columns):
         click.echo(line, err=True)
     if not built.build.address:
         from pipeline.builder import launch

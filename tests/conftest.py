@@ -1,6 +1,7 @@
 """Fixtures that the tests share: a bound model, a cache for the session, the command line."""
 
 import fcntl
+import functools
 import hashlib
 import importlib.util
 import os
@@ -16,7 +17,7 @@ import shipped_judge
 from hypothesis import settings
 from preloaded import Server, outputs
 from stub_s3 import S3Stub, serve_s3
-from support import WIDE, Ran, own_cache, started
+from support import WIDE, Ran, follow, own_cache, started
 
 from stages import encoders, probes, profile
 from stages.tokenizers import builtin, profiles
@@ -162,15 +163,32 @@ def commands(shared: Path) -> Iterator[Server]:
     server.stop()
 
 
+@pytest.fixture(scope="session")
+def followed() -> set[str]:
+    """Refusals whose printed commands were run."""
+    return set()
+
+
 @pytest.fixture
-def pipeline(commands: Server, cache_home: Path, tmp_path: Path) -> Callable[..., Ran]:
+def pipeline(
+    commands: Server,
+    cache_home: Path,
+    tmp_path: Path,
+    followed: set[str],
+    request: pytest.FixtureRequest,
+) -> Callable[..., Ran]:
     """Run the command line as a user would, in ``tmp_path``.
 
     Given variables that libraries or Python read while they start, it is a process of its own;
-    else code can be given that its process runs ``before``.
+    else code can be given that its process runs ``before``. With slow tests, the commands that a
+    refusal prints are run, too.
     """
 
-    def run(*arguments: object, before: str = "", **environment: str) -> Ran:
+    with_slow = request.config.option.markexpr != "not slow"
+
+    def run(
+        *arguments: object, before: str = "", follows: bool = with_slow, **environment: str
+    ) -> Ran:
         words = [*map(str, arguments)]
         variables = {
             **os.environ,
@@ -183,7 +201,11 @@ def pipeline(commands: Server, cache_home: Path, tmp_path: Path) -> Callable[...
             return started(*command, folder=tmp_path, env=variables)
         status = commands(words, tmp_path, variables, before)
         out, err = (path.read_text("utf-8") for path in outputs(tmp_path))
-        return Ran(status, out, err)
+        ran = Ran(status, out, err)
+        if follows and status in (2, 3) and err not in followed and not before:
+            followed.add(err)
+            follow(functools.partial(run, follows=False, **environment), ran)
+        return ran
 
     return run
 

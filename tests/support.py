@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import stat
 import struct
 import subprocess
@@ -63,6 +64,35 @@ class Ran:
 
 Run = Callable[..., Ran]  # a command line: see the fixture ``pipeline``
 Make = Callable[..., Path]
+
+
+def printed(text: str) -> list[str]:
+    """The commands that an error prints to be run."""
+    return re.findall(r"^(?:Run|Or):\n  (pipeline .*)$", text, re.M)
+
+
+def _as_plan(words: Sequence[str]) -> list[str]:
+    """The plan of what a printed command would build; empty where it builds no file as it lies."""
+    command, *rest = words
+    if command == "run":
+        task, *rest = rest
+        rest += ["--task", task]
+    elif command not in ("plan", "build") or "-" in rest:
+        return []
+    return ["plan", *(word for word in rest if word not in ("--json", "--quiet"))]
+
+
+def follow(run: Run, refused: Ran) -> None:
+    """Run the plan of every command that a refusal prints: none asks anything more. What a build's
+    own limit refuses may be refused by it."""
+    for one in printed(refused.err):
+        words = _as_plan(shlex.split(one)[1:])
+        if not words:
+            continue
+        ran = run(*words)
+        own = ran.status == 3 and re.search(r"refused|nothing would be left", ran.out + ran.err)
+        asks = printed(ran.err) or "questions must be answered" in ran.err
+        assert ran.status == 0 or (own and not asks), f"{refused.err}\n{one}\n{ran.out}{ran.err}"
 
 
 def in_shell(line: str, folder: Path, **variables: str) -> Ran:

@@ -22,9 +22,8 @@ from click.testing import CliRunner
 from small_tokenizers import byte_level
 from support import few, table_bytes
 
-from pipeline.builder.forecast import glimpses
 from pipeline.cli import cli
-from pipeline.inputs.readings import recognise_all
+from pipeline.inputs.readings import glimpses, recognise_all
 from pipeline.inputs.scan import expand, scan
 from pipeline.options.config import Config
 from stages import errors, files, readers

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import SAMPLES, Run, few, in_shell, run_python, started, table, write_rows
+from support import SAMPLES, Run, few, in_shell, printed, run_python, started, table, write_rows
 from test_messages import object_of
 
 import posttrain_pipeline as pp
@@ -193,18 +193,13 @@ def _rows(count: int, row: dict[str, Any]) -> list[dict[str, Any]]:
     return [{name: value(of, n) for name, of in row.items()} for n in range(count)]
 
 
-def _given(text: str) -> list[str]:
-    """The commands that an error shows."""
-    return re.findall(r"^(?:Run|Or):\n  (pipeline .*)$", text, re.M)
-
-
 @pytest.mark.parametrize("asked", few(TOLD["question"], 1), ids=lambda asked: asked["what"])
 def test_each_corrected_command_builds(asked: Any, pipeline: Run, tmp_path: Path) -> None:
     """Pasted as they stand, all of them; and the error names them to programs too."""
     write_rows(tmp_path / "my rows.jsonl", _rows(12, asked["row"]))
     stopped = ("run", asked["task"], "my rows.jsonl", *MODEL, "--seed=7")
     ran = pipeline(*stopped, "--json").ended(3)
-    shown = _given(ran.err)
+    shown = printed(ran.err)
     assert json.loads(ran.out)["commands"] == shown
     assert shown, ran.err
     for way in asked["ways"]:
@@ -223,11 +218,11 @@ def test_a_wrong_task_is_told_with_the_right_one(pipeline: Run, tmp_path: Path) 
     more = ("--train-on", "last", "--max-reject", "0.5", "-o", "out")
     ran = pipeline("run", "sft", data, *MODEL, *more).ended(3)
     assert "They read as rm data (chosen and rejected in 12 of 12 sampled rows)" in ran.err
-    (command,) = _given(ran.err)
+    (command,) = printed(ran.err)
     assert command == f"pipeline run rm {data} --model qwen2-1.5b --max-reject 0.5 -o out"
     pipeline(*shlex.split(command)[1:]).ended()
     ran = pipeline("run", "sft", data, *MODEL, "--format", "preference").ended(2)
-    assert _given(ran.err) == [f"pipeline run rm {data} --model qwen2-1.5b --format preference"]
+    assert printed(ran.err) == [f"pipeline run rm {data} --model qwen2-1.5b --format preference"]
 
 
 def test_an_empty_file_among_others(pipeline: Run, tmp_path: Path) -> None:
@@ -235,7 +230,7 @@ def test_an_empty_file_among_others(pipeline: Run, tmp_path: Path) -> None:
     (tmp_path / "no.jsonl").touch()
     data = SAMPLES / "sft" / "word_problems.jsonl"
     ran = pipeline("run", "sft", data, "no.jsonl", *MODEL).ended(3)
-    (command,) = _given(ran.err)
+    (command,) = printed(ran.err)
     assert command.endswith("no.jsonl --model qwen2-1.5b --empty warn")
 
 

@@ -1,11 +1,20 @@
 """Models whose template wants one example per trained turn, where a row is not a plain dialogue."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
 from datasets import load_from_disk
 from rows import turns
-from support import Make, rows_to
+from support import Make, few, files_of, rows_to
 from tokenizers import Tokenizer
+
+from stages import probes
+from stages.errors import ModelError
+from stages.profile import TargetModel
+from stages.tokenizers import builtin, profiles
 
 ASKED = {"model": "qwen3-8b", "layout": "ragged"}
 CHAT = turns(("user", "Hi there"), ("assistant", "Yo"), ("user", "Hm ok"), ("assistant", "Fine"))
@@ -38,3 +47,79 @@ def test_training_on_all_trains_every_turn_of_the_text(make: Make, tmp_path: Pat
     for size, (whole, labels) in zip((2, 4), found, strict=True):
         assert whole.removeprefix("<|im_start|>").removesuffix("\n") == labels
         assert all(str(turn["content"]) in labels for turn in CHAT[:size])
+
+
+# A model directory, or a template of one's own, is treated as the profile of that model.
+
+PROFILES = profiles.all_profiles()
+PINNED = ("qwen3-0.6b", "qwen3-4b-instruct-2507", "qwen2.5-0.5b", "qwen2-0.5b", "qwen2.5-math-1.5b")
+THOUGHT = "<think>\nHm.\n</think>\n\n"
+ROWS: list[dict[str, Any]] = [
+    {"messages": CHAT},
+    {"messages": [{**turn, "content": THOUGHT * (n % 2) + "Oh."} for n, turn in enumerate(CHAT)]},
+    {"messages": [{"role": "system", "content": "Be brief."}, *CHAT]},
+]
+
+
+def written_out(name: str, folder: Path, cache_dir: Path) -> Path:
+    """A profile as its model's directory has it."""
+    profile = PROFILES[name]
+    assert profile.ranks is not None
+    folder.mkdir()
+    (folder / "tokenizer.json").write_bytes(
+        builtin.tokenizer_json(profile, profile.ranks, cache_dir)
+    )
+    keys = ("chat_template", "bos_token", "eos_token", "pad_token")
+    said = {key: getattr(profile, key) for key in keys}
+    (folder / "tokenizer_config.json").write_text(json.dumps(said))
+    sizes = {
+        "vocab_size": profile.embedding_size,
+        "max_position_embeddings": profile.context_length,
+    }
+    (folder / "config.json").write_text(json.dumps(sizes))
+    return folder
+
+
+@pytest.mark.parametrize("name", few(PINNED, 1))
+def test_a_directory_builds_what_its_profile_builds(
+    name: str, make: Make, tmp_path: Path, cache_dir: Path
+) -> None:
+    """The same shards, byte for byte; also of a model that is given only the template."""
+    data = rows_to(tmp_path / "data.jsonl", *ROWS)
+    folder = written_out(name, tmp_path / "model", cache_dir)
+    asked: list[dict[str, Any]] = [{"model": name}, {"model": f"{folder}/"}]
+    other = next(one for one in PINNED if one != name)  # with the same tokens, and another template
+    asked.append({"model": other, "chat_template": PROFILES[name].chat_template})
+    built = [
+        files_of(make("sft", data, f"out{n}", layout="ragged", **one) / "train")
+        for n, one in enumerate(asked)
+    ]
+    shards = [{k: v for k, v in one.items() if k.endswith(".arrow")} for one in built]
+    assert shards[0]
+    if PROFILES[other].ranks == PROFILES[name].ranks:
+        assert shards[2] == shards[0]
+    assert shards[1] == shards[0]
+
+
+def test_profiles_say_what_their_templates_do(model: TargetModel) -> None:
+    """Of all of them; one that says otherwise is an error."""
+    for profile in PROFILES.values():
+        if profile.pair is not None:
+            continue
+        for once in (True, False):
+            own = replace(model, profile=replace(profile, one_example_per_turn=once))
+            subject = probes.ProbeSubject(own, b"")
+            name = "earlier_turns_stay"
+            (probe,) = (one for one in probes.probes() if one.name == name)
+            if once == profile.one_example_per_turn:
+                assert probe.check(subject)
+            else:
+                with pytest.raises(probes.BrokenError):
+                    probe.check(subject)
+
+
+def test_a_profile_that_says_otherwise_is_refused(model: TargetModel) -> None:
+    """By its sentence, before any row."""
+    wrong = replace(model, profile=replace(model.profile, one_example_per_turn=True))
+    with pytest.raises(ModelError, match="one_example_per_turn = true, and in its chat template"):
+        probes.require(probes.ProbeSubject(wrong, b""), probes.TEMPLATE)

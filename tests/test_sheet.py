@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Run, read_manifest, write_rows
+from support import Run, printed, read_manifest, write_rows
 
 from pipeline.inputs import answers, sheet
 from pipeline.messages.sheet import MOST, as_json, as_text
 from pipeline.options.config import Config
-from pipeline.options.ways import applied, ways, written
+from pipeline.options.ways import applied, ways, without, written
 from stages.errors import DataError
 from stages.rows.shapes import shape_of
 
@@ -50,10 +50,6 @@ def _rows(count: int, row: dict[str, Any], more: dict[str, list[Any]]) -> list[d
     return rows
 
 
-def _commands(text: str) -> list[str]:
-    return re.findall(r"^(?:Run|Or):\n  (pipeline .*)$", text, re.M)
-
-
 @pytest.mark.parametrize("task", READ)
 def test_all_questions_are_asked_at_once(task: str, pipeline: Run, tmp_path: Path) -> None:
     """Each column that is asked about is named and marked, and every command builds a plan."""
@@ -64,7 +60,7 @@ def test_all_questions_are_asked_at_once(task: str, pipeline: Run, tmp_path: Pat
     page = {line["column"]: line for line in told["figures"]["sheet"]}
     assert {name for name, line in page.items() if line["why"]} == {*ASKED[task]}
     assert page.keys() >= {*READ[task]}
-    shown = _commands(stopped.err)
+    shown = printed(stopped.err)
     assert shown == told["commands"]
     assert shown
     assert shown[-1].endswith("--leave-rest")
@@ -78,7 +74,7 @@ def test_one_question_is_asked_as_it_is(pipeline: Run, tmp_path: Path) -> None:
     told = pipeline("plan", "rows.jsonl", "--task", "sft", *MODEL).ended(3).err
     assert "column 'score'" in told
     assert re.search(r"^  score +all +number 1, 4, 5 +filter \(\?\)$", told, re.M)
-    assert [one.split(*MODEL[1:])[-1] for one in _commands(told)] == [
+    assert [one.split(*MODEL[1:])[-1] for one in printed(told)] == [
         " --where 'score>=4'",
         " --ignore score",
     ]
@@ -97,7 +93,7 @@ def test_what_is_new_is_asked_again(pipeline: Run, tmp_path: Path) -> None:
     write_rows(tmp_path / "rows.jsonl", _rows(13, READ["sft"], asked | {"is_safe": [True, False]}))
     told = pipeline(*build).refused(3, "'is_safe'").err
     assert "column 'score'" not in told
-    pipeline(*shlex.split(_commands(told)[0])[1:]).ended()
+    pipeline(*shlex.split(printed(told)[0])[1:]).ended()
 
 
 def test_a_row_with_a_column_of_its_own_is_refused(pipeline: Run, tmp_path: Path) -> None:
@@ -185,9 +181,144 @@ def test_answers_lead_to_the_questions_behind_them() -> None:
         answers.settled(read, _config(), lambda config, why: [{"why": dict(why)}])
     assert "2 questions" in asked.value.what
     offered = ways(asked.value.remedy)
-    assert [written(way) for way in offered] == ["--ignore a --where b=1"]
+    wanted = ["--ignore a --where b=1", "--ignore a --ignore b"]
+    assert [written(way) for way in offered] == wanted
     assert asked.value.figures["sheet"] == [{"why": {"a": "a is open.", "b": "b is open."}}]
     assert read(applied(offered[0], _config())) == "read"
+
+
+@pytest.mark.parametrize("dead", ["--ignore dead", "--where x=1", "--map prompt=dead"])
+def test_an_answer_that_leads_nowhere_is_not_offered(dead: str) -> None:
+    """Nor are its words, where all answers of a question settle it by themselves."""
+
+    def read(config: Config) -> str:
+        if "a" in config.source.ignore:
+            return "read"
+        raise DataError("a is open.", f"Say which: hope with {dead}, or leave it out: --ignore a.")
+
+    with pytest.raises(DataError) as asked:
+        answers.settled(read, _config(), lambda config, why: [])
+    assert asked.value.remedy == "Say which: leave it out: --ignore a."
+    assert len(asked.value.what) == len("a is open.")
+
+
+def test_what_follows_is_told_where_no_answer_is_enough() -> None:
+    """The question behind the first answer, and no command."""
+
+    def read(config: Config) -> str:
+        if "a" in config.source.ignore:
+            raise DataError("b is damaged.", "Repair it.")
+        raise DataError("a is open.", "Add --ignore a.")
+
+    with pytest.raises(DataError, match="With --ignore a, what follows is: b is damaged") as asked:
+        answers.settled(read, _config(), lambda config, why: [])
+    assert asked.value.remedy == "Repair it."
+
+
+@pytest.mark.parametrize(
+    ("every", "good", "offered"),
+    [
+        (True, True, ["--ignore good"]),
+        (False, True, ["--ignore good"]),
+        (True, False, []),
+        (False, False, ["--ignore a", "--ignore good"]),
+    ],
+)
+def test_an_answer_after_which_rows_are_refused(
+    every: bool, good: bool, offered: list[str]
+) -> None:
+    """It is offered where no answer keeps more rows, unless it keeps none."""
+
+    def read(config: Config) -> str:
+        if not config.source.ignore:
+            raise DataError("a is open.", "Say which: --ignore a, or --ignore good.")
+        if "good" in config.source.ignore and good:
+            return "read"
+        raise answers.RefusedError.of("many.", "Add --ignore b.", "code", "read", every=every)
+
+    with pytest.raises(DataError) as asked:
+        answers.settled(read, _config(), lambda config, why: [])
+    assert [written(way) for way in ways(asked.value.remedy)] == offered
+    # Asked by itself, what no option helps is no question.
+    assert answers.settled(read, _config(ignore=("a",)), lambda config, why: []) == "read"
+
+
+@pytest.mark.parametrize(
+    ("remedy", "dead", "left"),
+    [
+        (
+            "Say which: x with --ignore a, or y with --where b=1.",
+            "--ignore a",
+            "Say which: y with --where b=1.",
+        ),
+        (
+            "Say which with --ignore a, or with --ignore b.",
+            "--ignore a",
+            "Say which with --ignore b.",
+        ),
+        ("Split it, or add --ignore a to go on.", "--ignore a", "Split it."),
+        ("Repair it. To go on, add --ignore a.", "--ignore a", "Repair it."),
+        (
+            "Say --ignore a if b, or use another task: pipeline run rm.",
+            "--ignore a",
+            "Say use another task: pipeline run rm.",
+        ),
+        (
+            "Say which: --ignore a (in 3, of 4), or --ignore b.",
+            "--ignore b",
+            "Say which: --ignore a (in 3, of 4).",
+        ),
+    ],
+)
+def test_words_of_a_remedy_go_with_its_option(remedy: str, dead: str, left: str) -> None:
+    """The other ways, and what is no option, stay as they were said."""
+    (way,) = ways(dead)
+    assert without(remedy, {way}) == left
+    assert without(remedy, ()) == remedy
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_rows_that_the_template_would_refuse_are_asked_about(
+    command: str, pipeline: Run, tmp_path: Path
+) -> None:
+    """On the sample, with every option that settles it, together with all other questions."""
+    turns = [TURNS[0], {**TURNS[1], "reasoning_content": "I count to {n}."}]
+    write_rows(tmp_path / "rows.jsonl", _rows(30, {"messages": turns}, {"score": [1, 4, 5]}))
+    words = ("run", "sft", "rows.jsonl") if command == "run" else ("plan", "rows.jsonl")
+    words += () if command == "run" else ("--task", "sft")
+    told = pipeline(*words, *MODEL).refused(3, "2 questions", "lost_in_template").err
+    shown = printed(told)
+    assert [one.partition(" --where ")[2] for one in shown if "--where" in one] == [
+        "'score>=4' --reasoning-in think"
+    ]
+    for one in shown:
+        pipeline(*shlex.split(one)[1:]).ended()
+
+
+def test_a_table_with_another_delimiter_is_asked_about_whole(pipeline: Run, tmp_path: Path) -> None:
+    """With what is asked of its rows; how a wrong guess would read it is not offered."""
+    rows = "".join(f"{n};What is {n}?;It is {n}.;{'yes' if n % 3 else 'no'}\n" for n in range(30))
+    (tmp_path / "rows.csv").write_text("nr;question;answer;is_correct\n" + rows)
+    told = pipeline("plan", "rows.csv", "--task", "sft", *MODEL).refused(3, "2 questions").err
+    shown = printed(told)
+    assert shown
+    assert "--cells" not in told
+    for one in shown:
+        assert "--delimiter ';'" in one
+        pipeline(*shlex.split(one)[1:]).ended()
+
+
+def test_with_no_reject_allowed_ties_are_asked_about(pipeline: Run, tmp_path: Path) -> None:
+    """One in many rows, on the sample; with a limit it is refused as it is."""
+    row = {"prompt": "What is {n}?", "response_a": "It is {n}.", "response_b": "Who knows {n}?"}
+    winners = ["a", "b"] * 40 + ["tie"]
+    write_rows(tmp_path / "rows.jsonl", _rows(81, row, {"winner": winners}))
+    words = ("plan", "rows.jsonl", "--task", "rm", *MODEL)
+    pipeline(*words, "--max-reject", "0.05").ended()
+    told = pipeline(*words, "--max-reject", "0").refused(3, "1 of 81 sampled rows").err
+    assert "--where 'winner!=tie'" in told
+    for one in printed(told):
+        pipeline(*shlex.split(one)[1:]).ended()
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,21 @@ def test_settings_of_a_repository_are_no_rows(
     assert str(folder / name) in sources.left_out([str(folder)])
 
 
+@pytest.mark.parametrize("mark", ["README.md", ".gitattributes", None])
+def test_settings_behind_an_address_are_no_rows(
+    memory: Any, tmp_path: Path, mark: str | None
+) -> None:
+    """By the same rule: where a repository lies, and where its files are more than settings."""
+    names = {"train.jsonl": ROW * 2, "anything.json": json.dumps(SETTINGS)}
+    for name, text in (names | ({mark: "about"} if mark else {})).items():
+        memory.pipe_file(f"/repo/{name}", text.encode())
+    data = ["train.jsonl"] if mark else ["anything.json", "train.jsonl"]
+    found = sources.locate("memory://repo", tmp_path)
+    assert [one.parts[-1] for one in found] == data
+    memory.rm_file("/repo/train.jsonl")
+    assert len(sources.locate("memory://repo", tmp_path)) == 1
+
+
 def test_one_object_a_file_may_be_rows(tmp_path: Path) -> None:
     """Where there is nothing else, in a folder that is no repository, and with turns in it."""
     row, turns = json.loads(ROW), {"messages": [{"role": "user", "content": "q"}]}

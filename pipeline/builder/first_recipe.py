@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import lines, tasks
-from pipeline.builder.forecast import Forecast, forecast, glimpses, why_stop, would_stop
+from pipeline.builder.forecast import Forecast, forecast, why_stop, would_stop
 from pipeline.builder.population import MAX_LENGTHS
 from pipeline.inputs import opening, scan, sheet
 from pipeline.inputs.detection import rows_of
-from pipeline.inputs.readings import Looks, recognise_looks
+from pipeline.inputs.readings import Looks, glimpses, recognise_looks
 from pipeline.messages.explanations import left_out
 from pipeline.messages.sheet import as_json, as_text
 from pipeline.options.build_options import OPTIONS, default_cache

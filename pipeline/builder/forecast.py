@@ -18,11 +18,9 @@ from pipeline.builder.alike import Alike, FilteredSample
 from pipeline.builder.max_reject import exceeding, limits, together
 from pipeline.builder.preparation import row_name, through
 from pipeline.builder.rejects import TOO_LONG, Ledger
-from pipeline.inputs.opening import reader_of
-from pipeline.inputs.readings import Looks, is_empty, recognise_looks, refuse_empty, rows_each
-from pipeline.inputs.recipe import Recipe, resolve_recipe
-from pipeline.inputs.scan import located, short_names
-from pipeline.options.build_options import SourceOptions
+from pipeline.inputs import readings
+from pipeline.inputs.readings import Looks, recognise_looks
+from pipeline.inputs.recipe import Recipe, opened_otherwise, refusals, resolve_recipe
 from pipeline.options.config import Config
 from pipeline.shards import facts, losses
 from pipeline.shards.chain import Gone
@@ -32,13 +30,13 @@ from stages import columns
 from stages.chat_template import loss_weights
 from stages.columns import Ints
 from stages.contract import Batch, Glimpse, Record
+from stages.errors import ContainerError
 from stages.normalize.evidence import Detection
 from stages.rows import carried
 from stages.tokens.folded_labels import unfold
 
 SAMPLE_BYTES = 3 << 20
 ROW_BYTES = 1 << 18  # larger rows would take seconds to encode; they are counted instead
-MOST_FILES = 48
 _NO_LIMIT = 1 << 30
 Bools = npt.NDArray[np.bool_]
 _IDS = {"folded", "input_ids", "chosen_ids", "rejected_ids"}
@@ -137,40 +135,10 @@ class Forecast:
         ]
 
 
-def glimpses(
-    files: Sequence[sources.Located],
-    openings: Sequence[SourceOptions] = (SourceOptions(()),),
-    empty: str = "refuse",
-) -> Looks:
-    """Name, file, reader and sample of every input with rows, or of some where there are many.
-
-    Args:
-        openings: of each source, how its files are opened.
-        empty: whether some may be empty: the choice of ``--empty``.
-
-    Raises:
-        DataError: a file is damaged, or empty where it must not be.
-    """
-    each = rows_each(len(files))
-    named = list(zip(short_names(files), files, strict=True))
-    if len(named) > MOST_FILES:
-        places = np.linspace(0, len(named) - 1, MOST_FILES).astype(int)
-        named = [named[place] for place in places]
-    seen = []
-    for name, file in named:
-        opening = openings[file.source]
-        reader = reader_of(file, opening)
-        glimpse = reader.glimpse(file.version or file.path, each, opening.salvage)
-        seen.append((name, file, reader.name, glimpse))
-    refuse_empty([file.origin for _, file, _, look in seen if is_empty(look)], len(seen), empty)
-    return [one for one in seen if not is_empty(one[-1])]
-
-
 def _looks(seen: Looks, config: Config) -> Iterator[Look]:
     """What was found out about each input of one source."""
-    for (name, file, reader, glimpse), detection in zip(
-        seen, recognise_looks(seen, config), strict=True
-    ):
+    detected = recognise_looks(seen, config, refusals(config))
+    for (name, file, reader, glimpse), detection in zip(seen, detected, strict=True):
         yield Look(
             name=name,
             origin=file.origin,
@@ -290,9 +258,11 @@ def forecast(config: Config) -> Forecast:
     Raises:
         PipelineError: what a build would raise before its first row.
     """
-    files = located(config)
-    openings = [one.options for one in config.sources]
-    return of_glimpses(config, len(files), glimpses(files, openings, config.judge.empty))
+    try:
+        files, seen = readings.opened(config)
+    except ContainerError as error:
+        raise opened_otherwise(error, config) from error
+    return of_glimpses(config, files, seen)
 
 
 def of_glimpses(config: Config, files: int, seen: Looks) -> Forecast:
@@ -302,7 +272,7 @@ def of_glimpses(config: Config, files: int, seen: Looks) -> Forecast:
     looks = tuple(
         look for number, mine in groups.items() for look in _looks(mine, config.only(number))
     )
-    files = len(looks) if files <= MOST_FILES else files  # empty ones are no looks
+    files = len(looks) if files <= readings.MOST_FILES else files  # empty ones are no looks
     # A sample is encoded sooner by the reference than the fast encoder is loaded; ids are the same.
     recipe = resolve_recipe(config, [], choose=lambda _: "tokenizers")
     recipe = replace(

@@ -22,7 +22,7 @@ from pipeline.shards.chain import Refusal
 from pipeline.shards.examples import columns_of
 from pipeline.shards.storage import here
 from stages import columns, contract
-from stages.errors import DataError
+from stages.errors import ContainerError, DataError
 
 Named: TypeAlias = tuple[str, Refusal]  # with the id of what was refused
 TOO_LONG = "too_long"
@@ -220,6 +220,10 @@ def kept(error: DataError, config: Config, staged: Path | None = None) -> DataEr
     """
     from pipeline.report import page  # builds and plans that are not refused start without it
 
+    if isinstance(error, ContainerError):
+        from pipeline.inputs.recipe import opened_otherwise
+
+        error = opened_otherwise(error, config)
     output = config.run.place
     result = of_error(error, {"output": config.run.shown})
     text = page.render_refused(result, staged)

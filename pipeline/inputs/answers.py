@@ -1,30 +1,70 @@
 """All questions of a file at once: each is answered, and the next one asked, until none is left.
 
-An answer that is offered was tried on the sampled rows: with all that it leads to, they are read.
+An answer that is offered was tried on the sampled rows: with all that it leads to, they are read,
+and no more of them are refused than a build allows, where any answer gives that.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pipeline.options.config import Config
-from pipeline.options.ways import TASK, Way, applied, ways, written
-from stages.errors import DataError, PipelineError
+from pipeline.options.ways import Way, applied, ways, without, written
+from stages.errors import DataError, PipelineError, UnknownFormatError, UsageError
 from stages.rows.selection import condition
 
 Read = TypeVar("Read")
 _DEEPEST = 12  # questions after one another
-_MOST = 60  # readings that are tried
+_MOST = 32  # readings that are tried
+_OTHER = "Name the columns with --map, or the format with --format."
+
+
+class RefusedError(DataError):
+    """The sampled rows are read, and a build would refuse too many of them.
+
+    Attributes:
+        code: why; ``every``: no row is left; ``read``: what reading them gives, where nothing
+            helps.
+    """
+
+    code: str
+    every: bool
+    read: Any
+
+    @classmethod
+    def of(cls, what: str, remedy: str, code: str, read: object, *, every: bool) -> RefusedError:
+        """The error for a code."""
+        error = cls(what, remedy)
+        error.code, error.read, error.every = code, read, every
+        return error
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One question, and the answer that is tried."""
+    """One question, the answer that is tried, and the answers that lead nowhere."""
 
-    error: DataError
+    error: PipelineError
     answer: Way
+    dead: frozenset[Way] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """Questions with answers, after which the rows are read; ``refused``: though too few of them
+    are left."""
+
+    asked: tuple[Asked, ...]
+    refused: bool = False
+
+
+def _question(error: PipelineError) -> str:
+    """What an error asks, whatever it counts."""
+    if isinstance(error, UnknownFormatError):
+        return type(error).__name__
+    return error.code if isinstance(error, RefusedError) else re.sub(r"\d[\d,.]*", "", error.what)
 
 
 class _Explorer:
@@ -32,26 +72,56 @@ class _Explorer:
 
     def __init__(self, read: Callable[[Config], object]) -> None:
         self._read, self._left = read, _MOST
+        self.behind: tuple[Way, PipelineError] | None = None  # the first answer, where it moved on
 
-    def chains(self, error: DataError, config: Config, depth: int = 0) -> Iterator[list[Asked]]:
-        """For each answer to a question that leads to a reading: it, and those that follow."""
+    def chains(
+        self, error: PipelineError, config: Config, depth: int = 0, *, every: bool = True
+    ) -> list[_Chain]:
+        """For each answer to a question that leads to a reading: it, and those that follow. Where
+        one refuses too many rows, only if all do.
+
+        Args:
+            every: for each answer; else for the first.
+        """
+        found: dict[Way, list[_Chain]] = {}
         for way in ways(error.remedy):
-            if depth == _DEEPEST or not self._left or any(flag == TASK for flag, _ in way):
-                continue
-            self._left -= 1
-            try:
-                changed = applied(way, config)
-                self._read(changed)
-            except DataError as another:
-                if another.what == error.what:
-                    continue
-                rest = next(self.chains(another, changed, depth + 1), None)
-                if rest is not None:
-                    yield [Asked(error, way), *rest]
-            except PipelineError:
-                continue
-            else:
-                yield [Asked(error, way)]
+            after = self._after(error, way, config, depth, every=every and not found)
+            if after:
+                found[way] = after
+            if after and not after[0].refused and not every:
+                break
+        good = {way: after for way, after in found.items() if not after[0].refused} or found
+        dead = frozenset(ways(error.remedy)).difference(good) if every else frozenset()
+        # Of several answers, each with what it leads to at first; of one, with all of that.
+        return [
+            _Chain((Asked(error, way, dead), *chain.asked), chain.refused)
+            for way, after in good.items()
+            for chain in (after if len(good) == 1 else after[:1])
+        ]
+
+    def _after(
+        self, error: PipelineError, way: Way, config: Config, depth: int, *, every: bool
+    ) -> list[_Chain]:
+        """What may follow an answer; nothing where it leads nowhere, or too far to be tried."""
+        if depth == _DEEPEST or not self._left:
+            return []
+        self._left -= 1
+        try:
+            changed = applied(way, config)
+            self._read(changed)
+        except DataError as another:
+            if _question(another) == _question(error):
+                return []
+            if not (depth or self.behind or isinstance(another, UnknownFormatError)):
+                self.behind = way, another
+            rest = self.chains(another, changed, depth + 1, every=every)
+            if not isinstance(another, RefusedError):
+                return rest
+            left = [] if another.every else [_Chain((), True)]
+            return [one for one in rest if not one.refused] or left
+        except PipelineError:
+            return []
+        return [_Chain(())]
 
 
 def settled(
@@ -71,16 +141,65 @@ def settled(
     """
     try:
         return read(config)
-    except DataError as error:
-        chains = list(_Explorer(read).chains(error, config))
-        first = chains[0] if chains else []
-        before = config
-        for one in first:
-            config = applied(one.answer, config)
-        error.figures["sheet"] = page(config, _asked_about(first))
-        if all(len(chain) == 1 for chain in chains):
+    except (DataError, UsageError) as error:
+        told = explained(error, read, config, page)
+        if isinstance(error, RefusedError) and told is None:
+            found: Read = error.read
+            return found
+        if told is None or told is error:
             raise
-        raise _together(error, [*chains, *_leaving_rest(read, before, first)]) from error
+        raise told from error
+
+
+def explained(
+    error: PipelineError,
+    read: Callable[[Config], object],
+    config: Config,
+    page: Callable[[Config, Mapping[str, str]], Sequence[Mapping[str, Any]]] = lambda *_: (),
+) -> PipelineError | None:
+    """The error of a question that reading some rows asks, with what follows from each answer; None
+    where rows are refused for a reason that no answer helps.
+
+    Args:
+        read, page: see ``settled``.
+    """
+    explorer = _Explorer(read)
+    chains = explorer.chains(error, config)
+    if isinstance(error, RefusedError):
+        chains = [one for one in chains if not one.refused]
+        if not chains:
+            return None
+    if not chains and explorer.behind is not None:
+        error = _moved(error, *explorer.behind)
+    return _told(error, [one.asked for one in chains], read, config, page)
+
+
+def _moved(error: PipelineError, way: Way, behind: PipelineError) -> PipelineError:
+    """The error for a question whose answers lead to one that no option answers."""
+    said = f"{error.what} With {written(way)}, what follows is: {behind.what}"
+    own = without(error.remedy, frozenset(ways(error.remedy)))
+    return type(error)(said, f"{own} {behind.remedy}".lstrip(), error.figures)
+
+
+def _told(
+    error: PipelineError,
+    chains: Sequence[Sequence[Asked]],
+    read: Callable[[Config], object],
+    config: Config,
+    page: Callable[[Config, Mapping[str, str]], Sequence[Mapping[str, Any]]],
+) -> PipelineError:
+    """The error for a question, with what was found out by answering it."""
+    first, after = chains[0] if chains else (), config
+    for one in first:
+        after = applied(one.answer, after)
+    if isinstance(error, DataError) and (shown := page(after, _asked_about(first))):
+        error.figures["sheet"] = shown
+    if any(len(chain) > 1 for chain in chains):
+        return _together(error, [*chains, *_leaving_rest(read, config, first)])
+    dead = first[0].dead if first else frozenset(ways(error.remedy))
+    error.remedy = without(error.remedy, dead) or (error.remedy and _OTHER)
+    error.args = (error.what, error.remedy, error.figures)
+    return error
 
 
 def _leaving_rest(
@@ -114,25 +233,20 @@ def _column(flag: str, value: str) -> str:
     return {"--ignore": value, "--map": value.partition("=")[2]}.get(flag, "")
 
 
-def _together(error: DataError, chains: Sequence[Sequence[Asked]]) -> DataError:
+def _together(error: PipelineError, chains: Sequence[Sequence[Asked]]) -> DataError:
     """One error for several questions."""
-    answers = [" ".join(written(one.answer) for one in chain) for chain in chains]
-    others = [
-        f"or use another task: pipeline run {task}"
-        for way in ways(error.remedy)
-        for flag, task in way
-        if flag == TASK
-    ]
+    answers = [written(tuple(pair for one in chain for pair in one.answer)) for chain in chains]
     if len(chains[0]) == 1:
-        which = ", ".join((f"Say which with {', or with '.join(answers)}", *others))
-        return DataError(error.what, f"{which}.", error.figures)
+        listed = ", or with ".join(answers)
+        return DataError(error.what, f"Say which with {listed}.", error.figures)
     said = [one.error.what.partition(": ") for one in chains[0]]
     where = {start for start, _, _ in said}  # the file, if all questions are about one
-    listed = [
-        f"\n  {at}. {rest if len(where) == 1 and rest else one.error.what} {one.error.remedy}"
+    listed = "".join(
+        f"\n  {at}. {rest if len(where) == 1 and rest else one.error.what}"
+        f" {without(one.error.remedy, one.dead)}".rstrip()
         for at, (one, (_, _, rest)) in enumerate(zip(chains[0], said, strict=True), 1)
-    ]
+    )
     file = f"{where.pop()}: " if len(where) == 1 else ""
-    what = f"{file}{len(listed)} questions must be answered first.{''.join(listed)}"
-    remedy = f"Answer all of them at once with {', or with '.join(answers)}"
-    return DataError(what, f"{', '.join((remedy, *others))}.", error.figures)
+    what = f"{file}{len(said)} questions must be answered first.{listed}"
+    remedy = f"Answer all of them at once with {', or with '.join(answers)}."
+    return DataError(what, remedy, error.figures)

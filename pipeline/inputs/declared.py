@@ -3,18 +3,15 @@
 An equal build that is there already is found with this alone, so nothing heavy is imported here.
 """
 
-import functools
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 from pipeline import exports, tasks
 from pipeline.inputs.versions import code_version, hash_of
 from pipeline.options.build_options import PHASE_OF
 from pipeline.options.config import Config
-from stages.chat_template import reasoning
-from stages.errors import ModelError, PipelineError, UsageError
+from stages.errors import ModelError, UsageError
 from stages.files import file_hash
 from stages.profile import ModelProfile, tokenizer_of
 from stages.tokenizers.resolve import Overrides, Resolved, resolve
@@ -35,22 +32,6 @@ def resolved(config: Config) -> tuple[Resolved, ModelProfile]:
     )
     found = resolve(config.parts.model, config.run.cache, overrides, fetch=config.run.fetch)
     return found, _suited(found.profile, config)
-
-
-def prints_reasoning(config: Config) -> bool:
-    """Whether the chat template of a build prints reasoning that stands beside an answer; true
-    where no model is found."""
-    parts = config.parts
-    return _prints_reasoning(parts.model, parts.chat_template, config.run.cache)
-
-
-@functools.lru_cache(32)
-def _prints_reasoning(model: str, chat_template: str | None, cache: Path) -> bool:
-    try:
-        found = resolve(model, cache, Overrides(chat_template=chat_template))
-    except PipelineError:
-        return True
-    return reasoning.spelled_by(found.profile.chat_template) is not None
 
 
 def _suited(profile: ModelProfile, config: Config) -> ModelProfile:

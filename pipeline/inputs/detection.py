@@ -181,7 +181,6 @@ def recognise_rows(
         seen = survey(given, detection.format, kind, format_options(config), selection_of(config))
         settled = questions.left_out(seen.asked, config)
         ask(seen, rows, detection.reading, where, config, settled)
-        questions.require_printed(seen, where, config)
         detection = replace(detection, left=tuple(sorted(settled)))
     return detection
 

@@ -16,7 +16,6 @@ import orjson
 from pipeline import tasks
 from pipeline.builds import limits
 from pipeline.builds.place import place_of
-from pipeline.inputs.declared import prints_reasoning
 from pipeline.inputs.opening import format_options, selection_of
 from pipeline.options.config import FEW_ROWS, Config
 from stages import catalog, formats
@@ -252,29 +251,22 @@ def ask(
         raise _unseen(survey.most, survey.columns[survey.most], rows, reading, where)
     for errors in survey.refused.values():
         count, of = len(errors), len(rows)
-        if count > max(config.judge.max_reject * of, min(FEW_ROWS, of / 5)):
+        if too_many(count, of, config):
             refused = f"{count:,} of {counted(of, 'sampled row')} would be refused"
             what = f"{where}: {refused} as {errors[0].code}: {errors[0].detail}."
             raise DataError(what, f"{errors[0].remedy}.")
 
 
-def require_printed(survey: Survey, where: str, config: Config) -> None:
-    """Stop where answers come with reasoning that the chat template would not print.
+def too_many(refused: int, of: int, config: Config) -> bool:
+    """Whether a build refuses more rows of its one source than it allows, as far as a sample says.
 
-    Raises:
-        DataError: more than a few rows have some.
+    Args:
+        refused: sampled rows; ``of`` so many.
     """
-    source, task = config.source, tasks.kind_of(config.task)
-    few = survey.reasoned <= config.judge.max_reject * survey.rows
-    if few or not task.trains_answers or source.reasoning == "strip":
-        return
-    if source.reasoning_in == "template" and not prints_reasoning(config):
-        raise DataError(
-            f"{where}: {survey.reasoned:,} of {counted(survey.rows, 'sampled row')} have reasoning "
-            "beside the answer, and the chat template prints none.",
-            "Say which: train it in front of the answer with --reasoning-in think, or leave it "
-            "out with --reasoning strip.",
-        )
+    (source,) = config.sources
+    share = config.judge.max_reject if source.max_reject is None else source.max_reject
+    few = share and refused <= FEW_ROWS and refused < of / 5
+    return not few and refused > share * of
 
 
 def left_out(asked: frozenset[str], config: Config) -> frozenset[str]:

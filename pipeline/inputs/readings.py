@@ -4,30 +4,43 @@ An input is sampled at its head, middle and tail; one that can only be read from
 a compressed file, is sampled there.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from pipeline import tasks
-from pipeline.inputs import answers, scan, sheet
+from pipeline.inputs import answers, questions, scan, sheet
 from pipeline.inputs.detection import recognise_glimpse, rows_of
-from pipeline.inputs.opening import said_of_source, selection_of
+from pipeline.inputs.opening import reader_of, said_of_source, selection_of
+from pipeline.messages import explanations
 from pipeline.messages.sheet import as_json
+from pipeline.options.build_options import SourceOptions
 from pipeline.options.config import Config
+from pipeline.options.ways import ways, written
 from pipeline.stores.sources import Located
 from stages import contract, formats, readers
-from stages.errors import DataError, PipelineError
+from stages.errors import DataError, PipelineError, counted
 from stages.format import Format
 from stages.normalize.evidence import Detection
 from stages.normalize.mixture import in_words
 from stages.rows.selection import renamed
 
+# Why a build with these options would refuse each of some rows, read as some format; None of rows
+# that it would use.
+Refusals: TypeAlias = Callable[
+    [Config, str, list[contract.Record]], Sequence[contract.Refused | None]
+]
 # Name, file, reader and sample of each input.
 Look: TypeAlias = tuple[str, "Located | scan.Input", str, contract.Glimpse]
 Looks: TypeAlias = Sequence[Look]
 
 SAMPLE_ROWS = 1000
 LEAST_ROWS = 30  # of each input, where there are many
+TRIED_ROWS = 100  # of all inputs, which go on to the chat template
+MOST_FILES = 48  # of which rows are looked at
 EMPTY = "the file is empty"  # the evidence for how it is read
 
 
@@ -115,17 +128,59 @@ def two_shapes(found: Detection, where: str, config: Config) -> DataError:
     )
 
 
+def glimpses(
+    files: Sequence[Located],
+    openings: Sequence[SourceOptions] = (SourceOptions(()),),
+    empty: str = "refuse",
+) -> Looks:
+    """Name, file, reader and sample of every input with rows, or of some where there are many.
+
+    Args:
+        openings: of each source, how its files are opened.
+        empty: whether some may be empty: the choice of ``--empty``.
+
+    Raises:
+        DataError: a file is damaged, or empty where it must not be.
+    """
+    each = rows_each(len(files))
+    named = list(zip(scan.short_names(files), files, strict=True))
+    if len(named) > MOST_FILES:
+        places = np.linspace(0, len(named) - 1, MOST_FILES).astype(int)
+        named = [named[place] for place in places]
+    seen = []
+    for name, file in named:
+        opening = openings[file.source]
+        reader = reader_of(file, opening)
+        glimpse = reader.glimpse(file.version or file.path, each, opening.salvage)
+        seen.append((name, file, reader.name, glimpse))
+    refuse_empty([file.origin for _, file, _, look in seen if is_empty(look)], len(seen), empty)
+    return [one for one in seen if not is_empty(one[-1])]
+
+
+def opened(config: Config) -> tuple[int, Looks]:
+    """How many files there are, and samples of them or of some."""
+    files = scan.located(config)
+    openings = [one.options for one in config.sources]
+    return len(files), glimpses(files, openings, config.judge.empty)
+
+
 class _Reading:
     """Reads the samples of the inputs of one source.
 
     Args:
         changed: the error for an input whose rows have two shapes.
+        refusals: of rows that are read; None where no model is known.
     """
 
     def __init__(
-        self, looks: Looks, changed: Callable[[int, Detection, Config], DataError], **said: bool
+        self,
+        looks: Looks,
+        changed: Callable[[int, Detection, Config], DataError],
+        refusals: Refusals | None,
+        **said: bool,
     ) -> None:
         self._looks, self._changed, self._said = looks, changed, said
+        self._refusals = refusals
         self._asking = 0  # the first input that leaves a question open
 
     def __call__(self, config: Config) -> list[Detection]:
@@ -136,7 +191,36 @@ class _Reading:
             if one.change is not None:
                 raise self._changed(number, one, config)
             found.append(one)
+        if self._refusals is not None:
+            self._require_kept(found, config, self._refusals)
         return found
+
+    def _require_kept(self, found: list[Detection], config: Config, refusals: Refusals) -> None:
+        """Require that no more of the rows are refused than a build allows.
+
+        Raises:
+            RefusedError: more are; it has the options that may help, as what it means says them.
+        """
+        seen: list[contract.Refused | None] = []
+        for (_, _, _, glimpse), one in zip(self._looks, found, strict=True):
+            step = -(-len(glimpse.records) * len(self._looks) // TRIED_ROWS)
+            own = config.leaving([(0, one.left)])
+            seen += refusals(own, one.reading, glimpse.records[:: max(step, 1)])
+        refused = [one for one in seen if one is not None]
+        if not questions.too_many(len(refused), len(seen), config):
+            return
+        codes = Counter(one.code for one in refused)
+        code = codes.most_common(1)[0][0]
+        detail = next(one.detail for one in refused if one.code == code)
+        where = self._looks[0][1].origin if len(self._looks) == 1 else "the inputs"
+        raise answers.RefusedError.of(
+            f"{where}: {codes[code]:,} of {counted(len(seen), 'sampled row')} would be refused as "
+            f"{code}: {detail}.",
+            _way_on(code, detail),
+            code,
+            found,
+            every=len(refused) == len(seen),
+        )
 
     def page(self, config: Config, asked: Mapping[str, str]) -> Sequence[Mapping[str, Any]]:
         """The columns of the input that asks, as ``sheet`` has them."""
@@ -148,7 +232,16 @@ class _Reading:
         return as_json(sheet.lines(rows_of(glimpse), reading, config, asked))
 
 
-def recognise_looks(looks: Looks, config: Config, *, other_tasks: bool = True) -> list[Detection]:
+def _way_on(code: str, detail: str) -> str:
+    """What to do about rows with a code, with the options that the detail of one names."""
+    fix = explanations.fix_of(code)
+    more = [written(way) for way in ways(detail) if way not in ways(fix)]
+    return f"{fix} Say which with {', or with '.join(more)}.".lstrip() if more else fix
+
+
+def recognise_looks(
+    looks: Looks, config: Config, refusals: Refusals | None = None, *, other_tasks: bool = True
+) -> list[Detection]:
     """The reading of inputs of one source that were looked at; all that they ask, at once.
 
     Raises:
@@ -158,7 +251,7 @@ def recognise_looks(looks: Looks, config: Config, *, other_tasks: bool = True) -
     def changed(number: int, found: Detection, own: Config) -> DataError:
         return two_shapes(found, looks[number][1].origin, own)
 
-    return _settled(_Reading(looks, changed, other_tasks=other_tasks), config)
+    return _settled(_Reading(looks, changed, refusals, other_tasks=other_tasks), config)
 
 
 def _settled(reading: _Reading, config: Config) -> list[Detection]:
@@ -167,7 +260,9 @@ def _settled(reading: _Reading, config: Config) -> list[Detection]:
         return answers.settled(reading, config, reading.page)
 
 
-def recognise_all(sources: Sequence[scan.Input], config: Config) -> list[Detection]:
+def recognise_all(
+    sources: Sequence[scan.Input], config: Config, refusals: Refusals | None = None
+) -> list[Detection]:
     """The reading of each input; one without rows is read as the first that has some.
 
     Raises:
@@ -191,7 +286,7 @@ def recognise_all(sources: Sequence[scan.Input], config: Config) -> list[Detecti
             kinds = one.change or ("", "")
             return _changed(sources[mine[at]], kinds, own, mixed_formats(one, own))
 
-        reading = _Reading([looks[number] for number in numbers], changed)
+        reading = _Reading([looks[number] for number in numbers], changed, refusals)
         found |= zip(numbers, _settled(reading, config.only(mine)), strict=True)
     return [
         found.get(number) or replace(found[_like(number, sources, found)], evidence=EMPTY)

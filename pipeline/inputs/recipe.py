@@ -3,6 +3,7 @@
 It is a value: it can be sent to a worker, which makes the same stages from it.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 
@@ -12,7 +13,7 @@ from expectations.second_ids import SecondReading
 from expectations.second_sample import Witness
 from pipeline import tasks
 from pipeline.builds.stored_model import model_of
-from pipeline.inputs import declared, opening, readings, scan, stage_tools
+from pipeline.inputs import answers, declared, opening, readings, scan, stage_tools
 from pipeline.inputs.proved import fast_encoder, find_model
 from pipeline.inputs.versions import code_version, hash_of
 from pipeline.manifest.records import ModelRecord
@@ -21,7 +22,8 @@ from pipeline.options.config import Config
 from stages import contract, encoders, formats
 from stages.chat_template import reasoning
 from stages.chat_template.printed_fields import printed_fields
-from stages.errors import UsageError
+from stages.contract import Refused
+from stages.errors import ContainerError, DataError, PipelineError, UsageError
 from stages.files import file_hash
 from stages.normalize.stage import Normalize
 from stages.profile import TargetModel
@@ -215,6 +217,55 @@ def _proved(config: Config) -> tuple[resolve.Resolved, TargetModel]:
     return first
 
 
+def refusals(config: Config) -> readings.Refusals:
+    """Says which of some rows of a build's sources its template, or what stands before that in a
+    build, refuses; of none where the model cannot be found, as is said elsewhere."""
+
+    @functools.cache
+    def model_for(task: str, train_on: str, system: str | None) -> TargetModel | None:
+        own = config.only(0).but(task=task, train_on=train_on, system=system)
+        try:
+            return find_model(own)[1]
+        except PipelineError:
+            return None
+
+    def refused(own: Config, reading: str, records: list[contract.Record]) -> list[Refused | None]:
+        source = own.source
+        model = model_for(own.task, source.train_on, source.system)
+        if model is None or not records:
+            return []
+        recipe = Recipe(own, model, (), (), "", encoders.Reference.name)
+        numbered = [replace(record, line=i) for i, record in enumerate(records)]
+        made = recipe.normalize(reading)(numbered)
+        printed = recipe.stages(reading)[0](made.filter(made.column("reject_code").is_null()))
+        found: dict[int, Refused | None] = {}
+        for batch in (made, printed):
+            names = ("line", "reject_code", "reject_detail")
+            for line, code, detail in zip(
+                *(batch.column(n).to_pylist() for n in names), strict=True
+            ):
+                if code is not None:
+                    found.setdefault(line, Refused(code, detail))
+                elif batch is printed:
+                    found[line] = None  # a row is used while one of its examples is
+        return [*found.values()]
+
+    return refused
+
+
+def opened_otherwise(error: ContainerError, config: Config) -> DataError:
+    """The error for a file that cannot be read as it is opened, with what follows from each option
+    that opens it otherwise."""
+    if len(config.sources) > 1:
+        return error
+
+    def read(own: Config) -> None:
+        readings.recognise_looks(readings.opened(own)[1], own, refusals(own))
+
+    told = answers.explained(error, read, config)
+    return told if isinstance(told, DataError) else error
+
+
 def resolve_recipe(
     config: Config, inputs: Sequence[scan.Input], choose: Callable[[bytes], str] | None = None
 ) -> Recipe:
@@ -230,7 +281,7 @@ def resolve_recipe(
     """
     task = tasks.load(config.task)
     config = config.but(layout=declared.layout_of(config, task))  # before any row is read
-    detected = readings.recognise_all(inputs, config)
+    detected = readings.recognise_all(inputs, config, refusals(config))
     found, model = _proved(config)
     content = model.tokenizer_json
     backend = choose(content) if choose else _encoder_for(config, inputs, content)

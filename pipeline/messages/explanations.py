@@ -201,6 +201,14 @@ def find(code: str) -> list[Explanation]:
     raise UsageError(f"There is no code {code!r}.", remedy)
 
 
+def fix_of(code: str) -> str:
+    """What to do about rows with a code; empty for one that another package gives."""
+    try:
+        return find(code)[0].fix
+    except UsageError:
+        return ""
+
+
 # An explanation as blocks, and these as Markdown for the site or as plain text for a terminal.
 
 

@@ -6,7 +6,8 @@ belong together beside each other: ``Say which: --where ok=true, or --map a=b --
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pipeline import tasks
@@ -21,28 +22,98 @@ TASK = "--task"
 FLAGS = {flag: one for one in build_options.OPTIONS.values() for flag in one.flags}
 # What a sentence speaks of, but nobody should paste: what gives up a check, and places.
 _NOT_PASTED = ("--max-reject", "--tolerance", "--drift", "--replace", "--model", "--output", "-o")
+_EXAMPLE = re.compile(r"\b[Ff]or example:? $")  # how a value is written, not which
 _WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|[^\s'"])+""")
 
 Way = tuple[tuple[str, str], ...]  # flags and values; no value is the empty text
 
 
-def ways(remedy: str) -> list[Way]:
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A way, and where it stands in a remedy."""
+
+    start: int
+    stop: int
+    way: Way
+
+
+def _places(remedy: str) -> list[_Place]:
     """What stands together in a sentence belongs together."""
-    found: list[list[tuple[str, str]]] = []
-    end = -1
+    found: list[_Place] = []
     for start, stop, flag, value in _options(remedy):
-        if found and remedy[end:start] == " ":
-            found[-1].append((flag, value))
+        if found and remedy[found[-1].stop : start] == " ":
+            before = found.pop()
+            found.append(_Place(before.start, stop, (*before.way, (flag, value))))
         else:
-            found.append([(flag, value)])
-        end = stop
-    return [tuple(way) for way in found]
+            found.append(_Place(start, stop, ((flag, value),)))
+    return found
+
+
+def ways(remedy: str) -> list[Way]:
+    """The ways on, in the order of the sentence."""
+    return [place.way for place in _places(remedy)]
+
+
+_SENTENCE = re.compile(r"(?<=[.?])\s+(?=[A-Z])")
+_BETWEEN = re.compile(r",? (?:or|and) |, (?=--)")
+
+
+def without(remedy: str, dead: Container[Way]) -> str:
+    """A remedy that does not offer some ways: neither their words, nor sentences that have no
+    other."""
+    found = _places(remedy)
+    hidden = list(remedy)  # no option's value ends a sentence
+    for place in found:
+        hidden[place.start : place.stop] = "-" * (place.stop - place.start)
+    said, at = [], 0
+    for sentence in _SENTENCE.split("".join(hidden)):
+        start = "".join(hidden).index(sentence, at)
+        at = start + len(sentence)
+        mine = [place for place in found if start <= place.start < at]
+        left = [place for place in mine if place.way not in dead]
+        if len(left) == len(mine):
+            said.append(remedy[start:at])
+        elif left:
+            said.append(_only(remedy, left, mine, at))
+        elif " or " in (head := remedy[start : mine[0].start]):
+            said.append(f"{head.rpartition(' or ')[0].rstrip(',')}.")  # a way that is no option
+    return " ".join(said)
+
+
+def _only(remedy: str, left: Sequence[_Place], every: Sequence[_Place], stop: int) -> str:
+    """A sentence with some of its ways, each with the words around it that no other way has."""
+    start = remedy.rfind("\n", 0, every[0].start) + 1
+    for match in _SENTENCE.finditer(remedy, start, every[0].start):
+        start = match.end()
+    head = remedy[start : every[0].start]
+    opening, colon, before = head.rpartition(": ")
+    clauses: list[str] = []
+    for number, place in enumerate(every):
+        after = every[number + 1].start if number + 1 < len(every) else stop
+        tail, between, following = _parted(remedy[place.stop : after])
+        if place in left:
+            before = before if colon or clauses or number else ""
+            clauses.append(f"{before}{remedy[place.start : place.stop]}{tail}")
+        before = following if between else ""
+    if not colon:  # as in: Say which with A, or with B
+        return f"{head}{', or '.join(clauses).removeprefix('with ')}."
+    return f"{opening}: {', or '.join(clauses)}."
+
+
+def _parted(words: str) -> tuple[str, str, str]:
+    """What stands between two ways: of the first, what parts them, of the second."""
+    found = _BETWEEN.search(words)
+    if found is None:
+        return words.rstrip("."), "", ""
+    return words[: found.start()], found[0], words[found.end() :]
 
 
 def _options(remedy: str) -> Iterator[tuple[int, int, str, str]]:
     """Options that are complete: where they begin and end, the flag and the value."""
     for match in re.finditer(r"(?<=\bpipeline run )[a-z_]+|--[a-z][a-z-]*", remedy):
         name = match[0]
+        if _EXAMPLE.search(remedy, 0, match.start()):
+            continue
         if not name.startswith("-"):
             if name in tasks.names():
                 yield match.start(), match.end(), TASK, name
@@ -56,8 +127,15 @@ def _options(remedy: str) -> Iterator[tuple[int, int, str, str]]:
             continue
         written = word[0].rstrip(".,;:?)") if word[0][-1:] not in "'\"" else word[0]
         value = "".join(shlex.split(written))
+        if word[0].endswith("?") and _is_added(name):
+            continue  # instead of another value of it, which a command would keep
         if _is_value(name, value):
             yield match.start(), match.end() + 1 + len(written), name, value
+
+
+def _is_added(flag: str) -> bool:
+    """Whether an option has several values, and none of them replaces another."""
+    return flag != TASK and FLAGS[flag].value.many and not isinstance(FLAGS[flag].value, Pairs)
 
 
 def _is_value(flag: str, value: str) -> bool:
@@ -77,7 +155,12 @@ def _is_value(flag: str, value: str) -> bool:
 
 
 def written(way: Way) -> str:
-    """The options of a way as they are typed."""
+    """The options of a way as they are typed; another task as the command that has it."""
+    first, *more = way
+    if first[0] == TASK and more:
+        return f"pipeline run {first[1]} {written(tuple(more))}"
+    if first[0] == TASK:
+        return f"pipeline run {first[1]}"
     return shlex.join(word for pair in way for word in pair if word)
 
 
@@ -88,6 +171,9 @@ def applied(way: Way, config: "Config") -> "Config":
         UsageError: the options do not go together, or have no such value.
     """
     for flag, value in way:
+        if flag == TASK:
+            config = _for_task(config, value)
+            continue
         option = FLAGS[flag]
         now = getattr(config.source, option.name, None)
         given: Any = True
@@ -98,3 +184,15 @@ def applied(way: Way, config: "Config") -> "Config":
             given = option.value.settled(value)
         config = config.but(**{option.name: given})
     return config
+
+
+def _for_task(config: "Config", task: str) -> "Config":
+    """The options of a build for another task, without those that it does not read."""
+    foreign = {
+        name
+        for other in tasks.names()
+        for name in tasks.load(other).options
+        if task not in tasks.readers_of(name)
+    }
+    defaults = {name: build_options.OPTIONS[name].default for name in (*foreign, "too_long")}
+    return config.but(task=task, layout="", **defaults)

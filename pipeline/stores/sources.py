@@ -184,26 +184,33 @@ def _folders(folder: str) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
 
 
 # What shows that a folder is a repository of the hub, whose settings lie beside its data.
-_REPOSITORY = ("README.md", ".gitattributes")
-_SETTINGS = 1 << 20  # bytes that a file of settings has at most
+REPOSITORY = ("README.md", ".gitattributes")
+MOST_SETTINGS = 1 << 20  # bytes that a file of settings has
 
 
-def _is_settings(path: str) -> bool:
-    """Whether a file of a repository of the hub is one object that is no row: it has no list of
-    objects, as turns are, and does not wrap rows."""
-    folder = os.path.dirname(path)
-    if readers.of_path(path) != "json" or os.path.getsize(path) > _SETTINGS:
-        return False
-    if not any(os.path.exists(os.path.join(folder, name)) for name in _REPOSITORY):
-        return False
+def are_settings(content: bytes) -> bool:
+    """Whether a file of JSON in a repository of the hub is one object that is no row: it has no
+    list of objects, as turns are, and does not wrap rows."""
     try:
-        held = orjson.loads(Path(path).read_bytes())
-    except (OSError, orjson.JSONDecodeError):
+        held = orjson.loads(content)
+    except orjson.JSONDecodeError:
         return False  # said by who reads it
     if not isinstance(held, dict):
         return False
     lists = [one for one in held.values() if isinstance(one, list)]
     return not any(isinstance(one, dict) for one in itertools.chain(*lists))
+
+
+def _is_settings(path: str) -> bool:
+    folder = os.path.dirname(path)
+    if readers.of_path(path) != "json" or os.path.getsize(path) > MOST_SETTINGS:
+        return False
+    if not any(os.path.exists(os.path.join(folder, name)) for name in REPOSITORY):
+        return False
+    try:
+        return are_settings(Path(path).read_bytes())
+    except OSError:
+        return False  # said by who reads it
 
 
 def _tree(folder: str) -> tuple[list[Located], list[str]]:

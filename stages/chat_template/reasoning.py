@@ -13,7 +13,7 @@ from stages.contract import Message
 from stages.errors import RowError
 
 FIELD = "reasoning_content"  # the name in examples
-_SPELLINGS = (FIELD, "reasoning", "thinking")
+SPELLINGS = (FIELD, "reasoning", "thinking")
 
 
 OPEN, CLOSE = "<think>", "</think>"
@@ -32,7 +32,7 @@ def strip(messages: Iterable[Message]) -> None:
         if message.role != "assistant":
             continue
         if message.fields:
-            rest = {k: v for k, v in message.fields.items() if k not in _SPELLINGS}
+            rest = {k: v for k, v in message.fields.items() if k not in SPELLINGS}
             message.fields = rest or None
         if message.content and message.content.lstrip().startswith(OPEN):
             _, closed, answer = message.content.partition(CLOSE)
@@ -81,7 +81,7 @@ def untrain(texts: Sequence[str], kinds: bytes) -> tuple[list[str], bytes]:
 
 def spelled_by(template: str) -> str | None:
     """The field from which a chat template prints reasoning; None where it prints none."""
-    for name in _SPELLINGS:
+    for name in SPELLINGS:
         if re.search(rf"(?:\.|\[['\"]|get\(['\"]){name}\b", template):
             return name
     return None

@@ -19,7 +19,7 @@ from stages.chat_template import loss_weights, reasoning, shapes, template
 from stages.chat_template.compile import Compiler, Program
 from stages.chat_template.segments import CLOSES, CONTROL, TRAINED, controls_pattern
 from stages.errors import RowError
-from stages.profile import TargetModel
+from stages.profile import ModelProfile, TargetModel
 
 _MAX_SHAPES = 4096  # that are kept: where each row has its own tools, each is a shape
 COMPILED = "compiled"  # a path in ``rendered``
@@ -27,8 +27,12 @@ _MAX_UNITS = 1 << 18  # of all kept programs together; those of long conversatio
 
 
 def template_of(model: TargetModel) -> template.Template:
-    """The model's chat template; its date is the profile's, not today's."""
-    profile = model.profile
+    """The model's chat template."""
+    return template_of_profile(model.profile)
+
+
+def template_of_profile(profile: ModelProfile) -> template.Template:
+    """The chat template of a profile; its date is the profile's, not today's."""
     tokens = {"eos_token": profile.eos_token, "pad_token": profile.pad_token}
     if profile.bos_token is not None:
         tokens["bos_token"] = profile.bos_token

@@ -28,12 +28,10 @@ from stages.rows.unread import (
     raw,
     require_asked,
     size_of,
-    turns_of,
 )
 
 MOST_OF_THE_TEXT = 0.5  # share of the rows' text that is suspicious in unread columns
 LEAST_SHARE = 0.1  # of each of these columns, where they are several
-_REASONING = "reasoning_content"  # the field that reasoning is read into
 LEAST_TEXT = 100  # characters per row of such a column; shorter texts are names, dates, numbers
 
 
@@ -60,13 +58,11 @@ class Survey:
     Attributes:
         rows: rows that the format could read.
         columns: by path.
-        reasoned: rows with reasoning in a field of an answer.
         refused: errors of rows that an option would leave out or settle, by the option.
         most: the unread column that has most of the rows' text; None where no column has alone.
     """
 
     rows: int = 0
-    reasoned: int = 0
     columns: dict[str, Column] = field(default_factory=dict)
     most: str | None = None
     refused: dict[str, list[AskError]] = field(default_factory=dict)
@@ -168,7 +164,6 @@ def survey(
         except (RowError, AttributeError, LookupError, TypeError, ValueError):
             continue  # the build refuses such rows by name
         result.rows += 1
-        result.reasoned += any(_REASONING in (turn.fields or ()) for turn in turns_of(examples))
         total += _text(row)
         read = ReadRow(row, examples)
         unknown = left_over(watched, examples, printed=frozenset(), inside=inside)

@@ -13,6 +13,7 @@ from stages.chat_template.segments import CONTROL, TRAINED
 from stages.columns import IDS, SEGMENTS
 from stages.errors import RowError, counted
 from stages.probes import TEMPLATE, BrokenError, Probes, ProbeSubject
+from stages.tokens import inference
 from stages.tokens.padded import pad
 
 PROBES = Probes(TEMPLATE)
@@ -168,6 +169,21 @@ def generation_prompt_is_prefix(subject: ProbeSubject) -> str:
                 )
     shown = max(_prompts(subject, QUESTION[:1]), key=len)[-40:]
     return f"it begins after {shown!r}" + (", one example per trained turn" if once else "")
+
+
+@PROBES.add(
+    fails="the profile says one_example_per_turn = {said}, and {seen}",
+    remedy="Correct one_example_per_turn in the profile.",
+)
+def earlier_turns_stay(subject: ProbeSubject) -> str:
+    """Earlier turns are printed alike when later ones follow, unless the profile says no."""
+    once = subject.model.profile.one_example_per_turn
+    rewrites = inference.rewrites(subject.template)
+    words = "otherwise" if rewrites else "alike"
+    seen = f"earlier turns are printed {words} when later ones follow"
+    if rewrites != once:
+        raise BrokenError(said=str(once).lower(), seen=f"in its chat template {seen}")
+    return seen + (", so each trained turn is an example" if once else "")
 
 
 @PROBES.add(

@@ -171,6 +171,7 @@ def load(
         is_base=False,
         bos_policy="template" if "bos_token" in tokens and "bos_token" in source else "none",
         template_variants=inference.variants(template),
+        one_example_per_turn=inference.rewrites(template),
         tokenizer_class=str(config.get("tokenizer_class", "PreTrainedTokenizerFast")),
         bos_token=tokens.get("bos_token"),
     )

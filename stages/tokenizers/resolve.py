@@ -80,7 +80,7 @@ def _in_hub_cache(profile: ModelProfile) -> Resolved | None:
 def _override(model: Resolved, overrides: Overrides) -> Resolved:
     profile = model.profile
     if overrides.chat_template is not None:
-        profile = replace(profile, chat_template=overrides.chat_template)
+        profile = _with_template(profile, overrides.chat_template)
     if overrides.eos is not None:
         stops = dict.fromkeys((overrides.eos, *profile.generation_eos))
         profile = replace(
@@ -90,6 +90,22 @@ def _override(model: Resolved, overrides: Overrides) -> Resolved:
         profile = replace(profile, date_string=overrides.date)
     profile = register_added(profile, model.tokenizer_json, overrides.added_tokens)
     return replace(model, profile=profile)
+
+
+def _with_template(profile: ModelProfile, source: str) -> ModelProfile:
+    """The profile with another chat template, and with what is seen of that."""
+    from stages.chat_template.render import template_of_profile
+    from stages.tokens import inference
+
+    profile = replace(profile, chat_template=source)
+    if profile.pair is not None:
+        return profile
+    template = template_of_profile(profile)
+    return replace(
+        profile,
+        template_variants=inference.variants(template),
+        one_example_per_turn=inference.rewrites(template),
+    )
 
 
 def _by_id(model: str, cache: Path, overrides: Overrides, fetch: bool) -> Resolved:

@@ -5,12 +5,15 @@ A hybrid reasoning model has two, chosen by an argument of its chat template: wi
 one of them, and a server must use the same one.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from stages import columns, encoders
+from stages.chat_template import reasoning
 from stages.chat_template.render import template_of
 from stages.chat_template.segments import CONTROL, controls_pattern, cut
 from stages.chat_template.template import Template
@@ -54,6 +57,61 @@ def variants(template: Template) -> tuple[tuple[tuple[str, object], ...], ...]:
         if len(by_text) > 1:
             return tuple(by_text.values())
     return ((),)
+
+
+_TOOL = {
+    "name": "look_up",
+    "description": "Looks a word up.",
+    "parameters": {"type": "object", "properties": {"word": {"type": "string"}}},
+}
+_TOOLS = [{"type": "function", "function": _TOOL}]
+_CALL = {"name": "look_up", "arguments": {"word": "quince"}}
+_CALLS = [{"id": "abcdefghi", "type": "function", "function": _CALL}]
+_RESULT = {"role": "tool", "name": "look_up", "tool_call_id": "abcdefghi", "content": "a fruit"}
+
+
+def _dialogues() -> Iterator[tuple[list[dict[str, Any]], list[Any] | None]]:
+    """Conversations of three exchanges, and their tools: as plain as can be, with reasoning in each
+    place where rows have it, with tools, and with calls of them."""
+
+    def every(before: Sequence[dict[str, Any]] = (), think: str = "", field: str = "") -> Any:
+        fields = {field: "A thought."} if field else {}
+        return [
+            turn
+            for n in range(3)
+            for turn in (
+                {"role": "user", "content": f"question {n}"},
+                *before,
+                {"role": "assistant", "content": f"{think}answer {n}", **fields},
+            )
+        ]
+
+    yield every(), None
+    yield every(think="<think>\nA thought.\n</think>\n\n"), None
+    for name in reasoning.SPELLINGS:
+        yield every(field=name), None
+    yield every(), _TOOLS
+    yield every(({"role": "assistant", "content": "", "tool_calls": _CALLS}, _RESULT)), _TOOLS
+
+
+def rewrites(template: Template) -> bool:
+    """Whether a template prints an earlier answer, or what stands before it, otherwise once later
+    turns follow: each trained turn must then be an example of its own."""
+    for turns, tools in _dialogues():
+        before = ""
+        ends = [i + 1 for i, turn in enumerate(turns) if "answer" in turn["content"]]
+        for n, end in enumerate(ends):
+            try:
+                text = template.render(turns[:end], tools)
+            except RowError:  # rows of this kind are refused
+                break
+            at = text.rfind(answer := f"answer {n}")
+            if at < 0:  # which other probes say
+                break
+            if not text.startswith(before):
+                return True
+            before = text[: at + len(answer)]
+    return False
 
 
 def switch_of(profile: ModelProfile) -> str | None:
